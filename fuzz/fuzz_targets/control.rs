@@ -1,7 +1,7 @@
-//! What clients say to the control socket of a mount, and what servers answer.
+//! Requests to the control socket of a mount, and replies of its server.
 #![no_main]
 
-// The command is no library: the module is taken in as it is, and uses nothing of the command.
+// The command is no library, so its module is included by path.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../crates/cli/src/control/protocol.rs"]
 mod protocol;
@@ -21,7 +21,7 @@ fuzz_target!(|line: &[u8]| {
         let written = command.encode();
         let body = written.strip_suffix('\n').expect("a line");
         assert!(!body.contains('\n'));
-        // Escaping may have made it longer than a request may be.
+        // Escaping may exceed the limit of a request.
         if body.len() < protocol::REQUEST_BYTES_MAX {
             assert_eq!(Command::decode(body.as_bytes()), Ok(command));
         }

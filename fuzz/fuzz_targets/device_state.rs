@@ -1,6 +1,4 @@
-//! The state of a device, as it comes from somewhere.
-//!
-//! Whatever the bytes are: they are refused, or they are what would be written for what was read.
+//! Device states: any bytes are refused, or equal what is written for the state that was read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Replies as a client reads them: listings end, and what a server writes comes back.
+//! Directory listings as a client parses them: they end, and what a server writes is parsed back.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

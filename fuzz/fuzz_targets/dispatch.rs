@@ -1,8 +1,7 @@
-//! Requests through the one request path, to a small file system in memory.
+//! Requests through the dispatcher to a small file system in memory.
 //!
-//! The bytes are a series of bodies; the first byte of each chooses the operation, so that it is
-//! mostly arguments that are tried. Every reply must be one: of the length that its header says,
-//! with the request's number, its error in the range that the kernel takes.
+//! The bytes are a series of bodies; the first byte of each selects the operation. Every reply must have the
+//! length of its header, the request's unique id and an error in the kernel's range.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -18,9 +17,9 @@ use thrufs::{
 use thrufs_abi::RequestBuilder;
 use thrufs_abi::reply::Reply;
 
-/// Bytes of the file and of the attribute, at most.
+/// Most bytes of the file and of the xattr value.
 const DATA_BYTES_MAX: usize = 64 * 1024;
-/// Room for replies, as a transport has it for small requests.
+/// Room for replies, as a transport has for small requests.
 const REPLY_BYTES: usize = 128 * 1024;
 /// Requests per run.
 const REQUESTS_MAX: usize = 64;
@@ -34,7 +33,7 @@ struct State {
     mode: u32,
 }
 
-/// A root with one file, which answers to every name.
+/// A root with one file, which has every name.
 #[derive(Debug, Default)]
 struct Memory(Mutex<State>);
 
@@ -156,7 +155,7 @@ impl FileSystem for Memory {
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
         let entry = self.entry()?;
-        // A directory of as many entries as bytes of data, with names of all lengths.
+        // A directory with an entry for each byte of data, with names of all lengths.
         let count = self.state().data.len().min(255) as u64;
         for at in offset..count {
             let name = vec![b'n'; at as usize + 1];
@@ -236,7 +235,7 @@ fuzz_target!(|input: Vec<(u8, u64, bool, Vec<u8>)>| {
     ask(&dispatcher, &init(), &mut reply);
     for (at, (choice, node, raw, body)) in input.into_iter().take(REQUESTS_MAX).enumerate() {
         if raw {
-            // Not even a header that is right.
+            // Without a valid header.
             ask(&dispatcher, &body, &mut reply);
             continue;
         }

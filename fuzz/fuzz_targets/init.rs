@@ -1,4 +1,4 @@
-//! INIT requests of any age: 16 bytes or more behind the header.
+//! INIT requests of any version: 16 bytes or more after the header.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,11 +1,11 @@
-//! A message in one piece: any bytes are a request or an error.
+//! Contiguous messages: any bytes are a request or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use thrufs_abi::{Dialect, Operation, Payload, Request};
 
-/// Half of all bytes would end at the header's length; here it is made right, so that the rest is
-/// reached. Other targets and the tests leave it wrong.
+/// Corrects the length in the header, at which most inputs would be refused. Other targets and the tests
+/// leave it wrong.
 fn with_length(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let length = bytes.len() as u32;

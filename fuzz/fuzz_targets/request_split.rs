@@ -1,5 +1,4 @@
-//! A message in three pieces. Where it is accepted, the same bytes in one piece are the same request:
-//! there is one decoder.
+//! Messages in three pieces. An accepted one is the same request as its contiguous bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +19,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], bool, bool)| {
     let opcode = number.and_then(Opcode::from_u32);
     let need = opcode.map_or(0, |opcode| op_struct_size(opcode, dialect));
     let length = (size_of::<InHeader>() + need + rest.len()) as u32;
-    // Mostly made right, so that what follows is reached.
+    // Mostly corrected, so that the rest is reached.
     if right_length && let Some(field) = header.get_mut(..4) {
         field.copy_from_slice(&length.to_ne_bytes());
     }

@@ -1,8 +1,7 @@
-//! The state of a session that comes from another machine, as a server of a small directory reads it.
+//! A session state from another machine, read by a server of a small directory.
 //!
-//! The bytes are the inside of a state; what is around it is put there, so that it is mostly the tables
-//! that are tried. Taken or refused, the server ends up with no more nodes and files than the bytes can
-//! speak of, and gives back what it has.
+//! The bytes are the tables of a state; its frame is added. Accepted or refused, the server has no more nodes
+//! and files than the bytes can name, and releases them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

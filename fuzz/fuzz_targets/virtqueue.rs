@@ -1,8 +1,7 @@
-//! A queue of a hostile guest: its tables, and what they lead to, are anything.
+//! A virtqueue of a hostile guest.
 //!
-//! The bytes are the start of the guest's memory, where the queue is, and what is done to it between
-//! rounds. Whatever they are: taking and giving back ends, chains are bounded and lie within memory, and
-//! nothing beyond it changes.
+//! The bytes are the start of the guest's memory, with the queue, and changes between rounds. For any bytes,
+//! taking and returning ends, chains are bounded and within memory, and nothing beyond the memory changes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,11 +10,11 @@ use rustix::io::{pread, pwrite};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs_virtio::memory::{Region, Regions};
-use thrufs_virtio::queue::{Chain, Layout, Ring, RingFeatures};
+use thrufs_virtio::queue::{Chain, VirtqueueFeatures, VirtqueueLayout, VirtqueueRing};
 
 const GUEST: u64 = 0x1000;
 const USER: u64 = 0x7f00_0000_0000;
-/// What the guest has, between two pages that it does not have.
+/// The guest's memory, between two pages outside it.
 const MEMORY_BYTES: usize = 0x8000;
 const PAGE: usize = 0x1000;
 const SIZE: u16 = 16;
@@ -30,7 +29,7 @@ struct Machine {
 fn machine() -> Machine {
     let memory = memfd_create("guest", MemfdFlags::CLOEXEC).expect("memory");
     ftruncate(&memory, (MEMORY_BYTES + 2 * PAGE) as u64).expect("memory");
-    // Two regions that touch, so that ranges may span them.
+    // Two adjacent regions, so that ranges may span them.
     let half = MEMORY_BYTES as u64 / 2;
     let map = |at| Region::map(GUEST + at, USER + at, half, &memory, PAGE as u64 + at);
     let regions = vec![map(0).expect("a mapping"), map(half).expect("a mapping")];
@@ -42,31 +41,37 @@ thread_local! {
     static MACHINE: Machine = machine();
 }
 
-/// What is written to the guest's memory between two looks, and where.
+/// A change of the guest's memory between two rounds.
 type Round = (u16, Vec<u8>);
 
 fuzz_target!(|input: (&[u8], Vec<Round>, bool, bool, u16)| {
     let (start, rounds, event_index, indirect, base) = input;
-    let features = RingFeatures {
+    let features = VirtqueueFeatures {
         event_index,
         indirect,
     };
     MACHINE.with(|machine| serve(machine, start, &rounds, features, base));
 });
 
-fn serve(machine: &Machine, start: &[u8], rounds: &[Round], features: RingFeatures, base: u16) {
+fn serve(
+    machine: &Machine,
+    start: &[u8],
+    rounds: &[Round],
+    features: VirtqueueFeatures,
+    base: u16,
+) {
     let mut memory = vec![0; MEMORY_BYTES];
     let length = start.len().min(MEMORY_BYTES);
     memory[..length].copy_from_slice(&start[..length]);
     pwrite(&machine.memory, &memory, PAGE as u64).expect("memory");
-    let layout = Layout {
+    let layout = VirtqueueLayout {
         size: SIZE,
         descriptors: USER,
         available: USER + AVAILABLE,
         used: USER + USED,
     };
     let regions = Arc::clone(&machine.regions);
-    let mut ring = Ring::new(regions, layout, features, base).expect("it is in memory");
+    let mut ring = VirtqueueRing::new(regions, layout, features, base).expect("it is in memory");
     let mut chain = Chain::default();
     round(machine, &mut ring, &mut chain);
     for (at, bytes) in rounds.iter().take(16) {
@@ -82,8 +87,8 @@ fn serve(machine: &Machine, start: &[u8], rounds: &[Round], features: RingFeatur
     }
 }
 
-fn round(machine: &Machine, ring: &mut Ring, chain: &mut Chain) {
-    let _ = ring.look_by_ourselves();
+fn round(machine: &Machine, ring: &mut VirtqueueRing, chain: &mut Chain) {
+    let _ = ring.disable_kicks();
     let mut taken = 0;
     while let Ok(Some(head)) = ring.take() {
         assert!(head < SIZE);
@@ -101,11 +106,11 @@ fn round(machine: &Machine, ring: &mut Ring, chain: &mut Chain) {
         if ring.complete(head, written as u32).is_err() {
             return;
         }
-        // What was written may have made more available, for ever.
+        // A change may make more requests available, without end.
         if taken > 64 {
             break;
         }
     }
-    let _ = ring.must_tell();
-    let _ = ring.ask_to_be_told();
+    let _ = ring.needs_notification();
+    let _ = ring.enable_kicks();
 }

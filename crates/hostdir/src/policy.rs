@@ -1,15 +1,8 @@
 //! An operator's rules for files.
 //!
-<<<<<<< HEAD
-//! A policy is an ordered list of rules in TOML; `docs/policies.md` is their reference. It is read
-//! once ([`Policy::load`]), compiled, and then asked about one file by one name at a time. It does
-//! no input or output of its own when it is asked, keeps nothing of the answer, and can be asked by
-//! many threads at once; a reload puts another in its place.
-=======
-//! A policy is an ordered list of rules in TOML; `docs/policy.md` is their reference. It is read once
+//! A policy is an ordered list of rules in TOML; `docs/policies.md` is their reference. It is read once
 //! ([`Policy::load`]), compiled, and then asked about one file by one name at a time, by any number of
 //! threads. A decision does no input or output of its own. A reload replaces the policy.
->>>>>>> h-hostdir
 //!
 //! | module | what it does |
 //! |---|---|

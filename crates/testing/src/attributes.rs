@@ -8,10 +8,6 @@ use std::path::Path;
 
 /// All extended attributes of a name, symbolic links not followed. None where the file system has
 /// none.
-///
-/// # Errors
-///
-/// As `llistxattr(2)` and `lgetxattr(2)`.
 pub fn xattrs(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut list = vec![0; 65_536];
     let len = match rustix::fs::llistxattr(path, &mut list[..]) {

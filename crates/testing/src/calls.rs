@@ -12,16 +12,16 @@ use thrufs_abi::layout::{
     StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Somebody who asks: the same client with a user's ids.
+/// A client with a caller's ids.
 pub struct Caller<'a, C: Carrier> {
     client: &'a Client<C>,
     uid: u32,
     gid: u32,
 }
 
-// Not derived: a carrier need not be.
+// Not derived, which would require it of the carrier.
 impl<C: Carrier> Clone for Caller<'_, C> {
     fn clone(&self) -> Self {
         *self
@@ -33,9 +33,13 @@ impl<C: Carrier> Copy for Caller<'_, C> {}
 /// The size of listings asked for, in bytes.
 const LISTING_BYTES: u32 = 32 * 1024;
 
-fn created(body: &[u8]) -> Result<(EntryOut, OpenOut)> {
-    let open = body.get(size_of::<EntryOut>()..).ok_or(Errno::EPROTO)?;
-    Ok((structure(body)?, structure(open)?))
+/// Asks for a size, then for so many bytes.
+fn sized(ask: impl Fn(u32) -> Result<Vec<u8>>) -> Result<Vec<u8>> {
+    let size: GetxattrOut = structure(&ask(0)?)?;
+    match size.size {
+        0 => Ok(Vec::new()),
+        size => ask(size),
+    }
 }
 
 fn structure<T: FromBytes>(body: &[u8]) -> Result<T> {
@@ -47,7 +51,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
         Caller { client, uid, gid }
     }
 
-    /// A request of this caller's, to be filled in and given to [`call`](Self::call).
+    /// A request of this caller, to be completed and passed to [`call`](Self::call).
     pub fn request(&self, opcode: Opcode, node: NodeId) -> RequestBuilder {
         let unique = self.client.next_unique();
         RequestBuilder::new(opcode, unique, node).ids(self.uid, self.gid, 4242)
@@ -80,11 +84,20 @@ impl<'a, C: Carrier> Caller<'a, C> {
         self.call(self.request(opcode, node).name(name))
     }
 
+    fn with(
+        &self,
+        opcode: Opcode,
+        node: NodeId,
+        arg: &(impl IntoBytes + Immutable),
+    ) -> Result<Vec<u8>> {
+        self.call(self.request(opcode, node).arg(arg))
+    }
+
     /// LOOKUP. A cached absence comes back as an entry with node id 0.
     ///
     /// # Errors
     ///
-    /// As the file system answers; so with all calls below.
+    /// Those of the file system, as with all calls below.
     pub fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<EntryOut> {
         structure(&self.named(Opcode::Lookup, parent, name)?)
     }
@@ -134,12 +147,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
 
     /// GETATTR.
     pub fn getattr(&self, node: NodeId) -> Result<AttrOut> {
-        structure(
-            &self.call(
-                self.request(Opcode::Getattr, node)
-                    .arg(&GetattrIn::default()),
-            )?,
-        )
+        structure(&self.with(Opcode::Getattr, node, &GetattrIn::default())?)
     }
 
     /// STATX.
@@ -148,12 +156,12 @@ impl<'a, C: Carrier> Caller<'a, C> {
             sx_mask: mask,
             ..StatxIn::default()
         };
-        structure(&self.call(self.request(Opcode::Statx, node).arg(&arg))?)
+        structure(&self.with(Opcode::Statx, node, &arg)?)
     }
 
     /// SETATTR.
     pub fn setattr(&self, node: NodeId, arg: &SetattrIn) -> Result<AttrOut> {
-        structure(&self.call(self.request(Opcode::Setattr, node).arg(arg))?)
+        structure(&self.with(Opcode::Setattr, node, arg)?)
     }
 
     /// READLINK.
@@ -220,6 +228,24 @@ impl<'a, C: Carrier> Caller<'a, C> {
         structure(&self.call(self.request(Opcode::Link, parent).arg(&arg).name(name))?)
     }
 
+    fn create_by(
+        &self,
+        opcode: Opcode,
+        parent: NodeId,
+        name: &[u8],
+        (flags, mode): (i32, u32),
+    ) -> Result<(EntryOut, OpenOut)> {
+        let arg = CreateIn {
+            flags: flags as u32,
+            mode,
+            umask: 0o022,
+            open_flags: 0,
+        };
+        let body = self.call(self.request(opcode, parent).arg(&arg).name(name))?;
+        let open = body.get(size_of::<EntryOut>()..).ok_or(Errno::EPROTO)?;
+        Ok((structure(&body)?, structure(open)?))
+    }
+
     /// CREATE, with `open(2)` flags.
     pub fn create(
         &self,
@@ -228,26 +254,12 @@ impl<'a, C: Carrier> Caller<'a, C> {
         flags: i32,
         mode: u32,
     ) -> Result<(EntryOut, OpenOut)> {
-        let arg = CreateIn {
-            flags: flags as u32,
-            mode,
-            umask: 0o022,
-            open_flags: 0,
-        };
-        let body = self.call(self.request(Opcode::Create, parent).arg(&arg).name(name))?;
-        created(&body)
+        self.create_by(Opcode::Create, parent, name, (flags, mode))
     }
 
     /// TMPFILE.
     pub fn tmpfile(&self, parent: NodeId, flags: i32, mode: u32) -> Result<(EntryOut, OpenOut)> {
-        let arg = CreateIn {
-            flags: flags as u32,
-            mode,
-            umask: 0o022,
-            open_flags: 0,
-        };
-        let body = self.call(self.request(Opcode::Tmpfile, parent).arg(&arg).name(b"#1"))?;
-        created(&body)
+        self.create_by(Opcode::Tmpfile, parent, b"#1", (flags, mode))
     }
 
     /// OPEN.
@@ -256,7 +268,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
             flags: flags as u32,
             open_flags: 0,
         };
-        structure(&self.call(self.request(Opcode::Open, node).arg(&arg))?)
+        structure(&self.with(Opcode::Open, node, &arg)?)
     }
 
     /// READ.
@@ -267,7 +279,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
             size,
             ..ReadIn::default()
         };
-        self.call(self.request(Opcode::Read, node).arg(&arg))
+        self.with(Opcode::Read, node, &arg)
     }
 
     /// WRITE, with `FUSE_WRITE_*` flags.
@@ -299,33 +311,38 @@ impl<'a, C: Carrier> Caller<'a, C> {
             lock_owner: owner.0,
             ..FlushIn::default()
         };
-        self.call(self.request(Opcode::Flush, node).arg(&arg))
-            .map(drop)
+        self.with(Opcode::Flush, node, &arg).map(drop)
     }
 
-    /// RELEASE.
-    pub fn release(&self, node: NodeId, fh: u64) -> Result<()> {
+    fn release_by(&self, opcode: Opcode, node: NodeId, fh: u64) -> Result<()> {
         let arg = ReleaseIn {
             fh,
             ..ReleaseIn::default()
         };
-        self.call(self.request(Opcode::Release, node).arg(&arg))
-            .map(drop)
+        self.with(opcode, node, &arg).map(drop)
     }
 
-    /// FSYNC.
-    pub fn fsync(&self, node: NodeId, fh: u64) -> Result<()> {
+    /// RELEASE.
+    pub fn release(&self, node: NodeId, fh: u64) -> Result<()> {
+        self.release_by(Opcode::Release, node, fh)
+    }
+
+    fn fsync_by(&self, opcode: Opcode, node: NodeId, fh: u64) -> Result<()> {
         let arg = FsyncIn {
             fh,
             ..FsyncIn::default()
         };
-        self.call(self.request(Opcode::Fsync, node).arg(&arg))
-            .map(drop)
+        self.with(opcode, node, &arg).map(drop)
+    }
+
+    /// FSYNC.
+    pub fn fsync(&self, node: NodeId, fh: u64) -> Result<()> {
+        self.fsync_by(Opcode::Fsync, node, fh)
     }
 
     /// OPENDIR.
     pub fn opendir(&self, node: NodeId) -> Result<OpenOut> {
-        structure(&self.call(self.request(Opcode::Opendir, node).arg(&OpenIn::default()))?)
+        structure(&self.with(Opcode::Opendir, node, &OpenIn::default())?)
     }
 
     /// One READDIR or READDIRPLUS.
@@ -348,10 +365,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
             size,
             ..ReadIn::default()
         };
-        Ok(collect(
-            &self.call(self.request(opcode, node).arg(&arg))?,
-            plus,
-        ))
+        Ok(collect(&self.with(opcode, node, &arg)?, plus))
     }
 
     /// The whole of a directory: OPENDIR, READDIRs to the end, RELEASEDIR.
@@ -372,22 +386,12 @@ impl<'a, C: Carrier> Caller<'a, C> {
 
     /// RELEASEDIR.
     pub fn releasedir(&self, node: NodeId, fh: u64) -> Result<()> {
-        let arg = ReleaseIn {
-            fh,
-            ..ReleaseIn::default()
-        };
-        self.call(self.request(Opcode::Releasedir, node).arg(&arg))
-            .map(drop)
+        self.release_by(Opcode::Releasedir, node, fh)
     }
 
     /// FSYNCDIR.
     pub fn fsyncdir(&self, node: NodeId, fh: u64) -> Result<()> {
-        let arg = FsyncIn {
-            fh,
-            ..FsyncIn::default()
-        };
-        self.call(self.request(Opcode::Fsyncdir, node).arg(&arg))
-            .map(drop)
+        self.fsync_by(Opcode::Fsyncdir, node, fh)
     }
 
     /// STATFS.
@@ -397,7 +401,7 @@ impl<'a, C: Carrier> Caller<'a, C> {
 
     /// SYNCFS.
     pub fn syncfs(&self, node: NodeId) -> Result<()> {
-        self.call(self.request(Opcode::Syncfs, node).arg(&SyncfsIn::default()))
+        self.with(Opcode::Syncfs, node, &SyncfsIn::default())
             .map(drop)
     }
 
@@ -420,30 +424,18 @@ impl<'a, C: Carrier> Caller<'a, C> {
 
     /// GETXATTR: asks for the size, then for the value.
     pub fn getxattr(&self, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
-        let ask = |size| {
+        sized(|size| {
             let arg = GetxattrIn { size, padding: 0 };
             self.call(self.request(Opcode::Getxattr, node).arg(&arg).name(name))
-        };
-        let size: GetxattrOut = structure(&ask(0)?)?;
-        if size.size == 0 {
-            Ok(Vec::new())
-        } else {
-            ask(size.size)
-        }
+        })
     }
 
     /// LISTXATTR: asks for the size, then for the names.
     pub fn listxattr(&self, node: NodeId) -> Result<Vec<Vec<u8>>> {
-        let ask = |size| {
+        let names = sized(|size| {
             let arg = GetxattrIn { size, padding: 0 };
-            self.call(self.request(Opcode::Listxattr, node).arg(&arg))
-        };
-        let size: GetxattrOut = structure(&ask(0)?)?;
-        let names = if size.size == 0 {
-            Vec::new()
-        } else {
-            ask(size.size)?
-        };
+            self.with(Opcode::Listxattr, node, &arg)
+        })?;
         let names = names
             .split(|&byte| byte == 0)
             .filter(|name| !name.is_empty());
@@ -463,20 +455,19 @@ impl<'a, C: Carrier> Caller<'a, C> {
             lk,
             ..LkIn::default()
         };
-        let out: LkOut = structure(&self.call(self.request(Opcode::Getlk, node).arg(&arg))?)?;
+        let out: LkOut = structure(&self.with(Opcode::Getlk, node, &arg)?)?;
         Ok(out.lk)
     }
 
     /// SETLK or, with `wait`, SETLKW.
     pub fn setlk(&self, node: NodeId, arg: &LkIn, wait: bool) -> Result<()> {
         let opcode = if wait { Opcode::Setlkw } else { Opcode::Setlk };
-        self.call(self.request(opcode, node).arg(arg)).map(drop)
+        self.with(opcode, node, arg).map(drop)
     }
 
     /// FALLOCATE.
     pub fn fallocate(&self, node: NodeId, arg: &FallocateIn) -> Result<()> {
-        self.call(self.request(Opcode::Fallocate, node).arg(arg))
-            .map(drop)
+        self.with(Opcode::Fallocate, node, arg).map(drop)
     }
 
     /// LSEEK.
@@ -487,49 +478,46 @@ impl<'a, C: Carrier> Caller<'a, C> {
             whence,
             padding: 0,
         };
-        let out: LseekOut = structure(&self.call(self.request(Opcode::Lseek, node).arg(&arg))?)?;
+        let out: LseekOut = structure(&self.with(Opcode::Lseek, node, &arg)?)?;
         Ok(out.offset)
     }
 
     /// COPY_FILE_RANGE.
     pub fn copy_file_range(&self, node: NodeId, arg: &CopyFileRangeIn) -> Result<u32> {
-        let out: WriteOut =
-            structure(&self.call(self.request(Opcode::CopyFileRange, node).arg(arg))?)?;
+        let out: WriteOut = structure(&self.with(Opcode::CopyFileRange, node, arg)?)?;
         Ok(out.size)
     }
 
     /// COPY_FILE_RANGE_64.
     pub fn copy_file_range_64(&self, node: NodeId, arg: &CopyFileRangeIn) -> Result<u64> {
-        let out: CopyFileRangeOut =
-            structure(&self.call(self.request(Opcode::CopyFileRange64, node).arg(arg))?)?;
+        let out: CopyFileRangeOut = structure(&self.with(Opcode::CopyFileRange64, node, arg)?)?;
         Ok(out.bytes_copied)
     }
 
     /// ACCESS, with the mask of `access(2)`.
     pub fn access(&self, node: NodeId, mask: u32) -> Result<()> {
         let arg = AccessIn { mask, padding: 0 };
-        self.call(self.request(Opcode::Access, node).arg(&arg))
-            .map(drop)
+        self.with(Opcode::Access, node, &arg).map(drop)
     }
 
-    /// BMAP: the block of the device beneath that holds this block of the file.
+    /// BMAP: the device block of a file block.
     pub fn bmap(&self, node: NodeId, block: u64, block_bytes: u32) -> Result<u64> {
         let arg = BmapIn {
             block,
             blocksize: block_bytes,
             padding: 0,
         };
-        let out: BmapOut = structure(&self.call(self.request(Opcode::Bmap, node).arg(&arg))?)?;
+        let out: BmapOut = structure(&self.with(Opcode::Bmap, node, &arg)?)?;
         Ok(out.block)
     }
 
-    /// POLL: which of the events there are.
+    /// POLL: returns the ready events.
     pub fn poll(&self, node: NodeId, arg: &PollIn) -> Result<u32> {
-        let out: PollOut = structure(&self.call(self.request(Opcode::Poll, node).arg(arg))?)?;
+        let out: PollOut = structure(&self.with(Opcode::Poll, node, arg)?)?;
         Ok(out.revents)
     }
 
-    /// IOCTL on a file, with its result and output.
+    /// IOCTL on a file: returns its result and output.
     pub fn ioctl(
         &self,
         node: NodeId,

@@ -1,17 +1,17 @@
-//! How requests get to a server.
+//! Transports of requests to a server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use thrufs::{Dispatcher, FileSystem};
 
 /// Carries requests to a server and replies back.
 ///
-/// The calls of [`Caller`](crate::Caller) are made over any carrier: [`InProcess`] for a file system
-/// in the same process, or what else reaches a server.
+/// [`Caller`](crate::Caller) works over any carrier: [`InProcess`], for a file system in the same process, or
+/// another.
 pub trait Carrier: Sync {
-    /// Sends bytes as they are, a request or not, and waits for the reply.
+    /// Sends bytes, a valid request or not, and waits for the reply.
     ///
-    /// `reply_bytes_max` is the room for the reply, with its header, in bytes. An empty answer
-    /// means that there was none: the request has no reply (FORGET), or it got lost.
+    /// `reply_bytes_max` is the room for the reply with its header, in bytes. Returns nothing when there is no
+    /// reply (FORGET), or when it was lost.
     fn transact(&self, request: &[u8], reply_bytes_max: usize) -> Vec<u8>;
 }
 
@@ -21,14 +21,13 @@ impl<C: Carrier> Carrier for &C {
     }
 }
 
-/// The least room for replies: 1 MiB of data and a header, so that a file system that answers with
-/// more than was asked for is seen to do so.
+/// The least room for replies: 1 MiB of data and a header, so that a reply longer than requested shows.
 const REPLY_BYTES: usize = (1 << 20) + 4096;
 
 /// Carries requests to a file system in the same process, through the dispatch that serves a mount.
 ///
-/// Each request is carried out by the thread that makes it, to its end, sleeping where needed. The
-/// file system's session ends ([`FileSystem::destroy`]) when this is dropped.
+/// The calling thread executes each request to its end, blocking where needed. Dropping this ends the file
+/// system's session ([`FileSystem::destroy`]).
 pub struct InProcess<F: FileSystem> {
     dispatcher: Dispatcher<F>,
     replies: Mutex<Vec<Vec<u8>>>,
@@ -43,7 +42,7 @@ impl<F: FileSystem> InProcess<F> {
         }
     }
 
-    /// The dispatch in between.
+    /// The dispatcher.
     pub fn dispatcher(&self) -> &Dispatcher<F> {
         &self.dispatcher
     }

@@ -1,4 +1,4 @@
-//! The connection: numbers, and the greeting.
+//! The connection: INIT, and unique ids of requests.
 
 use crate::calls::Caller;
 use crate::carrier::{Carrier, InProcess};
@@ -10,8 +10,7 @@ use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION};
 use thrufs_abi::{InitFlags, NodeId, Opcode, Reply, RequestBuilder, Unique};
 
-/// What a 6.18 kernel offers on `/dev/fuse`: everything but what is for virtio-fs alone, and what
-/// needs a transport to go with it.
+/// Features that Linux 6.18 offers on `/dev/fuse`, without those of virtio-fs or another transport.
 pub const OFFERED_ON_DEV_FUSE: InitFlags = InitFlags::all().difference(
     InitFlags::FILE_OPS
         .union(InitFlags::MAP_ALIGNMENT)
@@ -22,26 +21,24 @@ pub const OFFERED_ON_DEV_FUSE: InitFlags = InitFlags::all().difference(
         .union(InitFlags::RESERVED),
 );
 
-/// What a 6.18 kernel offers as a guest, to a device without a DAX window.
+/// Features that Linux 6.18 offers as a guest, to a device without a DAX window.
 pub const OFFERED_BY_GUESTS: InitFlags = OFFERED_ON_DEV_FUSE.union(InitFlags::SUBMOUNTS);
 
-/// Why there is no connection.
+/// Why INIT failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// INIT was refused.
     #[error("the file system refused INIT with error {0}")]
     Refused(i32),
-    /// The answer to INIT is no answer.
+    /// The reply to INIT is malformed.
     #[error("the answer to INIT is malformed")]
     Malformed,
-    /// INIT was not answered at all: the server is gone, or took too long.
+    /// INIT was not answered: the server has gone, or takes too long.
     #[error("INIT was not answered")]
     NoAnswer,
 }
 
-/// A client that has greeted a server, over a [`Carrier`].
-///
-/// It may be shared by threads.
+/// A client with a session, over a [`Carrier`]. Threads may share it.
 pub struct Client<C: Carrier> {
     carrier: C,
     greeting: InitOut,
@@ -50,19 +47,11 @@ pub struct Client<C: Carrier> {
 
 impl<F: FileSystem> Client<InProcess<F>> {
     /// Connects to `fs` as a 6.18 kernel would.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused.
     pub fn connect(fs: Arc<F>) -> Result<Client<InProcess<F>>, ClientError> {
         Client::connect_offering(fs, KERNEL_MINOR, OFFERED_ON_DEV_FUSE)
     }
 
-    /// Connects with another minor version and other capabilities.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused.
+    /// Connects with this minor version and these capabilities.
     pub fn connect_offering(
         fs: Arc<F>,
         minor: u32,
@@ -82,35 +71,27 @@ impl<F: FileSystem> Client<InProcess<F>> {
         self.carrier.dispatcher().file_system()
     }
 
-    /// The dispatch in between.
+    /// The dispatcher.
     pub fn dispatcher(&self) -> &Dispatcher<F> {
         self.carrier.dispatcher()
     }
 }
 
 impl<C: Carrier> Client<C> {
-    /// Mounts what is behind a carrier, as a 6.18 guest would.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused, malformed or not answered.
+    /// Sends INIT over a carrier, as a 6.18 guest would.
     pub fn mount(carrier: C) -> Result<Client<C>, ClientError> {
         Client::over_offering(carrier, KERNEL_MINOR, OFFERED_BY_GUESTS)
     }
 
-    /// Ends the session as a guest does at unmount, by DESTROY, and gives the carrier back: it may be
-    /// mounted again. A client that is dropped instead is a machine that was switched off.
+    /// Ends the session by DESTROY, as a guest's unmount, and returns the carrier, for another mount. A dropped
+    /// client sends no DESTROY, as a machine that is switched off.
     pub fn unmount(self) -> C {
         let request = RequestBuilder::new(Opcode::Destroy, self.next_unique(), NodeId(0)).finish();
         self.transact(&request);
         self.carrier
     }
 
-    /// Sends INIT over a carrier, with the minor version and the capabilities given.
-    ///
-    /// # Errors
-    ///
-    /// When INIT is refused, malformed or not answered.
+    /// Sends INIT over a carrier, with this minor version and these capabilities.
     pub fn over_offering(
         carrier: C,
         minor: u32,
@@ -142,17 +123,17 @@ impl<C: Carrier> Client<C> {
         Ok(client)
     }
 
-    /// What carries the requests.
+    /// The carrier.
     pub fn carrier(&self) -> &C {
         &self.carrier
     }
 
-    /// The answer to INIT.
+    /// The reply to INIT.
     pub fn greeting(&self) -> &InitOut {
         &self.greeting
     }
 
-    /// What was agreed on at INIT.
+    /// The negotiated flags.
     pub fn agreed(&self) -> InitFlags {
         let low = InitFlags::from_bits_retain(u64::from(self.greeting.flags));
         if low.contains(InitFlags::INIT_EXT) {
@@ -162,23 +143,23 @@ impl<C: Carrier> Client<C> {
         }
     }
 
-    /// Root, asking.
+    /// A caller with root's ids.
     pub fn root(&self) -> Caller<'_, C> {
         self.user(0, 0)
     }
 
-    /// A user, asking.
+    /// A caller with a user's ids.
     pub fn user(&self, uid: u32, gid: u32) -> Caller<'_, C> {
         Caller::new(self, uid, gid)
     }
 
-    /// A number for the next request.
+    /// A unique id for the next request.
     pub fn next_unique(&self) -> Unique {
         Unique(self.unique.fetch_add(2, Ordering::Relaxed))
     }
 
-    /// Sends bytes as they are, a request or not, and returns the reply, `None` when there is none.
-    /// There is as much room for it as a kernel would make.
+    /// Sends bytes, a valid request or not, with as much room for the reply as a kernel makes. `None` without a
+    /// reply.
     pub fn transact(&self, message: &[u8]) -> Option<Vec<u8>> {
         let room = Shape::of(message).reply.map_or(0, |reply| reply.bytes());
         let reply = self.carrier.transact(message, room);

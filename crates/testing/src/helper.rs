@@ -1,4 +1,4 @@
-//! What another process does for a case, as commands of the program that runs the cases.
+//! Commands of a case's second process: the test program, started again.
 //!
 //! ```text
 //! lock-try  OWNER KIND PATH START LEN   takes a lock or not, prints "ok" or "errno N", ends
@@ -27,11 +27,10 @@ use crate::fence::interrupt::interrupt_on_usr1;
 use crate::fence::record_lock::{self, Kind, Owner, Range};
 use crate::process::Process;
 
-/// The first argument of a process that was started for a case.
+/// The first argument of such a process.
 pub(crate) const MARK: &str = "--as-another-process";
 
-/// What to return from `main` in a process that a case has started, having done what it is for.
-/// `None` in any other.
+/// Runs the command and returns the exit code for `main`, in a process that a case has started. `None` in others.
 pub fn run_if_started() -> Option<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -47,7 +46,7 @@ pub fn run_if_started() -> Option<ExitCode> {
     })
 }
 
-/// Starts this program again, for a command.
+/// Starts this program again with a command.
 #[track_caller]
 pub(crate) fn start<S: AsRef<OsStr>>(command: &[S]) -> Process {
     let command = command.iter().map(AsRef::as_ref);
@@ -55,7 +54,7 @@ pub(crate) fn start<S: AsRef<OsStr>>(command: &[S]) -> Process {
     Process::start(&program(), &arguments)
 }
 
-/// The same to its end: what it prints.
+/// The same, waits for its end and returns its output.
 #[track_caller]
 pub(crate) fn output<S: AsRef<OsStr>>(command: &[S]) -> String {
     start(command).output()
@@ -66,12 +65,11 @@ pub(crate) fn program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// Carries out a command.
+/// Runs a command.
 ///
 /// # Errors
 ///
-/// When there is no such command, or its arguments or the file do not allow it. Whether a lock could be had is
-/// printed.
+/// For an unknown command, invalid arguments or an error of the file. A refused lock is printed, no error.
 pub fn run(command: &[&str]) -> io::Result<()> {
     match command {
         ["lock-try", rest @ ..] => lock_try(rest),
@@ -139,11 +137,7 @@ impl Request {
     }
 }
 
-/// Prints "ok", or the number of the error.
-///
-/// # Errors
-///
-/// When it cannot be printed.
+/// Prints "ok" or the errno.
 pub fn report(result: io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) => say("ok"),
@@ -152,10 +146,6 @@ pub fn report(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// Prints a line at once.
-///
-/// # Errors
-///
-/// When it cannot be printed.
 pub fn say(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")?;

@@ -1,8 +1,8 @@
-//! For whoever writes a file system with [`thrufs`]: what tests it, without a virtual machine.
+//! Tests for file systems written with [`thrufs`], without a virtual machine.
 //!
-//! **Calls without a kernel.** A [`Client`] speaks to a file system as a kernel would: it makes requests byte
-//! by byte and reads the replies, with any caller's ids, and with bytes that no kernel would send. What carries
-//! them is a [`Carrier`]: [`InProcess`], through the same dispatch that serves a mount, or one's own.
+//! **Calls without a kernel.** A [`Client`] sends requests to a file system as a kernel would, with any caller's
+//! ids, or bytes that no kernel would send. A [`Carrier`] transports them: [`InProcess`] through the dispatch
+//! that serves a mount, or another.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -27,9 +27,9 @@
 //! assert_eq!(found.unwrap_err(), Errno::ENOENT);
 //! ```
 //!
-//! **The POSIX cases.** [`suite::run`] runs a list of cases over a file system that is mounted: what a program
-//! may expect of one, asked by system calls. It is the `main` of a test program with `harness = false`, and has
-//! to be root, because cases act as several users. What the file system does not do, [`Setup::lacks`] says.
+//! **The POSIX cases.** [`suite::run`] runs a list of cases on a mounted file system, by system calls. It is the
+//! `main` of a test program with `harness = false`, and needs root, because cases act as several users.
+//! [`Setup::lacks`] names what the file system does not support.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -69,9 +69,8 @@
 //! }
 //! ```
 //!
-//! The judges know nothing of the server's inside. So every case also runs natively, on a file system of the
-//! kernel's, which is how the list itself is kept right. What cases use, other tests can: a [`user`] to act as,
-//! a [`process`] to lock against, the calls of [`fence`].
+//! The cases do not depend on the server. So each also runs natively, on a file system of the kernel, which
+//! validates the case itself. Other tests can use their tools: [`user`], [`process`] and the calls of [`fence`].
 
 #![deny(unsafe_code)]
 // The whole crate is tests: a failed step must stop the case, and the panic is its report.

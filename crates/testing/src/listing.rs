@@ -10,11 +10,11 @@ pub struct Listed {
     pub name: Vec<u8>,
     /// Inode number.
     pub ino: u64,
-    /// Where to go on after it.
+    /// The offset of the next entry.
     pub offset: u64,
     /// `DT_*`.
     pub kind: u32,
-    /// What READDIRPLUS said of it; node id 0 for nothing.
+    /// The entry of READDIRPLUS; node id 0 without one.
     pub entry: Option<EntryOut>,
 }
 

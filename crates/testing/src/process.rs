@@ -1,4 +1,4 @@
-//! Another process: locks of `fcntl` and signals belong to processes.
+//! A second process, for locks of fcntl(2) and signals, which belong to processes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// How long another process may take for a line that is due.
+/// Time limit for an expected line.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -36,7 +36,7 @@ impl Process {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let stdin = child.stdin.take();
         let (sender, lines) = mpsc::channel();
-        // A thread, so that waiting for a line can be bounded.
+        // Read by a thread, so that waits for a line have a limit.
         thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -51,11 +51,11 @@ impl Process {
         }
     }
 
-    /// The next line it prints.
+    /// The next line of output.
     ///
     /// # Panics
     ///
-    /// If none comes within a minute.
+    /// Without one within a minute.
     #[track_caller]
     pub fn line(&self) -> String {
         self.line_within(LINE_TIMEOUT)
@@ -67,11 +67,11 @@ impl Process {
         self.lines.recv_timeout(timeout).ok()
     }
 
-    /// What it has printed up to its end since the last line that was asked for.
+    /// The rest of its output, up to its end.
     ///
     /// # Panics
     ///
-    /// If it goes on printing, or does not end, for a minute.
+    /// If it has not ended within a minute.
     #[track_caller]
     pub fn last_lines(&self) -> Vec<String> {
         let deadline = Instant::now() + LINE_TIMEOUT;
@@ -86,12 +86,12 @@ impl Process {
         }
     }
 
-    /// All lines that it has printed since the last one that was asked for.
+    /// All lines not read yet.
     pub fn lines(&self) -> Vec<String> {
         self.lines.try_iter().collect()
     }
 
-    /// Whether it has ended, at the latest after `timeout`. Its last lines can be read then.
+    /// Whether it has ended within `timeout`. Its last lines can be read then.
     pub fn is_ended_within(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while Instant::now() < deadline {
@@ -103,7 +103,7 @@ impl Process {
         false
     }
 
-    /// What the kernel says of where it is, for the report of a process that is stuck.
+    /// Its state and stack in procfs, for the report of a process that hangs.
     pub fn place(&self) -> String {
         let place = |file: &str| {
             let path = format!("/proc/{}/{file}", self.child.id());
@@ -124,12 +124,12 @@ impl Process {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Closes its standard input, on which the holding commands wait.
+    /// Closes its standard input, for which commands that hold something wait.
     pub fn end_input(&mut self) {
         self.stdin = None;
     }
 
-    /// Closes its standard input, on which the holding commands wait, and waits for its end.
+    /// Closes its standard input and waits for its end.
     #[track_caller]
     pub fn finish(mut self) {
         self.stdin = None;
@@ -137,7 +137,7 @@ impl Process {
         assert!(status.success(), "the other process ended with {status}");
     }
 
-    /// The same, and what it has printed since the last line that was asked for.
+    /// The same, and returns its output not read yet.
     #[track_caller]
     pub fn output(mut self) -> String {
         self.stdin = None;

@@ -1,11 +1,11 @@
-//! Numbers that are anything, and the same again.
+//! Reproducible pseudo-random numbers.
 
-/// Numbers that look random, from one to begin with (splitmix64).
+/// Numbers from a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next one.
+    /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -13,17 +13,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One below `end`, which is not zero.
+    /// A number below `end`, which is not zero.
     pub fn below(&mut self, end: usize) -> usize {
         (self.number() % end as u64) as usize
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 / `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of these, of which there is at least one.
+    /// An element of a non-empty slice.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }

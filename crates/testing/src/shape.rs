@@ -1,5 +1,4 @@
-//! Which parts a request has, and how much room its reply needs: what a guest's kernel knows of
-//! each operation when it lays out a descriptor chain.
+//! The parts of a request and the room for its reply, as a guest's kernel lays out a descriptor chain.
 
 use thrufs_abi::Opcode;
 use thrufs_abi::layout::{
@@ -9,13 +8,13 @@ use thrufs_abi::layout::{
 };
 use zerocopy::FromBytes;
 
-/// The longest target of a symbolic link, in bytes: a page.
+/// The longest symlink target in bytes: a page.
 const LINK_BYTES_MAX: usize = 4096;
 
-/// Room for the reply to an operation that is not known.
+/// Room for the reply to an unknown operation.
 const UNKNOWN_REPLY_BYTES: usize = 4096;
 
-/// The room for a reply behind its header, in bytes.
+/// The room for a reply after its header, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyLayout {
     /// For structures, names and values: one descriptor.
@@ -25,14 +24,14 @@ pub struct ReplyLayout {
 }
 
 impl ReplyLayout {
-    /// All of it, with the header.
+    /// The total with the header.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         size_of::<OutHeader>() + self.arguments + self.data
     }
 }
 
-/// Where the parts of a request lie, and the room for its reply.
+/// Offsets of the parts of a request, and the room for its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The end of the header, in bytes from the start.
@@ -44,7 +43,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of a request. Bytes that are none have one too: all of them header and arguments.
+    /// The shape of a request. Malformed bytes are all header and arguments.
     #[must_use]
     pub fn of(request: &[u8]) -> Shape {
         let header_end = request.len().min(size_of::<InHeader>());
@@ -112,7 +111,7 @@ fn read_size(body: &[u8]) -> usize {
     ReadIn::read_from_prefix(body).map_or(0, |(arg, _)| arg.size as usize)
 }
 
-/// The size is asked for first, as a number; then the value, with the room for it.
+/// A size of zero asks for the size as a number, another for the value.
 fn attribute_size(body: &[u8]) -> usize {
     match GetxattrIn::read_from_prefix(body) {
         Ok((arg, _)) if arg.size > 0 => arg.size as usize,
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_of_a_write_lie_apart() {
+    fn data_of_a_write_are_out_of_line() {
         let write = request(Opcode::Write)
             .arg(&WriteIn::default())
             .bytes(&[7; 100])
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_gets_the_room_that_it_asks_for() {
+    fn a_read_has_room_for_its_size() {
         let arg = ReadIn {
             size: 12345,
             ..ReadIn::default()
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_bytes_there_is_a_shape() {
+    fn any_bytes_have_a_shape() {
         for opcode in Opcode::ALL {
             let whole = request(*opcode).bytes(&[0xff; 70]).finish();
             for length in 0..whole.len() {

@@ -1,4 +1,4 @@
-//! Runs the POSIX case list as counted tests, on several grounds.
+//! Runs the POSIX cases as tests, on several file systems.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use crate::helper;
 use crate::posix::{self, Case, Env};
 use crate::setup::{Setup, Tree};
 
-/// A case that takes longer hangs, also on a busy machine. Its tree is then aborted and the ground
-/// prepared anew, so that one stall fails one case and the run goes on.
+/// A case that takes longer hangs, also on a busy machine. Its tree is aborted and another started, so that one
+/// hang fails one case.
 const CASE_TIMEOUT: Duration = Duration::from_secs(300);
 
 type Started = Result<Arc<dyn Tree>, String>;
 
-/// A ground, prepared when the first case needs it: listing and filtering mount nothing.
+/// A setup, started when the first case needs it: listing and filtering mount nothing.
 struct Ground {
     setup: Arc<dyn Setup>,
     tree: Mutex<Option<Started>>,
@@ -50,7 +50,7 @@ impl Ground {
         matches!(&*self.lock(), Some(Ok(current)) if Arc::ptr_eq(current, tree))
     }
 
-    /// Ends what hangs in `tree`. Cases that come later get another.
+    /// Aborts `tree`. Later cases get another.
     fn abort(&self, tree: &Arc<dyn Tree>) {
         {
             let mut current = self.lock();
@@ -64,11 +64,9 @@ impl Ground {
     }
 }
 
-/// Runs every case on every setup and reports, as the arguments of a test harness say, of which the first is
-/// the name of the program.
+/// Runs every case on every setup, with the arguments of a test harness after the program's name.
 ///
-/// For the `main` of a test program without a harness of its own: cases start it again, to have another
-/// process.
+/// For the `main` of a test program with `harness = false`, which cases start again as a second process.
 pub fn run(
     arguments: impl IntoIterator<Item = String>,
     setups: impl IntoIterator<Item = Arc<dyn Setup>>,
@@ -98,7 +96,7 @@ pub fn run(
             tree.print_log();
         }
     }
-    // Unmounts; the exit code comes after, so that nothing is left behind.
+    // Unmounts before the exit.
     drop(grounds);
     conclusion.exit_code()
 }
@@ -106,12 +104,12 @@ pub fn run(
 fn trial(ground: Arc<Ground>, case: Case) -> Trial {
     let mut needs = case.needs.iter();
     let ignored = needs.any(|need| ground.setup.lacks(*need).is_some());
-    // The ground is part of the name, so that a filter can choose it.
+    // The setup's name is part of the test's, for filters.
     let name = format!("{}: {}", ground.setup.name(), case.name());
     Trial::test(name, move || run_case(&ground, case, CASE_TIMEOUT)).with_ignored_flag(ignored)
 }
 
-/// Says once per ground and reason what is not run.
+/// Reports skipped cases once per setup and reason.
 fn report_exclusions(grounds: &[Arc<Ground>], cases: &[Case]) {
     for setup in grounds.iter().map(|ground| &ground.setup) {
         let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -130,8 +128,7 @@ fn report_exclusions(grounds: &[Arc<Ground>], cases: &[Case]) {
     }
 }
 
-/// Runs a case. One that fails because another one hung, and had their tree aborted, begins again on
-/// the next tree.
+/// Runs a case. One that fails because another case had the tree aborted runs again on the next tree.
 fn run_case(ground: &Ground, case: Case, timeout: Duration) -> Result<(), Failed> {
     loop {
         let tree = ground.tree()?;
@@ -152,8 +149,7 @@ enum Outcome {
     Hung,
 }
 
-/// Each case runs in a thread of its own: with its own umask, and so that one that hangs can be
-/// left to end when its tree is aborted.
+/// Each case runs in a thread of its own, which has its own umask, and which ends later if it hangs.
 fn run_on(
     tree: &Arc<dyn Tree>,
     ground: &Ground,
@@ -203,7 +199,7 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A native directory, but what hangs in it can be ended.
+    /// A native directory that can abort hanging cases.
     struct Abortable(tempfile::TempDir);
 
     impl Tree for Abortable {
@@ -252,7 +248,7 @@ mod tests {
         panic!("not connected");
     }
 
-    /// Is under way when another case has its tree aborted, the first time.
+    /// Runs while another case has the tree aborted, the first time.
     fn fails_when_aborted(env: &Env) {
         if WAITING.fetch_add(1, Ordering::SeqCst) == 0 {
             hangs(env);

@@ -1,15 +1,14 @@
-//! Acting as another user, in a thread.
+//! Running code as another user.
 //!
-//! User and group ids belong to a thread in Linux (only the C library makes them process-wide), so
-//! a body of code can run as another user in a thread of its own, without a process and without
-//! unsafe code.
+//! In Linux, user and group ids belong to a thread (only the C library makes them process-wide). So a thread of
+//! its own suffices, without a process or unsafe code.
 
 use std::panic::resume_unwind;
 use std::thread;
 
 use rustix::process::{Gid, Uid};
 
-/// A user, with the groups beside the primary one.
+/// A user with supplementary groups.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
     /// Real, effective, saved and file-system user id.
@@ -27,7 +26,7 @@ pub const ALICE: User = User {
     groups: &[],
 };
 
-/// Another ordinary user, who shares no group with [`ALICE`].
+/// Another ordinary user, without a common group with [`ALICE`].
 pub const BOB: User = User {
     uid: 4002,
     gid: 4002,
@@ -45,7 +44,7 @@ pub const MEMBER: User = User {
 };
 
 impl User {
-    /// Runs `body` as this user, without any capability, and gives back what it returns. Needs root.
+    /// Runs `body` as this user, without capabilities, and returns its result. Needs root.
     ///
     /// # Panics
     ///

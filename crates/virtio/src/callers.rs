@@ -1,38 +1,37 @@
-//! The threads of a front end, of which one may be whom a queue's thread answers.
+//! Finds the thread of a front end (virtual CPU) that a queue serves.
 //!
-//! Requests do not say which virtual CPU made them. But who asks one thing after another, and waits for
-//! each, runs about as often as it is answered; so it is the thread that has run the most lately.
+//! Requests do not say which virtual CPU made them. One that sends a request and waits for its reply runs
+//! between the two; so it is the thread with by far the most run time lately.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use thrufs::serving::{cpu_in_stat, times_in_schedstat};
 
-/// Most threads of a front end that are looked at.
+/// Most threads of a front end that are sampled.
 pub const CALLERS_MAX: usize = 32;
 
-/// What procfs says of a file of so many bytes at most.
+/// Bytes read of a procfs file: more than any line has.
 const FILE_BYTES: usize = 1024;
 
-/// A thread of the front end, by its files in procfs, which must be open: who serves may not see
-/// procfs.
+/// A thread of the front end, by open files of procfs, which a confined worker cannot open itself.
 #[derive(Debug)]
 pub struct Caller {
-    /// `stat`, which tells its CPU.
+    /// `stat`, which has its CPU.
     pub stat: File,
-    /// `schedstat`, which tells for how long it has run.
+    /// `schedstat`, which has its run time.
     pub schedstat: File,
 }
 
 impl Caller {
-    /// For how long it has run; `None` when it has ended.
+    /// Its run time; `None` when it has ended.
     fn run_time(&self) -> Option<Duration> {
         let mut bytes = [0; FILE_BYTES];
         let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
         times_in_schedstat(&bytes[..length]).map(|(run, _)| run)
     }
 
-    /// The CPU that it runs on, or ran on last.
+    /// The CPU that it runs on or ran on last.
     fn cpu(&self) -> Option<usize> {
         let mut bytes = [0; FILE_BYTES];
         let length = self.stat.read_at(&mut bytes, 0).ok()?;
@@ -40,11 +39,11 @@ impl Caller {
     }
 }
 
-/// All that are known of a front end, and what was seen of them.
+/// The threads of a front end, with their last sample.
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     callers: Vec<Caller>,
-    /// For how long each had run, when that was asked last.
+    /// Run times at the last sample.
     before: Option<Vec<Duration>>,
 }
 
@@ -57,8 +56,7 @@ impl Callers {
         }
     }
 
-    /// The number of the one that has run since it was asked last, if it was one alone. Nobody when
-    /// that was never, or is [forgotten](Self::forget).
+    /// The one thread that has run since the last sample, if there was one.
     pub(crate) fn the_busy_one(&mut self) -> Busy {
         let times = self.callers.iter().map(Caller::run_time);
         let now: Vec<Duration> = times.map(Option::unwrap_or_default).collect();
@@ -72,29 +70,27 @@ impl Callers {
         busiest(&ran)
     }
 
-    /// Forgets what was seen: nobody will ask for a while.
+    /// Drops the last sample, before a pause.
     pub(crate) fn forget(&mut self) {
         self.before = None;
     }
 
-    /// The CPU of one of them.
     pub(crate) fn cpu(&self, number: usize) -> Option<usize> {
         self.callers.get(number)?.cpu()
     }
 }
 
-/// Whether it is one that asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Busy {
-    /// To be asked again in a moment.
+    /// There is no sample to compare with.
     NotKnownYet,
-    /// This one.
+    /// Its index.
     One(usize),
-    /// Several, or nobody.
+    /// Several, or none.
     NotOne,
 }
 
-/// The one that has run for more than twice as long as any other.
+/// The thread that has run more than twice as long as any other.
 fn busiest(ran: &[Duration]) -> Busy {
     let Some((number, longest)) = ran.iter().enumerate().max_by_key(|(_, ran)| **ran) else {
         return Busy::NotOne;
@@ -122,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_runs_more_than_all_others() {
+    fn the_busy_caller_is_the_only_one_with_much_run_time() {
         let of = |times: &[u64]| {
             let times: Vec<_> = times.iter().map(|ms| Duration::from_millis(*ms)).collect();
             busiest(&times)
@@ -135,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn it_has_run_more_than_twice_as_long_as_any_other() {
+    fn the_busy_caller_has_run_more_than_twice_as_long_as_any_other() {
         let of = |times: [u64; 3]| busiest(&times.map(Duration::from_millis));
         assert_eq!(of([4, 2, 1]), Busy::NotOne);
         assert_eq!(of([5, 2, 1]), Busy::One(0));
     }
 
     #[test]
-    fn no_more_are_looked_at_than_there_is_time_for() {
+    fn at_most_callers_max_threads_are_sampled() {
         let callers = (0..CALLERS_MAX + 3).map(|_| me()).collect();
         let callers = Callers::new(callers);
         assert!(callers.cpu(CALLERS_MAX - 1).is_some());
@@ -150,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_before_it_was_asked_about_does_not_count() {
+    fn run_time_before_the_first_sample_does_not_count() {
         let mut callers = Callers::new(vec![me()]);
         // Long enough for the scheduler to have counted.
         while callers.callers[0].run_time() < Some(Duration::from_millis(20)) {
@@ -158,14 +154,14 @@ mod tests {
         }
         assert_eq!(callers.the_busy_one(), Busy::NotKnownYet);
         assert!(callers.before.as_ref().is_some_and(|it| !it[0].is_zero()));
-        // Nobody has run since: the time of before is none.
+        // With a last sample beyond the present, no thread has run.
         let same = callers.before.clone().unwrap();
         callers.before = Some(same.iter().map(|it| *it * 1000).collect());
         assert_eq!(callers.the_busy_one(), Busy::NotOne);
     }
 
     #[test]
-    fn who_runs_is_found_and_where() {
+    fn the_running_caller_and_its_cpu_are_found() {
         let asleep = std::thread::spawn(|| {
             let caller = me();
             (caller, std::thread::current())

@@ -1,4 +1,4 @@
-//! How a device is to be, and the space in which a guest reads it.
+//! The configuration of a device, and its virtio configuration space.
 
 use crate::tag::{TAG_BYTES, Tag};
 use std::num::NonZeroU16;
@@ -7,33 +7,31 @@ use std::time::Duration;
 /// Most request queues of one device.
 pub const REQUEST_QUEUES_MAX: u16 = 64;
 
-/// How a device is to be. Every number is a bound; those of requests that sleep have a counter in
+/// The configuration of a device. The limits of blocked requests have counters in
 /// [`Snapshot`](thrufs::Snapshot).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceConfig {
-    /// What the guest mounts by. Without one, it is the VMM's to say, and the guest's configuration
-    /// space is not offered to it.
+    /// The name by which the guest mounts it. Without one, the VMM provides it, and this device offers no
+    /// configuration space.
     pub tag: Option<Tag>,
-    /// Most request queues that may be used, besides the one for FORGETs: 1 to 64. Each has a thread
-    /// while it is in use.
+    /// Most request queues besides the high-priority queue: 1 to 64. Each has a thread while it is in use.
     pub request_queues: NonZeroU16,
-    /// Most descriptors of a queue: a power of two, 1024 at most. A guest's requests have at most so
+    /// Most descriptors of a queue: a power of two, 1024 at most. A Linux guest's requests have at most so
     /// many pages, less four.
     pub queue_size_max: u16,
-    /// Most requests of all queues that may sleep away from the threads of their queues. Beyond, the
-    /// threads sleep.
+    /// Most requests of all queues that block on threads of their own. Beyond, the queue threads block.
     pub blocked_max: usize,
-    /// Most requests of all queues that may wait for a lock: half of them of one user, three quarters of all
-    /// users but root. Beyond, they get `ENOLCK`.
+    /// Most lock waits of all queues: half of them of one user, three quarters of all users but root. Beyond,
+    /// they fail with `ENOLCK`.
     pub lock_waiters_max: usize,
-    /// How long stopping waits for requests in progress.
+    /// How long a stop waits for requests in progress.
     pub drain_timeout: Duration,
-    /// How long the thread of a queue that had several requests at once looks out for more before it
-    /// falls asleep, as long as that is of use. Zero for never.
+    /// How long the thread of a queue that had several requests at once spins for more before it sleeps, as
+    /// long as that finds some. Zero for never.
     pub spin: Duration,
-    /// Most threads that a queue has besides its own, while it has several requests at once; never more
-    /// than 3. `None` for as many as there are CPUs for, of which half are left to the guest.
-    pub crew_max: Option<usize>,
+    /// Most helper threads of a queue with several requests at once; at most 3. `None` for as many as there
+    /// are CPUs for, of which half are left to the guest.
+    pub queue_helpers_max: Option<usize>,
 }
 
 impl Default for DeviceConfig {
@@ -46,18 +44,18 @@ impl Default for DeviceConfig {
             lock_waiters_max: 128,
             drain_timeout: Duration::from_secs(5),
             spin: Duration::from_micros(50),
-            crew_max: None,
+            queue_helpers_max: None,
         }
     }
 }
 
-/// What a device cannot be.
+/// Why a configuration is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// More queues than there may be.
+    /// More than [`REQUEST_QUEUES_MAX`] queues.
     #[error("{0} request queues: there are at most {REQUEST_QUEUES_MAX}")]
     RequestQueues(u16),
-    /// No power of two, or too large.
+    /// No power of two, or more than 1024.
     #[error("a queue of {0} descriptors: it is a power of two, 1024 at most")]
     QueueSize(u16),
 }
@@ -73,13 +71,12 @@ impl DeviceConfig {
         Ok(())
     }
 
-    /// All queues: that for FORGETs, and those for requests.
+    /// The number of all queues: the high-priority queue and the request queues.
     pub(crate) fn queues(&self) -> usize {
         1 + usize::from(self.request_queues.get())
     }
 
-    /// `length` bytes at `offset` of `struct virtio_fs_config`, which ends in zeroes; nothing beyond
-    /// what any device has.
+    /// `length` bytes at `offset` of `struct virtio_fs_config`, padded with zeroes to 256 bytes; `None` beyond.
     pub(crate) fn space(&self, offset: u32, length: u32) -> Option<Vec<u8>> {
         const SPACE_BYTES: usize = 256;
         let mut space = [0; SPACE_BYTES];
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_cannot_be() {
+    fn too_many_queues_and_invalid_queue_sizes_are_refused() {
         let with = |queues, size| DeviceConfig {
             request_queues: NonZeroU16::new(queues).unwrap(),
             queue_size_max: size,

@@ -1,15 +1,14 @@
-//! What the front end asks by vhost-user: features, memory, queues.
+//! The vhost-user messages of the front end: features, memory, queues.
 //!
-//! All of it is carried out by the thread that reads the front end's messages, one after the other. The
-//! threads of the queues are told by their [`Post`].
+//! One thread reads and handles them in order. It passes changes to the queue threads by their [`Mailbox`].
 
 mod migration;
 
 use crate::config::DeviceConfig;
 use crate::journal::{Inflight, new_memory};
+use crate::mailbox::Mailbox;
 use crate::memory::{DirtyLog, MemoryError, REGIONS_MAX, Region, Regions};
-use crate::post::Post;
-use crate::queue::RingFeatures;
+use crate::queue::VirtqueueFeatures;
 use crate::serving::Shared;
 use crate::session::MakeFileSystem;
 use crate::vring::{Setup, Vring, VringError};
@@ -43,7 +42,7 @@ const FEATURES: u64 = VIRTIO_F_VERSION_1
     | PROTOCOL_FEATURES
     | LOG_ALL;
 
-/// How much longer than a queue's own patience one waits for it.
+/// How much longer than a queue waits for its requests the control thread waits for the queue.
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl From<VringError> for Error {
@@ -58,43 +57,42 @@ impl From<MemoryError> for Error {
     }
 }
 
-/// See the module.
 pub(crate) struct Control<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     config: DeviceConfig,
     features: u64,
     regions: Regions,
     vrings: Vec<Vring>,
-    /// Where to note which pages were written, once that is agreed on.
+    /// Set by SET_LOG_BASE; used once LOG_ALL is negotiated.
     log: Option<Arc<DirtyLog>>,
-    /// The way of the device's state to or from somewhere else.
     moving: Moving<M::FileSystem>,
-    /// The way to ask the front end. Kept open; nothing is asked yet.
+    /// The channel for back-end requests. Kept open, not used yet.
     _front_end: Option<Backend>,
 }
 
 impl<M: MakeFileSystem> Control<M> {
-    /// A device that the front end knows nothing of yet, with a queue for each of `posts`.
+    /// A device as before the first message, with a queue for each of `mailboxes`.
     pub(crate) fn new(
         shared: Arc<Shared<M>>,
         config: DeviceConfig,
-        posts: &[Arc<Post>],
+        mailboxes: &[Arc<Mailbox>],
     ) -> Control<M> {
-        let vring = |(number, post): (usize, &Arc<Post>)| Vring::new(number, Arc::clone(post));
+        let vring =
+            |(number, mailbox): (usize, &Arc<Mailbox>)| Vring::new(number, Arc::clone(mailbox));
         Control {
             shared,
             config,
             features: 0,
             regions: Regions::default(),
-            vrings: posts.iter().enumerate().map(vring).collect(),
+            vrings: mailboxes.iter().enumerate().map(vring).collect(),
             log: None,
             moving: Moving::default(),
             _front_end: None,
         }
     }
 
-    fn ring_features(&self) -> RingFeatures {
-        RingFeatures {
+    fn virtqueue_features(&self) -> VirtqueueFeatures {
+        VirtqueueFeatures {
             event_index: self.features & VIRTIO_RING_F_EVENT_IDX != 0,
             indirect: self.features & VIRTIO_RING_F_INDIRECT_DESC != 0,
         }
@@ -106,16 +104,16 @@ impl<M: MakeFileSystem> Control<M> {
             .ok_or(Error::InvalidParam)
     }
 
-    /// Changes a queue, and lets its thread know.
+    /// Changes a queue and updates its thread.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Vring)) -> Result<()> {
         change(self.vring(index)?);
         self.update(index as usize..index as usize + 1)
     }
 
-    /// Puts what was set up in force for these queues.
+    /// Applies the current set-up to these queues.
     fn update(&mut self, numbers: Range<usize>) -> Result<()> {
         self.settle_before_starting()?;
-        let (features, log) = (self.ring_features(), self.log_in_force());
+        let (features, log) = (self.virtqueue_features(), self.log_in_force());
         let setup = Setup {
             regions: &self.regions,
             features,
@@ -128,7 +126,7 @@ impl<M: MakeFileSystem> Control<M> {
         Ok(())
     }
 
-    /// Puts another table of memory in force, for all queues.
+    /// Applies another table of memory regions to all queues.
     fn set_regions(&mut self, regions: Regions) -> Result<()> {
         if let Some(log) = &self.log {
             self.check_log(log, &regions)?;
@@ -137,7 +135,7 @@ impl<M: MakeFileSystem> Control<M> {
         self.update(0..self.vrings.len())
     }
 
-    /// How many bytes the table of what is in flight has for each of these queues.
+    /// Bytes of the in-flight table of each of these queues.
     fn check_tables(&self, asked: &VhostUserInflight) -> Result<usize> {
         let (queues, size) = (usize::from(asked.num_queues), asked.queue_size);
         let is_possible = (1..=self.vrings.len()).contains(&queues)
@@ -147,12 +145,12 @@ impl<M: MakeFileSystem> Control<M> {
             .ok_or(Error::InvalidParam)
     }
 
-    /// Until when a queue has to stop, which waits itself for as long as requests may take.
+    /// By when a queue must stop, which itself waits for the drain timeout.
     fn deadline(&self) -> Instant {
         Instant::now() + self.config.drain_timeout + MARGIN
     }
 
-    /// Stops all queues, having ended the session and with it all waits.
+    /// Ends the session, and with it all lock waits; then stops all queues.
     fn stop_all(&mut self) -> Result<()> {
         self.shared.sessions.end();
         self.vrings.iter().for_each(Vring::begin_to_stop);
@@ -164,7 +162,7 @@ impl<M: MakeFileSystem> Control<M> {
         if let Some(journal) = &self.shared.journal {
             journal.set_session(None);
         }
-        // One may have begun while the queues were being stopped.
+        // A queue may have begun another session before it stopped.
         self.shared.sessions.end();
         Ok(result?)
     }
@@ -175,7 +173,7 @@ impl<M: MakeFileSystem> Control<M> {
         Ok(())
     }
 
-    /// Ends everything. Returns how many threads are still busy after the time that they have.
+    /// Ends all queues and the session. Returns how many threads are still busy at the deadline.
     pub(crate) fn end(&mut self) -> usize {
         let deadline = self.deadline();
         let mut stuck = usize::from(!self.moving.end(deadline));
@@ -187,14 +185,14 @@ impl<M: MakeFileSystem> Control<M> {
                 stuck += 1;
             }
         }
-        // One may have begun meanwhile.
+        // A queue may have begun another session before it stopped.
         self.shared.sessions.end();
-        let aside = self.shared.pool.end(deadline);
+        let blocked = self.shared.pool.end(deadline);
         self.regions = Regions::default();
-        if stuck + aside == 0 && !self.shared.sessions.wait_until_gone(deadline) {
+        if stuck + blocked == 0 && !self.shared.sessions.wait_until_gone(deadline) {
             return 1;
         }
-        stuck + aside
+        stuck + blocked
     }
 }
 
@@ -248,7 +246,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
             self.begin_or_end_logging()?;
         }
         if features & PROTOCOL_FEATURES == 0 {
-            // Then there is no message that would enable them.
+            // Without them there is no SET_VRING_ENABLE.
             for index in 0..self.vrings.len() {
                 self.change(index as u32, |vring| vring.enabled = true)?;
             }
@@ -346,7 +344,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
     }
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        // Without one, a queue would have to be looked at all the time.
+        // A queue without a kick would have to be polled.
         let kick = descriptor(file).ok_or(Error::InvalidParam)?;
         let agreed = self.features & PROTOCOL_FEATURES != 0;
         self.change(index.into(), |vring| {
@@ -452,7 +450,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         file: File,
     ) -> Result<Option<File>> {
         let begun = self.begin_to_move(direction, file.into());
-        // The answer has no room for the reason.
+        // The reply has no room for the reason.
         begun.inspect_err(
             |error| tracing::error!(%error, "the state of the device cannot be moved"),
         )?;

@@ -1,15 +1,15 @@
-//! The device: one front end at a time, from its connection to its end.
+//! The device: serves one front end per call, from its connection to its end.
 
 use crate::callers::Caller;
 use crate::config::DeviceConfig;
+use crate::connection::Connection;
 use crate::control::Control;
 use crate::error::DeviceError;
 use crate::journal::Journal;
-use crate::line::Line;
-use crate::post::Post;
+use crate::mailbox::Mailbox;
 use crate::serving::Shared;
-use crate::session::{MakeFileSystem, Nobody, Sessions};
-use crate::steward::{Steward, Watch};
+use crate::session::{MakeFileSystem, NullFileSystem, Sessions};
+use crate::stall_monitor::{StallMonitor, Watch};
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -20,37 +20,36 @@ use thrufs::{Dispatcher, Metrics, Snapshot};
 use thrufs_sys::signal::install_interrupt_handler;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-/// Who else a connection is about, besides the front end.
+/// What else is known of a connection.
 #[derive(Debug, Default)]
 pub struct ConnectionOptions {
-    /// Threads of the front end, of which [`CALLERS_MAX`](crate::CALLERS_MAX) are looked at: the thread of a
-    /// queue may serve on the CPU of one of them, giving way to it, while that one asks one thing after
-    /// another and waits for each.
+    /// Threads of the front end, at most [`CALLERS_MAX`](crate::CALLERS_MAX). A queue's thread may be bound to
+    /// the CPU of one of them, in the class SCHED_IDLE, while that one sends one request at a time.
     pub callers: Vec<Caller>,
-    /// Where to note what another process needs to go on with this connection when this one is killed. If
-    /// another was, this one goes on: with the session that was in progress, whose file system
-    /// [recovers](thrufs::FileSystem::recover), and with the requests that were in flight. The stream
-    /// leads to a [`Keeper`](crate::Keeper) then.
+    /// Records what another process needs to resume this connection when this one is killed. If it has
+    /// records of a killed process, its session is resumed, whose file system
+    /// [recovers](thrufs::FileSystem::recover), and so are its requests in flight. The stream must lead to a
+    /// [`Keeper`](crate::Keeper) then.
     pub journal: Option<Journal>,
 }
 
-/// Why a front end is no longer served.
+/// Why [`Device::serve`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It has disconnected.
+    /// The front end has disconnected.
     Disconnected,
     /// [`DeviceHandle::shutdown`] was called.
     ShutDown,
 }
 
-/// A virtio-fs device, for one front end after the other.
+/// A virtio-fs device.
 pub struct Device<M> {
     make: Arc<M>,
     config: DeviceConfig,
     handle: DeviceHandle,
 }
 
-/// Watches and ends a device from any thread. Clones are the same.
+/// Ends a device and reads its counters, from any thread. Clones refer to the same device.
 #[derive(Clone, Debug)]
 pub struct DeviceHandle {
     state: Arc<State>,
@@ -60,19 +59,22 @@ pub struct DeviceHandle {
 struct State {
     metrics: Arc<Metrics>,
     stopping: AtomicBool,
-    /// The connections that are served.
-    lines: parking_lot::Mutex<Vec<Arc<Line>>>,
+    connections: parking_lot::Mutex<Vec<Arc<Connection>>>,
 }
 
 impl DeviceHandle {
-    /// Ends the device: [`Device::serve`] returns when requests in progress have ended, or after
-    /// [`DeviceConfig::drain_timeout`], and when it is called again at once. Returns at once.
+    /// Ends the device, without waiting: [`Device::serve`] returns when requests in progress have ended, or
+    /// after [`DeviceConfig::drain_timeout`]; a later call returns at once.
     pub fn shutdown(&self) {
         self.state.stopping.store(true, Ordering::SeqCst);
-        self.state.lines.lock().iter().for_each(|line| line.cut());
+        self.state
+            .connections
+            .lock()
+            .iter()
+            .for_each(|connection| connection.cut());
     }
 
-    /// What was counted so far, of all sessions.
+    /// The counters of all sessions.
     pub fn metrics(&self) -> Snapshot {
         self.state.metrics.snapshot()
     }
@@ -92,12 +94,12 @@ impl<M> fmt::Debug for Device<M> {
 }
 
 impl<M: MakeFileSystem> Device<M> {
-    /// A device whose file systems `make` makes.
+    /// A device with a file system of `make` for each session.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::Config`] for a configuration that cannot be, [`DeviceError::Start`] when the signal
-    /// that ends waits has another use in this process.
+    /// [`DeviceError::Config`] for an invalid configuration, [`DeviceError::Start`] when the signal that ends
+    /// waits has another handler in this process.
     pub fn new(make: M, config: DeviceConfig) -> Result<Device<M>, DeviceError> {
         config.check()?;
         install_interrupt_handler().map_err(|errno| DeviceError::Start(errno.into()))?;
@@ -110,99 +112,115 @@ impl<M: MakeFileSystem> Device<M> {
         })
     }
 
-    /// A handle on this device.
+    /// A handle to this device.
     pub fn handle(&self) -> DeviceHandle {
         self.handle.clone()
     }
 
-    /// Serves the front end at the other end of `stream` until it disconnects or the device is shut
-    /// down. Then requests in progress are given [`DeviceConfig::drain_timeout`] to end, what waits for
-    /// locks is ended at once, and the file system's `destroy` is called. Another may be served
-    /// afterwards.
+    /// Serves the front end at the other end of `stream` until it disconnects or the device is shut down.
+    /// Then lock waits are ended, other requests in progress have [`DeviceConfig::drain_timeout`] to end, and
+    /// the file system's `destroy` is called. May be called again, for another front end.
     ///
     /// # Errors
     ///
     /// [`DeviceError::Start`] without descriptors or memory; [`DeviceError::Protocol`] when the front end
-    /// breaks the protocol or asks for what cannot be done, a queue outside memory for instance;
+    /// breaks the protocol or sends an invalid request, a queue outside memory for instance;
     /// [`DeviceError::QueueFailed`]; [`DeviceError::Stuck`] when requests did not end.
     pub fn serve(&self, stream: UnixStream) -> Result<Served, DeviceError> {
         self.serve_with(stream, ConnectionOptions::default())
     }
 
-    /// As [`serve`](Self::serve), with others to be reckoned with.
+    /// As [`serve`](Self::serve), with options.
     ///
     /// # Errors
     ///
-    /// As [`serve`](Self::serve); [`DeviceError::Resume`] when the session of a process that died cannot
-    /// be gone on with.
+    /// As [`serve`](Self::serve); [`DeviceError::Resume`] when the session of a process that died cannot be
+    /// resumed.
     pub fn serve_with(
         &self,
         stream: UnixStream,
-        company: ConnectionOptions,
+        options: ConnectionOptions,
     ) -> Result<Served, DeviceError> {
-        let line = stream.try_clone().map_err(DeviceError::Start)?;
-        let line = Arc::new(Line::new(line));
-        let posts: rustix::io::Result<Vec<Arc<Post>>> = (0..self.config.queues())
-            .map(|_| Post::new().map(Arc::new))
+        let connection = stream.try_clone().map_err(DeviceError::Start)?;
+        let connection = Arc::new(Connection::new(connection));
+        let mailboxes: rustix::io::Result<Vec<Arc<Mailbox>>> = (0..self.config.queues())
+            .map(|_| Mailbox::new().map(Arc::new))
             .collect();
-        let posts = posts.map_err(|errno| DeviceError::Start(errno.into()))?;
-        let ConnectionOptions { callers, journal } = company;
+        let mailboxes = mailboxes.map_err(|errno| DeviceError::Start(errno.into()))?;
+        let ConnectionOptions { callers, journal } = options;
         let init = journal.as_ref().and_then(Journal::session);
-        let shared = Arc::new(self.share(&line, &posts, journal));
+        let shared = Arc::new(self.share(&connection, &mailboxes, journal));
         if let Some(init) = init {
             shared.sessions.resume(&init).map_err(DeviceError::Resume)?;
         }
         let metrics = Arc::clone(&self.handle.state.metrics);
-        let steward = Steward::start(Arc::clone(&shared.watch), callers, metrics);
-        let control = Control::new(shared, self.config.clone(), &posts);
+        let stall_monitor = StallMonitor::start(Arc::clone(&shared.watch), callers, metrics);
+        let control = Control::new(shared, self.config.clone(), &mailboxes);
         let control = Arc::new(Mutex::new(control));
-        self.handle.state.lines.lock().push(Arc::clone(&line));
-        // What was called before the line was there has cut nothing.
+        self.handle
+            .state
+            .connections
+            .lock()
+            .push(Arc::clone(&connection));
+        // A shutdown before the push has cut no connection.
         let failure = if self.handle.is_stopping() {
             Error::Disconnected
         } else {
             listen(stream, &control)
         };
-        let lines = &self.handle.state.lines;
-        lines.lock().retain(|other| !Arc::ptr_eq(other, &line));
+        let connections = &self.handle.state.connections;
+        connections
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, &connection));
         let stuck = control.lock().unwrap_or_else(PoisonError::into_inner).end();
-        drop(steward);
-        self.judge(&line, failure, stuck)
+        drop(stall_monitor);
+        self.judge(&connection, failure, stuck)
     }
 
-    fn share(&self, line: &Arc<Line>, posts: &[Arc<Post>], journal: Option<Journal>) -> Shared<M> {
+    fn share(
+        &self,
+        connection: &Arc<Connection>,
+        mailboxes: &[Arc<Mailbox>],
+        journal: Option<Journal>,
+    ) -> Shared<M> {
         let metrics = &self.handle.state.metrics;
         let limits = Limits {
             blocked_max: self.config.blocked_max,
             lock_waiters_max: self.config.lock_waiters_max,
         };
-        let watch = Arc::new(Watch::new(posts.len()));
-        let threads = ServingThreads::new(allowed_cpus(), Arc::<Line>::clone(line));
-        let nobody = Dispatcher::new(Arc::new(Nobody)).counting_into(Arc::clone(metrics));
+        let watch = Arc::new(Watch::new(mailboxes.len()));
+        let threads = ServingThreads::new(allowed_cpus(), Arc::<Connection>::clone(connection));
+        let null_file_system =
+            Dispatcher::new(Arc::new(NullFileSystem)).counting_into(Arc::clone(metrics));
         Shared {
             sessions: Sessions::new(
                 Arc::clone(&self.make),
                 Arc::clone(metrics),
                 self.config.drain_timeout,
-                posts.to_vec(),
+                mailboxes.to_vec(),
             ),
             pool: Arc::new(Pool::new(limits, Arc::clone(metrics), threads.clone())),
             threads,
             watch,
             spin: self.config.spin,
-            crew_max: self.config.crew_max,
+            queue_helpers_max: self.config.queue_helpers_max,
             metrics: Arc::clone(metrics),
-            line: Arc::clone(line),
-            nobody,
+            connection: Arc::clone(connection),
+            null_file_system,
             drain_timeout: self.config.drain_timeout,
             journal,
         }
     }
 
-    /// What the end of a connection means.
-    fn judge(&self, line: &Line, failure: Error, stuck: usize) -> Result<Served, DeviceError> {
-        // A thread that failed has said nothing at its end either.
-        if line.has_failed() {
+    /// The result of a connection that has ended.
+    fn judge(
+        &self,
+        connection: &Connection,
+        failure: Error,
+        stuck: usize,
+    ) -> Result<Served, DeviceError> {
+        // First: a thread that panicked also counts as stuck.
+        if connection.has_failed() {
             return Err(DeviceError::QueueFailed);
         }
         if stuck > 0 {
@@ -220,7 +238,7 @@ impl<M: MakeFileSystem> Device<M> {
     }
 }
 
-/// Carries out what the front end asks until there is nothing more to be read. Returns why.
+/// Handles the front end's messages until the connection ends. Returns why it did.
 fn listen<M: MakeFileSystem>(stream: UnixStream, control: &Arc<Mutex<Control<M>>>) -> Error {
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(control));
     loop {

@@ -1,4 +1,4 @@
-//! What a device hands to the one that takes its place: the form in which it travels.
+//! The device state of a migration, as it is transferred.
 //!
 //! In little-endian order:
 //!
@@ -7,12 +7,12 @@
 //! | 16 | `thrufs virtio-fs` |
 //! | 4 | version of this table, 1 |
 //! | 4 | queues |
-//! | 4, and 2 for each | for each queue: requests that were taken and have to be carried out again, by the number of their first descriptor |
+//! | 4, and 2 for each | for each queue: heads of requests that were taken and have to be replayed |
 //! | 1 | whether there is a session |
-//! | 4, and as many as it says | again and again: part of the session's state, until one is empty |
+//! | 4, and as many as it says | repeated: part of the session's state, until one is empty |
 //!
-//! Nothing may follow. It is read with the distrust that all bytes from outside deserve: lengths are
-//! bounded, and no memory is taken because a length says so.
+//! Nothing may follow. The input is untrusted: lengths are bounded, and memory is allocated for bytes that
+//! arrive, not for those announced.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -22,19 +22,19 @@ const VERSION: u32 = 1;
 /// Most queues of any device.
 const QUEUES_MAX: usize = 65;
 
-/// Most requests of one queue that can be under way.
+/// Most requests of one queue in flight.
 const REQUESTS_MAX: usize = 1024;
 
-/// What is written as one part, at most.
+/// Most bytes written as one part.
 const PART_BYTES: usize = 64 << 10;
 
-/// What is read as one part, at most.
+/// Most bytes accepted as one part.
 const PART_BYTES_MAX: usize = 1 << 20;
 
 /// Most bytes of a session's state: some ten million nodes.
 pub const SESSION_BYTES_MAX: u64 = 4 << 30;
 
-/// Requests of each queue that have to be carried out again, by their heads.
+/// For each queue, the heads of requests to be replayed.
 pub type Again = Vec<Vec<u16>>;
 
 /// Writes the state of a session.
@@ -44,7 +44,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
-/// Writes the state of a device, whose session `session` writes if there is one.
+/// Writes the state of a device. `session` writes that of its session, if there is one.
 ///
 /// # Errors
 ///
@@ -74,8 +74,7 @@ pub fn write(
 ///
 /// # Errors
 ///
-/// `InvalidData` for what is no such state, `UnexpectedEof` for one that was cut short; those of
-/// `session` and of `source`.
+/// `InvalidData` for a malformed state, `UnexpectedEof` for a truncated one; those of `session` and `source`.
 pub fn read<T>(
     source: &mut dyn Read,
     session: impl FnOnce(&mut dyn Read) -> io::Result<T>,
@@ -126,7 +125,7 @@ fn array<const N: usize>(source: &mut dyn Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Writes in parts with their lengths.
+/// Writes length-prefixed parts.
 struct Parts<'a> {
     sink: &'a mut dyn Write,
     part: Vec<u8>,
@@ -178,7 +177,7 @@ impl Write for Parts<'_> {
     }
 }
 
-/// Reads what was written in parts.
+/// Reads length-prefixed parts.
 struct PartsRead<'a> {
     source: &'a mut dyn Read,
     part: Vec<u8>,
@@ -198,7 +197,7 @@ impl<'a> PartsRead<'a> {
         }
     }
 
-    /// Reads the next part, when the one before was used up.
+    /// Reads the next part.
     fn fetch(&mut self) -> io::Result<()> {
         let length = u32::from_le_bytes(array(self.source)?) as usize;
         self.read += length as u64;
@@ -207,7 +206,7 @@ impl<'a> PartsRead<'a> {
         }
         (self.ended, self.at) = (length == 0, 0);
         self.part.clear();
-        // Grows with what comes, not with what was announced.
+        // Grows with the bytes that arrive, not with the announced length.
         let limit = length as u64;
         let read = (&mut *self.source)
             .take(limit)
@@ -218,7 +217,7 @@ impl<'a> PartsRead<'a> {
         Ok(())
     }
 
-    /// Whether there is nothing more of the session, and nothing else either.
+    /// Fails unless the session was read to its end and nothing follows.
     fn finish(mut self) -> io::Result<()> {
         let rest = || invalid("the state goes on where it should end");
         if self.at < self.part.len() {

@@ -1,28 +1,28 @@
-//! Why a device does not serve, or does so no more.
+//! Why a device cannot serve, or has stopped.
 
 use crate::config::ConfigError;
 use std::io;
 
-/// Why a device does not serve, or does so no more.
+/// Why a device cannot serve, or has stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The configuration is impossible.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Descriptors, or the signal that ends waits, could not be set up.
+    /// Descriptors, or the handler of the signal that ends waits, could not be set up.
     #[error("cannot start serving: {0}")]
     Start(#[source] io::Error),
-    /// The session of a process that died cannot be gone on with.
-    #[error("the guest's session cannot be gone on with: {0}")]
+    /// The session of a process that died cannot be resumed.
+    #[error("the guest's session cannot be resumed: {0}")]
     Resume(#[source] io::Error),
-    /// The front end broke the protocol, or asked for what is not there.
+    /// The front end broke the protocol or sent an invalid request.
     #[error("the front end's request cannot be carried out: {0}")]
     Protocol(#[source] vhost::vhost_user::Error),
-    /// A thread that serves a queue failed. That is a fault of this program.
+    /// A queue's thread panicked: a fault of this program.
     #[error("a thread that serves a queue failed")]
     QueueFailed,
-    /// Requests were still in progress when the time for their end was over. The file system's
-    /// `destroy` is called when the last of them ends; if none does, never.
+    /// Requests were still in progress after the drain timeout. The file system's `destroy` is called when
+    /// the last of them ends.
     #[error("requests do not end; {0} threads are still busy with them")]
     Stuck(usize),
 }

@@ -1,20 +1,18 @@
-//! What a worker leaves to its successor: memory that outlives the process.
+//! The record of a connection in shared memory, from which the next worker resumes when one is killed.
 //!
-//! A worker that is killed says nothing any more. So what the next one must know stands, at every
-//! moment, in a memfd that both have from the process that starts them: how the session began (INIT as
-//! the guest sent it), which requests of each queue are in flight, and of those how far each has come.
-//! It is written by plain stores, whose order is such that it makes sense between any two of them; no
-//! lock, no system call.
+//! The process that starts workers gives each the same memfd. At every moment it holds the session's INIT
+//! request as the guest sent it, the requests in flight of each queue, and the progress of each. It is written
+//! by plain stores, in an order that leaves it consistent between any two; no lock, no system call.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0 | the session: 1 when there is one |
 //! | 8 | the length of its INIT request, which begins at 64 |
-//! | 16 | how many workers have died on this connection |
+//! | 16 | number of workers that have died on this connection |
 //! | 2048 | of each queue, eight bytes: 1 when the front end has set its base anew ([`Journal::note_base`]) |
 //! | 4096 | the queues: of each the table of what is [`inflight`], then a word for each descriptor ([`Intent`]) |
 //!
-//! The size is sealed: the worker, who reads what guests write, cannot cut it short for others.
+//! The size is sealed: a worker that a guest has taken over cannot truncate it for others.
 
 mod inflight;
 mod intent;
@@ -40,13 +38,13 @@ const INIT_BYTES_MAX: usize = 1024;
 const BASES: usize = 2048;
 const QUEUES: usize = 4096;
 
-/// Descriptors of the largest queue that a device has.
+/// Descriptors of the largest queue.
 const QUEUE_SIZE_MAX: usize = 1024;
 const QUEUE_BYTES: usize = Inflight::bytes(QUEUE_SIZE_MAX) + Intent::BYTES * QUEUE_SIZE_MAX;
 const QUEUES_MAX: usize = 1 + REQUEST_QUEUES_MAX as usize;
 const BYTES: usize = QUEUES + QUEUES_MAX * QUEUE_BYTES.next_multiple_of(4096);
 
-/// See the module. Clones are the same memory.
+/// See the module. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct Journal {
     file: Arc<OwnedFd>,
@@ -54,21 +52,21 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty one, for a new connection. It is memory only where it is written to.
+    /// An empty one, for a new connection. Pages are allocated when they are written.
     ///
     /// # Errors
     ///
-    /// No descriptors, no memory.
+    /// Without descriptors or memory.
     pub fn new() -> io::Result<Journal> {
         let file = new_memory("thrufs-journal", BYTES)?;
         Journal::from_memory(file)
     }
 
-    /// The one that another process has made.
+    /// One that another process has made.
     ///
     /// # Errors
     ///
-    /// When it is none.
+    /// When it has another size or cannot be mapped.
     pub fn from_memory(file: OwnedFd) -> io::Result<Journal> {
         let mapping = SharedMapping::new(file.as_fd(), 0, BYTES)?;
         Ok(Journal {
@@ -77,17 +75,17 @@ impl Journal {
         })
     }
 
-    /// How many workers have died on this connection.
+    /// The number of workers that have died on this connection.
     pub fn deaths(&self) -> u64 {
         self.load(DEATHS)
     }
 
-    /// Counts one more.
+    /// Counts one more death.
     pub fn count_death(&self) {
         self.store(DEATHS, self.deaths().saturating_add(1));
     }
 
-    /// The INIT request of the session that is in progress.
+    /// The INIT request of the current session.
     pub(crate) fn session(&self) -> Option<Vec<u8>> {
         if self.load(SESSION) != 1 {
             return None;
@@ -98,7 +96,7 @@ impl Journal {
         Some(init)
     }
 
-    /// A session begins, before its INIT is answered; or none is there any more.
+    /// Records the begin of a session, before the reply to its INIT, or its end.
     pub(crate) fn set_session(&self, init: Option<&[u8]>) {
         self.store(SESSION, 0);
         if let Some(init) = init
@@ -112,27 +110,27 @@ impl Journal {
         }
     }
 
-    /// The front end has said from where to take requests of a queue: it may be another queue now.
+    /// Records a SET_VRING_BASE: the queue may be another one now.
     pub(crate) fn note_base(&self, queue: usize) {
         self.store(BASES + 8 * (queue % QUEUES_MAX), 1);
     }
 
-    /// Whether it has, and no worker has begun with it.
+    /// Whether a base was set that no worker has started with.
     pub(crate) fn has_new_base(&self, queue: usize) -> bool {
         self.load(BASES + 8 * (queue % QUEUES_MAX)) != 0
     }
 
-    /// A worker has begun with it.
+    /// Records that a worker has started with the base.
     pub(crate) fn take_base(&self, queue: usize) {
         self.store(BASES + 8 * (queue % QUEUES_MAX), 0);
     }
 
-    /// What is in flight of a queue.
+    /// The in-flight table of a queue.
     pub(crate) fn inflight(&self, queue: usize, size: u16) -> Option<Inflight> {
         Inflight::new(Arc::clone(&self.mapping), queue_at(queue), size)
     }
 
-    /// How far the requests of a queue have come.
+    /// The progress of a queue's requests.
     pub(crate) fn intents(&self, queue: usize) -> Intent {
         let at = queue_at(queue) + Inflight::bytes(QUEUE_SIZE_MAX);
         Intent::new(Arc::clone(&self.mapping), at)
@@ -160,12 +158,12 @@ fn queue_at(queue: usize) -> usize {
     QUEUES + (queue % QUEUES_MAX) * QUEUE_BYTES.next_multiple_of(4096)
 }
 
-/// Places here are computed and not heard of, so they are in the memory.
+/// Never panics: offsets here are computed, not read from the memory.
 fn within(result: Result<(), Outside>) {
     debug_assert!(result.is_ok(), "outside the memory");
 }
 
-/// Memory of `bytes` zeroes whose size nobody can change.
+/// A memfd of `bytes` zeroes with a sealed size.
 pub(crate) fn new_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create(name, flags)?;
@@ -175,7 +173,7 @@ pub(crate) fn new_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Whether a store takes place. In tests, the process may have died before it.
+/// Whether a store takes place. Tests let the process die before it.
 #[cfg(not(test))]
 #[inline]
 fn lives() -> bool {

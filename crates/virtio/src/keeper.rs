@@ -1,21 +1,18 @@
-//! Keeps a front end's connection while the processes that serve it come and go.
+//! A vhost-user proxy that keeps a front end's connection while its workers die and are replaced.
 //!
-//! A front end knows one connection: when that is gone, the device is. So it is not the worker who has
-//! it but the process that starts workers. What the front end says is passed on to the worker of the
-//! moment, and its answers back; and what still holds of it is kept, with the descriptors ([`kept`]).
-//! When the worker has died, another is told all of it, and then what the dead one had not answered. The
-//! front end notices a pause.
+//! To a front end the end of the connection is the end of the device. So the process that starts workers owns
+//! it, forwards messages to the current worker and replies to the front end, and records the messages that
+//! are still in effect, with their descriptors ([`kept`]). After a worker's death the next one gets all of
+//! these, and then the message that was not answered. The front end sees a pause.
 //!
-//! A message is kept once it was carried out, if that can be seen, or when it was sent. One that was
-//! begun and not answered is sent again.
-//!
-//! Only control messages come this way: requests go through the guest's memory.
+//! A message is recorded when its reply shows success, or when it was sent if it has no reply. A message
+//! without its reply is sent again. Requests do not pass here: they go through the guest's memory.
 
 mod kept;
 mod wire;
 
 use crate::journal::Journal;
-use crate::post::ring;
+use crate::mailbox::signal;
 use kept::{Kept, queue_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
@@ -43,7 +40,7 @@ struct Shared {
     next: Mutex<Option<UnixStream>>,
     ends: AtomicBool,
     connected: AtomicBool,
-    bell: OwnedFd,
+    eventfd: OwnedFd,
 }
 
 impl Shared {
@@ -53,19 +50,18 @@ impl Shared {
 }
 
 impl Keeper {
-    /// Keeps the front end at the other end of `front_end`, by a thread of its own, whose worker notes
-    /// in `journal` what it does.
+    /// Starts a thread that proxies the front end at the other end of `front_end`. Its workers use `journal`.
     ///
     /// # Errors
     ///
-    /// No descriptors, no threads.
+    /// Without descriptors or threads.
     pub fn start(front_end: UnixStream, journal: Journal) -> io::Result<Keeper> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let shared = Arc::new(Shared {
             next: Mutex::default(),
             ends: AtomicBool::new(false),
             connected: AtomicBool::new(true),
-            bell: eventfd(0, flags)?,
+            eventfd: eventfd(0, flags)?,
         });
         let keeping = Keeping {
             shared: Arc::clone(&shared),
@@ -83,18 +79,18 @@ impl Keeper {
         Ok(Keeper { shared, front_end })
     }
 
-    /// Gives the connection to another worker, to which `stream` leads. Its predecessor must have
-    /// ended: what that still did would come after what this one does.
+    /// Connects another worker, at the other end of `stream`. The last one must have ended: its later
+    /// actions would mix with those of the new one.
     pub fn attach(&self, stream: UnixStream) {
         let mut next = self.shared.next();
-        // Else it is closed at once: nobody would ever read from it, and the worker wait for ever.
+        // Otherwise closed at once: the thread has ended, and the worker would wait for ever.
         if self.shared.connected.load(Ordering::SeqCst) {
             *next = Some(stream);
-            ring(self.shared.bell.as_fd());
+            signal(self.shared.eventfd.as_fd());
         }
     }
 
-    /// Whether the front end is there.
+    /// Whether the front end is connected.
     pub fn is_connected(&self) -> bool {
         let mut polled = [PollFd::new(&self.front_end, PollFlags::RDHUP)];
         let now = rustix::event::Timespec::default();
@@ -107,11 +103,11 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::SeqCst);
         let _ = self.front_end.shutdown(Shutdown::Both);
-        ring(self.shared.bell.as_fd());
+        signal(self.shared.eventfd.as_fd());
     }
 }
 
-/// The thread.
+/// The state of the thread.
 struct Keeping {
     shared: Arc<Shared>,
     front_end: UnixStream,
@@ -119,15 +115,14 @@ struct Keeping {
     worker: Option<UnixStream>,
     from_worker: Reader,
     kept: Kept,
-    /// What was sent, or is to be sent, and waits for its reply.
+    /// The message that has no reply yet, or waits for a worker.
     pending: Option<Parcel>,
     journal: Journal,
 }
 
-/// Why the thread ends: the front end has gone, or says what it must not.
+/// The front end has disconnected or broken the protocol: the thread ends.
 struct Over;
 
-/// What there is to do.
 #[derive(Default)]
 struct Ready {
     rung: bool,
@@ -152,7 +147,7 @@ impl Keeping {
             return Err(Over);
         }
         if ready.rung {
-            let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
+            let _ = rustix::io::read(&self.shared.eventfd, &mut [0_u8; 8]);
             let next = self.shared.next().take();
             if let Some(worker) = next {
                 self.take_on(worker)?;
@@ -167,7 +162,7 @@ impl Keeping {
         Ok(())
     }
 
-    /// Waits for something. What the front end says is left where it is while it cannot be passed on.
+    /// Waits for an event. Messages stay in the socket while they cannot be forwarded.
     fn wait(&self) -> Ready {
         let listens = self.pending.is_none() && self.worker.is_some();
         let in_or_gone = if listens {
@@ -176,7 +171,7 @@ impl Keeping {
             PollFlags::RDHUP
         };
         let mut polled = vec![
-            PollFd::new(&self.shared.bell, PollFlags::IN),
+            PollFd::new(&self.shared.eventfd, PollFlags::IN),
             PollFd::new(&self.front_end, in_or_gone),
         ];
         if let Some(worker) = &self.worker {
@@ -209,7 +204,7 @@ impl Keeping {
         }
     }
 
-    /// Sends the worker what is pending.
+    /// Sends the pending message to the worker.
     fn pass_on(&mut self) {
         let (Some(parcel), Some(worker)) = (&self.pending, &self.worker) else {
             return;
@@ -218,7 +213,7 @@ impl Keeping {
             self.journal.note_base(queue_of(parcel) as usize);
         }
         if parcel.send(worker, parcel.flags).is_err() {
-            // It waits for the next one.
+            // The message waits for the next worker.
             self.worker = None;
             return;
         }
@@ -229,7 +224,7 @@ impl Keeping {
         }
     }
 
-    /// Whether there will be a reply.
+    /// Whether the worker will reply.
     fn brings_reply(&self, parcel: &Parcel) -> bool {
         let agreed = self.kept.protocol_features();
         match parcel.code {
@@ -246,7 +241,7 @@ impl Keeping {
             | code::CHECK_DEVICE_STATE
             | code::GET_SHMEM_CONFIG => true,
             code::SET_LOG_BASE if agreed & LOG_SHMFD != 0 => true,
-            // Agreed on with this very message.
+            // REPLY_ACK is negotiated by this message itself.
             code::SET_PROTOCOL_FEATURES => {
                 let agreed = parcel.u64_at(0).unwrap_or(0);
                 parcel.flags & NEED_REPLY != 0 && agreed & REPLY_ACK != 0
@@ -269,7 +264,7 @@ impl Keeping {
         }
     }
 
-    /// Passes a reply on to the front end.
+    /// Forwards a reply to the front end.
     fn answer(&mut self, reply: &Parcel) -> Result<(), Over> {
         if let Some(asked) = self.pending.take() {
             let done = reply.u64_at(0) == Some(0);
@@ -287,7 +282,7 @@ impl Keeping {
         reply.send(&self.front_end, reply.flags).map_err(|_| Over)
     }
 
-    /// Tells another worker all that it has to know.
+    /// Sends all recorded messages to another worker.
     fn take_on(&mut self, worker: UnixStream) -> Result<(), Over> {
         self.from_worker = Reader::default();
         let mut reader = Reader::default();
@@ -305,7 +300,7 @@ impl Keeping {
                 self.pass_on();
                 Ok(())
             }
-            // Another will come, or it is over.
+            // The next worker, or the end of the connection, follows.
             Err(error) => {
                 tracing::debug!(%error, "a worker that ends at once");
                 self.worker = None;
@@ -315,11 +310,11 @@ impl Keeping {
     }
 }
 
-/// Waits until the worker says something; an error when there is nothing to be waited for any more.
+/// Waits for a message of the worker; an error when another worker or the end came first.
 fn wait_for(worker: &UnixStream, shared: &Shared) -> io::Result<()> {
     let mut polled = [
         PollFd::new(worker, PollFlags::IN),
-        PollFd::new(&shared.bell, PollFlags::IN),
+        PollFd::new(&shared.eventfd, PollFlags::IN),
     ];
     poll(&mut polled, None)?;
     let rung = !polled[1].revents().is_empty();

@@ -1,8 +1,8 @@
 //! A virtio-fs device: FUSE between the kernel of a virtual machine and a file system of this host, over
 //! the vhost-user protocol.
 //!
-//! The virtual machine monitor is the *front end*: it connects to a socket, hands over the guest's memory
-//! and says where in it the queues are. From then on the guest and a [`Device`] talk by that memory alone.
+//! The virtual machine monitor is the *front end*: it connects to a socket and shares the guest's memory and
+//! the addresses of the queues. Requests then go through that memory alone.
 //!
 //! ```no_run
 //! use std::os::unix::net::UnixListener;
@@ -20,48 +20,47 @@
 //! let device = Device::new(|| Ok(Arc::new(MyFileSystem)), DeviceConfig::default())?;
 //! let listener = UnixListener::bind("guest.sock")?;
 //! for stream in listener.incoming() {
-//!     device.serve(stream?)?; // One virtual machine after the other.
+//!     device.serve(stream?)?; // One virtual machine at a time.
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! | part | what it is for |
+//! | item | purpose |
 //! |---|---|
-//! | [`Device`] | one front end at a time, from its connection to its end |
-//! | [`MakeFileSystem`] | a file system for each session of a guest |
-//! | [`DeviceConfig`], [`Tag`] | bounds, and the name by which a guest mounts it |
-//! | [`Caller`] | a thread of the front end, whose CPU a queue may share |
-//! | [`DeviceHandle`] | counters, and the way to end it |
-//! | [`mod@queue`], [`memory`] | virtqueues in memory of a guest, for fuzzing and for other devices |
+//! | [`Device`] | serves a front end, from its connection to its end |
+//! | [`MakeFileSystem`] | makes a file system for each session of a guest |
+//! | [`DeviceConfig`], [`Tag`] | limits, and the name by which a guest mounts it |
+//! | [`Caller`] | a thread of the front end, with which a queue's thread may share a CPU |
+//! | [`DeviceHandle`] | counters, and shutdown |
+//! | [`mod@queue`], [`memory`] | virtqueues in guest memory, public for fuzzing and other devices |
 //!
-//! A session can move to another device while its guest runs: [`device_state`] says in what form.
-//!
-//! What a guest or a front end sends may be anything: see [`mod@queue`] and [`memory`].
+//! A session can migrate to another device while its guest runs; its format is in [`device_state`]. All input
+//! of guests and front ends is untrusted: see [`mod@queue`] and [`memory`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod callers;
 mod config;
+mod connection;
 mod control;
-mod crew;
-mod desk;
 mod device;
 pub mod device_state;
 mod error;
 mod frame;
 mod journal;
 mod keeper;
-mod line;
+mod mailbox;
 pub mod memory;
 mod patience;
-mod post;
 pub mod queue;
+mod queue_helpers;
+mod queue_state;
 mod serving;
 mod session;
 mod slot;
-mod steward;
+mod stall_monitor;
 mod tag;
 mod transfer;
 mod vring;

@@ -1,12 +1,11 @@
-//! A guest's memory: which of its addresses are mapped where.
+//! Guest memory: regions and address translation.
 //!
-//! The front end hands over regions by descriptor, each with two addresses: the guest's own, which
-//! descriptors of a queue name, and the front end's, by which it says where the queues themselves lie.
-//! [`Regions`] is a table of them at one moment. It does not change: when the front end adds or removes
-//! a region, a new table takes its place, queue by queue, and requests that are under way keep the one
-//! that they began with. A region is unmapped when the last table that has it is gone.
+//! The front end passes each region as a file descriptor with two addresses: the guest's, which virtqueue
+//! descriptors use, and the front end's ("user"), in which it gives the addresses of the queues. [`Regions`]
+//! is an immutable table: when a region is added or removed, each queue gets a new table, and requests in
+//! progress keep the old one. A region is unmapped with the last table that has it.
 //!
-//! Nothing here refers to the bytes of a guest. They are copied, or named to system calls
+//! No references to guest memory exist: bytes are copied, or passed to system calls
 //! ([`thrufs_sys::shared_memory`]).
 
 mod dirty;
@@ -20,38 +19,38 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs_sys::shared_memory::SharedMapping;
 
-/// Most regions of one guest: as many as QEMU and libvhost-user have at most.
+/// Most regions of one guest: the maximum of QEMU and libvhost-user.
 pub const REGIONS_MAX: usize = 509;
 
-/// Why a table of regions cannot be.
+/// Why memory regions or a dirty log are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// A region cannot be mapped.
     #[error("a region of the guest's memory cannot be mapped: {0}")]
     Map(#[source] io::Error),
-    /// A log of pages that were written cannot be mapped.
+    /// The dirty log cannot be mapped.
     #[error("the log of pages that were written cannot be mapped: {0}")]
     Log(#[source] io::Error),
-    /// It has no bits for part of what is to be logged.
+    /// The dirty log does not cover all that is to be logged.
     #[error("the log of pages that were written is too small for the guest's memory")]
     ShortLog,
-    /// Two regions have a guest address in common.
+    /// Two regions overlap in guest addresses.
     #[error("regions of the guest's memory overlap")]
     Overlap,
-    /// There are more than [`REGIONS_MAX`].
+    /// More than [`REGIONS_MAX`] regions.
     #[error("the guest's memory has more than {REGIONS_MAX} regions")]
     TooMany,
-    /// A region that is to be removed is not there.
+    /// The region to be removed does not exist.
     #[error("there is no such region of the guest's memory")]
     Unknown,
 }
 
-/// Addresses that are not, or not all, those of a guest's memory.
+/// A range that is not, or not entirely, in guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an address outside the guest's memory")]
 pub struct Outside;
 
-/// A range of a guest's memory. Clones are the same mapping.
+/// A region of guest memory. Clones share the mapping.
 #[derive(Clone, Debug)]
 pub struct Region {
     guest: u64,
@@ -61,12 +60,12 @@ pub struct Region {
 }
 
 impl Region {
-    /// Maps `length` bytes of `file` from `offset` on, which the guest has at `guest` and the front
-    /// end at `user`.
+    /// Maps `length` bytes of `file` from `offset` on, at the guest address `guest` and the front end's
+    /// address `user`.
     ///
     /// # Errors
     ///
-    /// What the system says; `EINVAL` for ranges that wrap and for what the file does not have.
+    /// That of mmap(2); `EINVAL` for ranges that wrap or exceed the file.
     pub fn map(
         guest: u64,
         user: u64,
@@ -89,19 +88,19 @@ impl Region {
     }
 
     fn end(&self) -> u64 {
-        // Checked when it was made.
+        // Cannot overflow: checked by `map`.
         self.guest + self.length as u64
     }
 }
 
-/// The regions of a guest's memory, in the order of its addresses.
+/// The regions of a guest, sorted by guest address.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     regions: Vec<Region>,
 }
 
 impl Regions {
-    /// A table of these.
+    /// A table of `regions`.
     ///
     /// # Errors
     ///
@@ -118,18 +117,14 @@ impl Regions {
         Ok(Regions { regions })
     }
 
-    /// This table and one more.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
+    /// This table with one more region.
     pub fn with(&self, region: Region) -> Result<Regions, MemoryError> {
         let mut regions = self.regions.clone();
         regions.push(region);
         Regions::new(regions)
     }
 
-    /// This table without the region that has exactly this place.
+    /// This table without the region at exactly these addresses.
     ///
     /// # Errors
     ///
@@ -144,29 +139,29 @@ impl Regions {
         Ok(Regions { regions })
     }
 
-    /// How many there are.
+    /// The number of regions.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no region.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
 
-    /// The guest's address after the last byte of its memory.
+    /// The guest address after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.regions.last().map_or(0, Region::end)
     }
 
-    /// Where an extent of this table is for the guest.
+    /// The guest address of an extent of this table.
     pub(crate) fn guest_address(&self, extent: &Extent) -> Result<u64, Outside> {
         let region = self.regions.get(usize::from(extent.region));
         let region = region.ok_or(Outside)?;
         Ok(region.guest + extent.offset as u64)
     }
 
-    /// Where the first of `length` bytes at the guest's `address` lie: as many as one region has.
+    /// Translates the guest's `address`: as many of `length` bytes as are in one region.
     pub(crate) fn locate(&self, address: u64, length: usize) -> Result<Extent, Outside> {
         let after = self
             .regions
@@ -185,8 +180,8 @@ impl Regions {
         })
     }
 
-    /// Adds to `extents` where `length` bytes at the guest's `address` lie. What follows on the last of
-    /// them is made part of it: pages of one folio come one by one.
+    /// Adds the extents of `length` bytes at the guest's `address`. Adjacent ones are merged: a driver names
+    /// the pages of a folio one by one.
     pub(crate) fn locate_all(
         &self,
         mut address: u64,
@@ -206,7 +201,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Where `length` bytes at the front end's `address` lie, which must be in one region.
+    /// Translates `length` bytes at the front end's `address`, which must be in one region.
     pub(crate) fn locate_user(&self, address: u64, length: usize) -> Result<Extent, Outside> {
         let within = |(number, region): (usize, &Region)| {
             let offset = usize::try_from(address.checked_sub(region.user)?).ok()?;
@@ -224,7 +219,7 @@ impl Regions {
             .ok_or(Outside)
     }
 
-    /// Copies what lies at the guest's `address` to `target`.
+    /// Copies from the guest's `address` to `target`.
     pub(crate) fn copy_out(&self, mut address: u64, mut target: &mut [u8]) -> Result<(), Outside> {
         while !target.is_empty() {
             let extent = self.locate(address, target.len())?;
@@ -237,7 +232,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The mapping that an extent of this table lies in.
+    /// The mapping of an extent of this table.
     pub(crate) fn mapping(&self, extent: &Extent) -> Result<&SharedMapping, Outside> {
         let region = self.regions.get(usize::from(extent.region));
         region.map(|region| &*region.mapping).ok_or(Outside)

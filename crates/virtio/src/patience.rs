@@ -1,30 +1,28 @@
-//! How long to stay awake for the next request.
+//! Adaptive spinning for the next request.
 //!
-//! A thread that falls asleep and is woken costs its caller a few microseconds. One that has just
-//! been asked may look out for the next request instead, for as long as it was told; it stops doing
-//! so when requests come more slowly than that.
+//! Waking a sleeping thread costs its caller a few microseconds. A thread that has just had a request may
+//! spin for the next instead, for a configured time; it stops when requests come more slowly than that.
 
 use std::time::{Duration, Instant};
 
-/// So many waits in vain in a row, and it is no use.
+/// Failed spins in a row after which spinning is suspended.
 const VAIN_MAX: u32 = 4;
-/// So many requests after that it is tried again.
+/// Requests after which a suspended spin is tried again.
 const TRIAL_REQUESTS: u32 = 64;
-/// So often one looks before one looks at the clock.
+/// Checks between two readings of the clock.
 const LOOKS: u32 = 16;
 
-/// Whether a thread should look out for its next request, and for how long. See the module.
 #[derive(Debug)]
 pub(crate) struct Patience {
     spin: Duration,
-    /// Requests came since the last wait.
+    /// A request came since the last wait.
     asked: bool,
     vain: u32,
     since: u32,
 }
 
 impl Patience {
-    /// One that looks out for at most so long; never, for zero.
+    /// Spins for at most `spin`; never for zero.
     pub(crate) fn new(spin: Duration) -> Patience {
         Patience {
             spin,
@@ -34,12 +32,11 @@ impl Patience {
         }
     }
 
-    /// A request came, after which the next may be near.
     pub(crate) fn note_request(&mut self) {
         self.asked = true;
     }
 
-    /// Looks out until `is_ready`, at most for as long as it was told. True when it is.
+    /// Spins until `is_ready`, within the time limit. True when it is.
     pub(crate) fn look_out(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
         let mut found = false;
@@ -57,7 +54,7 @@ impl Patience {
         found
     }
 
-    /// Whether it is worth [looking out](Self::look_out) now. To be asked once for each wait.
+    /// Whether to [spin](Self::look_out) now. To be called once per wait.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         let asked = std::mem::take(&mut self.asked);
         if self.spin.is_zero() || !asked {
@@ -80,9 +77,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_spins_only_after_a_request_and_while_it_is_of_use() {
+    fn spinning_needs_a_request_and_is_suspended_when_in_vain() {
         let mut patience = Patience::new(Duration::from_micros(10));
-        assert!(!patience.is_worth_it(), "nobody has asked");
+        assert!(!patience.is_worth_it(), "no request yet");
         for _ in 0..VAIN_MAX {
             patience.note_request();
             assert!(patience.is_worth_it());
@@ -100,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_spins_unless_told() {
+    fn a_spin_time_of_zero_disables_spinning() {
         let mut patience = Patience::new(Duration::ZERO);
         patience.note_request();
         assert!(!patience.is_worth_it());

@@ -1,10 +1,9 @@
-//! The thread of a queue: takes requests, answers them where it can, and tells the guest.
+//! The thread of a queue: takes requests, executes them where it can, and notifies the guest.
 //!
-//! It sleeps in one system call, for the guest's kick and for what others leave ([`Post`]), both by the
-//! edge, so that neither has to be read. All that is available is carried out in a row; replies are seen
-//! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
-//! when they have much data. With more to do than one thread should do alone, it serves together with
-//! others for a while ([`crate::crew`]).
+//! It sleeps in one epoll_wait(2), for the guest's kick and its [`Mailbox`], both edge-triggered, so that
+//! neither eventfd has to be read. It executes all available requests in a batch. A polling guest sees each
+//! reply at once; a sleeping one is notified when the ring is empty, after some replies, or at once after a
+//! large one. Under load it leases the queue to helpers for a while ([`crate::queue_helpers`]).
 
 mod again;
 mod carry_out;
@@ -13,18 +12,18 @@ mod together;
 pub(crate) use again::in_order;
 pub(crate) use carry_out::{Carried, Sleeping, carry_out};
 
-use crate::crew::{Crew, TELL_EVERY};
-use crate::desk::{Away, Desk, LARGE_BYTES};
+use crate::connection::Connection;
 use crate::frame::Kind;
 use crate::journal::{Again, Journal, Tracker};
-use crate::line::Line;
+use crate::mailbox::{Mailbox, Messages, Returned, Wiring, signal};
 use crate::memory::Regions;
 use crate::patience::Patience;
-use crate::post::{Mail, Post, Returned, Wiring, ring};
 use crate::queue::Broken;
-use crate::session::{GuestSession, MakeFileSystem, Nobody, Sessions};
+use crate::queue_helpers::{NOTIFY_EVERY, QueueHelpers};
+use crate::queue_state::{Away, LARGE_BYTES, QueueState};
+use crate::session::{GuestSession, MakeFileSystem, NullFileSystem, Sessions};
 use crate::slot::Slot;
-use crate::steward::{Row, Watch};
+use crate::stall_monitor::{Batch, Watch};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,68 +32,67 @@ use std::time::{Duration, Instant};
 use thrufs::serving::{Pool, ServingThreads};
 use thrufs::{Dispatcher, Errno, Metrics};
 
-/// The queue for FORGETs, which nobody waits for.
+/// The queue for FORGETs, which have no reply.
 const HIGH_PRIORITY: usize = 0;
 
-/// How long they are let gather. To be told of each would cost the guest more than the FORGETs do.
+/// How long FORGETs gather: a kick for each would cost the guest more than the FORGETs.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long memory stays that a long reply needed.
+/// How long an idle queue keeps the memory of a long reply.
 const KEEP_MEMORY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// What the threads of a connection share.
+/// State that the threads of a connection share.
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
     pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
     pub(crate) threads: ServingThreads,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) line: Arc<Line>,
-    /// Answers what belongs to no session.
-    pub(crate) nobody: Dispatcher<Nobody>,
+    pub(crate) connection: Arc<Connection>,
+    /// Answers requests outside a session.
+    pub(crate) null_file_system: Dispatcher<NullFileSystem>,
     pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
-    /// How many threads a queue has besides its own when it has much to do, if that was said.
-    pub(crate) crew_max: Option<usize>,
-    /// For who comes after this process, if anybody does.
+    /// The configured number of helpers per queue.
+    pub(crate) queue_helpers_max: Option<usize>,
+    /// For the process that resumes this connection.
     pub(crate) journal: Option<Journal>,
 }
 
-/// How the thread of a queue has ended.
+/// What a queue's thread leaves when it ends.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// From where another has to go on.
+    /// The index from which the next thread continues.
     pub(crate) next_available: u16,
-    /// What is still under way: waits for locks, which have no bound.
+    /// Requests still away: lock waits, which have no bound.
     pub(crate) away: Vec<Away>,
-    /// What was to be carried out again and was not yet.
+    /// Heads still to be replayed.
     pub(crate) again: Vec<u16>,
 }
 
-/// What a thread of a queue begins with.
+/// What a queue's thread starts with.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) number: usize,
     /// Counts the threads that this queue has had.
     pub(crate) run: u64,
-    pub(crate) post: Arc<Post>,
+    pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) wiring: Wiring,
-    /// With the list of what was under way when the queue was stopped.
-    pub(crate) desk: Desk,
-    /// What was taken before, here or elsewhere, and has to be carried out again.
+    /// With the requests that were away when the queue was stopped.
+    pub(crate) queue: QueueState,
+    /// Heads taken before, by this process or another, to be replayed.
     pub(crate) again: Vec<u16>,
-    /// Another process has served it before.
+    /// Another process has served the queue before.
     pub(crate) succeeds: bool,
-    /// With what to note what is in flight, where that was not begun with.
+    /// Records requests in flight, where that has not begun.
     pub(crate) tracker: Option<Tracker>,
-    /// What another process has left, the next one last.
+    /// Requests that another process left in flight; the next one is last.
     pub(crate) left: Vec<Again>,
 }
 
-/// See the module.
 pub(crate) struct Serving<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     start: Start,
@@ -103,43 +101,38 @@ pub(crate) struct Serving<M: MakeFileSystem> {
     generation: u64,
     patience: Patience,
     stops: bool,
-    crew: Arc<Crew<M>>,
+    helpers: Arc<QueueHelpers<M>>,
 }
 
 impl<M: MakeFileSystem> Serving<M> {
-    /// Makes ready; what can fail does so here.
-    ///
-    /// # Errors
-    ///
-    /// What the system says, also about a kick that nobody can wait for.
+    /// Allocates everything that can fail.
     pub(crate) fn new(shared: Arc<Shared<M>>, mut start: Start) -> rustix::io::Result<Serving<M>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&epoll, start.post.bell(), data, flags)?;
+        epoll::add(&epoll, start.mailbox.eventfd(), data, flags)?;
         epoll::add(&epoll, &start.wiring.kick, data, flags)?;
-        // Nobody waits for what comes on the queue for FORGETs.
         let is_for_requests = start.number != HIGH_PRIORITY;
-        let crew_size = if is_for_requests {
-            shared.crew_max
+        let helpers_max = if is_for_requests {
+            shared.queue_helpers_max
         } else {
             Some(0)
         };
-        start.desk.ring.set_log(start.wiring.log.clone());
+        start.queue.ring.set_log(start.wiring.log.clone());
         if start.left.is_empty() {
             adopt(&mut start);
         }
         if start.succeeds
             && let Some(call) = &start.wiring.call
         {
-            // Of what was given back by who has died, nobody may have told the guest.
-            ring(call.as_fd());
+            // The dead process may have returned requests without a notification.
+            signal(call.as_fd());
         }
         Ok(Serving {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
             patience: Patience::new(shared.spin),
-            crew: Arc::new(Crew::new(&shared, &start.post, crew_size)),
+            helpers: Arc::new(QueueHelpers::new(&shared, &start.mailbox, helpers_max)),
             shared,
             start,
             epoll,
@@ -147,7 +140,7 @@ impl<M: MakeFileSystem> Serving<M> {
         })
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until the mailbox says stop.
     pub(crate) fn serve(mut self) -> Finished {
         let shared = Arc::clone(&self.shared);
         let _serving = shared.threads.begin();
@@ -158,7 +151,7 @@ impl<M: MakeFileSystem> Serving<M> {
                 false
             });
             if !more && !self.stops {
-                let keep = self.start.desk.is_large.then_some(KEEP_MEMORY);
+                let keep = self.start.queue.is_large.then_some(KEEP_MEMORY);
                 self.sleep(keep.as_ref());
             }
         }
@@ -166,95 +159,95 @@ impl<M: MakeFileSystem> Serving<M> {
         self.wind_down();
         shared.watch.set_awake(self.start.number, false);
         Finished {
-            next_available: self.start.desk.ring.next_available(),
-            away: std::mem::take(&mut self.start.desk.away),
+            next_available: self.start.queue.ring.next_available(),
+            away: std::mem::take(&mut self.start.queue.away),
             again: std::mem::take(&mut self.start.again),
         }
     }
 
-    /// Does all there is to do. True when there may be more already.
+    /// Serves all available requests. True when more may be available already.
     fn turn(&mut self) -> Result<bool, Broken> {
-        self.read_mail()?;
-        if self.stops || self.start.desk.is_broken || !self.start.wiring.enabled {
+        self.read_mailbox()?;
+        if self.stops || self.start.queue.is_broken || !self.start.wiring.enabled {
             return Ok(false);
         }
-        self.start.desk.ring.look_by_ourselves()?;
+        self.start.queue.ring.disable_kicks()?;
         self.carry_out_left()?;
         self.carry_out_again()?;
-        let mut row = Row::default();
-        // Whether there is anybody to serve together with is asked once, and looked out once.
-        let (mut may_lend, mut has_looked_out) = (true, false);
-        while self.start.desk.ring.has_available()? {
-            // Looked at after the guest's index: see `post`.
-            if self.start.post.has_news() {
-                self.tell()?;
+        let mut batch = Batch::default();
+        // Helpers are looked for once a turn, and a turn spins once.
+        let (mut may_lease, mut has_looked_out) = (true, false);
+        while self.start.queue.ring.has_available()? {
+            // Checked after the guest's index: see `mailbox`.
+            if self.start.mailbox.has_messages() {
+                self.notify_guest()?;
                 return Ok(true);
             }
-            let Some(head) = self.start.desk.ring.take()? else {
+            let Some(head) = self.start.queue.ring.take()? else {
                 break;
             };
-            let number = self.start.desk.ring.tracker().number();
+            let number = self.start.queue.ring.tracker().number();
             let Some((slot, kind)) = self.read(head, number)? else {
                 continue;
             };
-            row.count(&slot);
+            batch.count(&slot);
             has_looked_out = false;
-            if may_lend && self.has_enough_for_more(&slot) {
-                may_lend = self.crew.has_anybody();
-                if may_lend {
-                    self.serve_together(slot, kind, &mut row)?;
+            if may_lease && self.needs_helpers(&slot) {
+                may_lease = self.helpers.has_helper();
+                if may_lease {
+                    self.serve_together(slot, kind, &mut batch)?;
                     has_looked_out = true;
                     continue;
                 }
             }
             let large = self.carry_out_slot(slot, kind)?;
-            if large || row.requests.is_multiple_of(TELL_EVERY) {
-                self.tell()?;
+            if large || batch.requests.is_multiple_of(NOTIFY_EVERY) {
+                self.notify_guest()?;
             }
         }
-        self.tell()?;
-        if row.requests > 0 && self.start.number == HIGH_PRIORITY {
+        self.notify_guest()?;
+        if batch.requests > 0 && self.start.number == HIGH_PRIORITY {
             std::thread::sleep(FORGET_INTERVAL);
             return Ok(true);
         }
-        let found = self.looks_out(row, has_looked_out)?;
-        Ok(found || self.start.desk.ring.ask_to_be_told()?)
+        let found = self.looks_out(batch, has_looked_out)?;
+        Ok(found || self.start.queue.ring.enable_kicks()?)
     }
 
-    /// Looks out for more after `row`, if nobody has. True when there is something.
-    fn looks_out(&mut self, row: Row, has_looked_out: bool) -> Result<bool, Broken> {
-        if row.requests == 0 {
+    /// Spins for more requests after `batch`. True when one or a message came.
+    fn looks_out(&mut self, batch: Batch, has_looked_out: bool) -> Result<bool, Broken> {
+        if batch.requests == 0 {
             return Ok(false);
         }
-        self.shared.watch.note(self.start.number, row);
-        // Who asks one thing at a time and waits has to be woken, which takes longer.
-        if row.requests == 1 || has_looked_out {
+        self.shared.watch.note(self.start.number, batch);
+        // A guest that waits for each reply has to be woken first, which takes longer than spinning lasts.
+        if batch.requests == 1 || has_looked_out {
             return Ok(false);
         }
         self.patience.note_request();
         if !self.patience.is_worth_it() {
             return Ok(false);
         }
-        let (post, ring) = (&self.start.post, &mut self.start.desk.ring);
+        let (mailbox, ring) = (&self.start.mailbox, &mut self.start.queue.ring);
         let found = self
             .patience
-            .look_out(|| post.has_news() || ring.has_available() != Ok(false));
+            .look_out(|| mailbox.has_messages() || ring.has_available() != Ok(false));
         Ok(found)
     }
 
-    /// Carries out what was taken before and not answered.
+    /// Replays requests that were taken before and not answered.
     fn carry_out_again(&mut self) -> Result<(), Broken> {
         if self.start.again.is_empty() {
             return Ok(());
         }
         for head in std::mem::take(&mut self.start.again) {
-            let number = self.start.desk.ring.tracker().number_of(head);
+            let number = self.start.queue.ring.tracker().number_of(head);
             self.carry_out(head, number)?;
         }
-        self.tell()
+        self.notify_guest()
     }
 
-    /// Carries out what begins with the descriptor `head`. True when it moved much data.
+    /// True when it moved much data.
     fn carry_out(&mut self, head: u16, number: u64) -> Result<bool, Broken> {
         match self.read(head, number)? {
             Some((slot, kind)) => self.carry_out_slot(slot, kind),
@@ -262,15 +255,15 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Reads what begins with the descriptor `head`; none when it was given back, because it makes no
-    /// sense or there is no memory for it.
+    /// Reads the request at the descriptor `head`; `None` when it was returned unexecuted because it is
+    /// malformed or there is no memory for it.
     fn read(&mut self, head: u16, number: u64) -> Result<Option<(Slot, Kind)>, Broken> {
         let run = self.start.run;
-        let Some(mut slot) = self.start.desk.slot(run, number) else {
-            self.start.desk.ring.complete(head, 0)?;
+        let Some(mut slot) = self.start.queue.slot(run, number) else {
+            self.start.queue.ring.complete(head, 0)?;
             return Ok(None);
         };
-        match slot.read(head, &self.start.desk.ring.chains()) {
+        match slot.read(head, &self.start.queue.ring.chains()) {
             Ok(kind) => Ok(Some((slot, kind))),
             Err(fault) => {
                 tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
@@ -285,7 +278,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let large = slot.bytes() >= LARGE_BYTES;
         let length = match (kind, &self.session) {
             (Kind::Init, _) => self.begin_session(&mut slot),
-            (_, None) => slot.answer(&self.shared.nobody),
+            (_, None) => slot.answer(&self.shared.null_file_system),
             (Kind::Destroy, Some(session)) => {
                 let length = slot.answer(session.dispatcher());
                 self.end_session();
@@ -300,7 +293,7 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     fn dispatch(&mut self, slot: Slot) -> Result<(), Broken> {
-        // Moved, not counted: all queues share the count.
+        // Moved, not cloned: the reference count is shared by all queues.
         let Some(session) = self.session.take() else {
             return self.finish(slot, 0);
         };
@@ -314,8 +307,8 @@ impl<M: MakeFileSystem> Serving<M> {
         session: &Arc<GuestSession<M::FileSystem>>,
         slot: Slot,
     ) -> Result<(), Broken> {
-        let sleeping = match carry_out(session, &self.start.post, &self.shared.metrics, slot) {
-            Carried::Out(returned) => return self.start.desk.finish(returned),
+        let sleeping = match carry_out(session, &self.start.mailbox, &self.shared.metrics, slot) {
+            Carried::Out(returned) => return self.start.queue.finish(returned),
             Carried::Asleep(sleeping) => sleeping,
         };
         let away = Away {
@@ -325,21 +318,21 @@ impl<M: MakeFileSystem> Serving<M> {
         };
         match self.shared.pool.take(sleeping) {
             Ok(()) => {
-                self.start.desk.away.push(away);
+                self.start.queue.away.push(away);
                 Ok(())
             }
             Err(refused) => {
                 let returned = self.carry_out_here(refused);
-                self.start.desk.finish(returned)
+                self.start.queue.finish(returned)
             }
         }
     }
 
-    /// Carries out what nobody else can.
+    /// Executes on this thread what the pool refused.
     fn carry_out_here(&self, mut refused: Sleeping<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
         if refused.wait.is_for_lock() {
-            // A queue must not wait for a lock, whose holder may need it to let go.
+            // The queue's thread must not wait for a lock: the unlock may come by this queue.
             metrics.count_lock_refused();
             let dispatcher = refused.session.dispatcher();
             let length = refused.slot.refuse(dispatcher, Errno::ENOLCK);
@@ -350,29 +343,28 @@ impl<M: MakeFileSystem> Serving<M> {
         refused.carry_out()
     }
 
-    /// Gives a request back to the guest, of whose reply `length` bytes were written.
     fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
-        self.start.desk.finish(Returned { slot, length })
+        self.start.queue.finish(Returned { slot, length })
     }
 
-    fn tell(&mut self) -> Result<(), Broken> {
-        if self.start.desk.ring.must_tell()?
+    fn notify_guest(&mut self) -> Result<(), Broken> {
+        if self.start.queue.ring.needs_notification()?
             && let Some(call) = &self.start.wiring.call
         {
-            ring(call.as_fd());
+            signal(call.as_fd());
         }
         Ok(())
     }
 
-    /// INIT: a session with a file system of its own.
+    /// INIT: makes a session with a file system of its own.
     fn begin_session(&mut self, slot: &mut Slot) -> u32 {
-        // The one before must be able to go.
+        // The previous session ends only without references.
         self.session = None;
         self.note_session(None);
         let sessions = &self.shared.sessions;
         let session = match sessions.make() {
             Ok(session) => session,
-            Err(errno) => return slot.refuse(&self.shared.nobody, errno),
+            Err(errno) => return slot.refuse(&self.shared.null_file_system, errno),
         };
         let length = slot.answer(session.dispatcher());
         if session.start() {
@@ -384,7 +376,6 @@ impl<M: MakeFileSystem> Serving<M> {
         length
     }
 
-    /// DESTROY: the session is over.
     fn end_session(&mut self) {
         self.session = None;
         self.note_session(None);
@@ -404,16 +395,16 @@ impl<M: MakeFileSystem> Serving<M> {
         self.session = self.shared.sessions.current();
     }
 
-    fn read_mail(&mut self) -> Result<(), Broken> {
-        let Some(mail) = self.start.post.collect() else {
+    fn read_mailbox(&mut self) -> Result<(), Broken> {
+        let Some(messages) = self.start.mailbox.collect() else {
             return Ok(());
         };
-        let Mail {
+        let Messages {
             wiring,
             returned,
             undone,
             stops,
-        } = mail;
+        } = messages;
         self.stops = stops;
         if self.generation != self.shared.sessions.generation() {
             self.look_at_session();
@@ -421,7 +412,7 @@ impl<M: MakeFileSystem> Serving<M> {
         // All are taken off the books, whatever becomes of the first.
         let mut result = wiring.map_or(Ok(()), |wiring| self.rewire(wiring));
         for returned in returned {
-            let taken = self.start.desk.take_back(returned);
+            let taken = self.start.queue.take_back(returned);
             result = result.and(taken);
         }
         for (slot, kind) in undone {
@@ -429,13 +420,13 @@ impl<M: MakeFileSystem> Serving<M> {
             result = result.and(done);
         }
         result?;
-        self.tell()
+        self.notify_guest()
     }
 
-    /// Carries out what was taken elsewhere and not begun.
+    /// Executes a request that a helper took and did not begin.
     fn carry_out_undone(&mut self, slot: Slot, kind: Kind) -> Result<(), Broken> {
-        let is_back = self.start.desk.is_back(&slot);
-        if !is_back || self.start.desk.is_broken {
+        let is_back = self.start.queue.is_back(&slot);
+        if !is_back || self.start.queue.is_broken {
             return Ok(());
         }
         if self.stops {
@@ -447,14 +438,14 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {
         let before = std::mem::replace(&mut self.start.wiring, wiring);
-        self.start.desk.ring.set_log(self.start.wiring.log.clone());
-        // No request is in progress on this thread, and those on others are noted by it.
+        self.start.queue.ring.set_log(self.start.wiring.log.clone());
+        // Applies from now on: this thread executes none, and it logs the writes of requests that return.
         self.start.wiring.in_force = None;
         let after = &self.start.wiring;
         if !Arc::ptr_eq(&before.kick, &after.kick) {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             let data = epoll::EventData::new_u64(0);
-            // Another may have been put in its place under the same number.
+            // Fails when the descriptor number was reused.
             let _ = epoll::delete(&self.epoll, &before.kick);
             if let Err(error) = epoll::add(&self.epoll, &after.kick, data, flags) {
                 tracing::warn!(%error, queue = self.start.number, "a kick that cannot be waited for");
@@ -466,35 +457,35 @@ impl<M: MakeFileSystem> Serving<M> {
                 .as_ref()
                 .is_none_or(|before| !Arc::ptr_eq(before, call))
         {
-            // Somebody may have told the guest meanwhile by the one before, to which nobody listens any more.
-            ring(call.as_fd());
+            // A notification may have gone to the old eventfd, which the guest no longer reads.
+            signal(call.as_fd());
         }
         if !Arc::ptr_eq(&before.regions, &after.regions) {
-            // Slots in hand keep the memory of the guest that they were read with; others must not.
-            self.start.desk.free.clear();
+            // Slots in use keep the regions that they were read with; free ones must not.
+            self.start.queue.free.clear();
             let regions: Arc<Regions> = Arc::clone(&after.regions);
-            self.start.desk.ring.set_regions(regions)?;
+            self.start.queue.ring.set_regions(regions)?;
         }
         Ok(())
     }
 
-    /// Stops taking requests, for good: the queue makes no sense.
+    /// Stops taking requests for good.
     fn give_up(&mut self, broken: Broken) {
-        if self.start.desk.is_broken {
+        if self.start.queue.is_broken {
             return;
         }
-        self.start.desk.is_broken = true;
+        self.start.queue.is_broken = true;
         self.shared.metrics.count_malformed();
         tracing::warn!(error = %broken, queue = self.start.number, "a guest's queue is broken");
         if let Some(error) = &self.start.wiring.error {
-            ring(error.as_fd());
+            signal(error.as_fd());
         }
     }
 
-    /// Waits for requests that are away and will come back by themselves.
+    /// Waits for the requests that are away, except lock waits.
     fn wind_down(&mut self) {
         let deadline = Instant::now() + self.shared.drain_timeout;
-        while self.start.desk.waits_for_others() {
+        while self.start.queue.waits_for_others() {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(timeout) = Timespec::try_from(left) else {
                 break;
@@ -503,17 +494,17 @@ impl<M: MakeFileSystem> Serving<M> {
                 break;
             }
             self.sleep(Some(&timeout));
-            if let Err(broken) = self.read_mail() {
+            if let Err(broken) = self.read_mailbox() {
                 self.give_up(broken);
             }
         }
-        if let Err(broken) = self.tell() {
+        if let Err(broken) = self.notify_guest() {
             self.give_up(broken);
         }
-        self.crew.end(deadline);
+        self.helpers.end(deadline);
     }
 
-    /// Sleeps until there is a kick or news. Memory that nobody needed meanwhile is given back.
+    /// Sleeps until a kick, a message or the timeout. After the timeout, releases memory of long replies.
     fn sleep(&mut self, timeout: Option<&Timespec>) {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
         let (watch, number) = (&self.shared.watch, self.start.number);
@@ -521,10 +512,10 @@ impl<M: MakeFileSystem> Serving<M> {
         let waited = epoll::wait(&self.epoll, &mut events, timeout);
         watch.set_awake(number, true);
         let timed_out = waited.is_ok_and(|(events, _)| events.is_empty());
-        if timed_out && self.start.desk.is_large {
-            self.start.desk.is_large = false;
+        if timed_out && self.start.queue.is_large {
+            self.start.queue.is_large = false;
             self.start
-                .desk
+                .queue
                 .free
                 .iter_mut()
                 .for_each(Slot::release_memory);
@@ -534,15 +525,15 @@ impl<M: MakeFileSystem> Serving<M> {
 
 impl<M: MakeFileSystem> Drop for Serving<M> {
     fn drop(&mut self) {
-        // After a panic, nobody else tells them.
-        self.crew.begin_to_end();
+        // Also after a panic.
+        self.helpers.begin_to_end();
     }
 }
 
-/// Makes what was under way when the queue was stopped part of it again, if it is the same queue: a
-/// guest that has begun anew has another used index than that which was left.
+/// Marks the requests that were away when the queue was stopped as in use again, if it is the same queue.
+/// After a reset of the guest the used index differs.
 fn adopt(start: &mut Start) {
-    let Desk { ring, away, .. } = &mut start.desk;
+    let QueueState { ring, away, .. } = &mut start.queue;
     let missing = ring.next_available().wrapping_sub(ring.next_used());
     let same = usize::from(missing) == away.len() + start.again.len();
     let heads = away.iter().map(|away| away.head);
@@ -556,7 +547,7 @@ fn adopt(start: &mut Start) {
     }
     match start.tracker.take() {
         Some(tracker) => ring.track(tracker, &heads),
-        // It notes already, and nothing of this.
+        // The ring records already, but none of these.
         None => heads.iter().for_each(|head| ring.note_taken(*head)),
     }
 }

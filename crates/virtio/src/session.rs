@@ -1,14 +1,12 @@
-//! Sessions: what lies between a guest's INIT and its DESTROY, reset or disconnection.
+//! Sessions, from a guest's INIT to its DESTROY, reset or disconnection.
 //!
-//! A guest that is rebooted, or mounts once more, begins anew: with a file system that was made for it,
-//! and that knows nothing of the nodes and files of the one before. Each thread that serves holds the
-//! session as long as it has requests of it. When it has ended and the last of them lets go, the file
-//! system's `destroy` is called, and only then is the next one made.
+//! A guest that reboots or mounts again gets a new file system without the nodes and files of the last. Each
+//! serving thread holds a reference to the session while it has requests of it. After the end of a session
+//! the last reference calls the file system's `destroy`; only then is the next file system made.
 //!
-//! No INTERRUPT comes by virtio-fs. So requests that wait for somebody else (locks) are ended when their
-//! session ends.
+//! Linux sends no INTERRUPT over virtio-fs, so lock waits are ended with their session.
 
-use crate::post::Post;
+use crate::mailbox::Mailbox;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,20 +19,20 @@ use thrufs::{
     Name, NodeId, Services,
 };
 
-/// Makes a file system anew for each session, from a guest's INIT to its DESTROY, reset or disconnection.
+/// Makes a file system for each session, from a guest's INIT to its DESTROY, reset or disconnection.
 pub trait MakeFileSystem: Send + Sync + 'static {
     /// What is made.
     type FileSystem: FileSystem;
 
-    /// Makes one. It may be shared: the [`FileSystem::destroy`] of the one before has been called.
+    /// Makes one, after the [`FileSystem::destroy`] of the last. It may return the same one again.
     ///
     /// # Errors
     ///
     /// The guest's mount fails with this.
     fn make(&self) -> io::Result<Arc<Self::FileSystem>>;
 
-    /// Makes one that is to [go on](FileSystem::recover) with the session of a process that died. As
-    /// [`make`](Self::make) unless it is said otherwise.
+    /// Makes one that [resumes](FileSystem::recover) the session of a process that died. By default as
+    /// [`make`](Self::make).
     ///
     /// # Errors
     ///
@@ -56,15 +54,15 @@ where
     }
 }
 
-/// What must never be agreed on with a guest: it would wait for a ring that there is not (Linux offers it
-/// nevertheless), or for files to be registered with a kernel that is not this one.
+/// Never agreed on with a guest: this device has no io_uring (Linux offers it nevertheless), and backing
+/// files cannot be registered with the guest's kernel.
 const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUGH);
 
-/// Answers requests that belong to no session.
+/// Answers requests outside a session.
 #[derive(Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct NullFileSystem;
 
-impl FileSystem for Nobody {
+impl FileSystem for NullFileSystem {
     fn init(&self, _: &mut thrufs::Negotiation) -> thrufs::Result<()> {
         Err(Errno::EIO)
     }
@@ -83,10 +81,9 @@ impl FileSystem for Nobody {
     }
 }
 
-/// One session.
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
-    // Last: the next one is made when all that this one had open is closed.
+    // Dropped last: the next session starts when all files of this one are closed.
     _count: Counted,
 }
 
@@ -95,7 +92,7 @@ impl<F: FileSystem> GuestSession<F> {
         &self.dispatcher
     }
 
-    /// Tells the file system what INIT has settled, if it did.
+    /// Passes the features of INIT to the file system. False when INIT failed.
     pub(crate) fn start(&self) -> bool {
         let Some(features) = self.dispatcher.features() else {
             return false;
@@ -120,17 +117,17 @@ impl<F: FileSystem> Drop for GuestSession<F> {
     }
 }
 
-/// The sessions of one connection, one after the other.
+/// The sessions of a connection, one at a time.
 pub(crate) struct Sessions<M: MakeFileSystem> {
     make: Arc<M>,
     metrics: Arc<Metrics>,
     drain_timeout: Duration,
-    /// The queues, whose threads have to hear of changes.
-    posts: Vec<Arc<Post>>,
+    /// Of all queues, to wake their threads.
+    mailboxes: Vec<Arc<Mailbox>>,
     current: Mutex<Option<Arc<GuestSession<M::FileSystem>>>>,
-    /// Grows whenever `current` changes.
+    /// Incremented with each change of `current`.
     generation: AtomicU64,
-    /// How many are not over and done with: one at most. Locked by whoever makes the next.
+    /// Sessions not destroyed yet: at most one. Locked to make the next.
     last: Mutex<Arc<Count>>,
 }
 
@@ -139,25 +136,23 @@ impl<M: MakeFileSystem> Sessions<M> {
         make: Arc<M>,
         metrics: Arc<Metrics>,
         drain_timeout: Duration,
-        posts: Vec<Arc<Post>>,
+        mailboxes: Vec<Arc<Mailbox>>,
     ) -> Sessions<M> {
         Sessions {
             make,
             metrics,
             drain_timeout,
-            posts,
+            mailboxes,
             current: Mutex::default(),
             generation: AtomicU64::new(0),
             last: Mutex::default(),
         }
     }
 
-    /// The number of the session that is current, or of the time without one.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The current session.
     pub(crate) fn current(&self) -> Option<Arc<GuestSession<M::FileSystem>>> {
         self.current.lock().clone()
     }
@@ -170,21 +165,21 @@ impl<M: MakeFileSystem> Sessions<M> {
         if let Some(session) = &before {
             session.dispatcher.end_waits();
         }
-        // Those that are asleep hold the one before.
-        self.posts.iter().for_each(|post| post.alert());
+        // Sleeping threads still hold the last session.
+        self.mailboxes.iter().for_each(|mailbox| mailbox.alert());
     }
 
-    /// Ends the current session, if there is one. Its file system goes when the last request has ended.
+    /// Ends the current session, if there is one. Its file system is dropped with the last request.
     pub(crate) fn end(&self) {
         self.replace(None);
     }
 
-    /// Makes a session, for INIT, after the current one has ended and its last request too. The caller
-    /// must not hold it.
+    /// Makes a session, for INIT, after the end of the current one and of its last request. The caller must
+    /// not hold a reference to it.
     ///
     /// # Errors
     ///
-    /// EBUSY when requests of the one before do not end; what the making says.
+    /// EBUSY when requests of the last session do not end; the error of `make`.
     pub(crate) fn make(&self) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
         self.make_by(M::make)
     }
@@ -213,11 +208,7 @@ impl<M: MakeFileSystem> Sessions<M> {
         }))
     }
 
-    /// Goes on with the session of a process that died, which began with `init`.
-    ///
-    /// # Errors
-    ///
-    /// When that cannot be.
+    /// Resumes the session of a process that died, which began with the request `init`.
     pub(crate) fn resume(&self, init: &[u8]) -> io::Result<()> {
         let session = self.make_by(M::make_successor)?;
         session.dispatcher.resume(init)?;
@@ -225,12 +216,12 @@ impl<M: MakeFileSystem> Sessions<M> {
         Ok(())
     }
 
-    /// Makes `session` the current one, before the answer to INIT is seen by the guest.
+    /// Makes `session` the current one. To be called before the guest sees the reply to INIT.
     pub(crate) fn install(&self, session: &Arc<GuestSession<M::FileSystem>>) {
         self.replace(Some(Arc::clone(session)));
     }
 
-    /// Waits until the last session is over, once it was ended and nobody begins another.
+    /// Waits until the last session is destroyed. False at the deadline.
     pub(crate) fn wait_until_gone(&self, deadline: Instant) -> bool {
         let last = self.last.lock();
         last.wait_for_none(deadline) == 0

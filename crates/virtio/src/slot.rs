@@ -1,11 +1,10 @@
-//! A request in hand: its places in the guest's memory, and the private memory that it is copied to.
+//! A request: its extents in the guest's memory, and private buffers for request and reply.
 //!
-//! The header, the arguments, names and values of attributes are copied once, and what is looked at is
-//! the copy: the guest can change its own meanwhile, and it makes no difference. The data of a WRITE
-//! stay where they are, and so does the room for those of a READ that a file answers: system calls move
-//! them. All other answers are written to private memory and copied out.
+//! The header, arguments, names and xattr values are copied once, and only the copy is read, since the guest
+//! may change its own at any time. System calls move the data of a WRITE, and of a READ that a file answers,
+//! from and to the guest's memory. All other replies are built in private memory and copied out.
 //!
-//! Slots are kept for further requests. Their memory is address space until it is touched.
+//! Slots are reused. Their buffers are address space until they are touched.
 
 use crate::frame::{HEADER_BYTES, Kind, opcode_of};
 use crate::journal::{Intent, Tracker};
@@ -22,51 +21,44 @@ use thrufs_sys::buffer::PageBuffer;
 use thrufs_sys::clock::coarse_time;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Most bytes of a request without the data of a WRITE: the value of an extended attribute, 64 KiB, and
-/// two names.
+/// Most bytes of a request without the data of a WRITE: an xattr value of 64 KiB and two names.
 const REQUEST_BYTES_MAX: usize = (64 + 8) << 10;
 
 const REPLY_HEADER_BYTES: usize = size_of::<OutHeader>();
 
-/// The longest reply: the largest data that can be agreed on.
+/// The longest reply: the largest `max_pages`.
 const REPLY_BYTES_MAX: usize = REPLY_HEADER_BYTES + (16 << 20);
 
-/// What a dispatcher wants to have room for at least, whatever the guest gave.
+/// The least room that a dispatcher needs, whatever the guest gave.
 const REPLY_BYTES_MIN: usize = REPLY_HEADER_BYTES + 512;
 
-/// Memory that a slot keeps; what replies need beyond is given back after a while.
+/// Memory that a slot keeps; more is released while the queue is idle.
 const KEPT_BYTES: usize = 128 << 10;
 
-/// What it means to carry out twice what has this number; unknown operations have no effect.
+/// Whether a request with this opcode may be replayed; unknown ones have no effect.
 pub(crate) fn repeat_of(opcode: u32) -> Repeat {
     Opcode::from_u32(opcode).map_or(Repeat::Harmless, Repeat::of)
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// The run of its queue in which the request was taken.
+    /// The run of the queue that took the request.
     pub(crate) run: u64,
     chain: Chain,
-    /// What the chain was read with.
+    /// The regions that the chain was read with.
     regions: Arc<Regions>,
     request: PageBuffer,
     request_bytes: usize,
     kind: Kind,
     reply: PageBuffer,
-    /// More of the reply's memory was touched than is kept.
+    /// More than [`KEPT_BYTES`] of `reply` were touched.
     pub(crate) is_large: bool,
-    /// Where to note how far it has come, for a successor; and under which number.
+    /// Records progress under `number`, for the process that resumes the request.
     intents: Option<Intent>,
     number: u64,
 }
 
 impl Slot {
-    /// Memory for a request.
-    ///
-    /// # Errors
-    ///
-    /// When there is none.
     pub(crate) fn new(regions: &Arc<Regions>) -> io::Result<Slot> {
         Ok(Slot {
             run: 0,
@@ -82,32 +74,25 @@ impl Slot {
         })
     }
 
-    /// Makes it one for a chain that is to be read with `regions`.
+    /// Prepares it for a chain in `regions`.
     pub(crate) fn prepare(&mut self, run: u64, regions: &Arc<Regions>) {
         self.run = run;
-        // The count is this queue's own, but even so it need not be touched for each request.
+        // Spares the reference count in the common case.
         if !self.is_of(regions) {
             self.regions = Arc::clone(regions);
         }
     }
 
-    /// Whether it was prepared for these regions.
     pub(crate) fn is_of(&self, regions: &Arc<Regions>) -> bool {
         Arc::ptr_eq(&self.regions, regions)
     }
 
-    /// Reads the chain of `head`, of a queue in the regions that it was prepared for; and copies the
-    /// request.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the chain.
+    /// Reads the chain of `head`, in the regions that it was prepared for, and copies the request.
     pub(crate) fn read(&mut self, head: u16, chains: &ChainTable) -> Result<Kind, ChainFault> {
         chains.read(&self.regions, head, &mut self.chain)?;
         Ok(self.fetch())
     }
 
-    /// Copies the request, once its chain was read.
     fn fetch(&mut self) -> Kind {
         let header = self.chain.readable(&self.regions, 0);
         let first = header.copy_to(&mut self.request[..HEADER_BYTES]);
@@ -124,7 +109,7 @@ impl Slot {
         self.kind
     }
 
-    /// Has it noted how far the request comes that is in flight as `number`.
+    /// Records the progress of the request that is in flight as `number`.
     pub(crate) fn note_by(&mut self, tracker: &Tracker, number: u64) {
         if self.intents.is_none() {
             self.intents = tracker.intents().cloned();
@@ -132,13 +117,12 @@ impl Slot {
         self.number = number;
     }
 
-    /// The number of its operation.
     pub(crate) fn opcode(&self) -> u32 {
         opcode_of(&self.request[..self.request_bytes])
     }
 
-    /// Notes that it is about to be carried out, by a thread that may block or not, if that must not
-    /// happen twice.
+    /// Records that execution begins, if the request must not be executed twice. `may_block` as in
+    /// [`dispatch`](Self::dispatch).
     pub(crate) fn begin<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, may_block: bool) {
         let opcode = self.opcode();
         if self.intents.is_none() || repeat_of(opcode) == Repeat::Harmless {
@@ -154,15 +138,14 @@ impl Slot {
         }
     }
 
-    /// Notes that its answer of so many bytes is where the guest wants it.
+    /// Records that its reply of `length` bytes is written.
     pub(crate) fn answered(&self, length: u32) {
         if let Some(intents) = &self.intents {
             intents.answer(self.chain.head(), self.number, length);
         }
     }
 
-    /// Carries out to its end what `begun` says was begun by another process. Returns the bytes that
-    /// were written for the guest.
+    /// Completes a request that another process has `begun`. Returns the bytes written for the guest.
     pub(crate) fn answer_again<F: FileSystem>(
         &mut self,
         dispatcher: &Dispatcher<F>,
@@ -180,13 +163,13 @@ impl Slot {
         self.chain.head()
     }
 
-    /// How many bytes the guest gave and wants, together.
+    /// Bytes of the request and of the room for its reply.
     pub(crate) fn bytes(&self) -> usize {
         self.chain.readable_bytes() + self.chain.writable_bytes()
     }
 
-    /// Calls `carry_out` with the request and as much room for a reply as the guest has, or more where
-    /// that is too little for any.
+    /// Calls `carry_out` with the request and as much room as the guest has, but at least
+    /// [`REPLY_BYTES_MIN`].
     fn with_message<T>(&mut self, carry_out: impl FnOnce(Message<'_>, &mut [u8]) -> T) -> T {
         let room = self
             .chain
@@ -202,7 +185,7 @@ impl Slot {
         carry_out(Message::Apart { bytes, data }, reply)
     }
 
-    /// Dispatches the request. A reply is to be [sent](Self::send).
+    /// Dispatches the request. The caller [sends](Self::send) a reply.
     pub(crate) fn dispatch<F: FileSystem>(
         &mut self,
         dispatcher: &Dispatcher<F>,
@@ -211,8 +194,7 @@ impl Slot {
         self.with_message(|message, reply| dispatcher.dispatch(message, reply, may_block))
     }
 
-    /// Carries the request out to its end, sleeping where needed. Returns the bytes that were written
-    /// for the guest.
+    /// Executes the request, blocking where needed. Returns the bytes written for the guest.
     pub(crate) fn answer<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>) -> u32 {
         match self.dispatch(dispatcher, true) {
             Outcome::Reply(length) => self.send(dispatcher, length),
@@ -224,7 +206,7 @@ impl Slot {
         }
     }
 
-    /// Answers with an error instead of carrying it out. Returns the bytes that were written.
+    /// Replies with an error instead. Returns the bytes written.
     pub(crate) fn refuse<F: FileSystem>(
         &mut self,
         dispatcher: &Dispatcher<F>,
@@ -238,8 +220,8 @@ impl Slot {
         }
     }
 
-    /// Copies `length` bytes of reply to the guest. Returns how many that were: fewer when it has no
-    /// room for them, in which case what the reply gives is taken back.
+    /// Copies `length` bytes of reply to the guest and returns the bytes written. When the guest has less
+    /// room, undoes the effects of the reply (a lookup count, a file handle) and sends an error.
     pub(crate) fn send<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, length: usize) -> u32 {
         self.is_large |= length > KEPT_BYTES;
         if length <= self.chain.writable_bytes() {
@@ -251,7 +233,7 @@ impl Slot {
         self.send_error(Errno::EIO)
     }
 
-    /// Turns the reply into an error, if the guest has room for one.
+    /// Replaces the reply by an error, if the guest has room for one.
     fn send_error(&mut self, errno: Errno) -> u32 {
         let place = self.chain.writable(&self.regions, 0, REPLY_HEADER_BYTES);
         let header = OutHeader::read_from_prefix(&self.reply);
@@ -266,12 +248,11 @@ impl Slot {
         place.copy_from(header.as_bytes()) as u32
     }
 
-    /// Has the bytes of a file read to where the guest wants them, and completes the reply. Returns the
-    /// bytes that were written.
+    /// Reads a file into the guest's memory and completes the reply. Returns the bytes written.
     ///
     /// # Errors
     ///
-    /// [`Errno::DEFER`] when they are not in memory and `may_block` is false.
+    /// [`Errno::DEFER`] when the data are not cached and `may_block` is false.
     pub(crate) fn send_file<F: FileSystem>(
         &mut self,
         dispatcher: &Dispatcher<F>,
@@ -297,16 +278,16 @@ impl Slot {
         Ok(length as u32)
     }
 
-    /// Notes the room for the reply as written, all of it: a read that failed has written to some.
+    /// Logs all the room for the reply as written: a failed read may have written to some.
     pub(crate) fn mark_written(&self, log: &DirtyLog) {
         let room = self.chain.writable(&self.regions, 0, usize::MAX);
         room.mark_written(log);
     }
 
-    /// Gives memory back that a long reply needed.
+    /// Releases the memory of a long reply.
     pub(crate) fn release_memory(&mut self) {
         if std::mem::take(&mut self.is_large) {
-            // What is not given back is memory that stays.
+            // Failure only leaves it allocated.
             let _ = self.reply.release(KEPT_BYTES..REPLY_BYTES_MAX);
         }
     }

@@ -1,4 +1,4 @@
-//! The name of a device, by which a guest mounts it.
+//! The tag by which a guest mounts a device.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ pub(crate) const TAG_BYTES: usize = 36;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tag(String);
 
-/// What a tag must not be.
+/// Why a tag is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TagError {
     /// Empty.
@@ -19,17 +19,13 @@ pub enum TagError {
     /// More than 36 bytes.
     #[error("a tag has at most {TAG_BYTES} bytes; this one has {0}")]
     TooLong(usize),
-    /// With a NUL, which would end it.
+    /// A NUL byte, which would end it.
     #[error("a tag has no NUL byte")]
     Nul,
 }
 
 impl Tag {
-    /// Takes `tag`.
-    ///
-    /// # Errors
-    ///
-    /// When it is none.
+    /// Checks `tag`.
     pub fn new(tag: &str) -> Result<Tag, TagError> {
         match tag.len() {
             0 => Err(TagError::Empty),
@@ -44,7 +40,7 @@ impl Tag {
         &self.0
     }
 
-    /// As the configuration space has it: filled up with NULs.
+    /// As in the configuration space: padded with NULs.
     pub(crate) fn to_field(&self) -> [u8; TAG_BYTES] {
         let mut field = [0; TAG_BYTES];
         field[..self.0.len()].copy_from_slice(self.0.as_bytes());

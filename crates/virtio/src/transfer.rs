@@ -1,11 +1,10 @@
-//! The state of a device on its way: a thread that writes to the front end's pipe, or reads from it.
+//! Transfer of a device state: a thread that writes to the front end's pipe, or reads from it.
 //!
-//! The thread that reads the front end's messages goes on meanwhile. It waits for the transfer when the
-//! front end asks how it went, or starts a queue: as long as there is work on it, and for
-//! [`STALL_TIME`] when the other end of the pipe does nothing.
+//! The control thread handles messages meanwhile. It waits for the transfer at CHECK_DEVICE_STATE and before
+//! a queue starts: without limit while bytes move, for [`STALL_TIME`] while the pipe's other end is idle.
 
-use crate::line::Line;
-use crate::post::ring;
+use crate::connection::Connection;
+use crate::mailbox::signal;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -16,24 +15,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long the other end of a pipe may do nothing while everybody waits for it.
+/// How long the other end of the pipe may be idle while the control thread waits.
 const STALL_TIME: Duration = Duration::from_secs(5);
 
-/// How often one looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a transfer has come to.
 #[derive(Debug)]
 struct Progress {
     cancel: OwnedFd,
     cancelled: AtomicBool,
-    /// It waits for the other end.
+    /// The transfer waits for the other end.
     waits: AtomicBool,
-    /// Bytes that were moved.
+    /// Bytes so far.
     moved: AtomicU64,
 }
 
-/// A transfer that was begun. Dropping it cancels it.
+/// A transfer in progress. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Transfer<T> {
     progress: Arc<Progress>,
@@ -41,11 +38,7 @@ pub(crate) struct Transfer<T> {
 }
 
 impl<T: Send + 'static> Transfer<T> {
-    /// Begins one over `file`: `work` does it.
-    ///
-    /// # Errors
-    ///
-    /// Without descriptors or threads.
+    /// Runs `work` over `file` on a thread.
     pub(crate) fn begin(
         file: OwnedFd,
         work: impl FnOnce(&mut Pipe) -> io::Result<T> + Send + 'static,
@@ -67,19 +60,15 @@ impl<T: Send + 'static> Transfer<T> {
             .name("thrufs-state".to_owned())
             .spawn(move || {
                 let done = work(&mut pipe);
-                // The other end hears that this is all before anybody hears how it went.
+                // End-of-file for the other end before the result for this one.
                 drop(pipe);
                 let _ = tell.send(done);
             })?;
         Ok(Transfer { progress, finished })
     }
 
-    /// Waits for its end, and cancels it when the other end does nothing or the connection is cut.
-    ///
-    /// # Errors
-    ///
-    /// Why it failed.
-    pub(crate) fn wait(self, line: &Line) -> io::Result<T> {
+    /// Waits for its end. Cancels it when the other end is idle or the connection is cut.
+    pub(crate) fn wait(self, connection: &Connection) -> io::Result<T> {
         let (mut moved, mut since) = (0, Instant::now());
         loop {
             match self.finished.recv_timeout(LOOK_INTERVAL) {
@@ -91,13 +80,13 @@ impl<T: Send + 'static> Transfer<T> {
             if now != moved || !self.progress.waits.load(Ordering::Relaxed) {
                 (moved, since) = (now, Instant::now());
             }
-            if since.elapsed() > STALL_TIME || line.is_cut() {
+            if since.elapsed() > STALL_TIME || connection.is_cut() {
                 self.cancel();
             }
         }
     }
 
-    /// Cancels it, and waits for its end until `deadline`. False when it does not end.
+    /// Cancels it. False when it has not ended by `deadline`.
     pub(crate) fn end(self, deadline: Instant) -> bool {
         self.cancel();
         let left = deadline.saturating_duration_since(Instant::now());
@@ -111,7 +100,7 @@ impl<T: Send + 'static> Transfer<T> {
 impl<T> Transfer<T> {
     fn cancel(&self) {
         self.progress.cancelled.store(true, Ordering::SeqCst);
-        ring(self.progress.cancel.as_fd());
+        signal(self.progress.cancel.as_fd());
     }
 }
 
@@ -125,7 +114,7 @@ fn failed() -> io::Error {
     io::Error::other("the thread of the transfer failed")
 }
 
-/// The front end's pipe, which can be left while one waits for its other end.
+/// The front end's pipe, with waits that can be cancelled.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     file: OwnedFd,
@@ -133,7 +122,7 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Does `step` when the pipe is ready for it.
+    /// Calls `step` when the pipe is ready.
     fn when_ready(
         &mut self,
         flags: PollFlags,
@@ -142,7 +131,7 @@ impl Pipe {
         loop {
             let progress = &*self.progress;
             if progress.cancelled.load(Ordering::SeqCst) {
-                let what = "the other end of the transfer does nothing, or was left";
+                let what = "the other end of the transfer is idle, or the transfer was cancelled";
                 return Err(io::Error::new(ErrorKind::TimedOut, what));
             }
             match step(&self.file) {
@@ -191,9 +180,9 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    fn line() -> (Line, UnixStream) {
+    fn connection() -> (Connection, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Line::new(ours), theirs)
+        (Connection::new(ours), theirs)
     }
 
     fn pipe() -> (OwnedFd, OwnedFd) {
@@ -207,34 +196,34 @@ mod tests {
     }
 
     #[test]
-    fn more_goes_through_than_the_pipe_holds() {
+    fn a_transfer_may_exceed_the_pipe_s_capacity() {
         let (reader, writer) = pipe();
-        let (line, _other) = line();
+        let (connection, _other) = connection();
         let sent: Vec<u8> = (0..1 << 20).map(|at| (at % 253) as u8).collect();
         let expected = sent.clone();
         let write = Transfer::begin(writer, move |pipe| pipe.write_all(&sent)).unwrap();
         let read = Transfer::begin(reader, read_all).unwrap();
-        assert_eq!(read.wait(&line).unwrap(), expected);
-        write.wait(&line).unwrap();
+        assert_eq!(read.wait(&connection).unwrap(), expected);
+        write.wait(&connection).unwrap();
     }
 
     #[test]
-    fn who_does_nothing_at_the_other_end_is_not_waited_for_without_end() {
+    fn a_transfer_with_an_idle_other_end_times_out() {
         let (reader, _writer) = pipe();
-        let (line, _other) = line();
+        let (connection, _other) = connection();
         let transfer = Transfer::begin(reader, read_all).unwrap();
-        let error = transfer.wait(&line).unwrap_err();
+        let error = transfer.wait(&connection).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
     #[test]
-    fn the_end_of_the_connection_ends_it_at_once() {
+    fn cutting_the_connection_ends_a_transfer_at_once() {
         let (reader, _writer) = pipe();
-        let (line, _other) = line();
+        let (connection, _other) = connection();
         let transfer = Transfer::begin(reader, read_all).unwrap();
-        line.cut();
+        connection.cut();
         let started = Instant::now();
-        assert!(transfer.wait(&line).is_err());
+        assert!(transfer.wait(&connection).is_err());
         assert!(started.elapsed() < STALL_TIME);
         let (reader, _writer) = pipe();
         let transfer = Transfer::begin(reader, read_all).unwrap();
@@ -242,21 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn work_that_takes_long_is_waited_for() {
+    fn a_transfer_that_computes_beyond_the_stall_time_is_not_cancelled() {
         let (reader, _writer) = pipe();
-        let (line, _other) = line();
+        let (connection, _other) = connection();
         let transfer = Transfer::begin(reader, |_| {
             std::thread::sleep(STALL_TIME + Duration::from_secs(1));
             Ok(5)
         });
-        assert_eq!(transfer.unwrap().wait(&line).unwrap(), 5);
+        assert_eq!(transfer.unwrap().wait(&connection).unwrap(), 5);
     }
 
     #[test]
-    fn a_thread_that_fails_is_told() {
+    fn a_panic_of_the_transfer_thread_is_an_error() {
         let (reader, _writer) = pipe();
-        let (line, _other) = line();
+        let (connection, _other) = connection();
         let transfer = Transfer::<()>::begin(reader, |_| panic!("as the test wants it"));
-        assert!(transfer.unwrap().wait(&line).is_err());
+        assert!(transfer.unwrap().wait(&connection).is_err());
     }
 }

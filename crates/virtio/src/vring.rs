@@ -1,11 +1,11 @@
-//! One queue as the front end sets it up, message by message; and its thread, from the kick that starts it
-//! to the message that stops it.
+//! A queue as the front end sets it up, message by message, and its thread, from SET_VRING_KICK to
+//! GET_VRING_BASE.
 
-use crate::desk::{Away, Desk};
 use crate::journal::{Inflight, Tracker};
+use crate::mailbox::{Mailbox, Wiring};
 use crate::memory::{DirtyLog, Regions};
-use crate::post::{Post, Wiring};
-use crate::queue::{Broken, Layout, Ring, RingFeatures, RingLog};
+use crate::queue::{Broken, VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
+use crate::queue_state::{Away, QueueState};
 use crate::serving::{Finished, Serving, Shared, Start, in_order};
 use crate::session::MakeFileSystem;
 use std::io;
@@ -27,46 +27,44 @@ pub(crate) enum VringError {
     Busy(usize),
 }
 
-/// What all queues of a device have in common.
+/// The set-up that all queues share.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) regions: &'a Regions,
-    pub(crate) features: RingFeatures,
-    /// Where to note what is written.
+    pub(crate) features: VirtqueueFeatures,
     pub(crate) log: Option<&'a Arc<DirtyLog>>,
-    /// To be dropped when this is in force.
+    /// Dropped by each queue once this applies.
     pub(crate) in_force: Option<&'a Sender<()>>,
 }
 
-/// A queue and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Vring {
     number: usize,
-    post: Arc<Post>,
-    pub(crate) layout: Layout,
-    /// From where to take the first request.
+    mailbox: Arc<Mailbox>,
+    pub(crate) layout: VirtqueueLayout,
+    /// The available index from which to take requests.
     pub(crate) base: u16,
     pub(crate) kick: Option<Arc<OwnedFd>>,
     pub(crate) call: Option<Arc<OwnedFd>>,
     pub(crate) error: Option<Arc<OwnedFd>>,
     pub(crate) enabled: bool,
-    /// Where the used ring is for the guest, if writes to it are to be noted.
+    /// Guest address of the used ring, if writes to it are logged.
     pub(crate) used_log: Option<u64>,
     running: Option<Receiver<Finished>>,
     runs: u64,
     away: Vec<Away>,
-    /// Requests that were taken and that whoever goes on with this queue has to carry out again.
+    /// Heads that were taken and have to be replayed.
     pub(crate) again: Vec<u16>,
-    /// Where the front end wants it noted what is in flight.
+    /// The front end's in-flight table.
     pub(crate) table: Option<Inflight>,
 }
 
 impl Vring {
-    pub(crate) fn new(number: usize, post: Arc<Post>) -> Vring {
+    pub(crate) fn new(number: usize, mailbox: Arc<Mailbox>) -> Vring {
         Vring {
             number,
-            post,
-            layout: Layout::default(),
+            mailbox,
+            layout: VirtqueueLayout::default(),
             base: 0,
             kick: None,
             call: None,
@@ -85,11 +83,7 @@ impl Vring {
         self.running.is_some()
     }
 
-    /// An error when the queue is in use.
-    ///
-    /// # Errors
-    ///
-    /// As said.
+    /// Fails while the queue runs.
     pub(crate) fn require_stopped(&self) -> Result<(), VringError> {
         if self.is_running() {
             return Err(VringError::Busy(self.number));
@@ -98,12 +92,12 @@ impl Vring {
     }
 
     fn wiring(&self, setup: &Setup<'_>) -> Option<Wiring> {
-        let log = setup.log.map(|log| RingLog {
+        let log = setup.log.map(|log| VirtqueueLog {
             log: Arc::clone(log),
             used: self.used_log,
         });
         Some(Wiring {
-            // Each queue has a table of its own, so that they do not share its count.
+            // A clone for each queue, so that queues share no reference count.
             regions: Arc::new(setup.regions.clone()),
             kick: Arc::clone(self.kick.as_ref()?),
             call: self.call.clone(),
@@ -114,17 +108,13 @@ impl Vring {
         })
     }
 
-    /// Whether [`update`](Self::update) would start it, given memory.
+    /// Whether [`update`](Self::update) would start it, given memory regions.
     pub(crate) fn is_about_to_start(&self) -> bool {
         let complete = self.layout.size > 0 && self.layout.descriptors != 0;
         complete && self.kick.is_some() && !self.is_running()
     }
 
-    /// Lets the thread know what has changed; starts it if all that it needs is there now.
-    ///
-    /// # Errors
-    ///
-    /// When the queue cannot be served.
+    /// Passes the set-up to the thread, or starts it once the set-up is complete.
     pub(crate) fn update<M: MakeFileSystem>(
         &mut self,
         shared: &Arc<Shared<M>>,
@@ -134,7 +124,7 @@ impl Vring {
             return Ok(());
         };
         if self.is_running() {
-            self.post.rewire(wiring);
+            self.mailbox.rewire(wiring);
             return Ok(());
         }
         if !self.is_about_to_start() || setup.regions.is_empty() {
@@ -147,10 +137,10 @@ impl Vring {
         &mut self,
         shared: &Arc<Shared<M>>,
         wiring: Wiring,
-        features: RingFeatures,
+        features: VirtqueueFeatures,
     ) -> Result<(), VringError> {
         let number = self.number;
-        let mut ring = Ring::new(
+        let mut ring = VirtqueueRing::new(
             Arc::clone(&wiring.regions),
             self.layout,
             features,
@@ -165,7 +155,7 @@ impl Vring {
         if self.runs == 0
             && let Some(tracker) = tracker.take()
         {
-            // Perhaps not the first of all processes that serve it.
+            // The first run in this process; another process may have served the queue.
             let anew = journal.is_none_or(|journal| journal.has_new_base(number));
             let base = (anew && journal.is_some()).then_some(self.base);
             let again = ring.take_over(tracker, base);
@@ -175,13 +165,13 @@ impl Vring {
             journal.take_base(number);
         }
         self.runs += 1;
-        self.post.restart();
+        self.mailbox.restart();
         let start = Start {
             number,
             run: self.runs,
-            post: Arc::clone(&self.post),
+            mailbox: Arc::clone(&self.mailbox),
             wiring,
-            desk: Desk::new(ring, std::mem::take(&mut self.away)),
+            queue: QueueState::new(ring, std::mem::take(&mut self.away)),
             again: std::mem::take(&mut self.again),
             succeeds: self.runs == 1 && journal.is_some_and(|journal| journal.deaths() > 0),
             tracker,
@@ -194,7 +184,7 @@ impl Vring {
         std::thread::Builder::new()
             .name(format!("thrufs-queue-{number}"))
             .spawn(move || {
-                // Nobody listens when the connection gave up on the thread.
+                // Fails when `stop` has timed out.
                 let _ = tell.send(serving.serve());
             })
             .map_err(failed)?;
@@ -208,24 +198,24 @@ impl Vring {
         Ok(())
     }
 
-    /// Asks the thread to end, if there is one. [`stop`](Self::stop) waits for it.
+    /// Asks the thread to end, without waiting.
     pub(crate) fn begin_to_stop(&self) {
         if self.is_running() {
-            self.post.stop();
+            self.mailbox.stop();
         }
     }
 
-    /// Stops the queue. Returns from where another has to go on.
+    /// Stops the queue. Returns the available index from which to continue.
     ///
     /// # Errors
     ///
-    /// When the thread has not ended by `deadline`, because a request does not; the queue is lost then.
+    /// When the thread has not ended by `deadline`, because of a request; the queue is lost then.
     pub(crate) fn stop(&mut self, deadline: Instant) -> Result<u16, VringError> {
         self.kick = None;
         let Some(finished) = self.running.take() else {
             return Ok(self.base);
         };
-        self.post.stop();
+        self.mailbox.stop();
         let left = deadline.saturating_duration_since(Instant::now());
         let finished = finished.recv_timeout(left);
         let finished = finished.map_err(|_| VringError::Stuck(self.number))?;
@@ -235,11 +225,7 @@ impl Vring {
         Ok(self.base)
     }
 
-    /// An error when requests of this stopped queue are under way that cannot be taken back.
-    ///
-    /// # Errors
-    ///
-    /// As said.
+    /// Fails when requests of this stopped queue are in progress that cannot be replayed.
     pub(crate) fn require_only_waits(&self) -> Result<(), VringError> {
         if self.away.iter().all(Away::waits_for_lock) {
             return Ok(());
@@ -247,22 +233,21 @@ impl Vring {
         Err(VringError::Stuck(self.number))
     }
 
-    /// Has what is still under way of this stopped queue carried out again by whoever goes on with it.
-    /// What becomes of it here does not count any more.
+    /// Moves the requests in progress of this stopped queue to those to be replayed. Their results here are
+    /// discarded.
     pub(crate) fn withdraw(&mut self) {
         let heads = self.away.drain(..).map(|away| away.head());
         self.again.extend(heads);
     }
 
-    /// As it was before it was set up, once it was stopped. Where to tell whom of what stays: front
-    /// ends say that once.
+    /// Resets the set-up of a stopped queue, but for the call and error eventfds: front ends send them once.
     pub(crate) fn reset(&mut self) {
         *self = Vring {
             call: self.call.take(),
             error: self.error.take(),
             table: self.table.take(),
             runs: self.runs,
-            ..Vring::new(self.number, Arc::clone(&self.post))
+            ..Vring::new(self.number, Arc::clone(&self.mailbox))
         };
     }
 }

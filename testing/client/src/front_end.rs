@@ -1,16 +1,16 @@
-//! A vhost-user front end for virtio-fs: what a virtual machine is to a server, without the machine.
+//! A vhost-user front end for virtio-fs, without a virtual machine.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `memory` | the guest's memory: a sealed memfd that both sides map, touched by atomic and volatile access alone |
+//! | `memory` | the guest's memory: a sealed memfd that both sides map, accessed atomically or by volatile copies |
 //! | `ring` | the driver's side of a split virtqueue |
-//! | `buffers` | slots for requests and replies in that memory, and the descriptors that a Linux guest makes of them |
+//! | `buffers` | slots for requests and replies in that memory, and the descriptor chains of a Linux guest |
 //! | `queue` | requests in, completions out |
-//! | `shared_queue` | the same for many threads that each wait for their reply |
-//! | `waker` | sleeping until the device signals or is gone |
+//! | `shared_queue` | a queue for many threads that each wait for their reply |
+//! | `waker` | waiting for the device's call or its end |
 //! | `handshake` | the messages on the socket |
-//! | `migration` | from one server to another, with everything that is under way |
-//! | `state` | the state of a device, out of one and into another |
+//! | `migration` | from one server to another, with requests in flight |
+//! | `state` | saving and loading a device state |
 
 mod buffers;
 mod error;
@@ -40,7 +40,7 @@ use buffers::SlotLayout;
 use handshake::QueuePlace;
 use memory::SharedMemory;
 use queue::QueueFeatures;
-use ring::{Ring, RingLayout};
+use ring::{DriverRing, DriverRingLayout};
 use shared_queue::SharedQueue;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -54,28 +54,27 @@ use thrufs_testing::{ReplyLayout, Shape};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use zerocopy::FromBytes;
 
-/// How a front end is made.
+/// The configuration of a front end.
 #[derive(Clone, Debug)]
 pub struct FrontEndConfig {
-    /// The most request queues to be used; fewer when the server has fewer. 1 to 64.
+    /// Request queues: 1 to 64; fewer are used when the server has fewer.
     pub request_queues: u16,
-    /// Entries of each queue: a power of two, at most 32768. A guest's request can have so many
-    /// descriptors, or one with a table of as many.
+    /// Entries of each queue: a power of two, at most 32768; also the most descriptors of a request, direct
+    /// or indirect.
     pub queue_size: u16,
-    /// Requests with their buffers in flight on one queue at once; at most `queue_size` are.
+    /// Requests in flight on one queue, limited to `queue_size`.
     pub requests_max: usize,
-    /// The most bulk data of one request, in bytes.
+    /// Most bulk data of a request, in bytes.
     pub data_bytes_max: usize,
-    /// The length of descriptors of bulk data in bytes: a page, or a folio of a guest with large
-    /// ones.
+    /// Bytes per descriptor of bulk data: a page or folio.
     pub segment_bytes: usize,
-    /// Whether to use tables of descriptors where the server knows them, as Linux does.
+    /// Whether to use indirect descriptors where the server offers them, as Linux does.
     pub indirect_descriptors: bool,
-    /// Whether to use the event index where the server knows it, as Linux does.
+    /// Whether to use the event index where the server offers it, as Linux does.
     pub event_index: bool,
-    /// The protocol features to be used where the server has them.
+    /// The protocol features to use where the server offers them.
     pub protocol_features: ProtocolFeatures,
-    /// How long one blocking request, and each message on the socket, may take; `None` for ever.
+    /// Time limit of a blocking request and of each message on the socket.
     pub time_limit: Option<Duration>,
 }
 
@@ -120,18 +119,16 @@ impl FrontEndConfig {
     }
 }
 
-/// The queue for FORGET and whatever must not wait behind other requests.
+/// The high-priority queue, for FORGET and INTERRUPT.
 pub const HIGH_PRIORITY: u16 = 0;
 /// The first queue for requests.
 pub const FIRST_REQUEST_QUEUE: u16 = 1;
 
-/// A running virtio-fs device, seen from the guest.
+/// A connected front end with running queues.
 ///
-/// As a [`Carrier`] it sends each request to one of its request queues, in turn, and waits for the
-/// reply; it may be shared by threads. For many requests in flight by one thread, take a
-/// [`queue`](Self::queue).
-///
-/// Dropping it closes the socket: the machine was switched off.
+/// As a [`Carrier`] it sends requests to its request queues in turn and waits for each reply; threads may
+/// share it. For many requests in flight by one thread, take a [`queue`](Self::queue). Dropping it closes
+/// the socket.
 pub struct FrontEnd {
     connection: Mutex<Connection>,
     /// One at a time.
@@ -144,7 +141,7 @@ pub struct FrontEnd {
     time_limit: Option<Duration>,
 }
 
-/// The server of the moment.
+/// The connection to the current server.
 struct Connection {
     link: VhostLink,
     socket: UnixStream,
@@ -153,10 +150,6 @@ struct Connection {
 
 impl FrontEnd {
     /// Connects to the socket of a server, and starts all queues.
-    ///
-    /// # Errors
-    ///
-    /// When nobody listens, or the server and this side do not get on.
     pub fn connect(
         path: impl AsRef<Path>,
         config: &FrontEndConfig,
@@ -165,16 +158,12 @@ impl FrontEnd {
         FrontEnd::over(stream, config)
     }
 
-    /// As [`connect`](Self::connect), over a socket that is connected already.
-    ///
-    /// # Errors
-    ///
-    /// As there.
+    /// As [`connect`](Self::connect), over a connected socket.
     pub fn over(stream: UnixStream, config: &FrontEndConfig) -> Result<FrontEnd, ConnectError> {
         FrontEnd::watched(stream, config, &mut |_| Ok(()))
     }
 
-    /// As [`over`](Self::over), telling of each step.
+    /// As [`over`](Self::over), calling `watch` after each step.
     pub(crate) fn watched(
         stream: UnixStream,
         config: &FrontEndConfig,
@@ -221,7 +210,7 @@ impl FrontEnd {
     fn start(
         &self,
         index: u16,
-        layout: RingLayout,
+        layout: DriverRingLayout,
         slots: (SlotLayout, usize),
     ) -> Result<Queue, ConnectError> {
         let base = 0;
@@ -229,7 +218,7 @@ impl FrontEnd {
         let connection = self.connection();
         let waker = Arc::new(waker::Waker::new(&connection.socket)?);
         let memory = Arc::clone(&connection.memory);
-        let ring = Ring::new(memory, layout, self.agreed.event_index(), base);
+        let ring = DriverRing::new(memory, layout, self.agreed.event_index(), base);
         let place = QueuePlace {
             index,
             layout,
@@ -251,7 +240,7 @@ impl FrontEnd {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the first server offered and what was agreed on.
+    /// The features that the first server offered and those negotiated.
     #[must_use]
     pub fn agreed(&self) -> &Agreed {
         &self.agreed
@@ -269,46 +258,37 @@ impl FrontEnd {
         self.queue_size
     }
 
-    /// The socket, once more: its end is that of the server.
+    /// A clone of the socket, which ends with the server.
     pub(crate) fn socket(&self) -> std::io::Result<UnixStream> {
         self.connection().socket.try_clone()
     }
 
-    /// How many request queues there are. They are numbered from [`FIRST_REQUEST_QUEUE`] on.
+    /// The number of request queues, the first of which is [`FIRST_REQUEST_QUEUE`].
     #[must_use]
     pub fn request_queues(&self) -> u16 {
         self.agreed.request_queues
     }
 
-    /// A queue, to be used by this thread alone as long as it has the guard; `None` when there is no
-    /// such queue. Waits for others to give it back.
+    /// A queue for exclusive use, while the guard lives; `None` when it does not exist. Waits for other
+    /// guards.
     #[must_use]
     pub fn queue(&self, index: u16) -> Option<QueueGuard<'_>> {
         Some(self.queues.get(usize::from(index))?.lock())
     }
 
-    /// The messages of the vhost-user protocol, for those that are not sent here.
+    /// The vhost-user link, for other messages.
     #[must_use]
     pub fn link(&self) -> VhostLink {
         self.connection().link.clone()
     }
 
-    /// Stops a queue (GET_VRING_BASE), which the server does when it has nothing of it in progress,
-    /// and gives the place in the available ring that it has reached.
-    ///
-    /// # Errors
-    ///
-    /// When the server does not answer so.
+    /// Stops a queue (GET_VRING_BASE), after its requests in progress, and returns its available index.
     pub fn stop_queue(&self, index: u16) -> Result<u16, ConnectError> {
         handshake::stop_queue(&self.link(), index)
     }
 
-    /// Starts a stopped queue again, from `base` on, with new signals as a rebooted driver has them:
-    /// the same rings and buffers. What was submitted and not given back is not waited for.
-    ///
-    /// # Errors
-    ///
-    /// When the server refuses.
+    /// Restarts a stopped queue from `base` on, with the same rings, buffers and eventfds. Does not wait for
+    /// requests in flight.
     pub fn restart_queue(&self, index: u16, base: u16) -> Result<(), ConnectError> {
         let Some(mut queue) = self.queue(index) else {
             return Err(ConnectError::Configuration("there is no such queue"));
@@ -327,15 +307,10 @@ impl FrontEnd {
         handshake::enable_queue(&mut link, &self.agreed, index, true)
     }
 
-    /// Sends a request, waits, and gives the reply; an empty one to a request without reply, which
-    /// the device has then seen.
+    /// Sends a request and waits for its reply, which is empty for a request without one.
     ///
-    /// FORGETs go to the high-priority queue, all else to the request queues in turn. The reply has
-    /// room for `reply_bytes_max` bytes with its header, divided as the operation has it.
-    ///
-    /// # Errors
-    ///
-    /// When it could not be sent or was not answered in time.
+    /// FORGETs go to the high-priority queue, others to the request queues in turn. The reply has room for
+    /// `reply_bytes_max` bytes with its header, in descriptors as the operation has them.
     pub fn exchange(
         &self,
         request: &[u8],
@@ -350,11 +325,11 @@ impl FrontEnd {
         self.exchange_on(index, request, reply_bytes_max)
     }
 
-    /// As [`exchange`](Self::exchange), on the queue given.
+    /// As [`exchange`](Self::exchange), on queue `index`.
     ///
     /// # Errors
     ///
-    /// As there; `Full` when there is no such queue.
+    /// As there; `Full` when the queue does not exist.
     pub fn exchange_on(
         &self,
         index: u16,
@@ -375,7 +350,7 @@ impl FrontEnd {
 
 impl Drop for FrontEnd {
     fn drop(&mut self) {
-        // Links that somebody has copied do not keep the machine running.
+        // Clones of the link must not keep the connection open.
         let _ = self.connection().socket.shutdown(std::net::Shutdown::Both);
     }
 }
@@ -391,8 +366,7 @@ fn is_forget(request: &[u8]) -> bool {
     InHeader::read_from_prefix(request).is_ok_and(|(header, _)| forgets.contains(&header.opcode))
 }
 
-/// The layout with as much room as is said: bulk data grow or shrink, or arguments where there are
-/// none.
+/// `reply` with room for `bytes_max`: bulk data grow or shrink, or arguments if there are no data.
 fn within(reply: ReplyLayout, bytes_max: usize) -> ReplyLayout {
     let body = bytes_max.saturating_sub(size_of::<OutHeader>());
     if reply.data == 0 {
@@ -408,9 +382,9 @@ fn within(reply: ReplyLayout, bytes_max: usize) -> ReplyLayout {
     }
 }
 
-/// Where everything lies in the memory.
+/// The layout of the memory.
 struct Plan {
-    queues: Vec<(RingLayout, SlotLayout)>,
+    queues: Vec<(DriverRingLayout, SlotLayout)>,
     slot_count: usize,
     memory_bytes: usize,
 }
@@ -421,7 +395,7 @@ impl Plan {
         let mut end = 0;
         let mut queues = Vec::new();
         for _ in 0..=agreed.request_queues {
-            let ring = RingLayout::new(end, config.queue_size);
+            let ring = DriverRingLayout::new(end, config.queue_size);
             let slots = SlotLayout::new(ring.end, config.data_bytes_max, config.segment_bytes);
             end = slots.end(slot_count);
             queues.push((ring, slots));
@@ -439,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_divided_as_the_operation_has_it() {
+    fn reply_room_is_split_into_arguments_and_data() {
         let layout = |arguments, data| ReplyLayout { arguments, data };
         assert_eq!(within(layout(104, 0), 120), layout(104, 0));
         assert_eq!(within(layout(104, 0), 20), layout(4, 0));
@@ -449,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_before_anybody_is_asked() {
+    fn an_invalid_configuration_is_refused_before_the_handshake() {
         let (own, _other) = UnixStream::pair().unwrap();
         let config = FrontEndConfig {
             queue_size: 100,

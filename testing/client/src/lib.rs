@@ -1,12 +1,12 @@
-//! A guest without a machine: a FUSE client of virtio-fs.
+//! A FUSE client of virtio-fs, without a virtual machine.
 //!
-//! [`FrontEnd`] carries the requests of a [`Client`] to any server of virtio-fs behind a vhost-user socket,
-//! Thrufs or another. The front end is what a virtual machine is to the server: it makes the memory, the
-//! rings and the signals, and keeps as many requests in flight on as many queues as one likes.
+//! [`FrontEnd`] sends the requests of a [`Client`] to any virtio-fs server behind a vhost-user socket, Thrufs
+//! or another. As a virtual machine does, it makes the memory, the rings and the eventfds; it keeps any number
+//! of requests in flight on any number of queues.
 //!
-//! Tests, benchmarks and fuzzers drive servers with it; [`misbehave`] does what no guest should, and
-//! [`relay`] mounts a server on this machine, for programs that know only paths; [`tool`] is the library
-//! of the program `thrufs-client`.
+//! Tests, benchmarks and fuzzers drive servers with it. [`misbehave`] breaks the protocol on purpose;
+//! [`relay`] mounts a server on this machine, for programs that use paths; [`tool`] is the library of the
+//! program `thrufs-client`.
 //!
 //! ```no_run
 //! use thrufs_abi::NodeId;
@@ -24,10 +24,8 @@
 //! # }
 //! ```
 //!
-//! A running front end can move to another server, with all that is under way
-//! ([`FrontEnd::migrate_to`]).
-//!
-//! Many requests in flight are kept on a [`Queue`], without blocking calls:
+//! A running front end can migrate to another server ([`FrontEnd::migrate_to`]). A [`Queue`] keeps many
+//! requests in flight, without blocking calls:
 //!
 //! ```no_run
 //! # use thrufs_client::{Client, FrontEnd, FrontEndConfig, FIRST_REQUEST_QUEUE};

@@ -1,4 +1,4 @@
-//! `thrufs-client`: drives a virtio-fs server as a guest would, without one.
+//! `thrufs-client`: drives a virtio-fs server as a guest would, without a virtual machine.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Contestant, Ls, Mount};
+use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Ls, Mount, Target};
 
 /// The command line, as it was given.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What clap is told about it.
+/// The command line for clap.
 fn command() -> Command {
     let connection = Connection::to("");
     Command::new("thrufs-client")
@@ -42,7 +42,7 @@ fn command() -> Command {
              guest.",
         )
         .version(env!("CARGO_PKG_VERSION"))
-        // As usages begin, also those of the commands.
+        // Usages begin with it, also those of subcommands.
         .bin_name("thrufs-client --socket PATH")
         .after_help(
             "Examples:\n  \
@@ -108,7 +108,7 @@ fn command() -> Command {
                 .about("Mount the share on this machine, until it is unmounted or a signal comes")
                 .long_about(
                     "Mounts the share on this machine: its kernel makes the requests, and they go over \
-                     the queues as a guest's would. Root mounts for everybody, another user through \
+                     the queues as a guest's would. Root mounts for all users, another user through \
                      fusermount3 for itself. Prints a line when it is mounted, and ends when it is \
                      unmounted, or at SIGTERM or SIGINT. When the server goes away, so does the mount, \
                      and the command fails. Symbolic links are followed by this machine, also those \
@@ -142,7 +142,7 @@ fn bench_command() -> Command {
                 .long("against")
                 .value_name("NAME=SOCKET")
                 .action(ArgAction::Append)
-                .value_parser(parse::<Contestant>)
+                .value_parser(parse::<Target>)
                 .help("Another server to compare it with; may be given several times"),
         )
         .arg(
@@ -222,11 +222,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Arguments {
-    /// Those that clap has found.
-    ///
-    /// # Errors
-    ///
-    /// No socket, where one is needed.
+    /// From the matches of clap.
     fn of(mut matches: ArgMatches) -> Result<Arguments, clap::Error> {
         let (name, mut own) = matches
             .remove_subcommand()
@@ -290,10 +286,10 @@ fn all<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -
     matches.remove_many(name).into_iter().flatten().collect()
 }
 
-/// A number that clap has looked at.
+/// A number within a range that clap has checked.
 fn narrow<T: TryFrom<u64>>(number: u64) -> T {
     let fits = T::try_from(number).ok();
-    fits.expect("the range that clap was told fits")
+    fits.expect("clap has checked that it fits")
 }
 
 #[cfg(test)]

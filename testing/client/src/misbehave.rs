@@ -1,13 +1,12 @@
-//! What no guest and no virtual machine should do, on purpose: for tests and fuzzers of servers.
+//! Deliberate protocol violations of guests and virtual machines, for tests and fuzzers of servers.
 //!
-//! * [`chain`]: descriptor chains laid out by hand, and a list of faulty ones.
-//! * [`socket`]: messages of any size and content on the socket.
-//! * [`storm`]: all of that and requests as well, at random.
-//! * [`leave_after`]: a front end that is gone after any step of its handshake.
+//! * [`chain`]: raw descriptor chains, and a list of faulty ones.
+//! * [`socket`]: arbitrary messages on the socket.
+//! * [`storm`]: both, and requests, at random.
+//! * [`leave_after`]: a front end that disconnects after any step of its handshake.
 //!
-//! A server may refuse a faulty chain in any way that harms nobody else: give it back with nothing
-//! written, answer with an error, stop the queue, or close the connection. It must not crash, touch
-//! memory that is not the guest's, or fail the next front end.
+//! A server may refuse a faulty chain by returning it unwritten, by an error, by stopping the queue or by
+//! closing the connection. It must not crash, touch memory outside the guest's, or fail the next front end.
 
 pub mod chain;
 pub mod socket;
@@ -16,12 +15,8 @@ pub mod storm;
 use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig, Step};
 use std::os::unix::net::UnixStream;
 
-/// Makes the handshake up to and including `last`, and closes the socket. False when the server has
-/// no such step (a queue that it does not offer).
-///
-/// # Errors
-///
-/// When the handshake fails before that.
+/// Makes the handshake up to and including `last` and closes the socket. False when the step does not occur
+/// (a queue that the server does not have).
 pub fn leave_after(
     stream: UnixStream,
     config: &FrontEndConfig,
@@ -41,7 +36,7 @@ pub fn leave_after(
     }
 }
 
-/// All steps of a handshake with so many request queues.
+/// All steps of a handshake with `request_queues`.
 #[must_use]
 pub fn steps(request_queues: u16) -> Vec<Step> {
     let mut steps = vec![

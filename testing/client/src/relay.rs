@@ -1,31 +1,29 @@
-//! A mount of this machine whose requests go to a vhost-user server.
+//! A mount on this machine whose requests go to a vhost-user server.
 //!
-//! The kernel's requests are read from `/dev/fuse` and put on the queues as they are, and the replies go
-//! back as they are: this machine's kernel is the guest's, without a guest. Tests and programs that know
-//! only paths reach a server of virtio-fs so.
+//! Requests are read from `/dev/fuse` and put on the queues unchanged, and replies are written back unchanged:
+//! this machine's kernel acts as the guest's. So tests and programs reach a virtio-fs server by paths.
 //!
 //! ```text
 //! programs ─► kernel ─► /dev/fuse ─► channel ─► request queue ─► server
 //!                                       └─────► high-priority queue (FORGET, INTERRUPT)
 //! ```
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `greeting` | INIT, kept to what both ends and the queues can do |
+//! | `greeting` | INIT, limited to what both ends and the queues support |
 //! | `channel` | the thread of one request queue |
-//! | `aside` | the high-priority queue, which all channels share |
+//! | `high_priority` | the high-priority queue, which all channels share |
 //!
-//! Each request queue has a thread and a descriptor of `/dev/fuse` of its own, because a reply must go to
-//! the descriptor that its request came from. A thread keeps as many requests in flight as its queue has
-//! buffers, and never waits for a particular one. Only it touches its queue; the high-priority queue is
-//! behind a lock, and so is nothing else.
+//! Each request queue has a thread with its own `/dev/fuse` descriptor, because a reply must be written to the
+//! descriptor of its request. The thread owns its queue, keeps as many requests in flight as it has buffers,
+//! and never waits for a particular one. The high-priority queue has a lock.
 //!
-//! What comes from the server is not trusted: a reply that the kernel would refuse becomes EIO, because a
-//! refused one leaves its caller waiting for ever.
+//! The server is not trusted: a reply that the kernel would refuse becomes EIO, because otherwise its caller
+//! would wait for ever.
 
-mod aside;
 mod channel;
 mod greeting;
+mod high_priority;
 
 use crate::front_end::{ExchangeError, FrontEnd, QueueError};
 use channel::Channel;
@@ -43,16 +41,16 @@ use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
 use thrufs_sys::fuse_dev;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-/// How long requests in flight are waited for when the mount has gone.
+/// How long to wait for requests in flight after the unmount.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait between two looks whether the kernel has sent INIT.
+/// Interval of polling for the kernel's INIT.
 const GREETING_POLL: Duration = Duration::from_millis(1);
 
-/// The number of DESTROY: the kernel's own are even and begin at 2.
+/// The unique id of DESTROY: the kernel's are even and begin at 2.
 const DESTROY_UNIQUE: Unique = Unique(u64::MAX - 1);
 
-/// Why a relay does not start, or does not go on.
+/// Why a relay cannot start, or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
     /// It could not be mounted.
@@ -61,21 +59,21 @@ pub enum RelayError {
     /// The server does not answer INIT.
     #[error("INIT was not answered: {0}")]
     Greeting(#[from] ExchangeError),
-    /// The server refuses INIT, or answers it with what is no answer.
+    /// The server refuses INIT, or its reply is malformed.
     #[error("the server refused INIT with error {0}")]
     Refused(i32),
     /// The queues of the front end are too short for the requests of a kernel.
     #[error("queues of {0} entries are too short: 8 are needed")]
     QueueSize(u16),
-    /// The server has gone, or broken a queue, while something was mounted.
+    /// The server has disconnected or broken a queue.
     #[error(transparent)]
     Server(#[from] QueueError),
-    /// A system call failed that should not.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
 }
@@ -87,23 +85,23 @@ pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -
     }
 }
 
-/// What the threads of a relay share.
+/// State that the threads of a relay share.
 struct Shared {
     front_end: FrontEnd,
     target: PathBuf,
-    /// By `fusermount3`.
+    /// Mounted by `fusermount3`.
     unprivileged: bool,
     ends: AtomicBool,
-    /// Rung when `ends` is set; never read, so that all see it.
-    bell: EventFd,
-    /// Why it ends, when something went wrong.
+    /// Signalled when `ends` is set; never read, so that it wakes all threads.
+    eventfd: EventFd,
+    /// Set when the relay has failed.
     failure: Mutex<Option<RelayError>>,
 }
 
 impl Shared {
     fn end(&self) {
         self.ends.store(true, Ordering::Release);
-        let _ = self.bell.write(1);
+        let _ = self.eventfd.write(1);
     }
 
     fn is_ending(&self) -> bool {
@@ -126,9 +124,7 @@ impl Shared {
     }
 }
 
-/// A mount that a server behind a [`FrontEnd`] serves.
-///
-/// Dropping it unmounts; [`wait`](Self::wait) is for those who leave that to others.
+/// A mount served over a [`FrontEnd`]. Dropping it unmounts.
 pub struct Relay {
     shared: Arc<Shared>,
     channels: Vec<JoinHandle<()>>,
@@ -139,11 +135,11 @@ pub struct Relay {
 pub struct RelayHandle(Arc<Shared>);
 
 impl RelayHandle {
-    /// Unmounts: at once where nobody uses it, and else from the tree, with an error for whoever goes on
-    /// using it. What is in flight is answered, for some seconds.
+    /// Unmounts, lazily if the mount is busy: its users get errors then. Requests in flight are answered for
+    /// some seconds.
     pub fn unmount(&self) {
         if self.0.is_ending() {
-            // What is mounted there now, if anything, is another's.
+            // Another mount may be there by now.
             return;
         }
         if self.0.unmount(false).is_err() {
@@ -154,16 +150,16 @@ impl RelayHandle {
 }
 
 impl Relay {
-    /// Mounts on the directory `target`: as root for everybody, as another user for that one, through
-    /// `fusermount3`. The kernel checks permissions, as in a guest. `name` is what the mount table shows
-    /// as the source. Returns when it answers.
+    /// Mounts on the directory `target`: as root with `allow_other`, as another user through `fusermount3`.
+    /// The kernel checks permissions, as in a guest. `name` is the source in the mount table. Returns when
+    /// INIT is answered.
     ///
     /// # Errors
     ///
-    /// When the server does not greet, or there can be no mount. Nothing is left mounted.
+    /// When INIT or the mount fails. Nothing is left mounted.
     pub fn mount(front_end: FrontEnd, target: &Path, name: &str) -> Result<Relay, RelayError> {
         let system_error = system::<io::Error>;
-        let bell =
+        let eventfd =
             EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK).map_err(system_error("make an event"))?;
         let unprivileged = !rustix::process::geteuid().is_root();
         let options = MountOptions {
@@ -185,14 +181,14 @@ impl Relay {
             target: target.to_owned(),
             unprivileged,
             ends: AtomicBool::new(false),
-            bell,
+            eventfd,
             failure: Mutex::new(None),
         });
         let mut relay = Relay {
             shared,
             channels: Vec::new(),
         };
-        // What fails from here on unmounts by dropping.
+        // From here on, a failure unmounts by drop.
         relay.start(device)?;
         Ok(relay)
     }
@@ -220,17 +216,17 @@ impl Relay {
         Ok(())
     }
 
-    /// To end it from another thread.
+    /// A handle to unmount from another thread.
     #[must_use]
     pub fn handle(&self) -> RelayHandle {
         RelayHandle(Arc::clone(&self.shared))
     }
 
-    /// Waits until it is unmounted, by whomever, and ends the session with the server.
+    /// Waits for the unmount and ends the session with the server.
     ///
     /// # Errors
     ///
-    /// When it ended otherwise: the server went away. The mount is taken away then, too.
+    /// When the server has disconnected or failed, which unmounts too.
     pub fn wait(mut self) -> Result<(), RelayError> {
         self.join();
         let mut failure = self.shared.failure.lock();
@@ -238,8 +234,7 @@ impl Relay {
         failure.map_or(Ok(()), Err)
     }
 
-    /// When all threads have left, so has the last descriptor of the device: the kernel ends whatever
-    /// waits.
+    /// With the threads the last `/dev/fuse` descriptor closes, and the kernel fails pending requests.
     fn join(&mut self) {
         for channel in self.channels.drain(..) {
             let _ = channel.join();
@@ -250,7 +245,7 @@ impl Relay {
             return;
         }
         let destroy = RequestBuilder::new(Opcode::Destroy, DESTROY_UNIQUE, NodeId(0)).finish();
-        // A server that is gone has ended the session itself.
+        // Fails when the server has gone.
         let _ = self.shared.front_end.exchange(&destroy, 16);
     }
 }
@@ -264,8 +259,7 @@ impl Drop for Relay {
     }
 }
 
-/// Mounts as root. The mount call may wait for the answer to INIT (`FUSE_DEV_IOC_SYNC_INIT`), so another
-/// thread makes it.
+/// Mounts as root, on another thread: mount(2) may wait for the reply to INIT (`FUSE_DEV_IOC_SYNC_INIT`).
 fn mount_and_greet(
     front_end: &FrontEnd,
     target: &Path,
@@ -276,8 +270,7 @@ fn mount_and_greet(
         let mounter = scope.spawn(|| mount(&device, target, options));
         let greeted = greet_while(&device, front_end, || !mounter.is_finished());
         if greeted.is_err() {
-            // A mount that waits for an answer is let go by the kernel's end of the connection, which
-            // an answer that makes no sense brings about.
+            // An invalid reply aborts the connection, and with it the mount call that waits for INIT.
             let _ = rustix::io::write(&device, &[0; 16]);
         }
         let mounted = mounter
@@ -300,8 +293,7 @@ fn greet(device: &OwnedFd, front_end: &FrontEnd) -> Result<(), RelayError> {
     greet_while(device, front_end, || true)
 }
 
-/// Reads INIT and answers it with what the server says. Gives up when there is none and `goes_on` says
-/// that there will be none.
+/// Reads INIT and answers it with the server's reply. Fails when none comes and `goes_on` is false.
 fn greet_while(
     device: &OwnedFd,
     front_end: &FrontEnd,

@@ -1,7 +1,5 @@
-//! The library of the program `thrufs-client`: looks into a share, mounts it, measures
-//! servers and checks them, over any vhost-user-fs socket, without a virtual machine.
-//!
-//! The command line is parsed in `main.rs`; here are its [commands](Command) as values, and [`run`].
+//! The [commands](Command) of the program `thrufs-client`: list, print and mount a share, measure and check
+//! servers, over any vhost-user-fs socket. `main.rs` parses the command line.
 
 mod bench;
 mod cat;
@@ -11,7 +9,7 @@ mod mount;
 mod share;
 mod show;
 
-pub use bench::{Bench, Contestant, row_names};
+pub use bench::{Bench, Target, row_names};
 pub use conform::{Conform, check_names};
 
 use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig};
@@ -22,23 +20,23 @@ use std::time::Duration;
 use thrufs::Errno;
 use thrufs_testing::ClientError;
 
-/// Where a server is, and how to speak to it.
+/// The connection to a server.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// The vhost-user socket.
     pub socket: PathBuf,
-    /// The most request queues to use: 1 to 64.
+    /// Most request queues to use: 1 to 64.
     pub request_queues: u16,
     /// Entries of each queue: a power of two.
     pub queue_size: u16,
-    /// Whether to use tables of descriptors, as Linux does.
+    /// Whether to use indirect descriptors, as Linux does.
     pub indirect: bool,
-    /// How long one request may take.
+    /// Time limit of a request.
     pub time_limit: Duration,
 }
 
 impl Connection {
-    /// A socket, with the defaults for all else.
+    /// A connection with defaults.
     pub fn to(socket: impl Into<PathBuf>) -> Connection {
         Connection {
             socket: socket.into(),
@@ -76,16 +74,16 @@ impl Default for Connection {
     }
 }
 
-/// What to do.
+/// A command with its arguments.
 #[derive(Clone, Debug)]
 pub enum Command {
     /// Lists a directory.
     Ls(Ls),
     /// Prints files.
     Cat(Cat),
-    /// Measures servers side by side.
+    /// Benchmarks servers side by side.
     Bench(Bench),
-    /// Checks that a server keeps to the protocol.
+    /// Checks a server for conformance.
     Conform(Conform),
     /// Mounts the share on this machine, until it is unmounted.
     Mount(Mount),
@@ -103,9 +101,9 @@ pub struct Mount {
 pub struct Ls {
     /// A directory or file of the share.
     pub path: String,
-    /// With mode, links, owner, size, time of change and link targets.
+    /// Long format.
     pub long: bool,
-    /// Names that begin with a dot, too.
+    /// Also names that begin with a dot.
     pub all: bool,
 }
 
@@ -126,10 +124,10 @@ pub struct Cat {
     pub paths: Vec<String>,
 }
 
-/// How it went, when nothing kept it from going.
+/// The outcome of a command that ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is done.
+    /// Success.
     Done,
     /// A check failed.
     Failed,
@@ -143,7 +141,7 @@ impl Outcome {
     }
 }
 
-/// Why it did not go.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// No connection.
@@ -170,7 +168,7 @@ pub enum ToolError {
         /// The error of the call.
         errno: Errno,
     },
-    /// The share could not be mounted here, or the mount came to a bad end.
+    /// The share could not be mounted, or the mount has failed.
     #[error("{}: {source}", target.display())]
     Relay {
         /// Where.
@@ -178,7 +176,7 @@ pub enum ToolError {
         /// Why.
         source: crate::relay::RelayError,
     },
-    /// A file of this machine failed.
+    /// A local file failed.
     #[error("{}: {source}", path.display())]
     Local {
         /// Its path.
@@ -186,36 +184,36 @@ pub enum ToolError {
         /// Why.
         source: io::Error,
     },
-    /// What the user is to see cannot be written.
+    /// Output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// The arguments do not make sense.
+    /// The arguments are invalid.
     #[error("{0}")]
     Usage(String),
-    /// A measurement could not be made.
-    #[error("{contestant}: {row}: {problem}")]
+    /// A measurement failed.
+    #[error("{target}: {row}: {problem}")]
     Bench {
-        /// Whose.
-        contestant: String,
-        /// Which.
+        /// The name of the server.
+        target: String,
+        /// The name of the row.
         row: String,
         /// Why.
         problem: String,
     },
 }
 
-/// Carries out a command, writing to `out` what the user is to see.
+/// Runs a command with its output to `out`.
 ///
 /// # Errors
 ///
-/// When it could not be done. That a check of `conform` fails is an outcome, not an error.
+/// When it could not run. A failed check of `conform` is an [`Outcome`].
 pub fn run(
     connection: &Connection,
     command: &Command,
     out: &mut dyn Write,
 ) -> Result<Outcome, ToolError> {
     match carry_out(connection, command, out) {
-        // A reader that has seen enough (`| head`) is no failure.
+        // EPIPE, as of `| head`, is no failure.
         Err(ToolError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             Ok(Outcome::Done)
         }
@@ -257,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_seen_enough_is_no_failure() {
+    fn a_closed_pipe_is_no_failure() {
         let list = Command::Conform(Conform {
             list: true,
             ..Conform::default()

@@ -61,7 +61,7 @@ pub(crate) struct ShareConfig {
     pub(crate) request_queues: NonZeroU16,
     pub(crate) queue_size_max: u16,
     /// Most threads that a queue has besides its own; as there are CPUs for, if it is not given.
-    pub(crate) crew_max: Option<usize>,
+    pub(crate) queue_helpers_max: Option<usize>,
     /// Most front ends at once.
     pub(crate) machines_max: usize,
     /// How many workers of one connection may die within a minute, before it is given up.
@@ -115,7 +115,7 @@ impl ShareConfig {
             tag: None,
             request_queues: queues_of_this_machine(),
             queue_size_max: device.queue_size_max,
-            crew_max: device.crew_max,
+            queue_helpers_max: device.queue_helpers_max,
             machines_max: MACHINES_MAX,
             deaths_max: DEATHS_MAX,
             sandbox: Sandbox::Best,
@@ -198,7 +198,7 @@ impl ShareConfig {
             tag: self.tag.clone(),
             request_queues: self.request_queues,
             queue_size_max: self.queue_size_max,
-            crew_max: self.crew_max,
+            queue_helpers_max: self.queue_helpers_max,
             drain_timeout: self.server.stop_timeout,
             ..DeviceConfig::default()
         }
@@ -229,7 +229,7 @@ impl ShareConfig {
             }
             OptionId::QueueThreads => {
                 let threads: usize = setting.count()?;
-                self.crew_max = Some(threads.saturating_sub(1));
+                self.queue_helpers_max = Some(threads.saturating_sub(1));
             }
             OptionId::Machines => self.machines_max = setting.count()?,
             OptionId::Resume => self.deaths_max = setting.count()?,
@@ -346,7 +346,7 @@ mod tests {
         assert!(config.server.foreground);
         assert_eq!(config.tag, None);
         assert_eq!(config.queue_size_max, 1024);
-        assert_eq!(config.device().crew_max, None);
+        assert_eq!(config.device().queue_helpers_max, None);
         assert_eq!(config.deaths_max, 10);
         assert_eq!(config.serving.file_handles, FileHandles::Never);
         assert_eq!(
@@ -406,7 +406,7 @@ mod tests {
             (device.request_queues.get(), device.queue_size_max),
             (3, 256)
         );
-        assert_eq!(device.crew_max, Some(3));
+        assert_eq!(device.queue_helpers_max, Some(3));
         assert_eq!(device.drain_timeout, Duration::from_secs(3));
     }
 

@@ -7,11 +7,7 @@ use std::ptr;
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 
-/// From now on SIGUSR1 ends a blocking call of this process with EINTR (no `SA_RESTART`).
-///
-/// # Errors
-///
-/// As `sigaction(2)`.
+/// Lets SIGUSR1 end blocking calls of this process with EINTR (no `SA_RESTART`).
 pub fn interrupt_on_usr1() -> io::Result<()> {
     // SAFETY: all zero bytes are a valid `sigaction`: an empty mask, no flags, no restorer.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };

@@ -2,10 +2,9 @@
 //!
 //! # Safety
 //!
-//! A map of a file can change at any moment (another writer) and a touch beyond the end of the file
-//! is SIGBUS. So this type never lends out a reference to the mapped bytes: it copies in and out,
-//! byte by byte, with volatile accesses, within the length it mapped. Tests must not shrink a file
-//! while they touch what was cut off; nothing worse than the death of the test comes of it.
+//! Another writer can change mapped bytes at any time, and access beyond the end of the file is SIGBUS. So this
+//! type gives no reference to the mapped bytes: it copies in and out, byte by byte, with volatile accesses,
+//! within the mapped length. A test that accesses what was truncated is killed; nothing worse happens.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -33,10 +32,6 @@ pub enum Sharing {
 
 impl Mapping {
     /// Maps the first `len` bytes of a file.
-    ///
-    /// # Errors
-    ///
-    /// As `mmap(2)`.
     pub fn new(file: impl AsFd, len: usize, sharing: Sharing) -> io::Result<Self> {
         let (protection, flags) = match sharing {
             Sharing::Shared => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
@@ -64,11 +59,7 @@ impl Mapping {
         (offset..offset + len).map(byte).collect()
     }
 
-    /// Writes the first byte of the map, and behind it `rest`, to the beginning of a file by one call.
-    ///
-    /// # Errors
-    ///
-    /// As `pwritev(2)`.
+    /// Writes the first byte of the map, followed by `rest`, to the beginning of a file by one call.
     pub fn write_with(&self, rest: &[u8], file: impl AsFd) -> io::Result<usize> {
         let pieces = [
             libc::iovec {
@@ -99,10 +90,6 @@ impl Mapping {
     }
 
     /// `msync(2)` of the whole map with `MS_SYNC`.
-    ///
-    /// # Errors
-    ///
-    /// As `msync(2)`.
     pub fn sync(&self) -> io::Result<()> {
         // SAFETY: the range is the map.
         unsafe { rustix::mm::msync(self.start.cast(), self.len, MsyncFlags::SYNC)? };

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Who owns the lock.
+/// The owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// The process (`F_SETLK`): all its descriptors, gone when it closes any of them.
@@ -13,14 +13,14 @@ pub enum Owner {
     Description,
 }
 
-/// What is asked for.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A shared lock.
     Read,
     /// An exclusive lock.
     Write,
-    /// No lock: releases what is held in the range.
+    /// No lock: releases those in the range.
     Unlock,
 }
 
@@ -36,7 +36,7 @@ pub struct Range {
 /// The whole file.
 pub const WHOLE: Range = Range { start: 0, len: 0 };
 
-/// A lock that stands in the way.
+/// A conflicting lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Read or Write.
@@ -63,7 +63,7 @@ fn record(kind: Kind, range: Range) -> libc::flock {
     }
 }
 
-/// Takes or releases a lock. With `wait` it blocks until the lock can be had.
+/// Takes or releases a lock. With `wait` it blocks while there is a conflict.
 ///
 /// # Errors
 ///
@@ -92,11 +92,7 @@ pub fn set(
     }
 }
 
-/// The first lock in the way of one of `kind` in `range`, if there is one.
-///
-/// # Errors
-///
-/// As `fcntl(2)`.
+/// The first lock that conflicts with one of `kind` in `range`.
 pub fn query(
     fd: BorrowedFd<'_>,
     owner: Owner,

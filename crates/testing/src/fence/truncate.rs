@@ -7,10 +7,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// `truncate(2)`. A length below zero is passed on, to see it refused.
-///
-/// # Errors
-///
-/// As `truncate(2)`.
 pub fn truncate(path: &Path, len: i64) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path ends in NUL and outlives the call, which only reads it.

@@ -133,7 +133,7 @@ fn can_be_switched_on(env: &Env) {
 }
 
 fn can_be_switched_off(env: &Env) {
-    // Whoever opens the lower file with O_APPEND writes this at the end.
+    // Written at the end of the lower file, opened with O_APPEND.
     env.file("file", "12345");
     let mut file = append(env, "file");
     file.write_all(b"6").unwrap();
@@ -199,7 +199,7 @@ fn append_with_truncating_open(env: &Env) {
 }
 
 fn what_another_appends_beneath_is_kept(env: &Env) {
-    // Each append through the tree follows one beneath that it may not know of yet.
+    // Each append through the tree follows one in the lower tree, of which the kernel may not know yet.
     env.file("file", "");
     let mut expected = String::new();
     for round in 0..20 {

@@ -1,4 +1,4 @@
-//! chmod, chown and what statx tells.
+//! chmod, chown and statx.
 
 use rustix::fs::StatxFlags;
 
@@ -116,7 +116,7 @@ fn chown_by_an_ordinary_user(env: &Env) {
     MEMBER.run(|| {
         fails(chown(&path, Some(BOB.uid), None), Errno::PERM);
         fails(chown(&path, None, Some(BOB.gid)), Errno::PERM);
-        // To a group of one's own it may go.
+        // The owner may change to a group of its own.
         chown(&path, Some(MEMBER.uid), Some(TEAM)).unwrap();
     });
     BOB.run(|| fails(chown(&path, None, Some(BOB.gid)), Errno::PERM));

@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = cases! {
 
 const THREADS: usize = 4;
 
-/// Runs `body` in four threads that start together; it gets the number of its thread.
+/// Runs `body` in four threads that start together, with the number of the thread.
 fn together(body: impl Fn(usize) + Sync) {
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn threads_create_in_one_directory(env: &Env) {
     }
 }
 
-/// Each thread tries what only one of them can have, `rounds` times: exactly one must succeed.
+/// Each thread makes an exclusive attempt `rounds` times: exactly one must succeed.
 fn one_wins(rounds: usize, errno: Errno, attempt: impl Fn(usize) -> rustix::io::Result<()> + Sync) {
     for round in 0..rounds {
         let wins = AtomicUsize::new(0);
@@ -162,8 +162,8 @@ fn appends_do_not_overwrite(env: &Env) {
     env.agree("file");
 }
 
-/// Through a mount, a file can go between the kernel's LOOKUP and its OPEN. It then tries once more, and
-/// must not have bad luck twice.
+/// Through a mount, a file can disappear between the kernel's LOOKUP and its OPEN. The kernel then retries only
+/// once, which must succeed.
 fn create_and_remove_the_same_names(env: &Env) {
     const EACH: usize = 200;
     env.dir("dir");

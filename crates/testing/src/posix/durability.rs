@@ -1,4 +1,4 @@
-//! fsync and its kin: what they accept, and that the data is beneath afterwards.
+//! fsync and related calls: what they accept, and that the data are in the lower tree afterwards.
 
 use super::prelude::*;
 
@@ -105,7 +105,7 @@ fn fsync_on_the_wrong_kind(env: &Env) {
 }
 
 fn close_brings_data_beneath(env: &Env) {
-    // What a shell script may expect: the next program, wherever it looks, finds what was written.
+    // As a shell script expects: the next program sees the data in either tree.
     let mut file = env.create("file");
     file.write_all(&[5; 30_000]).unwrap();
     drop(file);

@@ -1,4 +1,4 @@
-//! What a case stands on.
+//! The environment of a case.
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::fence::clock::at_latest_tick;
 use crate::setup::{Need, Setup, Tree};
 
-/// The ground of one case: a fresh directory in the tree under test.
+/// A fresh directory of one case in the tree under test.
 ///
 /// Names that the methods take are relative to that directory.
 pub struct Env {
@@ -64,7 +64,7 @@ impl Env {
         path
     }
 
-    /// Makes a directory in which everybody may create, mode 0777.
+    /// Makes a directory of mode 0777.
     #[track_caller]
     pub fn shared_dir(&self, name: impl AsRef<Path>) -> PathBuf {
         let path = self.dir(name);
@@ -113,8 +113,8 @@ impl Env {
         rustix::fs::chmod(self.path(name), Mode::from_raw_mode(mode)).unwrap();
     }
 
-    /// Has the clock that stamps what is done from now on stamp a file of mode 0644: a guest's kernel that
-    /// writes back makes times by its own, while a file begins with one of the host's.
+    /// Sets the ctime of a file of mode 0644 by the clock that stamps later changes: with a writeback cache that
+    /// is the guest kernel's, while creation uses the host's.
     #[track_caller]
     pub fn stamp(&self, name: impl AsRef<Path>) {
         self.chmod(&name, 0o640);
@@ -148,9 +148,8 @@ impl Env {
         }
     }
 
-    /// Asserts that the name is the same in the tree under test and beneath: type, mode, owner,
-    /// device number, links, size, time of modification, content. With a writeback cache a file is
-    /// flushed first, as the program that wants it beneath would.
+    /// Asserts that both trees agree on a name: type, mode, owner, device number, links, size, mtime, content.
+    /// With a writeback cache, a file is flushed first.
     #[track_caller]
     pub fn agree(&self, name: impl AsRef<Path>) {
         let (above, below) = (self.path(&name), self.beneath(&name));
@@ -160,7 +159,7 @@ impl Env {
         }
         let (mut seen, mut real) = (facts(&above), facts(&below));
         if self.setup.lacks(Need::WriteThrough).is_some() {
-            // The kernel keeps the time of the write; beneath it is that of the writing back.
+            // The kernel caches the time of the write; the lower file has that of the write-back.
             (seen.modified, real.modified) = Default::default();
         }
         assert_eq!(
@@ -182,7 +181,7 @@ impl Env {
         }
     }
 
-    /// Asserts that a name does not exist, above and beneath.
+    /// Asserts that a name exists in neither tree.
     #[track_caller]
     pub fn absent(&self, name: impl AsRef<Path>) {
         fails(rustix::fs::lstat(self.path(&name)), Errno::NOENT);
@@ -210,17 +209,17 @@ fn facts(path: &Path) -> Facts {
         gid: stat.st_gid,
         rdev: stat.st_rdev,
         links: stat.st_nlink,
-        // The size of a directory is its file system's own affair, but it is not for us to change.
+        // The lower file system decides the size of a directory; the server must report it unchanged.
         size: Some(stat.st_size),
         modified: (stat.st_mtime, stat.st_mtime_nsec),
     }
 }
 
-/// Waits until what changes has another time than what changed before. Times advance with the ticks of the
-/// kernel's clock, which come late in a guest whose processors have to wait for theirs.
+/// Waits until a change gets a later time than those before. Times advance with the kernel's ticks, which are
+/// late in a guest without CPU time.
 pub fn tick() {
     let start = SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    // By that of the host, where that one stamps.
+    // The host's clock, if it stamps.
     thread::sleep(Duration::from_millis(12));
     while at_latest_tick() <= start {
         thread::sleep(Duration::from_millis(1));

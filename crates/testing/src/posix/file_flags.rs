@@ -115,7 +115,7 @@ fn append_only_is_written_at_its_end_alone(env: &Env) {
 }
 
 fn append_only_is_read_and_appended_to_by_many(env: &Env) {
-    // Whatever open comes first, the others succeed as well.
+    // The order of opens does not matter.
     let appending = OFlags::WRONLY | OFlags::APPEND;
     let both = OFlags::RDWR | OFlags::APPEND;
     let path = env.file("file", "log");
@@ -123,7 +123,7 @@ fn append_only_is_read_and_appended_to_by_many(env: &Env) {
     let before = flags(&path);
     ioctl_setflags(&file, before | IFlags::APPEND).unwrap();
     drop(file);
-    // The last release of it is heard of later.
+    // The server gets the last RELEASE later.
     thread::sleep(Duration::from_millis(100));
     let read_and_append = |first| {
         let first = open(&path, first)?;
@@ -153,7 +153,7 @@ fn immutable_is_opened_for_writing_when_cleared(env: &Env) {
     let refused = [OFlags::WRONLY, OFlags::RDWR, appending].map(|access| open(&path, access).err());
     ioctl_setflags(&file, before).unwrap();
     assert_eq!(refused, [Some(Errno::PERM); 3]);
-    // While somebody has it open who opened it when it could not be written.
+    // While it is open from before it could be written.
     let writer = env.open("file", OFlags::RDWR);
     writer.write_all_at(b"K", 0).unwrap();
     let mut content = [0; 4];
@@ -187,7 +187,7 @@ fn a_change_shows_in_the_times(env: &Env) {
 }
 
 fn append_only_leaves_open_descriptors_as_they_are(env: &Env) {
-    // The flag is looked at when a file is opened: Linux writes on where it may already.
+    // Linux checks the flag at open: files open for writing stay so.
     let path = env.file("file", "log");
     let plain = env.open("file", OFlags::RDWR);
     let mut end = env.open("file", OFlags::WRONLY | OFlags::APPEND);
@@ -228,7 +228,7 @@ fn immutable_needs_privilege(env: &Env) {
         );
     });
     BOB.run(|| {
-        // Whoever does not own the file changes none of its flags.
+        // Only the owner may change flags.
         let file = open(&path, OFlags::RDONLY).unwrap();
         let result = ioctl_setflags(&file, before | IFlags::NODUMP);
         assert!(

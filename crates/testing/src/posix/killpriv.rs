@@ -1,4 +1,4 @@
-//! The set-id bits fall when somebody without privilege changes a file, and stay for root.
+//! Set-id bits are cleared when an unprivileged user changes a file, and stay when root does.
 
 use rustix::fs::{FallocateFlags, mknodat};
 
@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = cases! {
     reading_keeps_them,
 };
 
-/// A file with set-id bits that everybody may write.
+/// A world-writable file with set-id bits.
 fn privileged(env: &Env, mode: u32) -> std::path::PathBuf {
     let path = env.file("file", "0123456789");
     env.chmod("file", mode);
@@ -47,7 +47,7 @@ fn write_drops_them(env: &Env) {
 fn write_through_a_descriptor_of_root_drops_them(env: &Env) {
     let path = privileged(env, 0o6755);
     let mut file = open(&path, OFlags::RDWR).unwrap();
-    // It is the writer that counts, not who opened the file.
+    // The writer's privilege counts, not that of the opener.
     ALICE.run(|| file.write_all(b"x").unwrap());
     assert_eq!(env.mode("file"), 0o755);
     env.agree("file");
@@ -90,7 +90,7 @@ fn fallocate_drops_them(env: &Env) {
 }
 
 fn setgid_without_group_execution_stays(env: &Env) {
-    // Not a privilege: of old the mark for mandatory locking.
+    // setgid without group execution is no privilege: formerly the mark of mandatory locking.
     let path = env.file("file", "0123456789");
     env.chown("file", MEMBER.uid, TEAM);
     env.chmod("file", 0o2666);
@@ -183,7 +183,7 @@ fn chown_of_nothing_drops_them(env: &Env) {
 
 fn chown_of_nothing_by_a_stranger_is_refused(env: &Env) {
     let path = env.path("file");
-    // Never open for writing: nobody can be refused while it is, as it is for the server until RELEASE.
+    // Never opened for writing: execve(2) would fail with ETXTBSY until the server gets RELEASE.
     mknodat(CWD, &path, FileType::RegularFile, Mode::RUSR, 0).unwrap();
     env.chmod("file", 0o6755);
     fails(ALICE.run(|| chown(&path, None, None)), Errno::PERM);

@@ -1,4 +1,4 @@
-//! What the cases of locks have in common.
+//! Shared code of the lock cases.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) const fn range(start: i64, len: i64) -> Range {
     Range { start, len }
 }
 
-/// What another process is asked for.
+/// A command for another process.
 pub(super) fn command(
     name: &str,
     owner: &str,
@@ -33,7 +33,7 @@ pub(super) fn command(
         .to_vec()
 }
 
-/// Another process that has a lock.
+/// Another process that holds a lock.
 #[track_caller]
 pub(super) fn holder(owner: &str, path: &Path, range: Range) -> Process {
     let holder = helper::start(&command("lock-hold", owner, "write", path, range));
@@ -50,8 +50,8 @@ pub(super) fn waiter(owner: &str, path: &Path, range: Range) -> Process {
     waiter
 }
 
-/// Takes the lock that a descriptor had which was just closed. The kernel tells a FUSE server of the
-/// last close after close(2) has returned, so a moment may pass.
+/// Takes a lock that a descriptor held until it was closed. The kernel sends RELEASE to a FUSE server after
+/// close(2) has returned, so a moment may pass.
 #[track_caller]
 pub(super) fn eventually(is_taken: impl Fn() -> bool) {
     let freed = (0..200).any(|_| {

@@ -33,7 +33,7 @@ fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
     record_lock::set(file.as_fd(), Owner::Process, kind, range, false)
 }
 
-/// Whether another process can have the lock.
+/// Whether another process can take the lock.
 #[track_caller]
 fn free(kind: &str, path: &Path, range: Range) -> bool {
     let said = helper::output(&command("lock-try", "process", kind, path, range));
@@ -142,7 +142,7 @@ fn unlock_in_the_middle_splits(env: &Env) {
     assert!(free("write", &path, range(40, 20)));
     assert!(!free("write", &path, range(39, 1)));
     assert!(!free("write", &path, range(60, 1)));
-    // And what is between becomes a read lock without a gap.
+    // The range between becomes a read lock without a gap.
     set(&file, Kind::Read, range(0, 100)).unwrap();
     assert!(free("read", &path, range(0, 100)));
     assert!(!free("write", &path, range(50, 1)));
@@ -180,7 +180,7 @@ fn wait_ends_with_a_signal(env: &Env) {
         format!("errno {}", Errno::INTR.raw_os_error())
     );
     waiter.finish();
-    // The wait that was given up takes nothing later.
+    // The cancelled wait takes no lock later.
     set(&file, Kind::Unlock, WHOLE).unwrap();
     set(&file, Kind::Write, WHOLE).unwrap();
 }
@@ -217,7 +217,7 @@ fn waiting_in_a_circle_is_refused(env: &Env) {
     assert_eq!(other.line_within(Duration::from_millis(200)), None);
     let wait = record_lock::set(theirs.as_fd(), Owner::Process, Kind::Write, WHOLE, true);
     fails(wait, Errno::DEADLK);
-    // The other waits on, and gets it.
+    // The other process still waits, and gets it.
     set(&ours, Kind::Unlock, WHOLE).unwrap();
     assert_eq!(other.line(), "ok");
     other.finish();

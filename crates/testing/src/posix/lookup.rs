@@ -1,4 +1,4 @@
-//! Finding names: what exists, what does not, and how soon it is known.
+//! LOOKUP: what exists, what does not, and when changes are visible.
 
 use super::prelude::*;
 
@@ -37,7 +37,7 @@ fn missing_name_is_enoent(env: &Env) {
 }
 
 fn missing_name_that_then_exists(env: &Env) {
-    // Each way to create must replace a remembered "no such name".
+    // Each way to create must replace a negative dentry.
     for name in ["file", "dir", "link", "hard", "moved", "fifo"] {
         fails(rustix::fs::lstat(env.path(name)), Errno::NOENT);
     }

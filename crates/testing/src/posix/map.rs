@@ -1,4 +1,4 @@
-//! Memory maps of files, and how they agree with reads and writes.
+//! Memory maps of files, and their consistency with reads and writes.
 
 use super::prelude::*;
 use crate::fence::mapping::{Mapping, Sharing};
@@ -125,7 +125,7 @@ fn rest_of_the_last_page_is_zero(env: &Env) {
 fn grows_with_the_file(env: &Env) {
     env.file("file", vec![1; 4096]);
     let file = env.open("file", OFlags::RDWR);
-    // The second page may only be touched once the file reaches it.
+    // The second page can be accessed once the file extends to it.
     let mut map = Mapping::new(&file, 8192, Sharing::Shared).unwrap();
     assert_eq!(map.load(0, 1), [1]);
     file.set_len(8192).unwrap();

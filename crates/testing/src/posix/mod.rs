@@ -1,11 +1,10 @@
-//! The POSIX case list: what a program may expect of a file system, one named case at a time.
+//! The POSIX cases: what programs may expect of a file system.
 //!
-//! A case gets an [`Env`]: a fresh directory of its own in the tree under test, and the same
-//! directory in the tree beneath. It asserts what the calls answer and, where it makes sense, that
-//! the tree beneath agrees. Every case must pass natively: natively the tree beneath is the tree.
+//! A case gets an [`Env`]: a fresh directory in the tree under test and the same directory in the lower tree. It
+//! asserts the results of calls and, where it makes sense, that the lower tree agrees. Every case must pass
+//! natively, where both trees are the same.
 //!
-//! A case that cannot hold everywhere names what it needs ([`Need`]); where the ground does not have
-//! it, the case is not run and the report says why.
+//! A case that needs more than every file system has names it ([`Need`]), and is skipped with a reason otherwise.
 
 mod env;
 mod prelude;
@@ -54,7 +53,7 @@ pub use env::Env;
 pub struct Case {
     /// `subject::what_is_expected`.
     pub path: &'static str,
-    /// What the ground must have.
+    /// What the file system must support.
     pub needs: &'static [Need],
     /// The case: panics when the tree does not behave.
     pub run: fn(&Env),
@@ -81,7 +80,7 @@ macro_rules! cases {
 }
 use cases;
 
-/// Every case there is, grouped by subject.
+/// All cases, by subject.
 pub fn all() -> Vec<Case> {
     let subjects: &[&[Case]] = &[
         names::CASES,

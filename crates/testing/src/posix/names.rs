@@ -12,7 +12,7 @@ pub(super) const CASES: &[Case] = cases! {
     invalid_utf8,
     newline_and_control_characters,
     leading_dots_are_ordinary,
-    case_is_kept_apart,
+    names_are_case_sensitive,
     path_longer_than_path_max,
     empty_path_is_enoent,
     trailing_slash_needs_a_directory,
@@ -97,7 +97,7 @@ fn leading_dots_are_ordinary(env: &Env) {
     assert_eq!(env.names("").len(), 5);
 }
 
-fn case_is_kept_apart(env: &Env) {
+fn names_are_case_sensitive(env: &Env) {
     env.file("Name", "upper");
     env.file("name", "lower");
     assert_eq!(env.read("Name"), b"upper");
@@ -118,7 +118,7 @@ fn empty_path_is_enoent(env: &Env) {
         rustix::fs::unlinkat(&dir, "", AtFlags::empty()),
         Errno::NOENT,
     );
-    // The descriptor itself can be asked for.
+    // With AT_EMPTY_PATH.
     let stat = rustix::fs::statat(&dir, "", AtFlags::EMPTY_PATH).unwrap();
     assert_eq!(stat.st_ino, env.stat("").st_ino);
 }

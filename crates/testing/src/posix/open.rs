@@ -224,8 +224,8 @@ fn running_program_is_etxtbsy(env: &Env) {
     drop(env.open("program", OFlags::WRONLY));
 }
 
-/// A program that was just written, running. A process that another case was starting meanwhile may have
-/// the descriptor, by which it was written, a moment longer.
+/// Runs a program that was just written. A process that another case starts meanwhile may inherit the writing
+/// descriptor for a moment (ETXTBSY).
 fn started(program: &Path, file: &Path) -> std::process::Child {
     for _ in 0..100 {
         let child = std::process::Command::new(program)

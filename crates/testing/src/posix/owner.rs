@@ -1,4 +1,4 @@
-//! To whom what is created belongs.
+//! Owner and group of created files.
 
 use super::prelude::*;
 
@@ -75,7 +75,7 @@ fn foreign_setgid_is_dropped_from_a_new_file(env: &Env) {
     let dir = env.shared_dir("dir");
     env.chown("dir", 0, TEAM);
     env.chmod("dir", 0o2777);
-    // An executable that would run with a group its creator is not in.
+    // A setgid executable of a group that its creator is not in.
     ALICE.run(|| drop(open_mode(&dir.join("alice"), OFlags::CREATE, 0o2775).unwrap()));
     assert_eq!(env.mode("dir/alice") & 0o2000, 0);
     MEMBER.run(|| drop(open_mode(&dir.join("member"), OFlags::CREATE, 0o2775).unwrap()));

@@ -1,4 +1,4 @@
-//! Who may do what, by the mode bits.
+//! Permissions by the mode bits.
 
 use super::prelude::*;
 
@@ -20,7 +20,7 @@ pub(super) const CASES: &[Case] = cases! {
 fn owner_bits_decide_for_the_owner(env: &Env) {
     let path = env.file("file", "x");
     env.chown("file", ALICE.uid, ALICE.gid);
-    // The owner gets the owner's bits, even where others may more.
+    // The owner's bits apply to the owner, even if others have more.
     env.chmod("file", 0o077);
     ALICE.run(|| {
         fails(open(&path, OFlags::RDONLY), Errno::ACCESS);
@@ -86,7 +86,7 @@ fn directory_needs_search(env: &Env) {
         fails(open(&dir.join("file"), OFlags::RDONLY), Errno::ACCESS);
         fails(rustix::fs::lstat(dir.join("file")), Errno::ACCESS);
         fails(rustix::fs::lstat(dir.join("missing")), Errno::ACCESS);
-        // The names themselves may be read.
+        // Names can be read without search permission.
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
     });
 }

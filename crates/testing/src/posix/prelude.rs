@@ -1,4 +1,4 @@
-//! What nearly every case uses.
+//! Imports of nearly every case.
 
 pub(super) use std::fs::{self, File};
 pub(super) use std::io::{Read, Seek, SeekFrom, Write};

@@ -42,7 +42,7 @@ fn what_is_written_is_read(env: &Env) {
     env.agree("file");
 }
 
-/// Bytes that show where they are from.
+/// Bytes that depend on their offset.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 11 % 253) as u8).collect()
 }
@@ -51,7 +51,7 @@ fn large_reads_at_odd_places(env: &Env) {
     const LENGTH: usize = 1_500_777;
     let bytes = pattern(LENGTH);
     env.file("file", bytes.clone());
-    // Opened anew each time, for modes that forget what they have when a file is opened.
+    // Opened each time, for cache modes that drop the cache at open.
     for (at, length) in [
         (0, 128 << 10),
         (0, 512 << 10),
@@ -102,7 +102,7 @@ fn large_reads_of_a_file_that_shrinks(env: &Env) {
         let mut buffer = vec![0; LENGTH];
         while !shrinking.is_finished() {
             let read = file.read_at(&mut buffer, 0).unwrap();
-            // What was cut off comes back as zeros.
+            // Truncated bytes come back as zeros.
             let is_right =
                 |(at, byte): (usize, &u8)| *byte == bytes[at] || at >= 200_123 && *byte == 0;
             assert!(read <= LENGTH && buffer[..read].iter().enumerate().all(is_right));

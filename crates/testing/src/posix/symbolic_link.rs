@@ -146,7 +146,7 @@ fn replaced_target_is_seen(env: &Env) {
 }
 
 fn points_out_of_the_tree(env: &Env) {
-    // Following is the client's business: an absolute target means the client's root.
+    // The client follows links: an absolute target starts at the client's root.
     symlink(env, "/proc/self/comm", "out");
     assert!(!fs::read(env.path("out")).unwrap().is_empty());
     assert_eq!(

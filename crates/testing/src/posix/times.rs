@@ -1,4 +1,4 @@
-//! The three times of a file: set by hand, and moved by what happens to the file.
+//! The three times of a file: set explicitly, and updated by changes.
 
 use rustix::fs::{Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 
@@ -161,7 +161,7 @@ fn own_times_need_the_owner(env: &Env) {
     let path = env.file("file", "x");
     env.chmod("file", 0o666);
     set(&path, time(1, 0), time(2, 0)).unwrap();
-    // Write access is not enough for a time of one's choice.
+    // Write permission does not allow an arbitrary time.
     ALICE.run(|| fails(set(&path, time(3, 0), time(4, 0)), Errno::PERM));
     assert_eq!(mtime(&env.stat("file")), (2, 0));
     env.chown("file", ALICE.uid, ALICE.gid);

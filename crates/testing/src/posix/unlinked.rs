@@ -76,7 +76,7 @@ fn room_comes_back_on_close(env: &Env) {
     unlink(env, "file");
     let held = free();
     drop(file);
-    // The release comes after the close, and other cases use room meanwhile.
+    // RELEASE follows the close later, and other cases use space meanwhile.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while free() < held + LEN / 2 {
         assert!(

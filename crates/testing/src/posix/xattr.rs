@@ -13,7 +13,7 @@ pub(super) const CASES: &[Case] = cases! {
     value_with_any_bytes,
     empty_value,
     short_buffer_is_erange,
-    size_is_told,
+    size_query_returns_the_length,
     missing_is_enodata,
     by_descriptor,
     of_a_directory,
@@ -95,17 +95,17 @@ fn short_buffer_is_erange(env: &Env) {
     fails(rustix::fs::listxattr(&path, &mut short[..]), Errno::RANGE);
 }
 
-fn size_is_told(env: &Env) {
+fn size_query_returns_the_length(env: &Env) {
     let path = env.file("file", "");
     rustix::fs::setxattr(&path, "user.it", b"0123456789", NONE).unwrap();
     assert_eq!(rustix::fs::getxattr_query(&path, "user.it").unwrap(), 10);
     let open = File::open(&path).unwrap();
     assert_eq!(rustix::fs::fgetxattr_query(&open, "user.it").unwrap(), 10);
-    let told = rustix::fs::listxattr_query(&path).unwrap();
+    let length = rustix::fs::listxattr_query(&path).unwrap();
     let mut list = vec![0; 4096];
-    assert_eq!(rustix::fs::listxattr(&path, &mut list[..]).unwrap(), told);
+    assert_eq!(rustix::fs::listxattr(&path, &mut list[..]).unwrap(), length);
     assert!(
-        list[..told]
+        list[..length]
             .split(|byte| *byte == 0)
             .any(|name| name == b"user.it")
     );

@@ -1,20 +1,17 @@
-//! Moving a guest to another machine while it runs: the log of what is written to its memory, and the
-//! state of the device.
+//! Live migration: the dirty log of guest memory, and the device state.
 //!
-//! **The log.** When a front end hears that a log is in force, every page that is written from then on
-//! is noted in it, and every page that was written before is in the memory to be copied. So it hears of
-//! it when each queue's thread has the log in hand: requests that were in progress until then are noted
-//! by it as well.
+//! **The log.** A log message is acknowledged once each queue's thread uses the log. So every page written
+//! after the acknowledgement is logged, also by requests that were in progress, and every page written before
+//! is in the memory that the front end copies afterwards.
 //!
-//! **The state** is saved when all queues are stopped. Then nothing is under way but waits for locks,
-//! which can last for ever. They are ended, nothing is told to the guest, and whoever goes on with the
-//! queues, here or elsewhere, carries the requests out again: a lock that was granted at the last moment
-//! is granted to its owner once more.
+//! **The state** is saved when all queues are stopped. Then only lock waits are in progress, which may last
+//! for ever. They are interrupted without a reply, and the device that continues, this one or another,
+//! replays them: a lock that was granted at the last moment is granted to its owner once more.
 
 use super::{Control, LOG_ALL};
 use crate::device_state::{self, Again};
 use crate::memory::{DirtyLog, MemoryError, Regions};
-use crate::queue::Layout;
+use crate::queue::VirtqueueLayout;
 use crate::session::{GuestSession, MakeFileSystem};
 use crate::transfer::{Pipe, Transfer};
 use crate::vring::{Setup, Vring};
@@ -27,7 +24,7 @@ use thrufs::FileSystem;
 use vhost::vhost_user::message::VhostTransferStateDirection;
 use vhost::vhost_user::{Error, Result};
 
-/// What came of a transfer.
+/// The result of a transfer.
 pub(super) enum Moved<F: FileSystem> {
     Saved,
     Loaded {
@@ -36,7 +33,7 @@ pub(super) enum Moved<F: FileSystem> {
     },
 }
 
-/// The transfer that is under way, and what came of the last.
+/// The transfer in progress, and the result of the last.
 pub(super) struct Moving<F: FileSystem> {
     transfer: Option<Transfer<Moved<F>>>,
     outcome: io::Result<()>,
@@ -56,12 +53,12 @@ fn none_begun() -> io::Error {
 }
 
 impl<F: FileSystem> Moving<F> {
-    /// What came of the last transfer, told once.
+    /// The result of the last transfer, once.
     pub(super) fn outcome(&mut self) -> io::Result<()> {
         std::mem::replace(&mut self.outcome, Err(none_begun()))
     }
 
-    /// Gives up on a transfer. False when it does not end.
+    /// Cancels a transfer. False when it does not end.
     pub(super) fn end(&mut self, deadline: Instant) -> bool {
         let transfer = self.transfer.take();
         transfer.is_none_or(|transfer| transfer.end(deadline))
@@ -69,7 +66,7 @@ impl<F: FileSystem> Moving<F> {
 }
 
 impl<M: MakeFileSystem> Control<M> {
-    /// The log that queues are to note in.
+    /// The log that queues use.
     pub(super) fn log_in_force(&self) -> Option<Arc<DirtyLog>> {
         self.log
             .as_ref()
@@ -77,7 +74,7 @@ impl<M: MakeFileSystem> Control<M> {
             .map(Arc::clone)
     }
 
-    /// Whether a log has room for all that is to be noted, given the guest's memory.
+    /// Fails when the log is too short for `regions` and the used rings.
     pub(super) fn check_log(&self, log: &DirtyLog, regions: &Regions) -> Result<()> {
         let rings = self.vrings.iter().filter_map(|vring| {
             let used = vring.used_log?;
@@ -89,7 +86,7 @@ impl<M: MakeFileSystem> Control<M> {
         Err(MemoryError::ShortLog.into())
     }
 
-    /// What is to be noted has been agreed on, or not to be any more.
+    /// LOG_ALL was negotiated, or withdrawn.
     pub(super) fn begin_or_end_logging(&mut self) -> Result<()> {
         if self.features & LOG_ALL == 0 {
             self.log = None;
@@ -97,7 +94,7 @@ impl<M: MakeFileSystem> Control<M> {
         self.renew_log()
     }
 
-    /// Where, for the guest, the used ring is whose changes are to be noted.
+    /// Sets the guest address under which writes to a used ring are logged.
     pub(super) fn log_used_ring(&mut self, index: u32, address: Option<u64>) -> Result<()> {
         let vring = self.vring(index)?;
         if vring.used_log == address {
@@ -110,10 +107,10 @@ impl<M: MakeFileSystem> Control<M> {
         self.renew_log()
     }
 
-    /// Has all queues note what they write where it is to be noted now. They do when this returns.
+    /// Sets the log of all queues, and waits until each uses it.
     pub(super) fn renew_log(&mut self) -> Result<()> {
         let deadline = self.deadline();
-        let (features, log) = (self.ring_features(), self.log_in_force());
+        let (features, log) = (self.virtqueue_features(), self.log_in_force());
         let (in_force, pending) = channel();
         let setup = Setup {
             regions: &self.regions,
@@ -126,14 +123,13 @@ impl<M: MakeFileSystem> Control<M> {
         }
         drop(in_force);
         let left = deadline.saturating_duration_since(Instant::now());
-        // Nothing is sent: each queue lets go of its end.
+        // Nothing is sent: each queue drops its sender.
         match pending.recv_timeout(left) {
             Err(RecvTimeoutError::Disconnected) => Ok(()),
             _ => Err(failed("requests in progress keep the log from being kept")),
         }
     }
 
-    /// Begins to save the state, or to load one.
     pub(super) fn begin_to_move(
         &mut self,
         direction: VhostTransferStateDirection,
@@ -165,7 +161,7 @@ impl<M: MakeFileSystem> Control<M> {
         Transfer::begin(file, move |pipe| save(pipe, &again, session.as_deref()))
     }
 
-    /// Ends what waits for locks, to have it carried out again.
+    /// Interrupts lock waits, to be replayed.
     fn take_waits_back(&mut self) -> Result<()> {
         let deadline = self.deadline();
         for vring in &self.vrings {
@@ -204,14 +200,14 @@ impl<M: MakeFileSystem> Control<M> {
         })
     }
 
-    /// Waits for the end of a transfer, if there is one, and puts what was loaded in force.
+    /// Waits for a transfer to end, and applies a loaded state.
     pub(super) fn settle(&mut self) {
         let Some(transfer) = self.moving.transfer.take() else {
             return;
         };
-        let moved = transfer.wait(&self.shared.line);
+        let moved = transfer.wait(&self.shared.connection);
         if let Err(error) = &moved {
-            // The front end asks whether it went well, not why.
+            // CHECK_DEVICE_STATE has no room for the reason.
             tracing::error!(%error, "the state of the device was not moved");
         }
         self.moving.outcome = moved.map(|moved| self.put_in_force(moved));
@@ -219,23 +215,23 @@ impl<M: MakeFileSystem> Control<M> {
 
     fn put_in_force(&mut self, moved: Moved<M::FileSystem>) {
         let Moved::Loaded { again, session } = moved else {
-            tracing::info!("the state of the device was saved, for another to go on with");
+            tracing::info!("device state saved for migration");
             return;
         };
         for (vring, heads) in self.vrings.iter_mut().zip(again) {
             vring.again = heads;
         }
-        // One in which the guest has not said INIT is none.
+        // Saved before the guest's INIT: no session.
         if let Some(session) = session.filter(|session| session.dispatcher().features().is_some()) {
             if let Some(journal) = &self.shared.journal {
                 journal.set_session(session.dispatcher().init_request().as_deref());
             }
             self.shared.sessions.install(&session);
         }
-        tracing::info!("going on with the state of another device");
+        tracing::info!("device state of another device loaded");
     }
 
-    /// Waits for a transfer before a queue starts: no request may come while there is one.
+    /// Waits for a transfer before a queue starts: no request may be served during one.
     pub(super) fn settle_before_starting(&mut self) -> Result<()> {
         let starts = self.vrings.iter().any(Vring::is_about_to_start);
         if self.moving.transfer.is_none() || !starts {
@@ -249,7 +245,6 @@ impl<M: MakeFileSystem> Control<M> {
     }
 }
 
-/// Writes the state of a device without requests in progress.
 fn save<F: FileSystem>(
     pipe: &mut Pipe,
     again: &Again,
@@ -266,7 +261,7 @@ fn failed(what: &'static str) -> Error {
     Error::ReqHandlerError(io::Error::other(what))
 }
 
-/// How many bytes of the used ring are written.
-fn used_bytes(layout: &Layout) -> u64 {
+/// Size of the used ring in bytes: flags, index, elements, event index.
+fn used_bytes(layout: &VirtqueueLayout) -> u64 {
     2 + 2 + 8 * u64::from(layout.size) + 2
 }

@@ -18,7 +18,7 @@ fn read_all(bytes: &[u8]) -> io::Result<(Again, Option<Vec<u8>>)> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn a_written_state_is_read_back() {
     for length in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 300_000] {
         let session: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
         let again = vec![vec![], vec![3, 1, 1023], vec![7]];
@@ -30,7 +30,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn a_state_that_is_cut_short_anywhere_is_found_out() {
+fn a_truncated_state_is_refused() {
     let bytes = written(&vec![vec![1, 2], vec![]], Some(&[9; 100]));
     for length in 0..bytes.len() {
         let error = read_all(&bytes[..length]).unwrap_err();
@@ -39,12 +39,12 @@ fn a_state_that_is_cut_short_anywhere_is_found_out() {
 }
 
 #[test]
-fn a_state_must_end_where_it_ends() {
+fn trailing_bytes_are_refused() {
     let mut bytes = written(&vec![], Some(b"session"));
     bytes.push(0);
     let error = read_all(&bytes).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
-    // A session that was not read to its end has not been understood.
+    // A session that was not read to its end is an error.
     let bytes = written(&vec![], Some(b"session"));
     let read_part = |source: &mut dyn Read| source.read_exact(&mut [0; 3]);
     let error = read(&mut &*bytes, read_part).unwrap_err();
@@ -55,7 +55,7 @@ fn a_state_must_end_where_it_ends() {
 }
 
 #[test]
-fn what_is_no_state_is_refused() {
+fn a_malformed_state_is_refused() {
     let good = written(&vec![vec![1]], Some(b"session"));
     let changed = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -64,7 +64,7 @@ fn what_is_no_state_is_refused() {
     };
     assert!(changed(0, b'T').to_string().contains("virtiofsd"));
     assert!(changed(16, 2).to_string().contains("version 2"));
-    // Queues, requests of the first, whether there is a session, length of its first part.
+    // Offsets: queues, requests of the first, session flag, length of its first part.
     for (at, byte) in [(20, 66), (26, 1), (30, 2), (33, 0x11)] {
         assert_eq!(changed(at, byte).kind(), ErrorKind::InvalidData, "{at}");
     }

@@ -1,5 +1,4 @@
-//! Which requests of a queue are in flight: the table of the vhost-user specification, "Inflight I/O
-//! tracking", for split virtqueues.
+//! The requests in flight of a split virtqueue, as in the vhost-user specification, "Inflight I/O tracking".
 //!
 //! | bytes | what |
 //! |---|---|
@@ -10,15 +9,13 @@
 //! | 14 | the used index after that |
 //! | 16 | for each descriptor, 16 bytes: 1 when it is in flight; at 6 which was given back before it; at 8 when it was taken, as a number that grows |
 //!
-//! **Between any two stores.** A request is in flight from the store that says so, after that of its
-//! number. It is given back in this order: it is named as the last one; the used ring's index; it is not
-//! in flight; the used index here. So when the index here is one behind the ring's, the last one was
-//! given back, whatever its entry says; and when the two are the same, entries are right. What was
-//! taken is in flight or was given back, so the next to be taken is the used index and how many are in
-//! flight.
+//! **Consistent between any two stores.** Taking a request stores its number, then its in-flight flag.
+//! Returning one stores, in this order: its head as the last one; the used ring's index; its in-flight flag;
+//! the used index of this table. So if this table's index is one behind the ring's, the last head was returned
+//! whatever its flag says; if both are equal, the flags are right. A request that was taken is in flight or
+//! was returned, so the next available index is the used index plus the number in flight.
 //!
-//! A front end that keeps such a table writes to it as it pleases. It says nothing but which of the
-//! queue's own descriptors are carried out once more.
+//! A front end's own table is untrusted. It only decides which of the queue's descriptors are replayed.
 
 use super::lives;
 use std::sync::Arc;
@@ -45,12 +42,12 @@ pub(crate) struct Inflight {
 }
 
 impl Inflight {
-    /// How many bytes the table of a queue of `size` descriptors has.
+    /// Bytes of the table of a queue of `size` descriptors.
     pub(crate) const fn bytes(size: usize) -> usize {
         (HEAD_BYTES + ENTRY_BYTES * size).next_multiple_of(64)
     }
 
-    /// The table at `at`; none when there is no room for it, or no place for whole words.
+    /// The table at `at`; `None` without room or when misaligned.
     pub(crate) fn new(mapping: Arc<SharedMapping>, at: usize, size: u16) -> Option<Inflight> {
         let end = at.checked_add(HEAD_BYTES + ENTRY_BYTES * usize::from(size))?;
         if end > mapping.len() || !mapping.is_aligned(at, 8) {
@@ -121,15 +118,15 @@ impl Inflight {
         within(self.mapping.store_u64(at, number, Ordering::Release));
     }
 
-    /// Whether somebody has begun with a queue of this size.
+    /// Whether a worker has begun with a queue of this size.
     pub(crate) fn was_begun(&self) -> bool {
         self.load(VERSION_AT) == VERSION && self.load(SIZE_AT) == self.size
     }
 
-    /// Begins with a queue of which nothing is in flight but `heads`.
+    /// Begins with a queue of which only `heads` are in flight.
     pub(crate) fn begin(&mut self, used: u16, heads: impl IntoIterator<Item = u16>) {
         self.go_on_counting();
-        // Until all is right, nothing counts.
+        // Invalid until all entries are written.
         self.store(VERSION_AT, 0);
         (0..self.size).for_each(|head| self.set(head, 0));
         self.store(SIZE_AT, self.size);
@@ -140,8 +137,8 @@ impl Inflight {
         self.store(VERSION_AT, VERSION);
     }
 
-    /// What a predecessor has left in flight, when the used ring's index is `used`: the descriptors, in
-    /// the order in which they were taken, and their numbers. None when it is of another queue.
+    /// The heads that the last worker left in flight, in the order in which they were taken, with their
+    /// numbers; `used` is the used ring's index. `None` when the table is of another queue.
     pub(crate) fn recover(&mut self, used: u16) -> Option<Vec<(u16, u64)>> {
         let behind = used.wrapping_sub(self.load(USED_AT));
         if !self.was_begun() || behind > 1 {
@@ -163,13 +160,13 @@ impl Inflight {
         Some(heads)
     }
 
-    /// No number may come twice: what was noted under it would be taken for another request's.
+    /// Numbers must be unique: a record under a reused number would be taken for another request's.
     fn go_on_counting(&mut self) {
         let last = (0..self.size).map(|head| self.number(head)).max();
         self.next_number = last.unwrap_or(0).wrapping_add(1);
     }
 
-    /// `head` was taken. Returns its number.
+    /// Records that `head` was taken. Returns its number.
     pub(crate) fn take(&mut self, head: u16) -> u64 {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
@@ -178,19 +175,19 @@ impl Inflight {
         number
     }
 
-    /// `head` is about to be given back.
+    /// Records that `head` is about to be returned.
     pub(crate) fn begin_to_give_back(&self, head: u16) {
         self.store(LAST_AT, head);
     }
 
-    /// It was: the used index is `used` now.
+    /// Records that it was returned; `used` is the new used index.
     pub(crate) fn gave_back(&self, head: u16, used: u16) {
         self.set(head, 0);
         self.store(USED_AT, used);
     }
 }
 
-/// Checked when it was made.
+/// Never panics: offsets are checked by `new`.
 fn within(result: Result<(), Outside>) {
     debug_assert!(result.is_ok(), "outside the table");
 }

@@ -1,9 +1,8 @@
-//! How far a request that is in flight has come: 24 bytes for each descriptor.
+//! The progress of a request in flight: 24 bytes per descriptor.
 //!
-//! The first word says which of the requests that the descriptor has been used for it is about (the
-//! number under which that was taken), the phase, and the opcode or the length of the answer. One store tells all
-//! three, and what belonged to an earlier request needs no clearing. The other two words hold what was
-//! noted at the beginning ([`Begun`]).
+//! The first word has the number under which the request was taken, the phase, and the opcode or the length of
+//! the reply. A single store writes all three, and a record of an earlier request needs no clearing. The other
+//! two words hold [`Begun`].
 
 use super::lives;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::sync::atomic::Ordering;
 use thrufs::Begun;
 use thrufs_sys::shared_memory::SharedMapping;
 
-/// The bits of the number that are kept, and where.
+/// Bits of the number in the first word.
 const NUMBER_BITS: u32 = 30;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 const PHASE_SHIFT: u32 = 32;
@@ -19,18 +18,18 @@ const NUMBER_SHIFT: u32 = 34;
 const BEGUN: u64 = 1;
 const ANSWERED: u64 = 2;
 
-/// How far it has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing is known. If it was carried out, once more is harmless.
+    /// Unknown. If it was executed, replaying it is harmless.
     Taken,
-    /// It was begun. It is of this kind.
+    /// Execution has begun, of this opcode.
     Begun(u32, Begun),
-    /// The answer, of this length, is in the guest's memory.
+    /// A reply of this length is in the guest's memory.
     Answered(u32),
 }
 
-/// The words of a queue. Clones are the same memory.
+/// The words of a queue. Clones share the memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
     mapping: Arc<SharedMapping>,
@@ -66,7 +65,7 @@ impl Intent {
         self.store(self.place(head), word);
     }
 
-    /// The request, which is of the kind `opcode`, is about to be carried out.
+    /// Records that execution of the request begins.
     pub(crate) fn begin(&self, head: u16, number: u64, opcode: u32, begun: Begun) {
         let at = self.place(head);
         self.store(at + 8, begun.nanoseconds);
@@ -74,12 +73,12 @@ impl Intent {
         self.tell(head, number, BEGUN, opcode);
     }
 
-    /// Its answer is in the guest's memory.
+    /// Records that its reply is in the guest's memory.
     pub(crate) fn answer(&self, head: u16, number: u64, length: u32) {
         self.tell(head, number, ANSWERED, length);
     }
 
-    /// How far the request has come that was taken as `number`.
+    /// The progress of the request that was taken as `number`.
     pub(crate) fn phase(&self, head: u16, number: u64) -> Phase {
         let at = self.place(head);
         let word = self.load(at);

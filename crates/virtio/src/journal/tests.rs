@@ -20,10 +20,10 @@ fn again(journal: &Journal) -> Journal {
 }
 
 #[test]
-fn what_is_taken_is_left_in_its_order() {
+fn requests_are_recovered_in_the_order_in_which_they_were_taken() {
     let journal = Journal::new().unwrap();
     let mut first = table(&journal);
-    assert_eq!(heads(&mut first, 0), None, "nobody has begun");
+    assert_eq!(heads(&mut first, 0), None, "not begun");
     first.begin(7, []);
     for head in [5, 2, 7, 0] {
         first.take(head);
@@ -47,7 +47,7 @@ fn what_is_taken_is_left_in_its_order() {
 }
 
 #[test]
-fn dying_between_any_two_stores_of_giving_back() {
+fn a_death_between_any_two_stores_of_a_return_is_recovered() {
     // Before the ring's index: it is in flight. After it: it is not, whatever else is said.
     let journal = Journal::new().unwrap();
     let mut dead = table(&journal);
@@ -63,7 +63,7 @@ fn dying_between_any_two_stores_of_giving_back() {
 }
 
 #[test]
-fn another_queue_is_known_by_its_index() {
+fn a_table_of_another_queue_is_ignored() {
     let journal = Journal::new().unwrap();
     let mut dead = table(&journal);
     dead.begin(100, [3]);
@@ -74,7 +74,7 @@ fn another_queue_is_known_by_its_index() {
 }
 
 #[test]
-fn numbers_never_come_twice() {
+fn numbers_are_never_reused() {
     let journal = Journal::new().unwrap();
     let mut dead = table(&journal);
     dead.begin(0, []);
@@ -90,7 +90,7 @@ fn numbers_never_come_twice() {
 }
 
 #[test]
-fn how_far_a_request_has_come() {
+fn the_progress_of_a_request_is_recorded() {
     let journal = Journal::new().unwrap();
     let begun = Begun {
         nanoseconds: 17,
@@ -113,7 +113,7 @@ fn how_far_a_request_has_come() {
 }
 
 #[test]
-fn a_tracker_goes_on_or_begins_anew() {
+fn a_tracker_recovers_or_begins_anew() {
     let journal = Journal::new().unwrap();
     let tracker = || Tracker::new(Some(&journal), None, 1, SIZE);
     let mut dead = tracker();
@@ -137,10 +137,10 @@ fn a_tracker_goes_on_or_begins_anew() {
     assert_eq!(heads(Some(0)), None, "the guest has begun anew");
 }
 
-/// What was under way when a queue was stopped is in flight anew, each under a number of its own: what
-/// is noted under another's number would be nobody's after a death, and be done twice.
+/// Requests in progress when a queue is stopped are in flight again under new numbers. A record under
+/// another number would be ignored after a death, and the request executed twice.
 #[test]
-fn what_goes_on_with_a_queue_has_numbers_of_its_own() {
+fn requests_of_a_restarted_queue_get_new_numbers() {
     let journal = Journal::new().unwrap();
     let mut adopting = Tracker::new(Some(&journal), None, 1, SIZE);
     adopting.begin(10, &[6, 1]);
@@ -163,7 +163,7 @@ fn what_goes_on_with_a_queue_has_numbers_of_its_own() {
 }
 
 #[test]
-fn a_front_ends_table_is_kept_and_read_when_there_is_no_other() {
+fn a_front_ends_table_is_written_and_read_without_a_journal() {
     let (journal, theirs) = (Journal::new().unwrap(), Journal::new().unwrap());
     let mut dead = Tracker::new(Some(&journal), Some(table(&theirs)), 1, SIZE);
     dead.begin(10, &[]);
@@ -184,7 +184,7 @@ fn a_front_ends_table_is_kept_and_read_when_there_is_no_other() {
 }
 
 #[test]
-fn a_session_is_there_as_a_whole_or_not() {
+fn a_session_is_recorded_completely_or_not_at_all() {
     let journal = Journal::new().unwrap();
     assert_eq!(journal.session(), None);
     journal.set_session(Some(b"the request"));
@@ -200,7 +200,7 @@ fn a_session_is_there_as_a_whole_or_not() {
 }
 
 #[test]
-fn a_front_ends_new_table_is_told_what_ours_knows() {
+fn a_new_table_of_the_front_end_is_filled_from_the_journal() {
     let journal = Journal::new().unwrap();
     let mut dead = Tracker::new(Some(&journal), None, 1, SIZE);
     dead.begin(10, &[]);
@@ -213,11 +213,11 @@ fn a_front_ends_new_table_is_told_what_ours_knows() {
 }
 
 #[test]
-fn a_session_of_no_length_that_there_is() {
+fn an_impossible_session_length_is_limited_to_the_room() {
     let journal = Journal::new().unwrap();
     journal.set_session(Some(&[7; INIT_BYTES_MAX]));
     journal.store(INIT_LENGTH, u64::MAX);
-    // What a worker that was taken over says is believed as far as there is room.
+    // A worker under a guest's control may write any length; it is limited by the room.
     let session = journal.session().unwrap();
     assert_eq!(session, [7; INIT_BYTES_MAX]);
     journal.note_base(0);
@@ -227,7 +227,7 @@ fn a_session_of_no_length_that_there_is() {
 }
 
 #[test]
-fn nobody_can_cut_it_short() {
+fn the_memory_cannot_be_truncated() {
     let journal = Journal::new().unwrap();
     assert!(rustix::fs::ftruncate(journal.as_fd(), 4096).is_err());
     let sealed = rustix::fs::fcntl_add_seals(journal.as_fd(), SealFlags::FUTURE_WRITE);
@@ -257,7 +257,7 @@ fn there_is_room_for_the_largest_queues() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_stands_in_a_table_it_is_about_its_descriptors(
+    fn any_table_recovers_only_descriptors_of_its_queue(
         bytes in proptest::collection::vec(proptest::num::u8::ANY, 16 + 16 * usize::from(SIZE)),
         begun in proptest::bool::ANY,
         used in proptest::num::u16::ANY,
@@ -266,7 +266,7 @@ proptest::proptest! {
         let at = queue_at(1);
         journal.mapping.copy_in(at, &bytes).unwrap();
         if begun {
-            // Otherwise chance would have to say so.
+            // Proptest would rarely make one.
             journal.mapping.store_u16(at + 8, 1, Ordering::Relaxed).unwrap();
             journal.mapping.store_u16(at + 10, SIZE, Ordering::Relaxed).unwrap();
             journal.mapping.store_u16(at + 14, used, Ordering::Relaxed).unwrap();

@@ -1,13 +1,13 @@
-//! The tables of what is in flight of one queue: ours, in the journal, and that of a front end which
-//! keeps one. Both are written; ours is believed where both are there.
+//! The in-flight tables of one queue: the journal's, and the front end's if it has one. Both are written; on
+//! recovery the journal's takes precedence.
 
 use super::{Inflight, Intent, Journal, Phase};
 
-/// A request that a predecessor has left.
+/// A request that the last worker left in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
     pub(crate) head: u16,
-    /// The number under which it is in flight here.
+    /// Its number in this process.
     pub(crate) number: u64,
     pub(crate) phase: Phase,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Tracker {
     ours: Option<Inflight>,
     theirs: Option<Inflight>,
     intents: Option<Intent>,
-    /// Of what was taken last.
+    /// Of the request that was taken last.
     number: u64,
 }
 
@@ -37,32 +37,32 @@ impl Tracker {
         }
     }
 
-    /// Where to note how far requests have come.
+    /// Records the progress of requests.
     pub(crate) fn intents(&self) -> Option<&Intent> {
         self.intents.as_ref()
     }
 
-    /// The number of what was taken last.
+    /// The number of the request that was taken last.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The number under which `head` is in flight; 0 where nobody keeps one.
+    /// The number under which `head` is in flight; 0 without tables.
     pub(crate) fn number_of(&self, head: u16) -> u64 {
         let table = self.ours.as_ref().or(self.theirs.as_ref());
         table.map_or(0, |table| table.number(head))
     }
 
-    /// Begins with a queue of which `heads` are in flight, nothing else.
+    /// Begins with a queue of which only `heads` are in flight.
     pub(crate) fn begin(&mut self, used: u16, heads: &[u16]) {
         for table in [&mut self.ours, &mut self.theirs].into_iter().flatten() {
             table.begin(used, heads.iter().copied());
         }
     }
 
-    /// What a predecessor has left in flight, in the order in which it was taken; none when it has not
-    /// begun with this queue. With `base`, from where the front end wants requests taken, only when
-    /// that is where the predecessor has stopped.
+    /// The requests that the last worker left in flight, in the order in which they were taken; `None` when
+    /// it had not begun with this queue. With `base`, a base set by the front end, only when the last worker
+    /// stopped there.
     pub(crate) fn recover(&mut self, used: u16, base: Option<u16>) -> Option<Vec<Again>> {
         let stopped_at = |heads: &[(u16, u64)]| used.wrapping_add(heads.len() as u16);
         let ours = self.ours.as_mut().and_then(|table| table.recover(used));
@@ -80,7 +80,7 @@ impl Tracker {
             };
             return Some(heads.into_iter().map(again).collect());
         }
-        // Of another daemon, that is gone with all that it knew. What was in flight is answered.
+        // Of another daemon, without progress records: the requests are executed.
         let heads = self.theirs.as_mut()?.recover(used)?;
         let mut again = Vec::with_capacity(heads.len());
         if let Some(ours) = &mut self.ours {
@@ -102,7 +102,7 @@ impl Tracker {
         intents.map_or(Phase::Taken, |intents| intents.phase(head, number))
     }
 
-    /// `head` was taken.
+    /// Records that `head` was taken.
     pub(crate) fn take(&mut self, head: u16) {
         if let Some(theirs) = &mut self.theirs {
             self.number = theirs.take(head);
@@ -112,14 +112,14 @@ impl Tracker {
         }
     }
 
-    /// `head` is about to be given back.
+    /// Records that `head` is about to be returned.
     pub(crate) fn begin_to_give_back(&self, head: u16) {
         for table in [&self.ours, &self.theirs].into_iter().flatten() {
             table.begin_to_give_back(head);
         }
     }
 
-    /// It was: the used index is `used` now.
+    /// Records that it was returned; `used` is the new used index.
     pub(crate) fn gave_back(&self, head: u16, used: u16) {
         for table in [&self.ours, &self.theirs].into_iter().flatten() {
             table.gave_back(head, used);

@@ -1,5 +1,5 @@
-//! What a front end has said, as far as it holds: each thing once, the latest. So there is a bound to
-//! it, whatever a front end says and how often.
+//! The messages of a front end that are in effect: only the latest of each kind, so that their number is
+//! bounded.
 
 use super::wire::{Parcel, code, send};
 use crate::config::REQUEST_QUEUES_MAX;
@@ -12,18 +12,17 @@ const QUEUES_MAX: u32 = 1 + REQUEST_QUEUES_MAX as u32;
 /// Most regions that SET_MEM_TABLE names.
 const TABLE_REGIONS_MAX: usize = 8;
 const REGION_BYTES: usize = 32;
-/// Of a region, without its place in the file.
+/// Bytes of a region without its offset in the file.
 const REGION_KEY_BYTES: usize = 24;
 
-/// What is said again before the memory, in this order.
+/// Messages replayed before the memory, in this order.
 const BEFORE: [u32; 3] = [
     code::SET_PROTOCOL_FEATURES,
     code::SET_OWNER,
     code::SET_FEATURES,
 ];
 
-/// What is said again after it, in this order, of each queue where it is of queues. The kicks, which
-/// start them, come last.
+/// Messages replayed after the memory, in this order, for each queue. The kicks, which start them, come last.
 const AFTER: [u32; 10] = [
     code::SET_BACKEND_REQ_FD,
     code::SET_LOG_BASE,
@@ -37,7 +36,7 @@ const AFTER: [u32; 10] = [
     code::SET_VRING_KICK,
 ];
 
-/// What a reset leaves nothing of.
+/// Messages whose effect a reset ends.
 const OF_A_RUN: [u32; 5] = [
     code::SET_VRING_NUM,
     code::SET_VRING_BASE,
@@ -59,7 +58,7 @@ pub(super) struct Kept {
     regions: Vec<Region>,
 }
 
-/// Of which queue a message is; 0 where it is of none.
+/// The queue of a message; 0 without one.
 pub(super) fn queue_of(parcel: &Parcel) -> u32 {
     let first = parcel.u32_at(0).unwrap_or(u32::MAX);
     match parcel.code {
@@ -73,7 +72,7 @@ pub(super) fn queue_of(parcel: &Parcel) -> u32 {
 }
 
 impl Kept {
-    /// Keeps what was carried out.
+    /// Records a message that took effect.
     pub(super) fn keep(&mut self, parcel: Parcel) {
         match parcel.code {
             code::SET_MEM_TABLE => self.replace_regions(parcel),
@@ -96,7 +95,7 @@ impl Kept {
         }
     }
 
-    /// A queue was stopped; its next request is that at `base`.
+    /// Records that a queue was stopped at `base`.
     pub(super) fn stopped(&mut self, queue: u32, base: u32) {
         self.said.remove(&(code::SET_VRING_KICK, queue));
         let body = [queue, base].map(u32::to_ne_bytes).concat();
@@ -129,12 +128,8 @@ impl Kept {
         }
     }
 
-    /// Says all of it to another worker. `said` is called after each message, with its code: where
-    /// there is a reply, it is waited for.
-    ///
-    /// # Errors
-    ///
-    /// When that is gone as well.
+    /// Sends all messages to another worker. `said` is called after each with its code, and waits for its
+    /// reply, if it has one.
     pub(super) fn tell(
         &self,
         stream: BorrowedFd<'_>,
@@ -151,7 +146,7 @@ impl Kept {
         self.tell_these(&BEFORE, stream, said)?;
         self.tell_regions(stream)?;
         self.tell_these(&AFTER, stream, said)?;
-        // Once this is answered, all of it is done.
+        // A query last: its reply shows that all messages before took effect.
         send(stream, code::GET_FEATURES, 0, &[], &[])?;
         said(code::GET_FEATURES)
     }
@@ -175,7 +170,7 @@ impl Kept {
 
     fn tell_regions(&self, stream: BorrowedFd<'_>) -> io::Result<()> {
         if self.regions.len() > TABLE_REGIONS_MAX {
-            // Only who may add them has so many.
+            // More regions than SET_MEM_TABLE holds were added one by one.
             for region in &self.regions {
                 let body = [&[0; 8][..], &region.body].concat();
                 send(stream, code::ADD_MEM_REG, 0, &body, &[region.file.as_fd()])?;
@@ -196,7 +191,7 @@ impl Kept {
         Ok(())
     }
 
-    /// The protocol's features that were agreed on.
+    /// The negotiated protocol features.
     pub(super) fn protocol_features(&self) -> u64 {
         let said = self.said.get(&(code::SET_PROTOCOL_FEATURES, 0));
         said.and_then(|parcel| parcel.u64_at(0)).unwrap_or(0)

@@ -3,7 +3,7 @@ use crate::journal::Journal;
 use std::fs::File;
 use std::time::Duration;
 
-/// A front end and the workers of a keeper, played by the test.
+/// The front end and the workers of a keeper.
 struct Play {
     front_end: UnixStream,
     keeper: Keeper,
@@ -54,9 +54,9 @@ fn reply(stream: &UnixStream, code: u32, body: &[u8]) {
     wire::send(stream.as_fd(), code, 4, body, &[]).unwrap();
 }
 
-/// What a new worker hears, up to the question that ends it; all questions are answered.
-fn told(worker: &UnixStream) -> Vec<Parcel> {
-    let mut told = Vec::new();
+/// The messages that a new worker gets, up to the final query. Queries are answered.
+fn messages_of(worker: &UnixStream) -> Vec<Parcel> {
+    let mut messages = Vec::new();
     let mut questions = 0;
     loop {
         let parcel = hear(worker);
@@ -67,16 +67,16 @@ fn told(worker: &UnixStream) -> Vec<Parcel> {
             reply(worker, parcel.code, &[0; 8]);
             questions += u32::from(parcel.code == code::GET_FEATURES);
             if questions == 2 {
-                return told;
+                return messages;
             }
         } else {
-            told.push(parcel);
+            messages.push(parcel);
         }
     }
 }
 
-fn codes(told: &[Parcel]) -> Vec<u32> {
-    told.iter().map(|parcel| parcel.code).collect()
+fn codes(messages: &[Parcel]) -> Vec<u32> {
+    messages.iter().map(|parcel| parcel.code).collect()
 }
 
 fn words(words: [u32; 2]) -> Vec<u8> {
@@ -84,10 +84,10 @@ fn words(words: [u32; 2]) -> Vec<u8> {
 }
 
 #[test]
-fn another_worker_is_told_what_still_holds() {
+fn the_next_worker_gets_the_messages_in_effect() {
     let play = Play::new();
     let first = play.worker();
-    assert!(told(&first).is_empty());
+    assert!(messages_of(&first).is_empty());
     let file = File::open("/dev/null").unwrap();
     play.say(code::SET_FEATURES, &5_u64.to_le_bytes(), &[]);
     play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
@@ -104,7 +104,7 @@ fn another_worker_is_told_what_still_holds() {
     play.journal.take_base(1);
     drop(first);
     let second = play.worker();
-    let told = told(&second);
+    let messages = messages_of(&second);
     let expected = [
         code::SET_FEATURES,
         code::SET_MEM_TABLE,
@@ -113,25 +113,25 @@ fn another_worker_is_told_what_still_holds() {
         code::SET_VRING_CALL,
         code::SET_VRING_KICK,
     ];
-    assert_eq!(codes(&told), expected);
-    assert_eq!(told[1].body, table);
-    assert_eq!((told[1].files.len(), told[5].files.len()), (1, 1));
+    assert_eq!(codes(&messages), expected);
+    assert_eq!(messages[1].body, table);
+    assert_eq!((messages[1].files.len(), messages[5].files.len()), (1, 1));
     assert!(!play.journal.has_new_base(1), "said by us");
     assert!(play.keeper.is_connected());
 }
 
 #[test]
-fn a_question_that_a_worker_died_of_is_asked_again() {
+fn a_message_without_a_reply_is_sent_to_the_next_worker() {
     let play = Play::new();
     let first = play.worker();
-    told(&first);
+    messages_of(&first);
     play.say(code::GET_QUEUE_NUM, &[], &[]);
     assert_eq!(hear(&first).code, code::GET_QUEUE_NUM);
-    // Half an answer is none.
+    // Half a reply.
     io::Write::write_all(&mut &first, &[17, 0, 0]).unwrap();
     drop(first);
     let second = play.worker();
-    told(&second);
+    messages_of(&second);
     assert_eq!(hear(&second).code, code::GET_QUEUE_NUM);
     reply(&second, code::GET_QUEUE_NUM, &3_u64.to_le_bytes());
     let answer = hear(&play.front_end);
@@ -142,27 +142,27 @@ fn a_question_that_a_worker_died_of_is_asked_again() {
 }
 
 #[test]
-fn what_is_said_while_nobody_serves_waits() {
+fn messages_wait_while_there_is_no_worker() {
     let play = Play::new();
     let first = play.worker();
-    told(&first);
+    messages_of(&first);
     drop(first);
     play.say(code::SET_OWNER, &[], &[]);
     play.say(code::GET_FEATURES, &[], &[]);
     let second = play.worker();
-    let told = told(&second);
-    assert!(told.len() <= 1, "{told:?}");
-    if told.is_empty() {
+    let messages = messages_of(&second);
+    assert!(messages.len() <= 1, "{messages:?}");
+    if messages.is_empty() {
         assert_eq!(hear(&second).code, code::SET_OWNER);
     }
     assert_eq!(hear(&second).code, code::GET_FEATURES);
 }
 
 #[test]
-fn a_queue_that_was_stopped_stays_so() {
+fn a_stopped_queue_is_not_started_for_the_next_worker() {
     let play = Play::new();
     let first = play.worker();
-    told(&first);
+    messages_of(&first);
     let file = File::open("/dev/null").unwrap();
     play.say(code::SET_VRING_BASE, &words([1, 0]), &[]);
     play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
@@ -171,16 +171,16 @@ fn a_queue_that_was_stopped_stays_so() {
     reply(&first, code::GET_VRING_BASE, &words([1, 55]));
     assert_eq!(hear(&play.front_end).u32_at(4), Some(55));
     drop(first);
-    let told = told(&play.worker());
-    assert_eq!(codes(&told), [code::SET_VRING_BASE]);
-    assert_eq!(told[0].body, words([1, 55]));
+    let messages = messages_of(&play.worker());
+    assert_eq!(codes(&messages), [code::SET_VRING_BASE]);
+    assert_eq!(messages[0].body, words([1, 55]));
 }
 
 #[test]
-fn what_was_refused_is_not_kept_and_regions_come_and_go() {
+fn refused_messages_and_removed_regions_are_not_replayed() {
     let play = Play::new();
     let first = play.worker();
-    told(&first);
+    messages_of(&first);
     play.say(code::SET_PROTOCOL_FEATURES, &REPLY_ACK.to_le_bytes(), &[]);
     hear(&first);
     let file = File::open("/dev/null").unwrap();
@@ -194,18 +194,18 @@ fn what_was_refused_is_not_kept_and_regions_come_and_go() {
     play.say(code::REM_MEM_REG, &region(1), &[]);
     hear(&first);
     drop(first);
-    let told = told(&play.worker());
+    let messages = messages_of(&play.worker());
     let expected = [code::SET_PROTOCOL_FEATURES, code::SET_MEM_TABLE];
-    assert_eq!(codes(&told), expected);
-    assert_eq!(told[1].body, [&words([1, 0])[..], &[2; 32]].concat());
+    assert_eq!(codes(&messages), expected);
+    assert_eq!(messages[1].body, [&words([1, 0])[..], &[2; 32]].concat());
 }
 
 #[test]
-fn who_hangs_up_or_talks_nonsense_is_gone() {
+fn a_front_end_that_hangs_up_or_breaks_the_protocol_is_disconnected() {
     let play = Play::new();
     let worker = play.worker();
-    told(&worker);
-    // A body longer than any.
+    messages_of(&worker);
+    // Longer than any body.
     let nonsense: Vec<u8> = [1_u32, 1, 5000].map(u32::to_ne_bytes).concat();
     io::Write::write_all(&mut &play.front_end, &nonsense).unwrap();
     let gone = |play: &Play| {
@@ -224,7 +224,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_a_front_end_says_is_put_together_or_refused(
+    fn any_bytes_of_a_front_end_are_parsed_or_refused(
         messages in proptest::collection::vec(
             (0_u32..48, 0_u32..16, proptest::collection::vec(proptest::num::u8::ANY, 0..300)),
             1..20,
@@ -233,7 +233,7 @@ proptest::proptest! {
     ) {
         let play = Play::new();
         let first = play.worker();
-        told(&first);
+        messages_of(&first);
         let mut all = Vec::new();
         for (code, flags, body) in &messages {
             all.extend([*code, *flags, body.len() as u32].map(u32::to_ne_bytes).concat());
@@ -252,7 +252,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_worker_that_comes_when_the_front_end_has_gone_hears_so() {
+fn a_worker_attached_after_the_front_end_has_gone_is_disconnected() {
     let play = Play::new();
     let start = std::time::Instant::now();
     play.front_end.shutdown(Shutdown::Both).unwrap();

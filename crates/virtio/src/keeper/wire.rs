@@ -1,4 +1,4 @@
-//! Messages of vhost-user, as far as one has to know them to pass them on.
+//! vhost-user messages, as far as forwarding needs their format.
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -6,18 +6,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thrufs_sys::fd_passing;
 
-/// Before the body: code, flags and the length of the body, four bytes each.
+/// Header: code, flags and length of the body, four bytes each.
 const HEADER_BYTES: usize = 12;
 /// More than any body has.
 const BODY_BYTES_MAX: usize = 4096;
-/// Most descriptors that come with one message.
+/// Most descriptors of a message.
 const FILES_MAX: usize = 32;
 
 const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;
 pub(super) const NEED_REPLY: u32 = 8;
 
-/// The codes that mean something here.
+/// The codes that are treated specially here.
 pub(super) mod code {
     pub(in super::super) const GET_FEATURES: u32 = 1;
     pub(in super::super) const SET_FEATURES: u32 = 2;
@@ -61,7 +61,7 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
-    /// A message that wants no reply but what its code brings.
+    /// A message without NEED_REPLY.
     pub(super) fn new(code: u32, body: Vec<u8>) -> Parcel {
         Parcel {
             code,
@@ -83,22 +83,13 @@ impl Parcel {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// Sends it, with these flags instead of its own.
-    ///
-    /// # Errors
-    ///
-    /// When nobody is there any more.
+    /// Sends it with `flags` instead of its own.
     pub(super) fn send(&self, stream: impl AsFd, flags: u32) -> io::Result<()> {
         let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
         send(stream.as_fd(), self.code, flags, &self.body, &files)
     }
 }
 
-/// Sends a message.
-///
-/// # Errors
-///
-/// When nobody is there any more.
 pub(super) fn send(
     stream: BorrowedFd<'_>,
     code: u32,
@@ -120,7 +111,7 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Puts messages together that come in pieces.
+/// Reassembles messages.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     bytes: Vec<u8>,
@@ -128,11 +119,11 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// The next message, if all of it is there.
+    /// The next message, once it is complete.
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` at the end, `InvalidData` for what is no message.
+    /// `UnexpectedEof` at the end, `InvalidData` for a malformed message.
     pub(super) fn read(&mut self, stream: impl AsFd) -> io::Result<Option<Parcel>> {
         loop {
             let wanted = self.wanted()?;
@@ -145,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// How many bytes the message has, as far as one can say.
+    /// Bytes of the message, as far as they are known.
     fn wanted(&self) -> io::Result<usize> {
         let Some(length) = self.word(2) else {
             return Ok(HEADER_BYTES);
@@ -177,7 +168,7 @@ impl Reader {
         }
     }
 
-    /// False when there is nothing now.
+    /// False when no bytes are pending.
     fn read_some(&mut self, stream: BorrowedFd<'_>, wanted: usize) -> io::Result<bool> {
         let before = self.bytes.len();
         self.bytes.resize(wanted, 0);

@@ -1,30 +1,28 @@
-//! Which pages of a guest's memory were written: for a front end that copies the memory to another
-//! machine while its guest runs.
+//! The dirty log of guest memory, for live migration.
 //!
-//! The log is memory that the front end reads: a bit for each page of the guest's addresses, from zero
-//! on. A page is noted after it was written, never before: the front end takes a bit away and then
-//! copies the page, so a bit that came too early would be gone when the bytes come. Bits are set by
-//! atomic operations, since the front end and several queues do so at once.
+//! The log is shared memory with a bit for each page of guest addresses, from zero on. A page is marked after
+//! it was written, never before: the front end clears a bit and then copies the page, so an early bit would
+//! lose the write. Bits are set atomically, as the front end and several queues access them at once.
 
 use super::MemoryError;
 use std::os::fd::AsFd;
 use thrufs_sys::shared_memory::SharedMapping;
 
-/// The bytes that a bit stands for (`VHOST_LOG_PAGE`).
+/// Bytes per bit (`VHOST_LOG_PAGE`).
 pub const LOG_PAGE_BYTES: u64 = 4096;
 
-/// A log of pages that were written.
+/// A log of written pages.
 #[derive(Debug)]
 pub struct DirtyLog {
     bits: SharedMapping,
 }
 
 impl DirtyLog {
-    /// The log in `length` bytes of `file` from `offset` on.
+    /// Maps `length` bytes of `file` from `offset` on.
     ///
     /// # Errors
     ///
-    /// When it cannot be mapped, or the file is not as long.
+    /// When they cannot be mapped, or the file is shorter.
     pub fn map(file: impl AsFd, offset: u64, length: u64) -> Result<DirtyLog, MemoryError> {
         let length = usize::try_from(length)
             .map_err(|_| MemoryError::Log(rustix::io::Errno::INVAL.into()))?;
@@ -40,8 +38,7 @@ impl DirtyLog {
         bytes <= self.bits.len() as u64
     }
 
-    /// Notes that `length` bytes at the guest's `address` were written. Addresses that the log has no
-    /// bits for are left out.
+    /// Marks `length` bytes at the guest's `address` as written. Addresses beyond the log are ignored.
     pub fn mark(&self, address: u64, length: usize) {
         let Some(beyond) = (length as u64).checked_sub(1) else {
             return;
@@ -78,7 +75,6 @@ mod tests {
         (file, log)
     }
 
-    /// The pages that are noted.
     fn pages(file: &OwnedFd) -> Vec<u64> {
         let mut bytes = [0; 64 + BYTES as usize];
         rustix::io::pread(file, &mut bytes, 0).unwrap();
@@ -88,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn every_range_is_noted_by_its_pages() {
+    fn a_range_marks_all_its_pages() {
         for first in 0..20 {
             for last in first..20 {
                 for (from, to) in [(0, 1), (PAGE - 1, PAGE), (5, 6)] {
@@ -107,14 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_noted_for_nothing_or_beyond_the_log() {
+    fn empty_ranges_and_pages_beyond_the_log_are_not_marked() {
         let (file, log) = log();
         log.mark(PAGE, 0);
         log.mark(64 * PAGE, 1);
         log.mark(u64::MAX - 3, usize::MAX);
         assert_eq!(pages(&file), [0; 0]);
         log.mark(63 * PAGE, 5 * PAGE as usize);
-        assert_eq!(pages(&file), [63], "what there is of it");
+        assert_eq!(pages(&file), [63], "the part within the log");
     }
 
     #[test]

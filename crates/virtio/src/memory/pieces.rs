@@ -1,4 +1,4 @@
-//! Bytes of a guest that lie in several places, as one sequence.
+//! Scattered bytes of guest memory, as one sequence.
 
 use super::{DirtyLog, Regions};
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use thrufs::OutOfLineData;
 use thrufs_sys::shared_memory::{Outside, SharedMapping, Span, read_at, write_at};
 
-/// A place in a guest's memory. It belongs to the table that gave it.
+/// A range within one region. It is valid only with the table that located it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     pub(super) region: u16,
@@ -21,7 +21,7 @@ impl Extent {
     }
 }
 
-/// A sequence of bytes of a guest, part of which may be skipped at its start.
+/// A sequence of extents, of which some bytes may be skipped at the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Pieces<'a> {
     regions: &'a Regions,
@@ -31,7 +31,7 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// At most `length` bytes of what `extents` name, after the first `skip`.
+    /// At most `length` bytes of `extents`, after the first `skip`.
     pub(crate) fn new(
         regions: &'a Regions,
         extents: &'a [Extent],
@@ -47,17 +47,16 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// How many bytes there are.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The same without its first `bytes`.
     #[must_use]
     fn after(&self, bytes: usize) -> Pieces<'a> {
         let bytes = bytes.min(self.length);
@@ -68,7 +67,6 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The places of these bytes, in order.
     fn parts(&self) -> impl Iterator<Item = Extent> + use<'a> {
         let (mut skip, mut left) = (self.skip, self.length);
         let part = move |extent: &Extent| {
@@ -88,29 +86,28 @@ impl<'a> Pieces<'a> {
 
     pub(super) fn spans(&self) -> impl Iterator<Item = Span<'a>> + use<'a> {
         let regions = self.regions;
-        // Extents of this table lie within it.
+        // Never fails: extents lie within their table.
         self.parts().map_while(move |extent| {
             let mapping = regions.mapping(&extent).ok()?;
             mapping.span(extent.offset, extent.length).ok()
         })
     }
 
-    /// Copies these bytes to `target`, as much as fits, and returns how much that was.
+    /// Copies as many bytes as fit to `target`, and returns their number.
     pub fn copy_to(&self, target: &mut [u8]) -> usize {
         self.copy(target.len(), |mapping, offset, part| {
             mapping.copy_out(offset, &mut target[part])
         })
     }
 
-    /// Copies `source` to the first of these bytes, as much as there is room for, and returns how much
-    /// that was.
+    /// Copies as many bytes of `source` as there is room for, and returns their number.
     pub fn copy_from(&self, source: &[u8]) -> usize {
         self.copy(source.len(), |mapping, offset, part| {
             mapping.copy_in(offset, &source[part])
         })
     }
 
-    /// Calls `copy_part` with each place of these bytes, and what of a buffer of `length` belongs there.
+    /// Calls `copy_part` with each extent and its part of a buffer of `length` bytes.
     fn copy(
         &self,
         length: usize,
@@ -133,7 +130,7 @@ impl<'a> Pieces<'a> {
         copied
     }
 
-    /// Notes all of these bytes as written.
+    /// Logs all of these bytes as written.
     pub fn mark_written(&self, log: &DirtyLog) {
         for extent in self.parts() {
             if let Ok(address) = self.regions.guest_address(&extent) {
@@ -142,12 +139,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Has the kernel read from `file` at `offset` to the bytes after the first `filled`, by one
-    /// system call.
-    ///
-    /// # Errors
-    ///
-    /// The system call's.
+    /// Reads from `file` at `offset` to the bytes after the first `filled`, by one system call.
     pub fn read_from(
         &self,
         filled: usize,

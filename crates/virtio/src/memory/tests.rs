@@ -15,7 +15,7 @@ fn region(guest: u64, length: u64) -> Region {
 }
 
 #[test]
-fn regions_do_not_overlap() {
+fn overlapping_regions_are_refused() {
     let apart = vec![
         region(0x3000, 0x1000),
         region(0x1000, 0x1000),
@@ -29,7 +29,7 @@ fn regions_do_not_overlap() {
 }
 
 #[test]
-fn addresses_wrap_nowhere() {
+fn ranges_that_wrap_are_refused() {
     let file = memory_file(0x1000);
     assert!(Region::map(u64::MAX - 5, 0, 0x1000, &file, 0).is_err());
     assert!(Region::map(0, u64::MAX - 5, 0x1000, &file, 0).is_err());
@@ -60,7 +60,7 @@ fn a_range_may_span_regions_that_touch() {
 }
 
 #[test]
-fn what_follows_on_the_last_is_part_of_it() {
+fn adjacent_extents_are_merged() {
     let regions = Regions::new(vec![region(0x1000, 0x4000), region(0x5000, 0x1000)]).unwrap();
     let located = |ranges: &[(u64, usize)]| {
         let mut extents = Vec::new();
@@ -79,18 +79,18 @@ fn what_follows_on_the_last_is_part_of_it() {
 }
 
 #[test]
-fn a_region_is_taken_away_by_its_exact_place() {
+fn a_region_is_removed_by_its_exact_addresses() {
     let regions = Regions::new(vec![region(0x1000, 0x1000), region(0x2000, 0x1000)]).unwrap();
     assert!(regions.without(0x1000, 0x7000_1000, 0x800).is_err());
     let fewer = regions.without(0x1000, 0x7000_1000, 0x1000).unwrap();
     assert_eq!(fewer.len(), 1);
     assert!(fewer.locate(0x1000, 1).is_err());
-    // The old table stands as long as somebody has it.
+    // The old table is not changed.
     assert!(regions.locate(0x1000, 1).is_ok());
 }
 
 #[test]
-fn parts_of_pieces() {
+fn pieces_skip_copy_and_read_across_extents() {
     let regions = Regions::new(vec![region(0x1000, 0x1000)]).unwrap();
     let mut extents = Vec::new();
     for (address, length) in [(0x1000, 3), (0x1100, 5), (0x1200, 4)] {

@@ -1,14 +1,13 @@
-//! Chains of descriptors: from a guest's table to the places of a request.
+//! Descriptor chains: from the guest's table to the extents of a request and its reply.
 
 use crate::memory::{Extent, Outside, Pieces, Regions};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Most descriptors of a chain in a table of its own.
+/// Most descriptors of an indirect table.
 pub(super) const INDIRECT_MAX: usize = 1024;
 
-/// Most bytes that a request, or the room for its reply, has: the largest data, 16 MiB, and what a
-/// driver may leave besides.
+/// Most bytes of a request or of its reply buffers: twice the largest data of 16 MiB.
 const BYTES_MAX: usize = 32 << 20;
 
 /// Size of a descriptor in bytes.
@@ -18,25 +17,25 @@ const FLAG_NEXT: u16 = 1;
 const FLAG_WRITE: u16 = 2;
 const FLAG_INDIRECT: u16 = 4;
 
-/// What is wrong with a chain.
+/// Why a chain is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
-    /// It has more descriptors than it may, or comes back to itself.
+    /// More descriptors than allowed, or a loop.
     #[error("a chain with too many descriptors, or a loop")]
     TooLong,
-    /// A descriptor names one that is not in the table.
+    /// A descriptor index beyond the table.
     #[error("a chain that leads out of its table")]
     NoSuchDescriptor,
-    /// A range is not in the guest's memory.
+    /// An address outside the guest's memory.
     #[error("a descriptor of memory that the guest does not have")]
     Outside,
-    /// More bytes than any request or reply has.
+    /// More bytes than any request has.
     #[error("a chain of more than {BYTES_MAX} bytes")]
     TooLarge,
-    /// What the device may read comes after what it may write.
+    /// A readable descriptor after a writable one.
     #[error("a chain with the request after the reply")]
     WrongOrder,
-    /// A table within a table, of a size that is none, or that was not agreed on.
+    /// An indirect table that is nested, of an invalid size, or not negotiated.
     #[error("a table of descriptors that must not be")]
     BadTable,
 }
@@ -47,7 +46,7 @@ impl From<Outside> for ChainFault {
     }
 }
 
-/// A descriptor, as it was when it was read.
+/// A private copy of a descriptor.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(super) struct Descriptor {
@@ -62,7 +61,7 @@ impl Descriptor {
         (self.flags.get() & FLAG_NEXT != 0).then_some(self.next.get())
     }
 
-    /// Where the table is that this descriptor stands for, and how many descriptors it has.
+    /// The address and number of descriptors of the indirect table that it names, if it does.
     pub(super) fn table(&self) -> Result<Option<(u64, usize)>, ChainFault> {
         if self.flags.get() & FLAG_INDIRECT == 0 {
             return Ok(None);
@@ -77,7 +76,7 @@ impl Descriptor {
     }
 }
 
-/// The places of one request and of its reply. Kept for the next, with the memory that it has.
+/// The extents of a request and of its reply. Reused, to keep its allocation.
 #[derive(Debug, Default)]
 pub struct Chain {
     pub(super) head: u16,
@@ -88,23 +87,22 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The descriptor that it begins with, and by which it is given back.
+    /// The index of its first descriptor, which identifies it.
     pub fn head(&self) -> u16 {
         self.head
     }
 
-    /// How many bytes the guest has written.
+    /// Bytes of the request.
     pub fn readable_bytes(&self) -> usize {
         self.readable_bytes
     }
 
-    /// How many bytes may be written for it.
+    /// Room for the reply, in bytes.
     pub fn writable_bytes(&self) -> usize {
         self.writable_bytes
     }
 
-    /// What the guest has written, after the first `skip` bytes. `regions` must be the table that the
-    /// chain was read with.
+    /// The request after its first `skip` bytes. `regions` must be the table that the chain was read with.
     pub fn readable<'a>(&'a self, regions: &'a Regions, skip: usize) -> Pieces<'a> {
         Pieces::new(regions, &self.readable, skip, usize::MAX)
     }
@@ -121,7 +119,6 @@ impl Chain {
         (self.readable_bytes, self.writable_bytes) = (0, 0);
     }
 
-    /// Adds what `descriptor` names.
     fn add(&mut self, descriptor: &Descriptor, regions: &Regions) -> Result<(), ChainFault> {
         let length = descriptor.length.get() as usize;
         let (extents, bytes) = if descriptor.flags.get() & FLAG_WRITE != 0 {
@@ -138,9 +135,8 @@ impl Chain {
         Ok(regions.locate_all(descriptor.address.get(), length, extents)?)
     }
 
-    /// Follows a chain from its descriptor `first` in a table of `count`, of which at most as many are
-    /// followed. `read` reads one of them; `table` is called for one that stands for a table of its own,
-    /// which is where a chain ends.
+    /// Follows a chain from descriptor `first`, for at most `count`, the size of the table. `read` reads a
+    /// descriptor; `table` is called for an indirect one, which ends the chain.
     pub(super) fn follow(
         &mut self,
         first: u16,

@@ -1,13 +1,12 @@
-//! One queue: taking what is available, giving back what was used, and when to tell whom.
+//! One virtqueue: takes available buffers, returns used ones, and decides on notifications.
 //!
-//! **Who writes what.** The guest writes the descriptors and the available ring, with the index up to
-//! which it is filled, last; and, at the end of it, the used index from which on it wants to be told.
-//! We write the used ring in the same manner ([`Ring::complete`] is the only place), and at its end the
-//! available index from which on we want to be told. Each side publishes its index and then looks at
-//! what the other wants, with a full fence between the two; so one of the two always sees the other.
+//! **Writers.** The driver writes the descriptors and the available ring, its index last, and `used_event`.
+//! The device writes the used ring the same way (only in [`VirtqueueRing::complete`]), and `avail_event`.
+//! Each side publishes its index, executes a full fence and then reads the other's event, so that at least
+//! one of the two sees the other's store.
 //!
-//! **What is under way** is kept per descriptor: a head that is taken again before it was given back
-//! would have two requests share one place of the used ring's accounts, so the ring is broken then.
+//! **Heads in use** are recorded: a head that becomes available again before it was returned would be two
+//! requests with one id, so the ring is broken then.
 
 use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES};
 use super::table::ChainTable;
@@ -24,7 +23,7 @@ const RING_HEAD_BYTES: usize = 4;
 const AVAILABLE_ELEMENT_BYTES: usize = 2;
 const USED_ELEMENT_BYTES: usize = 8;
 
-/// Why a queue cannot go on.
+/// Why a queue cannot be served any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// Its tables are not in the guest's memory, or not aligned.
@@ -33,13 +32,13 @@ pub enum Broken {
     /// Its size is no power of two, or zero.
     #[error("a queue of an impossible size")]
     Size,
-    /// The guest says that it has made more available than the queue has room for.
+    /// The available index is more than the queue's size ahead.
     #[error("a queue with more requests than it has room for")]
     Overrun,
-    /// The guest made a descriptor available that is not in the table.
+    /// An available head is beyond the table.
     #[error("a queue that names a descriptor it does not have")]
     NoSuchDescriptor,
-    /// The guest made a descriptor available that we still have.
+    /// An available head is still in use.
     #[error("a queue that names a descriptor which is in use")]
     InUse,
 }
@@ -56,38 +55,38 @@ impl From<thrufs_sys::shared_memory::Outside> for Broken {
     }
 }
 
-/// Where a queue is, in the front end's addresses.
+/// The place of a queue, in front-end (user) addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
-    /// How many descriptors it has: a power of two, 32768 at most.
+pub struct VirtqueueLayout {
+    /// Number of descriptors: a power of two, 32768 at most.
     pub size: u16,
-    /// Where the descriptors are.
+    /// Address of the descriptor table.
     pub descriptors: u64,
-    /// Where the available ring is.
+    /// Address of the available ring.
     pub available: u64,
-    /// Where the used ring is.
+    /// Address of the used ring.
     pub used: u64,
 }
 
-/// What was agreed on about queues.
+/// The negotiated features of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingFeatures {
-    /// `VIRTIO_RING_F_EVENT_IDX`: both sides say when they want to be told next.
+pub struct VirtqueueFeatures {
+    /// `VIRTIO_RING_F_EVENT_IDX`: each side says at which index it wants a notification.
     pub event_index: bool,
-    /// `VIRTIO_RING_F_INDIRECT_DESC`: a descriptor may stand for a table.
+    /// `VIRTIO_RING_F_INDIRECT_DESC`: a descriptor may name a table.
     pub indirect: bool,
 }
 
-/// Where it is noted what is written for a queue.
+/// Logs the writes of a queue.
 #[derive(Clone, Debug)]
-pub struct RingLog {
+pub struct VirtqueueLog {
     /// The log.
     pub log: Arc<DirtyLog>,
-    /// The guest's address of the used ring, if writes to that are to be noted too.
+    /// Guest address of the used ring, if writes to it are logged too.
     pub used: Option<u64>,
 }
 
-/// The three tables, in one table of regions.
+/// The three parts, within one table of regions.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     descriptors: Extent,
@@ -96,9 +95,9 @@ struct Places {
 }
 
 impl Places {
-    fn find(layout: &Layout, regions: &Regions) -> Result<Places, Broken> {
+    fn find(layout: &VirtqueueLayout, regions: &Regions) -> Result<Places, Broken> {
         let size = usize::from(layout.size);
-        // Two bytes for the event index, which are there whether they are used or not.
+        // Two bytes for the event index, which exist without the feature too.
         let ring_bytes = |element_bytes| RING_HEAD_BYTES + element_bytes * size + 2;
         let available_bytes = ring_bytes(AVAILABLE_ELEMENT_BYTES);
         let used_bytes = ring_bytes(USED_ELEMENT_BYTES);
@@ -107,7 +106,6 @@ impl Places {
             available: regions.locate_user(layout.available, available_bytes)?,
             used: regions.locate_user(layout.used, used_bytes)?,
         };
-        // Found out here, not in the midst of serving.
         let is_aligned = |extent: &Extent, bytes| {
             let mapping = regions.mapping(extent)?;
             Ok::<_, Outside>(mapping.is_aligned(extent.offset, bytes))
@@ -122,16 +120,15 @@ impl Places {
     }
 }
 
-/// Looks at the guest's index, which anybody may do.
+/// Reads the available index, from any thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Lookout {
+pub(crate) struct AvailableIndex {
     regions: Arc<Regions>,
     available: Extent,
 }
 
-impl Lookout {
-    /// Whether more was made available than up to the index `next`. What there is has to be
-    /// [asked](Ring::has_available) again.
+impl AvailableIndex {
+    /// Whether the index is not `next`. A hint: [`VirtqueueRing::has_available`] checks.
     pub(crate) fn sees_more_than(&self, next: u16) -> bool {
         let mapping = self.regions.mapping(&self.available);
         let index =
@@ -140,45 +137,45 @@ impl Lookout {
     }
 }
 
-/// A queue that is being served.
+/// A split virtqueue, as the device has it.
 #[derive(Debug)]
-pub struct Ring {
+pub struct VirtqueueRing {
     regions: Arc<Regions>,
-    layout: Layout,
-    features: RingFeatures,
+    layout: VirtqueueLayout,
+    features: VirtqueueFeatures,
     places: Places,
-    /// The next to be taken of the available ring.
+    /// Next entry of the available ring to be taken.
     next_available: u16,
-    /// Up to where it is known to be filled.
+    /// The available index as last read.
     seen_available: u16,
-    /// The next to be filled of the used ring.
+    /// Next entry of the used ring to be filled.
     next_used: u16,
-    /// Up to where the guest was told, or needed no telling.
-    told_used: u16,
-    /// Which heads were taken and not given back, a bit each.
+    /// Used index at the last decision on a notification.
+    notified_used: u16,
+    /// Heads taken and not returned, a bit each.
     in_use: Box<[u64]>,
-    log: Option<RingLog>,
-    /// The same, for whoever comes after this process.
+    log: Option<VirtqueueLog>,
+    /// The same, for the process that resumes this queue.
     tracker: Tracker,
 }
 
-impl Ring {
-    /// A queue in the memory of `regions`, from its available index `base` on.
+impl VirtqueueRing {
+    /// A queue in `regions`, from the available index `base` on.
     ///
     /// # Errors
     ///
-    /// When it is not in that memory, or cannot be a queue.
+    /// When it is not in that memory, or its size or alignment is invalid.
     pub fn new(
         regions: Arc<Regions>,
-        layout: Layout,
-        features: RingFeatures,
+        layout: VirtqueueLayout,
+        features: VirtqueueFeatures,
         base: u16,
-    ) -> Result<Ring, Broken> {
+    ) -> Result<VirtqueueRing, Broken> {
         if !layout.size.is_power_of_two() {
             return Err(Broken::Size);
         }
         let places = Places::find(&layout, &regions)?;
-        let mut ring = Ring {
+        let mut ring = VirtqueueRing {
             regions,
             layout,
             features,
@@ -186,23 +183,23 @@ impl Ring {
             next_available: base,
             seen_available: base,
             next_used: 0,
-            told_used: 0,
+            notified_used: 0,
             in_use: vec![0; usize::from(layout.size).div_ceil(64)].into(),
             log: None,
             tracker: Tracker::default(),
         };
         ring.next_used = ring.load_used(2, Ordering::Relaxed)?;
-        ring.told_used = ring.next_used;
+        ring.notified_used = ring.next_used;
         Ok(ring)
     }
 
-    /// None: a ring that has no memory and nothing in it. It stands where one was taken away.
-    pub(crate) fn absent() -> Ring {
+    /// A placeholder without memory.
+    pub(crate) fn absent() -> VirtqueueRing {
         let nowhere = Extent::default();
-        Ring {
+        VirtqueueRing {
             regions: Arc::default(),
-            layout: Layout::default(),
-            features: RingFeatures::default(),
+            layout: VirtqueueLayout::default(),
+            features: VirtqueueFeatures::default(),
             places: Places {
                 descriptors: nowhere,
                 available: nowhere,
@@ -211,19 +208,19 @@ impl Ring {
             next_available: 0,
             seen_available: 0,
             next_used: 0,
-            told_used: 0,
+            notified_used: 0,
             in_use: Box::default(),
             log: None,
             tracker: Tracker::default(),
         }
     }
 
-    /// The guest's memory as it is now.
+    /// The guest's memory.
     pub fn regions(&self) -> &Arc<Regions> {
         &self.regions
     }
 
-    /// Puts another table of regions in place. Chains that were read with the old one stay with it.
+    /// Replaces the table of regions. Chains that were read with the old one keep it.
     ///
     /// # Errors
     ///
@@ -234,19 +231,19 @@ impl Ring {
         Ok(())
     }
 
-    /// Where to note what is written, from now on.
-    pub fn set_log(&mut self, log: Option<RingLog>) {
+    /// Sets the log of writes.
+    pub fn set_log(&mut self, log: Option<VirtqueueLog>) {
         self.log = log;
     }
 
-    /// Where to note what is written for requests, before they are [completed](Self::complete).
+    /// The log in which to mark a reply before it is [completed](Self::complete).
     pub fn log(&self) -> Option<&DirtyLog> {
         self.log.as_ref().map(|log| &*log.log)
     }
 
-    /// Notes that `length` bytes at `at` in the used ring were written.
+    /// Logs `length` bytes written at `at` in the used ring.
     fn note_used(&self, at: usize, length: usize) {
-        if let Some(RingLog {
+        if let Some(VirtqueueLog {
             log,
             used: Some(used),
         }) = &self.log
@@ -255,24 +252,20 @@ impl Ring {
         }
     }
 
-    /// The index of the used ring up to which requests were given back.
+    /// The used index.
     pub fn next_used(&self) -> u16 {
         self.next_used
     }
 
-    /// The index of the available ring from which another would have to go on.
+    /// The available index from which to continue elsewhere.
     pub fn next_available(&self) -> u16 {
         self.next_available
     }
 
-    /// Whether there is something to be taken.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
+    /// Whether a request is available.
     pub fn has_available(&mut self) -> Result<bool, Broken> {
         if self.seen_available == self.next_available {
-            // What was written before the index is seen with it.
+            // Acquire: the entries and descriptors were written before the index.
             let index = self.load_available(2, Ordering::Acquire)?;
             if index.wrapping_sub(self.next_available) > self.layout.size {
                 return Err(Broken::Overrun);
@@ -282,12 +275,7 @@ impl Ring {
         Ok(self.seen_available != self.next_available)
     }
 
-    /// Takes the next: the number of its first descriptor. Each is to be given to
-    /// [`complete`](Self::complete) in the end.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
+    /// Takes the next head. Each must be passed to [`complete`](Self::complete).
     pub fn take(&mut self) -> Result<Option<u16>, Broken> {
         if !self.has_available()? {
             return Ok(None);
@@ -304,18 +292,14 @@ impl Ring {
         Ok(Some(head))
     }
 
-    /// Notes in `tracker` what is in flight from now on, beginning with `heads`.
+    /// Records requests in flight in `tracker` from now on, beginning with `heads`.
     pub(crate) fn track(&mut self, mut tracker: Tracker, heads: &[u16]) {
         tracker.begin(self.next_used, heads);
         self.tracker = tracker;
     }
 
-    /// Goes on where another process has stopped, if it has begun with this queue. Returns what it has
-    /// left, to be carried out once more and [completed](Self::complete); it counts as taken.
-    ///
-    /// # Errors
-    ///
-    /// When that cannot be.
+    /// Resumes a queue that another process has begun with, if one has. Returns the requests that it left in
+    /// flight, which count as taken, to be replayed and [completed](Self::complete).
     pub(crate) fn take_over(
         &mut self,
         mut tracker: Tracker,
@@ -334,21 +318,20 @@ impl Ring {
         Ok(again)
     }
 
-    /// Notes that `head` was taken, by who served this queue elsewhere.
+    /// Records that another device took `head` before it handed over this queue.
     pub(crate) fn note_taken(&mut self, head: u16) {
         self.tracker.take(head);
     }
 
-    /// What is noted of requests.
     pub(crate) fn tracker(&self) -> &Tracker {
         &self.tracker
     }
 
-    /// Counts a head as in use that was taken before this queue was stopped and started again.
+    /// Marks a head as in use that was taken before this queue was restarted.
     ///
     /// # Errors
     ///
-    /// When it cannot be.
+    /// When it is beyond the table or in use.
     pub fn mark(&mut self, head: u16) -> Result<(), Broken> {
         let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
         let word = self.in_use.get_mut(word).ok_or(Broken::NoSuchDescriptor)?;
@@ -359,12 +342,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Counts no head as in use.
+    /// Marks no head as in use.
     pub fn unmark_all(&mut self) {
         self.in_use.fill(0);
     }
 
-    /// With what chains are read, until [other regions](Self::set_regions) are put in place.
+    /// Reads chains, until [other regions](Self::set_regions) are set.
     pub(crate) fn chains(&self) -> ChainTable {
         ChainTable {
             descriptors: self.places.descriptors,
@@ -374,34 +357,24 @@ impl Ring {
     }
 
     /// Reads the chain of `head` into `chain`.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
     pub fn read_chain(&self, head: u16, chain: &mut Chain) -> Result<(), ChainFault> {
         self.chains().read(&self.regions, head, chain)
     }
 
-    /// How many are known to be waiting to be taken. More may have come since the guest's index was
-    /// [looked at](Self::has_available).
+    /// Pending requests, as of the last [`has_available`](Self::has_available).
     pub(crate) fn waiting(&self) -> u16 {
         self.seen_available.wrapping_sub(self.next_available)
     }
 
-    /// With what to look out for more without the ring.
-    pub(crate) fn lookout(&self) -> Lookout {
-        Lookout {
+    pub(crate) fn available_index(&self) -> AvailableIndex {
+        AvailableIndex {
             regions: Arc::clone(&self.regions),
             available: self.places.available,
         }
     }
 
-    /// Gives `head` back: `length` bytes were written for it. The guest can see it at once;
-    /// [`must_tell`](Self::must_tell) says whether it waits to be told.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
+    /// Returns `head` with `length` bytes written. The guest can see it at once;
+    /// [`needs_notification`](Self::needs_notification) says whether it is to be notified.
     pub fn complete(&mut self, head: u16, length: u32) -> Result<(), Broken> {
         let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
         if let Some(word) = self.in_use.get_mut(word) {
@@ -416,62 +389,50 @@ impl Ring {
         self.note_used(element, USED_ELEMENT_BYTES);
         self.next_used = self.next_used.wrapping_add(1);
         self.tracker.begin_to_give_back(head);
-        // What was written for the request, and the element, are seen before the index.
+        // Release: the reply and the element are visible before the index.
         self.store_used(2, self.next_used, Ordering::Release)?;
         self.tracker.gave_back(head, self.next_used);
         Ok(())
     }
 
-    /// Whether the guest is to be told of what was given back since it was asked last.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
-    pub fn must_tell(&mut self) -> Result<bool, Broken> {
-        if self.told_used == self.next_used {
+    /// Whether the guest wants a used buffer notification for what was returned since the last call.
+    pub fn needs_notification(&mut self) -> Result<bool, Broken> {
+        if self.notified_used == self.next_used {
             return Ok(false);
         }
-        // The index must be out before we look at what the guest wants.
+        // The store of the used index before the load of the guest's event.
         fence(Ordering::SeqCst);
         let wanted = if self.features.event_index {
             let at = RING_HEAD_BYTES + usize::from(self.layout.size) * AVAILABLE_ELEMENT_BYTES;
             let event = self.load_available(at, Ordering::Relaxed)?;
-            has_passed(event, self.told_used, self.next_used)
+            has_passed(event, self.notified_used, self.next_used)
         } else {
             let flags = self.load_available(0, Ordering::Relaxed)?;
             flags & AVAILABLE_FLAG_NO_INTERRUPT == 0
         };
-        self.told_used = self.next_used;
+        self.notified_used = self.next_used;
         Ok(wanted)
     }
 
-    /// Says that the guest need not tell us of what it makes available, while we look by ourselves.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
-    pub fn look_by_ourselves(&mut self) -> Result<(), Broken> {
-        // With the event index, the one that was asked for last lies behind us.
+    /// Asks for no kicks while the device polls.
+    pub fn disable_kicks(&mut self) -> Result<(), Broken> {
+        // With the event index: the last event has passed, so no kick comes.
         if self.features.event_index {
             return Ok(());
         }
         self.store_used(0, USED_FLAG_NO_NOTIFY, Ordering::Relaxed)
     }
 
-    /// Asks to be told of the next that is made available. True when there is one already, for which
-    /// nobody may tell us.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
-    pub fn ask_to_be_told(&mut self) -> Result<bool, Broken> {
+    /// Asks for a kick with the next available request. True when there is one already, for which no kick
+    /// may come.
+    pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
         if self.features.event_index {
             let at = RING_HEAD_BYTES + usize::from(self.layout.size) * USED_ELEMENT_BYTES;
             self.store_used(at, self.next_available, Ordering::Relaxed)?;
         } else {
             self.store_used(0, 0, Ordering::Relaxed)?;
         }
-        // The wish must be out before we look for the last time.
+        // The store of the event before the last load of the available index.
         fence(Ordering::SeqCst);
         self.has_available()
     }
@@ -497,7 +458,7 @@ impl Ring {
     }
 }
 
-/// Whether the index, on its way from `old` to `new`, has gone beyond `event` (virtio 1.2, 2.7.7.2).
+/// `vring_need_event`: whether the index passed `event` on its way from `old` to `new` (virtio 1.2, 2.7.7.2).
 fn has_passed(event: u16, old: u16, new: u16) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }

@@ -1,25 +1,20 @@
-//! Reading chains out of a guest's tables of descriptors.
+//! Reads chains from the guest's descriptor tables.
 
 use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
 use crate::memory::{Extent, Regions};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// With what the chains of a queue are read. It is of one table of regions, as an [`Extent`] is.
+/// The descriptor table of a queue. Belongs to one table of regions, as an [`Extent`] does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChainTable {
     pub(super) descriptors: Extent,
-    /// How many there are.
     pub(super) size: u16,
-    /// Whether one may stand for a table.
+    /// Indirect descriptors were negotiated.
     pub(super) indirect: bool,
 }
 
 impl ChainTable {
     /// Reads the chain of `head` into `chain`.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
     pub(crate) fn read(
         &self,
         regions: &Regions,
@@ -38,12 +33,12 @@ impl ChainTable {
         };
         let size = usize::from(self.size);
         chain.follow(head, size, regions, read, |chain, address, count| {
-            self.read_apart(regions, chain, address, count)
+            self.read_indirect(regions, chain, address, count)
         })
     }
 
-    /// Reads a chain that has a table of its own, of `count` descriptors.
-    fn read_apart(
+    /// Reads an indirect table of `count` descriptors.
+    fn read_indirect(
         &self,
         regions: &Regions,
         chain: &mut Chain,

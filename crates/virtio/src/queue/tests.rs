@@ -7,7 +7,7 @@ use crate::memory::{Region, Regions};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Where the guest's memory begins, for the guest and for the front end.
+/// Guest and user address of the memory.
 const GUEST: u64 = 0x1_0000;
 const USER: u64 = 0x7f00_0000_0000;
 const MEMORY_BYTES: u64 = 0x2_0000;
@@ -23,23 +23,23 @@ const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 
-const BOTH: RingFeatures = RingFeatures {
+const BOTH: VirtqueueFeatures = VirtqueueFeatures {
     event_index: true,
     indirect: true,
 };
 
-/// A guest with one queue, and the hands to do anything with it.
+/// A guest with one queue, written by hand.
 struct Guest {
     memory: OwnedFd,
-    ring: Ring,
+    ring: VirtqueueRing,
     chain: Chain,
     made_available: u16,
 }
 
 impl Guest {
-    fn new(features: RingFeatures) -> Guest {
+    fn new(features: VirtqueueFeatures) -> Guest {
         let memory = memory_file(MEMORY_BYTES);
-        let ring = Ring::new(regions(&memory), layout(), features, 0).unwrap();
+        let ring = VirtqueueRing::new(regions(&memory), layout(), features, 0).unwrap();
         Guest {
             memory,
             ring,
@@ -94,8 +94,8 @@ fn regions(memory: &OwnedFd) -> Arc<Regions> {
     Arc::new(Regions::new(vec![region]).unwrap())
 }
 
-fn layout() -> Layout {
-    Layout {
+fn layout() -> VirtqueueLayout {
+    VirtqueueLayout {
         size: SIZE,
         descriptors: USER,
         available: USER + AVAILABLE,
@@ -131,7 +131,7 @@ fn a_request_and_its_reply() {
 }
 
 #[test]
-fn tables_of_descriptors() {
+fn indirect_tables_are_read() {
     let mut guest = Guest::new(BOTH);
     guest.direct(0, GUEST + DATA, 40, NEXT, 1);
     guest.direct(1, GUEST + TABLE, 3 * 16, INDIRECT, 0);
@@ -142,7 +142,7 @@ fn tables_of_descriptors() {
 }
 
 #[test]
-fn chains_that_must_not_be() {
+fn malformed_chains_are_refused() {
     let mut guest = Guest::new(BOTH);
     let end = GUEST + MEMORY_BYTES;
     type Case = (&'static str, ChainFault, fn(&Guest, u64));
@@ -226,13 +226,13 @@ fn chains_that_must_not_be() {
         make(&guest, end);
         assert_eq!(guest.read(0), Err(*fault), "{what}");
     }
-    // Nothing of it stays.
+    // No extent of it stays.
     guest.direct(0, GUEST + DATA, 8, 0, 0);
     assert_eq!(guest.read(0), Ok((8, 0)));
 }
 
 #[test]
-fn bytes_that_add_up_to_too_much() {
+fn chains_of_too_many_bytes_are_refused() {
     const MOST: u64 = (32 << 20) / MEMORY_BYTES;
     assert_eq!(of_parts(MOST as u16).read(0), Ok((0, 32 << 20)));
     let more = of_parts(MOST as u16 + 1).read(0);
@@ -252,8 +252,8 @@ fn of_parts(parts: u16) -> Guest {
 }
 
 #[test]
-fn tables_only_when_agreed_on() {
-    let mut guest = Guest::new(RingFeatures {
+fn indirect_tables_need_the_feature() {
+    let mut guest = Guest::new(VirtqueueFeatures {
         indirect: false,
         ..BOTH
     });
@@ -262,7 +262,7 @@ fn tables_only_when_agreed_on() {
 }
 
 #[test]
-fn a_broken_ring() {
+fn malformed_rings_are_broken() {
     let mut guest = Guest::new(BOTH);
     guest.set_index(SIZE + 1);
     assert_eq!(guest.ring.take(), Err(Broken::Overrun));
@@ -283,12 +283,12 @@ fn a_broken_ring() {
 }
 
 #[test]
-fn queues_that_are_not_in_memory() {
+fn queues_outside_memory_or_of_a_wrong_size_are_refused() {
     let memory = memory_file(MEMORY_BYTES);
-    let with = |change: fn(&mut Layout)| {
+    let with = |change: fn(&mut VirtqueueLayout)| {
         let mut layout = layout();
         change(&mut layout);
-        Ring::new(regions(&memory), layout, BOTH, 0).err()
+        VirtqueueRing::new(regions(&memory), layout, BOTH, 0).err()
     };
     assert_eq!(with(|_| {}), None);
     assert_eq!(with(|layout| layout.size = 0), Some(Broken::Size));
@@ -298,16 +298,16 @@ fn queues_that_are_not_in_memory() {
     assert_eq!(with(|layout| layout.available += 1), Some(Broken::Outside));
     let odd = with(|layout| layout.descriptors += 8);
     assert_eq!(odd, Some(Broken::Outside));
-    // Up to the last byte, and one step further. The rings are 22 and 70 bytes long.
+    // Up to the last byte, and one beyond. The rings are 22 and 70 bytes long.
     let end = USER + MEMORY_BYTES;
-    let at = |place: fn(&mut Layout) -> &mut u64, before_end: u64| {
+    let at = |place: fn(&mut VirtqueueLayout) -> &mut u64, before_end: u64| {
         let mut layout = layout();
         *place(&mut layout) = end - before_end;
-        Ring::new(regions(&memory), layout, BOTH, 0).err()
+        VirtqueueRing::new(regions(&memory), layout, BOTH, 0).err()
     };
     for (place, fits, does_not) in [
         (
-            (|it| &mut it.descriptors) as fn(&mut Layout) -> &mut u64,
+            (|it| &mut it.descriptors) as fn(&mut VirtqueueLayout) -> &mut u64,
             128,
             112,
         ),
@@ -317,29 +317,29 @@ fn queues_that_are_not_in_memory() {
         assert_eq!(at(place, fits), None);
         assert_eq!(at(place, does_not), Some(Broken::Outside));
     }
-    let wrapping = |layout: &mut Layout| layout.descriptors = !15;
+    let wrapping = |layout: &mut VirtqueueLayout| layout.descriptors = !15;
     assert_eq!(with(wrapping), Some(Broken::Outside));
 }
 
 #[test]
-fn a_full_ring() {
+fn a_full_ring_is_served() {
     let mut guest = Guest::new(BOTH);
-    let lookout = guest.ring.lookout();
-    assert!(!lookout.sees_more_than(0));
+    let available_index = guest.ring.available_index();
+    assert!(!available_index.sees_more_than(0));
     for head in 0..SIZE {
         guest.offer(head);
     }
     for head in 0..SIZE {
-        assert!(lookout.sees_more_than(head));
+        assert!(available_index.sees_more_than(head));
         assert_eq!(guest.ring.take(), Ok(Some(head)));
         guest.ring.complete(head, 0).unwrap();
         assert_eq!(guest.ring.next_used(), head + 1);
     }
-    assert!(!lookout.sees_more_than(SIZE));
+    assert!(!available_index.sees_more_than(SIZE));
 }
 
 #[test]
-fn what_was_taken_elsewhere_is_noted_and_counts() {
+fn heads_taken_elsewhere_are_tracked_and_in_use() {
     let mut guest = Guest::new(BOTH);
     let journal = Journal::new().unwrap();
     let tracker = Tracker::new(Some(&journal), None, 0, SIZE);
@@ -359,7 +359,7 @@ fn indices_wrap() {
     let memory = memory_file(MEMORY_BYTES);
     let start = u16::MAX - 2;
     rustix::io::pwrite(&memory, &start.to_le_bytes(), USED + 2).unwrap();
-    let ring = Ring::new(regions(&memory), layout(), BOTH, start).unwrap();
+    let ring = VirtqueueRing::new(regions(&memory), layout(), BOTH, start).unwrap();
     let mut guest = Guest {
         memory,
         ring,
@@ -376,7 +376,7 @@ fn indices_wrap() {
 }
 
 #[test]
-fn the_guest_is_told_when_it_asked_to_be() {
+fn the_guest_is_notified_at_its_event_index() {
     let mut guest = Guest::new(BOTH);
     let event = AVAILABLE + 4 + u64::from(SIZE) * 2;
     let give_back = |guest: &mut Guest, head| {
@@ -384,59 +384,59 @@ fn the_guest_is_told_when_it_asked_to_be() {
         assert_eq!(guest.ring.take(), Ok(Some(head)));
         guest.ring.complete(head, 0).unwrap();
     };
-    assert_eq!(guest.ring.must_tell(), Ok(false), "of nothing");
+    assert_eq!(guest.ring.needs_notification(), Ok(false), "of nothing");
     give_back(&mut guest, 0);
-    assert_eq!(guest.ring.must_tell(), Ok(true));
-    assert_eq!(guest.ring.must_tell(), Ok(false), "once");
+    assert_eq!(guest.ring.needs_notification(), Ok(true));
+    assert_eq!(guest.ring.needs_notification(), Ok(false), "once");
     // Only from the fourth on.
     guest.put(event, &3_u16.to_le_bytes());
     give_back(&mut guest, 1);
-    assert_eq!(guest.ring.must_tell(), Ok(false));
+    assert_eq!(guest.ring.needs_notification(), Ok(false));
     give_back(&mut guest, 2);
-    assert_eq!(guest.ring.must_tell(), Ok(false));
+    assert_eq!(guest.ring.needs_notification(), Ok(false));
     give_back(&mut guest, 3);
-    assert_eq!(guest.ring.must_tell(), Ok(true));
+    assert_eq!(guest.ring.needs_notification(), Ok(true));
     give_back(&mut guest, 4);
-    assert_eq!(guest.ring.must_tell(), Ok(false), "that is past");
+    assert_eq!(guest.ring.needs_notification(), Ok(false), "that is past");
 }
 
 #[test]
-fn without_the_event_index_there_are_flags() {
-    let mut guest = Guest::new(RingFeatures {
+fn without_the_event_index_flags_suppress_notifications_and_kicks() {
+    let mut guest = Guest::new(VirtqueueFeatures {
         event_index: false,
         ..BOTH
     });
-    guest.ring.look_by_ourselves().unwrap();
+    guest.ring.disable_kicks().unwrap();
     assert_eq!(guest.get(USED), [1, 0]);
-    assert_eq!(guest.ring.ask_to_be_told(), Ok(false));
+    assert_eq!(guest.ring.enable_kicks(), Ok(false));
     assert_eq!(guest.get(USED), [0, 0]);
     guest.offer(0);
     guest.ring.take().unwrap();
     guest.ring.complete(0, 0).unwrap();
     guest.put(AVAILABLE, &[1, 0]);
-    let told = guest.ring.must_tell();
-    assert_eq!(told, Ok(false), "the guest looks by itself");
+    let notifies = guest.ring.needs_notification();
+    assert_eq!(notifies, Ok(false), "the guest polls");
     guest.offer(1);
     guest.ring.take().unwrap();
     guest.ring.complete(1, 0).unwrap();
     guest.put(AVAILABLE, &[0, 0]);
-    assert_eq!(guest.ring.must_tell(), Ok(true));
+    assert_eq!(guest.ring.needs_notification(), Ok(true));
 }
 
 #[test]
-fn we_ask_to_be_told_of_the_next() {
+fn enabling_kicks_sees_what_is_available_already() {
     let mut guest = Guest::new(BOTH);
     let event = USED + 4 + u64::from(SIZE) * 8;
     guest.offer(0);
     guest.ring.take().unwrap();
-    assert_eq!(guest.ring.ask_to_be_told(), Ok(false));
+    assert_eq!(guest.ring.enable_kicks(), Ok(false));
     assert_eq!(guest.get(event), 1_u16.to_le_bytes());
     guest.offer(1);
-    assert_eq!(guest.ring.ask_to_be_told(), Ok(true), "it is there already");
+    assert_eq!(guest.ring.enable_kicks(), Ok(true), "it is there already");
 }
 
 #[test]
-fn memory_is_exchanged() {
+fn regions_are_replaced_while_chains_keep_the_old_ones() {
     let mut guest = Guest::new(BOTH);
     guest.offer(0);
     guest.ring.set_regions(regions(&guest.memory)).unwrap();
@@ -464,7 +464,7 @@ mod properties {
     }
 
     proptest! {
-        /// Whatever the tables hold: a chain lies in memory, is bounded, and can be read and written.
+        /// For any tables: a chain is in memory, bounded, and can be read and written.
         #[test]
         fn any_table_gives_a_chain_or_a_fault(
             direct in prop::collection::vec(descriptor(), 8),
@@ -473,7 +473,7 @@ mod properties {
         ) {
             let mut guest = Guest::new(BOTH);
             for (index, &(address, length, flags, next)) in direct.iter().enumerate() {
-                // Where a table is named, it is often ours.
+                // Indirect tables are often valid ones.
                 let address = if flags & INDIRECT != 0 && address % 3 > 0 { GUEST + TABLE } else { address };
                 guest.direct(index as u16, address, length, flags, next);
             }
@@ -491,7 +491,7 @@ mod properties {
             }
         }
 
-        /// Whatever the rings hold, taking and giving back ends, and each head is one that there is.
+        /// For any rings: taking and returning ends, and each head is within the table.
         #[test]
         fn any_ring_is_served_or_broken(
             ring in prop::collection::vec(any::<u8>(), 4 + 2 * 8 + 2),
@@ -510,8 +510,8 @@ mod properties {
                     taken += 1;
                     prop_assert!(taken <= SIZE);
                 }
-                guest.ring.must_tell().unwrap();
-                let _ = guest.ring.ask_to_be_told();
+                guest.ring.needs_notification().unwrap();
+                let _ = guest.ring.enable_kicks();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What another process has left in flight when it died ([`crate::journal`]).
+//! Resuming the requests that a process had in flight when it died ([`crate::journal`]).
 
 use super::Serving;
 use crate::journal::{Again, Phase};
@@ -7,8 +7,8 @@ use crate::session::MakeFileSystem;
 use crate::slot::repeat_of;
 use thrufs::{Opcode, Repeat};
 
-/// The order in which to carry out what another process has left: as it was taken, the next one last.
-/// But what was to be closed is closed first: its number may be another file's once one is opened.
+/// The order in which to resume: as taken, the next one last. RELEASE and RELEASEDIR go first: a file
+/// handle's number may be reused by the next open.
 pub(crate) fn in_order(mut again: Vec<Again>) -> Vec<Again> {
     let closes = |again: &Again| match again.phase {
         Phase::Begun(opcode, _) => [Opcode::Release, Opcode::Releasedir]
@@ -22,8 +22,8 @@ pub(crate) fn in_order(mut again: Vec<Again>) -> Vec<Again> {
 }
 
 impl<M: MakeFileSystem> Serving<M> {
-    /// Carries out once more what another process has left, and tells the guest, who may wait for what
-    /// that one had answered.
+    /// Resumes what another process left, and notifies the guest, which may wait for a reply that was
+    /// written without a notification.
     pub(super) fn carry_out_left(&mut self) -> Result<(), Broken> {
         if self.start.left.is_empty() {
             return Ok(());
@@ -31,7 +31,7 @@ impl<M: MakeFileSystem> Serving<M> {
         while let Some(again) = self.start.left.pop() {
             self.carry_on_with(again)?;
         }
-        self.tell()
+        self.notify_guest()
     }
 
     fn carry_on_with(&mut self, again: Again) -> Result<(), Broken> {
@@ -41,7 +41,7 @@ impl<M: MakeFileSystem> Serving<M> {
             phase,
         } = again;
         if let Phase::Answered(length) = phase {
-            return self.start.desk.ring.complete(head, length);
+            return self.start.queue.ring.complete(head, length);
         }
         let Some((mut slot, kind)) = self.read(head, number)? else {
             return Ok(());

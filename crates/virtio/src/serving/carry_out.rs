@@ -1,32 +1,30 @@
-//! Carrying a request out, by whoever has it in hand.
+//! Executing a request, on any thread.
 
-use crate::post::{Post, Returned};
+use crate::mailbox::{Mailbox, Returned};
 use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
 use thrufs::serving::Job;
 use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
 
-/// A request that will sleep.
+/// A request that would block.
 pub(crate) struct Sleeping<F: FileSystem> {
     pub(crate) slot: Slot,
     pub(crate) wait: Wait,
-    /// Whose request it is.
     pub(crate) session: Arc<GuestSession<F>>,
-    /// Where it goes back to.
-    pub(crate) post: Arc<Post>,
-    /// It was carried out but for the bytes of this.
+    /// Where it is returned to.
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Set when only this data is left to be read.
     pub(crate) file_reply: Option<FileReply>,
 }
 
 impl<F: FileSystem> Sleeping<F> {
-    /// Carries it out to its end, sleeping where needed. The session is let go before anybody hears of
-    /// the result.
+    /// Executes it to its end, blocking where needed. The session is dropped before the result is returned.
     pub(crate) fn carry_out(mut self) -> Returned {
         let dispatcher = self.session.dispatcher();
         let length = match &self.file_reply {
             None => {
-                // Nothing was done yet; what could be seen without sleeping may have been nothing.
+                // The attempt without blocking had no effect, and may have seen nothing for `look_before`.
                 self.slot.begin(dispatcher, true);
                 self.slot.answer(dispatcher)
             }
@@ -49,24 +47,22 @@ impl<F: FileSystem> Job for Sleeping<F> {
     }
 
     fn run(self) -> impl FnOnce() {
-        let post = Arc::clone(&self.post);
+        let mailbox = Arc::clone(&self.mailbox);
         let returned = self.carry_out();
-        move || post.give_back(returned)
+        move || mailbox.give_back(returned)
     }
 }
 
-/// What has become of a request.
 pub(crate) enum Carried<F: FileSystem> {
-    /// It was carried out.
     Out(Returned),
-    /// It would sleep.
+    /// It would block.
     Asleep(Sleeping<F>),
 }
 
-/// Carries out a request that was read, unless it would sleep.
+/// Executes a request that was read, unless it would block.
 pub(crate) fn carry_out<F: FileSystem>(
     session: &Arc<GuestSession<F>>,
-    post: &Arc<Post>,
+    mailbox: &Arc<Mailbox>,
     metrics: &Metrics,
     mut slot: Slot,
 ) -> Carried<F> {
@@ -91,7 +87,7 @@ pub(crate) fn carry_out<F: FileSystem>(
         slot,
         wait,
         session: Arc::clone(session),
-        post: Arc::clone(post),
+        mailbox: Arc::clone(mailbox),
         file_reply,
     })
 }

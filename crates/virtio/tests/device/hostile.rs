@@ -1,5 +1,5 @@
-//! Guests and front ends that send anything: whatever comes, the device answers or refuses, and serves
-//! the next as if nothing had been.
+//! Guests and front ends that send arbitrary bytes: the device answers or refuses, and serves the next as if
+//! nothing had happened.
 
 use crate::ground::memory::{Journal, Memory};
 use crate::ground::{self, ALL_FEATURES, Guest, SIZE, connect, serve};
@@ -12,7 +12,7 @@ use thrufs_abi::{Dialect, op_struct_size};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, Served};
 use vhost::VhostBackend;
 
-/// Numbers that look random, from one to begin with.
+/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -30,10 +30,10 @@ impl Numbers {
 
 fn config() -> DeviceConfig {
     DeviceConfig {
-        // Small, so that they are reached.
+        // Small limits, so that they are reached.
         blocked_max: 2,
         lock_waiters_max: 2,
-        crew_max: Some(2),
+        queue_helpers_max: Some(2),
         drain_timeout: Duration::from_secs(10),
         ..DeviceConfig::default()
     }
@@ -61,7 +61,7 @@ fn put_descriptor(guest: &Guest, numbers: &mut Numbers, queue: usize, at: u64) {
     guest.descriptor(queue, at, address, length, flags, next);
 }
 
-/// A request of any operation but those that begin and end sessions, with any arguments.
+/// A request of any operation but INIT and DESTROY, with arbitrary arguments.
 fn any_request(numbers: &mut Numbers) -> Vec<u8> {
     let opcode = Opcode::ALL[numbers.below(Opcode::ALL.len() as u64) as usize];
     let opcode = match opcode {
@@ -87,7 +87,7 @@ fn any_request(numbers: &mut Numbers) -> Vec<u8> {
 }
 
 #[test]
-fn a_guest_that_writes_anything() {
+fn arbitrary_descriptors_and_requests_are_survived() {
     let journal = Arc::<Journal>::default();
     journal.gate.open();
     let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
@@ -109,7 +109,7 @@ fn a_guest_that_writes_anything() {
                     continue;
                 }
                 let head = numbers.below(u64::from(SIZE) + 1);
-                // One that is not there would end it each time.
+                // Seldom one beyond the table, which breaks the queue.
                 let head = head.min(u64::from(SIZE) - u64::from(numbers.below(50) > 0));
                 guest.offer(queue, head as u16);
             }
@@ -117,7 +117,7 @@ fn a_guest_that_writes_anything() {
                 guest.set_available(queue, numbers.next() as u16);
             }
         }
-        // What broke is made whole again.
+        // Resets broken queues.
         for queue in 0..2 {
             let base = guest.front_end.get_vring_base(queue).unwrap();
             guest.queues[queue].available = base as u16;
@@ -136,7 +136,7 @@ fn a_guest_that_writes_anything() {
     assert_eq!(
         (counts.blocked, counts.lock_waiters),
         (0, 0),
-        "nobody waits"
+        "none is left blocked"
     );
     let destroyed = Journal::count(&journal.destroyed);
     assert_eq!(Journal::count(&journal.made), destroyed);
@@ -147,7 +147,7 @@ fn a_guest_that_writes_anything() {
 }
 
 #[test]
-fn messages_that_are_none() {
+fn arbitrary_vhost_user_messages_are_survived() {
     let journal = Arc::<Journal>::default();
     let device = Arc::new(Device::new(Memory::make(&journal), config()).unwrap());
     let mut numbers = Numbers(77);
@@ -166,7 +166,7 @@ fn messages_that_are_none() {
             message.extend((1 + numbers.below(44) as u32).to_le_bytes());
             message.extend((1 | (8 * numbers.below(2) as u32)).to_le_bytes());
             message.extend(size.to_le_bytes());
-            // Now and then less than what was said.
+            // Sometimes fewer bytes than announced.
             let sent = u64::from(size.min(256)).saturating_sub(numbers.below(9) / 8);
             message.extend((0..sent).map(|_| numbers.below(3) as u8));
             if ours.write_all(&message).is_err() {

@@ -1,5 +1,4 @@
-//! A front end that keeps the table of what is in flight (INFLIGHT_SHMFD), as the specification of
-//! vhost-user has it, and gives it to the next server.
+//! The in-flight table of a front end (INFLIGHT_SHMFD), passed from one server to the next.
 
 use crate::ground::{self, ALL_FEATURES, Guest, error_of, serve};
 use std::os::fd::AsRawFd;
@@ -38,7 +37,6 @@ fn wanted(guest: &Guest) -> VhostUserInflight {
     }
 }
 
-/// Stops the queues, which can be given a table then.
 fn stop(guest: &mut Guest) -> Vec<u16> {
     let queues = 0..guest.queues.len();
     let stop = |queue| guest.front_end.get_vring_base(queue);
@@ -64,7 +62,7 @@ fn end(serving: ground::Serving, guest: Guest) {
 }
 
 #[test]
-fn what_another_server_has_left_is_answered_by_the_next() {
+fn requests_left_in_flight_are_answered_by_the_next_server() {
     let (serving, mut guest) = begin();
     let bases = stop(&mut guest);
     let (given, file) = guest.front_end.get_inflight_fd(&wanted(&guest)).unwrap();
@@ -90,7 +88,7 @@ fn what_another_server_has_left_is_answered_by_the_next() {
     let entry = at + 16 + 16 * u64::from(head);
     assert_eq!((word(at + 8), word(at + 10)), (1, ground::SIZE));
     assert_eq!((word(at + 14), word(entry)), (1, 0));
-    // It dies with the next one taken.
+    // As if the server died after it took the next request.
     let request = getattr(&mut guest);
     let lost = guest.submit(1, &request, 4096);
     let entry = at + 16 + 16 * u64::from(lost);
@@ -119,16 +117,16 @@ fn what_another_server_has_left_is_answered_by_the_next() {
     }
     let (used, length) = next.next_used(1);
     assert_eq!(used, lost);
-    // Of a session that nobody knows.
+    // The next server has no session.
     assert_eq!(error_of(&next.reply(1, used, length)), Errno::EIO.raw());
     end(serving, next);
 }
 
 #[test]
-fn tables_that_cannot_be_are_refused() {
+fn invalid_tables_are_refused() {
     let (serving, mut guest) = begin();
     let good = wanted(&guest);
-    // The connection is lost with a question that has no answer.
+    // A refused query ends the connection.
     let bad = VhostUserInflight {
         queue_size: 2048,
         ..good
@@ -149,13 +147,12 @@ fn tables_that_cannot_be_are_refused() {
     assert!(serving.join().unwrap().is_err());
 }
 
-/// Where the journal has what is noted of the descriptors of queue 1, after its table: see the essay of
-/// the module.
+/// Offsets of the table and the progress records of queue 1 in the journal: see its module.
 const TABLE: u64 = 4096 + 45_056;
 const NOTES: u64 = TABLE + 16_448;
 
 #[test]
-fn what_was_answered_is_given_back_as_it_is() {
+fn an_answered_request_is_returned_and_not_executed_again() {
     let journal = Journal::new().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let make = || Ok(Arc::new(Refuses));
@@ -179,18 +176,18 @@ fn what_was_answered_is_given_back_as_it_is() {
     note(NOTES + 24 * u64::from(head), &answered.to_ne_bytes());
     let kept = journal.clone();
     let serving = std::thread::spawn(move || {
-        let company = ConnectionOptions {
+        let options = ConnectionOptions {
             journal: Some(kept),
             ..ConnectionOptions::default()
         };
-        device.serve_with(theirs, company)
+        device.serve_with(theirs, options)
     });
     guest.negotiate();
     for queue in 0..2 {
         guest.start_queue(queue, 0);
     }
     assert_eq!(guest.next_used(1), (head, 77));
-    // And the next one is carried out.
+    // The next request is executed.
     let request = getattr(&mut guest);
     let reply = guest.transact(1, &request, 4096);
     assert_eq!(error_of(&reply), Errno::EIO.raw());

@@ -1,7 +1,7 @@
-//! What a front end may ask for when a guest is to move, and what it may not: by hand, message by message.
+//! Live migration, message by message: what a front end may ask for and what is refused.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, GUEST, Guest, PATIENCE, Serving, serve};
+use crate::ground::{ALL_FEATURES, GUEST, Guest, Serving, serve, until};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ const STOPPED: VhostTransferStatePhase = VhostTransferStatePhase::STOPPED;
 const SAVE: VhostTransferStateDirection = VhostTransferStateDirection::SAVE;
 const LOAD: VhostTransferStateDirection = VhostTransferStateDirection::LOAD;
 
-/// Where the log is in its file.
+/// Offset of the log in its file.
 const LOG_AT: u64 = 4096;
 
 fn begin() -> (Arc<Journal>, Serving, Guest) {
@@ -60,7 +60,7 @@ impl Log {
         })
     }
 
-    /// The guest's addresses of pages that are noted, which are taken away.
+    /// Takes the guest addresses of logged pages.
     fn take(&self) -> Vec<u64> {
         let length = rustix::fs::fstat(&self.0).unwrap().st_size as usize;
         let mut bytes = vec![0; length];
@@ -73,15 +73,15 @@ impl Log {
     }
 }
 
-/// Bytes of a log that has all of the guest's memory.
+/// Bytes of a log that covers the guest's memory.
 fn log_bytes(guest: &Guest) -> u64 {
     let end = GUEST + guest.region().memory_size;
     end.div_ceil(LOG_PAGE_BYTES).div_ceil(8)
 }
 
-/// Which pages are noted is known exactly: the reply's, and those of the used ring that were touched.
+/// Exactly the pages of the reply, and on request those of the used ring.
 #[test]
-fn what_is_written_is_logged_from_when_it_is_asked_for_until_it_is_not() {
+fn replies_and_used_rings_are_logged_while_logging_is_negotiated() {
     let (_journal, serving, mut guest) = begin();
     let bytes = log_bytes(&guest);
     let log = Log::of(bytes);
@@ -111,7 +111,7 @@ fn what_is_written_is_logged_from_when_it_is_asked_for_until_it_is_not() {
     assert_eq!(logged.remove(0), used);
     assert_eq!(logged[0], expected);
     guest.place_queue(1, None);
-    // What was written to it after the last answer, such as from where on to be notified.
+    // Drops writes to the used ring after the last reply, such as the event index.
     log.take();
     getattr(&mut guest);
     assert!(!log.take().contains(&used));
@@ -121,13 +121,12 @@ fn what_is_written_is_logged_from_when_it_is_asked_for_until_it_is_not() {
     end(serving, guest);
 }
 
-/// A request that is being carried out when a log comes into force writes later, and that is not noted. So
-/// the front end does not hear that the log is in force before that.
+/// A request in progress would write its reply unlogged. So the message is acknowledged after it.
 #[test]
-fn a_log_is_in_force_when_nothing_else_is_written_any_more() {
+fn a_log_is_acknowledged_after_requests_in_progress() {
     let journal: Arc<Journal> = Arc::default();
     let config = DeviceConfig {
-        // The queue's own thread sleeps.
+        // The queue's own thread blocks.
         blocked_max: 0,
         ..DeviceConfig::default()
     };
@@ -143,11 +142,8 @@ fn a_log_is_in_force_when_nothing_else_is_written_any_more() {
     };
     let request = guest.request(Opcode::Read, 1).arg(&slow).finish();
     let head = guest.submit(1, &request, 4096);
-    let deadline = Instant::now() + PATIENCE;
-    while device.handle().metrics().blocked_inline == 0 {
-        assert!(Instant::now() < deadline, "it is in progress");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let handle = device.handle();
+    until("it is in progress", || handle.metrics().blocked_inline > 0);
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
@@ -157,7 +153,7 @@ fn a_log_is_in_force_when_nothing_else_is_written_any_more() {
     let answered = guest.next_used_within(1, Duration::ZERO);
     opener.join().unwrap();
     in_force.unwrap();
-    // It was not noted, so it has to be in what is copied from now on.
+    // Not logged, so it was written before the acknowledgement.
     assert_eq!(answered.map(|(head, _)| head), Some(head));
     assert_eq!(log.take(), [0; 0]);
     end(serving, guest);
@@ -179,7 +175,7 @@ fn a_log_that_is_too_small_is_refused() {
         serving.join().unwrap(),
         Err(DeviceError::Protocol(_))
     ));
-    // A log whose file is shorter than it says.
+    // A file shorter than announced.
     let (_journal, serving, guest) = begin();
     assert!(guest.front_end.set_log_base(0, log.region(bytes)).is_err());
     drop(guest);
@@ -187,7 +183,7 @@ fn a_log_that_is_too_small_is_refused() {
 }
 
 #[test]
-fn a_log_must_have_room_for_all_that_comes() {
+fn later_regions_and_rings_beyond_the_log_are_refused() {
     type Change = fn(&mut Guest, u64) -> bool;
     let changes: [Change; 3] = [
         |guest, beyond| guest.try_to_place_queue(1, Some(beyond)).is_err(),
@@ -233,18 +229,18 @@ fn save(guest: &Guest) -> Vec<u8> {
     state
 }
 
-/// What CHECK_DEVICE_STATE says.
+/// Whether CHECK_DEVICE_STATE succeeds.
 fn load(guest: &Guest, state: &[u8]) -> bool {
     let (theirs, ours) = pipe();
     let other = guest.front_end.set_device_state_fd(LOAD, STOPPED, theirs);
     assert!(other.unwrap().is_none());
-    // Who has understood that it is nonsense reads no more.
+    // Fails when the device has found an error and stopped reading.
     let _ = std::fs::File::from(ours).write_all(state);
     guest.front_end.check_device_state().is_ok()
 }
 
 #[test]
-fn the_state_is_moved_when_everything_stands_still() {
+fn the_state_is_transferred_while_all_queues_are_stopped() {
     let (_journal, serving, mut guest) = begin();
     let refused = |guest: &Guest, direction| {
         let (_ours, theirs) = pipe();
@@ -257,9 +253,9 @@ fn the_state_is_moved_when_everything_stands_still() {
     assert!(guest.front_end.check_device_state().is_err(), "of none");
     stop(&guest);
     let state = save(&guest);
-    assert!(guest.front_end.check_device_state().is_err(), "told once");
+    assert!(guest.front_end.check_device_state().is_err(), "only once");
     assert!(load(&guest, &state));
-    // The session is the one that was loaded.
+    // The loaded session is in use.
     for queue in 0..guest.queues.len() {
         let base = guest.queues[queue].available;
         guest.start_queue(queue, base);
@@ -268,9 +264,8 @@ fn the_state_is_moved_when_everything_stands_still() {
     end(serving, guest);
 }
 
-/// Nothing that comes as a state ends the process, and a device that was brought nonsense can be used.
 #[test]
-fn nonsense_is_no_state() {
+fn a_malformed_state_is_refused_and_the_device_stays_usable() {
     let (journal, serving, mut guest) = begin();
     journal.some_never_begin.store(true, Ordering::SeqCst);
     stop(&guest);
@@ -281,7 +276,7 @@ fn nonsense_is_no_state() {
     for at in 0..state.len() {
         let mut changed = state.clone();
         changed[at] ^= 0x80;
-        // Some bytes may be anything.
+        // Some bytes are not checked.
         let _ = load(&guest, &changed);
     }
     assert!(!load(&guest, &[state.as_slice(), &[0]].concat()), "goes on");
@@ -293,7 +288,7 @@ fn nonsense_is_no_state() {
         !load(&guest, &beyond),
         "a request of a queue that is not here"
     );
-    // One without a session is good, and the guest can begin one.
+    // A state without a session is valid, and the guest can begin one.
     let mut empty = Vec::new();
     let again = vec![vec![], vec![40_000, 1, 1]];
     device_state::write(&mut empty, &again, None).unwrap();
@@ -307,9 +302,8 @@ fn nonsense_is_no_state() {
     end(serving, guest);
 }
 
-/// A queue that is started while a state is on its way waits for it.
 #[test]
-fn no_request_comes_before_the_state() {
+fn a_queue_started_during_a_transfer_waits_for_it() {
     let (_journal, serving, mut guest) = begin();
     stop(&guest);
     let state = save(&guest);
@@ -334,9 +328,8 @@ fn no_request_comes_before_the_state() {
     end(serving, guest);
 }
 
-/// The connection ends in the midst of it, and nothing stays behind.
 #[test]
-fn a_front_end_that_leaves_takes_the_transfer_with_it() {
+fn the_end_of_the_connection_ends_a_transfer() {
     for direction in [SAVE, LOAD] {
         let (journal, serving, guest) = begin();
         stop(&guest);

@@ -1,7 +1,7 @@
-//! A guest that does by hand what a kernel does: requests and their replies, on memory.
+//! A guest that sends requests as a kernel does, to a file system in memory.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{self, ALL_FEATURES, Guest, Serving, connect, error_of, serve};
+use crate::ground::{ALL_FEATURES, Guest, Serving, connect, error_of, serve, until};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn config() -> DeviceConfig {
     }
 }
 
-/// A device on memory, and a guest that has said INIT.
+/// A device with a file system in memory, and a guest that has sent INIT.
 fn begin() -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
     begin_with(config())
 }
@@ -38,11 +38,11 @@ fn begin_with(config: DeviceConfig) -> (Arc<Journal>, Serving, Guest, DeviceHand
     (journal, serving, guest, device.handle())
 }
 
-/// Submits a request for a lock that nobody will ever let go of, and waits until it waits.
+/// Submits a SETLKW for a lock that is never released, and waits until it blocks.
 fn wait_for_lock(guest: &mut Guest, device: &DeviceHandle, queue: usize) -> u16 {
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let head = guest.submit(queue, &request.finish(), 16);
-    until(|| device.metrics().lock_waiters > 0);
+    until("a lock wait", || device.metrics().lock_waiters > 0);
     head
 }
 
@@ -54,7 +54,7 @@ fn end(serving: Serving, guest: Guest) {
 fn lookup(guest: &mut Guest, name: &str) -> Result<EntryOut, i32> {
     let request = guest.request(Opcode::Lookup, 1).name(name.as_bytes());
     let entry: EntryOut = guest.ask(request)?;
-    // Absence that may be remembered is absence.
+    // A negative entry.
     if entry.nodeid == 0 {
         return Err(libc_enoent());
     }
@@ -103,7 +103,7 @@ fn read_request(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -
     guest.request(Opcode::Read, node).arg(&arg).finish()
 }
 
-/// Submits a read that waits for the gate.
+/// Submits a read that blocks until the gate opens.
 fn submit_slow(guest: &mut Guest, queue: usize, node: u64) -> u16 {
     let request = read_request(guest, node, 99, 0, 100);
     guest.submit(queue, &request, 116)
@@ -127,7 +127,7 @@ fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
-/// Names, data and attributes; on two queues.
+/// Names, data and attributes, on two queues.
 fn make_write_and_read(guest: &mut Guest) {
     assert_eq!(lookup(guest, "file").unwrap_err(), libc_enoent());
     let (node, fh) = create(guest, "file");
@@ -179,7 +179,7 @@ fn without_the_event_index() {
 }
 
 #[test]
-fn what_no_guest_gets() {
+fn io_uring_and_passthrough_are_withheld_from_guests() {
     let journal = Arc::<Journal>::default();
     let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
     let out = guest.init().unwrap();
@@ -195,10 +195,10 @@ fn what_no_guest_gets() {
 }
 
 #[test]
-fn the_configuration_space_is_read() {
+fn the_configuration_space_has_the_tag_and_the_queues() {
     let (_, serving, mut guest, _) = begin();
     let flags = VhostUserConfigFlags::empty();
-    // The crate's own front end does not ask for what lies below 0x100 otherwise.
+    // The front end of the crate vhost reads offsets below 0x100 only with the feature.
     let space = guest.front_end.get_config(0, 40, flags, &[0; 40]);
     if let Ok((_, space)) = space {
         assert_eq!(&space[..6], b"tests\0");
@@ -208,7 +208,7 @@ fn the_configuration_space_is_read() {
 }
 
 #[test]
-fn without_a_session_there_is_nothing() {
+fn requests_outside_a_session_fail_with_eio() {
     let journal = Arc::<Journal>::default();
     let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
     assert_eq!(lookup(&mut guest, "file").unwrap_err(), 5);
@@ -230,12 +230,12 @@ fn without_a_session_there_is_nothing() {
 }
 
 #[test]
-fn a_guest_that_begins_anew_finds_nothing_of_before() {
+fn another_init_begins_a_session_without_the_files_of_the_last() {
     let (journal, serving, mut guest, device) = begin();
     let (node, fh) = create(&mut guest, "file");
     let head = wait_for_lock(&mut guest, &device, 2);
     guest.init().unwrap();
-    // What waited for somebody was ended, and before the next began.
+    // The lock wait was ended before the next session began.
     let (used, length) = guest.next_used(2);
     assert_eq!(used, head);
     assert_eq!(error_of(&guest.reply(2, head, length)), 107);
@@ -248,7 +248,7 @@ fn a_guest_that_begins_anew_finds_nothing_of_before() {
 }
 
 #[test]
-fn one_guest_after_the_other() {
+fn one_device_serves_several_guests_in_turn() {
     let journal = Arc::<Journal>::default();
     let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
     guest.init().unwrap();
@@ -264,7 +264,7 @@ fn one_guest_after_the_other() {
 }
 
 #[test]
-fn shutting_down() {
+fn shutdown_ends_serving_and_the_session() {
     let journal = Arc::<Journal>::default();
     let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
     guest.init().unwrap();
@@ -277,7 +277,7 @@ fn shutting_down() {
 }
 
 #[test]
-fn what_sleeps_keeps_nobody_waiting() {
+fn a_blocked_request_delays_no_other() {
     let (journal, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
     let slow: Vec<u16> = (0..3).map(|_| submit_slow(&mut guest, 1, node)).collect();
@@ -301,7 +301,7 @@ fn lookup_on(guest: &mut Guest, queue: usize, name: &str) -> u64 {
 }
 
 #[test]
-fn data_go_between_file_and_guest_by_themselves() {
+fn file_data_are_read_and_written_in_guest_memory() {
     for no_wait in [NoWait::Memory, NoWait::Supported, NoWait::Unsupported] {
         let journal = Arc::<Journal>::default();
         let directory = tempfile::tempdir().unwrap();
@@ -335,7 +335,7 @@ fn a_queue_is_stopped_and_started_again() {
     let lock = wait_for_lock(&mut guest, &device, 1);
     let base = guest.front_end.get_vring_base(1).unwrap();
     assert_eq!(base, u32::from(guest.queues[1].available));
-    // What comes meanwhile is not looked at.
+    // Requests wait while the queue is stopped.
     let head = submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     guest.start_queue(1, base as u16);
@@ -346,7 +346,7 @@ fn a_queue_is_stopped_and_started_again() {
         .structure()
         .unwrap();
     assert_eq!(entry.nodeid, node);
-    // What waited before is answered after.
+    // A lock wait from before is answered after.
     let request = guest.request(Opcode::Destroy, 0).finish();
     guest.transact(2, &request, 16);
     let (used, length) = guest.next_used(1);
@@ -356,11 +356,11 @@ fn a_queue_is_stopped_and_started_again() {
 }
 
 #[test]
-fn stopping_a_queue_waits_for_what_ends_by_itself() {
+fn stopping_a_queue_waits_for_requests_but_not_for_lock_waits() {
     let (journal, serving, mut guest, device) = begin();
     let (node, _) = create(&mut guest, "file");
     let head = submit_slow(&mut guest, 1, node);
-    until(|| device.metrics().blocked == 1);
+    until("blocked", || device.metrics().blocked == 1);
     let gate = Arc::clone(&journal);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
@@ -378,7 +378,7 @@ fn stopping_a_queue_waits_for_what_ends_by_itself() {
 }
 
 #[test]
-fn when_too_many_sleep() {
+fn at_the_limits_of_blocked_requests_queues_block_and_locks_fail() {
     let config = DeviceConfig {
         blocked_max: 1,
         lock_waiters_max: 1,
@@ -390,14 +390,14 @@ fn when_too_many_sleep() {
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let reply = guest.transact(1, &request.finish(), 16);
     assert_eq!(error_of(&reply), 37, "ENOLCK");
-    // The second one that sleeps does so where the others wait.
+    // The second one blocks the queue's thread.
     for _ in 0..2 {
         submit_slow(&mut guest, 1, node);
     }
-    until(|| device.metrics().blocked_inline == 1);
+    until("blocked inline", || device.metrics().blocked_inline == 1);
     submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
-    assert_eq!(lookup_on(&mut guest, 2, "file"), node, "other queues go on");
+    assert_eq!(lookup_on(&mut guest, 2, "file"), node, "another queue");
     journal.gate.open();
     for _ in 0..3 {
         guest.next_used(1);
@@ -408,7 +408,7 @@ fn when_too_many_sleep() {
 }
 
 #[test]
-fn requests_that_do_not_end() {
+fn requests_that_never_end_are_reported_as_stuck() {
     let config = DeviceConfig {
         drain_timeout: Duration::from_millis(100),
         ..config()
@@ -416,28 +416,20 @@ fn requests_that_do_not_end() {
     let (journal, serving, mut guest, device) = begin_with(config);
     let (node, _) = create(&mut guest, "file");
     submit_slow(&mut guest, 2, node);
-    until(|| device.metrics().blocked == 1);
+    until("blocked", || device.metrics().blocked == 1);
     let refused = guest.init().unwrap_err();
-    assert_eq!(refused, 16, "EBUSY: two at once there are never");
+    assert_eq!(refused, 16, "EBUSY: one session at a time");
     drop(guest);
     let served = serving.join().unwrap();
     assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
     assert_eq!(Journal::count(&journal.destroyed), 0);
     journal.gate.open();
-    until(|| Journal::count(&journal.destroyed) == 1);
+    until("destroyed", || Journal::count(&journal.destroyed) == 1);
     assert_eq!(Journal::count(&journal.made), 1);
 }
 
-fn until(mut reached: impl FnMut() -> bool) {
-    let deadline = Instant::now() + ground::PATIENCE;
-    while !reached() {
-        assert!(Instant::now() < deadline, "it never comes to that");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
-fn a_queue_that_is_off_waits() {
+fn a_disabled_queue_serves_nothing() {
     let (_, serving, mut guest, _) = begin();
     guest.front_end.set_vring_enable(2, false).unwrap();
     let head = submit_lookup(&mut guest, 2, 4096);
@@ -448,7 +440,7 @@ fn a_queue_that_is_off_waits() {
 }
 
 #[test]
-fn the_device_is_reset() {
+fn a_reset_ends_the_session_and_keeps_the_device_usable() {
     let (journal, serving, mut guest, _) = begin();
     create(&mut guest, "file");
     guest.front_end.reset_device().unwrap();
@@ -465,7 +457,7 @@ fn the_device_is_reset() {
 }
 
 #[test]
-fn memory_is_added_and_taken_away_while_queues_run() {
+fn regions_are_added_and_removed_while_queues_run() {
     let (_, serving, mut guest, _) = begin();
     let more = rustix::fs::memfd_create("more", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&more, 0x1000).unwrap();
@@ -495,7 +487,7 @@ fn memory_is_added_and_taken_away_while_queues_run() {
 }
 
 #[test]
-fn a_reply_without_room_is_taken_back() {
+fn a_reply_without_room_is_undone() {
     let (journal, serving, mut guest, _) = begin();
     create(&mut guest, "file");
     let lookups = Journal::count(&journal.lookups);
@@ -512,14 +504,14 @@ fn a_reply_without_room_is_taken_back() {
 }
 
 #[test]
-fn what_is_no_request_is_given_back() {
+fn malformed_requests_are_returned() {
     let (_, serving, mut guest, device) = begin();
-    // A chain that comes back to itself.
+    // A loop.
     let address = guest.guest_address(1, 0);
     guest.descriptor(1, 7 * 16, address, 8, 1, 7);
     guest.offer(1, 7);
     assert_eq!(guest.next_used(1), (7, 0));
-    // Nothing at all, half a header, and a header that lies.
+    // No bytes, half a header, and a header with a wrong length.
     for request in [&[][..], &[1; 20], &[255; 40]] {
         let head = guest.submit(1, request, 100);
         let (used, length) = guest.next_used(1);
@@ -527,7 +519,7 @@ fn what_is_no_request_is_given_back() {
         assert!(length == 0 || length == 16, "{length}");
     }
     assert!(device.metrics().malformed >= 3);
-    // A WRITE with fewer data, and with more, than it says.
+    // WRITEs with less and with more data than announced.
     let (node, fh) = create(&mut guest, "file");
     for change in [-1_i32, 1] {
         let mut request = write_request(&mut guest, node, fh, 0, &[1; 100]).finish();
@@ -540,14 +532,13 @@ fn what_is_no_request_is_given_back() {
 }
 
 #[test]
-fn a_broken_queue_is_reported_and_the_others_go_on() {
+fn a_broken_queue_is_reported_and_others_are_served() {
     let (_, serving, mut guest, _) = begin();
     guest.set_available(1, guest.queues[1].available.wrapping_add(1000));
     assert!(guest.error_reported(1));
     let request = guest.request(Opcode::Lookup, 1).name(b"file").finish();
     let reply = guest.transact(2, &request, 100);
     assert_eq!(error_of(&reply), libc_enoent());
-    // Reset, it is as good as new.
     let base = guest.front_end.get_vring_base(1).unwrap();
     guest.queues[1].available = base as u16;
     guest.set_available(1, base as u16);
@@ -557,7 +548,7 @@ fn a_broken_queue_is_reported_and_the_others_go_on() {
 }
 
 #[test]
-fn front_ends_that_ask_for_what_is_not_there() {
+fn invalid_messages_of_front_ends_are_refused() {
     let refused = |ask: fn(&mut Guest)| {
         let journal = Arc::<Journal>::default();
         let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
@@ -590,8 +581,8 @@ fn front_ends_that_ask_for_what_is_not_there() {
 }
 
 #[test]
-fn opening_costs_what_is_asked() {
-    // OPEN is not implemented by this file system: the guest may do without from then on.
+fn an_open_that_is_not_implemented_is_enosys() {
+    // Without an OPEN of its own the file system answers ENOSYS, after which a guest sends none.
     let (_, serving, mut guest, _) = begin();
     let (node, _) = create(&mut guest, "file");
     let request = guest.request(Opcode::Open, node).arg(&OpenIn::default());
@@ -599,9 +590,8 @@ fn opening_costs_what_is_asked() {
     end(serving, guest);
 }
 
-/// What is needed of a device to be used from several places.
 #[test]
-fn devices_are_shared_by_threads() {
+fn devices_are_send_and_sync() {
     fn shared<T: Send + Sync>(_: &T) {}
     struct Made;
     impl MakeFileSystem for Made {

@@ -1,4 +1,4 @@
-//! A file system in memory that counts what is done to it, and sleeps when it is asked to.
+//! A file system in memory that counts calls, and blocks on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,21 +13,21 @@ use thrufs::{
 
 const VALID: Duration = Duration::from_secs(1);
 
-/// What the file systems of a test have in common.
+/// Counters that the file systems of a test share.
 #[derive(Default)]
 pub struct Journal {
     pub made: AtomicUsize,
     pub destroyed: AtomicUsize,
-    /// Those of which nothing is left.
+    /// File systems dropped.
     pub dropped: AtomicUsize,
-    /// Some are made that never see INIT, and need not be destroyed.
+    /// Some never see INIT, and need not be destroyed.
     pub some_never_begin: AtomicBool,
     pub forgotten: AtomicUsize,
     pub lookups: AtomicUsize,
     pub offered: Mutex<InitFlags>,
-    /// The names of the threads that have read.
+    /// Names of the threads that have read.
     pub readers: Mutex<BTreeSet<String>>,
-    /// Whoever reads `slow` waits for this.
+    /// Blocks reads of `slow` until it is open.
     pub gate: Gate,
 }
 
@@ -43,7 +43,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until it is open, or longer than any patience of a test that has failed meanwhile.
+    /// Waits until it is open, or longer than any test, in case the test has failed.
     fn wait(&self) {
         let open = self.open.lock().unwrap();
         let limit = Duration::from_secs(40);
@@ -70,7 +70,7 @@ pub struct Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // As one that has much to close.
+        // Closing many files takes time.
         std::thread::sleep(Duration::from_millis(20));
         self.journal.dropped.fetch_add(1, Ordering::SeqCst);
     }
@@ -82,7 +82,7 @@ impl Memory {
         move || Ok(Arc::new(Memory::new(&journal, None)))
     }
 
-    /// One whose reads are answered by `file`.
+    /// Answers reads from `file`.
     pub fn with_lower(journal: &Arc<Journal>, file: std::fs::File, no_wait: NoWait) -> Memory {
         let lower = LowerFile::new(file.into(), no_wait);
         Memory::new(journal, Some(Arc::new(lower)))
@@ -90,7 +90,7 @@ impl Memory {
 
     fn new(journal: &Arc<Journal>, lower: Option<Arc<LowerFile>>) -> Memory {
         journal.made.fetch_add(1, Ordering::SeqCst);
-        // Whatever was made before is gone.
+        // The last session's file system is destroyed.
         if !journal.some_never_begin.load(Ordering::SeqCst) {
             assert_eq!(
                 Journal::count(&journal.made),
@@ -232,7 +232,7 @@ impl FileSystem for Memory {
         args: &ReadArgs,
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
-        // A handle that nobody gave is that of something slow.
+        // This handle was never given out: the read is to block.
         if args.handle == FileHandle(99) {
             context.require_blocking()?;
             self.journal.gate.wait();
@@ -274,7 +274,7 @@ impl FileSystem for Memory {
             return Err(Errno::EAGAIN);
         }
         context.require_blocking()?;
-        // Nobody will ever let go.
+        // The lock is never released.
         context.interruptible(|token| {
             while !token.is_set() {
                 std::thread::sleep(Duration::from_millis(1));

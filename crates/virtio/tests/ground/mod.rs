@@ -1,5 +1,5 @@
-//! A front end and a guest, no larger than these tests need: it sets a device up over a socket, has the
-//! guest's memory in a file, and puts requests into queues by hand.
+//! A minimal front end and guest: sets up a device over a socket, with the guest's memory in a memfd, and
+//! writes requests to queues.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub mod memory;
@@ -25,7 +25,7 @@ pub const GUEST: u64 = 0x4000_0000;
 pub const USER: u64 = 0x7000_0000_0000;
 pub const SIZE: u16 = 16;
 
-/// What each queue has of the memory, and where things are in it.
+/// Each queue's part of the memory, and offsets in it.
 const QUEUE_BYTES: u64 = 4 << 20;
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
@@ -57,7 +57,7 @@ pub struct Queue {
     next_head: u16,
 }
 
-/// A front end that is connected, and its guest.
+/// A connected front end and its guest.
 pub struct Guest {
     pub front_end: Frontend,
     pub memory: OwnedFd,
@@ -68,7 +68,7 @@ pub struct Guest {
 
 pub type Serving = JoinHandle<Result<Served, DeviceError>>;
 
-/// A device, a thread that serves it, and a guest that has its queues but has not said INIT.
+/// A device, a thread that serves it, and a guest with queues that has not sent INIT.
 pub fn serve<M: MakeFileSystem>(
     make: M,
     config: DeviceConfig,
@@ -94,6 +94,15 @@ pub fn connect<M: MakeFileSystem>(
     (serving, guest)
 }
 
+/// Waits for a condition.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl Guest {
     pub fn new(stream: UnixStream, queues: u64, features: u64) -> Guest {
         let memory = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
@@ -117,7 +126,7 @@ impl Guest {
         }
     }
 
-    /// Negotiates, hands the memory over, and starts all queues.
+    /// Negotiates, shares the memory and starts all queues.
     pub fn set_up(&mut self) {
         self.negotiate();
         for number in 0..self.queues.len() {
@@ -175,7 +184,7 @@ impl Guest {
         }
     }
 
-    /// Says where a queue is, and where to log what is written to its used ring.
+    /// Sets the addresses of a queue, and the log address of its used ring.
     pub fn place_queue(&self, number: usize, log_addr: Option<u64>) {
         self.try_to_place_queue(number, log_addr).unwrap();
     }
@@ -286,7 +295,7 @@ impl Guest {
         GUEST + self.offset(queue, at)
     }
 
-    /// What was given back next, if it is within `patience`: the head, and how many bytes were written.
+    /// The next used element within `patience`: the head and the bytes written.
     pub fn next_used_within(&mut self, queue: usize, patience: Duration) -> Option<(u16, u32)> {
         let deadline = Instant::now() + patience;
         loop {
@@ -297,7 +306,7 @@ impl Guest {
                 let mut element = [0; 8];
                 self.get(queue, USED + 4 + u64::from(used % SIZE) * 8, &mut element);
                 self.queues[queue].used = used.wrapping_add(1);
-                // Tell us of the next.
+                // Asks for a call with the next.
                 let event = self.queues[queue].used.to_le_bytes();
                 self.put(queue, AVAILABLE + 4 + u64::from(SIZE) * 2, &event);
                 let (head, length) = element.split_at(4);
@@ -332,12 +341,12 @@ impl Guest {
     pub fn request(&mut self, opcode: Opcode, node: u64) -> RequestBuilder {
         let unique = Unique(self.next_unique);
         self.next_unique += 2;
-        // Whoever runs the tests, so that a directory can be served without privilege.
+        // The ids of the test process, so that a directory can be served without privilege.
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         RequestBuilder::new(opcode, unique, NodeId(node)).ids(uid.as_raw(), gid.as_raw(), 0)
     }
 
-    /// Makes a request on queue 1 that is answered with a structure.
+    /// Sends a request on queue 1 whose reply is a structure.
     pub fn ask<T: FromBytes>(&mut self, request: RequestBuilder) -> Result<T, i32> {
         let reply = self.transact(1, &request.finish(), 4096);
         let reply = Reply::parse(&reply).expect("a reply of the length that it says");
@@ -347,12 +356,12 @@ impl Guest {
         }
     }
 
-    /// The same, answered with nothing.
+    /// The same with an empty reply.
     pub fn tell(&mut self, request: RequestBuilder) -> Result<(), i32> {
         self.ask::<[u8; 0]>(request).map(|_| ())
     }
 
-    /// The same, answered with anything that is no error.
+    /// The same with any reply that is no error.
     pub fn tell_any(&mut self, request: RequestBuilder) {
         let reply = self.transact(1, &request.finish(), 4096);
         let reply = Reply::parse(&reply).expect("a reply of the length that it says");
@@ -374,13 +383,13 @@ impl Guest {
         self.ask(request)
     }
 
-    /// Whether the front end is told that `queue` is broken.
+    /// Whether the error eventfd of `queue` was signalled.
     pub fn error_reported(&self, queue: usize) -> bool {
         wait_for(&self.queues[queue].error, PATIENCE)
     }
 }
 
-/// An error as it must be: the header alone.
+/// The error of a reply, which must be a header alone.
 pub fn error_of(reply: &[u8]) -> i32 {
     assert_eq!(reply.len(), size_of::<OutHeader>());
     let header = OutHeader::read_from_bytes(reply).unwrap();

@@ -1,6 +1,5 @@
-//! A queue's thread allocates nothing for LOOKUP, GETATTR, READ, WRITE and FORGET, once it has served one.
-//!
-//! An allocator that counts can only be written with `unsafe impl`; no library or program contains it.
+//! A queue's thread allocates nothing for LOOKUP, GETATTR, READ, WRITE and FORGET after the first of each.
+//! The counting allocator needs `unsafe impl`; it is in this test alone.
 #![allow(unsafe_code)]
 
 use crate::ground::{ALL_FEATURES, Guest, serve};
@@ -14,7 +13,7 @@ use thrufs_virtio::{DeviceConfig, Served};
 struct Counting;
 
 thread_local! {
-    // Without a destructor and without an allocation of its own.
+    // Needs no destructor and no allocation.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -65,7 +64,7 @@ fn some_requests(guest: &mut Guest) {
 }
 
 #[test]
-fn no_allocation_per_request() {
+fn the_queue_s_thread_allocates_nothing_per_request() {
     let _alone = crate::alone();
     let make = || Still::make(|| Ok((ALLOCATIONS.get(), 0)));
     let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);

@@ -1,5 +1,5 @@
-//! What the thread of a queue does: where it runs, what it asks of the kernel, and that it allocates
-//! nothing. One test at a time, and nothing else in this process.
+//! The CPU, the system calls and the allocations of a queue's thread. The tests run one at a time: they
+//! observe the whole process.
 #![allow(clippy::unwrap_used)]
 
 mod allocations;

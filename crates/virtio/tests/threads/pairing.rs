@@ -1,4 +1,4 @@
-//! The thread of a queue serves on the CPU of a lone caller, giving way to it, and nowhere else.
+//! Pairing: the thread of a queue is bound to the CPU of a lone caller, in the class SCHED_IDLE.
 
 use crate::alone;
 use crate::ground::memory::{Journal, Memory};
@@ -13,7 +13,7 @@ use thrufs::Opcode;
 use thrufs_abi::layout::{AttrOut, GetattrIn};
 use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceConfig, DeviceHandle, Served};
 
-/// Whether a thread can be paired here; says so loudly when not.
+/// Whether a thread can be paired here; reports a skip otherwise.
 fn can_pair() -> bool {
     let can = thrufs_sys::sched::may_leave_idle();
     if !can {
@@ -31,18 +31,18 @@ fn me() -> Caller {
     }
 }
 
-/// A device that knows its callers, and a guest that has said INIT.
+/// A device with known callers, and a guest that has sent INIT.
 fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
     let journal = Arc::<Journal>::default();
     let device = Device::new(Memory::make(&journal), DeviceConfig::default()).unwrap();
     let handle = device.handle();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let serving = std::thread::spawn(move || {
-        let company = ConnectionOptions {
+        let options = ConnectionOptions {
             callers,
             ..ConnectionOptions::default()
         };
-        device.serve_with(theirs, company)
+        device.serve_with(theirs, options)
     });
     let mut guest = Guest::new(ours, 2, ALL_FEATURES);
     guest.set_up();
@@ -60,7 +60,7 @@ fn getattr(guest: &mut Guest) {
     let _: AttrOut = guest.ask(request).unwrap();
 }
 
-/// The thread that serves requests, of all of this process. One test at a time has one.
+/// The process's only queue thread: one test runs at a time.
 fn queue_thread() -> Pid {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let found = tasks.map(Result::unwrap).find(|task| {
@@ -88,7 +88,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
-fn a_lone_caller_is_served_on_its_own_cpu_wherever_that_is() {
+fn the_queue_s_thread_follows_a_lone_caller_s_cpu() {
     let _alone = alone();
     if !can_pair() {
         return;
@@ -111,7 +111,7 @@ fn a_lone_caller_is_served_on_its_own_cpu_wherever_that_is() {
     }
     assert!(handle.metrics().pairs > 0);
     sched_setaffinity(None, &allowed).unwrap();
-    until("an ordinary thread when nobody asks", || {
+    until("unpaired without requests", || {
         std::thread::sleep(Duration::from_millis(2));
         !gives_way(thread) && sched_getaffinity(Some(thread)) == Ok(allowed)
     });
@@ -119,7 +119,7 @@ fn a_lone_caller_is_served_on_its_own_cpu_wherever_that_is() {
 }
 
 #[test]
-fn nobody_is_paired_with_a_caller_that_is_not_known() {
+fn without_known_callers_the_queue_s_thread_is_not_paired() {
     let _alone = alone();
     let (serving, mut guest, handle) = begin(Vec::new());
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A file system of one file that allocates nothing, and tells what its threads count.
+//! A file system of one file that allocates nothing and reports counters of its threads.
 
 use crate::ground::Guest;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use thrufs_abi::layout::{AttrOut, GetattrIn};
 
 const VALID: Duration = Duration::from_secs(1);
 
-/// The node whose size and blocks are what the thread that serves it has counted.
+/// The node whose size and blocks are counters of the serving thread.
 const COUNTS: NodeId = NodeId(9);
 
 pub struct Still {

@@ -1,5 +1,5 @@
-//! What a request costs a queue's thread in system calls that move bytes: the file's own, and one to
-//! tell the guest. Nothing is read to be woken, and nothing is copied.
+//! The reads and writes of a queue's thread per request: that of the file, and one to notify the guest. It
+//! reads no eventfd and copies no data.
 
 use crate::ground::{ALL_FEATURES, Guest, serve};
 use crate::still::{self, Still};
@@ -7,7 +7,7 @@ use thrufs::{Errno, Opcode, Result};
 use thrufs_abi::layout::{AttrOut, GetattrIn, ReadIn, WriteIn};
 use thrufs_virtio::{DeviceConfig, Served};
 
-/// System calls of the kinds of read and write that the calling thread has made.
+/// Read and write system calls of the calling thread so far.
 fn calls() -> Result<(u64, u64)> {
     let of = |name: &str| -> Option<u64> {
         let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
@@ -17,8 +17,8 @@ fn calls() -> Result<(u64, u64)> {
     of("syscr:").zip(of("syscw:")).ok_or(Errno::ENODATA)
 }
 
-/// How many reads and writes it takes at most to do something, each time, over what asking takes. A
-/// guest that is quick sees an answer before it is told of it, and need not be told then.
+/// The most reads and writes per call of `each`, less those of asking for the counters. A polling guest
+/// sees a reply before its notification, which is omitted then.
 fn cost(guest: &mut Guest, mut each: impl FnMut(&mut Guest)) -> (u64, u64) {
     const TIMES: u64 = 50;
     let first = still::counts(guest).unwrap();
@@ -38,7 +38,7 @@ fn cost(guest: &mut Guest, mut each: impl FnMut(&mut Guest)) -> (u64, u64) {
 }
 
 #[test]
-fn one_for_the_file_and_one_to_tell() {
+fn a_request_costs_one_call_for_the_file_and_one_to_notify() {
     let _alone = crate::alone();
     let make = || Still::make(calls);
     let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
@@ -51,7 +51,7 @@ fn one_for_the_file_and_one_to_tell() {
         let _: AttrOut = guest.ask(request.arg(&GetattrIn::default())).unwrap();
     });
     assert!(getattr.0 == 0 && getattr.1 <= 1, "GETATTR: {getattr:?}");
-    // In many pieces, each of which would be a system call otherwise.
+    // Of many pieces: one system call, not one for each.
     let read = cost(&mut guest, |guest| {
         let arg = ReadIn {
             size: 90_000,

@@ -1,34 +1,32 @@
-//! The buffers of the requests in flight: a pool of slots in the shared memory, each with room for
-//! one request and its reply.
+//! Buffers of requests in flight: slots in the shared memory, each for one request and its reply.
 //!
 //! ```text
-//! in header · arguments     | as a kernel's: two allocations, read by the device
-//! out header · arguments    | the same, written by the device
-//! table                     | of indirect descriptors
-//! data                      | pages: bulk data going in, then bulk data coming out
+//! in header · arguments     | two allocations, as in the kernel; read by the device
+//! out header · arguments    | the same; written by the device
+//! table                     | indirect descriptors
+//! data                      | pages of bulk data: to the device, then from it
 //! ```
 
 use super::ring::{RawDescriptor, descriptor_flags};
 use thrufs_abi::layout::{InHeader, OutHeader};
 use thrufs_testing::ReplyLayout;
 
-/// Room for the arguments of a request: the largest value of an extended attribute with its name,
-/// two names, a link's target.
+/// Room for arguments: the largest xattr value with its name, two names, a symlink target.
 pub(crate) const ARGUMENT_BYTES_MAX: usize = 76 * 1024;
 
-/// Arguments begin on a cache line of their own, behind the header.
+/// Arguments begin on a cache line of their own.
 const ARGUMENTS_AT: usize = 64;
 const HALF_BYTES: usize = (ARGUMENTS_AT + ARGUMENT_BYTES_MAX).next_multiple_of(PAGE);
 const PAGE: usize = 4096;
 
-/// What a chain has besides the pages of data: two headers, twice arguments.
+/// Descriptors of a chain besides pages: two headers, twice arguments.
 const DESCRIPTORS_BESIDES_DATA: usize = 4;
 
-/// How slots are laid out.
+/// The layout of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotLayout {
     start: usize,
-    /// Room for bulk data of both ways together, in bytes.
+    /// Room for bulk data in both directions together, in bytes.
     data_bytes_max: usize,
     /// The length of a descriptor of bulk data: a page or folio.
     segment_bytes: usize,
@@ -41,7 +39,7 @@ pub(crate) struct Segments {
     pub(crate) list: Vec<RawDescriptor>,
 }
 
-/// Where a slot's parts are, from the start of the memory.
+/// Offsets of a slot's parts in the memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotPlaces {
     pub(crate) header: usize,
@@ -74,7 +72,7 @@ impl SlotLayout {
         self.start + count * self.stride()
     }
 
-    /// Where bulk data coming out begins, behind `data_in` bytes going in.
+    /// Offset of bulk data from the device, after `data_in` bytes to it.
     pub(crate) fn reply_data(&self, data_in: usize) -> usize {
         data_in.next_multiple_of(PAGE)
     }
@@ -103,7 +101,7 @@ impl SlotLayout {
 }
 
 impl Segments {
-    /// The chain of a request, in the way of a Linux guest. `address` tells where an offset is.
+    /// The chain of a request as a Linux guest makes it. `address` translates offsets.
     pub(crate) fn lay_out(
         &mut self,
         layout: &SlotLayout,
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn requests_that_do_not_fit_are_refused() {
         let layout = SlotLayout::new(0, 8192, 4096);
         let reply = |arguments, data| ReplyLayout { arguments, data };
         assert!(layout.fits(ARGUMENT_BYTES_MAX, 0, reply(ARGUMENT_BYTES_MAX, 8192)));

@@ -1,31 +1,31 @@
-//! What can go wrong between a front end and its server.
+//! Errors between a front end and its server.
 
 use std::io;
 
-/// Why there is no front end.
+/// Why a front end cannot connect.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nobody listens on the socket, or it is not to be reached.
+    /// The socket cannot be connected.
     #[error("cannot connect: {0}")]
     Socket(io::Error),
-    /// No memory, or no descriptors.
+    /// Memory or eventfds cannot be made.
     #[error("cannot make the memory and the signals of a guest: {0}")]
     Resources(#[from] io::Error),
-    /// The configuration does not make sense.
+    /// The configuration is invalid.
     #[error("{0}")]
     Configuration(&'static str),
     /// A message was refused, answered wrongly or not at all.
     #[error("{message}: {source}")]
     Message {
-        /// The message, as the specification calls it.
+        /// The name of the message in the specification.
         message: &'static str,
-        /// What became of it.
+        /// Its error.
         source: vhost::Error,
     },
-    /// The server lacks what no virtio-fs device can do without.
+    /// The server lacks a feature that every virtio-fs device has.
     #[error("the server does not offer {0}")]
     Missing(&'static str),
-    /// It was left on purpose ([`misbehave`](crate::misbehave)).
+    /// The handshake was left on purpose ([`misbehave`](crate::misbehave)).
     #[error("left on purpose")]
     Left,
 }
@@ -39,7 +39,7 @@ pub enum SubmitError {
     /// No buffer is large enough for the request or its reply.
     #[error("the request or its reply is too large for the buffers of this front end")]
     TooLarge,
-    /// There is nothing to be read and no room for a reply.
+    /// The request has no bytes and no room for a reply.
     #[error("the request has no bytes and no reply")]
     Empty,
     /// The device broke the queue earlier.
@@ -47,10 +47,10 @@ pub enum SubmitError {
     Broken,
 }
 
-/// Why a queue does not go on.
+/// Why a queue has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// The device gave back what it did not have.
+    /// The device returned a chain that it did not have.
     #[error("the device broke the queue: {0}")]
     Broken(&'static str),
     /// The server closed the socket.
@@ -67,7 +67,7 @@ pub enum ExchangeError {
     /// It was not sent.
     #[error(transparent)]
     Submit(#[from] SubmitError),
-    /// The queue does not go on.
+    /// The queue has failed.
     #[error(transparent)]
     Queue(#[from] QueueError),
     /// It was not answered in time. Its buffers stay with the device.

@@ -1,10 +1,9 @@
-//! From a socket to running queues: the messages that a virtual machine sends when its guest's
-//! driver starts, in the order of QEMU.
+//! The vhost-user handshake, from a socket to running queues, in the order of QEMU.
 
 use super::FrontEndConfig;
 use super::error::ConnectError;
 use super::memory::SharedMemory;
-use super::ring::RingLayout;
+use super::ring::DriverRingLayout;
 use std::os::unix::net::UnixStream;
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag};
 use vhost::vhost_user::{
@@ -14,7 +13,7 @@ use vhost::vhost_user::{
 use vhost::{VhostBackend, VringConfigData};
 use vmm_sys_util::eventfd::EventFd;
 
-/// Feature bits of virtio that matter here.
+/// Feature bits.
 pub mod features {
     /// `VHOST_F_LOG_ALL`.
     pub const LOG_ALL: u64 = 1 << 26;
@@ -31,14 +30,14 @@ pub mod features {
 /// `VHOST_VRING_F_LOG`.
 const LOG_USED_RING: u32 = 1;
 
-/// The most queues that are used, the high-priority one included.
+/// Most queues, with the high-priority queue.
 pub(crate) const QUEUES_MAX: u16 = 65;
 
 /// `struct virtio_fs_config`: the tag, and a little-endian number.
 const TAG_BYTES: usize = 36;
 const CONFIG_BYTES: usize = TAG_BYTES + 4;
 
-/// The steps of the handshake, each of which can be the last (see [`misbehave`](crate::misbehave)).
+/// The steps of the handshake. [`misbehave`](crate::misbehave) can leave after each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// GET_FEATURES.
@@ -55,30 +54,30 @@ pub enum Step {
     AcceptFeatures,
     /// SET_MEM_TABLE.
     Memory,
-    /// All messages that place a queue, and the signals of it.
+    /// All messages that set up a queue.
     Queue(u16),
     /// SET_VRING_ENABLE.
     Enable(u16),
 }
 
-/// What the server offers and what was agreed on.
+/// The features offered and negotiated.
 #[derive(Clone, Debug)]
 pub struct Agreed {
-    /// All features that the server offers.
+    /// Features that the server offers.
     pub offered_features: u64,
-    /// Those that are used.
+    /// Negotiated features.
     pub features: u64,
-    /// All protocol features that the server offers, as far as they are known here.
+    /// Known protocol features that the server offers.
     pub offered_protocol_features: ProtocolFeatures,
     /// Those that are used.
     pub protocol_features: ProtocolFeatures,
-    /// GET_QUEUE_NUM; 2 when it cannot be asked.
+    /// GET_QUEUE_NUM; 2 without MQ.
     pub queues_max: u64,
     /// The tag in the configuration space, if there is one.
     pub tag: Option<Vec<u8>>,
     /// The number of request queues in the configuration space, if there is one.
     pub config_request_queues: Option<u32>,
-    /// The request queues that are used.
+    /// Request queues in use.
     pub request_queues: u16,
 }
 
@@ -92,8 +91,7 @@ impl Agreed {
     }
 }
 
-/// Asked before each step but the first, with the step that was just made: an error leaves the
-/// handshake there.
+/// Called after each step; an error ends the handshake.
 pub(crate) type Watch<'a> = &'a mut dyn FnMut(Step) -> Result<(), ConnectError>;
 
 fn message<T>(name: &'static str, result: vhost::Result<T>) -> Result<T, ConnectError> {
@@ -103,7 +101,7 @@ fn message<T>(name: &'static str, result: vhost::Result<T>) -> Result<T, Connect
     })
 }
 
-/// Negotiates everything that does not concern memory and queues.
+/// Negotiates features and reads the configuration space.
 pub(crate) fn negotiate(
     link: &mut Frontend,
     config: &FrontEndConfig,
@@ -219,17 +217,17 @@ pub(crate) fn share_memory(link: &Frontend, memory: &SharedMemory) -> Result<(),
     )
 }
 
-/// What a queue is made of, as the messages tell it.
+/// The set-up of a queue.
 pub(crate) struct QueuePlace<'a> {
     pub(crate) index: u16,
-    pub(crate) layout: RingLayout,
-    /// Where the device begins in the available ring.
+    pub(crate) layout: DriverRingLayout,
+    /// The available index at which the device starts.
     pub(crate) base: u16,
     pub(crate) kick: &'a EventFd,
     pub(crate) call: &'a EventFd,
 }
 
-/// Places a queue: its size, its addresses, its signals.
+/// Sets a queue's size, base, addresses and eventfds.
 pub(crate) fn place_queue(
     link: &Frontend,
     memory: &SharedMemory,
@@ -244,12 +242,12 @@ pub(crate) fn place_queue(
     message("SET_VRING_KICK", link.set_vring_kick(index, place.kick))
 }
 
-/// SET_VRING_ADDR: where the parts of a queue are, and whether writes to its used ring are logged.
+/// SET_VRING_ADDR, with logging of the used ring or not.
 pub(crate) fn place_ring(
     link: &Frontend,
     memory: &SharedMemory,
     index: u16,
-    layout: RingLayout,
+    layout: DriverRingLayout,
     logged: bool,
 ) -> Result<(), ConnectError> {
     let addresses = VringConfigData {
@@ -267,7 +265,7 @@ pub(crate) fn place_ring(
     )
 }
 
-/// SET_VRING_ENABLE, where it is needed: without protocol features, queues are enabled as they start.
+/// SET_VRING_ENABLE. Not sent without protocol features: queues are enabled as they start.
 pub(crate) fn enable_queue(
     link: &mut Frontend,
     agreed: &Agreed,
@@ -283,7 +281,7 @@ pub(crate) fn enable_queue(
     )
 }
 
-/// GET_VRING_BASE: stops a queue, and tells where the device is in the available ring.
+/// GET_VRING_BASE: stops a queue and returns its available index.
 pub(crate) fn stop_queue(link: &Frontend, index: u16) -> Result<u16, ConnectError> {
     let base = message("GET_VRING_BASE", link.get_vring_base(index.into()))?;
     Ok(base as u16)

@@ -1,9 +1,8 @@
-//! The memory that both sides map: a guest's, as far as the server can tell.
+//! The guest's memory, which both sides map.
 //!
-//! The server may change any byte of it at any time. It is therefore never looked at through
-//! references: every access here is an atomic load or store of one number, or a volatile copy to or
-//! from private memory, by the checked calls of `vm-memory`. Nothing read from it is trusted as an
-//! index, and what this side must remember it keeps in memory of its own.
+//! The server may change any byte at any time. So there are no references into it: each access is an atomic
+//! load or store of one number, or a volatile copy to or from private memory, by the checked calls of
+//! `vm-memory`. Nothing read from it is trusted as an index, and this side's state is in private memory.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
@@ -13,37 +12,36 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vhost::{VhostUserDirtyLogRegion, VhostUserMemoryRegionInfo};
 use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
-/// Where the memory lies for the guest: not at zero, so that offsets taken for addresses are found
-/// out.
+/// The guest address of the memory: not zero, so that an offset mistaken for an address is an error.
 const GUEST_BASE: u64 = 1 << 32;
 
-/// Pages, as logs count them.
+/// Page size of dirty logs.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Where a log begins in its file: not at the start, for the same reason.
+/// The offset of a log in its file: not zero, for the same reason.
 const LOG_AT: usize = PAGE_BYTES;
 
-/// Offsets are computed from a layout that was checked against the length when it was made.
+/// Never fails: offsets come from a layout within the length.
 const LAID_OUT: &str = "offsets lie within the memory that was laid out";
 
-/// A sealed memfd, mapped.
+/// A mapped, sealed memfd.
 pub(crate) struct SharedMemory {
     region: MmapRegion,
     file: File,
-    /// Whether this side notes what it writes.
+    /// Whether this side records the pages that it writes.
     tracks: AtomicBool,
-    /// Which pages this side has written, a bit each.
+    /// The pages written by this side, a bit each.
     written: Box<[AtomicU64]>,
 }
 
 impl SharedMemory {
-    /// `length` bytes (rounded up to whole pages) of zeroes, which take room when they are touched.
+    /// `length` bytes of zeroes, rounded up to whole pages and allocated when touched.
     pub(crate) fn new(length: usize) -> io::Result<SharedMemory> {
         let length = length.next_multiple_of(rustix::param::page_size());
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = File::from(rustix::fs::memfd_create("thrufs-client", flags)?);
         file.set_len(length as u64)?;
-        // A server that cut it off would kill this process by SIGBUS.
+        // A server that truncated it would kill this process by SIGBUS.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mapped = FileOffset::new(file.try_clone()?, 0);
         let region = MmapRegion::from_file(mapped, length).map_err(io::Error::other)?;
@@ -62,22 +60,22 @@ impl SharedMemory {
         SharedMemory::new(LOG_AT + pages.div_ceil(64) * size_of::<u64>())
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub(crate) fn length(&self) -> usize {
         self.region.size()
     }
 
-    /// Where an offset is for the guest: what descriptors hold.
+    /// The guest address of an offset, as in descriptors.
     pub(crate) fn guest_address(&self, offset: usize) -> u64 {
         GUEST_BASE + offset as u64
     }
 
-    /// Where an offset is in this process: what the messages that place rings hold.
+    /// The user address of an offset, as in SET_VRING_ADDR.
     pub(crate) fn user_address(&self, offset: usize) -> u64 {
         self.region.as_ptr() as u64 + offset as u64
     }
 
-    /// The entry of the memory table. The descriptor in it is this value's.
+    /// The entry of the memory table. Borrows the file descriptor.
     pub(crate) fn table_entry(&self) -> VhostUserMemoryRegionInfo {
         VhostUserMemoryRegionInfo {
             guest_phys_addr: GUEST_BASE,
@@ -88,7 +86,7 @@ impl SharedMemory {
         }
     }
 
-    /// What SET_LOG_BASE says of a [log](Self::log_of). The descriptor in it is this value's.
+    /// The argument of SET_LOG_BASE for a [log](Self::log_of). Borrows the file descriptor.
     pub(crate) fn log_place(&self) -> VhostUserDirtyLogRegion {
         VhostUserDirtyLogRegion {
             mmap_size: (self.length() - LOG_AT) as u64,
@@ -97,8 +95,7 @@ impl SharedMemory {
         }
     }
 
-    /// Takes the pages of `memory` that this log has, by their numbers from its start. A server may have
-    /// noted others; they are left out.
+    /// Takes the logged page numbers within `memory`. Others, which a server may have marked, are ignored.
     pub(crate) fn take_logged(&self, memory: &SharedMemory) -> Vec<usize> {
         let first = memory.guest_address(0) as usize / PAGE_BYTES;
         let mut pages = Vec::new();
@@ -114,7 +111,7 @@ impl SharedMemory {
         pages
     }
 
-    /// Whether this side notes what it writes from now on.
+    /// Sets whether this side records the pages that it writes.
     pub(crate) fn track(&self, tracks: bool) {
         self.tracks.store(tracks, Ordering::SeqCst);
     }
@@ -128,7 +125,7 @@ impl SharedMemory {
         }
     }
 
-    /// Takes the pages that this side has written, by their numbers.
+    /// Takes the numbers of the pages written by this side.
     pub(crate) fn take_written(&self) -> Vec<usize> {
         let mut pages = Vec::new();
         for (index, word) in self.written.iter().enumerate() {
@@ -142,7 +139,7 @@ impl SharedMemory {
         pages
     }
 
-    /// Copies a page of `source` to the same place here.
+    /// Copies a page of `source` to the same offset.
     pub(crate) fn copy_page(&self, source: &SharedMemory, page: usize) {
         let mut bytes = [0; PAGE_BYTES];
         source.read(page * PAGE_BYTES, &mut bytes);

@@ -1,17 +1,15 @@
-//! From one server to another, with everything that is under way: what a virtual machine monitor does
-//! to a virtio-fs device when its guest moves to another machine.
+//! Live migration from one server to another, with requests in flight, as a virtual machine monitor does it.
 //!
 //! ```text
-//! greet the destination · have the source log what it writes · copy the memory while the guest runs
-//! ── the guest pauses: nobody submits, nobody collects ──
-//! stop the queues · save the state · copy what was written since · load the state · start the queues
-//! ── the guest goes on ──
+//! handshake with the destination · log writes of the source · copy the memory while the guest runs
+//! ── the guest pauses: no request is submitted, no reply collected ──
+//! stop the queues · save the state · copy pages written since · load the state · start the queues
+//! ── the guest continues ──
 //! ```
 //!
-//! Both servers can be given the same memory, as when a server is exchanged under a running machine; or
-//! the destination has a memory of its own, which is brought up to date with nothing but the pages that
-//! the source has logged and those that this side wrote. Then a page that was written and not logged is
-//! one with old bytes.
+//! Both servers can share the memory, as when a server is replaced under a running machine. Or the destination
+//! has its own, updated only with pages that the source logged and that this side wrote; then a write that was
+//! not logged leaves old bytes.
 
 use super::error::ConnectError;
 use super::handshake::{self, Agreed, QueuePlace, features};
@@ -24,42 +22,41 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What becomes of the guest's memory.
+/// The guest's memory at the destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestMemory {
-    /// The destination gets the same.
+    /// The same as at the source.
     Shared,
-    /// The destination gets another, to which it is copied: all of it, and again what was written since
-    /// as often as is said here while the guest runs, and once more when it pauses.
+    /// A copy: all pages once, pages written since in `rounds` while the guest runs, and once in the pause.
     Copied {
-        /// How often, while the guest runs.
+        /// Copies of written pages while the guest runs.
         rounds: u32,
     },
 }
 
-/// What there is to say about a migration.
+/// Figures of a migration.
 #[derive(Clone, Debug)]
 pub struct Migrated {
-    /// How long nothing could be submitted.
+    /// How long the guest was paused.
     pub pause: Duration,
     /// Bytes of the device's state.
     pub state_bytes: usize,
-    /// Pages that the source has logged as written.
+    /// Pages logged by the source.
     pub logged_pages: usize,
-    /// Pages that were under way, not collected or not answered, when the guest paused.
+    /// Requests not answered or not collected when the guest paused.
     pub requests_in_flight: usize,
 }
 
-/// Why there was no migration.
+/// Why a migration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The destination is not there, or refuses.
+    /// The destination cannot be reached, or refuses.
     #[error("the destination: {0}")]
     Destination(ConnectError),
-    /// The source does not do its part.
+    /// The source fails or refuses.
     #[error("the source: {0}")]
     Source(ConnectError),
-    /// The destination has not what the guest was promised.
+    /// The destination lacks features that were negotiated with the source.
     #[error("the destination lacks {0}")]
     Lacks(&'static str),
     /// The state could not be saved.
@@ -71,15 +68,13 @@ pub enum MigrateError {
 }
 
 impl FrontEnd {
-    /// Moves the running device to the server that listens at `path`. Threads that wait for replies need
-    /// not know: what they have sent is answered here or there.
+    /// Migrates to the server that listens at `path`. Requests in flight are answered by either server.
     ///
-    /// Waits for every [`queue`](Self::queue) that somebody has taken for himself; who has one must not
-    /// call this.
+    /// Waits for all guards of [`queue`](Self::queue): a thread that has one must not call this.
     ///
     /// # Errors
     ///
-    /// When it was not moved. Then it goes on where it was, unless that is gone too.
+    /// When it failed. The source then continues to serve, unless it has gone.
     pub fn migrate_to(
         &self,
         path: impl AsRef<Path>,
@@ -90,11 +85,7 @@ impl FrontEnd {
         self.migrate_over(stream, memory)
     }
 
-    /// As [`migrate_to`](Self::migrate_to), over a socket that is connected already.
-    ///
-    /// # Errors
-    ///
-    /// As there.
+    /// As [`migrate_to`](Self::migrate_to), over a connected socket.
     pub fn migrate_over(
         &self,
         stream: UnixStream,
@@ -114,7 +105,7 @@ impl FrontEnd {
             });
         copy.source.track(false);
         if moved.is_err() {
-            // It may be gone; what was said first says more.
+            // Fails when the source has gone; the first error says more.
             let _ = self.end_to_log();
         }
         moved
@@ -124,12 +115,12 @@ impl FrontEnd {
         Arc::clone(&self.connection().memory)
     }
 
-    /// Every queue, so that nobody else can use one.
+    /// Locks every queue.
     fn pause(&self) -> Vec<QueueGuard<'_>> {
         self.queues.iter().map(|queue| queue.lock()).collect()
     }
 
-    /// Negotiates with the destination what was agreed on with the source.
+    /// Negotiates the source's features with the destination.
     fn greet(&self, stream: UnixStream) -> Result<(VhostLink, UnixStream), MigrateError> {
         let greet = || {
             stream.set_read_timeout(self.time_limit)?;
@@ -178,7 +169,7 @@ impl FrontEnd {
         self.place_rings(&link, false)
     }
 
-    /// Says once more where the running queues are, and whether writes to them are logged.
+    /// Sends the addresses of running queues again, with logging of their used rings or not.
     fn place_rings(&self, link: &VhostLink, logged: bool) -> Result<(), ConnectError> {
         let memory = self.memory();
         for (index, queue) in self.queues.iter().enumerate() {
@@ -188,7 +179,7 @@ impl FrontEnd {
         Ok(())
     }
 
-    /// Pauses the guest, and has it go on at the destination; at the source, if that fails.
+    /// Pauses the guest, and continues it at the destination or, if that fails, at the source.
     fn move_paused(
         &self,
         (link, stream): (VhostLink, UnixStream),
@@ -228,9 +219,9 @@ impl FrontEnd {
         copy.spoil_source();
         let requests_in_flight = queues.iter().map(|queue| queue.in_flight()).sum();
         for queue in &mut queues {
-            // What was told at the source is not known at the destination, and the other way round.
-            let told = queue.kick().is_ok() && queue.waker().call().write(1).is_ok();
-            debug_assert!(told, "eventfds take any number of signals");
+            // Kicks and calls may be lost between the servers.
+            let signalled = queue.kick().is_ok() && queue.waker().call().write(1).is_ok();
+            debug_assert!(signalled, "eventfds take any number of signals");
         }
         drop(queues);
         Ok(Migrated {
@@ -241,7 +232,7 @@ impl FrontEnd {
         })
     }
 
-    /// State, memory and queues of a paused guest. Returns how many bytes the state has.
+    /// Moves state, memory and queues of a paused guest. Returns the bytes of the state.
     fn hand_over(
         &self,
         source: &VhostLink,
@@ -291,10 +282,10 @@ fn stop_all(link: &VhostLink, queues: usize) -> Result<Vec<u16>, ConnectError> {
         .collect()
 }
 
-/// The guest's memory on its way.
+/// The transfer of the guest's memory.
 struct MemoryCopy {
     source: Arc<SharedMemory>,
-    /// What the destination gets, if it is another.
+    /// The destination's memory, if it is a copy.
     target: Option<Arc<SharedMemory>>,
     log: SharedMemory,
     logged_pages: usize,
@@ -319,14 +310,14 @@ impl MemoryCopy {
         self.target.as_ref().unwrap_or(&self.source)
     }
 
-    /// From now on, this side notes what it writes; nobody else may have a queue meanwhile.
+    /// Records the pages that this side writes from now on. All queues must be locked.
     fn begin(&self, _alone: &[QueueGuard<'_>]) {
         if self.target.is_some() {
             self.source.track(true);
         }
     }
 
-    /// Everything, and then what the device has written since, a few times.
+    /// Copies all pages, and then those that the device has written since, in rounds.
     fn go_round(&mut self, how: GuestMemory) {
         let (Some(target), GuestMemory::Copied { rounds }) = (self.target.clone(), how) else {
             return;
@@ -349,7 +340,7 @@ impl MemoryCopy {
         }
     }
 
-    /// What is left, once nobody writes any more.
+    /// Copies the remaining pages, in the pause.
     fn finish(&mut self) {
         self.copy_logged();
         if let Some(target) = &self.target {
@@ -359,7 +350,7 @@ impl MemoryCopy {
         }
     }
 
-    /// Whoever still looks at the memory that was left finds nonsense.
+    /// Overwrites the source's memory, so that any later use of it shows.
     fn spoil_source(&self) {
         if self.target.is_some() {
             self.source.fill(0xdd);

@@ -1,9 +1,9 @@
-//! A queue with buffers: requests go in, completions come out, many at once.
+//! A queue with buffers for many requests in flight.
 
 use super::buffers::{Segments, SlotLayout};
 use super::error::{QueueError, SubmitError};
 use super::memory::SharedMemory;
-use super::ring::{RawDescriptor, Ring, UsedElement, descriptor_flags};
+use super::ring::{DriverRing, RawDescriptor, UsedElement, descriptor_flags};
 use super::waker::{Waker, Woken};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use thrufs_testing::{ReplyLayout, Shape};
 use vmm_sys_util::eventfd::EventFd;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// One request on its way, of this queue.
+/// A request in flight on this queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     number: u64,
-    /// Where its buffers are.
+    /// Its buffers.
     slot: Option<usize>,
 }
 
 impl Token {
-    /// A small number that no other request in flight has; the same for all without buffers.
+    /// A small number, unique among requests in flight with buffers.
     pub(crate) fn slot(self) -> usize {
         self.slot.unwrap_or_default()
     }
@@ -33,8 +33,7 @@ impl Token {
 pub enum Data<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
-    /// So many bytes, whatever lies in the buffer: as a guest's page cache sends pages that are
-    /// there already.
+    /// So many bytes of what the buffer holds, without a copy: as a guest sends pages of its page cache.
     AsItLies(usize),
 }
 
@@ -47,19 +46,19 @@ impl Data<'_> {
     }
 }
 
-/// A request in the parts that go into descriptors of their own.
+/// A request in parts, each with descriptors of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     /// `struct fuse_in_header`.
     pub header: &'a [u8],
     /// Structures, names and values.
     pub arguments: &'a [u8],
-    /// What a WRITE writes.
+    /// Data of a WRITE.
     pub data: Data<'a>,
 }
 
 impl<'a> Parts<'a> {
-    /// Takes a request apart as its [`Shape`] says.
+    /// Splits a request by its [`Shape`].
     #[must_use]
     pub fn of(request: &'a [u8], shape: &Shape) -> Parts<'a> {
         Parts {
@@ -70,7 +69,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A request that the device has given back. Its buffers are kept until it is [freed](Queue::free).
+/// A request that the device has returned. Its buffers are in use until it is [freed](Queue::free).
 #[derive(Debug)]
 #[must_use = "its buffers are free only when it is given to `Queue::free`"]
 pub struct Completion {
@@ -79,27 +78,27 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Of which request.
+    /// The request's token.
     #[must_use]
     pub fn token(&self) -> Token {
         self.token
     }
 
-    /// How many bytes the device says it has written; it may say anything.
+    /// Bytes written, as the device claims.
     #[must_use]
     pub fn used_bytes(&self) -> u32 {
         self.used
     }
 }
 
-/// What is done with a completion.
+/// The recipient of a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Whoever polls gets it.
+    /// The next poll.
     Polled,
-    /// Somebody asks for it by its token.
+    /// A thread that takes it by its token.
     Claimed,
-    /// Nobody waits for it any more.
+    /// None: it is freed at once.
     Dropped,
 }
 
@@ -109,14 +108,14 @@ struct InFlight {
     descriptors: Vec<u16>,
 }
 
-/// What is remembered of a request while it has a slot.
+/// A request that has a slot.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     reply: Option<ReplyLayout>,
     data_in: usize,
 }
 
-/// What the device agreed to.
+/// Negotiated features.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueFeatures {
     pub(crate) indirect: bool,
@@ -128,7 +127,7 @@ pub(crate) struct QueueFeatures {
 /// [`wait`](Self::wait) and [`poll`](Self::poll) what came back.
 pub struct Queue {
     memory: Arc<SharedMemory>,
-    ring: Ring,
+    ring: DriverRing,
     slots: SlotLayout,
     features: QueueFeatures,
     kick: EventFd,
@@ -136,7 +135,7 @@ pub struct Queue {
     free_slots: Vec<usize>,
     free_descriptors: Vec<u16>,
     kept: Vec<Kept>,
-    /// By the first descriptor of the chain.
+    /// By head.
     in_flight: Vec<Option<InFlight>>,
     in_flight_count: usize,
     completed: VecDeque<Completion>,
@@ -144,14 +143,14 @@ pub struct Queue {
     next_token: u64,
     broken: Option<&'static str>,
     segments: Segments,
-    /// Emptied lists of descriptors, to be used again.
+    /// Empty lists of descriptors, for reuse.
     spare_lists: Vec<Vec<u16>>,
 }
 
 impl Queue {
     pub(crate) fn new(
         memory: Arc<SharedMemory>,
-        ring: Ring,
+        ring: DriverRing,
         slots: (SlotLayout, usize),
         features: QueueFeatures,
         kick: EventFd,
@@ -180,29 +179,29 @@ impl Queue {
         }
     }
 
-    /// How many chains the queue holds at most.
+    /// Most chains of the queue.
     #[must_use]
     pub fn size(&self) -> u16 {
         self.ring.size()
     }
 
-    /// How many requests with buffers can be in flight.
+    /// Most requests in flight with buffers.
     pub(crate) fn buffers(&self) -> usize {
         self.kept.len()
     }
 
-    /// How many requests the device has.
+    /// Requests that the device has.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.in_flight_count
     }
 
-    /// Makes a request available to the device. It need not look before it is
-    /// [notified](Self::notify). Without a `reply` there are no writable descriptors.
+    /// Makes a request available to the device, which may not see it before [`notify`](Self::notify).
+    /// Without a `reply` there are no writable descriptors.
     ///
     /// # Errors
     ///
-    /// When it does not fit, for now or ever. Nothing was sent then.
+    /// When it does not fit, at present or ever. Nothing was sent then.
     pub fn submit(
         &mut self,
         parts: &Parts<'_>,
@@ -211,7 +210,7 @@ impl Queue {
         self.submit_for(parts, reply, Fate::Polled)
     }
 
-    /// As [`submit`](Self::submit); the completion is not polled but [taken](Self::take).
+    /// As [`submit`](Self::submit), for a completion that is [taken](Self::take) instead of polled.
     pub(crate) fn submit_claimed(
         &mut self,
         parts: &Parts<'_>,
@@ -260,24 +259,20 @@ impl Queue {
         Ok(self.start(head, Some(slot), fate, descriptors))
     }
 
-    /// As [`submit`](Self::submit), for a request in one piece with the layout that a kernel makes.
-    ///
-    /// # Errors
-    ///
-    /// As there.
+    /// As [`submit`](Self::submit), for contiguous bytes, with the descriptors that a kernel makes.
     pub fn submit_request(&mut self, request: &[u8]) -> Result<Token, SubmitError> {
         let shape = Shape::of(request);
         self.submit(&Parts::of(request, &shape), shape.reply)
     }
 
-    /// Writes `self.segments` as a chain, in the table at `table` where that is agreed on, and gives
-    /// its descriptors.
+    /// Writes `self.segments` as a chain, in the indirect table at `table` if negotiated, and returns its
+    /// descriptors.
     fn write_chain(&mut self, table: usize) -> Result<Vec<u16>, SubmitError> {
         let count = self.segments.list.len();
         if count == 0 {
             return Err(SubmitError::Empty);
         }
-        // As Linux: a table whenever there is more than one.
+        // As Linux: an indirect table for more than one segment.
         let indirect = self.features.indirect && count > 1;
         let needed = if indirect { 1 } else { count };
         if needed > usize::from(self.ring.size()) {
@@ -339,23 +334,15 @@ impl Queue {
         token
     }
 
-    /// Tells the device of what was submitted, if it wants to be told.
-    ///
-    /// # Errors
-    ///
-    /// When the signal cannot be given.
+    /// Kicks the device for what was submitted, if it wants a kick.
     pub fn notify(&mut self) -> Result<(), QueueError> {
-        if self.ring.must_notify() {
+        if self.ring.needs_kick() {
             self.kick()?;
         }
         Ok(())
     }
 
-    /// Tells the device to look, whether it wants to or not.
-    ///
-    /// # Errors
-    ///
-    /// When the signal cannot be given.
+    /// Kicks the device.
     pub fn kick(&self) -> Result<(), QueueError> {
         self.kick.write(1).map_err(QueueError::Waiting)
     }
@@ -364,19 +351,19 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// When the device gave back what it did not have; the queue is of no more use then.
+    /// When the device returned a chain that it did not have; the queue cannot be used any longer then.
     pub fn poll(&mut self) -> Result<Option<Completion>, QueueError> {
         self.harvest()?;
         Ok(self.completed.pop_front())
     }
 
-    /// The completion of this claimed request, if it is there.
+    /// The completion of this claimed request, if it has come.
     pub(crate) fn take(&mut self, token: Token) -> Option<Completion> {
         let index = self.claimed.iter().position(|one| one.token == token)?;
         Some(self.claimed.swap_remove(index))
     }
 
-    /// Nobody will take the completion of this claimed request.
+    /// Frees this claimed request when it completes.
     pub(crate) fn abandon(&mut self, token: Token) {
         if let Some(completion) = self.take(token) {
             self.free(completion);
@@ -387,7 +374,7 @@ impl Queue {
         }
     }
 
-    /// Moves what the device has given back to the list of completions.
+    /// Moves returned chains to the list of completions.
     pub(crate) fn harvest(&mut self) -> Result<(), QueueError> {
         loop {
             if let Some(why) = self.broken {
@@ -424,12 +411,12 @@ impl Queue {
         }
     }
 
-    /// Sleeps until the device signals, at most until `deadline`; false when that has passed. Does
-    /// not sleep when a completion is there already.
+    /// Sleeps until the device signals or `deadline`; false after the deadline. Does not sleep when there is
+    /// a completion.
     ///
     /// # Errors
     ///
-    /// When the server is gone and has left no completion.
+    /// When the server has gone and left no completion.
     pub fn wait(&mut self, deadline: Option<Instant>) -> Result<bool, QueueError> {
         if self.is_ready() {
             return Ok(true);
@@ -442,12 +429,12 @@ impl Queue {
         }
     }
 
-    /// Whether there is something to be polled. If not, the device will signal it.
+    /// Whether there is a completion. If not, the device will signal the next.
     pub(crate) fn is_ready(&mut self) -> bool {
         !self.completed.is_empty() || self.ring.arm()
     }
 
-    /// Whether nothing has come back that was not harvested. Then the device will signal it.
+    /// Whether all returned chains are harvested. Then the device will signal the next.
     pub(crate) fn is_armed_and_empty(&mut self) -> bool {
         !self.ring.arm()
     }
@@ -460,16 +447,16 @@ impl Queue {
         &self.kick
     }
 
-    /// How many chains were ever made available, modulo 65536.
+    /// The available index.
     pub(crate) fn available_index(&self) -> u16 {
         self.ring.available_index()
     }
 
-    pub(crate) fn ring(&mut self) -> &mut Ring {
+    pub(crate) fn ring(&mut self) -> &mut DriverRing {
         &mut self.ring
     }
 
-    /// Goes on in a copy of the memory.
+    /// Continues in a copy of the memory.
     pub(crate) fn move_to(&mut self, memory: &Arc<SharedMemory>) {
         self.memory = Arc::clone(memory);
         self.ring.move_to(memory);
@@ -483,7 +470,7 @@ impl Queue {
         &self.slots
     }
 
-    /// The bytes of the reply that were written, into `reply`, which is emptied first.
+    /// Replaces the content of `reply` by the bytes of the reply that were written.
     pub fn copy_reply(&self, completion: &Completion, reply: &mut Vec<u8>) {
         reply.clear();
         let Some((slot, kept)) = self.kept_by(completion) else {
@@ -520,8 +507,7 @@ impl Queue {
         OutHeader::read_from_bytes(&header).ok()
     }
 
-    /// The structure behind the header of the reply; `None` when there was no room for it, or fewer
-    /// bytes were written.
+    /// The structure after the reply's header; `None` without room for it, or when fewer bytes were written.
     #[must_use]
     pub fn reply_structure<T: FromBytes + IntoBytes>(&self, completion: &Completion) -> Option<T> {
         let (slot, kept) = self.kept_by(completion)?;
@@ -541,15 +527,15 @@ impl Queue {
         Some((slot, self.kept[slot]))
     }
 
-    /// Ends a completion: its buffers can be used again.
+    /// Frees the buffers of a completion.
     pub fn free(&mut self, completion: Completion) {
         if let Some(slot) = completion.token.slot {
             self.free_slots.push(slot);
         }
     }
 
-    /// Makes a chain available that was laid out by hand. `descriptors` are those that are free again
-    /// when it is given back. A head that no table has is not expected back: there is no token.
+    /// Makes a chain written by the caller available. `descriptors` are freed when it returns. There is no
+    /// token for a head beyond the table.
     pub(crate) fn start_raw(&mut self, head: u16, descriptors: Vec<u16>) -> Option<Token> {
         if head < self.ring.size() {
             Some(self.start(head, None, Fate::Polled, descriptors))
@@ -559,13 +545,13 @@ impl Queue {
         }
     }
 
-    /// Takes free descriptors, in the order of a chain; fewer when there are not as many.
+    /// Takes up to `count` free descriptors, in the order of a chain.
     pub(crate) fn take_descriptors(&mut self, count: usize) -> Vec<u16> {
         let from = self.free_descriptors.len().saturating_sub(count);
         self.free_descriptors.drain(from..).rev().collect()
     }
 
-    /// A free slot, for chains laid out by hand.
+    /// A free slot, for chains written by the caller.
     pub(crate) fn take_slot(&mut self) -> Option<usize> {
         self.free_slots.pop()
     }

@@ -1,10 +1,8 @@
-//! A split virtqueue, from the side that makes buffers available (Virtual I/O Device specification
-//! 1.2, section 2.7).
+//! The driver's side of a split virtqueue (virtio 1.2, section 2.7).
 //!
-//! Who may touch what: the descriptor table and the available ring are written here and read by the
-//! device; the used ring is written by the device and read here, except for the event index at the
-//! end of each ring, which is the other side's. The number of the next entry to write or to read is
-//! kept in private memory and never read back.
+//! The driver writes the descriptor table and the available ring, the device writes the used ring; the event
+//! index at the end of each ring belongs to the other side. The driver's own indices are in private memory and
+//! are never read back.
 
 use super::memory::SharedMemory;
 use std::sync::Arc;
@@ -37,11 +35,10 @@ pub struct RawDescriptor {
     pub next: u16,
 }
 
-/// `VIRTQ_USED_F_NO_NOTIFY`: the device need not be told.
+/// `VIRTQ_USED_F_NO_NOTIFY`: the device wants no kicks.
 const NO_NOTIFY: u16 = 1;
 
-/// Each ring begins on a page of its own: nothing that one side writes shares a cache line with what
-/// the other writes.
+/// Each ring begins on a page of its own: driver and device never write to the same cache line.
 const RING_ALIGNMENT: usize = 4096;
 
 const DESCRIPTOR_BYTES: usize = size_of::<RawDescriptor>();
@@ -50,9 +47,9 @@ const RING_HEADER_BYTES: usize = 4;
 const AVAILABLE_ENTRY_BYTES: usize = 2;
 const USED_ENTRY_BYTES: usize = 8;
 
-/// Where the three parts of a queue lie in the memory.
+/// Offsets of the three parts of a queue in the memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RingLayout {
+pub(crate) struct DriverRingLayout {
     pub(crate) size: u16,
     pub(crate) descriptors: usize,
     pub(crate) available: usize,
@@ -60,15 +57,15 @@ pub(crate) struct RingLayout {
     pub(crate) end: usize,
 }
 
-impl RingLayout {
+impl DriverRingLayout {
     /// From `start` (a multiple of [`RING_ALIGNMENT`]) on.
-    pub(crate) fn new(start: usize, size: u16) -> RingLayout {
+    pub(crate) fn new(start: usize, size: u16) -> DriverRingLayout {
         let entries = usize::from(size);
         let after = |end: usize| end.next_multiple_of(RING_ALIGNMENT);
         let available = after(start + entries * DESCRIPTOR_BYTES);
         let used = after(available + RING_HEADER_BYTES + entries * AVAILABLE_ENTRY_BYTES + 2);
         let end = after(used + RING_HEADER_BYTES + entries * USED_ENTRY_BYTES + 2);
-        RingLayout {
+        DriverRingLayout {
             size,
             descriptors: start,
             available,
@@ -91,41 +88,41 @@ impl RingLayout {
     }
 }
 
-/// What the device put into the used ring.
+/// An element of the used ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedElement {
-    /// The index of the first descriptor of the chain that is given back. Not checked.
+    /// The head of the returned chain. Not checked.
     pub id: u32,
-    /// How many bytes were written, says the device.
+    /// Bytes written, as the device claims.
     pub length: u32,
 }
 
-/// The device broke the ring: it claims to have used more chains than it was given.
+/// The device's used index is more than the ring's size ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexJumped;
 
-/// One queue's rings.
-pub(crate) struct Ring {
+/// The rings of one queue.
+pub(crate) struct DriverRing {
     memory: Arc<SharedMemory>,
-    layout: RingLayout,
+    layout: DriverRingLayout,
     event_index: bool,
     /// The index of the next chain to be made available.
     available: u16,
-    /// What `available` was when the device was last told, or needed not be.
+    /// `available` at the last decision on a kick.
     announced: u16,
     /// The index of the next used element to be read.
     used: u16,
 }
 
-impl Ring {
-    /// Rings that begin at index `base`, as GET_VRING_BASE told it; 0 for new ones.
+impl DriverRing {
+    /// Rings that begin at index `base`: that of GET_VRING_BASE, or 0 for new ones.
     pub(crate) fn new(
         memory: Arc<SharedMemory>,
-        layout: RingLayout,
+        layout: DriverRingLayout,
         event_index: bool,
         base: u16,
-    ) -> Ring {
-        let ring = Ring {
+    ) -> DriverRing {
+        let ring = DriverRing {
             memory,
             layout,
             event_index,
@@ -144,11 +141,11 @@ impl Ring {
         self.layout.size
     }
 
-    pub(crate) fn layout(&self) -> RingLayout {
+    pub(crate) fn layout(&self) -> DriverRingLayout {
         self.layout
     }
 
-    /// Goes on in a copy of the memory.
+    /// Continues in a copy of the memory.
     pub(crate) fn move_to(&mut self, memory: &Arc<SharedMemory>) {
         self.memory = Arc::clone(memory);
     }
@@ -159,7 +156,7 @@ impl Ring {
         self.memory.write(offset, descriptor.as_bytes());
     }
 
-    /// Makes the chain available that begins with the descriptor `head`.
+    /// Makes the chain at `head` available.
     pub(crate) fn publish(&mut self, head: u16) {
         let entry = self.layout.available
             + RING_HEADER_BYTES
@@ -168,7 +165,7 @@ impl Ring {
         self.jump_available(self.available.wrapping_add(1));
     }
 
-    /// Makes the chain available again that was published last.
+    /// Makes the last chain available once more.
     pub(crate) fn repeat_last(&mut self) {
         let last = self.available.wrapping_sub(1);
         let entry = self.layout.available
@@ -177,10 +174,10 @@ impl Ring {
         self.publish(self.memory.load_u16(entry, Ordering::Relaxed));
     }
 
-    /// Says that everything before `index` is available, whether it is or not.
+    /// Sets the available index.
     pub(crate) fn jump_available(&mut self, index: u16) {
         self.available = index;
-        // Release: the chain and the entry are there before the index says so.
+        // Release: the chain and the entry are visible before the index.
         self.memory
             .store_u16(self.layout.available + 2, index, Ordering::Release);
     }
@@ -190,14 +187,13 @@ impl Ring {
         self.available
     }
 
-    /// Whether the device wants to be told of what was published since this was last asked.
-    pub(crate) fn must_notify(&mut self) -> bool {
+    /// Whether the device wants a kick for what was published since the last call.
+    pub(crate) fn needs_kick(&mut self) -> bool {
         let old = std::mem::replace(&mut self.announced, self.available);
         if old == self.available {
             return false;
         }
-        // Between the store of our index and the load of the device's wish there must be no
-        // reordering: it stores its wish and then looks at our index once more.
+        // The store of our index before the load of the device's event; the device does the reverse.
         fence(Ordering::SeqCst);
         if self.event_index {
             let event = self
@@ -209,7 +205,7 @@ impl Ring {
         }
     }
 
-    /// The next chain that the device has given back.
+    /// The next chain that the device has returned.
     pub(crate) fn next_used(&mut self) -> Result<Option<UsedElement>, IndexJumped> {
         let ready = self.used_index().wrapping_sub(self.used);
         if ready == 0 {
@@ -227,14 +223,14 @@ impl Ring {
         }))
     }
 
-    /// The device's index, as it stands.
+    /// The used index.
     pub(crate) fn used_index(&self) -> u16 {
-        // Acquire: the element and the reply are there once the index says so.
+        // Acquire: the element and the reply were written before the index.
         self.memory
             .load_u16(self.layout.used + 2, Ordering::Acquire)
     }
 
-    /// Asks for a signal at the next used chain. True when there is one already: then do not sleep.
+    /// Asks for a call with the next used chain. True when there is one already: do not sleep then.
     pub(crate) fn arm(&mut self) -> bool {
         if self.event_index {
             let event = self.layout.used_event();
@@ -243,14 +239,13 @@ impl Ring {
             let flags = self.layout.available;
             self.memory.store_u16(flags, 0, Ordering::Relaxed);
         }
-        // The device stores its index and then loads our wish: the other half of its fence.
+        // The store of our event before the load of the device's index; the device does the reverse.
         fence(Ordering::SeqCst);
         self.used_index() != self.used
     }
 }
 
-/// Whether a side whose index went from `old` to `new` must tell the other, which wants to hear of
-/// the entry at `event` (section 2.7.10).
+/// `vring_need_event`: whether an index passed `event` on its way from `old` to `new` (section 2.7.10).
 fn is_due(event: u16, new: u16, old: u16) -> bool {
     new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
 }
@@ -261,24 +256,24 @@ pub(crate) mod tests {
 
     const SIZE: u16 = 8;
 
-    pub(crate) fn use_chain(memory: &SharedMemory, layout: RingLayout, id: u32, length: u32) {
+    pub(crate) fn use_chain(memory: &SharedMemory, layout: DriverRingLayout, id: u32, length: u32) {
         let index = memory.load_u16(layout.used + 2, Ordering::Relaxed);
         let entry = layout.used + RING_HEADER_BYTES + layout.slot(index) * USED_ENTRY_BYTES;
         memory.write(entry, &[id.to_le_bytes(), length.to_le_bytes()].concat());
         memory.store_u16(layout.used + 2, index.wrapping_add(1), Ordering::Release);
     }
 
-    fn ring(event_index: bool, base: u16) -> (Arc<SharedMemory>, RingLayout, Ring) {
-        let layout = RingLayout::new(4096, SIZE);
+    fn ring(event_index: bool, base: u16) -> (Arc<SharedMemory>, DriverRingLayout, DriverRing) {
+        let layout = DriverRingLayout::new(4096, SIZE);
         let memory = Arc::new(SharedMemory::new(layout.end).unwrap());
-        let ring = Ring::new(Arc::clone(&memory), layout, event_index, base);
+        let ring = DriverRing::new(Arc::clone(&memory), layout, event_index, base);
         (memory, layout, ring)
     }
 
     #[test]
-    fn the_parts_lie_apart_and_aligned() {
+    fn the_parts_are_disjoint_and_aligned() {
         for size in [1, 2, 64, 1024, 32768] {
-            let layout = RingLayout::new(4096, size);
+            let layout = DriverRingLayout::new(4096, size);
             assert!(layout.descriptors + usize::from(size) * 16 <= layout.available);
             assert!(layout.used_event() + 2 <= layout.used);
             assert!(layout.available_event() + 2 <= layout.end);
@@ -312,7 +307,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_used_index_that_jumps_is_found_out() {
+    fn a_used_index_beyond_the_ring_is_an_error() {
         let (memory, layout, mut ring) = ring(true, 0);
         ring.publish(0);
         memory.store_u16(layout.used + 2, SIZE + 1, Ordering::Relaxed);
@@ -320,38 +315,35 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_device_is_told_when_it_wants_to_be() {
+    fn the_device_is_kicked_at_its_event_index() {
         let (memory, layout, mut ring) = ring(true, 0);
-        assert!(!ring.must_notify(), "nothing was published");
+        assert!(!ring.needs_kick(), "nothing was published");
         ring.publish(0);
-        assert!(ring.must_notify(), "it waits for entry 0");
-        assert!(!ring.must_notify(), "it was told");
+        assert!(ring.needs_kick(), "it waits for entry 0");
+        assert!(!ring.needs_kick(), "it was kicked");
         ring.publish(1);
-        assert!(
-            !ring.must_notify(),
-            "it still waits for 0, which has passed"
-        );
+        assert!(!ring.needs_kick(), "it still waits for 0, which has passed");
         memory.store_u16(layout.available_event(), 3, Ordering::Relaxed);
         ring.publish(2);
-        assert!(!ring.must_notify());
+        assert!(!ring.needs_kick());
         ring.publish(3);
         ring.publish(4);
-        assert!(ring.must_notify(), "entry 3 is among those published");
+        assert!(ring.needs_kick(), "entry 3 is among those published");
     }
 
     #[test]
     fn without_the_event_index_flags_say_the_same() {
         let (memory, layout, mut ring) = ring(false, 0);
         ring.publish(0);
-        assert!(ring.must_notify());
-        assert!(!ring.must_notify(), "it was told");
+        assert!(ring.needs_kick());
+        assert!(!ring.needs_kick(), "it was kicked");
         memory.store_u16(layout.used, NO_NOTIFY, Ordering::Relaxed);
         ring.publish(1);
-        assert!(!ring.must_notify());
+        assert!(!ring.needs_kick());
     }
 
     #[test]
-    fn arming_finds_what_came_before() {
+    fn arming_sees_chains_that_were_used_before() {
         let (memory, layout, mut ring) = ring(true, 0);
         ring.publish(0);
         ring.publish(1);

@@ -1,8 +1,8 @@
-//! A queue that many threads use, each waiting for its own reply.
+//! A queue that many threads share, each waiting for its own reply.
 //!
-//! The lock is held to look and to submit, never to sleep: of those who wait, one sleeps until the
-//! device signals, and the others until that one has looked. Whoever finds its own reply goes, and
-//! wakes the others, of whom one takes over.
+//! The lock is held to poll and to submit, never to sleep. One waiting thread sleeps until the device signals,
+//! the others until that thread has polled. A thread that has its reply wakes the others, of which one takes
+//! over.
 
 use super::error::{ExchangeError, QueueError, SubmitError};
 use super::queue::{Parts, Queue, Token};
@@ -13,12 +13,12 @@ use thrufs_testing::ReplyLayout;
 
 struct State {
     queue: Queue,
-    /// Somebody sleeps until the device signals.
+    /// A thread sleeps until the device signals.
     watched: bool,
 }
 
-/// The right to use a [`Queue`] alone, by [`FrontEnd::queue`](crate::FrontEnd::queue). Requests of
-/// other threads on this queue wait meanwhile.
+/// Exclusive use of a [`Queue`], from [`FrontEnd::queue`](crate::FrontEnd::queue). Other threads' requests on
+/// this queue wait meanwhile.
 pub struct QueueGuard<'a>(MutexGuard<'a, State>);
 
 impl std::ops::Deref for QueueGuard<'_> {
@@ -61,7 +61,7 @@ impl SharedQueue {
         QueueGuard(self.state())
     }
 
-    /// Sends a request and waits until the device has given it back. The reply goes into `reply`.
+    /// Sends a request and waits until the device has returned it. Writes the reply to `reply`.
     pub(crate) fn exchange(
         &self,
         parts: &Parts<'_>,
@@ -100,7 +100,7 @@ impl SharedQueue {
                 state.queue.copy_reply(&completion, reply);
                 state.queue.free(completion);
                 drop(state);
-                // Those who wait for a free buffer or for their reply.
+                // Threads that wait for a free buffer or for their reply.
                 self.progress.notify_all();
                 return Ok(());
             }
@@ -114,13 +114,13 @@ impl SharedQueue {
         }
     }
 
-    /// Waits until something may have come back.
+    /// Waits until a chain may have come back.
     fn progress<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         deadline: Option<Instant>,
     ) -> Result<MutexGuard<'a, State>, ExchangeError> {
-        // With nothing in flight, buffers come free only by those who take their replies.
+        // With nothing in flight, only threads that take their replies free buffers.
         if state.watched || state.queue.in_flight() == 0 {
             return self.until_looked(state, deadline);
         }
@@ -167,7 +167,7 @@ mod tests {
     use super::super::memory::SharedMemory;
     use super::super::queue::QueueFeatures;
     use super::super::ring::tests::use_chain;
-    use super::super::ring::{RawDescriptor, Ring, RingLayout, descriptor_flags};
+    use super::super::ring::{DriverRing, DriverRingLayout, RawDescriptor, descriptor_flags};
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::Ordering;
@@ -181,10 +181,10 @@ mod tests {
     const SIZE: u16 = 32;
     const SLOTS: usize = 3;
 
-    /// A device that answers every request with a header, each batch in reverse.
+    /// A device that answers each request with a header, batches in reverse order.
     struct Device {
         memory: Arc<SharedMemory>,
-        ring: RingLayout,
+        ring: DriverRingLayout,
         kick: EventFd,
         waker: Arc<Waker>,
         next: u16,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     fn ground() -> (SharedQueue, Device, UnixStream, UnixStream) {
-        let ring = RingLayout::new(0, SIZE);
+        let ring = DriverRingLayout::new(0, SIZE);
         let slots = SlotLayout::new(ring.end, 4096, 4096);
         let memory = Arc::new(SharedMemory::new(slots.end(SLOTS)).unwrap());
         let (own, others) = UnixStream::pair().unwrap();
@@ -259,7 +259,7 @@ mod tests {
         // Without the event index, the device of these tests need not know it.
         let queue = Queue::new(
             Arc::clone(&memory),
-            Ring::new(memory, ring, false, 0),
+            DriverRing::new(memory, ring, false, 0),
             (slots, SLOTS),
             QueueFeatures { indirect: false },
             kick,
@@ -303,11 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_too_long_is_told_and_so_are_the_others() {
+    fn every_waiting_thread_gets_its_timeout() {
         let (queue, _device, _own, _others) = ground();
         let queue = &queue;
         std::thread::scope(|scope| {
-            // More than there are buffers: some wait for one.
+            // More threads than buffers.
             for unique in 0..5 {
                 scope.spawn(move || {
                     let late = exchange(queue, unique, Duration::from_millis(30));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_server_goes_everybody_is_told() {
+    fn every_waiting_thread_fails_when_the_server_disconnects() {
         let (queue, _device, _own, others) = ground();
         let queue = &queue;
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The state of a device: SET_DEVICE_STATE_FD and CHECK_DEVICE_STATE, with a pipe.
+//! Device state: SET_DEVICE_STATE_FD and CHECK_DEVICE_STATE, over a pipe.
 
 use super::VhostLink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::{VhostTransferStateDirection, VhostTransferStatePhase};
 
-/// Most bytes that are taken from a server.
+/// Most bytes accepted from a server.
 const STATE_BYTES_MAX: usize = 1 << 30;
 
-/// Why a state was not moved.
+/// Why a state was not transferred.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The server refuses to begin, or says that it went wrong.
+    /// The server refused the transfer or reported an error.
     #[error("{message}: {source}")]
     Refused {
-        /// The message, as the specification calls it.
+        /// The name of the message in the specification.
         message: &'static str,
-        /// What became of it.
+        /// Its error.
         source: vhost::Error,
     },
-    /// It cannot be read or written.
+    /// The pipe failed.
     #[error("the pipe: {0}")]
     Pipe(#[from] io::Error),
 }
@@ -42,7 +42,7 @@ fn begin(
     let phase = VhostTransferStatePhase::STOPPED;
     let other = link.set_device_state_fd(direction, phase, theirs);
     let other = other.map_err(refused("SET_DEVICE_STATE_FD"))?;
-    // The server may prefer a channel of its own.
+    // The server may answer with a channel of its own.
     Ok(other.map_or(ours, OwnedFd::from))
 }
 
@@ -51,11 +51,7 @@ fn check(link: &VhostLink) -> Result<(), StateError> {
     checked.map_err(refused("CHECK_DEVICE_STATE"))
 }
 
-/// The state of a device whose queues are stopped.
-///
-/// # Errors
-///
-/// See [`StateError`].
+/// Saves the state of a device with stopped queues.
 pub(super) fn save(link: &VhostLink, limit: Option<Duration>) -> Result<Vec<u8>, StateError> {
     let (ours, theirs) = pipe()?;
     let ours = begin(link, VhostTransferStateDirection::SAVE, theirs, ours)?;
@@ -78,11 +74,7 @@ pub(super) fn save(link: &VhostLink, limit: Option<Duration>) -> Result<Vec<u8>,
     Ok(state)
 }
 
-/// Has a device whose queues are stopped go on from `state`.
-///
-/// # Errors
-///
-/// See [`StateError`].
+/// Loads `state` into a device with stopped queues.
 pub(super) fn load(
     link: &VhostLink,
     state: &[u8],
@@ -97,7 +89,7 @@ pub(super) fn load(
         match rustix::io::write(&ours, rest) {
             Ok(length) => rest = &rest[length..],
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // It has read enough to know; it will say what of.
+            // The server stopped reading: CHECK_DEVICE_STATE reports why.
             Err(Errno::PIPE) => break,
             Err(errno) => return Err(StateError::Pipe(errno.into())),
         }
@@ -106,7 +98,7 @@ pub(super) fn load(
     check(link)
 }
 
-/// For reading, and for writing; our end does not wait by itself.
+/// A pipe, its ends for reading and writing. Our end is non-blocking.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
 }

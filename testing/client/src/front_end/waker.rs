@@ -1,4 +1,4 @@
-//! Sleeping until the device signals, or is gone.
+//! Waiting for the device's signal or its end.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-/// Who woke us.
+/// The source of an event.
 const SIGNAL: u64 = 0;
 const SOCKET: u64 = 1;
 
 /// Why [`Waker::sleep`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// The device signalled, or it only seems so: look.
+    /// The device may have signalled.
     Signal,
-    /// The time is over.
+    /// The deadline has passed.
     Late,
     /// The server closed the socket.
     Gone,
@@ -25,16 +25,16 @@ pub(crate) enum Woken {
 /// Waits for the signals of one queue.
 pub(crate) struct Waker {
     epoll: Epoll,
-    /// The device writes to it; nobody reads it.
+    /// The device writes to it; it is never read.
     call: EventFd,
 }
 
 impl Waker {
-    /// A new signal, and the socket whose end ends all waiting.
+    /// A new eventfd. The end of `socket` ends all waits.
     pub(crate) fn new(socket: &UnixStream) -> io::Result<Waker> {
         let call = EventFd::new(EFD_CLOEXEC | EFD_NONBLOCK)?;
         let epoll = Epoll::new()?;
-        // By edges: every write wakes, and none has to be read back.
+        // Edge-triggered: every write wakes, and none has to be read.
         let signal = EpollEvent::new(EventSet::IN | EventSet::EDGE_TRIGGERED, SIGNAL);
         epoll.ctl(ControlOperation::Add, call.as_raw_fd(), signal)?;
         let end = EpollEvent::new(EventSet::READ_HANG_UP, SOCKET);
@@ -42,12 +42,12 @@ impl Waker {
         Ok(Waker { epoll, call })
     }
 
-    /// What the device writes to.
+    /// The call eventfd.
     pub(crate) fn call(&self) -> &EventFd {
         &self.call
     }
 
-    /// Waits for the end of another socket than before, also where somebody sleeps.
+    /// Waits for the end of another socket from now on, also in threads that sleep.
     pub(crate) fn follow(&self, before: &UnixStream, socket: &UnixStream) -> io::Result<()> {
         let end = || EpollEvent::new(EventSet::READ_HANG_UP, SOCKET);
         self.epoll
@@ -56,7 +56,7 @@ impl Waker {
             .ctl(ControlOperation::Add, socket.as_raw_fd(), end())
     }
 
-    /// Sleeps until there is something, at most until `deadline` (to the millisecond).
+    /// Sleeps until an event or `deadline`, to the millisecond.
     pub(crate) fn sleep(&self, deadline: Option<Instant>) -> io::Result<Woken> {
         let timeout_ms = deadline.map_or(-1, |deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -69,7 +69,7 @@ impl Waker {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Woken::Signal),
             Err(error) => return Err(error),
         };
-        let by = |who| events[..count].iter().any(|event| event.data() == who);
+        let by = |source| events[..count].iter().any(|event| event.data() == source);
         Ok(if by(SIGNAL) {
             Woken::Signal
         } else if by(SOCKET) {

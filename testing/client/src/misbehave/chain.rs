@@ -1,4 +1,4 @@
-//! Descriptor chains that no driver makes.
+//! Raw and faulty descriptor chains.
 
 use crate::front_end::{
     FIRST_REQUEST_QUEUE, FrontEnd, Queue, RawDescriptor, Token, descriptor_flags,
@@ -11,15 +11,15 @@ const NEXT: u16 = descriptor_flags::NEXT;
 const WRITE: u16 = descriptor_flags::WRITE;
 const INDIRECT: u16 = descriptor_flags::INDIRECT;
 
-/// Room in one slot for what a faulty chain points at, in bytes.
+/// Bytes of a slot for the buffers of a faulty chain.
 const SCRATCH_BYTES: usize = 8192;
 
-/// What can be wrong with a chain. What is not named is a GETATTR of the root, as it should be.
+/// The fault of a chain that is otherwise a valid GETATTR of the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// The last descriptor goes on with the first.
+    /// The last descriptor leads to the first.
     Loop,
-    /// A descriptor goes on with itself.
+    /// A descriptor leads to itself.
     LoopToSelf,
     /// The next descriptor is beyond the table.
     NextBeyondTable,
@@ -31,9 +31,9 @@ pub enum Fault {
     LengthHuge,
     /// A writable descriptor of 4 GiB less one.
     ReplyLengthHuge,
-    /// The request lies where there is no memory.
+    /// The request is outside the memory.
     AddressOutside,
-    /// The reply shall go where there is no memory.
+    /// The reply is outside the memory.
     ReplyAddressOutside,
     /// The request begins in the memory and ends beyond it.
     AddressAcrossEnd,
@@ -61,26 +61,26 @@ pub enum Fault {
     IndirectEmpty,
     /// A table of 4 GiB.
     IndirectHuge,
-    /// A table where there is no memory.
+    /// A table outside the memory.
     IndirectOutside,
-    /// A table that goes on behind itself in the ring.
+    /// A table descriptor that has a next one in the ring.
     IndirectWithNext,
-    /// A table that is said to be writable.
+    /// A table marked as writable.
     IndirectWritable,
     /// A loop within a table.
     IndirectLoop,
-    /// Flags that nobody knows.
+    /// Unknown flags.
     FlagsUnknown,
     /// The same chain made available twice.
     Twice,
-    /// The index of the available ring jumps by more than the ring has.
+    /// The available index is more than the ring's size ahead.
     IndexJumps,
-    /// The index of the available ring goes back.
+    /// The available index goes backwards.
     IndexGoesBack,
 }
 
 impl Fault {
-    /// All of them, with their names.
+    /// All faults, with their names.
     pub const ALL: &[(&str, Fault)] = &[
         ("loop", Fault::Loop),
         ("loop-to-self", Fault::LoopToSelf),
@@ -115,11 +115,10 @@ impl Fault {
     ];
 }
 
-/// Raw access to a queue of a [`FrontEnd`]. What is done here is known to the queue as far as it
-/// can be: chains that come back are [completions](Queue::poll) without a reply.
+/// Raw access to a queue of a [`FrontEnd`]. Chains that return are [completions](Queue::poll) without a reply.
 ///
-/// It takes one slot of buffers for itself. The queue gets it back when this is dropped with nothing
-/// in flight, and else never: the device may still write into it.
+/// It takes one slot of buffers, which it frees on drop, but not with a chain in flight: the device may still
+/// write into it.
 pub struct RawQueue<'a> {
     queue: &'a mut Queue,
     slot: usize,
@@ -152,7 +151,7 @@ impl<'a> RawQueue<'a> {
         self.queue
     }
 
-    /// A guest address in 8 KiB of memory that is free for use.
+    /// A guest address in 8 KiB of scratch memory.
     #[must_use]
     pub fn scratch(&self, offset: usize) -> u64 {
         self.queue
@@ -167,7 +166,7 @@ impl<'a> RawQueue<'a> {
         memory.guest_address(memory.length())
     }
 
-    /// Writes into the scratch memory; what does not fit is left away.
+    /// Writes into the scratch memory, as much as fits.
     pub fn fill(&mut self, offset: usize, bytes: &[u8]) {
         let offset = offset % SCRATCH_BYTES;
         let length = bytes.len().min(SCRATCH_BYTES - offset);
@@ -175,7 +174,7 @@ impl<'a> RawQueue<'a> {
         memory.write(self.scratch + offset, &bytes[..length]);
     }
 
-    /// Reads from the scratch memory; what lies beyond it is left as it was.
+    /// Reads from the scratch memory, as much as it has.
     pub fn peek(&self, offset: usize, bytes: &mut [u8]) {
         let offset = offset % SCRATCH_BYTES;
         let length = bytes.len().min(SCRATCH_BYTES - offset);
@@ -183,36 +182,35 @@ impl<'a> RawQueue<'a> {
         memory.read(self.scratch + offset, &mut bytes[..length]);
     }
 
-    /// Takes free descriptors; fewer when there are not as many.
+    /// Takes up to `count` free descriptors.
     pub fn take_descriptors(&mut self, count: usize) -> Vec<u16> {
         self.queue.take_descriptors(count)
     }
 
-    /// Writes a descriptor, free or not. The index is taken modulo the queue's size.
+    /// Writes a descriptor, free or not, at `index` modulo the queue's size.
     pub fn put(&mut self, index: u16, descriptor: RawDescriptor) {
         self.queue.ring().put_descriptor(index, &descriptor);
     }
 
-    /// Makes a chain available. `descriptors` are free again when it comes back. There is no token
-    /// for a head that is beyond the table.
+    /// Makes a chain available. `descriptors` are freed when it returns. There is no token for a head beyond
+    /// the table.
     pub fn publish(&mut self, head: u16, descriptors: Vec<u16>) -> Option<Token> {
         self.queue.start_raw(head, descriptors)
     }
 
-    /// Moves the index of the available ring.
+    /// Sets the available index.
     pub fn jump(&mut self, by: i16) {
         let index = self.queue.ring().available_index();
         let index = index.wrapping_add_signed(by);
         self.queue.ring().jump_available(index);
     }
 
-    /// The index of the used ring, as the device has it.
+    /// The used index.
     pub fn used_index(&mut self) -> u16 {
         self.queue.ring().used_index()
     }
 
-    /// Takes descriptors for `chain`, links them in its order, lets `spoil` change them, and makes
-    /// the chain available.
+    /// Links descriptors for `chain`, lets `spoil` change them, and makes the chain available.
     fn chain(
         &mut self,
         chain: &[RawDescriptor],
@@ -231,7 +229,7 @@ impl<'a> RawQueue<'a> {
         self.publish(indices[0], indices)
     }
 
-    /// As `chain`, in a table of descriptors; `whole` is the one that points at it.
+    /// The same in an indirect table; `whole` is the descriptor of the table.
     fn table(
         &mut self,
         chain: &[RawDescriptor],
@@ -252,12 +250,7 @@ impl<'a> RawQueue<'a> {
         self.publish(head, vec![head])
     }
 
-    /// Puts a faulty chain on the queue and kicks. Gives the token of the chain, when the queue can
-    /// know of it.
-    ///
-    /// # Errors
-    ///
-    /// When the kick fails.
+    /// Puts a faulty chain on the queue and kicks. Returns the token of the chain, if it has one.
     pub fn inject(&mut self, fault: Fault) -> Result<Option<Token>, crate::QueueError> {
         let request = RequestBuilder::new(Opcode::Getattr, Unique(UNIQUE), NodeId::ROOT)
             .arg(&GetattrIn::default())
@@ -343,7 +336,7 @@ impl<'a> RawQueue<'a> {
     }
 }
 
-/// The number of the request in faulty chains.
+/// The unique id of the request in faulty chains.
 pub const UNIQUE: u64 = 0x0dd_0dd0;
 
 const REPLY_AT: usize = 4096;
@@ -370,8 +363,7 @@ fn go_on(descriptor: &mut RawDescriptor, next: u16) {
     descriptor.next = next;
 }
 
-/// Injects a fault into the first request queue, and waits a moment for what comes of it: whether
-/// the chain was given back.
+/// Injects a fault into the first request queue. Returns whether the chain returned within a moment.
 ///
 /// # Errors
 ///
@@ -409,7 +401,7 @@ mod tests {
     use super::*;
     use crate::front_end::queue_tests::{Ground, ground};
 
-    /// A queue after a fault, and how far its index went.
+    /// A queue after a fault, and the change of its available index.
     fn after(fault: Fault) -> (Ground, i16) {
         let mut ground = ground(16, 4, true);
         let mut raw = RawQueue::of(&mut ground.queue).unwrap();

@@ -1,4 +1,4 @@
-//! Messages of the vhost-user protocol, byte by byte.
+//! Raw vhost-user messages.
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice, Read};
@@ -6,24 +6,24 @@ use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
-/// The most descriptors that go with one message here.
+/// Most descriptors of a message.
 pub const DESCRIPTORS_MAX: usize = 64;
 
-/// A message, which need not make sense.
+/// A message, valid or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawMessage {
-    /// The request's number.
+    /// The request code.
     pub request: u32,
-    /// The flags: the version (1) in the lowest two bits, 4 for replies, 8 to ask for one.
+    /// Flags: the version (1) in the lowest two bits, 4 for replies, 8 for NEED_REPLY.
     pub flags: u32,
-    /// The size that the header tells, whatever the payload has.
+    /// The payload size in the header, right or wrong.
     pub size: u32,
-    /// What follows the header.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
 impl RawMessage {
-    /// A message whose header is right about its payload.
+    /// A message with the right payload size.
     #[must_use]
     pub fn new(request: u32, payload: &[u8]) -> RawMessage {
         RawMessage {
@@ -34,7 +34,7 @@ impl RawMessage {
         }
     }
 
-    /// As it goes over the socket.
+    /// The bytes on the socket.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(12 + self.payload.len());
@@ -46,7 +46,7 @@ impl RawMessage {
     }
 }
 
-/// Sends bytes with descriptors, at most [`DESCRIPTORS_MAX`] of them. Gives how many bytes went.
+/// Sends bytes with at most [`DESCRIPTORS_MAX`] descriptors. Returns the bytes sent.
 ///
 /// # Errors
 ///
@@ -71,12 +71,7 @@ pub fn send(
     )?)
 }
 
-/// Whether the server closes the connection within the stream's read timeout. What it says until
-/// then is thrown away; a timeout counts as no.
-///
-/// # Errors
-///
-/// As `read(2)`.
+/// Whether the server closes the connection within the stream's read timeout. Discards what it sends.
 pub fn is_closed(mut stream: &UnixStream) -> io::Result<bool> {
     let mut heap = [0; 4096];
     loop {
@@ -93,7 +88,7 @@ pub fn is_closed(mut stream: &UnixStream) -> io::Result<bool> {
     }
 }
 
-/// Messages that are wrong in one way each, with a name for the way.
+/// Messages with one fault each, and its name.
 #[must_use]
 pub fn odd_messages() -> Vec<(&'static str, RawMessage)> {
     const SET_FEATURES: u32 = 2;

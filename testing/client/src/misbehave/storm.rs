@@ -1,8 +1,7 @@
-//! What a hostile guest or front end does, at random: the same for the same number to begin with.
+//! Random attacks of a hostile guest or front end, reproducible by a seed.
 //!
-//! An [`episode`] is one connection that does one kind of harm and leaves, mostly without a word.
-//! [`Session`] sends requests that look like requests: known operations on nodes and handles that
-//! exist, with arguments that no kernel would send.
+//! An [`episode`] is one connection with one kind of attack. [`Session`] sends plausible requests: known
+//! operations on existing nodes and handles, with arguments that no kernel would send.
 
 mod session;
 mod usual;
@@ -24,7 +23,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use thrufs_testing::{Client, Random};
 
-/// How long a chain or a message is waited for that may never be answered.
+/// How long to wait for a chain or a message that may never be answered.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 fn config(random: &mut Random) -> FrontEndConfig {
@@ -39,10 +38,10 @@ fn config(random: &mut Random) -> FrontEndConfig {
     }
 }
 
-/// One kind of harm. `None` is a server that has had enough, or never began.
+/// One kind of attack. `None` when the server has closed the connection.
 type Harm = fn(&Path, &mut Random) -> Option<()>;
 
-/// Connects, does harm and leaves. Gives the name of what it did. That the server refuses is all right.
+/// Connects, attacks and disconnects. Returns the name of the attack. The server may refuse it.
 pub fn episode(socket: &Path, random: &mut Random) -> &'static str {
     let kinds: &[(&str, Harm)] = &[
         ("faulty chains", faults),
@@ -227,8 +226,8 @@ fn send_messages(stream: &UnixStream, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-/// Descriptors of several kinds. Memory that is passed stays as long as it is: a front end that cuts
-/// it short ends its own server, which is known.
+/// Descriptors of several kinds. Memory that is passed keeps its size: truncating it kills the server of this
+/// front end (SIGBUS), which is known.
 fn descriptors() -> Option<Vec<OwnedFd>> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("storm", flags).ok()?;

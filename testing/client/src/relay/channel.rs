@@ -1,11 +1,11 @@
-//! The thread of one request queue: from `/dev/fuse` to the queue, and back.
+//! The thread of one request queue: requests from `/dev/fuse` to the queue, and replies back.
 //!
-//! It sleeps in one `epoll_wait`: for the kernel's requests as long as the queue has room, for the
-//! server's signal, for the end. The signal is waited for by the edge and never read, as the front end
-//! has it; before it sleeps it has asked the server to signal and found nothing.
+//! It sleeps in one epoll_wait(2): for the kernel's requests while the queue has room, for the server's
+//! signal, for the end. The signal is edge-triggered and never read; before the thread sleeps it has armed it
+//! and found the queue empty.
 
 use super::greeting::message;
-use super::{DRAIN_TIMEOUT, RelayError, Shared, aside, system};
+use super::{DRAIN_TIMEOUT, RelayError, Shared, high_priority, system};
 use crate::front_end::{
     Completion, FIRST_REQUEST_QUEUE, Parts, QueueError, QueueGuard, SubmitError,
 };
@@ -19,43 +19,37 @@ use thrufs_testing::Shape;
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use zerocopy::FromBytes;
 
-/// Room for a request: the most data of a WRITE that is agreed on, with whatever goes before it.
+/// Room for a request: the largest `max_write`, with headers and arguments.
 const REQUEST_BYTES_MAX: usize = (1 << 20) + (128 << 10);
 
-/// What has happened.
+/// Sources of epoll events.
 const SIGNAL: u64 = 0;
 const GONE: u64 = 1;
-const BELL: u64 = 2;
+const EVENTFD: u64 = 2;
 const REQUEST: u64 = 3;
 
-/// See the module.
 pub(super) struct Channel<'a> {
     shared: &'a Shared,
     device: OwnedFd,
-    /// Waited for as long as this is.
+    /// Kept open for epoll.
     _socket: UnixStream,
     queue: QueueGuard<'a>,
-    /// For everything.
+    /// Waits for all events.
     open: Epoll,
-    /// For everything but requests.
+    /// Waits for all events but requests.
     full: Epoll,
-    /// The numbers of the requests in flight, by their buffers.
+    /// Unique ids of requests in flight, by slot.
     uniques: Vec<Option<u64>>,
     request: Vec<u8>,
-    /// Bytes of a request that was read and found no room.
+    /// Length of a request that was read and waits for room.
     held: Option<usize>,
     reply: Vec<u8>,
-    /// The mount has gone: nothing comes any more.
     unmounted: bool,
     server_gone: bool,
 }
 
 impl<'a> Channel<'a> {
     /// Serves until the mount is gone or the relay ends.
-    ///
-    /// # Errors
-    ///
-    /// When the server is gone or the queue does not go on. All that was in flight has its error then.
     pub(super) fn serve(
         shared: &'a Shared,
         device: OwnedFd,
@@ -87,7 +81,7 @@ impl<'a> Channel<'a> {
             let edge = EventSet::IN | EventSet::EDGE_TRIGGERED;
             add(queue.waker().call().as_raw_fd(), edge, SIGNAL)?;
             add(socket.as_raw_fd(), EventSet::READ_HANG_UP, GONE)?;
-            add(shared.bell.as_raw_fd(), EventSet::IN, BELL)?;
+            add(shared.eventfd.as_raw_fd(), EventSet::IN, EVENTFD)?;
             Ok(epoll)
         };
         let open = make().map_err(system("wait for requests"))?;
@@ -117,7 +111,7 @@ impl<'a> Channel<'a> {
             self.answer()?;
             self.fetch()?;
             if self.unmounted || self.shared.is_ending() {
-                // The others learn it here, if they have not heard it from the kernel.
+                // Ends the other threads, which may not have seen the unmount yet.
                 self.shared.end();
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
                 if self.queue.in_flight() == 0 || Instant::now() >= deadline {
@@ -133,7 +127,7 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Puts on the queue what the kernel has, as far as there is room.
+    /// Puts the kernel's requests on the queue while it has room.
     fn fetch(&mut self) -> Result<(), RelayError> {
         while !self.unmounted && !self.shared.is_ending() {
             let length = match self.held.take() {
@@ -141,9 +135,9 @@ impl<'a> Channel<'a> {
                 None => match rustix::io::read(&self.device, &mut self.request[..]) {
                     Ok(length) => length,
                     Err(Errno::AGAIN) => return Ok(()),
-                    // A signal; withdrawn meanwhile.
+                    // A signal, or an interrupted request.
                     Err(Errno::INTR | Errno::NOENT) => continue,
-                    // Unmounted, or ended from outside.
+                    // Unmounted, or aborted.
                     Err(Errno::NODEV | Errno::CONNABORTED) => {
                         self.unmounted = true;
                         return Ok(());
@@ -159,11 +153,11 @@ impl<'a> Channel<'a> {
         Ok(())
     }
 
-    /// Sends the request that was read, of `length` bytes. False when there is no room for it now.
+    /// Sends the request of `length` bytes. False without room at present.
     fn send(&mut self, length: usize) -> Result<bool, RelayError> {
         let request = &self.request[..length];
-        if aside::is_silent(request) {
-            aside::send(self.shared, request)?;
+        if high_priority::is_silent(request) {
+            high_priority::send(self.shared, request)?;
             return Ok(true);
         }
         let unique = InHeader::read_from_prefix(request).map_or(0, |(header, _)| header.unique);
@@ -180,7 +174,7 @@ impl<'a> Channel<'a> {
         Ok(true)
     }
 
-    /// Gives the kernel what has come back.
+    /// Writes returned replies to the kernel.
     fn answer(&mut self) -> Result<(), RelayError> {
         while let Some(completion) = self.queue.poll()? {
             self.answer_one(&completion);
@@ -198,9 +192,9 @@ impl<'a> Channel<'a> {
             return self.refuse(unique, Errno::IO);
         }
         match rustix::io::write(&self.device, &self.reply) {
-            // Nobody waits for it any more.
+            // The request was interrupted, or the mount has gone.
             Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
-            // It is no reply to this request; the kernel goes on waiting for one.
+            // The kernel refused the reply and still waits for one.
             Err(_) => self.refuse(unique, Errno::IO),
         }
     }
@@ -210,7 +204,7 @@ impl<'a> Channel<'a> {
         let _ = rustix::io::write(&self.device, &bytes);
     }
 
-    /// Answers for a server that does not.
+    /// Fails all requests in flight.
     fn refuse_all(&mut self) {
         let lost: Vec<u64> = self.uniques.iter_mut().filter_map(Option::take).collect();
         for unique in lost {
@@ -223,7 +217,7 @@ impl<'a> Channel<'a> {
             let left = deadline.saturating_duration_since(Instant::now());
             left.as_millis() as i32 + 1
         });
-        // When it ends, the bell rings for good: only replies matter then.
+        // At the end the eventfd stays readable, so only replies are waited for.
         let epoll = if deadline.is_some() {
             return self.sleep_for_replies(timeout_ms);
         } else if self.held.is_some() {
@@ -243,13 +237,12 @@ impl<'a> Channel<'a> {
 
     fn sleep_for_replies(&mut self, timeout_ms: i32) -> Result<(), RelayError> {
         let deadline = Instant::now() + std::time::Duration::from_millis(timeout_ms as u64);
-        // Gone: nothing will come.
         self.queue.wait(Some(deadline))?;
         Ok(())
     }
 }
 
-/// Whether it is the whole reply to this request, and not, for one, a notification.
+/// Whether it is a complete reply to this request and not, for instance, a notification.
 fn is_whole(reply: &[u8], unique: u64) -> bool {
     OutHeader::read_from_prefix(reply)
         .is_ok_and(|(header, _)| header.unique == unique && header.len as usize == reply.len())
@@ -260,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_would_take_for_something_else_is_no_reply() {
+    fn notifications_and_replies_of_a_wrong_length_are_refused() {
         let reply = message(6, 0, &[1; 8]);
         assert!(is_whole(&reply, 6));
         assert!(!is_whole(&reply, 8));

@@ -1,5 +1,5 @@
-//! INIT: what the kernel offers, without what only `/dev/fuse` has; what the server takes, within what
-//! the queues can carry.
+//! INIT: the kernel's offer without features of `/dev/fuse`, and the server's reply within the limits of the
+//! queues.
 
 use super::RelayError;
 use crate::front_end::FrontEnd;
@@ -8,24 +8,23 @@ use thrufs_abi::{InitFlags, Opcode, Reply};
 use thrufs_testing::Shape;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Room for INIT: the least that the kernel lets anybody read with (`FUSE_MIN_READ_BUFFER`).
+/// Room for INIT: the kernel's minimum for a read (`FUSE_MIN_READ_BUFFER`).
 pub(super) const REQUEST_BYTES_MAX: usize = 8192;
 
-/// What a chain has besides pages: two headers, twice arguments. A Linux guest counts so, also where it
-/// has tables of descriptors.
+/// Descriptors of a chain besides pages: two headers, twice arguments. Linux counts so with indirect tables too.
 const DESCRIPTORS_BESIDES_PAGES: u16 = 4;
 
-/// The most pages that a guest asks for.
+/// Most pages that a guest asks for.
 const PAGES_MAX: u16 = 256;
 const PAGE: u32 = 4096;
 
-/// What the kernel uses where nothing else is agreed on.
+/// The kernel's default.
 const PAGES_DEFAULT: u16 = 32;
 
-/// What belongs to `/dev/fuse` and must not be agreed on with a server elsewhere.
+/// Features of `/dev/fuse`, which must not be negotiated with a remote server.
 const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUGH);
 
-/// How much one request may have.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pages: u16,
@@ -43,13 +42,13 @@ impl Limits {
     }
 }
 
-/// What the kernel is to be told, and whether it went well.
+/// The reply for the kernel, and its outcome.
 pub(super) struct Greeting {
     pub(super) bytes: Vec<u8>,
     pub(super) outcome: Result<(), RelayError>,
 }
 
-/// Passes INIT on, and the answer back.
+/// Forwards INIT and adapts the reply.
 pub(super) fn pass(
     front_end: &FrontEnd,
     request: &[u8],
@@ -82,7 +81,7 @@ pub(super) fn pass(
     })
 }
 
-/// Errors of our own.
+/// A reply with an error of the relay's own.
 mod libc_errno {
     pub(super) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
     pub(super) const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();
@@ -107,7 +106,7 @@ fn flags_of(low: u32, high: u32) -> InitFlags {
     }
 }
 
-/// What is offered to the server, and the request that says so. `None` for what is no INIT.
+/// The flags offered to the server, and the request with them. `None` for a malformed INIT.
 fn offer(request: &[u8]) -> Option<(InitFlags, Vec<u8>)> {
     let (header, body) = InHeader::read_from_prefix(request).ok()?;
     if header.opcode != Opcode::Init.number() {
@@ -123,7 +122,7 @@ fn offer(request: &[u8]) -> Option<(InitFlags, Vec<u8>)> {
     Some((offered, passed))
 }
 
-/// What the server has taken, kept to what was offered and to what fits.
+/// The server's reply, limited to the offered flags and to `limits`.
 fn take(answer: &InitOut, offered: InitFlags, limits: Limits) -> InitOut {
     let taken = flags_of(answer.flags, answer.flags2) & offered;
     let pages = if taken.contains(InitFlags::MAX_PAGES) {
@@ -132,7 +131,7 @@ fn take(answer: &InitOut, offered: InitFlags, limits: Limits) -> InitOut {
         PAGES_DEFAULT
     };
     let pages = pages.clamp(1, limits.pages);
-    // Said even where the server says nothing: otherwise the kernel would think of 32.
+    // Set even if the server sets none: the kernel's default is 32.
     let taken = taken | (InitFlags::MAX_PAGES & offered);
     InitOut {
         flags: taken.bits() as u32,
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_device_has_is_not_offered() {
+    fn features_of_dev_fuse_are_not_offered() {
         let all = InitFlags::all();
         let (offered, passed) = offer(&init(all)).unwrap();
         assert_eq!(offered, all.difference(WITHHELD));
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_offered_is_not_taken() {
+    fn features_that_were_not_offered_are_dropped() {
         let offered = InitFlags::INIT_EXT | InitFlags::ASYNC_READ | InitFlags::MAX_PAGES;
         let answer = InitOut {
             flags: u32::MAX,

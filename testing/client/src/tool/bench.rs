@@ -1,11 +1,11 @@
-//! `bench`: several servers side by side, in rounds.
+//! `bench`: several servers side by side, in interleaved rounds.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `row` | what is measured |
-//! | `ground` | the files that it is measured on, in each share |
-//! | `load` | which request comes next, one kind of load each |
-//! | `drive` | keeps so many requests in flight on a queue, for so long |
+//! | `row` | the operations that are measured |
+//! | `ground` | the test directory in each share |
+//! | `load` | the sequence of requests of each operation |
+//! | `drive` | keeps requests in flight on a queue for a sample |
 //! | `report` | tables, and the raw figures |
 
 mod drive;
@@ -29,17 +29,17 @@ use std::time::Duration;
 /// Arguments of `bench`.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// What to call the server of the [`Connection`].
+    /// The name of the [`Connection`]'s server in the report.
     pub name: String,
-    /// The servers that it is compared with.
-    pub against: Vec<Contestant>,
-    /// Which rows: their names, or what names begin with. Empty for all.
+    /// Servers to compare with.
+    pub against: Vec<Target>,
+    /// Names or prefixes of rows. Empty for all.
     pub rows: Vec<String>,
-    /// How often each row is measured with each contestant.
+    /// Samples of each row and target.
     pub rounds: u32,
-    /// How long each measurement takes.
+    /// Duration of a sample.
     pub sample: Duration,
-    /// What the directory that is made in each share, and removed, begins with.
+    /// Prefix of the temporary directory in each share.
     pub directory: String,
     /// The size of the file that is read and written.
     pub file_bytes: u64,
@@ -65,22 +65,22 @@ impl Default for Bench {
     }
 }
 
-/// Another server.
+/// A server to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Contestant {
-    /// What to call it.
+pub struct Target {
+    /// Its name in the report.
     pub name: String,
     /// Its socket.
     pub socket: PathBuf,
 }
 
-impl FromStr for Contestant {
+impl FromStr for Target {
     type Err = String;
 
     /// `NAME=SOCKET`.
-    fn from_str(text: &str) -> Result<Contestant, String> {
+    fn from_str(text: &str) -> Result<Target, String> {
         match text.split_once('=') {
-            Some((name, socket)) if !name.is_empty() && !socket.is_empty() => Ok(Contestant {
+            Some((name, socket)) if !name.is_empty() && !socket.is_empty() => Ok(Target {
                 name: name.to_owned(),
                 socket: socket.into(),
             }),
@@ -89,7 +89,6 @@ impl FromStr for Contestant {
     }
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     operations: u64,
@@ -102,10 +101,10 @@ impl Sample {
     }
 }
 
-/// All rounds of one contestant in one row.
+/// The samples of a target in a row.
 struct Series {
     row: &'static Row,
-    contestant: usize,
+    target: usize,
     samples: Vec<Sample>,
 }
 
@@ -121,26 +120,26 @@ pub(crate) fn run(
             "there must be a round, an entry and a file of at least 2 MiB".to_owned(),
         ));
     }
-    let mut contestants = vec![Contestant {
+    let mut targets = vec![Target {
         name: bench.name.clone(),
         socket: connection.socket.clone(),
     }];
-    contestants.extend_from_slice(&bench.against);
+    targets.extend_from_slice(&bench.against);
     let mut grounds = Vec::new();
-    for (index, contestant) in contestants.iter().enumerate() {
+    for (index, target) in targets.iter().enumerate() {
         let connection = Connection {
-            socket: contestant.socket.clone(),
+            socket: target.socket.clone(),
             ..connection.clone()
         };
-        grounds.push(Ground::prepare(&connection, contestant, bench, index)?);
+        grounds.push(Ground::prepare(&connection, target, bench, index)?);
     }
     let measured = measure(&grounds, &rows, bench);
     let cleared = grounds.into_iter().try_for_each(Ground::clear);
     let series = measured?;
     cleared?;
-    report::table(&contestants, &series, bench, out)?;
+    report::table(&targets, &series, bench, out)?;
     if let Some(path) = &bench.json {
-        let text = report::json(&contestants, &series, bench, connection);
+        let text = report::json(&targets, &series, bench, connection);
         std::fs::write(path, text).map_err(|source| ToolError::Local {
             path: path.clone(),
             source,
@@ -156,25 +155,25 @@ fn measure(
 ) -> Result<Vec<Series>, ToolError> {
     let mut series: Vec<Series> = rows
         .iter()
-        .flat_map(|row| (0..grounds.len()).map(move |contestant| (*row, contestant)))
-        .map(|(row, contestant)| Series {
+        .flat_map(|row| (0..grounds.len()).map(move |target| (*row, target)))
+        .map(|(row, target)| Series {
             row,
-            contestant,
+            target,
             samples: Vec::new(),
         })
         .collect();
     for one in &series {
-        // Memory that nobody has touched yet is not what is measured.
-        sample(&grounds[one.contestant], one.row, bench.sample / 10)?;
+        // Warm-up.
+        sample(&grounds[one.target], one.row, bench.sample / 10)?;
     }
     for round in 0..bench.rounds {
         for per_row in series.chunks_mut(grounds.len()) {
-            // Every second round the other way round: whoever comes second has no advantage.
+            // Alternating order, so that no position has an advantage.
             if round % 2 == 1 {
                 per_row.reverse();
             }
             for one in per_row.iter_mut() {
-                let sample = sample(&grounds[one.contestant], one.row, bench.sample)?;
+                let sample = sample(&grounds[one.target], one.row, bench.sample)?;
                 one.samples.push(sample);
             }
             if round % 2 == 1 {
@@ -185,7 +184,7 @@ fn measure(
     Ok(series)
 }
 
-/// One row of one contestant: a thread for each request queue.
+/// A sample of a row, with a thread for each request queue.
 fn sample(ground: &Ground, row: &Row, time: Duration) -> Result<Sample, ToolError> {
     let queues = ground.share().client().carrier().request_queues();
     let start = Barrier::new(queues.into());
@@ -210,7 +209,7 @@ fn sample(ground: &Ground, row: &Row, time: Duration) -> Result<Sample, ToolErro
     let mut whole = Sample::default();
     for result in results {
         let done = result.map_err(|problem| ToolError::Bench {
-            contestant: ground.name().to_owned(),
+            target: ground.name().to_owned(),
             row: row.name.to_owned(),
             problem,
         })?;
@@ -226,12 +225,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contestants_have_a_name_and_a_socket() {
-        let parsed: Contestant = "virtiofsd=/run/a=b".parse().unwrap();
+    fn targets_have_a_name_and_a_socket() {
+        let parsed: Target = "virtiofsd=/run/a=b".parse().unwrap();
         assert_eq!(parsed.name, "virtiofsd");
         assert_eq!(parsed.socket, PathBuf::from("/run/a=b"));
         for bad in ["", "name", "=/x", "name="] {
-            assert!(bad.parse::<Contestant>().is_err(), "{bad}");
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
         }
     }
 }

@@ -31,7 +31,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn open(share: &'a Share, path: &'a str, found: Found) -> Result<Reader<'a>, ToolError> {
-        // A guest's kernel never asks to open them.
+        // A guest's kernel sends no OPEN for them.
         match file_type(found.attr.mode) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(failed(path, Errno::EISDIR)),

@@ -1,14 +1,13 @@
-//! `conform`: whether a server keeps to the protocols, by checks with names.
+//! `conform`: named checks of a server's conformance.
 //!
-//! | room | what is checked |
+//! | module | checks |
 //! |---|---|
-//! | `offer` | what the server offers on the socket and in INIT |
-//! | `answers` | lengths, numbers and errors of replies; queues that are full, wrap round, stop and start |
-//! | `files` | that files are files: reading, writing, listing, linking |
-//! | `hostile` | that faulty chains and messages harm nobody else |
+//! | `offer` | features on the socket and in INIT |
+//! | `answers` | lengths, ids and errors of replies; queues that are full, wrap, stop and start |
+//! | `files` | reading, writing, listing, linking |
+//! | `hostile` | that faulty chains and messages affect no other connection |
 //!
-//! The hostile ones need a server that takes one connection after another; they are skipped where it
-//! takes only one, as virtiofsd does.
+//! The hostile checks are skipped for a server that takes only one connection, as virtiofsd does.
 
 mod answers;
 mod files;
@@ -27,7 +26,7 @@ use thrufs_testing::{Client, OFFERED_BY_GUESTS};
 /// Arguments of `conform`.
 #[derive(Clone, Debug, Default)]
 pub struct Conform {
-    /// Which checks: their names, or what names begin with. Empty for all.
+    /// Names or prefixes of checks. Empty for all.
     pub only: Vec<String>,
     /// Only lists the names.
     pub list: bool,
@@ -68,7 +67,7 @@ fn skip<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Skip(why.into()))
 }
 
-/// Fails, saying why, unless it is so.
+/// Fails with a reason unless `so`.
 fn ensure(so: bool, why: impl FnOnce() -> String) -> Verdict {
     if so { Ok(()) } else { fail(why()) }
 }
@@ -79,23 +78,23 @@ struct Check {
     run: fn(&Session) -> Verdict,
 }
 
-/// A mounted share, with a directory to work in.
+/// A mounted share with a working directory.
 struct Session {
     share: Share,
-    /// Nothing is made or changed outside it.
+    /// The checks change nothing outside it.
     top: Result<NodeId, Errno>,
     time_limit: Duration,
 }
 
-/// A reply, and how many bytes the device said it had written.
+/// A reply with its used length.
 struct Answer {
     used: usize,
     bytes: Vec<u8>,
 }
 
 impl Answer {
-    /// What every reply must be (and guests from 7.1 on insist on): as long as its header and the
-    /// used length say, with the request's number; an error, nothing but its header.
+    /// Checks what Linux 7.1 requires of every reply: a length equal to header and used length, the request's
+    /// unique id, and no body after an error.
     fn check(&self, unique: u64) -> Result<Reply<'_>, Finding> {
         let Some(reply) = Reply::parse(&self.bytes) else {
             return fail(format!(
@@ -139,7 +138,7 @@ impl Session {
         (RequestBuilder::new(opcode, unique, node), unique.0)
     }
 
-    /// Sends a request on a queue and takes what comes back, as it is.
+    /// Sends a request on a queue and returns the raw reply.
     fn send_on(&self, queue: u16, request: &[u8]) -> Result<Answer, Finding> {
         let Some(mut queue) = self.front_end().queue(queue) else {
             return skip("there is no such queue");
@@ -166,7 +165,7 @@ impl Session {
         self.send_on(FIRST_REQUEST_QUEUE, request)
     }
 
-    /// Fails unless the root can be asked for.
+    /// Fails unless GETATTR of the root succeeds.
     fn still_serves(&self) -> Verdict {
         match self.share.root().getattr(NodeId::ROOT) {
             Ok(_) => Ok(()),
@@ -191,7 +190,7 @@ fn session_checks() -> impl Iterator<Item = &'static Check> {
     answers::CHECKS.iter().chain(files::CHECKS)
 }
 
-/// What is told of the checks, and counted.
+/// Reports and counts the checks.
 struct Report<'a> {
     out: &'a mut dyn Write,
     only: &'a [String],
@@ -224,7 +223,7 @@ impl Report<'_> {
     }
 }
 
-/// Makes all checks, or those that are named.
+/// Runs all checks, or the selected ones.
 pub(crate) fn run(
     connection: &Connection,
     conform: &Conform,
@@ -262,7 +261,7 @@ pub(crate) fn run(
     })
 }
 
-/// Everything that can be checked on one connection.
+/// The checks on one connection.
 fn well_behaved(connection: &Connection, report: &mut Report<'_>) -> Result<(), ToolError> {
     let front_end = connection.connect()?;
     let mounted = |source| ToolError::Mount {
@@ -307,7 +306,7 @@ fn open(
     })
 }
 
-/// What was said in INIT.
+/// The reply to INIT.
 fn offered() -> thrufs_abi::InitFlags {
     OFFERED_BY_GUESTS
 }
@@ -317,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_checks_have_one_name() {
+    fn names_of_checks_are_unique() {
         let mut names = check_names();
         let count = names.len();
         names.sort();
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_judged_as_new_guests_do() {
+    fn replies_are_checked_as_linux_7_1_does() {
         let answer = |len: u32, error: i32, unique: u64, used: usize| {
             let header = thrufs_abi::layout::OutHeader { len, error, unique };
             let mut bytes = zerocopy::IntoBytes::as_bytes(&header).to_vec();

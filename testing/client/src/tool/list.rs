@@ -16,7 +16,7 @@ struct Line {
     attr: Option<Attr>,
 }
 
-/// Lists a directory by name, or tells of one file.
+/// Lists a directory by name, or one file.
 pub(crate) fn ls(share: &Share, ls: &Ls, out: &mut dyn Write) -> Result<(), ToolError> {
     let found = share.find(&ls.path)?;
     let mut lines = if file_type(found.attr.mode) == FileType::Directory {
@@ -53,12 +53,12 @@ fn entries(share: &Share, directory: NodeId, ls: &Ls) -> Result<Vec<Line>, Errno
         };
         let itself = line.name == b"." || line.name == b"..";
         if ls.long && line.attr.is_none() && !itself {
-            // It may be gone by now: then the name alone is shown.
+            // Removed meanwhile: only its name is shown.
             if let Ok(found) = share.lookup(directory, &line.name) {
                 (line.node, line.attr) = (found.node, Some(found.attr));
             }
         }
-        // Nobody may be asked for a parent by name; that of the root is the root.
+        // LOOKUP of `..` is not allowed; the parent of the root is the root.
         if ls.long && (line.name == b"." || itself && directory == NodeId::ROOT) {
             line.node = directory;
             line.attr = Some(share.root().getattr(directory)?.attr);

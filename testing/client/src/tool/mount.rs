@@ -1,4 +1,4 @@
-//! `mount`: the share in this machine's tree, until it is unmounted or a signal comes.
+//! `mount`: mounts the share on this machine until the unmount or a signal.
 
 use super::{Connection, Mount, ToolError};
 use crate::relay::{Relay, RelayError, system};
@@ -14,7 +14,7 @@ pub(crate) fn mount(
         target: mount.target.clone(),
         source,
     };
-    // Before there are threads, so that no other gets them.
+    // Before any thread starts, so that all have the signals blocked.
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT])
         .map_err(system("receive signals"))
         .map_err(failed)?;
@@ -22,7 +22,7 @@ pub(crate) fn mount(
     let name = connection.socket.display().to_string();
     let relay = Relay::mount(front_end, &mount.target, &name).map_err(failed)?;
     let handle = relay.handle();
-    // It ends with the process: nothing else ends its sleep.
+    // Detached: it sleeps until the process ends.
     std::thread::Builder::new()
         .name("thrufs-signals".to_owned())
         .spawn(move || {
@@ -36,7 +36,7 @@ pub(crate) fn mount(
                 source: error,
             })
         })?;
-    // Whoever waits for it may go on. Whoever does not read it must not end the mount.
+    // Reports readiness. A closed stdout must not end the mount.
     let _ = writeln!(out, "mounted {}", mount.target.display());
     let _ = out.flush();
     relay.wait().map_err(failed)

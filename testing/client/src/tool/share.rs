@@ -1,4 +1,4 @@
-//! A mounted share, by paths, which forgets what it has looked up.
+//! A mounted share, accessed by paths, with lookup counts.
 
 use super::{Connection, ToolError};
 use crate::front_end::FrontEnd;
@@ -10,14 +10,14 @@ use thrufs_abi::{InitFlags, NodeId, Opcode, RequestBuilder};
 use thrufs_testing::Caller;
 use thrufs_testing::Client;
 
-/// The least that `max_write` means (`FUSE_MIN_READ_BUFFER` less its headers, as the kernel has it).
+/// The kernel's minimum of `max_write` (`FUSE_MIN_READ_BUFFER` less headers).
 const TRANSFER_BYTES_MIN: usize = 4096;
-/// A request has no more data than buffers have room.
+/// Most data of a request: the room of its buffers.
 const TRANSFER_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) struct Share {
     client: Client<FrontEnd>,
-    /// How many lookups of which nodes are to be forgotten.
+    /// Lookup counts by node, to be forgotten.
     lookups: Mutex<HashMap<u64, u64>>,
 }
 
@@ -51,7 +51,7 @@ impl Share {
         self.client.root()
     }
 
-    /// Bytes of data that one READ or WRITE may have.
+    /// Most bytes of a READ or WRITE.
     pub(crate) fn transfer_bytes(&self) -> usize {
         let most = self.client.greeting().max_write as usize;
         most.clamp(TRANSFER_BYTES_MIN, TRANSFER_BYTES_MAX)
@@ -62,7 +62,7 @@ impl Share {
         agreed.contains(InitFlags::DO_READDIRPLUS)
     }
 
-    /// Takes note that the server counts one lookup more.
+    /// Counts a lookup.
     pub(crate) fn counted(&self, node: u64) {
         self.counted_times(node, 1);
     }
@@ -102,7 +102,7 @@ impl Share {
         Ok(found)
     }
 
-    /// Forgets everything that was counted so far.
+    /// Forgets all counted lookups.
     pub(crate) fn forget_all(&self) {
         let mut counted = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
         let lookups = std::mem::take(&mut *counted);
@@ -114,7 +114,7 @@ impl Share {
 }
 
 impl Drop for Share {
-    /// As a guest at unmount: forgets everything and says DESTROY.
+    /// As a guest at unmount: forgets all lookups and sends DESTROY.
     fn drop(&mut self) {
         self.forget_all();
         let unique = self.client.next_unique();

@@ -1,4 +1,4 @@
-//! How attributes are written.
+//! Formats attributes.
 
 use rustix::fs::FileType;
 use thrufs_abi::layout::Attr;
@@ -20,7 +20,7 @@ pub(crate) fn file_type(mode: u32) -> FileType {
     FileType::from_raw_mode(mode)
 }
 
-/// As `ls -l` writes a mode.
+/// A mode as in `ls -l`.
 pub(crate) fn mode_text(mode: u32) -> String {
     let kind = match file_type(mode) {
         FileType::RegularFile => '-',
@@ -51,7 +51,7 @@ pub(crate) fn mode_text(mode: u32) -> String {
     text
 }
 
-/// Seconds since 1970 (a signed number, as the protocol means it) as a date in UTC.
+/// Seconds since 1970 (signed, as in the protocol) as a UTC date.
 pub(crate) fn time_text(seconds: u64) -> String {
     let seconds = seconds.cast_signed();
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -64,8 +64,8 @@ pub(crate) fn time_text(seconds: u64) -> String {
     )
 }
 
-/// The Gregorian date of a day counted from 1970-01-01. Years are counted from March, so that leap
-/// days come last in them.
+/// The Gregorian date of a day counted from 1970-01-01. Internal years begin in March, so that leap days come
+/// last.
 fn date(days: i64) -> (i64, i64, i64) {
     const DAYS_OF_400_YEARS: i64 = 146_097;
     let shifted = days + 719_468;

@@ -1,6 +1,6 @@
-//! Servers under test, each behind a socket of its own.
+//! Servers under test, each with its own socket.
 
-pub mod shelf;
+pub mod shared_tree;
 
 use std::num::NonZeroU16;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,20 +17,20 @@ use thrufs_virtio::{Device, DeviceConfig, DeviceHandle, Tag};
 pub struct Running {
     /// The vhost-user socket.
     pub socket: PathBuf,
-    /// Whatever ends the server.
+    /// Ends the server when dropped.
     _guard: Box<dyn std::any::Any>,
 }
 
 /// A kind of server.
 pub struct Server {
     pub name: &'static str,
-    /// Serves a directory on a socket in another; an error says what is missing on this machine.
+    /// Serves a directory on a socket in another; the error names what this machine lacks.
     start: fn(&Path, &Path) -> Result<Running, String>,
-    /// Whether it serves one front end after another.
+    /// Whether it serves several front ends in turn.
     pub serves_again: bool,
 }
 
-/// All servers that the tests run against.
+/// All kinds of servers.
 pub const SERVERS: &[Server] = &[
     Server {
         name: "virtiofsd",
@@ -44,9 +44,9 @@ pub const SERVERS: &[Server] = &[
     },
 ];
 
-/// A server, and the directories that it works in.
+/// A server with its directories.
 pub struct Ground {
-    // Ended before its directories go.
+    // Dropped before its directories.
     running: Running,
     pub server: &'static Server,
     shared: tempfile::TempDir,
@@ -63,7 +63,7 @@ impl Ground {
     }
 }
 
-/// Our server with an empty directory; before it, in the full tier, virtiofsd where there is one.
+/// Thrufs with an empty directory; before it, in the full tier, virtiofsd if installed.
 pub fn grounds() -> impl Iterator<Item = Ground> {
     let servers = SERVERS.iter();
     let servers = servers.filter(|it| it.name == "thrufs" || thrufs_test_report::is_full());
@@ -97,7 +97,7 @@ impl Drop for Process {
     }
 }
 
-/// Our own device, in this process.
+/// The device of Thrufs, in this process.
 struct Serving {
     socket: PathBuf,
     device: DeviceHandle,
@@ -109,7 +109,7 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.device.shutdown();
-        // Nobody waits in `accept` for ever.
+        // `accept` must not block for ever.
         let _ = UnixStream::connect(&self.socket);
         self.thread.take().unwrap().join().unwrap();
     }
@@ -169,16 +169,16 @@ fn virtiofsd(shared: &Path, sockets: &Path) -> Result<Running, String> {
     })
 }
 
-/// Waits until somebody listens. A trial connection might be the only one that the server takes.
+/// Waits until the socket listens, without a connection, which might be the only one that the server takes.
 fn wait_for(socket: &Path) {
     let end = Instant::now() + Duration::from_secs(60);
     while !is_listened_to(socket) {
-        assert!(Instant::now() < end, "nobody at {}", socket.display());
+        assert!(Instant::now() < end, "no listener at {}", socket.display());
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A name is there before somebody listens; the kernel's list of sockets tells (proc_pid_net(5)).
+/// Whether the socket listens, by /proc/net/unix (proc_pid_net(5)); its file exists earlier.
 fn is_listened_to(socket: &Path) -> bool {
     const ACCEPTS: &str = "00010000";
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();

@@ -1,4 +1,4 @@
-//! The client against running servers: ours, and in the full tier virtiofsd.
+//! The client against running servers: Thrufs, and in the full tier virtiofsd.
 #![allow(clippy::unwrap_used)]
 
 mod ground;

@@ -1,7 +1,7 @@
-//! Running front ends that move from one server to another.
+//! Live migration of a front end from one server to another.
 
 use crate::ground;
-use crate::ground::shelf::{SLOW, Shelf, Tree};
+use crate::ground::shared_tree::{SLOW, SharedTreeFs, Tree};
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const ROOT: NodeId = NodeId::ROOT;
 const READ_WRITE: i32 = 2;
 const BOTH: [GuestMemory; 2] = [GuestMemory::Shared, GuestMemory::Copied { rounds: 2 }];
 
-/// A device of its own for each connection, as another process would be.
+/// A server with a device of its own, as in another process.
 struct Server {
     handle: DeviceHandle,
     thread: Option<JoinHandle<Result<Served, DeviceError>>>,
@@ -65,12 +65,12 @@ fn config(queues: u16) -> FrontEndConfig {
 }
 
 fn mount(tree: &Arc<Tree>, queues: u16) -> (Server, Client<FrontEnd>) {
-    let (server, stream) = Server::start(Shelf::make(tree), queues);
+    let (server, stream) = Server::start(SharedTreeFs::make(tree), queues);
     let front_end = FrontEnd::over(stream, &config(queues)).unwrap();
     (server, Client::mount(front_end).unwrap())
 }
 
-/// Opens the gates that a test waits for, also when it fails.
+/// Opens the latches when dropped, also after a failure.
 struct Opens<'a>(&'a Tree);
 
 impl Drop for Opens<'_> {
@@ -88,14 +88,14 @@ fn within(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes that are nowhere the same for long, of a number.
+/// Bytes without repetition, by number.
 fn pattern(number: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
         .map(|at| (at * 31 + at / 251 + number * 7) as u8)
         .collect()
 }
 
-/// Writes and reads a file of its own, until it is told to stop. Counts how often.
+/// Writes and reads a file of its own until `stop`. Counts the rounds.
 fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool, count: &AtomicU64) {
     let root = client.root();
     let (entry, open) = root
@@ -119,10 +119,10 @@ fn work(client: &Client<FrontEnd>, name: &str, stop: &AtomicBool, count: &Atomic
     }
 }
 
-/// Moves again and again while threads work, and back. Whatever does not come along shows: numbers of
-/// nodes are a session's own, and so is memory when it is copied.
+/// Migrates repeatedly under load. Lost state would show: node ids are a session's own, and so is copied
+/// memory.
 #[test]
-fn work_goes_on_elsewhere() {
+fn work_continues_during_migrations() {
     for (memory, queues) in BOTH
         .into_iter()
         .flat_map(|memory| [(memory, 1), (memory, 3)])
@@ -140,7 +140,7 @@ fn work_goes_on_elsewhere() {
             });
             let workers: Vec<_> = workers.collect();
             for _ in 0..15 {
-                // Each has done something since, however slow the machine is.
+                // Each thread has completed a round since, however slow the machine is.
                 let before = counts.each_ref().map(|count| count.load(Ordering::SeqCst));
                 std::thread::sleep(Duration::from_millis(20));
                 within("work between two moves", || {
@@ -148,7 +148,7 @@ fn work_goes_on_elsewhere() {
                     let all_went_on = now.zip(before).all(|(now, before)| now > before);
                     all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
                 });
-                let (next, stream) = Server::start(Shelf::make(&tree), queues);
+                let (next, stream) = Server::start(SharedTreeFs::make(&tree), queues);
                 let moved = client.carrier().migrate_over(stream, memory).unwrap();
                 assert!(moved.state_bytes > 0);
                 in_flight += moved.requests_in_flight;
@@ -183,10 +183,10 @@ fn read_request(client: &Client<FrontEnd>, node: NodeId, fh: u64, size: u32) -> 
     client.root().request(Opcode::Read, node).arg(&arg).finish()
 }
 
-/// The source answers them while its queues are being stopped, long after everything was copied: what
-/// is not logged then is not there at the destination.
+/// The source answers while its queues are stopped, after the memory was copied: a write that is not logged
+/// would be lost.
 #[test]
-fn what_was_answered_and_not_collected_comes_along() {
+fn replies_not_collected_yet_are_migrated() {
     for memory in BOTH {
         let tree = Arc::new(Tree::default());
         let (_source, client) = mount(&tree, 1);
@@ -202,7 +202,7 @@ fn what_was_answered_and_not_collected_comes_along() {
         }
         queue.notify().unwrap();
         drop(queue);
-        let (_destination, stream) = Server::start(Shelf::make(&tree), 1);
+        let (_destination, stream) = Server::start(SharedTreeFs::make(&tree), 1);
         let moved = std::thread::scope(|scope| {
             let opens = Opens(&tree);
             scope.spawn(move || {
@@ -242,9 +242,8 @@ fn lock_waits(tree: &Tree, count: usize) {
     });
 }
 
-/// A process of the guest that waits for a lock hears nothing of it all.
 #[test]
-fn who_waits_for_a_lock_waits_for_it_elsewhere() {
+fn a_lock_wait_continues_at_the_destination() {
     for memory in BOTH {
         let tree = Arc::new(Tree::default());
         let (source, client) = mount(&tree, 2);
@@ -259,7 +258,7 @@ fn who_waits_for_a_lock_waits_for_it_elsewhere() {
                 .map(|_| scope.spawn(|| wait_for_lock(&client, node)))
                 .collect();
             lock_waits(&tree, 3);
-            let (destination, stream) = Server::start(Shelf::make(&tree), 2);
+            let (destination, stream) = Server::start(SharedTreeFs::make(&tree), 2);
             client.carrier().migrate_over(stream, memory).unwrap();
             assert_eq!(source.end().unwrap(), Served::Disconnected);
             lock_waits(&tree, 3);
@@ -277,9 +276,8 @@ fn who_waits_for_a_lock_waits_for_it_elsewhere() {
     }
 }
 
-/// What keeps a guest from moving leaves it where it is, with all that it waits for.
 #[test]
-fn it_goes_on_where_it_was_when_it_cannot_be_moved() {
+fn a_failed_migration_leaves_the_guest_and_its_lock_wait_at_the_source() {
     let tree = Arc::new(Tree::default());
     let (source, client) = mount(&tree, 1);
     let (entry, open) = client
@@ -293,11 +291,11 @@ fn it_goes_on_where_it_was_when_it_cannot_be_moved() {
         let opens = Opens(&tree);
         let wait = scope.spawn(|| wait_for_lock(&client, node));
         lock_waits(&tree, 1);
-        // Too few queues; a source that does not save; a destination that knows another INIT.
-        let (_other, stream) = Server::start(Shelf::make(&tree), 2);
+        // Another number of queues; a source that does not save; a destination with another INIT.
+        let (_other, stream) = Server::start(SharedTreeFs::make(&tree), 2);
         drop(stream);
         tree.stays.store(true, Ordering::SeqCst);
-        let (_other, stream) = Server::start(Shelf::make(&tree), 1);
+        let (_other, stream) = Server::start(SharedTreeFs::make(&tree), 1);
         assert!(matches!(migrate(stream), Err(MigrateError::Save(_))));
         tree.stays.store(false, Ordering::SeqCst);
         lock_waits(&tree, 1);
@@ -319,9 +317,8 @@ fn it_goes_on_where_it_was_when_it_cannot_be_moved() {
     assert_eq!(source.end().unwrap(), Served::Disconnected);
 }
 
-/// The state of one is nothing to the other, and both say so.
 #[test]
-fn between_this_and_virtiofsd_nobody_moves() {
+fn migrations_between_thrufs_and_virtiofsd_are_refused() {
     let grounds: Vec<_> = ground::grounds().collect();
     let [theirs, ours] = grounds.as_slice() else {
         return;
@@ -343,9 +340,9 @@ fn between_this_and_virtiofsd_nobody_moves() {
         .create(ROOT, b"file", READ_WRITE, 0o644)
         .unwrap();
     drop(client);
-    // The other way, with what that program writes.
+    // The other way, with the state that virtiofsd writes.
     let (_other, theirs) = (ours, ground::grounds().next().unwrap());
-    let (server, stream) = Server::start(Shelf::make(&Arc::default()), 1);
+    let (server, stream) = Server::start(SharedTreeFs::make(&Arc::default()), 1);
     let client = Client::mount(FrontEnd::connect(theirs.socket(), &config).unwrap()).unwrap();
     let moved = client.carrier().migrate_over(stream, GuestMemory::Shared);
     assert!(moved.is_err(), "{moved:?}");
@@ -353,7 +350,7 @@ fn between_this_and_virtiofsd_nobody_moves() {
     drop((client, server));
 }
 
-/// Takes nobody's session over.
+/// Refuses to restore a session.
 struct Stubborn;
 
 impl Stubborn {

@@ -15,12 +15,12 @@ fn mount(ground: &Ground, config: &FrontEndConfig) -> Client<FrontEnd> {
     Client::mount(FrontEnd::connect(ground.socket(), config).unwrap()).unwrap()
 }
 
-/// Bytes that are nowhere the same for long.
+/// Bytes without repetition.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 % 251) as u8).collect()
 }
 
-/// Small queues, direct descriptors, no event index: what a Linux guest does is not all there is.
+/// Small queues, direct descriptors, no event index: other than Linux.
 #[test]
 fn every_way_of_using_a_queue_works() {
     for ground in grounds() {
@@ -75,7 +75,7 @@ fn many_requests_are_in_flight_at_once() {
 }
 
 #[test]
-fn a_server_that_dies_leaves_nobody_waiting() {
+fn requests_fail_when_the_server_dies() {
     for ground in grounds() {
         let client = mount(&ground, &FrontEndConfig::default());
         assert!(client.root().getattr(ROOT).is_ok());

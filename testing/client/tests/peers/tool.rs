@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{self, Output};
 use std::time::Duration;
 use thrufs_client::tool::{
-    self, Bench, Cat, Command, Conform, Connection, Contestant, Ls, Outcome, ToolError,
+    self, Bench, Cat, Command, Conform, Connection, Ls, Outcome, Target, ToolError,
 };
 
 fn try_run(ground: &Ground, command: Command) -> Result<(Outcome, String), ToolError> {
@@ -62,7 +62,7 @@ fn files_are_shown() {
         let paths = vec!["a".to_owned(), "/b".to_owned()];
         assert_eq!(run(&ground, Command::Cat(Cat { paths })), "one two");
     }
-    // Longer than any one request.
+    // Longer than a request's data.
     let long: String = (0..500_000).map(|number| format!("{number} ")).collect();
     for ground in grounds() {
         std::fs::write(ground.shared().join("long"), &long).unwrap();
@@ -85,7 +85,7 @@ fn servers_are_measured_side_by_side() {
     let json = local.path().join("raw.json");
     for (ground, other) in grounds().zip(grounds()) {
         let bench = Bench {
-            against: vec![Contestant {
+            against: vec![Target {
                 name: "other".to_owned(),
                 socket: other.socket().to_owned(),
             }],
@@ -120,8 +120,7 @@ fn servers_are_measured_side_by_side() {
     }
 }
 
-/// What virtiofsd 1.14.0 does not keep to: it does not answer DESTROY, and ends when a request is
-/// malformed.
+/// Violations of virtiofsd 1.14.0: it does not answer DESTROY, and exits on a malformed request.
 const FAILED_BY_VIRTIOFSD: &[&str] = &[
     "session-end-reply",
     "forget-nonsense",

@@ -1,10 +1,10 @@
-//! Dying between any two stores, at each place where that can be.
+//! Death of the process between any two stores.
 
 use super::*;
 use std::cell::Cell;
 
 thread_local! {
-    /// How many stores there are before the death.
+    /// Stores before the death.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -17,8 +17,8 @@ pub(in super::super) fn lives() -> bool {
     })
 }
 
-/// Has `work` die after each number of its stores, one after the other, and at last not at all. Before
-/// each time `prepare` makes what it works on, and afterwards `look` sees what is left of it.
+/// Lets `work` die after each number of its stores, and at last not at all. `prepare` makes its subject
+/// each time, and `look` checks what is left.
 fn die_everywhere<T>(prepare: impl Fn() -> T, work: impl Fn(&mut T), look: impl Fn(&mut T)) {
     let mut deaths = 0;
     loop {
@@ -54,7 +54,7 @@ impl Queue {
         }
     }
 
-    /// What the next one finds, and how far each has come.
+    /// What the next worker recovers.
     fn left(&self) -> Option<Vec<(u16, Phase)>> {
         let left = table(&self.journal).recover(self.ring)?;
         let intents = self.journal.intents(1);
@@ -67,7 +67,7 @@ impl Queue {
 fn giving_back() {
     let given = |queue: &mut Queue| {
         queue.table.begin_to_give_back(3);
-        // The ring's index is the guest's memory.
+        // The used ring's index is in the guest's memory.
         queue.ring = queue.ring.wrapping_add(u16::from(lives()));
         queue.table.gave_back(3, 0);
     };
@@ -102,7 +102,7 @@ fn taking_what_was_used_before() {
         },
         |queue| {
             let left = queue.left().unwrap();
-            // The answer of before is not the answer of this one.
+            // The reply of the last request is not that of this one.
             let is_it = |it: &[(u16, Phase)]| it.is_empty() || it == [(3, Phase::Taken)];
             assert!(is_it(&left), "{left:?}");
         },

@@ -1,45 +1,45 @@
-//! What a queue notes of its own writes.
+//! The dirty log of a queue's own writes.
 
 use super::{GUEST, MEMORY_BYTES, USER, memory_file, regions};
 use crate::memory::{DirtyLog, LOG_PAGE_BYTES};
-use crate::queue::{Layout, Ring, RingFeatures, RingLog};
+use crate::queue::{VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 const SIZE: u16 = 1024;
 const AVAILABLE: u64 = 0x5000;
-/// Of three pages: the index on the first, the event index on the last.
+/// A used ring on three pages: the index on the first, the event index on the last.
 const USED: u64 = 0x8000;
 
 struct Logged {
-    ring: Ring,
+    ring: VirtqueueRing,
     log: OwnedFd,
 }
 
 impl Logged {
     fn new(event_index: bool, used: Option<u64>) -> Logged {
         let memory = memory_file(MEMORY_BYTES);
-        let layout = Layout {
+        let layout = VirtqueueLayout {
             size: SIZE,
             descriptors: USER,
             available: USER + AVAILABLE,
             used: USER + USED,
         };
-        let features = RingFeatures {
+        let features = VirtqueueFeatures {
             event_index,
             indirect: true,
         };
-        let mut ring = Ring::new(regions(&memory), layout, features, 0).unwrap();
+        let mut ring = VirtqueueRing::new(regions(&memory), layout, features, 0).unwrap();
         let log = memory_file(4096);
         let mapped = DirtyLog::map(&log, 0, 4096).unwrap();
-        ring.set_log(Some(RingLog {
+        ring.set_log(Some(VirtqueueLog {
             log: Arc::new(mapped),
             used,
         }));
         Logged { ring, log }
     }
 
-    /// The pages from the used ring's first that are noted, which are taken away.
+    /// Takes the logged pages, counted from the used ring's first.
     fn take(&self) -> Vec<u64> {
         let mut bytes = [0; 4096];
         rustix::io::pread(&self.log, &mut bytes, 0).unwrap();
@@ -54,31 +54,31 @@ impl Logged {
 }
 
 #[test]
-fn every_write_to_the_used_ring_is_noted() {
+fn every_write_to_the_used_ring_is_logged() {
     let mut logged = Logged::new(true, Some(GUEST + USED));
     for number in 0..SIZE {
         logged.ring.complete(number, 1).unwrap();
-        // Elements of eight bytes after a head of four; the index is on the first page.
+        // Elements of eight bytes after a header of four; the index is on the first page.
         let (start, end) = (4 + u64::from(number) * 8, 11 + u64::from(number) * 8);
         let mut expected = vec![0, start / LOG_PAGE_BYTES, end / LOG_PAGE_BYTES];
         expected.dedup();
         assert_eq!(logged.take(), expected, "element {number}");
     }
-    logged.ring.ask_to_be_told().unwrap();
+    logged.ring.enable_kicks().unwrap();
     assert_eq!(logged.take(), [2], "the event index");
 }
 
 #[test]
-fn flags_are_noted_where_there_is_no_event_index() {
+fn flags_are_logged_without_the_event_index() {
     let mut logged = Logged::new(false, Some(GUEST + USED));
-    logged.ring.look_by_ourselves().unwrap();
+    logged.ring.disable_kicks().unwrap();
     assert_eq!(logged.take(), [0]);
-    logged.ring.ask_to_be_told().unwrap();
+    logged.ring.enable_kicks().unwrap();
     assert_eq!(logged.take(), [0]);
 }
 
 #[test]
-fn nothing_is_noted_that_was_not_asked_for() {
+fn the_used_ring_is_logged_only_on_request() {
     let mut logged = Logged::new(true, None);
     logged.ring.complete(0, 1).unwrap();
     assert_eq!(logged.take(), [0; 0]);

@@ -1,7 +1,7 @@
 //! The queue, with the test as its device.
 
 use super::*;
-use crate::front_end::ring::RingLayout;
+use crate::front_end::ring::DriverRingLayout;
 use crate::front_end::ring::tests::use_chain;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -9,29 +9,29 @@ use thrufs_abi::layout::GetattrIn;
 use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
 use vmm_sys_util::eventfd::EFD_NONBLOCK;
 
-/// A queue whose device is the test.
+/// A queue with the test as its device.
 pub(crate) struct Ground {
     pub(crate) queue: Queue,
     memory: Arc<SharedMemory>,
-    ring: RingLayout,
+    ring: DriverRingLayout,
     slots: SlotLayout,
     socket: UnixStream,
 }
 
 pub(crate) fn ground(size: u16, slot_count: usize, indirect: bool) -> Ground {
-    let ring = RingLayout::new(0, size);
+    let ring = DriverRingLayout::new(0, size);
     let slots = SlotLayout::new(ring.end, 8192, 4096);
     let memory = Arc::new(SharedMemory::new(slots.end(slot_count)).unwrap());
     let (own, socket) = UnixStream::pair().unwrap();
     let queue = Queue::new(
         Arc::clone(&memory),
-        Ring::new(Arc::clone(&memory), ring, true, 0),
+        DriverRing::new(Arc::clone(&memory), ring, true, 0),
         (slots, slot_count),
         QueueFeatures { indirect },
         EventFd::new(EFD_NONBLOCK).unwrap(),
         Arc::new(Waker::new(&own).unwrap()),
     );
-    // The end of the socket is seen by the waker as long as its own end is open.
+    // Kept open: the waker waits for the other end to close.
     std::mem::forget(own);
     Ground {
         queue,
@@ -104,7 +104,7 @@ fn a_request_goes_out_and_its_reply_comes_back() {
 }
 
 #[test]
-fn with_a_table_each_takes_one_descriptor() {
+fn with_indirect_tables_each_request_takes_one_descriptor() {
     let mut ground = ground(4, 8, true);
     for _ in 0..4 {
         ground.queue.submit_request(&getattr()).unwrap();
@@ -134,7 +134,7 @@ fn buffers_are_used_again_only_when_freed() {
 }
 
 #[test]
-fn a_device_that_says_more_than_there_is_room_is_not_believed() {
+fn a_used_length_beyond_the_reply_s_room_is_limited() {
     let mut ground = ground(16, 1, true);
     ground.queue.submit_request(&getattr()).unwrap();
     use_chain(&ground.memory, ground.ring, 0, u32::MAX);
@@ -146,7 +146,7 @@ fn a_device_that_says_more_than_there_is_room_is_not_believed() {
 }
 
 #[test]
-fn what_was_not_written_is_not_read() {
+fn bytes_beyond_the_used_length_are_not_read() {
     for (used, header, structure) in [
         (15, false, false),
         (16, true, false),
@@ -167,7 +167,7 @@ fn what_was_not_written_is_not_read() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_free_when_it_comes() {
+fn an_abandoned_request_is_freed_when_it_returns() {
     let mut ground = ground(16, 1, true);
     let request = getattr();
     let shape = Shape::of(&request);
@@ -202,7 +202,7 @@ fn claimed_completions_are_not_polled() {
 }
 
 #[test]
-fn chains_that_the_device_did_not_have_break_the_queue() {
+fn returned_chains_that_were_not_in_flight_break_the_queue() {
     for id in [1, 15, 16, 0x1_0000, u32::MAX] {
         let mut ground = ground(16, 2, true);
         ground.queue.submit_request(&getattr()).unwrap();
@@ -231,7 +231,7 @@ fn the_device_is_kicked_once_for_many() {
 }
 
 #[test]
-fn waiting_ends_by_signal_by_time_and_when_the_server_goes() {
+fn waiting_ends_with_a_signal_the_deadline_or_the_server() {
     let mut ground = ground(16, 4, true);
     ground.queue.submit_request(&getattr()).unwrap();
     let soon = || Some(Instant::now() + Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Requests that look like requests.
+//! Plausible requests with random arguments.
 
 use super::usual;
 use crate::front_end::{FrontEnd, Parts};
@@ -7,13 +7,13 @@ use thrufs_abi::layout::{EntryOut, OpenOut};
 use thrufs_abi::{NodeId, Opcode, Reply, RequestBuilder, Unique};
 use thrufs_testing::{Random, ReplyLayout, Shape};
 
-/// How long the answers to many requests are waited for.
+/// How long to wait for the replies to many requests.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Most nodes and handles that are remembered.
+/// Most nodes and handles that are recorded.
 const KNOWN_MAX: usize = 64;
 
-/// Names that requests have: none that anybody else uses.
+/// File names of requests, used by no other test.
 const NAMES: &[&[u8]] = &[
     b"a",
     b"b",
@@ -34,7 +34,7 @@ const NAMES: &[&[u8]] = &[
     &[b'p'; 5000],
 ];
 
-/// A number that means something somewhere.
+/// A number at some boundary.
 pub(super) fn number(random: &mut Random, known: &[u64]) -> u64 {
     match random.below(8) {
         0 => random.number(),
@@ -52,22 +52,22 @@ pub(super) fn number(random: &mut Random, known: &[u64]) -> u64 {
     }
 }
 
-/// What a session has heard of, so that its requests are about something.
+/// Nodes and handles of a session, for its next requests.
 #[derive(Debug, Default)]
 pub struct Session {
     nodes: Vec<u64>,
     handles: Vec<u64>,
     unique: u64,
-    /// It has sent what ends it: nothing but errors comes any more.
+    /// It has sent DESTROY: only errors follow.
     pub has_ended: bool,
-    /// Replies that came.
+    /// Replies received.
     pub answered: u64,
-    /// Those without an error.
+    /// Replies without an error.
     pub succeeded: u64,
 }
 
 impl Session {
-    /// One that knows the root.
+    /// A session that has recorded the root.
     #[must_use]
     pub fn new() -> Session {
         Session {
@@ -76,7 +76,7 @@ impl Session {
         }
     }
 
-    /// A request that nobody should send, or just may.
+    /// A request, mostly invalid.
     pub fn request(&mut self, random: &mut Random) -> Vec<u8> {
         let mut opcode = random.pick(Opcode::ALL);
         if matches!(opcode, Opcode::Init | Opcode::Destroy) {
@@ -115,7 +115,7 @@ impl Session {
         bytes
     }
 
-    /// What the operation usually has, and now and then a number that it has not.
+    /// The usual arguments of the operation, sometimes with a random number.
     fn with_usual_arguments(
         &self,
         opcode: Opcode,
@@ -146,12 +146,12 @@ impl Session {
         builder
     }
 
-    /// Numbers, names and bytes, as many as some operation has.
+    /// Random numbers, names and bytes.
     fn with_arguments(&self, mut builder: RequestBuilder, random: &mut Random) -> RequestBuilder {
         let words = random.pick(&[0, 1, 2, 3, 4, 5, 5, 6, 11, 16]);
         let known = [self.nodes.as_slice(), &self.handles].concat();
         for _ in 0..words {
-            // Handles come first in what takes one.
+            // Most structures begin with a handle.
             let word = if words < 6 && random.once_in(3) && !self.handles.is_empty() {
                 random.pick(&self.handles)
             } else if random.once_in(2) {
@@ -171,7 +171,7 @@ impl Session {
         builder
     }
 
-    /// Many requests at once, and what comes of them. `None` when the server has had enough.
+    /// Sends many requests at once and records their replies. `None` when the server has closed the connection.
     pub fn burst(&mut self, front_end: &FrontEnd, random: &mut Random) -> Option<()> {
         let index = 1 + random.below(usize::from(front_end.request_queues())) as u16;
         let mut queue = front_end.queue(index)?;
@@ -206,7 +206,7 @@ impl Session {
         Some(())
     }
 
-    /// A reply's first number is a node or a handle, often enough.
+    /// Records the first number of a reply, often a node or a handle.
     fn learn(&mut self, reply: &[u8]) {
         let reply = Reply::parse(reply);
         self.answered += u64::from(reply.is_some());
@@ -217,7 +217,7 @@ impl Session {
         let Some(first) = reply.structure::<u64>().filter(|first| *first != 0) else {
             return;
         };
-        // Those that tell of a node are longer, and of one that is open longer still.
+        // A reply with an entry is longer, and one of CREATE longer still.
         if let Some(made) = reply.structure::<[u64; CREATE_WORDS]>() {
             remember(&mut self.handles, made[CREATE_WORDS - 2]);
         }
@@ -230,10 +230,10 @@ impl Session {
 }
 
 const ENTRY_WORDS: usize = size_of::<EntryOut>() / 8;
-/// A node, and how it was opened: the handle first, behind it two fields in one word.
+/// A node and its opening: the handle, then two fields in one word.
 const CREATE_WORDS: usize = ENTRY_WORDS + size_of::<OpenOut>() / 8;
 
-/// As many as there is room for; the first one stays, which is the root.
+/// Drops the oldest beyond the limit, but not the first, the root.
 fn remember(list: &mut Vec<u64>, number: u64) {
     if list.len() >= KNOWN_MAX {
         list.remove(1);

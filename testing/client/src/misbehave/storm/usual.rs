@@ -1,10 +1,10 @@
-//! What the arguments of each operation usually are: 64-bit words, names, bytes. Two fields of 32 bits
-//! are one word here, the first one below.
+//! The usual arguments of each operation: 64-bit words, names, bytes. Two 32-bit fields are one word, the
+//! first in the lower half.
 
 use thrufs_abi::Opcode;
 use thrufs_testing::Random;
 
-/// What a word is.
+/// The meaning of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Handle,
@@ -15,13 +15,13 @@ pub(super) enum Word {
     Size,
     /// Up to 2 MiB.
     Offset,
-    /// Of a file or directory, and in the upper half a mask.
+    /// The mode of a file or directory; a mask in the upper half.
     Mode,
-    /// How to open, and in the upper half a mode.
+    /// Open flags; a mode in the upper half.
     Open,
 }
 
-/// See the module.
+/// The usual arguments of an operation.
 pub(super) struct Usual {
     pub(super) words: &'static [Word],
     pub(super) names: usize,

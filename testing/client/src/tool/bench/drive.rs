@@ -1,4 +1,4 @@
-//! Keeps a load going on a queue, for some time.
+//! Drives a load on a queue for the time of a sample.
 
 use super::Sample;
 use super::ground::{Ground, Lookups};
@@ -9,26 +9,26 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// What came of it.
+/// The result of a sample.
 pub(crate) struct Driven {
     pub(crate) sample: Sample,
     pub(crate) lookups: Lookups,
 }
 
-/// A server that says nothing for so long is stuck.
+/// A server without a reply for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Driver<'a> {
     queue: QueueGuard<'a>,
     load: Load<'a>,
     request: Request,
-    /// Of the request in each slot of buffers.
+    /// By slot of buffers.
     lanes: Vec<usize>,
     unique: u64,
     operations: u64,
 }
 
-/// Drives one row on one queue, beginning when all queues are ready.
+/// Drives a row on a queue, from when all queues are ready.
 pub(crate) fn drive(
     ground: &Ground,
     row: &Row,

@@ -1,6 +1,6 @@
-//! The files that a contestant is measured on: made in its share by requests, and removed.
+//! The test directory of a target, made in its share by requests and removed at the end.
 
-use super::{Bench, Contestant};
+use super::{Bench, Target};
 use crate::tool::share::{Share, failed};
 use crate::tool::{Connection, ToolError};
 use rustix::fs::OFlags;
@@ -9,15 +9,15 @@ use std::sync::PoisonError;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 
-/// What the big file and the big directory are called.
+/// Names of the big file and the big directory.
 const DATA: &str = "data";
 const MANY: &str = "many";
 
-/// Names that LOOKUP asks for, in turn.
+/// Number of names that LOOKUP asks for in turn.
 const LOOKED_UP: usize = 64;
 
 pub(crate) struct Ground {
-    /// Locked by whoever settles accounts; the requests that are measured go to the front end.
+    /// Locked to count lookups; measured requests go to the front end.
     share: Share,
     name: String,
     directory: String,
@@ -31,7 +31,7 @@ pub(crate) struct Ground {
     owed: Mutex<Lookups>,
 }
 
-/// Lookups that the server has counted during measurements, to be forgotten.
+/// Lookups made by measurements, to be forgotten.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lookups {
     /// Of the first files of the directory `many`.
@@ -48,12 +48,12 @@ pub(crate) fn file_name(number: usize) -> String {
 impl Ground {
     pub(crate) fn prepare(
         connection: &Connection,
-        contestant: &Contestant,
+        target: &Target,
         bench: &Bench,
         index: usize,
     ) -> Result<Ground, ToolError> {
         let share = Share::mount(connection)?;
-        // Two contestants may serve the same directory.
+        // Two targets may serve the same directory.
         let directory = format!("{}-{}-{index}", bench.directory, std::process::id());
         let made = |errno| failed(&directory, errno);
         let root = share.root();
@@ -65,7 +65,7 @@ impl Ground {
         let (data, fh) = write_data(&share, top, bench.file_bytes).map_err(made)?;
         let (many, files) = make_many(&share, top, bench.entries).map_err(made)?;
         Ok(Ground {
-            name: contestant.name.clone(),
+            name: target.name.clone(),
             top,
             many,
             files,
@@ -86,12 +86,12 @@ impl Ground {
         &self.share
     }
 
-    /// The files whose names are looked up.
+    /// The files for LOOKUP.
     pub(crate) fn looked_up(&self) -> &[NodeId] {
         &self.files[..self.files.len().min(LOOKED_UP)]
     }
 
-    /// Takes note of lookups, to be forgotten in the end.
+    /// Counts lookups, to be forgotten at the end.
     pub(crate) fn settle(&self, lookups: &Lookups) {
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         owed.listings += lookups.listings;
@@ -103,7 +103,7 @@ impl Ground {
         }
     }
 
-    /// Removes everything, and forgets it.
+    /// Removes the test directory and forgets its nodes.
     pub(crate) fn clear(self) -> Result<(), ToolError> {
         self.remove()
             .map_err(|errno| failed(&self.directory, errno))?;

@@ -1,7 +1,5 @@
-//! Which request comes next. A load has lanes, one for each operation in flight; each lane goes
-//! through the requests of one operation after another.
-//!
-//! Nothing here allocates per request: what is measured is the server.
+//! The sequence of requests. A load has a lane for each operation in flight, which sends the requests of one
+//! operation after another. Nothing here allocates per request.
 
 use super::ground::{Ground, Lookups, file_name};
 use super::row::Kind;
@@ -15,15 +13,15 @@ use thrufs_abi::{NodeId, Opcode};
 use thrufs_testing::ReplyLayout;
 use zerocopy::{Immutable, IntoBytes};
 
-/// The room that a C library asks for when it lists a directory.
+/// The buffer size of a C library for listings.
 const LISTING_BYTES: u32 = 32 << 10;
 
-/// A request being made.
+/// A request under construction.
 #[derive(Default)]
 pub(crate) struct Request {
     pub(crate) header: InHeader,
     pub(crate) arguments: Vec<u8>,
-    /// Bytes of data, whichever.
+    /// Bytes of data, of any content.
     pub(crate) data: usize,
     pub(crate) reply: ReplyLayout,
 }
@@ -49,17 +47,17 @@ impl Request {
         self.arguments.push(0);
     }
 
-    /// The header, with the length that the rest makes.
+    /// The header with the total length.
     pub(crate) fn finish(&mut self, unique: u64) {
         self.header.unique = unique;
         self.header.len = (size_of::<InHeader>() + self.arguments.len() + self.data) as u32;
     }
 }
 
-/// Where a lane is.
+/// The state of a lane.
 #[derive(Clone, Default)]
 struct Lane {
-    /// The request of the operation, counted from 0.
+    /// Index of the request within the operation.
     step: u32,
     node: u64,
     fh: u64,
@@ -76,7 +74,7 @@ pub(crate) struct Load<'a> {
     lanes: Vec<Lane>,
     random: u64,
     offset: u64,
-    /// Names that are looked up, each with its end.
+    /// NUL-terminated names for LOOKUP.
     names: Vec<Vec<u8>>,
     next_name: usize,
     lookups: Lookups,
@@ -95,7 +93,7 @@ impl<'a> Load<'a> {
             kind,
             lanes: (0..depth).map(lane).collect(),
             random: 0x9e37_79b9_7f4a_7c15 ^ (u64::from(queue) << 32),
-            // Each queue begins somewhere else in the file.
+            // Each queue begins at another offset.
             offset: ground.file_bytes / 16 * u64::from(queue % 16),
             names: (0..names).map(|n| file_name(n).into_bytes()).collect(),
             next_name: 0,
@@ -161,7 +159,7 @@ impl<'a> Load<'a> {
     fn next_offset(&mut self, bytes: u32) -> u64 {
         let places = self.ground.file_bytes / u64::from(bytes);
         if matches!(self.kind, Kind::RandomRead(_) | Kind::RandomWrite(_)) {
-            // Marsaglia's xorshift: enough to leave no pattern to read ahead of.
+            // Marsaglia's xorshift: no pattern that readahead detects.
             self.random ^= self.random << 13;
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
@@ -226,7 +224,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Looks at a reply that went well. Gives the operations that it ended.
+    /// Processes a successful reply. Returns the number of operations that it completed.
     pub(crate) fn done(
         &mut self,
         lane: usize,
@@ -306,7 +304,7 @@ impl<'a> Load<'a> {
                 }
                 for entry in DirectoryEntries::new(body, true) {
                     lane.offset = entry.off;
-                    // Neither `.` nor `..`, of which no lookup is counted.
+                    // `.` and `..` count no lookup.
                     if entry.entry.is_some_and(|entry| entry.nodeid != 0) {
                         lane.entries += 1;
                     }
@@ -326,7 +324,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// FORGET of one lookup, by the high-priority queue; nobody waits for it.
+    /// FORGET of one lookup, on the high-priority queue, without waiting.
     fn forget(&mut self, node: u64) -> Result<(), String> {
         let front_end = self.ground.share().client().carrier();
         let queue = front_end.queue(HIGH_PRIORITY);
@@ -377,7 +375,7 @@ fn release(request: &mut Request, opcode: Opcode, node: NodeId, fh: u64) {
     });
 }
 
-/// The next of `steps` steps; 1 when that was the last of them.
+/// Advances to the next of `steps` steps. Returns 1 after the last.
 fn step_to(lane: &mut Lane, steps: u32) -> u64 {
     lane.step = (lane.step + 1) % steps;
     u64::from(lane.step == 0)

@@ -1,13 +1,13 @@
 //! Tables and raw figures.
 
-use super::{Bench, Contestant, Sample, Series};
+use super::{Bench, Sample, Series, Target};
 use crate::tool::Connection;
 use std::io::{self, Write};
 
-/// From so many bytes on, an operation is counted in bytes.
+/// Operations of at least so many bytes are reported in bytes per second.
 const BYTES_SHOWN_FROM: u64 = 64 << 10;
 
-/// A median, and the least and the greatest.
+/// Median, minimum and maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Middle {
     median: f64,
@@ -34,7 +34,7 @@ fn rate_of(samples: &[Sample]) -> Middle {
     middle(samples.iter().map(|sample| sample.per_second()).collect())
 }
 
-/// How many times the rate of `base`, round by round.
+/// The ratio to the rate of `base`, round by round.
 fn ratio_of(samples: &[Sample], base: &[Sample]) -> Middle {
     let pairs = samples.iter().zip(base);
     middle(
@@ -61,22 +61,22 @@ fn ratio_text(ratio: Middle) -> String {
     )
 }
 
-/// Rates of each contestant, and how many times the rate of each other the first one has.
+/// The rates of each target, and the ratio of the first to each other.
 pub(crate) fn table(
-    contestants: &[Contestant],
+    targets: &[Target],
     series: &[Series],
     bench: &Bench,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let first = &contestants[0].name;
+    let first = &targets[0].name;
     let mut lines = vec![vec!["row".to_owned()]];
-    lines[0].extend(contestants.iter().map(|one| one.name.clone()));
+    lines[0].extend(targets.iter().map(|one| one.name.clone()));
     lines[0].extend(
-        contestants[1..]
+        targets[1..]
             .iter()
             .map(|other| format!("{first} / {}", other.name)),
     );
-    for of_row in series.chunks(contestants.len()) {
+    for of_row in series.chunks(targets.len()) {
         let row = of_row[0].row;
         let mut line = vec![row.name.to_owned()];
         let rates = of_row.iter().map(|one| rate_of(&one.samples));
@@ -112,7 +112,7 @@ pub(crate) fn table(
 
 /// The raw figures.
 pub(crate) fn json(
-    contestants: &[Contestant],
+    targets: &[Target],
     series: &[Series],
     bench: &Bench,
     connection: &Connection,
@@ -129,7 +129,7 @@ pub(crate) fn json(
                 "row": one.row.name,
                 "depth": one.row.depth,
                 "bytes": one.row.bytes(),
-                "contestant": contestants[one.contestant].name,
+                "contestant": targets[one.target].name,
                 "operations_and_nanoseconds": samples,
             })
         })
@@ -142,7 +142,7 @@ pub(crate) fn json(
         "request_queues_max": connection.request_queues,
         "queue_size": connection.queue_size,
         "indirect": connection.indirect,
-        "contestants": contestants.iter().map(|one| &one.name).collect::<Vec<_>>(),
+        "contestants": targets.iter().map(|one| &one.name).collect::<Vec<_>>(),
         "series": series,
     });
     format!("{whole:#}\n")
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn large_transfers_are_told_in_bytes() {
+    fn large_transfers_are_reported_in_bytes() {
         let rate = rate_of(&samples(&[1000, 1000, 1000]));
         assert_eq!(rate_text(rate, 1 << 20), "1049 MB/s ±0%");
         assert_eq!(rate_text(rate, 4096), "1.0 k/s ±0%");

@@ -1,11 +1,11 @@
-//! What is measured.
+//! The operations that are measured.
 
 use crate::tool::ToolError;
 
-/// The largest READ and WRITE of any row, twice.
+/// Twice the largest READ or WRITE of any row.
 pub(crate) const LARGEST_TRANSFER: u64 = 2 << 20;
 
-/// What one operation is.
+/// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One GETATTR of a file.
@@ -18,13 +18,13 @@ pub(crate) enum Kind {
     CreateUnlink,
     /// One entry of a listing with attributes, from OPENDIR to RELEASEDIR.
     Readdirplus,
-    /// One READ of so many bytes anywhere.
+    /// A READ of so many bytes at a random offset.
     RandomRead(u32),
-    /// One WRITE of so many bytes anywhere.
+    /// A WRITE of so many bytes at a random offset.
     RandomWrite(u32),
-    /// One READ of so many bytes behind the last.
+    /// A sequential READ of so many bytes.
     SequentialRead(u32),
-    /// One WRITE of so many bytes behind the last.
+    /// A sequential WRITE of so many bytes.
     SequentialWrite(u32),
 }
 
@@ -58,7 +58,7 @@ const SMALL: u32 = 4 << 10;
 const MIDDLE: u32 = 128 << 10;
 const LARGE: u32 = 1 << 20;
 
-/// As many as a guest that reads ahead has in flight.
+/// Sequential READs in flight, as with the readahead of a guest.
 const AHEAD: usize = 2;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -87,7 +87,7 @@ pub fn row_names() -> Vec<&'static str> {
     ROWS.iter().map(|row| row.name).collect()
 }
 
-/// The rows that are named or begin with what is given; all for nothing.
+/// The rows with these names or prefixes; all if none is given.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Row>, ToolError> {
     let is_meant = |row: &Row, name: &String| row.name.starts_with(name.as_str());
     if let Some(name) = names
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_chosen_by_what_they_begin_with() {
+    fn rows_are_selected_by_prefix() {
         let names = |names: &[&str]| -> Vec<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn no_row_needs_more_than_the_ground_has() {
+    fn every_row_fits_the_test_directory() {
         assert!(ROWS.iter().all(|row| row.bytes() <= LARGEST_TRANSFER));
     }
 }

@@ -1,4 +1,4 @@
-//! Replies, and the queues that they come by.
+//! Checks of replies and queues.
 
 use super::{Answer, Check, Finding, Session, Verdict, ensure, fail};
 use crate::front_end::{
@@ -26,14 +26,14 @@ pub(super) const CHECKS: &[Check] = &[
     check("forget-is-given-back", forget),
 ];
 
-/// What a server may take so ill that nothing can be asked of it afterwards.
+/// Checks after which a server may refuse all requests.
 pub(super) const LAST_CHECKS: &[Check] = &[
     check("forget-nonsense", forget_nonsense),
     check("reply-room-too-small", little_room),
     check("reply-malformed-request", malformed),
 ];
 
-/// More than the 16 bits of a ring's index.
+/// More than a ring's 16-bit index counts.
 const REQUESTS_TO_WRAP: u32 = 66_000;
 
 fn getattr(session: &Session) -> (Vec<u8>, u64) {
@@ -41,7 +41,7 @@ fn getattr(session: &Session) -> (Vec<u8>, u64) {
     (request.arg(&GetattrIn::default()).finish(), unique)
 }
 
-/// A request that succeeds with a body of this length; any for `None`.
+/// Checks that a request succeeds, with a body of this length if given.
 fn succeeds(
     session: &Session,
     (request, unique): (RequestBuilder, u64),
@@ -97,7 +97,7 @@ fn errors(session: &Session) -> Verdict {
     })
 }
 
-/// That the request was answered, and with an error.
+/// Checks that a request fails.
 fn refused(answer: &Answer, unique: u64, what: &str) -> Verdict {
     let reply = answer.check(unique)?;
     ensure(reply.error < 0, || format!("{what} succeeds"))
@@ -133,7 +133,7 @@ fn malformed(session: &Session) -> Verdict {
     session.still_serves()
 }
 
-/// Less room than the reply needs: whatever the answer, it must not be longer than the room.
+/// With less room than the reply needs, no reply may exceed the room.
 fn little_room(session: &Session) -> Verdict {
     for room in [16, 17, 100] {
         let (request, _) = getattr(session);
@@ -150,7 +150,7 @@ fn little_room(session: &Session) -> Verdict {
     session.still_serves()
 }
 
-/// A GETATTR in descriptors of `piece` bytes, without a table.
+/// A GETATTR in direct descriptors of `piece` bytes.
 fn in_pieces(session: &Session, piece: u32) -> Verdict {
     const REPLY_AT: u32 = 4096;
     const REPLY_BYTES: u32 = 120;
@@ -218,7 +218,7 @@ fn direct(session: &Session) -> Verdict {
     in_pieces(session, 4096)
 }
 
-/// Drivers may cut requests where they like (section 2.7.4).
+/// Drivers may split requests anywhere (section 2.7.4).
 fn framing(session: &Session) -> Verdict {
     for piece in [1, 7, 16, 41] {
         in_pieces(session, piece)?;
@@ -226,7 +226,7 @@ fn framing(session: &Session) -> Verdict {
     Ok(())
 }
 
-/// As many in flight as there is room for: each is answered, once.
+/// With the queue full, each request is answered once.
 fn full(session: &Session) -> Verdict {
     let Some(mut queue) = session.front_end().queue(FIRST_REQUEST_QUEUE) else {
         return fail("there is no queue");
@@ -292,7 +292,7 @@ fn wraps(session: &Session) -> Verdict {
     Ok(())
 }
 
-/// As when a driver is unloaded and loaded again, with the rings as they were.
+/// As when a driver is unloaded and loaded again, with the same rings.
 fn stop_and_start(session: &Session) -> Verdict {
     let front_end = session.front_end();
     let problem = |error: crate::ConnectError| Finding::Fail(error.to_string());

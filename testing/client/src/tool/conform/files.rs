@@ -1,4 +1,4 @@
-//! That files are files.
+//! Checks of file operations.
 
 use super::{Answer, Check, Finding, Session, Verdict, ensure, fail, offered, skip};
 use crate::tool::share::Share;
@@ -28,7 +28,7 @@ pub(super) const CHECKS: &[Check] = &[
 const CREATE: i32 = 0o102;
 const TOP: &str = "thrufs-conform";
 
-/// The directory that the checks work in.
+/// Makes the working directory.
 pub(super) fn make_top(share: &Share) -> Result<NodeId> {
     let name = format!("{TOP}-{}", std::process::id());
     let entry = share.root().mkdir(NodeId::ROOT, name.as_bytes(), 0o755)?;
@@ -36,7 +36,7 @@ pub(super) fn make_top(share: &Share) -> Result<NodeId> {
     Ok(NodeId(entry.nodeid))
 }
 
-/// Removes it, with what a failed check has left.
+/// Removes the working directory and its content.
 pub(super) fn remove_top(session: &Session) {
     let Ok(top) = session.top else { return };
     let root = session.share.root();
@@ -258,7 +258,7 @@ fn many(session: &Session, top: NodeId) -> Result<BTreeSet<Vec<u8>>> {
     Ok(names)
 }
 
-/// Lists the working directory in small parts, and compares with what was made.
+/// Lists the working directory in small parts and compares with the files made.
 fn compare_listing(session: &Session, plus: bool) -> Verdict {
     let (root, top) = (session.share.root(), session.top()?);
     let made = many(session, top)?;
@@ -305,7 +305,7 @@ fn listing_plus(session: &Session) -> Verdict {
 pub(super) const AGAIN: &str = "session-again";
 pub(super) const END_REPLY: &str = "session-end-reply";
 
-/// Unmounts and mounts again. Gives the answer to DESTROY. After it, no node of before may be named.
+/// Unmounts and mounts again. Returns the reply to DESTROY. Earlier node ids are invalid afterwards.
 fn mount_again(session: &Session) -> std::result::Result<(Answer, u64), Finding> {
     let client = session.client();
     let before = session.share.root().getattr(NodeId::ROOT)?.attr.ino;
@@ -322,12 +322,12 @@ fn mount_again(session: &Session) -> std::result::Result<(Answer, u64), Finding>
     Ok((answer, unique))
 }
 
-/// Unmounted and mounted again on the same connection, as a guest may.
+/// A guest may mount again on the same connection.
 pub(super) fn again(session: &Session) -> Verdict {
     mount_again(session).map(drop)
 }
 
-/// DESTROY is answered as anything else is.
+/// DESTROY has a reply.
 pub(super) fn end_reply(session: &Session) -> Verdict {
     let (answer, unique) = mount_again(session)?;
     answer.check(unique).map(drop)

@@ -1,5 +1,4 @@
-//! That what a hostile guest or virtual machine does harms nobody else: after each, the server takes
-//! another connection and serves it.
+//! Checks that after each attack of a hostile guest or front end the server serves another connection.
 
 use super::{Finding, Report, Verdict, fail, skip};
 use crate::front_end::{FrontEnd, QueueError, Step};
@@ -11,10 +10,10 @@ use std::time::Duration;
 use thrufs_abi::NodeId;
 use thrufs_testing::Client;
 
-/// How long it is waited for a faulty chain to come back. That it does is not asked for.
+/// How long to wait for a faulty chain, which need not return.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How long it is waited for a connection to be closed after an odd message. Nor is that.
+/// How long to wait for the end of a connection, which need not end.
 const CLOSING: Duration = Duration::from_millis(50);
 
 /// Steps of a handshake with one request queue.
@@ -52,7 +51,7 @@ pub(super) fn run(connection: &Connection, report: &mut Report<'_>) -> Result<()
     if !names().any(|name| report.is_wanted(&name)) {
         return Ok(());
     }
-    // The least that all of these ask for.
+    // Small queues suffice for all faults.
     let alone = serves(connection).is_err();
     let mut tell = |name: String, check: &dyn Fn() -> Verdict| {
         if !report.is_wanted(&name) {
@@ -88,7 +87,7 @@ fn mount(connection: &Connection) -> Result<Client<FrontEnd>, Finding> {
     Client::mount(front_end).map_err(|error| Finding::Fail(error.to_string()))
 }
 
-/// That a new guest is served.
+/// Checks that a new guest is served.
 fn serves(connection: &Connection) -> Verdict {
     let client = mount(connection)?;
     let answer = client.root().getattr(NodeId::ROOT);
@@ -99,7 +98,7 @@ fn serves(connection: &Connection) -> Verdict {
 fn faulty_chain(connection: &Connection, fault: Fault) -> Verdict {
     let client = mount(connection)?;
     match chain::inject(client.carrier(), fault, PATIENCE) {
-        // Closing the connection, or giving back what only a broken ring has: all may be.
+        // The server may close the connection or break the ring.
         Ok(_) | Err(QueueError::Gone | QueueError::Broken(_)) => Ok(()),
         Err(error) => fail(error.to_string()),
     }
@@ -114,7 +113,7 @@ fn odd_message(connection: &Connection, message: &socket::RawMessage) -> Verdict
     let stream = connect(connection)?;
     let broken = |error: std::io::Error| Finding::Fail(error.to_string());
     stream.set_read_timeout(Some(CLOSING)).map_err(broken)?;
-    // It may be closed before all is sent.
+    // The server may close the connection before all is sent.
     let _ = socket::send(&stream, &message.bytes(), &[]);
     socket::is_closed(&stream).map_err(broken)?;
     Ok(())
@@ -129,7 +128,7 @@ fn leave(connection: &Connection, step: Step) -> Verdict {
     }
 }
 
-/// Leaves with as many requests in flight as there is room for.
+/// Disconnects with a full queue.
 fn leave_with_requests(connection: &Connection) -> Verdict {
     let client = mount(connection)?;
     let request = || {

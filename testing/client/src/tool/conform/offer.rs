@@ -1,4 +1,4 @@
-//! What a server offers, on the socket and in INIT.
+//! Checks of the features that a server offers on the socket and in INIT.
 
 use super::{Verdict, ensure, offered, skip};
 use crate::front_end::{FrontEnd, ProtocolFeatures, features};
@@ -6,7 +6,7 @@ use thrufs_abi::InitFlags;
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR};
 use thrufs_testing::Client;
 
-/// A check of what was agreed on.
+/// A check of the negotiated features.
 pub(super) struct OfferCheck {
     pub(super) name: &'static str,
     pub(super) run: fn(&Client<FrontEnd>) -> Verdict,
@@ -27,7 +27,7 @@ pub(super) const CHECKS: &[OfferCheck] = &[
     check("init-nothing-for-other-transports", no_other_transport),
 ];
 
-/// The least that the protocol has for `max_write`.
+/// The protocol's minimum of `max_write`.
 const MAX_WRITE_MIN: u32 = 4096;
 
 fn ring_features(client: &Client<FrontEnd>) -> Verdict {
@@ -113,7 +113,7 @@ fn only_offered(client: &Client<FrontEnd>) -> Verdict {
     })
 }
 
-/// Accepting them would block every request of a guest for ever, or fail its opens.
+/// A guest's requests would block for ever, or its opens fail.
 fn no_other_transport(client: &Client<FrontEnd>) -> Verdict {
     let wrong = InitFlags::OVER_IO_URING | InitFlags::PASSTHROUGH;
     let agreed = client.agreed() & wrong;

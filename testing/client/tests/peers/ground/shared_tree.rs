@@ -1,5 +1,5 @@
-//! A file system whose sessions can move, with as little in it as that takes: a tree that several
-//! servers share, and sessions that know some of its files by number.
+//! A minimal file system whose sessions can migrate: a tree that several servers share, and sessions with node
+//! ids of some of its files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -15,20 +15,20 @@ use thrufs::{
 
 const VALID: Duration = Duration::from_secs(1);
 
-/// Nothing in these tests may last longer.
+/// Time limit of all waits in these tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Reads by this handle wait for the gate.
+/// Reads by this handle block until the latch opens.
 pub const SLOW: u64 = 99;
 
-/// Closed until it is opened, or dropped.
+/// Blocks until it is opened.
 #[derive(Default)]
-pub struct Gate {
+pub struct Latch {
     open: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Gate {
+impl Latch {
     pub fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.changed.notify_all();
@@ -47,20 +47,20 @@ impl Gate {
     }
 }
 
-/// Of one file.
+/// The content of a file.
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
-/// What all servers see.
+/// The tree that all servers share.
 #[derive(Default)]
 pub struct Tree {
     files: Mutex<BTreeMap<Vec<u8>, Bytes>>,
-    pub slow: Gate,
-    /// Somebody else has the lock until this is open.
-    pub lock: Gate,
+    pub slow: Latch,
+    /// Locks conflict until this is open.
+    pub lock: Latch,
     pub lock_waiters: AtomicUsize,
     pub granted: AtomicUsize,
     pub restored: AtomicUsize,
-    /// Sessions cannot be saved.
+    /// Saving a session fails.
     pub stays: AtomicBool,
 }
 
@@ -72,32 +72,34 @@ impl Tree {
 }
 
 /// One session.
-pub struct Shelf {
+pub struct SharedTreeFs {
     tree: Arc<Tree>,
-    /// By number, from 2 on.
-    known: Mutex<Vec<Vec<u8>>>,
+    /// Names by node id, from 2 on.
+    names: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Shelf {
-    pub fn make(tree: &Arc<Tree>) -> impl Fn() -> io::Result<Arc<Shelf>> + Send + Sync + use<> {
+impl SharedTreeFs {
+    pub fn make(
+        tree: &Arc<Tree>,
+    ) -> impl Fn() -> io::Result<Arc<SharedTreeFs>> + Send + Sync + use<> {
         let tree = Arc::clone(tree);
         move || {
-            Ok(Arc::new(Shelf {
+            Ok(Arc::new(SharedTreeFs {
                 tree: Arc::clone(&tree),
-                known: Mutex::default(),
+                names: Mutex::default(),
             }))
         }
     }
 
     fn entry(&self, name: &[u8]) -> Result<Entry> {
         self.tree.file(name)?;
-        let mut known = self.known.lock().unwrap();
-        let place = known.iter().position(|other| other == name);
+        let mut names = self.names.lock().unwrap();
+        let place = names.iter().position(|other| other == name);
         let place = place.unwrap_or_else(|| {
-            known.push(name.to_vec());
-            known.len() - 1
+            names.push(name.to_vec());
+            names.len() - 1
         });
-        drop(known);
+        drop(names);
         let node = place as u64 + 2;
         Ok(Entry {
             node: NodeId(node),
@@ -110,7 +112,7 @@ impl Shelf {
 
     fn of(&self, node: u64) -> Result<Bytes> {
         let place = node.checked_sub(2).ok_or(Errno::EISDIR)?;
-        let name = self.known.lock().unwrap().get(place as usize).cloned();
+        let name = self.names.lock().unwrap().get(place as usize).cloned();
         self.tree.file(&name.ok_or(Errno::ESTALE)?)
     }
 
@@ -126,7 +128,7 @@ impl Shelf {
     }
 }
 
-impl FileSystem for Shelf {
+impl FileSystem for SharedTreeFs {
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         negotiation.want(InitFlags::POSIX_LOCKS);
         Ok(())
@@ -136,7 +138,7 @@ impl FileSystem for Shelf {
         if self.tree.stays.load(Ordering::SeqCst) {
             return Err(io::Error::other("as the test wants it"));
         }
-        for name in self.known.lock().unwrap().iter() {
+        for name in self.names.lock().unwrap().iter() {
             sink.write_all(&[name.len() as u8])?;
             sink.write_all(name)?;
         }
@@ -144,7 +146,7 @@ impl FileSystem for Shelf {
     }
 
     fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
-        let mut known = self.known.lock().unwrap();
+        let mut names = self.names.lock().unwrap();
         loop {
             let mut length = [0];
             source.read_exact(&mut length)?;
@@ -154,7 +156,7 @@ impl FileSystem for Shelf {
             }
             let mut name = vec![0; length[0].into()];
             source.read_exact(&mut name)?;
-            known.push(name);
+            names.push(name);
         }
     }
 
@@ -232,7 +234,7 @@ impl FileSystem for Shelf {
     }
 }
 
-impl Shelf {
+impl SharedTreeFs {
     fn wait_for_lock(&self, is_interrupted: impl Fn() -> bool) -> Result<()> {
         let waiters = &self.tree.lock_waiters;
         waiters.fetch_add(1, Ordering::SeqCst);

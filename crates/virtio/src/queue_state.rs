@@ -1,23 +1,23 @@
-//! What a queue is served with: its ring, memory for its requests, and which of them are carried out
-//! elsewhere. One thread has it in hand at a time.
+//! The state of a queue: its ring, buffers for requests, and the list of requests that other threads
+//! execute. One thread has it at a time.
 
-use crate::post::Returned;
-use crate::queue::{Broken, Ring};
+use crate::mailbox::Returned;
+use crate::queue::{Broken, VirtqueueRing};
 use crate::slot::Slot;
 use thrufs::Wait;
 
-/// Slots that a queue keeps for further requests.
+/// Free slots that a queue keeps.
 pub(crate) const SLOTS_KEPT: usize = 16;
 
-/// Requests and replies of so many bytes are told of at once.
+/// The guest is notified at once of a request and reply of so many bytes.
 pub(crate) const LARGE_BYTES: usize = 32 << 10;
 
-/// A request that is carried out elsewhere.
+/// A request that another thread executes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Away {
     pub(crate) head: u16,
     pub(crate) wait: Wait,
-    /// The run of the queue in which it was taken.
+    /// The run of the queue that took it.
     pub(crate) run: u64,
 }
 
@@ -26,27 +26,26 @@ impl Away {
         self.head
     }
 
-    /// Whether it waits for a lock, and may wait for it again.
+    /// Whether it waits for a lock, so that it can be replayed.
     pub(crate) fn waits_for_lock(&self) -> bool {
         self.wait.is_for_lock()
     }
 }
 
-/// See the module.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) ring: Ring,
+pub(crate) struct QueueState {
+    pub(crate) ring: VirtqueueRing,
     pub(crate) free: Vec<Slot>,
     pub(crate) away: Vec<Away>,
-    /// Memory waits to be given back.
+    /// Free slots have memory to be released.
     pub(crate) is_large: bool,
-    /// Nothing of the queue makes sense any more: its requests are not given back.
+    /// The queue is broken: its requests are not returned.
     pub(crate) is_broken: bool,
 }
 
-impl Desk {
-    pub(crate) fn new(ring: Ring, away: Vec<Away>) -> Desk {
-        Desk {
+impl QueueState {
+    pub(crate) fn new(ring: VirtqueueRing, away: Vec<Away>) -> QueueState {
+        QueueState {
             ring,
             free: Vec::with_capacity(SLOTS_KEPT),
             away,
@@ -55,7 +54,7 @@ impl Desk {
         }
     }
 
-    /// Memory for the request that was taken last, if there is any.
+    /// A slot for the request that was taken last; `None` without memory.
     pub(crate) fn slot(&mut self, run: u64, number: u64) -> Option<Slot> {
         let regions = self.ring.regions();
         let mut slot = self.free.pop().or_else(|| {
@@ -68,11 +67,7 @@ impl Desk {
         Some(slot)
     }
 
-    /// Gives a request back to the guest, of whose reply `length` bytes were written.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
+    /// Returns a request to the guest, with a reply of `length` bytes.
     pub(crate) fn finish(&mut self, returned: Returned) -> Result<(), Broken> {
         let Returned { slot, length } = returned;
         self.note_written(&slot);
@@ -82,14 +77,10 @@ impl Desk {
         completed
     }
 
-    /// Takes a request back that was carried out elsewhere, and gives it to the guest.
-    ///
-    /// # Errors
-    ///
-    /// When the queue is broken.
+    /// Returns a request to the guest that another thread executed.
     pub(crate) fn take_back(&mut self, returned: Returned) -> Result<(), Broken> {
         if !self.is_back(&returned.slot) {
-            // Of a guest that has begun anew since, or to be carried out again.
+            // Taken before a reset of the guest, or to be replayed.
             self.note_written(&returned.slot);
             self.keep(returned.slot);
             return Ok(());
@@ -101,27 +92,26 @@ impl Desk {
         self.finish(returned)
     }
 
-    /// Whether requests are away that come back by themselves.
+    /// Whether requests are away that end without a guest's action (not lock waits).
     pub(crate) fn waits_for_others(&self) -> bool {
         self.away.iter().any(|away| !away.waits_for_lock())
     }
 
-    /// Takes it off the list of what is away. False when it was not on it.
+    /// Removes it from the list of requests away. False when it was not listed.
     pub(crate) fn is_back(&mut self, slot: &Slot) -> bool {
         let is_it = |away: &Away| away.head == slot.head() && away.run == slot.run;
-        // Those that come back soon were added last.
+        // The latest usually return first.
         let position = self.away.iter().rposition(is_it);
         position.map(|at| self.away.swap_remove(at)).is_some()
     }
 
-    /// Notes what was written for a request, whoever carried it out.
     fn note_written(&self, slot: &Slot) {
         if let Some(log) = self.ring.log() {
             slot.mark_written(log);
         }
     }
 
-    /// Keeps its memory for another, if that is still read with the same regions.
+    /// Keeps the slot for another request, unless the memory regions have changed.
     fn keep(&mut self, slot: Slot) {
         if self.free.len() < SLOTS_KEPT && slot.is_of(self.ring.regions()) {
             self.is_large |= slot.is_large;

@@ -1,4 +1,4 @@
-//! The high-priority queue: for what nobody waits for, and what must not wait behind other requests.
+//! The high-priority queue: for requests without a reply (FORGET) and those that must not wait (INTERRUPT).
 
 use super::{RelayError, Shared};
 use crate::front_end::{HIGH_PRIORITY, Parts, SubmitError};
@@ -8,18 +8,18 @@ use thrufs_abi::layout::{BatchForgetIn, ForgetOne, InHeader};
 use thrufs_testing::Shape;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Nodes that are forgotten by one message: it fits where arguments have room.
+/// Nodes per BATCH_FORGET: as many as the room for arguments holds.
 const FORGETS_MAX: usize = 4096;
 
-/// How long a full queue is waited for between two looks whether the relay ends.
+/// Interval of checking for the relay's end while the queue is full.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Whether a request is none of those that are answered.
+/// Whether a request has no reply.
 pub(super) fn is_silent(request: &[u8]) -> bool {
     Shape::of(request).reply.is_none()
 }
 
-/// Sends a request without a reply. Those before it may still be with the server.
+/// Sends a request without a reply, and does not wait for it.
 pub(super) fn send(shared: &Shared, request: &[u8]) -> Result<(), RelayError> {
     match InHeader::read_from_prefix(request) {
         Ok((header, body)) if header.opcode == Opcode::BatchForget.number() => {
@@ -32,7 +32,7 @@ pub(super) fn send(shared: &Shared, request: &[u8]) -> Result<(), RelayError> {
     }
 }
 
-/// The kernel forgets as many as the reader has room for, which may be more than a buffer of a queue.
+/// Splits a BATCH_FORGET: the kernel fills the reader's buffer, which may exceed a queue's buffer.
 fn parts_of(header: InHeader, body: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let list = body.get(size_of::<BatchForgetIn>()..).unwrap_or_default();
     let bytes = FORGETS_MAX * size_of::<ForgetOne>();
@@ -65,7 +65,7 @@ fn send_one(shared: &Shared, request: &[u8]) -> Result<(), RelayError> {
             Err(SubmitError::Full) if !shared.is_ending() => {
                 queue.wait(Some(Instant::now() + PATIENCE))?;
             }
-            // What cannot be said now is said by the end of the session.
+            // The end of the session forgets the rest.
             Err(_) => return Ok(()),
         }
     }

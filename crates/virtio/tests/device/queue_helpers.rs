@@ -1,8 +1,8 @@
-//! A queue that more than one thread serves: many requests at once, and what only the queue's own thread
-//! may do in the midst of them.
+//! A queue served with helper threads: parallel requests, and among them those that only the queue's own
+//! thread executes.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve, until};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 use zerocopy::FromBytes;
 
-/// As many as fit into a queue, less one.
+/// One less than the queue holds.
 const MANY: usize = SIZE as usize - 1;
 const PIECE_BYTES: usize = 4096;
 
 fn begin(config: DeviceConfig) -> (Arc<Journal>, DeviceHandle, Serving, Guest) {
     let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
-        crew_max: Some(2),
+        queue_helpers_max: Some(2),
         ..config
     };
     let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
@@ -34,7 +34,7 @@ fn end(serving: Serving, guest: Guest) {
     assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
-/// A file of as many different pieces as there are requests at once.
+/// A file with a different piece for each of the parallel requests.
 fn create(guest: &mut Guest) -> u64 {
     let arg = CreateIn {
         flags: 2,
@@ -73,7 +73,7 @@ fn read_piece(guest: &mut Guest, node: u64, fh: u64, number: usize) -> RequestBu
     guest.request(Opcode::Read, node).arg(&arg)
 }
 
-/// Has the guest submit several requests of which the device hears at once.
+/// Submits several requests that the device sees at once.
 fn at_once<T>(guest: &mut Guest, submit: impl FnOnce(&mut Guest) -> T) -> T {
     guest.front_end.set_vring_enable(1, false).unwrap();
     let submitted = submit(guest);
@@ -81,7 +81,6 @@ fn at_once<T>(guest: &mut Guest, submit: impl FnOnce(&mut Guest) -> T) -> T {
     submitted
 }
 
-/// Submits reads, of which each of the queue's heads is one.
 fn submit_reads(guest: &mut Guest, node: u64, count: usize) -> Vec<(u16, usize)> {
     let submit = |number| {
         let request = read_piece(guest, node, node, number).finish();
@@ -104,13 +103,13 @@ fn take_reads(guest: &mut Guest, mut reads: Vec<(u16, usize)>) {
 }
 
 #[test]
-fn many_at_once_are_served_by_several() {
+fn helpers_serve_parallel_requests() {
     let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let deadline = Instant::now() + PATIENCE;
     let has_helped = || journal.readers.lock().unwrap().contains("thrufs-helper");
     while !has_helped() {
-        assert!(Instant::now() < deadline, "nobody helps");
+        assert!(Instant::now() < deadline, "no helper has served");
         let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
         take_reads(&mut guest, reads);
     }
@@ -119,10 +118,10 @@ fn many_at_once_are_served_by_several() {
 }
 
 #[test]
-fn nobody_helps_who_is_not_there() {
+fn without_helpers_the_queue_s_thread_serves_alone() {
     let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
-        crew_max: Some(0),
+        queue_helpers_max: Some(0),
         ..DeviceConfig::default()
     };
     let (_, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
@@ -138,7 +137,7 @@ fn nobody_helps_who_is_not_there() {
 }
 
 #[test]
-fn what_sleeps_among_them_keeps_nobody_waiting() {
+fn blocked_requests_delay_no_others() {
     let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let (mut slow, mut reads) = (Vec::new(), Vec::new());
@@ -157,7 +156,7 @@ fn what_sleeps_among_them_keeps_nobody_waiting() {
 }
 
 #[test]
-fn waits_for_locks_and_ends_of_sessions_among_them() {
+fn lock_waits_and_session_ends_among_parallel_requests() {
     let (journal, device, serving, mut guest) = begin(DeviceConfig::default());
     for round in 1..=30 {
         let node = create(&mut guest);
@@ -171,13 +170,9 @@ fn waits_for_locks_and_ends_of_sessions_among_them() {
             reads.extend(submit_reads(guest, node, 5));
         });
         take_reads(&mut guest, reads);
-        let deadline = Instant::now() + PATIENCE;
-        while device.metrics().lock_waiters < 3 {
-            assert!(Instant::now() < deadline, "three wait");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        // The session ends in the midst of requests, of which each is answered, by whichever. No head of
-        // what waits comes round again.
+        until("three wait", || device.metrics().lock_waiters >= 3);
+        // The session ends among requests; each is answered, by either session. Heads of lock waits are
+        // not reused.
         let mut others = Vec::new();
         at_once(&mut guest, |guest| {
             for number in 0..7 {
@@ -207,8 +202,8 @@ fn waits_for_locks_and_ends_of_sessions_among_them() {
 }
 
 #[test]
-fn a_queue_that_breaks_among_them_is_stopped_without_waiting() {
-    // Far longer than all this takes.
+fn a_queue_that_breaks_during_a_lease_stops_without_delay() {
+    // Far longer than this test takes.
     const DRAIN: Duration = Duration::from_secs(40);
     let config = DeviceConfig {
         drain_timeout: DRAIN,
@@ -222,14 +217,10 @@ fn a_queue_that_breaks_among_them_is_stopped_without_waiting() {
             guest.offer(1, SIZE);
             guest.offer(1, 0);
         });
-        let deadline = Instant::now() + PATIENCE;
-        while !guest.error_reported(1) {
-            assert!(Instant::now() < deadline, "that it is broken is told");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("the error eventfd is signalled", || guest.error_reported(1));
         let begun = Instant::now();
         let base = guest.front_end.get_vring_base(1).unwrap() as u16;
-        assert!(begun.elapsed() < DRAIN, "it waits for what nobody does");
+        assert!(begun.elapsed() < DRAIN, "it waits for lost requests");
         guest.queues[1].available = base;
         guest.set_available(1, base);
         while guest.next_used_within(1, Duration::ZERO).is_some() {}
@@ -241,7 +232,7 @@ fn a_queue_that_breaks_among_them_is_stopped_without_waiting() {
 }
 
 #[test]
-fn a_queue_that_is_stopped_among_them_goes_on_where_it_was() {
+fn a_queue_stopped_during_a_lease_continues_where_it_was() {
     let (_, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     for _ in 0..50 {

@@ -1,15 +1,15 @@
-//! Looks after the threads of the queues, every 2 ms while there is something to do.
+//! Pairs queue threads with the virtual CPUs that call them; samples every 2 ms while requests come.
 //!
-//! Where one virtual CPU asks one thing after another, it and the queue's thread never work at the same
-//! time, and wake each other's CPU with every request and every reply. Then the queue's thread is bound
-//! to the CPU of who asks, in a class that gives way to it ([`Pairing`] decides, as it does for
-//! mounts). A queue with more than one request at a time is not for that: both sides work at once.
+//! A virtual CPU that sends one request at a time never runs in parallel with the queue's thread, and each
+//! wakes the other's CPU for every request and reply. So the queue's thread is bound to the caller's CPU in
+//! the class SCHED_IDLE ([`Pairing`] decides, as for mounts). A queue with several requests in flight is not
+//! paired: both sides work in parallel.
 //!
-//! Such a thread gives way to everything else on that CPU, too. One that serves nothing is set free at
-//! once; when that comes soon, something else may have kept it from its work, and it rests.
+//! A paired thread yields to every other task on that CPU and could starve. So it is unpaired as soon as it
+//! serves nothing; when that happens early, starvation is assumed and pairing backs off.
 
 use crate::callers::{Busy, Caller, Callers};
-use crate::desk::LARGE_BYTES;
+use crate::queue_state::LARGE_BYTES;
 use crate::slot::Slot;
 use parking_lot::Mutex;
 use rustix::thread::CpuSet;
@@ -24,21 +24,20 @@ use thrufs::serving::{
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, current_thread_id};
 
-/// A pair that has served for so long and has nothing to do has nothing to do.
+/// A pair that has served for so long is idle when it serves nothing, not starved.
 const SETTLED: Duration = Duration::from_millis(20);
 
-/// What the thread of a queue says of itself. Each has a cache line of its own.
+/// Counters that a queue's thread publishes, in cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Pulse {
     requests: AtomicU64,
-    /// Of them, taken while another was in hand.
+    /// Of these, taken right after another.
     together: AtomicU64,
-    /// Of them, with much data.
+    /// Of these, with much data.
     large: AtomicU64,
-    /// Whether its thread is awake.
     awake: AtomicBool,
-    /// While there is one. It does not end while this is locked.
+    /// The thread does not end while this is locked.
     thread: Mutex<Option<ThreadId>>,
 }
 
@@ -48,47 +47,44 @@ impl Pulse {
     }
 }
 
-/// What the thread of a queue has done in a row.
+/// Requests served without a pause.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct Batch {
     pub(crate) requests: u64,
-    /// Of them, with much data.
+    /// Of these, with much data.
     pub(crate) large: u64,
 }
 
-impl Row {
-    /// Counts one more.
+impl Batch {
     pub(crate) fn count(&mut self, slot: &Slot) {
         self.requests += 1;
         self.large += u64::from(slot.bytes() >= LARGE_BYTES);
     }
 }
 
-/// What stewards and the threads of queues share.
+/// State that the stall monitor and the queue threads share.
 #[derive(Debug)]
 pub(crate) struct Watch {
     allowed: CpuSet,
     pulses: Vec<Pulse>,
-    /// There is a steward where threads can be paired.
+    /// Has a monitor only where threads can be paired.
     alarm: Alarm,
     ending: AtomicBool,
-    /// Threads of crews that are awake.
-    mates: AtomicUsize,
+    awake_helpers: AtomicUsize,
 }
 
 impl Watch {
-    /// For so many queues.
     pub(crate) fn new(queues: usize) -> Watch {
         Watch {
             allowed: allowed_cpus(),
             pulses: (0..queues).map(|_| Pulse::default()).collect(),
             alarm: Alarm::default(),
             ending: AtomicBool::new(false),
-            mates: AtomicUsize::new(0),
+            awake_helpers: AtomicUsize::new(0),
         }
     }
 
-    /// The calling thread serves this queue from now on.
+    /// Registers the calling thread as that of this queue.
     pub(crate) fn begin_queue(&self, number: usize) {
         if let Some(pulse) = self.pulses.get(number) {
             *pulse.thread.lock() = Some(current_thread_id());
@@ -96,7 +92,6 @@ impl Watch {
         self.set_awake(number, true);
     }
 
-    /// The calling thread serves this queue no longer.
     pub(crate) fn end_queue(&self, number: usize) {
         if let Some(pulse) = self.pulses.get(number) {
             *pulse.thread.lock() = None;
@@ -105,94 +100,96 @@ impl Watch {
         release(current_thread_id(), &self.allowed);
     }
 
-    /// Says whether the thread of this queue is awake.
     pub(crate) fn set_awake(&self, number: usize, awake: bool) {
         if let Some(pulse) = self.pulses.get(number) {
             pulse.awake.store(awake, Ordering::Relaxed);
         }
     }
 
-    /// A thread of a crew is awake from now on, until what is returned is dropped.
-    pub(crate) fn wake_mate(&self) -> AwakeMate<'_> {
-        self.mates.fetch_add(1, Ordering::Relaxed);
-        AwakeMate(self)
+    /// Counts the calling helper as awake until the result is dropped.
+    pub(crate) fn begin_helper(&self) -> AwakeHelper<'_> {
+        self.awake_helpers.fetch_add(1, Ordering::Relaxed);
+        AwakeHelper(self)
     }
 
-    /// Whether one more thread may be awake: half of the CPUs are for those who ask.
+    /// Whether one more thread may be awake: half of the CPUs are left to the guest.
     pub(crate) fn has_room(&self) -> bool {
         let is_awake = |pulse: &&Pulse| pulse.awake.load(Ordering::Relaxed);
-        // That for FORGETs has little to do, and is awake meanwhile.
+        // Not the high-priority queue: it sleeps for FORGETs while it counts as awake.
         let requests = self.pulses.iter().skip(1);
         let awake = requests.filter(is_awake).count();
-        awake + self.mates.load(Ordering::Relaxed) < self.room_max()
+        awake + self.awake_helpers.load(Ordering::Relaxed) < self.room_max()
     }
 
-    /// Most threads that are to be awake, if one can help it.
+    /// Most threads that should be awake.
     pub(crate) fn room_max(&self) -> usize {
         self.allowed.count() as usize / 2
     }
 
-    /// The thread of this queue has served some requests, one after the other.
-    pub(crate) fn note(&self, number: usize, row: Row) {
+    /// Adds what the queue's thread has served, and arms the monitor.
+    pub(crate) fn note(&self, number: usize, batch: Batch) {
         let Some(pulse) = self.pulses.get(number).filter(|_| self.alarm.has_monitor()) else {
             return;
         };
-        // One thread writes, so no locked instruction is needed.
+        // A single writer needs no atomic addition.
         let add = |counter: &AtomicU64, number: u64| {
             counter.store(counter.load(Ordering::Relaxed) + number, Ordering::Relaxed);
         };
-        add(&pulse.requests, row.requests);
-        add(&pulse.together, row.requests.saturating_sub(1));
-        add(&pulse.large, row.large);
-        // One that is missed while the steward falls asleep is made up for by the next.
+        add(&pulse.requests, batch.requests);
+        add(&pulse.together, batch.requests.saturating_sub(1));
+        add(&pulse.large, batch.large);
+        // If this races with the monitor falling asleep, the next batch arms it.
         self.alarm.arm();
     }
 }
 
-/// A thread of a crew that is awake.
 #[derive(Debug)]
-pub(crate) struct AwakeMate<'a>(&'a Watch);
+pub(crate) struct AwakeHelper<'a>(&'a Watch);
 
-impl Drop for AwakeMate<'_> {
+impl Drop for AwakeHelper<'_> {
     fn drop(&mut self) {
-        self.0.mates.fetch_sub(1, Ordering::Relaxed);
+        self.0.awake_helpers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The steward of a connection. Its thread ends with this.
+/// The monitor of a connection. Its thread ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Steward {
+pub(crate) struct StallMonitor {
     watch: Arc<Watch>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Steward {
-    /// Starts one, if there are callers and threads can be paired here.
+impl StallMonitor {
+    /// `None` without callers, or where threads cannot be paired.
     pub(crate) fn start(
         watch: Arc<Watch>,
         callers: Vec<Caller>,
         metrics: Arc<Metrics>,
-    ) -> Option<Steward> {
+    ) -> Option<StallMonitor> {
         if callers.is_empty() || !may_leave_idle() {
             return None;
         }
         let round = Round {
             watch: Arc::clone(&watch),
             callers: Callers::new(callers),
-            wards: watch.pulses.iter().map(|_| Ward::new()).collect(),
+            monitored: watch
+                .pulses
+                .iter()
+                .map(|_| MonitoredThread::new())
+                .collect(),
             metrics,
         };
         let thread = start_monitor(&watch.alarm, round)
-            .inspect_err(|error| tracing::debug!(%error, "nobody looks after the queues"))
+            .inspect_err(|error| tracing::debug!(%error, "queue threads run unpaired"))
             .ok()?;
-        Some(Steward {
+        Some(StallMonitor {
             watch,
             thread: Some(thread),
         })
     }
 }
 
-impl Drop for Steward {
+impl Drop for StallMonitor {
     fn drop(&mut self) {
         self.watch.ending.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
@@ -202,26 +199,25 @@ impl Drop for Steward {
     }
 }
 
-/// What the steward knows of the thread of a queue.
-struct Ward {
+struct MonitoredThread {
     pairing: Pairing,
     counts: [u64; 3],
     pair: Option<Pair>,
 }
 
-/// A queue's thread that shares a CPU.
+/// A queue's thread bound to the CPU of a caller.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     thread: ThreadId,
-    /// The number of the caller.
+    /// Index of the caller.
     caller: usize,
     cpu: usize,
     since: Instant,
 }
 
-impl Ward {
-    fn new() -> Ward {
-        Ward {
+impl MonitoredThread {
+    fn new() -> MonitoredThread {
+        MonitoredThread {
             pairing: Pairing::new(),
             counts: [0; 3],
             pair: None,
@@ -234,7 +230,7 @@ impl Ward {
         let [requests, together, large] = [0, 1, 2].map(|at: usize| now[at] - before[at]);
         Sample {
             requests,
-            // Who asks before the answer to the last is there is as good as several.
+            // A caller that does not wait for its reply counts as several.
             changes: together,
             large,
             sleeping: false,
@@ -245,7 +241,7 @@ impl Ward {
 struct Round {
     watch: Arc<Watch>,
     callers: Callers,
-    wards: Vec<Ward>,
+    monitored: Vec<MonitoredThread>,
     metrics: Arc<Metrics>,
 }
 
@@ -260,12 +256,12 @@ impl Monitor for Round {
 
     fn look(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        for number in 0..self.wards.len() {
-            let sample = self.wards[number].see(&self.watch.pulses[number]);
+        for number in 0..self.monitored.len() {
+            let sample = self.monitored[number].see(&self.watch.pulses[number]);
             busy |= sample.requests > 0;
-            if let Some(pair) = self.wards[number].pair {
+            if let Some(pair) = self.monitored[number].pair {
                 self.look_at_pair(number, pair, sample, now);
-            } else if self.wards[number].pairing.should_pair(sample, now) {
+            } else if self.monitored[number].pairing.should_pair(sample, now) {
                 self.try_to_pair(number, now);
             }
         }
@@ -273,8 +269,8 @@ impl Monitor for Round {
     }
 
     fn rest(&mut self) {
-        (0..self.wards.len()).for_each(|number| self.part(number));
-        // What callers do until somebody looks again says nothing of whom is answered then.
+        (0..self.monitored.len()).for_each(|number| self.unpair(number));
+        // Run times from before the pause do not show which caller is served after it.
         self.callers.forget();
     }
 }
@@ -287,13 +283,13 @@ impl Round {
             Busy::NotOne => None,
         };
         self.callers.forget();
-        let ward = &mut self.wards[number];
-        ward.pair = pair;
+        let monitored = &mut self.monitored[number];
+        monitored.pair = pair;
         if pair.is_some() {
-            ward.pairing.paired(now);
+            monitored.pairing.paired(now);
             self.metrics.count_pair();
         } else {
-            ward.pairing.failed(now);
+            monitored.pairing.failed(now);
         }
     }
 
@@ -319,41 +315,40 @@ impl Round {
 
     fn look_at_pair(&mut self, number: usize, pair: Pair, sample: Sample, now: Instant) {
         if *self.watch.pulses[number].thread.lock() != Some(pair.thread) {
-            // The queue was stopped; another thread may serve it now.
-            let ward = &mut self.wards[number];
-            ward.pair = None;
-            ward.pairing.ended();
+            // The queue was stopped; it may have a new thread.
+            let monitored = &mut self.monitored[number];
+            monitored.pair = None;
+            monitored.pairing.ended();
             return;
         }
         let idle = sample.requests == 0;
-        let pairing = &mut self.wards[number].pairing;
+        let pairing = &mut self.monitored[number].pairing;
         if pairing.should_unpair(sample, false) || idle && now.duration_since(pair.since) < SETTLED
         {
             pairing.failed(now);
-            self.part(number);
+            self.unpair(number);
         } else if idle {
-            // Whoever calls next finds an ordinary thread: this one could starve unseen.
+            // Unpaired while idle: the monitor sleeps then, and would not see it starve.
             pairing.ended();
-            self.part(number);
+            self.unpair(number);
         } else {
             self.follow(number, pair);
         }
     }
 
-    /// Goes where the caller has gone.
+    /// Moves the thread to the caller's current CPU.
     fn follow(&mut self, number: usize, pair: Pair) {
         let Some(cpu) = self.callers.cpu(pair.caller).filter(|cpu| *cpu != pair.cpu) else {
             return;
         };
         let thread = self.watch.pulses[number].thread.lock();
         if *thread == Some(pair.thread) && move_to(pair.thread, cpu).is_ok() {
-            self.wards[number].pair = Some(Pair { cpu, ..pair });
+            self.monitored[number].pair = Some(Pair { cpu, ..pair });
         }
     }
 
-    /// Makes the thread of a queue an ordinary one again.
-    fn part(&mut self, number: usize) {
-        let Some(pair) = self.wards[number].pair.take() else {
+    fn unpair(&mut self, number: usize) {
+        let Some(pair) = self.monitored[number].pair.take() else {
             return;
         };
         let thread = self.watch.pulses[number].thread.lock();

@@ -1,0 +1,319 @@
+//! Helper threads for a queue with more requests than its own thread can serve.
+//!
+//! **Ownership.** The [`QueueState`] belongs to the queue's thread, which alone reads the mailbox and waits
+//! for kicks. Under load it *leases* the state to the helpers: the state moves behind a lock that is held to
+//! take a request or to return one, never while a request is read or executed. The lease ends when the ring
+//! is empty or the mailbox has a message. A helper that still has a request returns it through the
+//! [`Mailbox`], as the blocking pool does; the request is listed as away from the moment it is taken.
+//!
+//! **What helpers execute.** Everything but INIT, DESTROY and lock waits, which go back to the queue's thread
+//! before they begin. Requests in flight together have no order. A helper may block: there are few, and the
+//! queue's thread never waits for one.
+
+mod helper;
+
+use crate::frame::Kind;
+use crate::mailbox::{Mailbox, Returned, signal};
+use crate::queue::{AvailableIndex, Broken, ChainTable, VirtqueueRing};
+use crate::queue_state::{Away, LARGE_BYTES, QueueState};
+use crate::serving::Shared;
+use crate::session::{GuestSession, MakeFileSystem};
+use crate::slot::Slot;
+use helper::HelperSlot;
+use parking_lot::Mutex;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use thrufs::serving::Count;
+use thrufs::{FileSystem, Wait};
+
+/// The guest is notified after so many requests although more are pending, so that it works in parallel.
+pub(crate) const NOTIFY_EVERY: u64 = 4;
+
+/// Pending requests at which a helper is woken. A wake-up costs as much as one or two requests.
+const WAKE_AT: u16 = 4;
+
+/// Most helpers of a queue. More only contend for its lock.
+const HELPERS_MAX: usize = 3;
+
+/// What a thread needs to serve a leased queue.
+pub(crate) struct Lease<F: FileSystem> {
+    number: u64,
+    run: u64,
+    session: Arc<GuestSession<F>>,
+    chains: ChainTable,
+    available_index: AvailableIndex,
+    call: Option<Arc<OwnedFd>>,
+}
+
+impl<F: FileSystem> Lease<F> {
+    pub(crate) fn session(&self) -> &Arc<GuestSession<F>> {
+        &self.session
+    }
+}
+
+impl<F: FileSystem> Clone for Lease<F> {
+    fn clone(&self) -> Lease<F> {
+        Lease {
+            number: self.number,
+            run: self.run,
+            session: Arc::clone(&self.session),
+            chains: self.chains,
+            available_index: self.available_index.clone(),
+            call: self.call.clone(),
+        }
+    }
+}
+
+struct LeasedQueue<F: FileSystem> {
+    /// An empty one without a lease.
+    queue: QueueState,
+    lease: Option<Lease<F>>,
+    leases: u64,
+    /// Requests returned since the last notification.
+    unnotified: u64,
+    /// Set by the thread that finds the fault. Nothing is taken or returned afterwards.
+    broken: Option<Broken>,
+}
+
+pub(crate) struct Taken {
+    head: u16,
+    slot: Slot,
+    /// Pending requests behind it, as last read.
+    waiting: u16,
+}
+
+pub(crate) enum Found {
+    Request(Slot, Kind),
+    /// To be returned unexecuted.
+    Malformed(Returned),
+}
+
+pub(crate) enum Next {
+    Request(Taken),
+    /// The ring is empty, or the mailbox has a message to be read first.
+    Nothing,
+    /// The lease has ended. Holds the request that could not be returned.
+    LeaseEnded(Option<Returned>),
+}
+
+pub(crate) struct QueueHelpers<M: MakeFileSystem> {
+    shared: Arc<Shared<M>>,
+    mailbox: Arc<Mailbox>,
+    leased: Mutex<LeasedQueue<M::FileSystem>>,
+    /// The current lease; 0 without one.
+    lease_number: AtomicU64,
+    /// The available index up to which requests were taken.
+    next: AtomicU16,
+    helper_slots: Vec<HelperSlot>,
+    /// The number of helpers was configured: they are woken even without a free CPU.
+    is_sized: bool,
+    awake: AtomicUsize,
+    ending: AtomicBool,
+    threads: Arc<Count>,
+}
+
+impl<M: MakeFileSystem> QueueHelpers<M> {
+    /// At most `size` helpers for the queue of `mailbox`; by default as many as there are CPUs for. A helper
+    /// starts when it is first needed.
+    pub(crate) fn new(
+        shared: &Arc<Shared<M>>,
+        mailbox: &Arc<Mailbox>,
+        size: Option<usize>,
+    ) -> QueueHelpers<M> {
+        let room = shared.watch.room_max().saturating_sub(1);
+        let helpers_max = size.unwrap_or(room).min(HELPERS_MAX);
+        QueueHelpers {
+            is_sized: size.is_some(),
+            shared: Arc::clone(shared),
+            mailbox: Arc::clone(mailbox),
+            leased: Mutex::new(LeasedQueue {
+                queue: QueueState::new(VirtqueueRing::absent(), Vec::new()),
+                lease: None,
+                leases: 0,
+                unnotified: 0,
+                broken: None,
+            }),
+            lease_number: AtomicU64::new(0),
+            next: AtomicU16::new(0),
+            helper_slots: (0..helpers_max).map(|_| HelperSlot::default()).collect(),
+            awake: AtomicUsize::new(0),
+            ending: AtomicBool::new(false),
+            threads: Arc::default(),
+        }
+    }
+
+    /// Whether the requests behind `slot` justify waking a helper.
+    pub(crate) fn are_worth_waking(
+        &self,
+        slot: &Slot,
+        waiting: u16,
+        sees_more: impl FnOnce() -> bool,
+    ) -> bool {
+        if self.helper_slots.is_empty() {
+            return false;
+        }
+        waiting >= WAKE_AT || slot.bytes() >= LARGE_BYTES && sees_more()
+    }
+
+    /// Whether a helper is awake or may be woken.
+    pub(crate) fn has_helper(&self) -> bool {
+        self.awake.load(Ordering::Relaxed) > 0 || self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        self.is_sized || self.shared.watch.has_room()
+    }
+
+    /// Leases the queue for requests of `session`. The caller has listed its own request as away.
+    pub(crate) fn begin_lease(
+        &self,
+        queue: &mut QueueState,
+        run: u64,
+        session: &Arc<GuestSession<M::FileSystem>>,
+        call: Option<&Arc<OwnedFd>>,
+    ) -> Lease<M::FileSystem> {
+        let mut leased = self.leased.lock();
+        leased.leases += 1;
+        let lease = Lease {
+            number: leased.leases,
+            run,
+            session: Arc::clone(session),
+            chains: queue.ring.chains(),
+            available_index: queue.ring.available_index(),
+            call: call.cloned(),
+        };
+        std::mem::swap(&mut leased.queue, queue);
+        leased.lease = Some(lease.clone());
+        (leased.unnotified, leased.broken) = (0, None);
+        let next = leased.queue.ring.next_available();
+        self.next.store(next, Ordering::Relaxed);
+        self.lease_number.store(lease.number, Ordering::Release);
+        lease
+    }
+
+    /// Ends the lease. Fails when the queue is broken.
+    pub(crate) fn end_lease(&self, queue: &mut QueueState) -> Result<(), Broken> {
+        let mut leased = self.leased.lock();
+        std::mem::swap(&mut leased.queue, queue);
+        self.lease_number.store(0, Ordering::Release);
+        let (lease, broken) = (leased.lease.take(), leased.broken.take());
+        drop(leased);
+        // Unlocked: this may drop the session's file system.
+        drop(lease);
+        broken.map_or(Ok(()), Err)
+    }
+
+    /// Returns a finished request, takes the next, and notifies the guest where due.
+    pub(crate) fn exchange(
+        &self,
+        lease: &Lease<M::FileSystem>,
+        finished: Option<Returned>,
+    ) -> Next {
+        let mut leased = self.leased.lock();
+        let lease_number = leased.lease.as_ref().map(|lease| lease.number);
+        if lease_number != Some(lease.number) || leased.broken.is_some() {
+            return Next::LeaseEnded(finished);
+        }
+        let exchanged = leased.exchange(&self.mailbox, lease.run, finished);
+        let (next, tell) = exchanged.unwrap_or_else(|broken| {
+            leased.broken = Some(broken);
+            (Next::LeaseEnded(None), false)
+        });
+        let taken_up_to = leased.queue.ring.next_available();
+        self.next.store(taken_up_to, Ordering::Relaxed);
+        drop(leased);
+        if tell && let Some(call) = &lease.call {
+            signal(call.as_fd());
+        }
+        next
+    }
+
+    /// Whether the ring may have a request.
+    pub(crate) fn sees_more(&self, lease: &Lease<M::FileSystem>) -> bool {
+        let next = self.next.load(Ordering::Relaxed);
+        lease.available_index.sees_more_than(next)
+    }
+
+    /// Reads a taken request, and wakes a helper if enough are pending.
+    pub(crate) fn read(self: &Arc<Self>, lease: &Lease<M::FileSystem>, taken: Taken) -> Found {
+        let Taken {
+            head,
+            mut slot,
+            waiting,
+        } = taken;
+        match slot.read(head, &lease.chains) {
+            Ok(kind) => {
+                if self.are_worth_waking(&slot, waiting, || self.sees_more(lease)) {
+                    self.wake_one();
+                }
+                Found::Request(slot, kind)
+            }
+            Err(fault) => {
+                tracing::debug!(%fault, "a guest's request is malformed");
+                self.shared.metrics.count_malformed();
+                Found::Malformed(Returned { slot, length: 0 })
+            }
+        }
+    }
+
+    /// Records what a request waits for that was moved to the blocking pool.
+    pub(crate) fn note_wait(&self, head: u16, wait: Wait) {
+        let mut leased = self.leased.lock();
+        let away = leased.queue.away.iter_mut().rev();
+        if let Some(away) = away.into_iter().find(|away| away.head == head) {
+            away.wait = wait;
+        }
+    }
+}
+
+impl<F: FileSystem> LeasedQueue<F> {
+    /// Returns what comes next, and whether to notify the guest.
+    fn exchange(
+        &mut self,
+        mailbox: &Mailbox,
+        run: u64,
+        finished: Option<Returned>,
+    ) -> Result<(Next, bool), Broken> {
+        let mut large = false;
+        if let Some(finished) = finished {
+            large = finished.slot.bytes() >= LARGE_BYTES;
+            self.queue.take_back(finished)?;
+            self.unnotified += 1;
+        }
+        let next = self.take(mailbox, run)?;
+        let is_nothing = matches!(next, Next::Nothing);
+        let mut tell = false;
+        if large || is_nothing || self.unnotified >= NOTIFY_EVERY {
+            self.unnotified = 0;
+            tell = self.queue.ring.needs_notification()?;
+        }
+        Ok((next, tell))
+    }
+
+    fn take(&mut self, mailbox: &Mailbox, run: u64) -> Result<Next, Broken> {
+        // Checked after the guest's index: see `mailbox`.
+        if !self.queue.ring.has_available()? || mailbox.has_messages() {
+            return Ok(Next::Nothing);
+        }
+        let Some(head) = self.queue.ring.take()? else {
+            return Ok(Next::Nothing);
+        };
+        let number = self.queue.ring.tracker().number();
+        let Some(slot) = self.queue.slot(run, number) else {
+            self.queue.ring.complete(head, 0)?;
+            return Ok(Next::Nothing);
+        };
+        self.queue.away.push(Away {
+            head,
+            wait: Wait::Io,
+            run,
+        });
+        let waiting = self.queue.ring.waiting();
+        Ok(Next::Request(Taken {
+            head,
+            slot,
+            waiting,
+        }))
+    }
+}
