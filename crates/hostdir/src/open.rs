@@ -249,7 +249,7 @@ impl Host {
         )
     }
 
-    /// Opens for a caller whose truncation must drop set-id bits: by a separate call, since the mode
+    /// Opens for a truncation that must drop set-id bits: by a separate call, since the mode
     /// decides which bits are dropped.
     fn open_truncating(
         &self,
