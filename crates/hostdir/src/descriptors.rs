@@ -11,9 +11,6 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// With fewer, a request could evict what its next step needs.
-pub(crate) const BUDGET_MIN: usize = 16;
-
 pub(crate) struct Descriptors {
     ring: Mutex<ClockRing>,
     budget: usize,

@@ -3,14 +3,15 @@
 use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;
 use crate::datapath::Passthrough;
-use crate::descriptors::{BUDGET_MIN, Descriptors};
+use crate::descriptor_limits::DescriptorLimits;
+use crate::descriptors::Descriptors;
 use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
 use crate::ledger::Notes;
 use crate::listings::Listings;
-use crate::locks::OWNERS_MAX;
+use crate::locks::{USER_OWNERS_MAX, USERS_OWNERS_MAX};
 use crate::mounts::{LowerMount, Mounts, open_beneath};
 use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
@@ -20,7 +21,6 @@ use crate::rules::Rules;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
-use rustix::process::{Resource, getrlimit};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -203,32 +203,33 @@ impl HostDir {
         debug_assert_eq!(root.node(), NodeId::ROOT);
         // Never evicted: it is not in the ring.
         root.keep_descriptor(root_fd);
-        let budget = config.descriptor_budget;
-        let budget = budget.unwrap_or_else(|| default_budget(root.mount().has_handles()));
-        let budget = budget.max(BUDGET_MIN);
-        let for_clients = descriptors_for_clients(budget);
-        let charge = config.user_descriptors_max.unwrap_or(for_clients / 2);
+        let limits = DescriptorLimits::of_this_process(
+            config.descriptor_budget,
+            config.user_descriptors_max,
+            root.mount().has_handles(),
+        );
+        let [removed_user, removed_users, removed_root] = limits.removed;
         let server_uid = credentials.server_uid();
         let host = Host {
             nodes,
             mounts,
-            descriptors: Descriptors::new(budget),
+            descriptors: Descriptors::new(limits.inodes),
             credentials,
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
-            listings: Listings::beside(budget),
+            listings: Listings::beside(limits.inodes),
             passthrough: Passthrough::default(),
             rules: Rules::new(
                 config.policy.clone(),
                 config.callers_are_local,
                 config.programs.clone(),
             ),
-            quotas: UserQuotas::new(charge, for_clients / 4 * 3, server_uid),
-            lock_quotas: UserQuotas::new(OWNERS_MAX / 2, OWNERS_MAX / 4 * 3, server_uid),
+            quotas: UserQuotas::new(limits.user, limits.users, server_uid),
+            lock_quotas: UserQuotas::new(USER_OWNERS_MAX, USERS_OWNERS_MAX, server_uid),
             removed_quotas: UserQuotas::with_root_quota(
-                budget / 2,
-                budget / 4 * 3,
-                budget.max(default_budget(false)) / 4,
+                removed_user,
+                removed_users,
+                removed_root,
                 server_uid,
             ),
             locks: crate::locks::LockOwners::default(),
@@ -599,28 +600,4 @@ pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
         stat.stx_ino,
         (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
     )
-}
-
-/// Half of RLIMIT_NOFILE; the other half is for clients' open files. Where a descriptor only saves time,
-/// more than this cap is not worth the kernel's memory.
-fn default_budget(has_handles: bool) -> usize {
-    const SAVING_TIME_MAX: usize = 16_384;
-    const WITHOUT_HANDLES_MAX: usize = 65_536;
-    let most = if has_handles {
-        SAVING_TIME_MAX
-    } else {
-        WITHOUT_HANDLES_MAX
-    };
-    (descriptor_limit() / 2).saturating_sub(32).clamp(16, most)
-}
-
-/// How many are left for clients' open files.
-fn descriptors_for_clients(budget: usize) -> usize {
-    let limit = descriptor_limit();
-    limit - budget.min(limit / 2)
-}
-
-fn descriptor_limit() -> usize {
-    let limit = getrlimit(Resource::Nofile).current;
-    limit.map_or(65_536, |limit| usize::try_from(limit).unwrap_or(65_536))
 }

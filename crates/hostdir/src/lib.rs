@@ -42,6 +42,7 @@ mod create;
 mod credentials;
 mod datapath;
 mod deadlock;
+mod descriptor_limits;
 mod descriptors;
 mod directories;
 mod explain;

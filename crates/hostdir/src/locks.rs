@@ -23,7 +23,10 @@ use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// Most owners with shared locks: each costs a descriptor.
-pub(crate) const OWNERS_MAX: usize = 8192;
+const OWNERS_MAX: usize = 8192;
+/// Of one user, and of all users but root and the server's.
+pub(crate) const USER_OWNERS_MAX: usize = OWNERS_MAX / 2;
+pub(crate) const USERS_OWNERS_MAX: usize = OWNERS_MAX / 4 * 3;
 
 pub(crate) struct OwnerFile {
     pub(crate) fd: OwnedFd,
