@@ -35,7 +35,7 @@ use thrufs_bench::results;
 static LAB: Extension = Extension {
     suites: suites::ALL,
     rows: rows::all,
-    sets: rows::SETS,
+    sets: rows::sets,
     fetch: peers::fetch,
     role,
 };

@@ -2,6 +2,7 @@
 //! is over.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::io;
 use std::time::Duration;
 
 /// How many operations begin between two looks at the time: looking costs some 25 ns.
@@ -56,6 +57,25 @@ impl Clock {
         }
         self.begun += 1;
         true
+    }
+
+    /// Does an operation with each of `things`, as long as there is time.
+    ///
+    /// # Errors
+    ///
+    /// Of the first operation that fails.
+    pub fn through<T>(
+        &mut self,
+        things: impl IntoIterator<Item = T>,
+        mut operation: impl FnMut(T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for thing in things {
+            if !self.more() {
+                break;
+            }
+            operation(thing)?;
+        }
+        Ok(())
     }
 
     fn begin(&mut self) {

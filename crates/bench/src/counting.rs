@@ -18,6 +18,7 @@ pub(crate) mod servers;
 mod tracepoints;
 
 use crate::Outcome;
+use crate::counter::{Counter, Scope};
 use crate::results::Counts;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
@@ -26,7 +27,6 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
-use thrufs_sys::counter::{Counter, Scope};
 use tracepoints::{Opcode, Tracepoints};
 
 /// For so long nothing may have been sent before what was counted is believed to be all of it.

@@ -19,6 +19,7 @@
 pub mod clock;
 mod command_line;
 mod contestant;
+pub mod counter;
 pub mod counting;
 mod engine;
 pub mod entrant;
@@ -63,7 +64,7 @@ pub struct Extension {
     /// Makes more rows.
     pub rows: fn() -> Vec<Row>,
     /// Names of several rows.
-    pub sets: &'static [(&'static str, &'static [&'static str])],
+    pub sets: fn() -> Vec<(&'static str, Vec<&'static str>)>,
     /// Gets what those who are to take part need, before the run.
     pub fetch: fn(&[Entrant]),
     /// Carries out a role that is none of [`ROLE`]'s here; none if it is not its either.
@@ -75,7 +76,7 @@ impl Extension {
     pub const NONE: Extension = Extension {
         suites: &[],
         rows: Vec::new,
-        sets: &[],
+        sets: Vec::new,
         fetch: |_| (),
         role: |_, _| None,
     };

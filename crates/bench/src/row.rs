@@ -19,8 +19,10 @@ use crate::kept::Claim;
 use crate::results::Group;
 use crate::workload::Place;
 use std::io;
+use std::time::Duration;
 
 pub(crate) use info::info;
+pub use metadata::{OF_CHAINS, OF_ONE_FILE, OF_SMALL_FILES, OF_TREE};
 pub(crate) use sets::names;
 pub use sets::{listed, named};
 
@@ -34,6 +36,8 @@ pub struct Row {
     pub cold: bool,
     /// The least rate that is aimed at, as a share of native's; for data, where files go straight through.
     pub goal: Option<f64>,
+    /// Whether it is measured by as many processes as the suite says, when the command line names no number; else by one.
+    pub more_jobs: bool,
     /// What is done.
     pub work: Work,
 }
@@ -113,40 +117,112 @@ pub struct Needs {
 }
 
 /// A loop of our own.
+#[derive(Clone, Copy)]
 pub struct Loop {
     /// For people: `stat, nothing cached`.
-    title: &'static str,
+    pub title: &'static str,
     /// For people: what one operation is, and what is cached.
-    about: &'static str,
-    group: Group,
-    /// Operations of a measurement, and things to do them with, at the usual amount of work. Loops over what is
-    /// cached go through it [`REPEATS`](crate::workload::REPEATS) times.
-    operations: usize,
+    pub about: &'static str,
+    /// Under which heading it stands.
+    pub group: Group,
+    /// Operations of a measurement, and things to do them with, at the usual amount of work.
+    pub operations: usize,
+    /// How often it goes through all of them.
+    pub repeats: usize,
     /// Files and directories for each operation.
-    inodes: usize,
-    ground: Ground,
+    pub inodes: usize,
+    /// Where it works.
+    pub directory: LoopDirectory,
     /// Makes what the row needs beneath, out of the time.
-    make: fn(&Place) -> io::Result<()>,
+    pub make: fn(&Place) -> io::Result<()>,
     /// Brings it into the caches above, out of the time.
-    warm: Option<fn(&Place) -> io::Result<()>>,
+    pub warm: Option<Timed>,
     /// What is timed.
-    run: fn(&Place, &mut Clock) -> io::Result<()>,
+    pub run: Timed,
 }
+
+/// Goes through the things of a place, until the clock has no more.
+pub type Timed = fn(&Place, &mut Clock) -> io::Result<()>;
 
 /// Where a loop works.
 #[derive(Clone, Copy)]
-enum Ground {
+pub enum LoopDirectory {
     /// In a new directory: it uses up or leaves behind what is there.
     New,
     /// In a tree that is kept for the run, under this name. Those of the same name are made alike.
     Kept(&'static str),
 }
 
+/// Names that are looked at in a row. No more, because some servers keep a descriptor for each.
+const NAMES: usize = 8000;
+/// Loops over what is cached go through it so often, or they would be over at once.
+pub const REPEATS: usize = 20;
 /// The warm-up's directory in that of the measurement, and its share of the work.
 const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
 
+/// Of native's rate, where files go straight through.
+const GOAL: f64 = 0.95;
+/// Of native's rate, for what needs no request once it is cached above.
+const GOAL_CACHED: f64 = 0.90;
+
 impl Row {
+    /// A loop.
+    #[must_use]
+    pub const fn looped(name: &'static str, work: Loop) -> Row {
+        Row {
+            name,
+            bytes: 0,
+            cold: false,
+            goal: None,
+            more_jobs: false,
+            work: Work::Loop(work),
+        }
+    }
+
+    /// A loop over what is cached above.
+    #[must_use]
+    pub const fn warm(name: &'static str, work: Loop) -> Row {
+        Row {
+            goal: Some(GOAL_CACHED),
+            ..Row::looped(name, work)
+        }
+    }
+
+    /// A loop over what is cached nowhere.
+    #[must_use]
+    pub const fn cold(name: &'static str, work: Loop) -> Row {
+        Row {
+            cold: true,
+            ..Row::looped(name, work)
+        }
+    }
+
+    /// Reads or writes of one file, by a loop.
+    #[must_use]
+    pub const fn data(name: &'static str, job: Job) -> Row {
+        Row {
+            name,
+            bytes: job.block_bytes,
+            cold: matches!(job.cache, Cache::Nowhere),
+            goal: Some(GOAL),
+            more_jobs: false,
+            work: Work::Data(job),
+        }
+    }
+
+    /// Reads of what is cached nowhere: once through, since what is cold is so once.
+    #[must_use]
+    pub const fn cold_data(name: &'static str, job: Job) -> Row {
+        let (cache, passes) = (Cache::Nowhere, 1);
+        let job = Job {
+            cache,
+            passes,
+            ..job
+        };
+        Row::data(name, job)
+    }
+
     /// Makes what the row needs in `errand.beneath`, which is there and empty, and warms up on something
     /// else: loops of our own are in memory, and so is what the server needs for them. What comes back keeps others
     /// from what is kept for the run.
@@ -161,12 +237,12 @@ impl Row {
                 let operations = self.scaled(errand.percent);
                 let few = operations / WARM_UP_SHARE + 1;
                 let (warm_up, first) = work.ground(errand, WARM_UP, few)?;
-                (work.run)(&warm_up, &mut Clock::start(errand.limit))?;
+                work.repeat(&warm_up, &mut Clock::start(errand.limit))?;
                 // Last: what is cached above may be so for a second only.
                 let (place, second) = work.ground(errand, "measured", operations)?;
                 Ok(Box::new(move |errand| {
                     let _claims = (first, second);
-                    timed(errand, |clock| (work.run)(&place, clock))
+                    timed(errand, |clock| work.repeat(&place, clock))
                 }))
             }
             Work::Data(job) => {
@@ -212,20 +288,44 @@ impl Row {
 }
 
 impl Loop {
+    /// Small amounts of metadata, in a new directory that is empty.
+    pub const NEW: Loop = Loop {
+        title: "",
+        about: "",
+        group: Group::Metadata,
+        operations: NAMES,
+        repeats: 1,
+        inodes: 1,
+        directory: LoopDirectory::New,
+        make: |_| Ok(()),
+        warm: None,
+        run: |_, _| Ok(()),
+    };
+
+    fn repeat(&self, place: &Place, clock: &mut Clock) -> io::Result<()> {
+        for _ in 0..self.repeats {
+            (self.run)(place, clock)?;
+            if clock.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn ground(
         &self,
         errand: &Errand,
         name: &str,
         operations: usize,
     ) -> io::Result<(Place, Option<Claim>)> {
-        let (place, claim) = match self.ground {
-            Ground::New => {
+        let (place, claim) = match self.directory {
+            LoopDirectory::New => {
                 let beneath = errand.beneath.join(name);
                 let seen = errand.seen.join(name);
                 let place = make(&beneath, operations, self.make)?;
                 (Place { seen, ..place }, None)
             }
-            Ground::Kept(stem) => {
+            LoopDirectory::Kept(stem) => {
                 let kept = errand.kept_beneath()?;
                 let claim = Claim::take(&kept, &format!("{stem}-{operations}"), |path| {
                     make(path, operations, self.make).map(drop)
@@ -239,7 +339,7 @@ impl Loop {
             }
         };
         if let Some(warm) = self.warm {
-            warm(&place)?;
+            warm(&place, &mut Clock::start(Duration::MAX))?;
         }
         Ok((place, claim))
     }
@@ -291,11 +391,6 @@ pub fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) ->
         end,
         each: clock.each(),
     })
-}
-
-/// Whether nothing may be cached above or beneath when a job starts.
-const fn is_cold(job: &Job) -> bool {
-    matches!(job.cache, Cache::Nowhere)
 }
 
 #[cfg(test)]

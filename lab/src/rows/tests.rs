@@ -1,34 +1,18 @@
-//! Rows of programs are run once, small, on a file system without a mount, and must have done what they say.
+//! Every row of this program is run once, small, on a file system without a mount, and must have done what it says.
+
+#[path = "../../../crates/bench/src/row/tests/measured.rs"]
+mod measured;
 
 use crate::{LAB, fio};
+use measured::Ground;
 use std::fs;
-use std::io;
-use std::time::Duration;
-use tempfile::TempDir;
 use thrufs_bench::errand::{Done, Errand};
 use thrufs_bench::job::data::ATTRIBUTE;
-use thrufs_bench::row::{Work, named};
+use thrufs_bench::row::{Row, Work, named};
 
-/// A measurement in a directory of its own, in which the mount would be the same as what lies beneath.
-struct Ground {
-    _directory: TempDir,
-    errand: Errand,
-}
-
-/// Runs a row; what the machine does not have is no failure.
+/// Runs a row of a program; what the machine does not have is no failure.
 fn run(name: &str, each: bool) -> Option<(Ground, Done)> {
     thrufs_bench::extend(&LAB);
-    let directory = tempfile::tempdir().unwrap();
-    let beneath = directory.path().join("measurement");
-    fs::create_dir(&beneath).unwrap();
-    let errand = Errand {
-        seen: beneath.clone(),
-        beneath,
-        percent: 1,
-        limit: Duration::from_secs(600),
-        once: false,
-        each,
-    };
     let row = named(name).unwrap();
     let Work::Other(program) = row.work else {
         panic!("{name} is not of this program");
@@ -37,14 +21,35 @@ fn run(name: &str, each: bool) -> Option<(Ground, Done)> {
         thrufs_test_report::skipped(&why);
         return None;
     }
-    let done = row.prepare(&errand).and_then(|ready| ready(&errand));
-    let done = match done {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => return None,
-        done => done.unwrap_or_else(|error| panic!("{name}: {error}")),
-    };
-    assert!(done.operations > 0 && done.end > done.start, "{name}");
-    let _directory = directory;
-    Some((Ground { _directory, errand }, done))
+    let mut ground = Ground::new();
+    ground.errand.each = each;
+    let done = ground.done(row)?;
+    Some((ground, done))
+}
+
+#[test]
+fn every_loop_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
+    thrufs_bench::extend(&LAB);
+    for row in &super::loops::ROWS {
+        measured::check(named(row.name).unwrap());
+    }
+}
+
+#[test]
+fn what_loops_make_is_there_and_what_they_remove_is_gone() {
+    thrufs_bench::extend(&LAB);
+    let (ground, done) = measured::run("create").unwrap();
+    let made = ground.measured("made");
+    assert_eq!(made.len() as u64, done.operations);
+    assert!(
+        made.iter()
+            .all(|path| fs::metadata(path).unwrap().len() == 0)
+    );
+    let (ground, _) = measured::run("rmdir").unwrap();
+    assert!(ground.measured("directory").is_empty());
+    let (ground, done) = measured::run("append-1m").unwrap();
+    let file = ground.errand.beneath.join("measured/new");
+    assert_eq!(fs::metadata(file).unwrap().len(), done.operations << 20);
 }
 
 #[test]

@@ -25,15 +25,10 @@ const QUICK: &[&str] = &[
 /// Names of several rows: some, all of this program, and those that another brings along.
 pub(super) fn sets() -> Vec<(&'static str, Vec<&'static str>)> {
     let full = own().map(|row| row.name).collect();
-    let others = extension().sets.iter();
-    [("quick", QUICK.to_vec()), ("full", full)]
-        .into_iter()
-        .chain(others.map(|(name, rows)| (*name, rows.to_vec())))
-        .collect()
+    let mut sets = vec![("quick", QUICK.to_vec()), ("full", full)];
+    sets.extend((extension().sets)());
+    sets
 }
-
-/// Rows that are measured by several processes as well when nobody says how many.
-const WITH_MORE_JOBS: &[&str] = &["open-close", "open-close-write"];
 
 /// Rows that are named to whoever asks for one that there is not.
 const LIKE_MAX: usize = 6;
@@ -41,14 +36,12 @@ const LIKE_MAX: usize = 6;
 impl Row {
     /// Whether the row is measured by so many processes at once when nobody has said how many.
     pub(crate) fn is_usual_for(&self, jobs: usize) -> bool {
-        jobs == 1 || WITH_MORE_JOBS.contains(&self.name)
+        jobs == 1 || self.more_jobs
     }
 }
 
 fn own() -> impl Iterator<Item = &'static Row> {
-    data::ROWS
-        .iter()
-        .chain(metadata::ROWS.into_iter().flatten())
+    data::ROWS.iter().chain(&metadata::ROWS)
 }
 
 fn all() -> impl Iterator<Item = &'static Row> {
@@ -121,9 +114,9 @@ mod tests {
         for (set, members) in sets() {
             assert_eq!(names(set), members);
         }
-        let mixed = names("rmdir,quick,rmdir");
+        let mixed = names("mkdir,quick,mkdir");
         assert_eq!(mixed.len(), 15);
-        assert_eq!(mixed[..2], ["rmdir", "random-read-4k-loop"]);
+        assert_eq!(mixed[..2], ["mkdir", "random-read-4k-loop"]);
         assert_eq!(names("full").len(), super::names().len());
         assert!(listed("mkdir,quik").is_err());
     }
@@ -132,8 +125,8 @@ mod tests {
     fn who_asks_for_a_row_that_there_is_not_is_told_in_a_line() {
         let refused = |list: &str| listed(list).err().unwrap();
         assert_eq!(
-            refused("readlink"),
-            "no row readlink; there are readlink-warm, readlink-cold; `thrufs bench --list` has all rows and sets"
+            refused("stat-"),
+            "no row stat-; there are stat-warm, stat-cold, stat-missing, find-stat-cold, find-stat-warm; `thrufs bench --list` has all rows and sets"
         );
         for list in ["none-such", "read", ""] {
             assert!(refused(list).len() < 300, "{}", refused(list));

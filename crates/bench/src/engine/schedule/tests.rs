@@ -4,7 +4,7 @@ use crate::request::Request;
 use crate::row;
 use std::time::{Duration, Instant};
 
-const NAMES: [&str; 4] = ["mkdir", "rename", "unlink", "create"];
+const NAMES: [&str; 4] = ["mkdir", "rename", "unlink", "append-4k"];
 
 fn tasks() -> Vec<Task> {
     let task = |name| Task {
@@ -62,7 +62,7 @@ fn a_fast_machine_has_more_rounds() {
 fn a_row_that_is_far_dearer_than_others_goes_before_rounds_do() {
     let mut schedule = schedule(60, |_| ());
     let remark = first_round(&mut schedule, [2, 20, 2, 2]).unwrap();
-    assert_eq!(names(&schedule), ["mkdir", "unlink", "create"]);
+    assert_eq!(names(&schedule), ["mkdir", "unlink", "append-4k"]);
     assert!(schedule.rounds() >= 5);
     assert!(remark.contains("rename (20 s a round)"), "{remark}");
 }
@@ -94,7 +94,7 @@ fn what_the_first_round_did_not_reach_is_left_out() {
     let remark = schedule.round_is_over(0, &mut gone).unwrap();
     assert_eq!(gone.len(), 3);
     assert_eq!(names(&schedule), ["mkdir"]);
-    assert!(remark.contains("rename, unlink, create"), "{remark}");
+    assert!(remark.contains("rename, unlink, append-4k"), "{remark}");
 }
 
 #[test]
