@@ -22,7 +22,7 @@ pub(crate) use list::of_mounts as goals_of_mounts;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use thrufs_bench::Outcome;
-use thrufs_bench::results::{Results, Row};
+use thrufs_bench::results::{Results, RowInfo};
 
 const BEGIN: &str = "<!-- bench: ";
 const CLOSE: &str = " -->";
@@ -93,7 +93,7 @@ struct Choice {
     jobs: Option<u32>,
     group: Option<String>,
     rows: Vec<String>,
-    contestants: Vec<String>,
+    targets: Vec<String>,
 }
 
 impl Marker {
@@ -113,7 +113,7 @@ impl Marker {
                 "jobs" => choice.jobs = Some(value.parse().map_err(|_| format!("{word}?"))?),
                 "group" => choice.group = Some(value.to_owned()),
                 "rows" => choice.rows = all(),
-                "contestants" => choice.contestants = all(),
+                "contestants" => choice.targets = all(),
                 _ => return Err(format!("{word}?")),
             }
         }
@@ -156,30 +156,30 @@ impl Choice {
                 return Err(format!("there is no row {name}"));
             }
         }
-        for name in &self.contestants {
-            if !results.contestants.iter().any(|one| one.name == *name) {
-                return Err(format!("there is no contestant {name}"));
+        for name in &self.targets {
+            if !results.targets.iter().any(|one| one.name == *name) {
+                return Err(format!("there is no target {name}"));
             }
         }
-        let group = |row: &Row| serde_json::to_value(row.group).ok();
+        let group = |row: &RowInfo| serde_json::to_value(row.group).ok();
         results.rows.retain(|row| {
             let of_group = self.group.as_ref().is_none_or(|wanted| {
                 group(row).is_some_and(|group| group.as_str() == Some(wanted))
             });
             of_group && (self.rows.is_empty() || self.rows.contains(&row.name))
         });
-        let base = results.contestants.first().map(|base| base.name.clone());
-        results.contestants.retain(|one| {
-            self.contestants.is_empty()
+        let base = results.targets.first().map(|base| base.name.clone());
+        results.targets.retain(|one| {
+            self.targets.is_empty()
                 || base.as_ref() == Some(&one.name)
-                || self.contestants.contains(&one.name)
+                || self.targets.contains(&one.name)
         });
-        let (rows, contestants) = (&results.rows, &results.contestants);
+        let (rows, targets) = (&results.rows, &results.targets);
         results.cells.retain(|cell| {
             self.lower.as_ref().is_none_or(|lower| *lower == cell.lower)
                 && self.jobs.is_none_or(|jobs| jobs == cell.jobs)
                 && rows.iter().any(|row| row.name == cell.row)
-                && contestants.iter().any(|one| one.name == cell.contestant)
+                && targets.iter().any(|one| one.name == cell.target)
         });
         Ok(())
     }

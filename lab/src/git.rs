@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 use thrufs_bench::clock::Clock;
-use thrufs_bench::errand::Errand;
 use thrufs_bench::kept::Claim;
 use thrufs_bench::results::Group;
 use thrufs_bench::row::{Needs, Program, Ready, timed};
+use thrufs_bench::task::Task;
 
 /// `git status` of a clean tree that was looked at before.
 pub(crate) struct Status;
@@ -64,19 +64,19 @@ impl Program for Status {
     }
 
     /// Has the repository ready, and keeps others from it. An operation is one `git`.
-    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
-        let count = files(errand.percent);
-        let kept = errand.kept_beneath()?;
+    fn prepare(&self, task: &Task) -> io::Result<Ready> {
+        let count = files(task.percent);
+        let kept = task.kept_beneath()?;
         let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
             make(path, count)
         })?;
         // The one writes down what the files are like here, the other finds it written.
-        let tree = errand.kept_seen().join(&claim.name);
+        let tree = task.kept_seen().join(&claim.name);
         git(&tree, STATUS)?;
         git(&tree, STATUS)?;
-        Ok(Box::new(move |errand| {
-            let tree = errand.kept_seen().join(&claim.name);
-            timed(errand, |clock| status(&tree, clock))
+        Ok(Box::new(move |task| {
+            let tree = task.kept_seen().join(&claim.name);
+            timed(task, |clock| status(&tree, clock))
         }))
     }
 }

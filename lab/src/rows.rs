@@ -136,7 +136,7 @@ const PASSTHROUGH: &[&str] = &[
     "create-write-4k",
 ];
 
-/// What the project's goals and its table of peers are about, but for builds. Which contestants say something in a
+/// What the project's goals and its table of peers are about, but for builds. Which targets say something in a
 /// row: see the suite of that name.
 const GOALS: &[&str] = &[
     "read-4k",

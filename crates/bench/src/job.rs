@@ -122,7 +122,7 @@ impl Job {
         format!("{stem}-{}", self.file_bytes(percent))
     }
 
-    /// How often the file is gone through; see [`Errand::once`](crate::errand::Errand::once).
+    /// How often the file is gone through; see [`Task::once`](crate::task::Task::once).
     pub fn passes(&self, once: bool) -> u32 {
         if once { 1 } else { self.passes }
     }

@@ -1,4 +1,4 @@
-//! A run again, from what it has found: the same suite, rows, contestants and amount of work.
+//! A run again, from what it has found: the same suite, rows, targets and amount of work.
 
 use crate::Outcome;
 use crate::request::Request;

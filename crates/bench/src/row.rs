@@ -2,8 +2,8 @@
 //! `sets` the names of several at once.
 //!
 //! A process of a measurement prepares a row, waits, and runs it. Between the two, caches may be dropped and the
-//! contestant may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
-//! prepared keeps nothing open where the contestant shows it.
+//! target may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
+//! prepared keeps nothing open where the target shows it.
 
 mod data;
 mod info;
@@ -13,10 +13,10 @@ mod sets;
 
 use crate::Outcome;
 use crate::clock::Clock;
-use crate::errand::{Done, Errand};
 use crate::job::{self, Cache, Job, own};
 use crate::kept::Claim;
 use crate::results::Group;
+use crate::task::{Done, Task};
 use crate::workload::Place;
 use std::io;
 use std::time::Duration;
@@ -101,11 +101,11 @@ pub trait Program: Send + Sync {
     /// # Errors
     ///
     /// As of [`Row::prepare`].
-    fn prepare(&self, errand: &Errand) -> io::Result<Ready>;
+    fn prepare(&self, task: &Task) -> io::Result<Ready>;
 }
 
 /// What is prepared: does the work.
-pub type Ready = Box<dyn FnOnce(&Errand) -> io::Result<Done>>;
+pub type Ready = Box<dyn FnOnce(&Task) -> io::Result<Done>>;
 
 /// Place on a file system, at any moment.
 #[derive(Clone, Copy, Debug)]
@@ -223,39 +223,39 @@ impl Row {
         Row::data(name, job)
     }
 
-    /// Makes what the row needs in `errand.beneath`, which is there and empty, and warms up on something
+    /// Makes what the row needs in `task.beneath`, which is there and empty, and warms up on something
     /// else: loops of our own are in memory, and so is what the server needs for them. What comes back keeps others
     /// from what is kept for the run.
     ///
     /// # Errors
     ///
-    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant or the machine does not have
+    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the target or the machine does not have
     /// what the row is about.
-    pub fn prepare(&'static self, errand: &Errand) -> io::Result<Ready> {
+    pub fn prepare(&'static self, task: &Task) -> io::Result<Ready> {
         match &self.work {
             Work::Loop(work) => {
-                let operations = self.scaled(errand.percent);
+                let operations = self.scaled(task.percent);
                 let few = operations / WARM_UP_SHARE + 1;
-                let (warm_up, first) = work.ground(errand, WARM_UP, few)?;
-                work.repeat(&warm_up, &mut Clock::start(errand.limit))?;
+                let (warm_up, first) = work.place(task, WARM_UP, few)?;
+                work.repeat(&warm_up, &mut Clock::start(task.limit))?;
                 // Last: what is cached above may be so for a second only.
-                let (place, second) = work.ground(errand, "measured", operations)?;
-                Ok(Box::new(move |errand| {
+                let (place, second) = work.place(task, "measured", operations)?;
+                Ok(Box::new(move |task| {
                     let _claims = (first, second);
-                    timed(errand, |clock| work.repeat(&place, clock))
+                    timed(task, |clock| work.repeat(&place, clock))
                 }))
             }
             Work::Data(job) => {
-                let claims = prepare_data(job, errand)?;
-                Ok(Box::new(move |errand| {
+                let claims = prepare_data(job, task)?;
+                Ok(Box::new(move |task| {
                     let _claims = claims;
-                    let bytes = job.file_bytes(errand.percent);
-                    timed(errand, |clock| {
-                        own::run(job, &errand.seen, bytes, errand.once, clock)
+                    let bytes = job.file_bytes(task.percent);
+                    timed(task, |clock| {
+                        own::run(job, &task.seen, bytes, task.once, clock)
                     })
                 }))
             }
-            Work::Other(program) => program.prepare(errand),
+            Work::Other(program) => program.prepare(task),
         }
     }
 
@@ -312,27 +312,27 @@ impl Loop {
         Ok(())
     }
 
-    fn ground(
+    fn place(
         &self,
-        errand: &Errand,
+        task: &Task,
         name: &str,
         operations: usize,
     ) -> io::Result<(Place, Option<Claim>)> {
         let (place, claim) = match self.directory {
             LoopDirectory::New => {
-                let beneath = errand.beneath.join(name);
-                let seen = errand.seen.join(name);
+                let beneath = task.beneath.join(name);
+                let seen = task.seen.join(name);
                 let place = make(&beneath, operations, self.make)?;
                 (Place { seen, ..place }, None)
             }
             LoopDirectory::Kept(stem) => {
-                let kept = errand.kept_beneath()?;
+                let kept = task.kept_beneath()?;
                 let claim = Claim::take(&kept, &format!("{stem}-{operations}"), |path| {
                     make(path, operations, self.make).map(drop)
                 })?;
                 let place = Place {
                     beneath: kept.join(&claim.name),
-                    seen: errand.kept_seen().join(&claim.name),
+                    seen: task.kept_seen().join(&claim.name),
                     operations,
                 };
                 (place, Some(claim))
@@ -362,11 +362,11 @@ fn make(
 }
 
 /// A megabyte is enough to warm up with.
-fn prepare_data(job: &Job, errand: &Errand) -> io::Result<[Claim; 2]> {
-    let claim = job::data::prepare(job, errand, "", errand.percent)?;
-    let warm_up = job::data::prepare(job, errand, WARM_UP, 0)?;
-    let seen = errand.seen.join(WARM_UP);
-    let mut clock = Clock::start(errand.limit);
+fn prepare_data(job: &Job, task: &Task) -> io::Result<[Claim; 2]> {
+    let claim = job::data::prepare(job, task, "", task.percent)?;
+    let warm_up = job::data::prepare(job, task, WARM_UP, 0)?;
+    let seen = task.seen.join(WARM_UP);
+    let mut clock = Clock::start(task.limit);
     own::run(job, &seen, job.file_bytes(0), true, &mut clock)?;
     Ok([claim, warm_up])
 }
@@ -376,11 +376,11 @@ fn prepare_data(job: &Job, errand: &Errand) -> io::Result<[Claim; 2]> {
 /// # Errors
 ///
 /// As of the loop.
-pub fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
-    let mut clock = if errand.each {
-        Clock::start_for_each(errand.limit)
+pub fn timed(task: &Task, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
+    let mut clock = if task.each {
+        Clock::start_for_each(task.limit)
     } else {
-        Clock::start(errand.limit)
+        Clock::start(task.limit)
     };
     run(&mut clock)?;
     clock.stop();

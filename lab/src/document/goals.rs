@@ -8,7 +8,7 @@ use super::shares::Shares;
 use super::{files, is_whole};
 use std::path::Path;
 use thrufs_bench::Outcome;
-use thrufs_bench::report::table::{Entry, Line, ratio, sections};
+use thrufs_bench::report::table::{Entry, RowResult, ratio, sections};
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{ReadError, Results};
 
@@ -25,7 +25,7 @@ struct Found {
 
 /// A figure of one of ours.
 struct Figure {
-    contestant: String,
+    target: String,
     text: String,
     met: Met,
 }
@@ -80,8 +80,8 @@ fn of(found: &Found) -> String {
 
 impl Figure {
     fn told(&self) -> String {
-        let (contestant, text) = (&self.contestant, &self.text);
-        plain(&format!("{contestant} {text}"))
+        let (target, text) = (&self.target, &self.text);
+        plain(&format!("{target} {text}"))
     }
 }
 
@@ -95,7 +95,7 @@ fn verdict(figures: &[Figure]) -> String {
         (_, 0) => "met".to_owned(),
         (all, some) if all == some => format!("**missed**{how}"),
         _ => {
-            let names = missed.iter().map(|figure| figure.contestant.as_str());
+            let names = missed.iter().map(|figure| figure.target.as_str());
             let names = names.collect::<Vec<_>>().join(" and ");
             format!("**missed** by {names}{how}")
         }
@@ -103,7 +103,7 @@ fn verdict(figures: &[Figure]) -> String {
 }
 
 impl Found {
-    /// Of each contestant of ours, from the newest run that has it.
+    /// Of each target of ours, from the newest run that has it.
     fn figures(&self, want: &Want) -> Vec<Figure> {
         let mut figures: Vec<Figure> = Vec::new();
         if let Aim::Share(least) = want.aim {
@@ -124,8 +124,8 @@ impl Found {
             {
                 for line in section.lines.iter().filter(|line| want.is_about(line)) {
                     for entry in line.entries.iter().filter(|entry| want.is_for(entry)) {
-                        let name = &entry.contestant.name;
-                        if figures.iter().any(|figure| figure.contestant == *name) {
+                        let name = &entry.target.name;
+                        if figures.iter().any(|figure| figure.target == *name) {
                             continue;
                         }
                         figures.extend(want.figure(line, entry));
@@ -138,18 +138,14 @@ impl Found {
 }
 
 impl Figure {
-    fn found((contestant, text, is_so): Finding) -> Figure {
+    fn found((target, text, is_so): Finding) -> Figure {
         let met = if is_so { Met::Yes } else { Met::No };
-        Figure {
-            contestant,
-            text,
-            met,
-        }
+        Figure { target, text, met }
     }
 
-    fn of(contestant: &str, middle: &Middle, goal: Goal) -> Figure {
+    fn of(target: &str, middle: &Middle, goal: Goal) -> Figure {
         Figure {
-            contestant: contestant.to_owned(),
+            target: target.to_owned(),
             text: with_interval(middle),
             met: goal.is_met(middle),
         }
@@ -157,22 +153,22 @@ impl Figure {
 }
 
 impl Want {
-    fn is_about(&self, line: &Line<'_>) -> bool {
+    fn is_about(&self, line: &RowResult<'_>) -> bool {
         line.jobs == self.jobs && self.rows.contains(&line.row.name.as_str())
     }
 
     fn is_for(&self, entry: &Entry<'_>) -> bool {
-        let options = &entry.contestant.options;
-        is_mount(entry.contestant)
+        let options = &entry.target.options;
+        is_mount(entry.target)
             && match self.aim {
-                Aim::Through(_) => goes_through(entry.contestant),
+                Aim::Through(_) => goes_through(entry.target),
                 Aim::Coherent(_) => !options.contains("cache=always"),
                 _ => true,
             }
     }
 
-    fn figure(&self, line: &Line<'_>, entry: &Entry<'_>) -> Option<Figure> {
-        let name = &entry.contestant.name;
+    fn figure(&self, line: &RowResult<'_>, entry: &Entry<'_>) -> Option<Figure> {
+        let name = &entry.target.name;
         let compared = |against: Against| {
             let all = comparisons(line);
             all.into_iter()
@@ -215,12 +211,8 @@ impl Want {
                     1 => thrufs_bench::report::figure::each(counted, operations),
                     _ => format!("{counted} in {operations}"),
                 };
-                let contestant = name.clone();
-                Some(Figure {
-                    contestant,
-                    text,
-                    met,
-                })
+                let target = name.clone();
+                Some(Figure { target, text, met })
             }
             Aim::Share(_) | Aim::Memory(_) | Aim::Elsewhere { .. } => None,
         }
@@ -247,7 +239,7 @@ mod tests {
 
     fn through(dev: u64, ring: u64) -> Results {
         Builder::new()
-            .contestants(&[
+            .targets(&[
                 ("native", Kind::Native),
                 ("ring", Kind::Ours),
                 ("dev+pt", Kind::Ours),
@@ -290,7 +282,7 @@ mod tests {
     fn requests_are_counted() {
         let run = |getattrs: u64| {
             Builder::new()
-                .contestants(&[("native", Kind::Native), ("ring", Kind::Ours)])
+                .targets(&[("native", Kind::Native), ("ring", Kind::Ours)])
                 .on("tmpfs")
                 .cell("create", "native", &[1000; 3])
                 .cell("create", "ring", &[9000; 3])

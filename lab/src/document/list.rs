@@ -303,7 +303,7 @@ pub(super) const GOALS: &[(&str, &[Want])] = &[
 ];
 
 /// Of each goal that a mount can show in a suite that builds nothing: what it is, the rows that show it, by how
-/// many processes, and some of the contestants that it takes.
+/// many processes, and some of the targets that it takes.
 #[cfg(test)]
 pub(crate) fn of_mounts() -> Vec<(
     &'static str,
@@ -313,8 +313,8 @@ pub(crate) fn of_mounts() -> Vec<(
 )> {
     let areas = [THROUGH, COUNTED, COHERENT, REACHING];
     let wants = areas.into_iter().flatten();
-    let with_contestants = |want: &'static Want| {
-        let contestants: &[&str] = match want.aim {
+    let with_targets = |want: &'static Want| {
+        let targets: &[&str] = match want.aim {
             Aim::Through(_) => &["dev+pt", "ring+pt"],
             Aim::Coherent(_) => &["dev+pt:auto", "ring+pt:auto"],
             Aim::Floor(_) => &["dev", "ring", "floor-dev", "floor-uring"],
@@ -331,7 +331,7 @@ pub(crate) fn of_mounts() -> Vec<(
             | Aim::Memory(_)
             | Aim::Elsewhere { .. } => &[],
         };
-        (want.what, want.rows, want.jobs, contestants)
+        (want.what, want.rows, want.jobs, targets)
     };
-    wants.map(with_contestants).collect()
+    wants.map(with_targets).collect()
 }

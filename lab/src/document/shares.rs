@@ -15,7 +15,8 @@ pub(super) struct Shares {
 #[derive(Deserialize)]
 struct Series {
     row: String,
-    contestant: String,
+    #[serde(rename = "contestant")]
+    target: String,
     /// One of each round.
     operations_and_nanoseconds: Vec<(u64, u64)>,
 }
@@ -31,9 +32,9 @@ impl Shares {
 
     /// How many times virtiofsd's rate, in this row.
     pub(super) fn ratio(&self, row: &str) -> Option<Middle> {
-        let of = |contestant: &str| {
+        let of = |target: &str| {
             let mut all = self.series.iter();
-            all.find(|one| one.row == row && one.contestant == contestant)
+            all.find(|one| one.row == row && one.target == target)
         };
         let rate = |&(operations, nanoseconds): &(u64, u64)| {
             let round = 0;

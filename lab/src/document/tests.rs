@@ -54,7 +54,7 @@ fn what_makes_no_sense_is_refused() {
         ("a.json quick/ratios rows=none", "there is no row none"),
         (
             "a.json quick/ratios contestants=none",
-            "there is no contestant none",
+            "there is no target none",
         ),
         ("a.json quick/ratios lower=xfs", "nothing to show"),
         ("a.json quick/ratios colour=red", "colour=red?"),

@@ -116,7 +116,7 @@ fn of_machine(before: Times, after: Times) -> Vec<String> {
 
 /// The file system beneath is the same in every round.
 fn of_native(results: &Results) -> Option<String> {
-    let is_native = |cell: &&Cell| cell.contestant == "native" && cell.samples.len() > 2;
+    let is_native = |cell: &&Cell| cell.target == "native" && cell.samples.len() > 2;
     let spreads = results.cells.iter().filter(is_native).filter_map(rate);
     let spread = Middle::of(spreads.map(|rate| rate.spread()).collect())?.median;
     (spread > NATIVE_SPREAD_MAX).then(|| {
@@ -134,9 +134,9 @@ fn of_rows(results: &Results) -> Option<String> {
     let mut compared = 0;
     for cell in &results.cells {
         let kind = results
-            .contestants
+            .targets
             .iter()
-            .find(|one| one.name == cell.contestant)?
+            .find(|one| one.name == cell.target)?
             .kind;
         let native = results.cell(&cell.row, "native", &cell.lower, cell.jobs);
         let (true, Some(native)) = (kind != Kind::Native, native) else {
@@ -144,7 +144,7 @@ fn of_rows(results: &Results) -> Option<String> {
         };
         compared += 1;
         if ratio(cell, native).is_some_and(|ratio| is_noisy(&ratio)) {
-            noisy.push(format!("{} on {}", cell.row, cell.contestant));
+            noisy.push(format!("{} on {}", cell.row, cell.target));
         }
     }
     noisy.dedup();

@@ -1,10 +1,10 @@
 //! Figures as people read them.
 
 use crate::results::statistics::Middle;
-use crate::results::{Counts, Row};
+use crate::results::{Counts, RowInfo};
 
 /// A rate in the unit of its row: bytes or operations per second, or seconds for one operation.
-pub fn rate(row: &Row, per_second: f64) -> String {
+pub fn rate(row: &RowInfo, per_second: f64) -> String {
     if row.in_seconds {
         return duration(1e9 / per_second);
     }

@@ -87,7 +87,7 @@ fn found(results: &Results) -> String {
             found,
             "<p class=\"finding\"><b>{}</b> on <b>{}</b>, {}: {} times as long as it should. {}.</p>\n",
             Plain(&finding.row),
-            Plain(&finding.contestant),
+            Plain(&finding.target),
             Plain(&finding.lower),
             figure::times(finding.times()),
             Plain(&finding.to_string())
@@ -131,8 +131,7 @@ fn numbers(results: &Results, sections: &[Section<'_>]) -> String {
 }
 
 fn definitions(results: &Results) -> String {
-    folded("Who takes part", &tables::contestants(results))
-        + &folded("Rows", &tables::rows(results))
+    folded("Who takes part", &tables::targets(results)) + &folded("Rows", &tables::rows(results))
 }
 
 fn place(results: &Results) -> String {

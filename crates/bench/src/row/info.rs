@@ -7,7 +7,7 @@ use crate::results::{self, Group};
 const INODE_BYTES: u64 = 4096 + 512;
 
 /// What a report says of a row.
-pub(crate) fn info(row: &Row) -> results::Row {
+pub(crate) fn info(row: &Row) -> results::RowInfo {
     let (title, about, group, engine) = match &row.work {
         Work::Loop(work) => (
             work.title.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn info(row: &Row) -> results::Row {
             program.engine(),
         ),
     };
-    results::Row {
+    results::RowInfo {
         name: row.name.to_owned(),
         title,
         about,

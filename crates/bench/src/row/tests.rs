@@ -2,11 +2,11 @@
 
 mod measured;
 
-use super::{Errand, Row, Work, named, names};
-use crate::errand::Done;
+use super::{Row, Task, Work, named, names};
 use crate::job::own::WRITTEN;
+use crate::task::Done;
 use crate::workload::BLOCK;
-use measured::{Ground, run};
+use measured::{Trial, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,8 +22,8 @@ fn every_row_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
 fn what_is_made_is_there() {
     for (name, size, is_directory) in [("create-write-4k", BLOCK as u64, false), ("mkdir", 0, true)]
     {
-        let (ground, done) = run(name).unwrap();
-        let made = ground.measured("made");
+        let (trial, done) = run(name).unwrap();
+        let made = trial.measured("made");
         assert_eq!(made.len() as u64, done.operations, "{name}");
         for path in made {
             let found = fs::symlink_metadata(path).unwrap();
@@ -35,10 +35,10 @@ fn what_is_made_is_there() {
 
 #[test]
 fn what_is_removed_or_renamed_is_gone() {
-    let (ground, _) = run("unlink").unwrap();
-    assert!(ground.measured("file").is_empty());
-    let (ground, done) = run("rename").unwrap();
-    let files = ground.measured("file");
+    let (trial, _) = run("unlink").unwrap();
+    assert!(trial.measured("file").is_empty());
+    let (trial, done) = run("rename").unwrap();
+    let files = trial.measured("file");
     assert_eq!(files.len() as u64, done.operations);
     assert!(
         files
@@ -49,8 +49,8 @@ fn what_is_removed_or_renamed_is_gone() {
 
 #[test]
 fn a_new_file_is_as_long_as_what_was_written() {
-    let (ground, done) = run("append-4k").unwrap();
-    let file = ground.errand.beneath.join("measured/new");
+    let (trial, done) = run("append-4k").unwrap();
+    let file = trial.task.beneath.join("measured/new");
     assert_eq!(fs::metadata(file).unwrap().len(), done.operations * 4096);
 }
 
@@ -60,10 +60,10 @@ fn what_was_written_is_in_the_file_and_what_was_read_is_as_it_was() {
         let (Work::Data(job), name) = (&row.work, row.name) else {
             continue;
         };
-        let Some((ground, _)) = run(name) else {
+        let Some((trial, _)) = run(name) else {
             continue;
         };
-        let file = fs::read(ground.errand.beneath.join("file")).unwrap();
+        let file = fs::read(trial.task.beneath.join("file")).unwrap();
         let is_written = file.iter().all(|&byte| byte == WRITTEN);
         assert_eq!(is_written, job.write, "{name}");
     }
@@ -71,17 +71,17 @@ fn what_was_written_is_in_the_file_and_what_was_read_is_as_it_was() {
 
 #[test]
 fn what_is_kept_is_made_once() {
-    let ground = Ground::new();
+    let trial = Trial::new();
     let row = named("find-stat-cold").unwrap();
-    assert_eq!(ground.done(row).unwrap().operations, 80);
-    let marks: Vec<PathBuf> = fs::read_dir(ground.errand.kept_beneath().unwrap())
+    assert_eq!(trial.done(row).unwrap().operations, 80);
+    let marks: Vec<PathBuf> = fs::read_dir(trial.task.kept_beneath().unwrap())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.is_dir())
         .collect();
     assert_eq!(marks.len(), 2, "the tree and that of the warm-up");
     let before: Vec<_> = marks.iter().map(|mark| created(mark)).collect();
-    assert_eq!(ground.done(row).unwrap().operations, 80);
+    assert_eq!(trial.done(row).unwrap().operations, 80);
     assert_eq!(
         marks.iter().map(|mark| created(mark)).collect::<Vec<_>>(),
         before
@@ -104,10 +104,10 @@ fn a_limit_ends_every_loop_of_our_own() {
         "read-1m-loop",
         "write-1m-loop",
     ] {
-        let mut ground = Ground::new();
-        ground.errand.limit = Duration::ZERO;
-        ground.errand.percent = 10;
-        let done = ground.done(named(name).unwrap()).unwrap();
+        let mut trial = Trial::new();
+        trial.task.limit = Duration::ZERO;
+        trial.task.percent = 10;
+        let done = trial.done(named(name).unwrap()).unwrap();
         // So many begin before the clock is looked at.
         assert_eq!(done.operations, 16, "{name}");
     }
@@ -116,9 +116,9 @@ fn a_limit_ends_every_loop_of_our_own() {
 #[test]
 fn every_operation_has_a_latency_where_that_is_asked_for() {
     for name in ["stat-cold", "random-read-4k-loop"] {
-        let mut ground = Ground::new();
-        ground.errand.each = true;
-        let done = ground.done(named(name).unwrap()).unwrap();
+        let mut trial = Trial::new();
+        trial.task.each = true;
+        let done = trial.done(named(name).unwrap()).unwrap();
         assert_eq!(done.each.len() as u64, done.operations, "{name}");
         assert!(
             done.each.iter().all(|&nanoseconds| nanoseconds > 0),

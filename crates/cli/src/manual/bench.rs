@@ -16,7 +16,7 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
     (
         "--cache LIST",
-        "Values of the mount option cache: a contestant for each, in every mode.",
+        "Values of the mount option cache: a target for each, in every mode.",
     ),
     (
         "--suite SUITE",

@@ -178,13 +178,13 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
     place.nothing_is_left("its end");
     let results = place.results();
     assert_eq!(results["ending"], "complete");
-    let contestants = ["native", "dev:auto", "dev:always"];
-    assert_eq!(names(&results["contestants"]), contestants);
+    let targets = ["native", "dev:auto", "dev:always"];
+    assert_eq!(names(&results["contestants"]), targets);
     let options = results["contestants"][1]["options"].as_str().unwrap();
     assert!(options.contains("nopassthrough,cache=auto"), "{options}");
     assert_eq!(names(&results["rows"]).join(","), ROWS);
     let cells = results["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 3 * contestants.len() * 2);
+    assert_eq!(cells.len(), 3 * targets.len() * 2);
     for cell in cells {
         assert_eq!(cell["lower"], "tmpfs");
         let samples = cell["samples"].as_array().unwrap().iter();
@@ -371,7 +371,7 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
         Duration::from_millis((moment >> 33) % 1200)
     };
     for round in 0..3 {
-        for role in ["bench", "janitor", "gate", "inside", "group"] {
+        for role in ["bench", "clean-up", "namespaces", "inside", "group"] {
             let why = format!("{role} was killed, round {round}");
             let running = place.start();
             let moment = some_time();
@@ -399,14 +399,14 @@ fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
     place.process("row");
     // Until there is something to report.
     sleep(Duration::from_secs(2));
-    let janitor = Stopped::now(place.process("janitor"));
+    let cleanup = Stopped::now(place.process("clean-up"));
     running.signal(Signal::KILL);
     wait_for("the run to end", || {
         let all = place.processes();
         !all.iter().any(|(_, role)| role == "inside")
     });
     assert!(!place.out.exists());
-    drop(janitor);
+    drop(cleanup);
     running.wait();
     place.nothing_is_left("it was abandoned");
 }

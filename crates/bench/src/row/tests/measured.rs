@@ -1,6 +1,6 @@
 //! Rows that are measured once, small, on a file system without a mount: for tests here and in `thrufs-lab`.
 
-use super::{Done, Errand, Row, Work, named};
+use super::{Done, Row, Task, Work, named};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A measurement in a directory of its own: what would be the mount is the directory itself.
-pub(super) struct Ground {
+pub(super) struct Trial {
     _directory: TempDir,
-    pub(super) errand: Errand,
+    pub(super) task: Task,
 }
 
-impl Ground {
-    pub(super) fn new() -> Ground {
+impl Trial {
+    pub(super) fn new() -> Trial {
         let directory = tempfile::tempdir().unwrap();
         let beneath = directory.path().join("measurement");
         fs::create_dir(&beneath).unwrap();
-        Ground {
-            errand: Errand {
+        Trial {
+            task: Task {
                 seen: beneath.clone(),
                 beneath,
                 percent: 1,
@@ -34,9 +34,7 @@ impl Ground {
 
     /// None where the machine does not have what the row is about.
     pub(super) fn done(&self, row: &'static Row) -> Option<Done> {
-        let done = row
-            .prepare(&self.errand)
-            .and_then(|ready| ready(&self.errand));
+        let done = row.prepare(&self.task).and_then(|ready| ready(&self.task));
         let done = match done {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return None,
             done => done.unwrap_or_else(|error| panic!("{}: {error}", row.name)),
@@ -47,7 +45,7 @@ impl Ground {
 
     /// Of names in the directory that a loop works in, those that begin with `stem`.
     pub(super) fn measured(&self, stem: &str) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.errand.beneath.join("measured")).unwrap();
+        let entries = fs::read_dir(self.task.beneath.join("measured")).unwrap();
         entries
             .map(|entry| entry.unwrap().path())
             .filter(|path| {
@@ -61,17 +59,17 @@ impl Ground {
 }
 
 /// Runs a row; what the machine does not have is no failure.
-pub(super) fn run(name: &str) -> Option<(Ground, Done)> {
-    let ground = Ground::new();
-    let done = ground.done(named(name).unwrap())?;
-    Some((ground, done))
+pub(super) fn run(name: &str) -> Option<(Trial, Done)> {
+    let trial = Trial::new();
+    let done = trial.done(named(name).unwrap())?;
+    Some((trial, done))
 }
 
 /// Runs a loop, and looks at what it has done and at the place that it took.
 pub(super) fn check(row: &'static Row) {
     let name = row.name;
-    let ground = Ground::new();
-    let Some(done) = ground.done(row) else {
+    let trial = Trial::new();
+    let Some(done) = trial.done(row) else {
         return;
     };
     match &row.work {
@@ -82,13 +80,13 @@ pub(super) fn check(row: &'static Row) {
         Work::Data(job) => {
             let bytes = job.file_bytes(1) * u64::from(job.passes);
             assert_eq!(done.operations * row.bytes, bytes, "{name}");
-            let file = ground.errand.beneath.join("file");
+            let file = trial.task.beneath.join("file");
             let length = fs::metadata(file).unwrap().len();
             assert_eq!(length, job.file_bytes(1), "{name}");
         }
         Work::Other(_) => {}
     }
-    let top = ground.errand.beneath.parent().unwrap();
+    let top = trial.task.beneath.parent().unwrap();
     let ((bytes, inodes), needs) = (taken(top), row.needs(1));
     assert!(bytes <= needs.bytes, "{name}: {bytes} bytes");
     assert!(inodes <= needs.inodes, "{name}: {inodes} inodes");

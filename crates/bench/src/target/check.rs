@@ -1,10 +1,10 @@
-//! Whether a contestant is what it claims to be: servers fall back to something else without a word.
+//! Whether a target is what it claims to be: servers fall back to something else without a word.
 
-use super::Contestant;
+use super::RunningTarget;
 use super::process::{has_ring, have_stopped};
 use crate::Outcome;
-use crate::entrant::{Data, Entrant, Transport};
-use crate::ground::Ground;
+use crate::isolation::Privileges;
+use crate::setup::{Data, TargetSetup, Transport};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -18,14 +18,14 @@ const PROBE_BYTES: usize = 1 << 20;
 /// How long a server's threads may take to stop.
 const STOPPING_MAX: Duration = Duration::from_secs(20);
 
-impl Contestant {
+impl RunningTarget {
     /// Makes sure of transport and data path.
     ///
     /// # Errors
     ///
     /// What it is not, and why not, as far as that can be told.
     pub(super) fn check(&mut self) -> Outcome<()> {
-        let Entrant::Started(server) = &self.entrant else {
+        let TargetSetup::Server(server) = &self.setup else {
             return Ok(());
         };
         let (transport, data) = (server.transport, server.data);
@@ -82,7 +82,7 @@ impl Contestant {
     }
 
     fn without_passthrough(&self) -> String {
-        if self.ground != Ground::Root {
+        if self.privileges != Privileges::Root {
             return "only root of the machine can have the kernel use files by itself".to_owned();
         }
         format!(
@@ -154,7 +154,7 @@ impl Drop for Stopped {
 #[cfg(test)]
 mod tests {
     use super::Stopped;
-    use crate::contestant::process::have_stopped;
+    use crate::target::process::have_stopped;
     use rustix::process::Pid;
     use std::process::{Child, Command};
 

@@ -3,19 +3,19 @@
 use super::directory;
 use super::record::Record;
 use crate::Outcome;
-use crate::contestant::{Contestant, Place};
-use crate::entrant::Entrant;
-use crate::ground::{self, Ground};
+use crate::isolation::{self, Privileges};
 use crate::plan::Plan;
 use crate::progress::Progress;
+use crate::setup::TargetSetup;
+use crate::target::{Place, RunningTarget};
 use std::path::PathBuf;
 
 /// A file system beneath, with those who show it.
-pub(super) struct Arena {
+pub(super) struct TestDirectory {
     /// Its type.
     pub(super) lower: String,
     /// Native first.
-    pub(super) contestants: Vec<Contestant>,
+    pub(super) targets: Vec<RunningTarget>,
 }
 
 /// Starts everybody on every file system. Who cannot take part is recorded, with the reason.
@@ -25,46 +25,49 @@ pub(super) struct Arena {
 /// A file system that cannot be made; nobody to compare with.
 pub(super) fn set_up(
     plan: &Plan,
-    ground: Ground,
+    privileges: Privileges,
     jobs: u32,
     record: &mut Record,
     progress: &mut Progress,
-) -> Outcome<Vec<Arena>> {
-    let mut arenas = Vec::new();
+) -> Outcome<Vec<TestDirectory>> {
+    let mut test_directories = Vec::new();
     for (lower, beneath) in lowers(plan)? {
         let place = Place {
-            ground,
+            privileges,
             beneath: directory(beneath.join("trees"))?,
             mounts: directory(plan.place().join(format!("mounts-{lower}")))?,
             scratch: plan.scratch.clone(),
             jobs: jobs as usize,
         };
-        let mut contestants = Vec::new();
-        for entrant in &plan.entrants {
-            progress.say(&format!("starting {} on {lower}", entrant.name()), None);
-            match Contestant::start(entrant, &place) {
-                Ok(contestant) => contestants.push(contestant),
-                Err(why) if *entrant == Entrant::Native => return Err(why),
+        let mut targets = Vec::new();
+        for setup in &plan.setups {
+            progress.say(&format!("starting {} on {lower}", setup.name()), None);
+            match RunningTarget::start(setup, &place) {
+                Ok(target) => targets.push(target),
+                Err(why) if *setup == TargetSetup::Native => return Err(why),
                 Err(why) => {
-                    progress.line(&format!("{} does not take part: {why}", entrant.name()));
-                    record.absent(entrant.name(), &why);
+                    progress.line(&format!("{} does not take part: {why}", setup.name()));
+                    record.absent(setup.name(), &why);
                 }
             }
         }
-        arenas.push(Arena { lower, contestants });
+        test_directories.push(TestDirectory { lower, targets });
     }
-    if arenas.iter().all(|arena| arena.contestants.len() < 2) {
+    if test_directories
+        .iter()
+        .all(|test_directory| test_directory.targets.len() < 2)
+    {
         let reasons = record.reasons().join("\n");
         return Err(format!("there is nobody to compare with:\n{reasons}"));
     }
-    Ok(arenas)
+    Ok(test_directories)
 }
 
 /// The file systems beneath, and where they are.
 fn lowers(plan: &Plan) -> Outcome<Vec<(String, PathBuf)>> {
     let place = plan.place();
     if plan.lowers.is_empty() {
-        let kind = ground::kind(&place).unwrap_or_else(|| "unknown".to_owned());
+        let kind = isolation::kind(&place).unwrap_or_else(|| "unknown".to_owned());
         return Ok(vec![(kind, place)]);
     }
     let lowers = plan.lowers.iter();
