@@ -171,7 +171,7 @@ fn copy_this_project(to: &Path) -> io::Result<()> {
     {
         let name = Path::new(OsStr::from_bytes(name));
         let source = from.join(name);
-        // Deleted, and git has not been told.
+        // Deleted, but still in the index.
         if !source.exists() {
             continue;
         }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_does_not_have_is_no_failure() {
+    fn missing_features_of_the_machine_are_no_failures() {
         let direct = FioJob::named("direct-read-4k");
         let says = "fio: looks like your file system does not support direct=1/buffered=0";
         assert!(missing(&direct, Some(22), says).is_some());

@@ -141,11 +141,11 @@ fn files(percent: usize) -> usize {
     (FILES * percent / 100).max(FILES_OF_A_DIRECTORY)
 }
 
-/// As it is without anybody's settings; what it says.
+/// Without settings of the user or the system; gives its output.
 fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
     let mut command = Command::new("git");
     command
-        // Nothing in the background, and a tree that somebody else owns is as good as one's own.
+        // Nothing in the background, and a tree that another user owns is as good as one's own.
         .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"])
         .args(["-c", "safe.directory=*", "-c", "init.defaultBranch=main"])
         .args(words)
@@ -153,9 +153,9 @@ fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_TERMINAL_PROMPT", "0");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Benchmark");
-        command.env(format!("GIT_{who}_EMAIL"), "benchmark@localhost");
+    for role in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{role}_NAME"), "Benchmark");
+        command.env(format!("GIT_{role}_EMAIL"), "benchmark@localhost");
     }
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(name);
@@ -170,7 +170,7 @@ mod tests {
     use thrufs_bench::clock::Clock;
 
     #[test]
-    fn a_repository_is_clean_and_whole_and_one_that_is_not_is_noticed() {
+    fn a_dirty_or_incomplete_repository_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let tree = directory.path().join("repository");
         make(&tree, 40).unwrap();

@@ -1,9 +1,9 @@
 //! `thrufs-lab`, which `cargo xtask bench` starts: `thrufs-bench` with the suites by which this project compares
-//! itself with others, and what they need. Nobody gets it but with the sources.
+//! itself with others, and what they need. It comes with the sources only.
 //!
 //! | room | what it does |
 //! |---|---|
-//! | `suites`, `targets`, `peers` | which comparisons there are, and who takes part |
+//! | `suites`, `targets`, `peers` | which comparisons there are, and of which targets |
 //! | `floor` | a server that answers from constants |
 //! | `rows`, `fio`, `build`, `git` | what is measured, and by which programs |
 //! | `document` | the tables of docs/performance.md |

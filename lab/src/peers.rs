@@ -15,8 +15,8 @@ pub(crate) const PEERS: [(&str, &str); 6] = [
     ("go-fuse", "go-fuse's loopback"),
 ];
 
-/// A peer, started by its script with its own defaults and these options. It is told nothing about transport
-/// and way of data.
+/// A peer, started by its script with its own defaults and these options. It has no options about transport
+/// and passthrough.
 pub(crate) fn server(name: &str, options: &[&str]) -> ServerSetup {
     let title = PEERS.iter().find(|(known, _)| *known == name);
     let script = script(name);
@@ -39,8 +39,8 @@ pub(crate) fn server(name: &str, options: &[&str]) -> ServerSetup {
     }
 }
 
-/// Installs those that are to take part and are not there, which may take minutes. Whoever cannot be had will not
-/// mount, and what it says then is the reason.
+/// Installs the peers that are missing, which may take minutes. One that cannot be installed fails to mount, with the
+/// reason.
 pub(crate) fn fetch(setups: &[TargetSetup]) {
     let programs = setups.iter().filter_map(|setup| match setup {
         TargetSetup::Server(server) => server.command.first(),

@@ -35,7 +35,7 @@ const FIO: [&str; 24] = [
     "mmap-random-write-4k",
 ];
 
-/// Of native's rate, where files go straight through.
+/// Of native's rate, with passthrough.
 const GOAL: f64 = 0.95;
 /// With asynchronous I/O.
 const GOAL_AIO: f64 = 0.90;

@@ -1,4 +1,4 @@
-//! The suites: which rows, by how many processes, and who takes part.
+//! The suites: which rows, by how many processes, and which targets.
 
 mod goals;
 

@@ -1,4 +1,4 @@
-//! Who takes part in a comparison. Everybody is asked to cache what libfuse's server caches: names, attributes
+//! The targets of a comparison. All are asked to cache what libfuse's server caches: names, attributes
 //! and data, for a day.
 
 use crate::peers;

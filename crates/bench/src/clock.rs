@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_first_operation_does_not_count_and_what_is_prolonged_does() {
+    fn the_clock_starts_with_the_first_operation_and_prolong_extends_it() {
         let mut clock = Clock::start(Duration::ZERO);
         let before = super::now();
         assert!(clock.more());

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tracepoint_is_refused() {
+    fn a_wrong_tracepoint_or_processor_is_refused() {
         assert!(Counter::of_tracepoint(u64::MAX, myself()).is_err());
         assert!(Counter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
     }

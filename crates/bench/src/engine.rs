@@ -30,7 +30,7 @@ use test_directory::TestDirectory;
 /// In the passes for counts, which are exact with few operations, of the work of a round.
 const COUNTS_SHARE: usize = 10;
 
-/// `inside PRIVILEGES PLAN`, with the parent_pipe for standard input.
+/// `inside PRIVILEGES PLAN`, with the parent pipe for standard input.
 pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
     let [word, plan] = arguments else {
         return Err("inside PRIVILEGES PLAN".to_owned());
@@ -61,7 +61,7 @@ struct Run<'a> {
     preparing: Duration,
 }
 
-/// What is asked of whom.
+/// A measurement that is due.
 #[derive(Clone, Copy)]
 struct Turn {
     planned: PlannedRow,
@@ -151,8 +151,8 @@ impl<'a> Run<'a> {
             for test_directory in 0..self.test_directories.len() {
                 let count = self.test_directories[test_directory].targets.len();
                 for turn in 0..count {
-                    // Whoever goes first has what the row before has left to be cleaned up, and so on:
-                    // every place is everybody's once.
+                    // The first target bears what the row before has left to be written back: each target is
+                    // first once.
                     let target_index = (turn + round as usize) % count;
                     let turn = Turn {
                         planned,
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What is asked of whom, besides rates.
+    /// The measurements of a pass, besides rates.
     fn turns(&self, question: Question) -> Vec<Turn> {
         let mut turns = Vec::new();
         for planned in self.schedule.planned_rows() {

@@ -1,20 +1,20 @@
 //! Where a run takes place, and what remains of it: nothing.
 //!
 //! ```text
-//! front ──────► cleanup ──────────► namespaces ────► inside ──► servers, measurements
-//! (terminal,    (a session of its   (makes     (process 1 there)
-//!  Ctrl-C)       own; the folder)   namespaces)
+//! front ──────► clean-up ─────────► namespaces ────► inside ──► servers, measurements
+//! (terminal,    (a session of its   (makes them)     (process 1 there)
+//!  Ctrl-C)       own; the folder)
 //! ```
 //!
 //! * All that a run mounts and starts lives in a mount and a process namespace of its own: with the first
 //!   process in there, **inside**, everything ends. An ordinary user gets a user namespace around them;
-//!   where there is none to be had, servers mount by fusermount3, and it is the cleanup who ends them.
-//! * The **cleanup** waits, outside of the terminal's session, for the end of the run or of the front. It
+//!   where there is none, servers mount by fusermount3, and the clean-up process ends them.
+//! * The **clean-up** process waits, outside of the terminal's session, for the end of the run or of the front. It
 //!   ends what is left and removes the scratch folders. When it is killed itself, the front does so.
-//! * Both adopt processes whose parents were killed (`PR_SET_CHILD_SUBREAPER`), so that nobody escapes.
-//! * The front and the run hold the two ends of a pipe, the **parent_pipe**: a byte asks the run to come to an
+//! * Both adopt processes whose parents were killed (`PR_SET_CHILD_SUBREAPER`), so that no process escapes.
+//! * The front and the run hold the two ends of a pipe, the **parent pipe**: a byte asks the run to come to an
 //!   end with what it has measured, and its end (the front has gone, or is in a hurry) ends the run at once.
-//! * If everybody is killed in one moment, the scratch folder stays, with a lock in it that nobody holds.
+//! * If all are killed at once, the scratch folder stays, with a lock in it that no process holds.
 //!   The next run in that directory removes it.
 
 pub(crate) mod cleanup;

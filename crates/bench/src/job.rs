@@ -15,7 +15,7 @@ pub struct Job {
     pub calls: Calls,
     /// Whether it writes.
     pub write: bool,
-    /// In an order that nobody foresees; every block once before any comes again. Else from the start to the
+    /// In random order; every block once before any comes again. Else from the start to the
     /// end.
     pub random: bool,
     /// Bytes of one operation.

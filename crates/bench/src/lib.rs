@@ -8,7 +8,7 @@
 //! | `command_line`, `request`, `repeat`, `suite`, `setup`, `plan` | what is asked for, and what is to be done |
 //! | `isolation` | the processes and namespaces of a run, the scratch folder, and that nothing stays |
 //! | `engine` | rounds, and what is found in them |
-//! | `target`, `lower` | who takes part, and what lies beneath |
+//! | `target`, `lower` | what is measured, and what lies beneath |
 //! | `measurement`, `counting` | one measurement |
 //! | `row`, `task`, `clock`, `kept` | what is measured |
 //! | `workload`, `job` | loops that do it |
@@ -65,7 +65,7 @@ pub struct BenchExtension {
     pub rows: fn() -> Vec<Row>,
     /// Names of several rows.
     pub sets: fn() -> Vec<(&'static str, Vec<&'static str>)>,
-    /// Gets what those who are to take part need, before the run.
+    /// Gets what the targets need, before the run.
     pub fetch: fn(&[TargetSetup]),
     /// Carries out a role that is none of [`ROLE`]'s here; none if it is not its either.
     pub role: fn(&str, &[String]) -> Option<Outcome<()>>,
@@ -99,7 +99,7 @@ pub fn main(extension: &'static BenchExtension) -> ExitCode {
     command_line::main()
 }
 
-/// Does what somebody has asked for, and cleans up after it, whatever happens.
+/// Carries out a request, and cleans up after it, whatever happens.
 fn run(request: &Request) -> Outcome<ExitCode> {
     let plan = Plan::of(request)?;
     (extension().fetch)(&plan.setups);

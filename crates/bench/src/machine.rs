@@ -35,7 +35,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// Who it is that lends the machine, as far as that can be seen.
+/// The name of the hypervisor, as far as that can be seen.
 fn hypervisor(about: &str) -> Option<String> {
     let flags = about.lines().find(|line| line.starts_with("flags"));
     let is_guest = flags.is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor"));
@@ -85,7 +85,7 @@ fn said(command: &mut Command) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A name that nobody else has.
+/// A unique name.
 pub(crate) fn random_name() -> Outcome<String> {
     Ok(read("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }

@@ -44,7 +44,7 @@ pub(crate) enum Measured {
     Counts(Counts),
     /// There is no figure, and why.
     Absent(Absence),
-    /// Somebody wants to stop.
+    /// The run is to end.
     Stopped,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Amount {
     pub(crate) percent: usize,
     /// After this long, loops of our own end.
     pub(crate) limit: Duration,
-    /// After this long, nobody waits any more for a process to be ready, or to be done.
+    /// How long a process may take to be ready, or to be done.
     pub(crate) patience: Duration,
 }
 
@@ -262,13 +262,13 @@ fn with_counts(measured: Measured, counting: Option<Outcome<Running>>) -> Measur
 ///
 /// # Errors
 ///
-/// Of writing back; EACCES or EPERM for anybody but root.
+/// Of writing back; EACCES or EPERM without root.
 pub(crate) fn drop_caches(directory: &Path) -> io::Result<()> {
     rustix::fs::syncfs(File::open(directory)?)?;
     std::fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// Drops names and inodes that nobody uses.
+/// Drops unused dentries and inodes.
 fn forget_names() -> io::Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2")
 }

@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     pub(crate) rows: Vec<String>,
     /// How many processes measure at once.
     pub(crate) jobs: Vec<u32>,
-    /// Somebody has said how many: then it is for all rows.
+    /// The command line says how many: then it is for all rows.
     pub(crate) jobs_given: bool,
     pub(crate) rounds: Option<u32>,
     pub(crate) seconds: Option<u32>,
@@ -148,8 +148,7 @@ impl Plan {
         }
     }
 
-    /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
-    /// named on the command line is always asked.
+    /// Whether a suite measures the row at this target. Targets that the command line names have all rows.
     pub(crate) fn asks(&self, planned: PlannedRow, setup: &TargetSetup) -> bool {
         let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
         let is_asked =
@@ -209,7 +208,7 @@ impl Plan {
             );
         }
         if self.setups.len() < 2 {
-            return Err("there is nobody to compare with: name a mode or a mount".to_owned());
+            return Err("no target to compare with: name a mode or a mount".to_owned());
         }
         for name in &self.rows {
             let row = row::named(name)?;
@@ -254,7 +253,7 @@ fn setups(request: &Request, suite: &Suite) -> Outcome<Vec<TargetSetup>> {
         Some(_) if !(request.modes.is_empty() && request.cache.is_empty()) => {
             let name = suite.name;
             return Err(format!(
-                "the suite {name} says who takes part: it goes without --modes and --cache"
+                "the suite {name} has its own targets: it goes without --modes and --cache"
             ));
         }
         Some(setups) => all.extend(setups()),

@@ -12,7 +12,7 @@ pub use reading::ReadError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of these results. Whoever reads another refuses it.
+/// The form of these results. A reader of another refuses it.
 pub const FORMAT: u32 = 1;
 
 /// A run.
@@ -32,7 +32,7 @@ pub struct Results {
     pub ending: Ending,
     /// Where it ran.
     pub machine: Machine,
-    /// Who took part, in the order in which they are to be shown; the first is what others are compared
+    /// The targets, in the order in which they are to be shown; the first is what others are compared
     /// with.
     #[serde(rename = "contestants")]
     pub targets: Vec<Target>,
@@ -50,7 +50,7 @@ pub struct Results {
 pub enum Ending {
     /// Everything that was asked for was measured.
     Complete,
-    /// Somebody stopped it: what was measured until then stands.
+    /// It was stopped: what was measured until then stands.
     Interrupted,
 }
 
@@ -98,7 +98,7 @@ pub enum Kind {
     Native,
     /// Thrufs.
     Ours,
-    /// Somebody else's.
+    /// Another server.
     Other,
     /// A server that answers from constants: the price of the protocol.
     Floor,

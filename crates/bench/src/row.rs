@@ -34,7 +34,7 @@ pub struct Row {
     pub bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
     pub cold: bool,
-    /// The least rate that is aimed at, as a share of native's; for data, where files go straight through.
+    /// The least rate that is aimed at, as a share of native's; for data, where passthrough is on.
     pub goal: Option<f64>,
     /// Whether it is measured by as many processes as the suite says, when the command line names no number; else by one.
     pub more_jobs: bool,
@@ -161,7 +161,7 @@ pub const REPEATS: usize = 20;
 const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
 
-/// Of native's rate, where files go straight through.
+/// Of native's rate, with passthrough.
 const GOAL: f64 = 0.95;
 /// Of native's rate, for what needs no request once it is cached above.
 const GOAL_CACHED: f64 = 0.90;

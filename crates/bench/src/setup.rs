@@ -1,4 +1,4 @@
-//! Who is to take part: what a target is started by, and what must come of it.
+//! What a target is started by, and what must come of it.
 
 use crate::Outcome;
 use crate::results::{self, Kind};
@@ -48,7 +48,7 @@ pub struct ServerSetup {
     pub name: String,
     /// For people.
     pub title: String,
-    /// Whose it is.
+    /// What kind of server.
     pub kind: Kind,
     /// What a report says of how it was started.
     pub options: String,
@@ -72,7 +72,7 @@ pub struct Mode {
     pub data: Data,
 }
 
-/// What a server of ours is told in every mode: its control socket would outlive it, when it is killed.
+/// An option of all our servers: a control socket would outlive one that is killed.
 const ALWAYS: &str = "control=none";
 
 impl Mode {

@@ -1,4 +1,4 @@
-//! Whether somebody wants the run to come to an end.
+//! Whether the run is to end.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// The parent_pipe: this process's standard input (see [`isolation`](crate::isolation)).
+/// The parent pipe: this process's standard input (see [`isolation`](crate::isolation)).
 pub(crate) struct Stop {
     parent_pipe: io::Stdin,
 }
@@ -26,21 +26,21 @@ impl Stop {
         }
     }
 
-    /// Whether somebody does.
+    /// Whether it was asked for.
     pub(crate) fn is_wanted(&self) -> bool {
         let mut polled = [PollFd::new(&self.parent_pipe, PollFlags::IN)];
         let at_once = Timespec::default();
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
-    /// Whether whoever held the other end is gone: then there is nobody for whom to make a report.
+    /// Whether the front has gone: then no report is made.
     pub(crate) fn is_abandoned(&self) -> bool {
         let mut polled = [PollFd::new(&self.parent_pipe, PollFlags::empty())];
         let at_once = Timespec::default();
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
-    /// Waits until `descriptor` can be read, somebody wants to stop, or the time is over.
+    /// Waits until `descriptor` can be read, the run is to end, or the time is over.
     ///
     /// # Errors
     ///

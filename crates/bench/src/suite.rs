@@ -1,4 +1,4 @@
-//! The suites: which rows, by how many processes, who takes part, and for how long.
+//! The suites: which rows, by how many processes, which targets, and for how long.
 
 use crate::setup::TargetSetup;
 use crate::{Outcome, extension};
@@ -21,10 +21,10 @@ pub struct Suite {
     pub percent: u32,
     /// The time that it may take.
     pub seconds: Option<u32>,
-    /// Who takes part besides native; none where the command line says it.
+    /// The targets besides native; none where the command line says it.
     pub setups: Option<fn() -> Vec<TargetSetup>>,
     /// Whether a row, by its name, is measured at one of them, by so many processes; where there is none, every
-    /// row is at everybody.
+    /// row is at every target.
     pub asks: Option<fn(&str, &str, u32) -> bool>,
 }
 

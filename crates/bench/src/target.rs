@@ -1,4 +1,4 @@
-//! Who is measured: the file system beneath itself, and servers that show it at a mount point.
+//! What is measured: the file system beneath itself, and servers that show it at a mount point.
 
 mod check;
 mod process;
@@ -126,13 +126,16 @@ impl RunningTarget {
                 return Ok(mount);
             }
             if let Ok(Some(status)) = mount.server.try_wait() {
-                let said = mount.last_words();
+                let said = mount.last_output();
                 return Err(format!("it ended before it mounted ({status}){said}"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let seconds = MOUNTING_MAX.as_secs();
-        Err(format!("no mount within {seconds} s{}", mount.last_words()))
+        Err(format!(
+            "no mount within {seconds} s{}",
+            mount.last_output()
+        ))
     }
 
     /// What starts its server.
@@ -246,7 +249,7 @@ impl Mount {
         } else {
             let start = Instant::now();
             while let Err(error) = unmount(&self.point, flags) {
-                // Somebody who was killed may not have let go yet.
+                // A process that was killed may not have closed its files yet.
                 if error != rustix::io::Errno::BUSY || start.elapsed() > Duration::from_secs(5) {
                     return Err(format!("cannot unmount {shown}: {error}"));
                 }
@@ -262,7 +265,7 @@ impl Mount {
     }
 
     /// What the server has said last, to be put behind an error.
-    fn last_words(&self) -> String {
+    fn last_output(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
         let lines: Vec<&str> = lines.into_iter().rev().collect();

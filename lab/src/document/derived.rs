@@ -105,8 +105,8 @@ pub(super) fn comparisons<'a>(line: &RowResult<'a>) -> Vec<Comparison<'a>> {
 }
 
 /// Whether the kernel uses the files beneath by itself.
-pub(super) fn goes_through(target: &Target) -> bool {
-    // Ours by itself does, unless it is told not to.
+pub(super) fn is_passthrough(target: &Target) -> bool {
+    // Ours by itself is, unless an option says otherwise.
     let by_itself = target.name == "thrufs" && !target.options.contains("nopassthrough");
     target.name.contains("+pt") || by_itself
 }
@@ -121,8 +121,8 @@ pub(super) fn is_mount(target: &Target) -> bool {
 fn with_native<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let goal = line.row.goal?;
     let native = line.native?;
-    // Goals of data are for those whose data the kernel moves by itself.
-    if line.row.group == Group::Data && !goes_through(ours.target) {
+    // Goals of data are for targets with passthrough.
+    if line.row.group == Group::Data && !is_passthrough(ours.target) {
         return None;
     }
     let (against, times, goal) = if line.row.in_seconds {
@@ -155,11 +155,11 @@ fn with_dev<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>
 fn with_libfuse<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let like = |entry: &&Entry<'a>| {
         let name = &entry.target.name;
-        // Where data move, who moves them makes the difference: like is compared with like.
+        // Where data move, passthrough makes the difference: like is compared with like.
         entry.target.kind == Kind::Other
             && name.starts_with(LIBFUSE)
             && (line.row.group != Group::Data
-                || goes_through(entry.target) == goes_through(ours.target))
+                || is_passthrough(entry.target) == is_passthrough(ours.target))
     };
     let best = line
         .entries
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_within_the_spread_is_told_from_one_that_is_out_of_reach() {
+    fn a_missed_goal_within_the_spread_is_marked() {
         let met = |goal: Goal, values: &[f64]| goal.is_met(&Middle::of(values.to_vec()).unwrap());
         let goal = Goal::AtLeast(0.95);
         assert_eq!(met(goal, &[0.96, 0.90, 0.95]), Met::Yes);

@@ -1,6 +1,6 @@
 //! The table of the project's goals, each held against the newest results that have its row.
 
-use super::derived::{Against, Goal, Met, comparisons, goes_through, is_mount};
+use super::derived::{Against, Goal, Met, comparisons, is_mount, is_passthrough};
 use super::list::{Aim, GOALS, Want};
 use super::markdown::{NONE, plain, with_interval};
 use super::memory::{Finding, Memory};
@@ -63,7 +63,7 @@ fn of(found: &Found) -> String {
                 (Aim::Elsewhere { whence, .. }, _) => (*whence).to_owned(),
                 (_, true) => NONE.to_owned(),
                 (_, false) => {
-                    let figures = figures.iter().map(Figure::told);
+                    let figures = figures.iter().map(Figure::shown);
                     figures.collect::<Vec<_>>().join("; ")
                 }
             };
@@ -79,7 +79,7 @@ fn of(found: &Found) -> String {
 }
 
 impl Figure {
-    fn told(&self) -> String {
+    fn shown(&self) -> String {
         let (target, text) = (&self.target, &self.text);
         plain(&format!("{target} {text}"))
     }
@@ -161,7 +161,7 @@ impl Want {
         let options = &entry.target.options;
         is_mount(entry.target)
             && match self.aim {
-                Aim::Through(_) => goes_through(entry.target),
+                Aim::Through(_) => is_passthrough(entry.target),
                 Aim::Coherent(_) => !options.contains("cache=always"),
                 _ => true,
             }

@@ -185,13 +185,13 @@ const COUNTED: &[Want] = &[
             each: 4096,
         },
     ),
-    // The RELEASE, which nobody waits for, is counted.
+    // The RELEASE, which has no waiter, is counted.
     requests(
         "requests for opening and closing a warm file (one waited for)",
         &["open-close"],
         2.0,
     ),
-    // LOOKUP, CREATE, and from Linux 6.18 the GETATTR of the directory; the RELEASE, which nobody waits for.
+    // LOOKUP, CREATE, and from Linux 6.18 the GETATTR of the directory; the RELEASE, which has no waiter.
     requests(
         "requests for creating a file (three waited for)",
         &["create"],

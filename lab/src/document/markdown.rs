@@ -150,7 +150,7 @@ fn marked(text: &str, one: &Comparison<'_>) -> String {
     }
 }
 
-/// What of the comparisons of these lines has a column of its own: of whom, with what.
+/// What of the comparisons of these lines has a column of its own: of which target, with what.
 fn columns(lines: &[&RowResult<'_>]) -> Vec<(Against, String)> {
     let all = lines.iter().flat_map(|line| comparisons(line));
     let mut columns = table::each(all.map(|one| (one.against, one.subject.to_owned())));

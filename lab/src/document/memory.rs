@@ -16,7 +16,7 @@ pub(super) struct Memory {
     walked: Walked,
 }
 
-/// The processes of a mount that nobody has asked for anything. In bytes.
+/// The processes of an idle mount. In bytes.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(Clone))]
 struct Idle {
@@ -53,7 +53,7 @@ pub(super) enum Bound {
     Idle(u64),
     /// A cached inode, in bytes at most.
     Inode(u64),
-    /// A ring's entry that nobody has used has no page of its own.
+    /// An unused ring entry has no page of its own.
     Untouched,
     /// Files at least.
     Files(u64),
@@ -71,7 +71,7 @@ impl Bound {
     }
 }
 
-/// What was found: of whom, in words, and whether it is as it should be.
+/// What was found: of which mount, in words, and whether it is as it should be.
 pub(super) type Finding = (String, String, bool);
 
 fn millions(count: u64) -> String {
@@ -177,10 +177,10 @@ pub(super) mod tests {
         }
     }
 
-    fn told(memory: &Memory, bound: Bound) -> Vec<(String, bool)> {
+    fn shown(memory: &Memory, bound: Bound) -> Vec<(String, bool)> {
         let findings = memory.findings(bound).into_iter();
         findings
-            .map(|(who, what, is_so)| (format!("{who} {what}"), is_so))
+            .map(|(name, what, is_so)| (format!("{name} {what}"), is_so))
             .collect()
     }
 
@@ -189,20 +189,20 @@ pub(super) mod tests {
         let found = memory(1_000_000, 1_000_002);
         let ways = [("dev 7.9 MiB", true), ("ring 8.1 MiB", false)];
         assert_eq!(
-            told(&found, Bound::Idle(8 << 20)),
+            shown(&found, Bound::Idle(8 << 20)),
             ways.map(|(what, is_so)| (what.to_owned(), is_so))
         );
         let inode = "dev 250 bytes, of 1.0 million".to_owned();
-        assert_eq!(told(&found, Bound::Inode(250)), [(inode.clone(), true)]);
-        assert_eq!(told(&found, Bound::Inode(249)), [(inode, false)]);
+        assert_eq!(shown(&found, Bound::Inode(250)), [(inode.clone(), true)]);
+        assert_eq!(shown(&found, Bound::Inode(249)), [(inode, false)]);
         let entry = "ring 0.10 pages".to_owned();
-        assert_eq!(told(&found, Bound::Untouched), [(entry, true)]);
+        assert_eq!(shown(&found, Bound::Untouched), [(entry, true)]);
         let files = "dev 1.0 million, with 17 descriptors".to_owned();
         assert_eq!(
-            told(&found, Bound::Files(1_000_000)),
+            shown(&found, Bound::Files(1_000_000)),
             [(files.clone(), true)]
         );
-        assert_eq!(told(&found, Bound::Files(1_000_001)), [(files, false)]);
+        assert_eq!(shown(&found, Bound::Files(1_000_001)), [(files, false)]);
     }
 
     #[test]
@@ -227,7 +227,7 @@ pub(super) mod tests {
         let mut found = memory(1, 1);
         found.idle[3].anonymous = 1_000_000 + 112 * 4096;
         assert_eq!(
-            told(&found, Bound::Untouched),
+            shown(&found, Bound::Untouched),
             [("ring 1.00 pages".to_owned(), false)]
         );
     }

@@ -18,7 +18,7 @@ fn made(marker: &str) -> Result<String, String> {
 }
 
 #[test]
-fn what_stands_between_the_markers_is_made_anew() {
+fn tables_between_markers_are_made_anew() {
     let text = made("a.json quick/ratios jobs=1 group=metadata contestants=ring,libfuse").unwrap();
     assert_eq!(
         text,
@@ -46,7 +46,7 @@ fn there_is_a_table_of_everything() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_requests_are_refused() {
     for (marker, why) in [
         ("b.json quick/ratios", "b.json"),
         ("a.json full/ratios", "of the suite quick"),

@@ -1,8 +1,8 @@
 //! A fio that has laid out its job and waits at the first block.
 //!
-//! It is told to run a command before that, which says that it is there and then waits for a line on its standard
+//! It is made to run a command before that, which says that it is there and then waits for a line on its standard
 //! input: a pipe whose other end is here. fio takes the time after the command has ended, and does nothing where that
-//! has failed, as it does when whoever holds the other end has died.
+//! has failed, as it does when the holder of the other end has died.
 
 use super::{Done, FioJob, LATENCIES, job_file, read_output, said};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -56,7 +56,7 @@ impl Waiting {
         let complaint = errors.map(|mut errors| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
-                // What cannot be read is not told.
+                // What cannot be read is left out.
                 let _ = errors.read_to_end(&mut text);
                 text
             })
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_starter_has_died_does_nothing() {
+    fn fio_does_nothing_when_its_parent_has_died() {
         if version().is_none() {
             return skipped("there is no fio");
         }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_start_says_why() {
+    fn fio_that_cannot_start_says_why() {
         if version().is_none() {
             return skipped("there is no fio");
         }

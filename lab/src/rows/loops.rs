@@ -66,7 +66,7 @@ pub(super) const ROWS: [Row; 18] = [
         "readlink-cold",
         Loop {
             title: "readlink, nothing cached",
-            about: "One operation is readlink(2) of a symbolic link that nobody has read yet, in a directory of 8,000.",
+            about: "One operation is readlink(2) of a symbolic link that was not read yet, in a directory of 8,000.",
             run: read_each_link,
             ..OF_LINKS
         },
@@ -105,7 +105,7 @@ pub(super) const ROWS: [Row; 18] = [
         "stat-birth-cold",
         Loop {
             title: "stat with the time of birth, nothing cached",
-            about: "One operation is statx(2), with the time of birth, of a file that nobody has asked for yet, in a \
+            about: "One operation is statx(2), with the time of birth, of a file that was not looked up yet, in a \
                 directory of 8,000. A server that does not know it is asked once.",
             run: stat_each_birth,
             ..OF_SMALL_FILES

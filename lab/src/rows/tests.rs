@@ -36,7 +36,7 @@ fn every_loop_does_all_of_its_operations_and_takes_no_more_place_than_it_says() 
 }
 
 #[test]
-fn what_loops_make_is_there_and_what_they_remove_is_gone() {
+fn create_rmdir_and_append_leave_what_they_should() {
     thrufs_bench::extend(&LAB);
     let (trial, done) = measured::run("create").unwrap();
     let made = trial.measured("made");

@@ -1,4 +1,4 @@
-//! The suite `goals`: who takes part, and who says something in which row.
+//! The suite `goals`: its targets, and which of them are measured in which row.
 
 use crate::targets::{floor, libfuse, ours, peer};
 use thrufs_bench::setup::{Data, Mode, TargetSetup, Transport};
@@ -31,7 +31,7 @@ const KEPT_OF_OURS: &[&str] = &[
     "lookup-warm",
     "readlink-warm",
 ];
-/// Those whose requests are of interest also where changes are not followed, and the kernel need not ask again after
+/// Rows whose requests are of interest also where changes are not followed, and the kernel need not ask again after
 /// a second.
 const KEPT_WITHOUT_REQUESTS: &[&str] = &["stat-warm", "lookup-warm", "readlink-warm"];
 
@@ -59,7 +59,7 @@ const REACHING_WITH_FILES: &[&str] = &[
     "create",
     "create-write-4k",
 ];
-/// Those that the floor, whose directories are empty and which has no links, cannot do.
+/// Rows that the floor cannot do: its directories are empty, and it has no links.
 const NOT_OF_FLOORS: &[&str] = &["find-cold", "find-stat-cold", "readlink-cold"];
 /// Those in which bindfs was measured.
 const OF_BINDFS: &[&str] = &["open-close", "random-read-4k-cold", "write-4k"];
@@ -101,7 +101,7 @@ pub(super) fn asks(row: &str, target: &str, jobs: u32) -> bool {
         "floor-dev" | "floor-uring" => reaches && !is_in(NOT_OF_FLOORS),
         "bindfs" => is_in(OF_BINDFS),
         libfuse if libfuse.starts_with("libfuse") => reaches || is_in(KEPT) || is_in(DATA_OF_PEERS),
-        // Whoever was added is asked all.
+        // One that the command line adds has all rows.
         _ => true,
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     use thrufs_bench::row;
     use thrufs_bench::setup::TargetSetup;
 
-    /// Who is asked in one of the rows, by so many processes.
+    /// The targets that are measured in one of the rows, by so many processes.
     fn asked(rows: &[&str], jobs: u32) -> Vec<String> {
         thrufs_bench::extend(&crate::LAB);
         let measured = row::listed("goals").unwrap_or_else(|why| panic!("{why}"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_asked_of_those_only_for_whom_it_says_something() {
+    fn a_row_is_measured_only_at_targets_for_which_it_says_something() {
         let asked_alone = |row| asked(&[row], 1);
         assert_eq!(asked_alone("read-4k"), ["dev+pt", "ring+pt"]);
         assert_eq!(asked_alone("git-status"), ["dev+pt:auto", "ring+pt:auto"]);

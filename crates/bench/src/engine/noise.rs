@@ -9,8 +9,7 @@ use std::fs;
 const OTHERS_MAX: f64 = 0.05;
 /// The same of time that the hypervisor gave to others.
 const STOLEN_MAX: f64 = 0.01;
-/// An interval of a ratio from whose least to its greatest there is a factor of more than this tells too
-/// little.
+/// An interval whose ends are further apart than this factor tells too little.
 const FACTOR_MAX: f64 = 1.5;
 /// Native's own rates lie so close together on a quiet machine: half their interval over the median.
 const NATIVE_SPREAD_MAX: f64 = 0.15;
@@ -128,7 +127,7 @@ fn of_native(results: &Results) -> Option<String> {
     })
 }
 
-/// Rows in which nobody can tell.
+/// Rows whose intervals tell nothing.
 fn of_rows(results: &Results) -> Option<String> {
     let mut noisy = Vec::new();
     let mut compared = 0;
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_is_said() {
+    fn time_taken_by_other_processes_is_remarked() {
         let before = Times::default();
         let minute = 6000.0;
         let quiet = Times {

@@ -38,7 +38,7 @@ impl Record {
         }
     }
 
-    /// Somebody does not take part.
+    /// A target does not take part.
     pub(super) fn absent(&mut self, name: &str, why: &str) {
         let mut all = self.results.targets.iter_mut();
         if let Some(target) = all.find(|target| target.name == name) {
@@ -46,7 +46,7 @@ impl Record {
         }
     }
 
-    /// Why those who do not take part do not: each reason once, after all whose it is.
+    /// Why targets are absent: each reason once, after the names of the targets.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
         for one in &self.results.targets {
@@ -108,7 +108,7 @@ impl Record {
         let PlannedRow { row, jobs } = planned;
         if !self.results.rows.iter().any(|known| known.name == row.name) {
             let mut row = info(row);
-            // They are for file systems that are made for the run: who asks about a directory has other ones.
+            // They are for file systems that are made for the run.
             row.goal = row.goal.filter(|_| self.has_goals);
             self.results.rows.push(row);
         }

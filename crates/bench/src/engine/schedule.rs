@@ -6,13 +6,13 @@
 use crate::plan::{Plan, PlannedRow};
 use std::time::{Duration, Instant};
 
-/// Fewer rounds tell nothing, unless somebody has asked for them.
+/// Fewer rounds tell nothing, unless the command line asks for them.
 const ROUNDS_MIN: u32 = 3;
 /// With so many, an interval has a chance of 0.94 to hold the median.
 const ROUNDS_WANTED: u32 = 5;
 /// More are not worth the time.
 const ROUNDS_MAX: u32 = 11;
-/// Passes for latencies and counts, in rounds, where nobody has limited the time.
+/// Passes for latencies and counts, in rounds, where the time is not limited.
 const PASSES: f64 = 2.0;
 /// The share of a limited time that is kept for them, however slow the rounds are.
 const PASSES_SHARE: f64 = 0.2;

@@ -1,4 +1,4 @@
-//! The file systems beneath, and who shows them.
+//! The file systems beneath, and the targets that show them.
 
 use super::directory;
 use super::record::Record;
@@ -10,7 +10,7 @@ use crate::setup::TargetSetup;
 use crate::target::{Place, RunningTarget};
 use std::path::PathBuf;
 
-/// A file system beneath, with those who show it.
+/// A directory on a file system beneath, and the targets that show it.
 pub(super) struct TestDirectory {
     /// Its type.
     pub(super) lower: String,
@@ -18,11 +18,11 @@ pub(super) struct TestDirectory {
     pub(super) targets: Vec<RunningTarget>,
 }
 
-/// Starts everybody on every file system. Who cannot take part is recorded, with the reason.
+/// Starts every target on every file system. One that cannot start is recorded, with the reason.
 ///
 /// # Errors
 ///
-/// A file system that cannot be made; nobody to compare with.
+/// A file system that cannot be made; no target besides native.
 pub(super) fn set_up(
     plan: &Plan,
     privileges: Privileges,
@@ -58,7 +58,7 @@ pub(super) fn set_up(
         .all(|test_directory| test_directory.targets.len() < 2)
     {
         let reasons = record.reasons().join("\n");
-        return Err(format!("there is nobody to compare with:\n{reasons}"));
+        return Err(format!("no target to compare with:\n{reasons}"));
     }
     Ok(test_directories)
 }

@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::{Child, ExitCode, Stdio};
 
-/// By this code the namespaces says that the privileges is not to be had, and that another may be tried.
+/// Exit code of the namespaces process: these privileges are not available, and others may be tried.
 pub(super) const NO_PRIVILEGES: u8 = 75;
 
-/// `cleanup PLAN`, with the parent_pipe for standard input.
+/// `clean-up PLAN`, with the parent pipe for standard input.
 pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     let [plan] = arguments else {
         return Err("clean-up PLAN".to_owned());
@@ -36,7 +36,7 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
         scratch::sweep(directory);
     }
     refusal::check(plan)?;
-    // Held until the end: by the locks others see that somebody lives here.
+    // Held until the end: by the locks other runs see that this one is alive.
     let _scratch = scratch::make(&plan.directory, &plan.scratch)?;
     refusal::quota(plan)?;
     let mut _others = Vec::new();
@@ -61,10 +61,10 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
         }
         code = ExitCode::from(NO_PRIVILEGES);
     }
-    Err("this machine lets nobody mount here".to_owned())
+    Err("this machine permits no mounts here".to_owned())
 }
 
-/// Waits until the namespaces has ended and gives its code; none when it was killed, or when the front has gone
+/// Waits until the namespaces process has ended and gives its code; none when it was killed, or when the front has gone
 /// before.
 fn ended(mut namespaces: Child) -> io::Result<Option<u8>> {
     let descriptor = pidfd_open(Pid::from_child(&namespaces), PidfdFlags::empty())?;

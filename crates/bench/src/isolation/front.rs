@@ -1,4 +1,4 @@
-//! The process that somebody has started: keeps the terminal, hears Ctrl-C, and waits.
+//! The process that the user has started: keeps the terminal, hears Ctrl-C, and waits.
 
 use super::remains;
 use crate::Outcome;
@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use thrufs_sys::signal::SignalFd;
 
-/// SIGHUP (the terminal is closed), SIGINT, SIGTERM: by these somebody wants it to end.
+/// SIGHUP (the terminal is closed), SIGINT, SIGTERM: they ask for the end.
 const ENDING: [i32; 3] = [1, 2, 15];
 
 /// Carries out a plan, and leaves nothing of it but its report.
@@ -39,7 +39,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     if status.signal().is_some() {
         // Killed: what it would have done is ours to do.
         remains::clean_up(plan);
-        eprintln!("thrufs bench: somebody has killed it; everything is cleaned up");
+        eprintln!("thrufs bench: it was killed; everything is cleaned up");
     }
     Ok(match (waiting.asked, status.code()) {
         // As shells say what a signal has ended.
@@ -52,12 +52,12 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
 struct Waiting {
     cleanup: Child,
     parent_pipe: Option<PipeWriter>,
-    /// The signal by which somebody has asked for the end.
+    /// The signal that has asked for the end.
     asked: Option<u8>,
 }
 
 impl Waiting {
-    /// Until the cleanup has ended.
+    /// Until the clean-up process has ended.
     fn wait(&mut self, signals: &SignalFd) -> Outcome<ExitStatus> {
         let failed = |error: Errno| format!("cannot wait: {error}");
         let ended = pidfd_open(Pid::from_child(&self.cleanup), PidfdFlags::empty());
@@ -96,7 +96,7 @@ impl Waiting {
             self.parent_pipe = None;
             "leaving"
         };
-        // The terminal may be gone: nobody need read this.
+        // The terminal may be gone.
         let _ = writeln!(std::io::stderr(), "\n{what}");
     }
 }

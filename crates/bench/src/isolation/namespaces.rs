@@ -17,14 +17,14 @@ use thrufs_sys::cred;
 
 const SIGKILL: i32 = 9;
 
-/// `namespaces PRIVILEGES PLAN`, with the parent_pipe for standard input.
+/// `namespaces PRIVILEGES PLAN`, with the parent pipe for standard input.
 pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     let [word, plan] = arguments else {
         return Err("namespaces PRIVILEGES PLAN".to_owned());
     };
     // Signals that the front waits for were blocked in it.
     let _ = thrufs_sys::signal::unblock(&[1, 2, 15]);
-    // Whoever is to wait for us does not wait any more.
+    // With its parent gone, no process waits for this one.
     let _ = cred::set_parent_death_signal(Some(SIGKILL));
     let privileges = Privileges::named(word)?;
     let mut inside = front::command("inside");
@@ -53,7 +53,7 @@ fn go_in(
     if let Err(error) = namespaces(privileges) {
         return refused(privileges, &error);
     }
-    let_go_of_mounts(&Plan::parse(plan)?);
+    drop_unused_mounts(&Plan::parse(plan)?);
     let status = inside.spawn().and_then(|mut child| {
         // From now on the run has it alone.
         drop(offer);
@@ -83,7 +83,7 @@ fn namespaces(privileges: Privileges) -> std::io::Result<()> {
     if privileges == Privileges::UserNamespace {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         cred::unshare_user_namespace()?;
-        // user_namespaces(7): whoever has no privilege outside gives up setgroups(2) first.
+        // user_namespaces(7): without privileges outside, setgroups(2) has to be denied first.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
         fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
@@ -101,7 +101,7 @@ fn namespaces(privileges: Privileges) -> std::io::Result<()> {
 /// Takes away, here, the FUSE mounts that the run does not use. Where mounts are private (containers, systems
 /// without systemd), one that is unmounted outside would go on here, and its server for as long as the run.
 /// In a user namespace it cannot be done, and is not.
-fn let_go_of_mounts(plan: &Plan) {
+fn drop_unused_mounts(plan: &Plan) {
     let mut used = vec![plan.directory.clone()];
     // The report is not there yet.
     used.extend(plan.out.parent().map(PathBuf::from));

@@ -39,7 +39,7 @@ pub fn prepare(job: &Job, task: &Task, directory: &str, percent: usize) -> io::R
                 forget(&seen.join(NAME))?;
             }
         }
-        // Whoever measures may be able to do more than an ordinary user can.
+        // This needs no privileges; a privileged run drops all caches besides.
         Cache::Nowhere => {
             forget(&seen.join(NAME))?;
             forget(&source)?;

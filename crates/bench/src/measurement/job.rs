@@ -34,7 +34,7 @@ pub(super) enum Said {
     Absent(Absence),
     /// It has ended, or time is over.
     Nothing,
-    /// It has not, but somebody wants to stop.
+    /// It has not, but the run is to end.
     Stopped,
 }
 
@@ -150,7 +150,7 @@ impl JobProcess {
         let _ = self.process.kill();
     }
 
-    /// Removes its files, through the mount, so that no cache believes in what is gone. The floor shows
+    /// Removes its files, through the mount, so that no cache shows what is gone. The floor shows
     /// files that are not there, and removes none.
     pub(super) fn clean_up(&self) -> io::Result<()> {
         let removed = match std::fs::remove_dir_all(&self.task.seen) {

@@ -1,4 +1,4 @@
-//! One of the processes of a measurement, from inside: what it is told, and what it says.
+//! One of the processes of a measurement, from inside: the order that it gets, and its replies.
 
 use crate::Outcome;
 use crate::results::Absence;
@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// What it is told.
+/// What it has to do.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) row: String,

@@ -60,13 +60,13 @@ fn a_plan_goes_to_another_process_and_back() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_requests_are_refused() {
     let none = |change: fn(&mut Request)| plan(change).map(drop).unwrap_err();
     for (why, error) in [
         ("no suite", none(|r| r.suite = "none".into())),
         ("no row", none(|r| r.rows = Some("none".into()))),
         ("there are dev", none(|r| r.modes = words(&["uring"]))),
-        ("nobody", none(|r| r.modes = words(&["none"]))),
+        ("no target", none(|r| r.modes = words(&["none"]))),
         ("two targets", none(|r| r.modes = words(&["dev", "dev"]))),
         (
             "neither",

@@ -9,9 +9,9 @@ use crate::results::statistics::Middle;
 pub(crate) struct Comparison<'a> {
     /// What stands over all of its kind: `our best / old`, `ring / dev`.
     pub(crate) column: String,
-    /// Who it is whose figure it is.
+    /// The target with this figure.
     pub(crate) subject: &'a str,
-    /// With whom.
+    /// The target that it is compared with.
     pub(crate) other: &'a str,
     /// How many times the other's rate: the median of the rounds' ratios.
     pub(crate) times: Middle,

@@ -43,8 +43,7 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// A figure, and the ends of its interval, with three digits behind the point: what is close to a goal can be
-/// told from it.
+/// A figure, and the ends of its interval, with three digits behind the point, for comparing it with a goal.
 pub fn precise(middle: &Middle) -> [String; 3] {
     let digits = match middle.median {
         ..2.0 => 3,

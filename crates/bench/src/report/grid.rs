@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_comes_beneath() {
+    fn columns_that_do_not_fit_come_in_a_block_below() {
         let mut grid = Grid::new(["row", "one", "two", "three"].map(Text::from).to_vec());
         grid.heading("Some");
         grid.line(["a", "1", "22", "333"].map(Text::from).to_vec());

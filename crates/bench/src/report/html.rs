@@ -131,7 +131,7 @@ fn numbers(results: &Results, sections: &[Section<'_>]) -> String {
 }
 
 fn definitions(results: &Results) -> String {
-    folded("Who takes part", &tables::targets(results)) + &folded("Rows", &tables::rows(results))
+    folded("Targets", &tables::targets(results)) + &folded("Rows", &tables::rows(results))
 }
 
 fn place(results: &Results) -> String {

@@ -5,8 +5,8 @@
 //! target, whatever the request, unless something is wrong with one of them. Where there are no
 //! counts, an operation stands in for the request. A cell stands out
 //!
-//! * when it takes much more than the target's other rows do, and more than anybody else in this row,
-//! * or when it takes very much more than anybody else in this row (something may be wrong with all rows
+//! * when it takes much more than the target's other rows do, and more than any other target in this row,
+//! * or when it takes very much more than any other target in this row (something may be wrong with all rows
 //!   of a target).
 //!
 //! Nothing that a slow disk, large transfers or noise could explain counts: of the rounds' times it is the
@@ -23,9 +23,9 @@ use std::fmt::{self, Display, Formatter};
 
 /// What is as many times above the target's other rows stands out.
 const TIMES_USUAL: f64 = 8.0;
-/// If it is also as many times above anybody else in this row.
+/// If it is also as many times above any other target in this row.
 const TIMES_OTHERS: f64 = 3.0;
-/// What is as many times above anybody else in this row stands out by that alone.
+/// What is as many times above any other target in this row stands out by that alone.
 const TIMES_OTHERS_ALONE: f64 = 20.0;
 /// Other rows that must be there to tell what is usual.
 const OTHER_ROWS_MIN: usize = 2;
@@ -34,7 +34,7 @@ const OTHER_ROWS_MIN: usize = 2;
 const NANOSECONDS_MIN: f64 = 10_000.0;
 /// What takes less for a request is too small a matter to speak of.
 const WORTH_SAYING_NANOSECONDS: f64 = 40_000.0;
-/// How many times native's time the work itself may take: twice because it is done on behalf of somebody,
+/// How many times native's time the work itself may take: twice because it is done for another process,
 /// once more where the disk is in another mood.
 const TIMES_NATIVE: f64 = 3.0;
 /// What moving a byte once more takes at most.

@@ -1,4 +1,4 @@
-//! What all reports show: rows, and in each how everybody did against native.
+//! What all reports show: rows, and in each the targets against native.
 
 use crate::results::statistics::{self, Middle};
 use crate::results::{Cell, Group, Kind, Results, RowInfo, Target};
@@ -19,19 +19,19 @@ pub struct RowResult<'a> {
     pub jobs: u32,
     /// The one that others are compared with.
     pub native: Option<&'a Cell>,
-    /// Everybody else who has a cell, in the order of the targets.
+    /// The other targets that have a cell, in their order.
     pub entries: Vec<Entry<'a>>,
 }
 
 /// A target in a row.
 pub struct Entry<'a> {
-    /// Who.
+    /// The target.
     pub target: &'a Target,
     /// What was found.
     pub cell: &'a Cell,
     /// How many times native's rate.
     pub ratio: Option<Middle>,
-    /// Whether nobody but native and the floor was faster as far as one can tell.
+    /// Whether no other mount, but for the floor, was faster as far as the rounds tell.
     pub best: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Verdict {
 const ROUNDS_MIN: usize = 3;
 /// An interval around 1 whose ends are further apart says nothing.
 const ALIKE_MAX: f64 = 1.25;
-/// Of an interval whose ends are further apart, only the side of 1 on which it lies is believed.
+/// Of an interval whose ends are further apart, only the side of 1 on which it lies counts.
 const ROUGH_MIN: f64 = 2.0;
 
 impl Verdict {
@@ -174,9 +174,9 @@ fn mark_best(entries: &mut [Entry<'_>]) {
     }
     for entry in entries {
         let is_rival = rival(&&*entry);
-        let told_apart = |ratio: Middle| Verdict::of(&ratio) == Verdict::Slower;
+        let is_slower = |ratio: Middle| Verdict::of(&ratio) == Verdict::Slower;
         entry.best = is_rival
-            && (std::ptr::eq(entry.cell, best) || !ratio(entry.cell, best).is_some_and(told_apart));
+            && (std::ptr::eq(entry.cell, best) || !ratio(entry.cell, best).is_some_and(is_slower));
     }
 }
 
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_those_that_rounds_do_not_tell_apart() {
+    fn several_are_best_where_the_rounds_do_not_separate_them() {
         let results = Builder::new()
             .targets(&[
                 ("native", Kind::Native),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_in_a_round_has_no_figure() {
+    fn a_cell_that_failed_in_a_round_has_no_figure() {
         let builder = Builder::new()
             .targets(&[("native", Kind::Native), ("ring", Kind::Ours)])
             .cell("create", "native", &[1000, 1000, 1000])

@@ -138,7 +138,7 @@ fn ratios(results: &Results, section: &Section<'_>, screen: Screen) -> String {
     grid.text(screen)
 }
 
-/// Those who have a cell of that kind in the section, in the order of the targets; without native.
+/// Targets that have a cell of that kind in the section, in their order; without native.
 fn present<'a>(
     results: &'a Results,
     section: &Section<'_>,

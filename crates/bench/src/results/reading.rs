@@ -111,7 +111,7 @@ mod tests {
     use crate::results::Results;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn results_survive_writing_and_reading() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.json");
         let results = sample::usual();

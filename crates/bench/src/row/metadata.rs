@@ -49,7 +49,7 @@ pub(super) static ROWS: [Row; 14] = [
         "stat-cold",
         Loop {
             title: "stat, nothing cached",
-            about: "One operation is lstat(2) of a file that nobody has asked for yet, in a directory of 8,000.",
+            about: "One operation is lstat(2) of a file that was not looked up yet, in a directory of 8,000.",
             run: workload::stat_each,
             ..OF_SMALL_FILES
         },
@@ -58,7 +58,7 @@ pub(super) static ROWS: [Row; 14] = [
         "stat-missing",
         Loop {
             title: "stat of missing names",
-            about: "One operation is lstat(2) of a name that is not there and that nobody has asked for yet.",
+            about: "One operation is lstat(2) of a name that is not there and was not looked up yet.",
             inodes: 0,
             run: workload::stat_missing,
             ..Loop::NEW
@@ -70,8 +70,8 @@ pub(super) static ROWS: [Row; 14] = [
             "lookup-cold",
             Loop {
                 title: "stat of a deep path, nothing cached",
-                about: "One operation is lstat(2) of a file beneath four directories of its own, of which nobody has asked \
-                for any: five lookups.",
+                about: "One operation is lstat(2) of a file beneath four directories of its own, none of which was looked up \
+                yet: five lookups.",
                 run: workload::stat_each_chain,
                 ..OF_CHAINS
             },
@@ -126,7 +126,7 @@ pub(super) static ROWS: [Row; 14] = [
         "small-file-read-cold",
         Loop {
             title: "read small files, nothing cached",
-            about: "One operation is open(2), read(2) and close(2) of a file of 4 KiB that nobody has asked for yet, in a \
+            about: "One operation is open(2), read(2) and close(2) of a file of 4 KiB that was not looked up yet, in a \
                 directory of 8,000.",
             run: workload::read_each,
             ..OF_SMALL_FILES

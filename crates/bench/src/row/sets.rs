@@ -30,11 +30,11 @@ pub(super) fn sets() -> Vec<(&'static str, Vec<&'static str>)> {
     sets
 }
 
-/// Rows that are named to whoever asks for one that there is not.
+/// Rows that the error about an unknown one names.
 const LIKE_MAX: usize = 6;
 
 impl Row {
-    /// Whether the row is measured by so many processes at once when nobody has said how many.
+    /// Whether the row is measured by so many processes at once when the command line does not say how many.
     pub(crate) fn is_usual_for(&self, jobs: usize) -> bool {
         jobs == 1 || self.more_jobs
     }
@@ -92,7 +92,7 @@ pub fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
     };
     for name in names.split(',') {
         match sets.iter().find(|(set, _)| *set == name) {
-            Some((_, members)) => members.iter().try_for_each(|member| add(member))?,
+            Some((_, rows)) => rows.iter().try_for_each(|row| add(row))?,
             None => add(name)?,
         }
     }
@@ -106,13 +106,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_set_stands_for_its_rows() {
+    fn a_set_expands_to_its_rows() {
         let names = |list: &str| -> Vec<&str> {
             let rows = listed(list).unwrap_or_else(|why| panic!("{why}"));
             rows.iter().map(|row| row.name).collect()
         };
-        for (set, members) in sets() {
-            assert_eq!(names(set), members);
+        for (set, rows) in sets() {
+            assert_eq!(names(set), rows);
         }
         let mixed = names("mkdir,quick,mkdir");
         assert_eq!(mixed.len(), 15);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_a_row_that_there_is_not_is_told_in_a_line() {
+    fn an_unknown_row_is_refused_in_one_line_with_similar_names() {
         let refused = |list: &str| listed(list).err().unwrap();
         assert_eq!(
             refused("stat-"),

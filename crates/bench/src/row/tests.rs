@@ -19,7 +19,7 @@ fn every_row_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
 }
 
 #[test]
-fn what_is_made_is_there() {
+fn create_and_mkdir_leave_what_they_make() {
     for (name, size, is_directory) in [("create-write-4k", BLOCK as u64, false), ("mkdir", 0, true)]
     {
         let (trial, done) = run(name).unwrap();
@@ -34,7 +34,7 @@ fn what_is_made_is_there() {
 }
 
 #[test]
-fn what_is_removed_or_renamed_is_gone() {
+fn unlink_and_rename_leave_no_old_names() {
     let (trial, _) = run("unlink").unwrap();
     assert!(trial.measured("file").is_empty());
     let (trial, done) = run("rename").unwrap();
@@ -55,7 +55,7 @@ fn a_new_file_is_as_long_as_what_was_written() {
 }
 
 #[test]
-fn what_was_written_is_in_the_file_and_what_was_read_is_as_it_was() {
+fn writes_fill_the_file_and_reads_leave_it() {
     for row in names().into_iter().map(|name| named(name).unwrap()) {
         let (Work::Data(job), name) = (&row.work, row.name) else {
             continue;
@@ -70,7 +70,7 @@ fn what_was_written_is_in_the_file_and_what_was_read_is_as_it_was() {
 }
 
 #[test]
-fn what_is_kept_is_made_once() {
+fn kept_trees_are_made_once() {
     let trial = Trial::new();
     let row = named("find-stat-cold").unwrap();
     assert_eq!(trial.done(row).unwrap().operations, 80);

@@ -20,7 +20,7 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
     (
         "--suite SUITE",
-        "What is measured and with whom; quick unless given.",
+        "What is measured, and at which targets; quick unless given.",
     ),
     (
         "--rows LIST",

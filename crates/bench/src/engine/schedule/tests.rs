@@ -35,7 +35,7 @@ fn spent(seconds: u64) -> Spent {
     }
 }
 
-/// The first round, with seconds for each row; says what is told about it.
+/// The first round, with seconds for each row; gives the remark about it.
 fn first_round(schedule: &mut Schedule, seconds: [u64; 4]) -> Option<String> {
     for (planned, seconds) in planned_rows().into_iter().zip(seconds) {
         schedule.row_is_over(planned, 0, spent(seconds));
@@ -88,7 +88,7 @@ fn a_run_takes_longer_rather_than_lose_rows() {
 }
 
 #[test]
-fn what_the_first_round_did_not_reach_is_left_out() {
+fn rows_that_the_first_round_did_not_reach_are_left_out() {
     let mut schedule = schedule(100, |_| ());
     let mut planned_rows = planned_rows().into_iter();
     schedule.started = Instant::now() - Duration::from_secs(41);
@@ -123,7 +123,7 @@ fn some_of_the_time_is_kept_for_the_passes() {
 }
 
 #[test]
-fn every_measurement_of_the_passes_has_its_turn_however_late_it_is() {
+fn every_cell_is_in_the_passes_however_late_it_is() {
     let mut schedule = schedule(100, |_| ());
     // With five targets, a second for each measurement.
     first_round(&mut schedule, [5, 5, 5, 5]);

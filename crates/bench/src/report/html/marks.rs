@@ -1,5 +1,5 @@
 //! By what a target is known in every plot: a colour and a shape. Ours are filled, those of others
-//! hollow, and so they can be told apart without colours.
+//! hollow, and so they differ without colours.
 
 use super::page::{Plain, add};
 use crate::results::{Kind, Results};

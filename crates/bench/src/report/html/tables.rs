@@ -39,7 +39,7 @@ fn comparison(line: &RowResult<'_>, one: &Comparison<'_>) -> String {
     )
 }
 
-/// Requests and system calls for an operation, by those who were counted.
+/// Requests and system calls for an operation, of the targets that were counted.
 pub(super) fn costs(results: &Results, section: &Section<'_>) -> String {
     let mut lines = String::new();
     for line in &section.lines {
@@ -201,7 +201,7 @@ pub(super) fn rows(results: &Results) -> String {
     table("Rows", &["Row", "What it is", "Done by", "Cold"], &lines)
 }
 
-/// Who takes part.
+/// The targets.
 pub(super) fn targets(results: &Results) -> String {
     let mut lines = String::new();
     for one in &results.targets {
@@ -220,7 +220,7 @@ pub(super) fn targets(results: &Results) -> String {
         );
     }
     table(
-        "Who takes part",
+        "Target",
         &["Name", "What it is", "Options", "Memory after"],
         &lines,
     )

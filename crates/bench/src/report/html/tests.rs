@@ -122,7 +122,7 @@ fn nothing_from_outside_is_markup() {
 }
 
 #[test]
-fn whatever_was_measured_there_is_a_page() {
+fn every_kind_of_results_has_a_page() {
     let empty = Builder::new().results();
     let alone = Builder::new().targets(&[("native", Kind::Native)]).cell(
         "create",
@@ -138,8 +138,8 @@ fn whatever_was_measured_there_is_a_page() {
         .cell("create", "native", &[0, 1000])
         .cell("create", "ring", &[])
         .latency(&[(1000, 0)]);
-    let nobody = Builder::new().cell("create", "who", &[1]);
-    let built = [alone, floors, odd, nobody].map(Builder::results);
+    let unknown = Builder::new().cell("create", "unknown", &[1]);
+    let built = [alone, floors, odd, unknown].map(Builder::results);
     for results in built.into_iter().chain([empty]) {
         let interrupted = Results {
             ending: Ending::Interrupted,

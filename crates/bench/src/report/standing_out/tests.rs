@@ -140,7 +140,7 @@ proptest! {
 }
 
 #[test]
-fn a_finding_is_told_in_words() {
+fn a_finding_is_a_sentence() {
     let times = |time: u64| [time; 5];
     let rows = ["create", "unlink", "rename"];
     let mut builder = Builder::new().targets(&[("native", Kind::Native), ("ring", Kind::Ours)]);
