@@ -34,7 +34,7 @@ pub(crate) use tree::{kind, same_tree};
 pub(crate) enum Privileges {
     /// Root, in namespaces.
     Root,
-    /// An ordinary user, who is root in a user namespace.
+    /// An ordinary user, as root of a user namespace.
     UserNamespace,
     /// An ordinary user.
     Plain,

@@ -2,7 +2,7 @@
 //!
 //! It has a lock in it, which the clean-up process holds. It is made under another name, and gets its
 //! own when the lock is held: a folder of that name without a holder is one of a run that is gone. The
-//! lock says who the holder is as well: where the same tree is seen through another mount, locks may be
+//! lock also identifies the holder: where the same tree is seen through another mount, locks may be
 //! that mount's own, and one that is held here seems free.
 
 use crate::Outcome;

@@ -214,7 +214,7 @@ fn legend(sections: &[Section<'_>], screen: Screen) -> String {
     let unsure = |ratio: Middle| matches!(Verdict::of(&ratio), Verdict::TooNoisy | Verdict::TooFew);
     let mut parts = Vec::new();
     if entries.iter().any(|entry| entry.best) {
-        parts.push("* the best mount, or not to be told from it");
+        parts.push("* the best mount, or not separable from it");
     }
     if ratios().any(|ratio| !unsure(ratio) && is_rough(&ratio)) {
         parts.push("~ the spread is wider than the figure's half");

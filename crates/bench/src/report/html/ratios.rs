@@ -61,7 +61,7 @@ fn row(results: &Results, line: &RowResult<'_>, axis: &Axis) -> String {
 }
 
 fn named(name: &str) -> String {
-    format!("<span class=\"who\">{}</span>", Plain(name))
+    format!("<span class=\"name\">{}</span>", Plain(name))
 }
 
 fn best(entry: &Entry<'_>) -> &'static str {
