@@ -1,5 +1,5 @@
 #!/bin/bash
-# Measures memory and descriptors of a mount: idle, a ring's entries that nobody has touched, and so many
+# Measures memory and descriptors of a mount: idle, unused ring entries, and so many
 # files walked under 1024 descriptors. Called by `cargo xtask bench --memory`.
 #
 #   memory.sh [--files N] [--name NAME]

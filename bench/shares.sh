@@ -52,7 +52,7 @@ wait_for_socket() {
         [ -S "$1" ] && return
         sleep 0.1
     done
-    echo "shares.sh: nobody listens at $1" >&2
+    echo "shares.sh: no server listens at $1" >&2
     exit 1
 }
 

@@ -22,7 +22,7 @@ get() {
     # It is left out without a word where no library for it is found.
     grep -q '#define HAVE_URING' "$built/fuse_config.h" ||
         fail "libfuse was built without io_uring: are liburing-dev and libnuma-dev there?"
-    # The last step: whoever sees a program may rely on it.
+    # The last step: a program that is there is complete.
     mkdir -p "$LIBFUSE"
     for example in "${EXAMPLES[@]}"; do
         cp "$built/example/$example" "$LIBFUSE/$example.new"

@@ -45,7 +45,7 @@ debian_version() { dpkg-query -W -f '${source:Upstream-Version}\n' "$1"; }
 
 install() {
     mkdir -p "$PEERS"
-    # One at a time, and whoever waits finds it done.
+    # One at a time: the next finds it done.
     exec 9>"$PEERS/lock"
     flock 9
     if ! have; then

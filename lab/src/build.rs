@@ -1,4 +1,4 @@
-//! Projects that are built where a contestant shows them: sources and everything made lie there,
+//! Projects that are built where a target shows them: sources and everything made lie there,
 //! compilers and what cargo has fetched do not. Every build is one of a new copy, with as many jobs
 //! as there are processors.
 
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use thrufs_bench::Outcome;
 use thrufs_bench::clock::now;
-use thrufs_bench::errand::{Done, Errand};
 use thrufs_bench::lower::run;
 use thrufs_bench::results::Group;
 use thrufs_bench::row::{Needs, Program, Ready};
+use thrufs_bench::task::{Done, Task};
 
 /// A project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,9 +102,9 @@ impl Program for Project {
     }
 
     /// Copies the sources into a new directory beneath, and has the compilers in memory.
-    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
-        let project = errand.beneath.join("project");
-        let warm_up = errand.beneath.join("warm-up");
+    fn prepare(&self, task: &Task) -> io::Result<Ready> {
+        let project = task.beneath.join("project");
+        let warm_up = task.beneath.join("warm-up");
         fs::create_dir(&project)?;
         fs::create_dir(&warm_up)?;
         match self {
@@ -114,14 +114,14 @@ impl Program for Project {
                 done(Command::new("rustc").arg("main.rs").current_dir(&warm_up))?;
             }
             Project::Small => {
-                small::write(&project, errand.percent)?;
+                small::write(&project, task.percent)?;
                 fs::write(warm_up.join("main.c"), "int main(void) { return 0; }\n")?;
                 done(Command::new("cc").arg("main.c").current_dir(&warm_up))?;
             }
         }
         let project = *self;
-        Ok(Box::new(move |errand| {
-            project.build(&errand.seen.join("project"), errand.percent)
+        Ok(Box::new(move |task| {
+            project.build(&task.seen.join("project"), task.percent)
         }))
     }
 }
@@ -171,7 +171,7 @@ fn copy_this_project(to: &Path) -> io::Result<()> {
     {
         let name = Path::new(OsStr::from_bytes(name));
         let source = from.join(name);
-        // Deleted, and git has not been told.
+        // Deleted, but still in the index.
         if !source.exists() {
             continue;
         }

@@ -21,7 +21,7 @@ pub(crate) use list::of_mounts as goals_of_mounts;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use thrufs_bench::Outcome;
-use thrufs_bench::results::{Results, Row};
+use thrufs_bench::results::{Results, RowInfo};
 
 const BEGIN: &str = "<!-- bench: ";
 const CLOSE: &str = " -->";
@@ -150,29 +150,29 @@ impl Choice {
             }
         }
         for name in &self.targets {
-            if !results.contestants.iter().any(|one| one.name == *name) {
+            if !results.targets.iter().any(|one| one.name == *name) {
                 return Err(format!("there is no target {name}"));
             }
         }
-        let group = |row: &Row| serde_json::to_value(row.group).ok();
+        let group = |row: &RowInfo| serde_json::to_value(row.group).ok();
         results.rows.retain(|row| {
             let of_group = self.group.as_ref().is_none_or(|wanted| {
                 group(row).is_some_and(|group| group.as_str() == Some(wanted))
             });
             of_group && (self.rows.is_empty() || self.rows.contains(&row.name))
         });
-        let base = results.contestants.first().map(|base| base.name.clone());
-        results.contestants.retain(|one| {
+        let base = results.targets.first().map(|base| base.name.clone());
+        results.targets.retain(|one| {
             self.targets.is_empty()
                 || base.as_ref() == Some(&one.name)
                 || self.targets.contains(&one.name)
         });
-        let (rows, contestants) = (&results.rows, &results.contestants);
+        let (rows, targets) = (&results.rows, &results.targets);
         results.cells.retain(|cell| {
             self.lower.as_ref().is_none_or(|lower| *lower == cell.lower)
                 && self.jobs.is_none_or(|jobs| jobs == cell.jobs)
                 && rows.iter().any(|row| row.name == cell.row)
-                && contestants.iter().any(|one| one.name == cell.contestant)
+                && targets.iter().any(|one| one.name == cell.target)
         });
         Ok(())
     }

@@ -14,11 +14,11 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use thrufs_bench::Outcome;
 use thrufs_bench::clock::now;
-use thrufs_bench::errand::{self, Errand};
 use thrufs_bench::job::{Calls, Job, KIB, MIB, data};
 use thrufs_bench::lower::run;
 use thrufs_bench::results::Group;
 use thrufs_bench::row::{Needs, Program, Ready};
+use thrufs_bench::task::{self, Task};
 use waiting::Waiting;
 
 /// Older ones are taken for missing: their JSON has other fields.
@@ -130,16 +130,16 @@ impl Program for FioJob {
         Some(self.job.kept(percent))
     }
 
-    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
+    fn prepare(&self, task: &Task) -> io::Result<Ready> {
         let job = *self;
-        let claim = data::prepare(&job.job, errand, "", errand.percent)?;
-        let waiting = Waiting::start(&job, errand)?;
-        Ok(Box::new(move |errand| {
+        let claim = data::prepare(&job.job, task, "", task.percent)?;
+        let waiting = Waiting::start(&job, task)?;
+        Ok(Box::new(move |task| {
             let _claim = claim;
             // Its time is its own; where on the clock it was is not known to the millisecond.
             let start = now();
-            let done = waiting.run(&job, errand)?;
-            Ok(errand::Done {
+            let done = waiting.run(&job, task)?;
+            Ok(task::Done {
                 operations: done.operations,
                 start,
                 end: start + done.nanoseconds,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_does_not_have_is_no_failure() {
+    fn missing_features_of_the_machine_are_no_failures() {
         let direct = FioJob::named("direct-read-4k");
         let says = "fio: looks like your file system does not support direct=1/buffered=0";
         assert!(missing(&direct, Some(22), says).is_some());

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 use thrufs_bench::clock::Clock;
-use thrufs_bench::errand::Errand;
 use thrufs_bench::kept::Claim;
 use thrufs_bench::results::Group;
 use thrufs_bench::row::{Needs, Program, Ready, timed};
+use thrufs_bench::task::Task;
 
 /// `git status` of a clean tree that was looked at before.
 pub(crate) struct Status;
@@ -64,19 +64,19 @@ impl Program for Status {
     }
 
     /// Has the repository ready, and keeps others from it. An operation is one `git`.
-    fn prepare(&self, errand: &Errand) -> io::Result<Ready> {
-        let count = files(errand.percent);
-        let kept = errand.kept_beneath()?;
+    fn prepare(&self, task: &Task) -> io::Result<Ready> {
+        let count = files(task.percent);
+        let kept = task.kept_beneath()?;
         let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
             make(path, count)
         })?;
         // The one writes down what the files are like here, the other finds it written.
-        let tree = errand.kept_seen().join(&claim.name);
+        let tree = task.kept_seen().join(&claim.name);
         git(&tree, STATUS)?;
         git(&tree, STATUS)?;
-        Ok(Box::new(move |errand| {
-            let tree = errand.kept_seen().join(&claim.name);
-            timed(errand, |clock| status(&tree, clock))
+        Ok(Box::new(move |task| {
+            let tree = task.kept_seen().join(&claim.name);
+            timed(task, |clock| status(&tree, clock))
         }))
     }
 }
@@ -141,11 +141,11 @@ fn files(percent: usize) -> usize {
     (FILES * percent / 100).max(FILES_OF_A_DIRECTORY)
 }
 
-/// As it is without anybody's settings; what it says.
+/// Without settings of the user or the system; gives its output.
 fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
     let mut command = Command::new("git");
     command
-        // Nothing in the background, and a tree that somebody else owns is as good as one's own.
+        // Nothing in the background, and a tree that another user owns is as good as one's own.
         .args(["-c", "gc.auto=0", "-c", "maintenance.auto=false"])
         .args(["-c", "safe.directory=*", "-c", "init.defaultBranch=main"])
         .args(words)
@@ -153,9 +153,9 @@ fn git(directory: &Path, words: &[&str]) -> io::Result<Vec<u8>> {
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
         .env("GIT_TERMINAL_PROMPT", "0");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{who}_NAME"), "Benchmark");
-        command.env(format!("GIT_{who}_EMAIL"), "benchmark@localhost");
+    for role in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{role}_NAME"), "Benchmark");
+        command.env(format!("GIT_{role}_EMAIL"), "benchmark@localhost");
     }
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(name);
@@ -170,7 +170,7 @@ mod tests {
     use thrufs_bench::clock::Clock;
 
     #[test]
-    fn a_repository_is_clean_and_whole_and_one_that_is_not_is_noticed() {
+    fn a_dirty_or_incomplete_repository_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
         let tree = directory.path().join("repository");
         make(&tree, 40).unwrap();

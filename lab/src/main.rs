@@ -1,9 +1,9 @@
 //! `thrufs-lab`, which `cargo xtask bench` starts: `thrufs-bench` with the suites by which this project compares
-//! itself with others, and what they need. Nobody gets it but with the sources.
+//! itself with others, and what they need. It comes with the sources only.
 //!
 //! | room | what it does |
 //! |---|---|
-//! | `suites`, `contestants`, `peers` | which comparisons there are, and who takes part |
+//! | `suites`, `targets`, `peers` | which comparisons there are, and of which targets |
 //! | `floor` | a server that answers from constants |
 //! | `rows`, `fio`, `build`, `git` | what is measured, and by which programs |
 //! | `document` | the tables of docs/performance.md and bench/results/TABLES.md |
@@ -11,7 +11,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod build;
-mod contestants;
 mod document;
 mod fio;
 mod floor;
@@ -24,18 +23,19 @@ mod rows;
 #[path = "../../crates/bench/src/report/sample.rs"]
 mod sample;
 mod suites;
+mod targets;
 
 use std::process::ExitCode;
-use thrufs_bench::{Extension, Outcome};
+use thrufs_bench::{BenchExtension, Outcome};
 
 // The sample's name for them.
 #[cfg(test)]
 use thrufs_bench::results;
 
-static LAB: Extension = Extension {
+static LAB: BenchExtension = BenchExtension {
     suites: suites::ALL,
     rows: rows::all,
-    sets: rows::SETS,
+    sets: rows::sets,
     fetch: peers::fetch,
     role,
 };

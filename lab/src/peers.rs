@@ -1,8 +1,8 @@
 //! Other servers: scripts in `bench/peers` install and start each in the same way, for us and by hand.
 
 use std::process::{Command, Stdio};
-use thrufs_bench::entrant::{Data, Entrant, Server};
 use thrufs_bench::results::Kind;
+use thrufs_bench::setup::{Data, ServerSetup, TargetSetup};
 
 /// Those that show a directory at a mount point, with a title for people. virtiofsd and 9p are measured
 /// in guests.
@@ -15,14 +15,19 @@ pub(crate) const PEERS: [(&str, &str); 6] = [
     ("go-fuse", "go-fuse's loopback"),
 ];
 
-/// A peer, started by its script with its own defaults and these options. It is told nothing about transport
-/// and way of data.
-pub(crate) fn server(name: &str, options: &[&str]) -> Server {
+/// A peer, started by its script with its own defaults and these options. It has no options about transport
+/// and passthrough.
+pub(crate) fn server(name: &str, options: &[&str]) -> ServerSetup {
     let title = PEERS.iter().find(|(known, _)| *known == name);
     let script = script(name);
-    let words = [script.as_str(), "start", Server::SOURCE, Server::POINT];
+    let words = [
+        script.as_str(),
+        "start",
+        ServerSetup::SOURCE,
+        ServerSetup::POINT,
+    ];
     let words = words.into_iter().chain(options.iter().copied());
-    Server {
+    ServerSetup {
         name: name.to_owned(),
         title: title.map_or(name, |(_, title)| title).to_owned(),
         kind: Kind::Other,
@@ -34,11 +39,11 @@ pub(crate) fn server(name: &str, options: &[&str]) -> Server {
     }
 }
 
-/// Installs those that are to take part and are not there, which may take minutes. Whoever cannot be had will not
-/// mount, and what it says then is the reason.
-pub(crate) fn fetch(entrants: &[Entrant]) {
-    let programs = entrants.iter().filter_map(|entrant| match entrant {
-        Entrant::Started(server) => server.command.first(),
+/// Installs the peers that are missing, which may take minutes. One that cannot be installed fails to mount, with the
+/// reason.
+pub(crate) fn fetch(setups: &[TargetSetup]) {
+    let programs = setups.iter().filter_map(|setup| match setup {
+        TargetSetup::Server(server) => server.command.first(),
         _ => None,
     });
     let known = |program: &&String| PEERS.iter().any(|(name, _)| script(name) == **program);

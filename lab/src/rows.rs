@@ -1,16 +1,17 @@
 //! What is measured besides the rows of `thrufs-bench`, and the sets that the suites name.
 
+mod loops;
+
 use crate::build::Project;
 use crate::fio::FioJob;
 use crate::git::Status;
 use thrufs_bench::row::{Program, Row, Work};
 
 /// Reads and writes of one file by fio, as their names say: see [`FioJob::named`].
-const FIO: [&str; 25] = [
+const FIO: [&str; 24] = [
     "read-4k",
     "write-4k",
     "write-4k-fsync",
-    "write-4k-xattr",
     "random-read-4k",
     "random-write-4k",
     "random-write-4k-fsync",
@@ -34,7 +35,7 @@ const FIO: [&str; 25] = [
     "mmap-random-write-4k",
 ];
 
-/// Of native's rate, where files go straight through.
+/// Of native's rate, with passthrough.
 const GOAL: f64 = 0.95;
 /// With asynchronous I/O.
 const GOAL_AIO: f64 = 0.90;
@@ -49,6 +50,7 @@ fn row(name: &'static str, goal: Option<f64>, bytes: u64, work: &'static dyn Pro
         bytes,
         cold: false,
         goal,
+        more_jobs: false,
         work: Work::Other(work),
     }
 }
@@ -66,17 +68,20 @@ pub(crate) fn all() -> Vec<Row> {
         row("build-cargo", Some(GOAL_BUILD), 0, &Project::Cargo),
         row("git-status", Some(GOAL_CACHED), 0, &Status),
     ];
-    FIO.into_iter().map(by_fio).chain(programs).collect()
+    let by_fio = FIO.into_iter().chain(["write-4k-xattr"]).map(by_fio);
+    by_fio.chain(programs).chain(loops::ROWS).collect()
 }
 
 /// Names of several rows.
-pub(crate) const SETS: &[(&str, &[&str])] = &[
-    ("usual", USUAL),
-    ("transports", TRANSPORTS),
-    ("passthrough", PASSTHROUGH),
-    ("builds", &["build-small", "build-cargo"]),
-    ("goals", GOALS),
-];
+pub(crate) fn sets() -> Vec<(&'static str, Vec<&'static str>)> {
+    vec![
+        ("usual", USUAL.to_vec()),
+        ("transports", TRANSPORTS.to_vec()),
+        ("passthrough", [FIO.as_slice(), PASSTHROUGH].concat()),
+        ("builds", vec!["build-small", "build-cargo"]),
+        ("goals", GOALS.to_vec()),
+    ]
+}
 
 /// The table that `cargo xtask bench` has always made.
 const USUAL: &[&str] = &[
@@ -118,32 +123,8 @@ pub(crate) const TRANSPORTS: &[&str] = &[
     "rename",
 ];
 
-/// Files that the kernel uses by itself: reads and writes, and what it costs to have them.
+/// Files that the kernel uses by itself, besides what fio does: cold reads, and what it costs to have such files.
 const PASSTHROUGH: &[&str] = &[
-    "read-4k",
-    "write-4k",
-    "write-4k-fsync",
-    "random-read-4k",
-    "random-write-4k",
-    "random-write-4k-fsync",
-    "read-1m",
-    "write-1m",
-    "write-1m-fsync",
-    "direct-random-read-4k",
-    "direct-random-write-4k",
-    "direct-read-1m",
-    "direct-write-1m",
-    "aio16-read-4k",
-    "aio16-write-4k",
-    "aio16-random-read-4k",
-    "aio16-random-write-4k",
-    "aio64-read-4k",
-    "aio64-write-4k",
-    "aio64-random-read-4k",
-    "aio64-random-write-4k",
-    "mmap-read-4k",
-    "mmap-random-read-4k",
-    "mmap-random-write-4k",
     // The lower file system's cache is empty as well.
     "random-read-4k-cold",
     "read-1m-cold",
@@ -155,7 +136,7 @@ const PASSTHROUGH: &[&str] = &[
     "create-write-4k",
 ];
 
-/// What the project's goals and its table of peers are about, but for builds. Which contestants say something in a
+/// What the project's goals and its table of peers are about, but for builds. Which targets say something in a
 /// row: see the suite of that name.
 const GOALS: &[&str] = &[
     "read-4k",

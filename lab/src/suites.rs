@@ -1,12 +1,12 @@
-//! The suites: which rows, by how many processes, and who takes part.
+//! The suites: which rows, by how many processes, and which targets.
 
 mod goals;
 
-use crate::contestants::{floor, libfuse, ours, ours_by_itself, peer};
 use crate::peers::PEERS;
 use crate::rows::TRANSPORTS;
+use crate::targets::{floor, libfuse, ours, ours_by_itself, peer};
 use thrufs_bench::Suite;
-use thrufs_bench::entrant::{Data, Entrant, Mode, Transport};
+use thrufs_bench::setup::{Data, Mode, TargetSetup, Transport};
 
 /// What comparisons have in common.
 const COMPARISON: Suite = Suite {
@@ -18,7 +18,7 @@ const COMPARISON: Suite = Suite {
     rounds: Some(5),
     percent: 100,
     seconds: None,
-    entrants: None,
+    setups: None,
     asks: None,
 };
 
@@ -27,14 +27,14 @@ pub(crate) const ALL: &[Suite] = &[
         name: "usual",
         about: "Thrufs and libfuse's passthrough_hp, on tmpfs and on ext4",
         rows: "usual",
-        entrants: Some(usual),
+        setups: Some(usual),
         ..COMPARISON
     },
     Suite {
         name: "transports",
         about: "/dev/fuse and io_uring, of Thrufs, libfuse and the floor",
         rows: "transports",
-        entrants: Some(transports),
+        setups: Some(transports),
         asks: Some(asks_of_transports),
         ..COMPARISON
     },
@@ -43,21 +43,21 @@ pub(crate) const ALL: &[Suite] = &[
         about: "files that the kernel uses by itself, of Thrufs and libfuse",
         rows: "passthrough",
         jobs: &[1, 2],
-        entrants: Some(passthrough),
+        setups: Some(passthrough),
         ..COMPARISON
     },
     Suite {
         name: "builds",
         about: "building a small C project and this one",
         rows: "builds",
-        entrants: Some(builds),
+        setups: Some(builds),
         ..COMPARISON
     },
     Suite {
         name: "peers",
         about: "all modes of Thrufs and all peers, each with its defaults",
         rows: "quick",
-        entrants: Some(peers),
+        setups: Some(peers),
         ..COMPARISON
     },
     Suite {
@@ -66,13 +66,13 @@ pub(crate) const ALL: &[Suite] = &[
         rows: "goals",
         jobs: &[1, 2],
         lowers: &["tmpfs"],
-        entrants: Some(goals::entrants),
+        setups: Some(goals::setups),
         asks: Some(goals::asks),
         ..COMPARISON
     },
 ];
 
-fn usual() -> Vec<Entrant> {
+fn usual() -> Vec<TargetSetup> {
     vec![
         ours_by_itself("cache=always"),
         libfuse(Transport::Dev, Data::Served),
@@ -80,18 +80,18 @@ fn usual() -> Vec<Entrant> {
     ]
 }
 
-fn transports() -> Vec<Entrant> {
+fn transports() -> Vec<TargetSetup> {
     let both = [Transport::Dev, Transport::Ring];
-    let served = |one: fn(Transport, Data) -> Entrant| both.map(|over| one(over, Data::Served));
+    let served = |one: fn(Transport, Data) -> TargetSetup| both.map(|over| one(over, Data::Served));
     [served(ours), served(libfuse), both.map(floor)].concat()
 }
 
 /// The floor, which keeps nothing, can do no others than the suite's own rows.
-fn asks_of_transports(row: &str, contestant: &str, _: u32) -> bool {
-    TRANSPORTS.contains(&row) || !contestant.starts_with("floor-")
+fn asks_of_transports(row: &str, target: &str, _: u32) -> bool {
+    TRANSPORTS.contains(&row) || !target.starts_with("floor-")
 }
 
-fn passthrough() -> Vec<Entrant> {
+fn passthrough() -> Vec<TargetSetup> {
     vec![
         ours(Transport::Dev, Data::Through),
         ours(Transport::Ring, Data::Through),
@@ -101,11 +101,11 @@ fn passthrough() -> Vec<Entrant> {
     ]
 }
 
-fn by_default(mode: Mode) -> Entrant {
-    mode.entrant(None, false)
+fn by_default(mode: Mode) -> TargetSetup {
+    mode.setup(None, false)
 }
 
-fn builds() -> Vec<Entrant> {
+fn builds() -> Vec<TargetSetup> {
     vec![
         by_default(Mode::of(Transport::Dev, Data::Through)),
         by_default(Mode::of(Transport::Ring, Data::Through)),
@@ -113,7 +113,7 @@ fn builds() -> Vec<Entrant> {
     ]
 }
 
-fn peers() -> Vec<Entrant> {
+fn peers() -> Vec<TargetSetup> {
     let peers = PEERS.iter().map(|(name, _)| peer(name));
     Mode::ALL.into_iter().map(by_default).chain(peers).collect()
 }
@@ -123,17 +123,17 @@ mod tests {
     use super::ALL;
     use crate::LAB;
     use std::collections::BTreeSet;
-    use thrufs_bench::entrant::Entrant;
     use thrufs_bench::row::listed;
+    use thrufs_bench::setup::TargetSetup;
 
     #[test]
-    fn every_suite_has_rows_and_contestants_of_its_own_names() {
+    fn every_suite_has_rows_and_targets_of_its_own_names() {
         thrufs_bench::extend(&LAB);
         for suite in ALL {
             assert!(!listed(suite.rows).unwrap().is_empty(), "{}", suite.name);
-            let entrants = suite.entrants.unwrap()();
-            let names: BTreeSet<&str> = entrants.iter().map(Entrant::name).collect();
-            assert_eq!(names.len(), entrants.len(), "{names:?}");
+            let setups = suite.setups.unwrap()();
+            let names: BTreeSet<&str> = setups.iter().map(TargetSetup::name).collect();
+            assert_eq!(names.len(), setups.len(), "{names:?}");
         }
     }
 

@@ -92,7 +92,7 @@ fn keep(report: &Path, number: &str) -> Result<(), Failure> {
     if !found.exists() {
         return Ok(());
     }
-    // Whoever is to keep them elsewhere says so.
+    // `RESULTS` names another directory.
     let results = std::env::var_os("RESULTS").map(PathBuf::from);
     let results = results.unwrap_or_else(|| project::root().join("bench/results"));
     make_directory(&results)?;

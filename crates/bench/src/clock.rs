@@ -2,6 +2,7 @@
 //! is over.
 
 use rustix::time::{ClockId, clock_gettime};
+use std::io;
 use std::time::Duration;
 
 /// How many operations begin between two looks at the time: looking costs some 25 ns.
@@ -56,6 +57,25 @@ impl Clock {
         }
         self.begun += 1;
         true
+    }
+
+    /// Does an operation with each of `things`, as long as there is time.
+    ///
+    /// # Errors
+    ///
+    /// Of the first operation that fails.
+    pub fn through<T>(
+        &mut self,
+        things: impl IntoIterator<Item = T>,
+        mut operation: impl FnMut(T) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for thing in things {
+            if !self.more() {
+                break;
+            }
+            operation(thing)?;
+        }
+        Ok(())
     }
 
     fn begin(&mut self) {
@@ -147,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_first_operation_does_not_count_and_what_is_prolonged_does() {
+    fn the_clock_starts_with_the_first_operation_and_prolong_extends_it() {
         let mut clock = Clock::start(Duration::ZERO);
         let before = super::now();
         assert!(clock.more());

@@ -33,7 +33,7 @@ const OF_A_RUN: [&str; 11] = [
 
 /// Does what the arguments of this process say.
 pub(crate) fn main() -> ExitCode {
-    // What whoever started it has open is not for servers and measurements.
+    // Inherited descriptors are not for servers and measurements.
     if let Err(errno) = thrufs_sys::process::close_range_on_exec(3, u32::MAX) {
         eprintln!("thrufs bench: cannot keep inherited descriptors from others: {errno}");
         return ExitCode::FAILURE;
@@ -54,10 +54,9 @@ pub(crate) fn main() -> ExitCode {
     })
 }
 
-/// What clap is told.
 fn command() -> Command {
     let suites = suites();
-    let told: String = suites
+    let listed: String = suites
         .iter()
         .map(|(name, about)| format!("\n  {name:18} {about}"))
         .collect();
@@ -75,17 +74,17 @@ fn command() -> Command {
              report with everything that was measured. Ctrl-C ends it with what it has by then; however \
              it ends, nothing is left but the report.",
         )
-        .args(whom())
+        .args(target_arguments())
         .args(what())
         .args(how_long())
-        .after_long_help(format!("Suites:{told}"))
+        .after_long_help(format!("Suites:{listed}"))
         .mut_arg("suite", |suite| {
             suite.value_parser(PossibleValuesParser::new(names))
         })
 }
 
-/// Who takes part.
-fn whom() -> [Arg; 5] {
+/// Which targets are measured.
+fn target_arguments() -> [Arg; 5] {
     [
         Arg::new("DIR")
             .value_parser(value_parser!(PathBuf))
@@ -134,7 +133,7 @@ fn what() -> [Arg; 6] {
             .long("suite")
             .value_name("SUITE")
             .default_value("quick")
-            .help("What is measured, and with whom; --help has them all"),
+            .help("What is measured; --help has them all"),
         Arg::new("rows")
             .long("rows")
             .value_name("LIST")
@@ -264,7 +263,7 @@ fn run(asked: &Asked) -> Result<ExitCode, String> {
     }
 }
 
-/// The request of the run that has left these results, for whoever has asked for it by `asked`.
+/// The request of the run that has left these results, changed as `asked` says.
 fn again(asked: &Request, file: &Path) -> Result<Request, String> {
     let then = Results::read(file).map_err(|error| error.to_string())?;
     match parse_noted(&then.command) {
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_said_about_a_run_is_said_again_but_for_its_report() {
+    fn a_repetition_has_the_options_of_its_run() {
         let words = [
             "thrufs",
             "bench",
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_repetition_brings_along_is_not_asked_for_besides() {
+    fn repeat_conflicts_with_options_of_a_run() {
         let words = ["--repeat", "f.json", "--rows", "mkdir"];
         assert!(Asked::parse(&words.map(Into::into)).is_err());
     }

@@ -3,8 +3,8 @@
 //! server, needs root and tracefs.
 //!
 //! * **Requests** are those that pass the tracepoint `fuse:fuse_request_send` with the mount's connection:
-//!   a counter for each opcode on each processor. On the ring a request that nobody waits for (RELEASE,
-//!   reading ahead) passes it too, as far as the lab's test `requests_are_counted_over_the_ring` shows. FORGET never
+//!   a counter for each opcode on each processor. On the ring a request without a waiter (RELEASE,
+//!   readahead) passes it too, as far as the lab's test `requests_are_counted_over_the_ring` shows. FORGET never
 //!   does: the kernel does not count it as a request.
 //! * **System calls** are those that pass `raw_syscalls:sys_enter` in any thread of the server's processes,
 //!   of their children, and in what they start meanwhile. What the kernel does for a server without being
@@ -18,6 +18,7 @@ pub(crate) mod servers;
 mod tracepoints;
 
 use crate::Outcome;
+use crate::counter::{Counter, Scope};
 use crate::results::Counts;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
@@ -26,12 +27,11 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
-use thrufs_sys::counter::{Counter, Scope};
 use tracepoints::{Opcode, Tracepoints};
 
-/// For so long nothing may have been sent before what was counted is believed to be all of it.
+/// The counts are complete when no request came for this long.
 const QUIET: Duration = Duration::from_millis(40);
-/// How often that is looked at, at most: somebody else may use the mount.
+/// Looks at most: other processes may use the mount.
 const LOOKS_MAX: usize = 25;
 /// Requests of opcodes for which there was no counter.
 const OTHERS: &str = "others";
@@ -90,7 +90,7 @@ impl Running {
     /// Ends, and says what `operations` operations have cost.
     ///
     /// # Errors
-    /// Whoever counts outside has gone.
+    /// The counter outside has gone.
     pub fn stop(self, operations: u64) -> Outcome<Counts> {
         match self {
             Running::Here(counting) => counting.stop(operations),
@@ -131,7 +131,7 @@ impl Counting {
         // Before those that may take all the descriptors that there are.
         let system_calls = system_calls(servers, &tracepoints);
         let requests = Requests::of(connection, &tracepoints);
-        // Whoever is started from now on has the limit that he would have had.
+        // Children inherit the limit that was there.
         let _ = setrlimit(Resource::Nofile, limit);
         let mut counting = Counting {
             system_calls: system_calls?,
@@ -171,7 +171,7 @@ impl Counting {
         })
     }
 
-    /// What was counted when nothing more came for a while: what nobody waits for (RELEASE) comes later.
+    /// The counts once no request came for a while: those without a waiter (RELEASE) come late.
     fn settled(&self) -> Outcome<Tally> {
         let now = || Ok::<_, String>((sum(&self.requests.all)?, sum(&self.system_calls)?));
         let mut before = now()?;
@@ -244,7 +244,7 @@ impl Requests {
             let filter = format!("connection == {connection} && opcode == {}", opcode.number);
             match counters(filter) {
                 Ok(counters) => by_opcode.push((opcode, counters)),
-                // With very many processors: what is left is told together.
+                // With very many processors: the rest is reported as one sum.
                 Err(Errno::MFILE | Errno::NFILE) => break,
                 Err(error) => return Err(refused("requests", error)),
             }

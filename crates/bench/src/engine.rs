@@ -1,55 +1,56 @@
-//! The run itself: sets up who takes part, measures round after round, and keeps what was found.
+//! The run itself: sets up the targets, measures round after round, and keeps what was found.
 //!
-//! Rounds are the outermost loop, rows the next, contestants the innermost, in an order that rotates:
+//! Rounds are the outermost loop, rows the next, targets the innermost, in an order that rotates:
 //! whenever it is stopped, all rows have about the same number of rounds.
 
-mod arena;
 mod noise;
 mod record;
 mod schedule;
+mod test_directory;
 
-use crate::contestant::Contestant;
-use crate::ground::{self, Ground};
+use crate::isolation::{self, Privileges};
 use crate::measurement::{Amount, Measured, Question, measure};
-use crate::plan::{Plan, Task};
+use crate::plan::{Plan, PlannedRow};
 use crate::progress::Progress;
 use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
+use crate::target::RunningTarget;
 use crate::{Outcome, counting, repeat};
-use arena::Arena;
 use noise::Noise;
 use record::Record;
 use rustix::process::Pid;
 use schedule::{Effort, Schedule, Spent};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use test_directory::TestDirectory;
 
 /// In the passes for counts, which are exact with few operations, of the work of a round.
 const COUNTS_SHARE: usize = 10;
 
-/// `inside GROUND PLAN`, with the leash for standard input.
+/// `inside PRIVILEGES PLAN`, with the parent pipe for standard input.
 pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
     let [word, plan] = arguments else {
-        return Err("inside GROUND PLAN".to_owned());
+        return Err("inside PRIVILEGES PLAN".to_owned());
     };
-    let ground = Ground::named(word)?;
+    let privileges = Privileges::named(word)?;
     let plan = Plan::parse(plan)?;
-    if let Err(error) = ground::gate::settle(ground) {
-        return ground::gate::refused(ground, &error);
+    if let Err(error) = isolation::namespaces::settle(privileges) {
+        return isolation::namespaces::refused(privileges, &error);
     }
     counting::outside::connect();
-    let mut run = Run::new(&plan, ground)?;
+    let mut run = Run::new(&plan, privileges)?;
     run.measure_all()?;
     run.finish()
 }
 
 struct Run<'a> {
     plan: &'a Plan,
-    ground: Ground,
+    privileges: Privileges,
     stop: Stop,
-    arenas: Vec<Arena>,
+    test_directories: Vec<TestDirectory>,
     record: Record,
     schedule: Schedule,
     noise: Noise,
@@ -60,49 +61,47 @@ struct Run<'a> {
     preparing: Duration,
 }
 
-/// What is asked of whom.
+/// A measurement that is due.
 #[derive(Clone, Copy)]
 struct Turn {
-    task: Task,
-    arena: usize,
-    who: usize,
+    planned: PlannedRow,
+    test_directory: usize,
+    target_index: usize,
     question: Question,
 }
 
-/// Whether to go on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    GoOn,
-    Stop,
-}
-
 impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, ground: Ground) -> Outcome<Run<'a>> {
+    fn new(plan: &'a Plan, privileges: Privileges) -> Outcome<Run<'a>> {
         let started = Instant::now();
         let noise = Noise::watch();
-        let tasks = plan.tasks()?;
+        let planned_rows = plan.planned_rows()?;
         let then = plan.repeats.as_deref().map(repeat::read).transpose()?;
         let mut record = Record::new(plan);
         let mut progress = Progress::new();
-        let jobs = tasks.iter().map(|task| task.jobs).max().unwrap_or(1);
-        let arenas = arena::set_up(plan, ground, jobs, &mut record, &mut progress)?;
+        let jobs = planned_rows
+            .iter()
+            .map(|planned| planned.jobs)
+            .max()
+            .unwrap_or(1);
+        let test_directories =
+            test_directory::set_up(plan, privileges, jobs, &mut record, &mut progress)?;
         for remark in plan.missing_rows() {
             record.remark(remark);
         }
-        for remark in ground.remarks(&plan.directory) {
+        for remark in privileges.remarks(&plan.directory) {
             record.remark(remark);
         }
-        let cells = tasks.len()
-            * arenas
+        let cells = planned_rows.len()
+            * test_directories
                 .iter()
-                .map(|arena| arena.contestants.len())
+                .map(|test_directory| test_directory.targets.len())
                 .sum::<usize>();
         Ok(Run {
             plan,
-            ground,
+            privileges,
             stop: Stop::new(),
-            schedule: Schedule::new(started, plan, tasks, cells),
-            arenas,
+            schedule: Schedule::new(started, plan, planned_rows, cells),
+            test_directories,
             record,
             noise,
             progress,
@@ -115,14 +114,14 @@ impl<'a> Run<'a> {
     fn measure_all(&mut self) -> Outcome<()> {
         let mut round = 0;
         while self.schedule.has_round(round) {
-            if self.round(round)? == Then::Stop {
+            if self.round(round)?.is_break() {
                 self.is_stopped();
                 return Ok(());
             }
             let mut gone = Vec::new();
             let remark = self.schedule.round_is_over(round, &mut gone);
-            for task in gone {
-                self.record.forget(task);
+            for planned in gone {
+                self.record.forget(planned);
             }
             if let Some(remark) = remark {
                 self.progress.line(&remark);
@@ -134,7 +133,7 @@ impl<'a> Run<'a> {
                 report::so_far(results, Screen::standard_error())
             });
         }
-        if self.passes()? == Then::Stop {
+        if self.passes()?.is_break() {
             self.is_stopped();
         }
         Ok(())
@@ -145,25 +144,25 @@ impl<'a> Run<'a> {
         self.progress.leave_table();
     }
 
-    fn round(&mut self, round: u32) -> Outcome<Then> {
-        for task in self.schedule.tasks().to_vec() {
+    fn round(&mut self, round: u32) -> Outcome<ControlFlow<()>> {
+        for planned in self.schedule.planned_rows().to_vec() {
             let start = Instant::now();
             self.preparing = Duration::ZERO;
-            for arena in 0..self.arenas.len() {
-                let count = self.arenas[arena].contestants.len();
+            for test_directory in 0..self.test_directories.len() {
+                let count = self.test_directories[test_directory].targets.len();
                 for turn in 0..count {
-                    // Whoever goes first has what the row before has left to be cleaned up, and so on:
-                    // every place is everybody's once.
-                    let who = (turn + round as usize) % count;
+                    // The first target bears what the row before has left to be written back: each target is
+                    // first once.
+                    let target_index = (turn + round as usize) % count;
                     let turn = Turn {
-                        task,
-                        arena,
-                        who,
+                        planned,
+                        test_directory,
+                        target_index,
                         question: Question::Rate,
                     };
                     let effort = self.schedule.usual();
-                    if self.one(turn, round, effort)? == Then::Stop {
-                        return Ok(Then::Stop);
+                    if self.one(turn, round, effort)?.is_break() {
+                        return Ok(ControlFlow::Break(()));
                     }
                 }
             }
@@ -171,15 +170,15 @@ impl<'a> Run<'a> {
                 all: start.elapsed(),
                 preparing: self.preparing,
             };
-            if !self.schedule.task_is_over(task, round, spent) {
+            if !self.schedule.row_is_over(planned, round, spent) {
                 break;
             }
         }
-        Ok(Then::GoOn)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Counts and latencies of every cell, with as much to do as there is time left for.
-    fn passes(&mut self) -> Outcome<Then> {
+    fn passes(&mut self) -> Outcome<ControlFlow<()>> {
         let mut turns: Vec<Turn> = Vec::new();
         for question in [Question::Counts, Question::Latency] {
             turns.extend(self.turns(question));
@@ -187,18 +186,21 @@ impl<'a> Run<'a> {
         let mut left = turns.len();
         let mut is_shorter = false;
         for turn in turns {
-            let contestants = self.arenas.iter().map(|arena| arena.contestants.len());
+            let targets = self
+                .test_directories
+                .iter()
+                .map(|test_directory| test_directory.targets.len());
             let share = match turn.question {
                 Question::Counts => 1.0 / COUNTS_SHARE as f64,
                 _ => 1.0,
             };
             let effort = self
                 .schedule
-                .effort(turn.task, contestants.sum(), share, left);
+                .effort(turn.planned, targets.sum(), share, left);
             is_shorter |= effort.share < 1.0;
             left -= 1;
-            if self.one(turn, 0, effort)? == Then::Stop {
-                return Ok(Then::Stop);
+            if self.one(turn, 0, effort)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
         if is_shorter {
@@ -207,25 +209,27 @@ impl<'a> Run<'a> {
                     .to_owned(),
             );
         }
-        Ok(Then::GoOn)
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// What is asked of whom, besides rates.
+    /// The measurements of a pass, besides rates.
     fn turns(&self, question: Question) -> Vec<Turn> {
         let mut turns = Vec::new();
-        for task in self.schedule.tasks() {
-            for (arena, Arena { contestants, .. }) in self.arenas.iter().enumerate() {
-                for (who, contestant) in contestants.iter().enumerate() {
+        for planned in self.schedule.planned_rows() {
+            for (test_directory, TestDirectory { targets, .. }) in
+                self.test_directories.iter().enumerate()
+            {
+                for (target_index, target) in targets.iter().enumerate() {
                     let is_worth_it = match question {
-                        Question::Counts => !contestant.is_native(),
-                        Question::Latency => task.row.times_each(),
+                        Question::Counts => !target.is_native(),
+                        Question::Latency => planned.row.times_each(),
                         Question::Rate => true,
                     };
-                    let is_asked = is_worth_it && self.plan.asks(task, contestant.entrant());
+                    let is_asked = is_worth_it && self.plan.asks(planned, target.setup());
                     let turn = Turn {
-                        task,
-                        arena,
-                        who,
+                        planned,
+                        test_directory,
+                        target_index,
                         question,
                     };
                     turns.extend(is_asked.then_some(turn));
@@ -236,30 +240,30 @@ impl<'a> Run<'a> {
     }
 
     /// One measurement.
-    fn one(&mut self, turn: Turn, round: u32, effort: Effort) -> Outcome<Then> {
+    fn one(&mut self, turn: Turn, round: u32, effort: Effort) -> Outcome<ControlFlow<()>> {
         let Turn {
-            task,
-            arena,
-            who,
+            planned,
+            test_directory,
+            target_index,
             question,
         } = turn;
-        let Arena { lower, contestants } = &mut self.arenas[arena];
-        let contestant = &mut contestants[who];
-        let name = contestant.name().to_owned();
+        let TestDirectory { lower, targets } = &mut self.test_directories[test_directory];
+        let target = &mut targets[target_index];
+        let name = target.name().to_owned();
         if self.stop.is_wanted() {
-            return Ok(Then::Stop);
+            return Ok(ControlFlow::Break(()));
         }
-        if !self.plan.asks(task, contestant.entrant()) || self.record.is_without(task, &name, lower)
+        if !self.plan.asks(planned, target.setup()) || self.record.is_without(planned, &name, lower)
         {
-            return Ok(Then::GoOn);
+            return Ok(ControlFlow::Continue(()));
         }
         let what = match question {
             Question::Rate => format!("round {}", self.schedule.round_of(round)),
             Question::Latency => "latencies".to_owned(),
             Question::Counts => "counting".to_owned(),
         };
-        let row = task.row.name;
-        let jobs = match task.jobs {
+        let row = planned.row.name;
+        let jobs = match planned.jobs {
             1 => String::new(),
             jobs => format!(" × {jobs}"),
         };
@@ -267,7 +271,7 @@ impl<'a> Run<'a> {
         self.progress.say(&text, self.schedule.left(round));
         let amount = Amount {
             question,
-            jobs: task.jobs,
+            jobs: planned.jobs,
             round,
             percent: effort.of(match question {
                 Question::Counts => self.plan.percent / COUNTS_SHARE,
@@ -277,10 +281,10 @@ impl<'a> Run<'a> {
             patience: self.schedule.patience(),
         };
         let measured = measure(
-            task.row,
-            contestant,
+            planned.row,
+            target,
             amount,
-            self.ground,
+            self.privileges,
             &self.stop,
             &mut self.preparing,
         );
@@ -300,7 +304,7 @@ impl<'a> Run<'a> {
             ));
         }
         match measured {
-            Measured::Stopped => return Ok(Then::Stop),
+            Measured::Stopped => return Ok(ControlFlow::Break(())),
             // What is asked besides may be without an answer.
             Measured::Absent(absence) if question == Question::Counts => {
                 let why = absence.why;
@@ -308,24 +312,26 @@ impl<'a> Run<'a> {
                     .remark(format!("requests and system calls were not counted: {why}"));
             }
             Measured::Absent(_) if question == Question::Latency => {}
-            other => self.record.add(task, &name, lower, other),
+            other => self.record.add(planned, &name, lower, other),
         }
-        Ok(Then::GoOn)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Takes everything down, writes the report and shows the table.
     fn finish(mut self) -> Outcome<ExitCode> {
-        let contestants = self.arenas.iter().flat_map(|arena| &arena.contestants);
-        let servers: Vec<Pid> = contestants.flat_map(Contestant::servers).collect();
+        let targets = self
+            .test_directories
+            .iter()
+            .flat_map(|test_directory| &test_directory.targets);
+        let servers: Vec<Pid> = targets.flat_map(RunningTarget::servers).collect();
         for remark in self.noise.remarks(self.record.results(), &servers) {
             self.record.remark(remark);
         }
-        for arena in self.arenas.drain(..) {
-            for contestant in arena.contestants {
-                self.record
-                    .resident(contestant.name(), contestant.resident_kib());
+        for test_directory in self.test_directories.drain(..) {
+            for target in test_directory.targets {
+                self.record.resident(target.name(), target.resident_kib());
                 if self.record.results().ending == Ending::Complete
-                    && let Err(why) = contestant.unmount()
+                    && let Err(why) = target.unmount()
                 {
                     self.record.remark(format!("taking a mount down: {why}"));
                 }

@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! A map of a file can change at any moment, so nobody is lent a reference to it: bytes are copied in and out
+//! A map of a file can change at any moment, so no reference to it is given out: bytes are copied in and out
 //! within its length. The rows do not shrink the files that they map, and each process has a file of its own.
 
 #![allow(unsafe_code)]
@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
 
-/// A file that is mapped, shared with everybody who has it.
+/// A file that is mapped, `MAP_SHARED`.
 pub(crate) struct Mapped {
     start: *mut std::ffi::c_void,
     length: usize,
@@ -65,7 +65,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's and nobody has a reference to it.
+        // SAFETY: the mapping is this value's, and there is no reference to it.
         let _ = unsafe { rustix::mm::munmap(self.start, self.length) };
     }
 }

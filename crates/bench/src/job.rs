@@ -15,7 +15,7 @@ pub struct Job {
     pub calls: Calls,
     /// Whether it writes.
     pub write: bool,
-    /// In an order that nobody foresees; every block once before any comes again. Else from the start to the
+    /// In random order; every block once before any comes again. Else from the start to the
     /// end.
     pub random: bool,
     /// Bytes of one operation.
@@ -122,7 +122,7 @@ impl Job {
         format!("{stem}-{}", self.file_bytes(percent))
     }
 
-    /// How often the file is gone through; see [`Errand::once`](crate::errand::Errand::once).
+    /// How often the file is gone through; see [`Task::once`](crate::task::Task::once).
     pub fn passes(&self, once: bool) -> u32 {
         if once { 1 } else { self.passes }
     }

@@ -1,7 +1,7 @@
 //! What rows need and do not use up: big files and trees of small ones, made once for a run. Making them for
 //! every measurement would take longer than the measurements.
 //!
-//! Processes that measure at the same time must not share: each **claims** the first that nobody has, by
+//! Processes that measure at the same time must not share: each **claims** the first free one, by
 //! flock(2) on a file beside it, which goes with the process however it ends.
 
 use rustix::fs::{FlockOperation, flock};
@@ -77,7 +77,7 @@ mod tests {
     use std::io;
 
     #[test]
-    fn two_at_once_have_each_their_own_and_one_after_the_other_the_same() {
+    fn claims_held_at_once_differ_and_a_released_one_is_reused() {
         let directory = tempfile::tempdir().unwrap();
         let mut made = 0;
         let mut take = || {
@@ -99,7 +99,7 @@ mod tests {
 
     /// As a process that is just being started has.
     #[test]
-    fn what_was_let_go_is_free_whoever_still_has_the_descriptor() {
+    fn a_claim_that_is_dropped_is_free_even_while_a_child_has_its_descriptor() {
         let directory = tempfile::tempdir().unwrap();
         let take = || Claim::take(directory.path(), "tree", |path| fs::create_dir(path)).unwrap();
         let claim = take();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_half_done_is_made_again() {
+    fn a_half_made_file_is_made_again() {
         let directory = tempfile::tempdir().unwrap();
         let broken = Claim::take(directory.path(), "data", |path| {
             fs::write(path, "ha")?;

@@ -1,16 +1,16 @@
 //! How fast a directory is: Thrufs against the file system beneath it and against other mounts, in
 //! interleaved rounds. `thrufs bench` starts the program `thrufs-bench`, which is this. The project's own comparisons
-//! are those of `thrufs-lab`, which is this with an [`Extension`]: what is public here is so for that, and promises
+//! are those of `thrufs-lab`, which is this with an [`BenchExtension`]: what is public here is so for that, and promises
 //! nothing.
 //!
 //! | room | what it does |
 //! |---|---|
-//! | `command_line`, `request`, `repeat`, `suite`, `entrant`, `plan` | what is asked for, and what is to be done |
-//! | `ground` | the processes and namespaces of a run, the scratch folder, and that nothing stays |
+//! | `command_line`, `request`, `repeat`, `suite`, `setup`, `plan` | what is asked for, and what is to be done |
+//! | `isolation` | the processes and namespaces of a run, the scratch folder, and that nothing stays |
 //! | `engine` | rounds, and what is found in them |
-//! | `contestant`, `lower` | who takes part, and what lies beneath |
+//! | `target`, `lower` | what is measured, and what lies beneath |
 //! | `measurement`, `counting` | one measurement |
-//! | `row`, `errand`, `clock`, `kept` | what is measured |
+//! | `row`, `task`, `clock`, `kept` | what is measured |
 //! | `workload`, `job` | loops that do it |
 //! | `results`, `report` | what was found, and how it is shown |
 #![deny(unsafe_code)]
@@ -18,13 +18,11 @@
 
 pub mod clock;
 mod command_line;
-mod contestant;
+pub mod counter;
 pub mod counting;
 mod engine;
-pub mod entrant;
-pub mod errand;
 mod fence;
-mod ground;
+mod isolation;
 pub mod job;
 pub mod kept;
 pub mod lower;
@@ -37,14 +35,17 @@ pub mod report;
 mod request;
 pub mod results;
 pub mod row;
+pub mod setup;
 mod stop;
 mod suite;
+mod target;
+pub mod task;
 pub mod workload;
 
-use entrant::Entrant;
 use plan::Plan;
 use request::Request;
 use row::Row;
+use setup::TargetSetup;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -57,55 +58,55 @@ pub type Outcome<T> = Result<T, String>;
 pub const ROLE: &str = "--bench";
 
 /// What a program has besides what is here. Every process of a run is that program again.
-pub struct Extension {
+pub struct BenchExtension {
     /// More suites.
     pub suites: &'static [Suite],
     /// Makes more rows.
     pub rows: fn() -> Vec<Row>,
     /// Names of several rows.
-    pub sets: &'static [(&'static str, &'static [&'static str])],
-    /// Gets what those who are to take part need, before the run.
-    pub fetch: fn(&[Entrant]),
+    pub sets: fn() -> Vec<(&'static str, Vec<&'static str>)>,
+    /// Gets what the targets need, before the run.
+    pub fetch: fn(&[TargetSetup]),
     /// Carries out a role that is none of [`ROLE`]'s here; none if it is not its either.
     pub role: fn(&str, &[String]) -> Option<Outcome<()>>,
 }
 
-impl Extension {
+impl BenchExtension {
     /// Nothing besides.
-    pub const NONE: Extension = Extension {
+    pub const NONE: BenchExtension = BenchExtension {
         suites: &[],
         rows: Vec::new,
-        sets: &[],
+        sets: Vec::new,
         fetch: |_| (),
         role: |_, _| None,
     };
 }
 
-static EXTENSION: OnceLock<&Extension> = OnceLock::new();
+static EXTENSION: OnceLock<&BenchExtension> = OnceLock::new();
 
 /// Has this process know what is there besides, from the first call on.
-pub fn extend(extension: &'static Extension) {
+pub fn extend(extension: &'static BenchExtension) {
     EXTENSION.get_or_init(|| extension);
 }
 
-fn extension() -> &'static Extension {
-    EXTENSION.get_or_init(|| &Extension::NONE)
+fn extension() -> &'static BenchExtension {
+    EXTENSION.get_or_init(|| &BenchExtension::NONE)
 }
 
 /// The program.
-pub fn main(extension: &'static Extension) -> ExitCode {
+pub fn main(extension: &'static BenchExtension) -> ExitCode {
     extend(extension);
     command_line::main()
 }
 
-/// Does what somebody has asked for, and cleans up after it, whatever happens.
+/// Carries out a request, and cleans up after it, whatever happens.
 fn run(request: &Request) -> Outcome<ExitCode> {
     let plan = Plan::of(request)?;
-    (extension().fetch)(&plan.entrants);
+    (extension().fetch)(&plan.setups);
     plan.rows
         .iter()
         .try_for_each(|name| row::named(name)?.fetch())?;
-    ground::front::run(&plan)
+    isolation::front::run(&plan)
 }
 
 /// Carries out what the arguments after [`ROLE`] say: the part of one of the processes of a run.
@@ -116,8 +117,8 @@ fn part(arguments: &[String]) -> ExitCode {
     };
     let done = |outcome: Outcome<()>| outcome.map(|()| ExitCode::SUCCESS);
     let outcome = match role {
-        "janitor" => ground::janitor::run(rest),
-        "gate" => ground::gate::run(rest),
+        "clean-up" => isolation::cleanup::run(rest),
+        "namespaces" => isolation::namespaces::run(rest),
         "inside" => engine::run_inside(rest),
         "row" => done(measurement::measure_here(rest)),
         "report" => done(report::again(rest)),

@@ -2,7 +2,7 @@
 
 use crate::report::figure;
 use crate::results::Machine;
-use crate::{Outcome, contestant};
+use crate::{Outcome, target};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,7 +35,7 @@ pub(crate) fn describe() -> Machine {
     }
 }
 
-/// Who it is that lends the machine, as far as that can be seen.
+/// The name of the hypervisor, as far as that can be seen.
 fn hypervisor(about: &str) -> Option<String> {
     let flags = about.lines().find(|line| line.starts_with("flags"));
     let is_guest = flags.is_some_and(|line| line.split(' ').any(|flag| flag == "hypervisor"));
@@ -56,7 +56,7 @@ fn versions() -> BTreeMap<String, String> {
         }
     };
     // Of the server that is measured, whichever this program is of.
-    let server = contestant::thrufs().ok();
+    let server = target::thrufs().ok();
     let server = server.and_then(|path| said(Command::new(path).arg("--version")));
     add(
         "thrufs",
@@ -85,7 +85,7 @@ fn said(command: &mut Command) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// A name that nobody else has.
+/// A unique name.
 pub(crate) fn random_name() -> Outcome<String> {
     Ok(read("/proc/sys/kernel/random/uuid")?.trim().to_owned())
 }

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
-use thrufs_bench::Extension;
+use thrufs_bench::BenchExtension;
 
 fn main() -> ExitCode {
-    thrufs_bench::main(&Extension::NONE)
+    thrufs_bench::main(&BenchExtension::NONE)
 }

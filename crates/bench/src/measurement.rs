@@ -10,14 +10,14 @@ mod latency;
 mod order;
 
 use crate::Outcome;
-use crate::contestant::Contestant;
 use crate::counting::Running;
-use crate::errand::Done;
-use crate::ground::Ground;
+use crate::isolation::Privileges;
 use crate::results::{Absence, Counts, Latency, Sample};
 use crate::row::Row;
 use crate::stop::Stop;
-use job::{Job, Said};
+use crate::target::RunningTarget;
+use crate::task::Done;
+use job::{JobProcess, Said};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -44,7 +44,7 @@ pub(crate) enum Measured {
     Counts(Counts),
     /// There is no figure, and why.
     Absent(Absence),
-    /// Somebody wants to stop.
+    /// The run is to end.
     Stopped,
 }
 
@@ -60,24 +60,24 @@ pub(crate) struct Amount {
     pub(crate) percent: usize,
     /// After this long, loops of our own end.
     pub(crate) limit: Duration,
-    /// After this long, nobody waits any more for a process to be ready, or to be done.
+    /// How long a process may take to be ready, or to be done.
     pub(crate) patience: Duration,
 }
 
-/// Measures a row where `contestant` shows it; the time until it could start is added to `preparing`.
+/// Measures a row where `target` shows it; the time until it could start is added to `preparing`.
 ///
 /// # Errors
 ///
 /// Where nothing can be measured at all: no processes, no pipes.
 pub(crate) fn measure(
     row: &Row,
-    contestant: &mut Contestant,
+    target: &mut RunningTarget,
     amount: Amount,
-    ground: Ground,
+    privileges: Privileges,
     stop: &Stop,
     preparing: &mut Duration,
 ) -> io::Result<Measured> {
-    if row.cold && !can_be_cold(contestant, ground) {
+    if row.cold && !can_be_cold(target, privileges) {
         return Ok(absent(
             false,
             "only root can drop what this mount has cached",
@@ -88,7 +88,13 @@ pub(crate) fn measure(
     let mut jobs = Vec::new();
     for job in 0..amount.jobs {
         let waiting = waiting.try_clone()?;
-        jobs.push(Job::spawn(row, contestant, amount, job as usize, waiting)?);
+        jobs.push(JobProcess::spawn(
+            row,
+            target,
+            amount,
+            job as usize,
+            waiting,
+        )?);
     }
     drop(waiting);
     let mut run = Run {
@@ -101,12 +107,12 @@ pub(crate) fn measure(
         None => {
             *preparing += began.elapsed();
             if row.cold {
-                make_cold(contestant, ground)?;
+                make_cold(target, privileges)?;
             }
-            let servers = contestant.servers();
+            let servers = target.servers();
             let counting = match amount.question {
-                Question::Counts if !contestant.is_native() => {
-                    Some(Running::start(contestant.seen_at(0), &servers))
+                Question::Counts if !target.is_native() => {
+                    Some(Running::start(target.seen_at(0), &servers))
                 }
                 _ => None,
             };
@@ -118,7 +124,7 @@ pub(crate) fn measure(
     });
     if matches!(measured, Ok(Measured::Stopped)) {
         // The scratch folder goes as a whole.
-        run.jobs.iter_mut().for_each(Job::kill);
+        run.jobs.iter_mut().for_each(JobProcess::kill);
         return measured;
     }
     let cleaned = run.clean_up();
@@ -126,7 +132,7 @@ pub(crate) fn measure(
     if let (Err(error), false) = (cleaned, matches!(measured, Measured::Absent(_))) {
         return Ok(absent(true, &format!("cleaning up: {error}")));
     }
-    if ground.drops_caches() {
+    if privileges.drops_caches() {
         // Also by servers that keep a descriptor for whatever the kernel remembers.
         forget_names()?;
     }
@@ -142,7 +148,7 @@ fn absent(failed: bool, why: &str) -> Measured {
 
 /// The processes of a measurement.
 struct Run<'a> {
-    jobs: Vec<Job>,
+    jobs: Vec<JobProcess>,
     stop: &'a Stop,
     until: Instant,
 }
@@ -207,7 +213,7 @@ impl Run<'_> {
 
     fn clean_up(&mut self) -> io::Result<()> {
         self.end();
-        self.jobs.iter().try_for_each(Job::clean_up)
+        self.jobs.iter().try_for_each(JobProcess::clean_up)
     }
 }
 
@@ -225,16 +231,16 @@ fn together(spans: &[Done], round: u32) -> Option<Sample> {
 }
 
 /// A cold row is cold above everywhere: what native has cached beneath, only root can drop.
-fn can_be_cold(contestant: &Contestant, ground: Ground) -> bool {
-    ground.drops_caches() || contestant.is_native() || contestant.can_mount_anew()
+fn can_be_cold(target: &RunningTarget, privileges: Privileges) -> bool {
+    privileges.drops_caches() || target.is_native() || target.can_mount_anew()
 }
 
-fn make_cold(contestant: &mut Contestant, ground: Ground) -> io::Result<()> {
-    if ground.drops_caches() {
-        return drop_caches(contestant.source());
+fn make_cold(target: &mut RunningTarget, privileges: Privileges) -> io::Result<()> {
+    if privileges.drops_caches() {
+        return drop_caches(target.source());
     }
-    if contestant.can_mount_anew() {
-        return contestant.mount_anew().map_err(io::Error::other);
+    if target.can_mount_anew() {
+        return target.mount_anew().map_err(io::Error::other);
     }
     Ok(())
 }
@@ -256,13 +262,13 @@ fn with_counts(measured: Measured, counting: Option<Outcome<Running>>) -> Measur
 ///
 /// # Errors
 ///
-/// Of writing back; EACCES or EPERM for anybody but root.
+/// Of writing back; EACCES or EPERM without root.
 pub(crate) fn drop_caches(directory: &Path) -> io::Result<()> {
     rustix::fs::syncfs(File::open(directory)?)?;
     std::fs::write("/proc/sys/vm/drop_caches", "3")
 }
 
-/// Drops names and inodes that nobody uses.
+/// Drops unused dentries and inodes.
 fn forget_names() -> io::Result<()> {
     std::fs::write("/proc/sys/vm/drop_caches", "2")
 }
@@ -270,7 +276,7 @@ fn forget_names() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::together;
-    use crate::errand::Done;
+    use crate::task::Done;
 
     #[test]
     fn jobs_count_from_the_first_start_to_the_last_end() {

@@ -1,10 +1,10 @@
 //! A request, checked and with everything in it that was left to the benchmark. It goes from process to
 //! process as JSON.
 
-use crate::entrant::{Entrant, Mode};
 use crate::lower::Lower;
 use crate::request::Request;
 use crate::row::{self, Needs, Row};
+use crate::setup::{Mode, TargetSetup};
 use crate::suite::{self, Suite};
 use crate::{Outcome, machine};
 use serde::{Deserialize, Serialize};
@@ -26,14 +26,14 @@ pub(crate) struct Plan {
     pub(crate) rows: Vec<String>,
     /// How many processes measure at once.
     pub(crate) jobs: Vec<u32>,
-    /// Somebody has said how many: then it is for all rows.
+    /// The command line says how many: then it is for all rows.
     pub(crate) jobs_given: bool,
     pub(crate) rounds: Option<u32>,
     pub(crate) seconds: Option<u32>,
     /// Work of a measurement, in hundredths of the usual.
     pub(crate) percent: usize,
     /// Native first.
-    pub(crate) entrants: Vec<Entrant>,
+    pub(crate) setups: Vec<TargetSetup>,
     /// The folder of the report, which is not there yet; absolute.
     pub(crate) out: PathBuf,
     /// The results of the run that this one repeats; absolute.
@@ -42,13 +42,13 @@ pub(crate) struct Plan {
 
 /// A row by so many processes.
 #[derive(Clone, Copy)]
-pub(crate) struct Task {
+pub(crate) struct PlannedRow {
     pub(crate) row: &'static Row,
     pub(crate) jobs: u32,
 }
 
-impl PartialEq for Task {
-    fn eq(&self, other: &Task) -> bool {
+impl PartialEq for PlannedRow {
+    fn eq(&self, other: &PlannedRow) -> bool {
         (self.row.name, self.jobs) == (other.row.name, other.jobs)
     }
 }
@@ -65,7 +65,7 @@ impl Plan {
     pub(crate) fn of(request: &Request) -> Outcome<Plan> {
         let suite = suite::named(&request.suite)?;
         let lowers = lowers(request, suite)?;
-        let entrants = entrants(request, suite)?;
+        let setups = setups(request, suite)?;
         let rows = match request.rows.as_deref().unwrap_or(suite.rows) {
             "" => Vec::new(),
             names => row::listed(names)?,
@@ -93,7 +93,7 @@ impl Plan {
             rounds: rounds(request, suite),
             seconds: request.seconds.or(suite.seconds),
             percent: request.percent.unwrap_or(suite.percent) as usize,
-            entrants,
+            setups,
             out: out(request)?,
             repeats: request.repeats.as_deref().map(absolute).transpose()?,
         };
@@ -124,8 +124,8 @@ impl Plan {
 
     /// What is measured in a round, in the order in which it is to be shown: the rows that can be measured
     /// on this machine.
-    pub(crate) fn tasks(&self) -> Outcome<Vec<Task>> {
-        let mut tasks = Vec::new();
+    pub(crate) fn planned_rows(&self) -> Outcome<Vec<PlannedRow>> {
+        let mut planned_rows = Vec::new();
         for name in &self.rows {
             let row = row::named(name)?;
             if row.missing().is_some() {
@@ -133,9 +133,9 @@ impl Plan {
             }
             let jobs = self.jobs.iter().copied();
             let jobs = jobs.filter(|&jobs| self.is_usual(row, jobs));
-            tasks.extend(jobs.map(|jobs| Task { row, jobs }));
+            planned_rows.extend(jobs.map(|jobs| PlannedRow { row, jobs }));
         }
-        Ok(tasks)
+        Ok(planned_rows)
     }
 
     /// Whether a row is measured by so many processes.
@@ -143,18 +143,17 @@ impl Plan {
         let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
         match asks {
             _ if self.jobs_given => true,
-            Some(asks) => asks(row.name, Entrant::Native.name(), jobs),
+            Some(asks) => asks(row.name, TargetSetup::Native.name(), jobs),
             None => row.is_usual_for(jobs as usize),
         }
     }
 
-    /// Whether it is measured at one of those who take part: suites may have no question there. Whoever was
-    /// named on the command line is always asked.
-    pub(crate) fn asks(&self, task: Task, entrant: &Entrant) -> bool {
+    /// Whether a suite measures the row at this target. Targets that the command line names have all rows.
+    pub(crate) fn asks(&self, planned: PlannedRow, setup: &TargetSetup) -> bool {
         let asks = suite::named(&self.suite).ok().and_then(|suite| suite.asks);
         let is_asked =
-            |asks: fn(&str, &str, u32) -> bool| asks(task.row.name, entrant.name(), task.jobs);
-        let is_named = matches!(entrant, Entrant::Against { .. });
+            |asks: fn(&str, &str, u32) -> bool| asks(planned.row.name, setup.name(), planned.jobs);
+        let is_named = matches!(setup, TargetSetup::Against { .. });
         self.jobs_given || is_named || asks.is_none_or(is_asked)
     }
 
@@ -165,15 +164,15 @@ impl Plan {
             .collect()
     }
 
-    /// What it takes. Every contestant keeps what its rows do not use up: a file for those that read and
+    /// What it takes. Every target keeps what its rows do not use up: a file for those that read and
     /// write the same, a tree for each of the others.
     pub(crate) fn needs(&self) -> Outcome<Needs> {
         let mut files: BTreeMap<String, u64> = BTreeMap::new();
         let (mut others, mut inodes) = (0, 0);
-        for task in self.tasks()? {
-            let jobs = u64::from(task.jobs);
-            let needs = task.row.needs(self.percent);
-            match task.row.kept(self.percent) {
+        for planned in self.planned_rows()? {
+            let jobs = u64::from(planned.jobs);
+            let needs = planned.row.needs(self.percent);
+            match planned.row.kept(self.percent) {
                 Some(name) => {
                     let file = files.entry(name).or_default();
                     *file = (jobs * needs.bytes).max(*file);
@@ -182,34 +181,34 @@ impl Plan {
             }
             inodes += jobs * needs.inodes;
         }
-        let contestants = self.entrants.len() as u64;
+        let targets = self.setups.len() as u64;
         Ok(Needs {
-            bytes: contestants * (files.values().sum::<u64>() + others),
-            inodes: contestants * inodes,
+            bytes: targets * (files.values().sum::<u64>() + others),
+            inodes: targets * inodes,
         })
     }
 
     /// Mounts of others.
     pub(crate) fn mounts_of_others(&self) -> impl Iterator<Item = &Path> {
-        self.entrants.iter().filter_map(|entrant| match entrant {
-            Entrant::Against { point, .. } => Some(point.as_path()),
+        self.setups.iter().filter_map(|setup| match setup {
+            TargetSetup::Against { point, .. } => Some(point.as_path()),
             _ => None,
         })
     }
 
     fn check(&self) -> Outcome<()> {
-        let mut names: Vec<&str> = self.entrants.iter().map(Entrant::name).collect();
+        let mut names: Vec<&str> = self.setups.iter().map(TargetSetup::name).collect();
         names.sort_unstable();
         if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(format!("two contestants are called {}", pair[0]));
+            return Err(format!("two targets are called {}", pair[0]));
         }
         if !self.lowers.is_empty() && !rustix::process::geteuid().is_root() {
             return Err(
                 "only root can make file systems for the run: name a directory instead".to_owned(),
             );
         }
-        if self.entrants.len() < 2 {
-            return Err("there is nobody to compare with: name a mode or a mount".to_owned());
+        if self.setups.len() < 2 {
+            return Err("no target to compare with: name a mode or a mount".to_owned());
         }
         for name in &self.rows {
             let row = row::named(name)?;
@@ -248,25 +247,25 @@ fn lowers(request: &Request, suite: &Suite) -> Outcome<Vec<Lower>> {
     names.into_iter().map(Lower::named).collect()
 }
 
-fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
-    let mut all = vec![Entrant::Native];
-    match suite.entrants {
+fn setups(request: &Request, suite: &Suite) -> Outcome<Vec<TargetSetup>> {
+    let mut all = vec![TargetSetup::Native];
+    match suite.setups {
         Some(_) if !(request.modes.is_empty() && request.cache.is_empty()) => {
             let name = suite.name;
             return Err(format!(
-                "the suite {name} says who takes part: it goes without --modes and --cache"
+                "the suite {name} has its own targets: it goes without --modes and --cache"
             ));
         }
-        Some(entrants) => all.extend(entrants()),
+        Some(setups) => all.extend(setups()),
         None if request.modes == ["none"] => {}
         None => {
             let modes = Mode::named(&request.modes)?;
             for mode in modes {
                 if request.cache.is_empty() {
-                    all.push(mode.entrant(None, false));
+                    all.push(mode.setup(None, false));
                 }
                 let caches = request.cache.iter();
-                all.extend(caches.map(|cache| mode.entrant(Some(cache), true)));
+                all.extend(caches.map(|cache| mode.setup(Some(cache), true)));
             }
         }
     }
@@ -277,7 +276,7 @@ fn entrants(request: &Request, suite: &Suite) -> Outcome<Vec<Entrant>> {
                 "--against {name}=…: a name is made of letters, digits, -, _, +, : and ."
             ));
         }
-        all.push(Entrant::Against {
+        all.push(TargetSetup::Against {
             name: name.clone(),
             point: absolute(point)?,
         });

@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Somebody else has written to the terminal: what was drawn is no longer where it was.
+    /// Another process has written to the terminal: the table is no longer where it was drawn.
     pub(crate) fn leave_table(&mut self) {
         self.drawn = 0;
     }

@@ -1,4 +1,4 @@
-//! A run again, from what it has found: the same suite, rows, contestants and amount of work.
+//! A run again, from what it has found: the same suite, rows, targets and amount of work.
 
 use crate::Outcome;
 use crate::request::Request;
@@ -6,8 +6,8 @@ use crate::results::Results;
 use std::path::Path;
 
 impl Request {
-    /// This request, which is that of the run that has found `then`, as it is to be repeated for whoever has asked
-    /// by `asked`: with the rows that were measured, in the directory and with the report that are asked for.
+    /// This request, of the run that has found `then`, with the rows that were measured, and with the directory and
+    /// the report of `asked`.
     #[must_use]
     pub fn again(self, then: &Results, asked: &Request) -> Request {
         let mut again = self;

@@ -3,7 +3,7 @@
 //! | room | what it does |
 //! |---|---|
 //! | `table` | rows, ratios and verdicts: what all of them show |
-//! | `compared` | one contestant against another |
+//! | `compared` | one target against another |
 //! | [`standing_out()`] | what is slow beyond what its requests explain |
 //! | `figure` | figures as people read them |
 //! | `terminal`, `html` | the forms |

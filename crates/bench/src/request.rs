@@ -1,4 +1,4 @@
-//! What somebody asks for, in the words of the command line.
+//! What is asked for, in the words of the command line.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Request {
     /// The directory that the question is about.
     pub directory: PathBuf,
-    /// Whether somebody named it.
+    /// Whether the command line names it.
     pub directory_given: bool,
     /// Mounts of others to be compared with: a name, and where they are mounted.
     pub against: Vec<(String, PathBuf)>,

@@ -1,7 +1,7 @@
 //! What a run has found: the form in which it is kept (`results.json`), and from which every report is made.
 //!
-//! A run compares **contestants** (the file system beneath by itself, mounts of it) in **rows** (a kind
-//! of work). A **cell** is one row at one contestant by so many jobs; it has a sample for each round. What
+//! A run compares **targets** (the file system beneath by itself, mounts of it) in **rows** (a kind
+//! of work). A **cell** is one row at one target by so many jobs; it has a sample for each round. What
 //! counts is the ratio of two samples of one round, never a rate by itself: see [`statistics`].
 
 mod reading;
@@ -12,7 +12,7 @@ pub use reading::ReadError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The form of these results. Whoever reads another refuses it.
+/// The form of these results. A reader of another refuses it.
 pub const FORMAT: u32 = 1;
 
 /// A run.
@@ -32,11 +32,12 @@ pub struct Results {
     pub ending: Ending,
     /// Where it ran.
     pub machine: Machine,
-    /// Who took part, in the order in which they are to be shown; the first is what others are compared
+    /// The targets, in the order in which they are to be shown; the first is what others are compared
     /// with.
-    pub contestants: Vec<Contestant>,
+    #[serde(rename = "contestants")]
+    pub targets: Vec<Target>,
     /// What was measured, in the order in which it is to be shown.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RowInfo>,
     /// The figures.
     pub cells: Vec<Cell>,
     /// What else a reader has to know, each a sentence: what could not be measured and why, what was set up.
@@ -49,7 +50,7 @@ pub struct Results {
 pub enum Ending {
     /// Everything that was asked for was measured.
     Complete,
-    /// Somebody stopped it: what was measured until then stands.
+    /// It was stopped: what was measured until then stands.
     Interrupted,
 }
 
@@ -74,7 +75,7 @@ pub struct Machine {
 
 /// One that takes part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Contestant {
+pub struct Target {
     /// A word without spaces: `native`, `ring+pt`.
     pub name: String,
     /// For people: `Thrufs over io_uring, passthrough`.
@@ -89,7 +90,7 @@ pub struct Contestant {
     pub absent: Option<String>,
 }
 
-/// What kind of contestant.
+/// What kind of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -97,7 +98,7 @@ pub enum Kind {
     Native,
     /// Thrufs.
     Ours,
-    /// Somebody else's.
+    /// Another server.
     Other,
     /// A server that answers from constants: the price of the protocol.
     Floor,
@@ -105,7 +106,7 @@ pub enum Kind {
 
 /// A kind of work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct RowInfo {
     /// A word without spaces: `stat-cold`.
     pub name: String,
     /// For people: `stat, nothing cached`.
@@ -122,7 +123,7 @@ pub struct Row {
     pub cold: bool,
     /// What does the work: `loop` for our own generators, `fio psync`, `make`.
     pub engine: String,
-    /// The least rate that is aimed at, as a share of native's, for contestants of ours.
+    /// The least rate that is aimed at, as a share of native's, for targets of ours.
     pub goal: Option<f64>,
 }
 
@@ -138,13 +139,14 @@ pub enum Group {
     Programs,
 }
 
-/// One row at one contestant.
+/// One row at one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// [`Row::name`].
+    /// [`RowInfo::name`].
     pub row: String,
-    /// [`Contestant::name`].
-    pub contestant: String,
+    /// [`Target::name`].
+    #[serde(rename = "contestant")]
+    pub target: String,
     /// What lies beneath: the type of the file system (`ext4`), or a name of its own where a run has
     /// several.
     pub lower: String,
@@ -204,11 +206,11 @@ pub struct Latency {
 }
 
 impl Results {
-    /// The cell of a row at a contestant.
+    /// The cell of a row at a target.
     #[must_use]
-    pub fn cell(&self, row: &str, contestant: &str, lower: &str, jobs: u32) -> Option<&Cell> {
+    pub fn cell(&self, row: &str, target: &str, lower: &str, jobs: u32) -> Option<&Cell> {
         self.cells.iter().find(|cell| {
-            (cell.row.as_str(), cell.contestant.as_str()) == (row, contestant)
+            (cell.row.as_str(), cell.target.as_str()) == (row, target)
                 && (cell.lower.as_str(), cell.jobs) == (lower, jobs)
         })
     }

@@ -2,8 +2,8 @@
 //! `sets` the names of several at once.
 //!
 //! A process of a measurement prepares a row, waits, and runs it. Between the two, caches may be dropped and the
-//! contestant may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
-//! prepared keeps nothing open where the contestant shows it.
+//! target may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
+//! prepared keeps nothing open where the target shows it.
 
 mod data;
 mod info;
@@ -13,14 +13,16 @@ mod sets;
 
 use crate::Outcome;
 use crate::clock::Clock;
-use crate::errand::{Done, Errand};
 use crate::job::{self, Cache, Job, own};
 use crate::kept::Claim;
 use crate::results::Group;
+use crate::task::{Done, Task};
 use crate::workload::Place;
 use std::io;
+use std::time::Duration;
 
 pub(crate) use info::info;
+pub use metadata::{OF_CHAINS, OF_ONE_FILE, OF_SMALL_FILES, OF_TREE};
 pub(crate) use sets::names;
 pub use sets::{listed, named};
 
@@ -32,8 +34,10 @@ pub struct Row {
     pub bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
     pub cold: bool,
-    /// The least rate that is aimed at, as a share of native's; for data, where files go straight through.
+    /// The least rate that is aimed at, as a share of native's; for data, where passthrough is on.
     pub goal: Option<f64>,
+    /// Whether it is measured by as many processes as the suite says, when the command line names no number; else by one.
+    pub more_jobs: bool,
     /// What is done.
     pub work: Work,
 }
@@ -97,11 +101,11 @@ pub trait Program: Send + Sync {
     /// # Errors
     ///
     /// As of [`Row::prepare`].
-    fn prepare(&self, errand: &Errand) -> io::Result<Ready>;
+    fn prepare(&self, task: &Task) -> io::Result<Ready>;
 }
 
 /// What is prepared: does the work.
-pub type Ready = Box<dyn FnOnce(&Errand) -> io::Result<Done>>;
+pub type Ready = Box<dyn FnOnce(&Task) -> io::Result<Done>>;
 
 /// Place on a file system, at any moment.
 #[derive(Clone, Copy, Debug)]
@@ -113,73 +117,145 @@ pub struct Needs {
 }
 
 /// A loop of our own.
+#[derive(Clone, Copy)]
 pub struct Loop {
     /// For people: `stat, nothing cached`.
-    title: &'static str,
+    pub title: &'static str,
     /// For people: what one operation is, and what is cached.
-    about: &'static str,
-    group: Group,
-    /// Operations of a measurement, and things to do them with, at the usual amount of work. Loops over what is
-    /// cached go through it [`REPEATS`](crate::workload::REPEATS) times.
-    operations: usize,
+    pub about: &'static str,
+    /// Under which heading it stands.
+    pub group: Group,
+    /// Operations of a measurement, and things to do them with, at the usual amount of work.
+    pub operations: usize,
+    /// How often it goes through all of them.
+    pub repeats: usize,
     /// Files and directories for each operation.
-    inodes: usize,
-    ground: Ground,
+    pub inodes: usize,
+    /// Where it works.
+    pub directory: LoopDirectory,
     /// Makes what the row needs beneath, out of the time.
-    make: fn(&Place) -> io::Result<()>,
+    pub make: fn(&Place) -> io::Result<()>,
     /// Brings it into the caches above, out of the time.
-    warm: Option<fn(&Place) -> io::Result<()>>,
+    pub warm: Option<Timed>,
     /// What is timed.
-    run: fn(&Place, &mut Clock) -> io::Result<()>,
+    pub run: Timed,
 }
+
+/// Goes through the things of a place, until the clock has no more.
+pub type Timed = fn(&Place, &mut Clock) -> io::Result<()>;
 
 /// Where a loop works.
 #[derive(Clone, Copy)]
-enum Ground {
+pub enum LoopDirectory {
     /// In a new directory: it uses up or leaves behind what is there.
     New,
     /// In a tree that is kept for the run, under this name. Those of the same name are made alike.
     Kept(&'static str),
 }
 
+/// Names that are looked at in a row. No more, because some servers keep a descriptor for each.
+const NAMES: usize = 8000;
+/// Loops over what is cached go through it so often, or they would be over at once.
+pub const REPEATS: usize = 20;
 /// The warm-up's directory in that of the measurement, and its share of the work.
 const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
 
+/// Of native's rate, with passthrough.
+const GOAL: f64 = 0.95;
+/// Of native's rate, for what needs no request once it is cached above.
+const GOAL_CACHED: f64 = 0.90;
+
 impl Row {
-    /// Makes what the row needs in `errand.beneath`, which is there and empty, and warms up on something
+    /// A loop.
+    #[must_use]
+    pub const fn looped(name: &'static str, work: Loop) -> Row {
+        Row {
+            name,
+            bytes: 0,
+            cold: false,
+            goal: None,
+            more_jobs: false,
+            work: Work::Loop(work),
+        }
+    }
+
+    /// A loop over what is cached above.
+    #[must_use]
+    pub const fn warm(name: &'static str, work: Loop) -> Row {
+        Row {
+            goal: Some(GOAL_CACHED),
+            ..Row::looped(name, work)
+        }
+    }
+
+    /// A loop over what is cached nowhere.
+    #[must_use]
+    pub const fn cold(name: &'static str, work: Loop) -> Row {
+        Row {
+            cold: true,
+            ..Row::looped(name, work)
+        }
+    }
+
+    /// Reads or writes of one file, by a loop.
+    #[must_use]
+    pub const fn data(name: &'static str, job: Job) -> Row {
+        Row {
+            name,
+            bytes: job.block_bytes,
+            cold: matches!(job.cache, Cache::Nowhere),
+            goal: Some(GOAL),
+            more_jobs: false,
+            work: Work::Data(job),
+        }
+    }
+
+    /// Reads of what is cached nowhere: once through, since what is cold is so once.
+    #[must_use]
+    pub const fn cold_data(name: &'static str, job: Job) -> Row {
+        let (cache, passes) = (Cache::Nowhere, 1);
+        let job = Job {
+            cache,
+            passes,
+            ..job
+        };
+        Row::data(name, job)
+    }
+
+    /// Makes what the row needs in `task.beneath`, which is there and empty, and warms up on something
     /// else: loops of our own are in memory, and so is what the server needs for them. What comes back keeps others
     /// from what is kept for the run.
     ///
     /// # Errors
     ///
-    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the contestant or the machine does not have
+    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the target or the machine does not have
     /// what the row is about.
-    pub fn prepare(&'static self, errand: &Errand) -> io::Result<Ready> {
+    pub fn prepare(&'static self, task: &Task) -> io::Result<Ready> {
         match &self.work {
             Work::Loop(work) => {
-                let operations = self.scaled(errand.percent);
+                let operations = self.scaled(task.percent);
                 let few = operations / WARM_UP_SHARE + 1;
-                let (warm_up, first) = work.ground(errand, WARM_UP, few)?;
-                (work.run)(&warm_up, &mut Clock::start(errand.limit))?;
+                let (warm_up, first) = work.place(task, WARM_UP, few)?;
+                work.repeat(&warm_up, &mut Clock::start(task.limit))?;
                 // Last: what is cached above may be so for a second only.
-                let (place, second) = work.ground(errand, "measured", operations)?;
-                Ok(Box::new(move |errand| {
+                let (place, second) = work.place(task, "measured", operations)?;
+                Ok(Box::new(move |task| {
                     let _claims = (first, second);
-                    timed(errand, |clock| (work.run)(&place, clock))
+                    timed(task, |clock| work.repeat(&place, clock))
                 }))
             }
             Work::Data(job) => {
-                let claims = prepare_data(job, errand)?;
-                Ok(Box::new(move |errand| {
+                let claims = prepare_data(job, task)?;
+                Ok(Box::new(move |task| {
                     let _claims = claims;
-                    let bytes = job.file_bytes(errand.percent);
-                    timed(errand, |clock| {
-                        own::run(job, &errand.seen, bytes, errand.once, clock)
+                    let bytes = job.file_bytes(task.percent);
+                    timed(task, |clock| {
+                        own::run(job, &task.seen, bytes, task.once, clock)
                     })
                 }))
             }
-            Work::Other(program) => program.prepare(errand),
+            Work::Other(program) => program.prepare(task),
         }
     }
 
@@ -212,34 +288,58 @@ impl Row {
 }
 
 impl Loop {
-    fn ground(
+    /// Small amounts of metadata, in a new directory that is empty.
+    pub const NEW: Loop = Loop {
+        title: "",
+        about: "",
+        group: Group::Metadata,
+        operations: NAMES,
+        repeats: 1,
+        inodes: 1,
+        directory: LoopDirectory::New,
+        make: |_| Ok(()),
+        warm: None,
+        run: |_, _| Ok(()),
+    };
+
+    fn repeat(&self, place: &Place, clock: &mut Clock) -> io::Result<()> {
+        for _ in 0..self.repeats {
+            (self.run)(place, clock)?;
+            if clock.is_over() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(
         &self,
-        errand: &Errand,
+        task: &Task,
         name: &str,
         operations: usize,
     ) -> io::Result<(Place, Option<Claim>)> {
-        let (place, claim) = match self.ground {
-            Ground::New => {
-                let beneath = errand.beneath.join(name);
-                let seen = errand.seen.join(name);
+        let (place, claim) = match self.directory {
+            LoopDirectory::New => {
+                let beneath = task.beneath.join(name);
+                let seen = task.seen.join(name);
                 let place = make(&beneath, operations, self.make)?;
                 (Place { seen, ..place }, None)
             }
-            Ground::Kept(stem) => {
-                let kept = errand.kept_beneath()?;
+            LoopDirectory::Kept(stem) => {
+                let kept = task.kept_beneath()?;
                 let claim = Claim::take(&kept, &format!("{stem}-{operations}"), |path| {
                     make(path, operations, self.make).map(drop)
                 })?;
                 let place = Place {
                     beneath: kept.join(&claim.name),
-                    seen: errand.kept_seen().join(&claim.name),
+                    seen: task.kept_seen().join(&claim.name),
                     operations,
                 };
                 (place, Some(claim))
             }
         };
         if let Some(warm) = self.warm {
-            warm(&place)?;
+            warm(&place, &mut Clock::start(Duration::MAX))?;
         }
         Ok((place, claim))
     }
@@ -262,11 +362,11 @@ fn make(
 }
 
 /// A megabyte is enough to warm up with.
-fn prepare_data(job: &Job, errand: &Errand) -> io::Result<[Claim; 2]> {
-    let claim = job::data::prepare(job, errand, "", errand.percent)?;
-    let warm_up = job::data::prepare(job, errand, WARM_UP, 0)?;
-    let seen = errand.seen.join(WARM_UP);
-    let mut clock = Clock::start(errand.limit);
+fn prepare_data(job: &Job, task: &Task) -> io::Result<[Claim; 2]> {
+    let claim = job::data::prepare(job, task, "", task.percent)?;
+    let warm_up = job::data::prepare(job, task, WARM_UP, 0)?;
+    let seen = task.seen.join(WARM_UP);
+    let mut clock = Clock::start(task.limit);
     own::run(job, &seen, job.file_bytes(0), true, &mut clock)?;
     Ok([claim, warm_up])
 }
@@ -276,11 +376,11 @@ fn prepare_data(job: &Job, errand: &Errand) -> io::Result<[Claim; 2]> {
 /// # Errors
 ///
 /// As of the loop.
-pub fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
-    let mut clock = if errand.each {
-        Clock::start_for_each(errand.limit)
+pub fn timed(task: &Task, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
+    let mut clock = if task.each {
+        Clock::start_for_each(task.limit)
     } else {
-        Clock::start(errand.limit)
+        Clock::start(task.limit)
     };
     run(&mut clock)?;
     clock.stop();
@@ -291,11 +391,6 @@ pub fn timed(errand: &Errand, run: impl FnOnce(&mut Clock) -> io::Result<()>) ->
         end,
         each: clock.each(),
     })
-}
-
-/// Whether nothing may be cached above or beneath when a job starts.
-const fn is_cold(job: &Job) -> bool {
-    matches!(job.cache, Cache::Nowhere)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether somebody wants the run to come to an end.
+//! Whether the run is to end.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// The leash: this process's standard input (see [`ground`](crate::ground)).
+/// The parent pipe: this process's standard input (see [`isolation`](crate::isolation)).
 pub(crate) struct Stop {
-    leash: io::Stdin,
+    parent_pipe: io::Stdin,
 }
 
 /// What came first.
@@ -21,24 +21,26 @@ pub(crate) enum First {
 
 impl Stop {
     pub(crate) fn new() -> Stop {
-        Stop { leash: io::stdin() }
+        Stop {
+            parent_pipe: io::stdin(),
+        }
     }
 
-    /// Whether somebody does.
+    /// Whether it was asked for.
     pub(crate) fn is_wanted(&self) -> bool {
-        let mut polled = [PollFd::new(&self.leash, PollFlags::IN)];
+        let mut polled = [PollFd::new(&self.parent_pipe, PollFlags::IN)];
         let at_once = Timespec::default();
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
-    /// Whether whoever held the other end is gone: then there is nobody for whom to make a report.
+    /// Whether the front has gone: then no report is made.
     pub(crate) fn is_abandoned(&self) -> bool {
-        let mut polled = [PollFd::new(&self.leash, PollFlags::empty())];
+        let mut polled = [PollFd::new(&self.parent_pipe, PollFlags::empty())];
         let at_once = Timespec::default();
         poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().is_empty()
     }
 
-    /// Waits until `descriptor` can be read, somebody wants to stop, or the time is over.
+    /// Waits until `descriptor` can be read, the run is to end, or the time is over.
     ///
     /// # Errors
     ///
@@ -48,7 +50,7 @@ impl Stop {
             let left = until.saturating_duration_since(Instant::now());
             let mut polled = [
                 PollFd::from_borrowed_fd(descriptor, PollFlags::IN),
-                PollFd::from_borrowed_fd(self.leash.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.parent_pipe.as_fd(), PollFlags::IN),
             ];
             match poll(&mut polled, Some(&time(left))) {
                 Ok(0) if left.is_zero() => return Ok(First::TimeIsOver),

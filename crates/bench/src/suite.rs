@@ -1,9 +1,9 @@
-//! The suites: which rows, by how many processes, who takes part, and for how long.
+//! The suites: which rows, by how many processes, which targets, and for how long.
 
-use crate::entrant::Entrant;
+use crate::setup::TargetSetup;
 use crate::{Outcome, extension};
 
-/// A set of rows and contestants that belong together.
+/// A set of rows and targets that belong together.
 pub struct Suite {
     /// The word by which it is asked for.
     pub name: &'static str,
@@ -21,10 +21,10 @@ pub struct Suite {
     pub percent: u32,
     /// The time that it may take.
     pub seconds: Option<u32>,
-    /// Who takes part besides native; none where the command line says it.
-    pub entrants: Option<fn() -> Vec<Entrant>>,
+    /// The targets besides native; none where the command line says it.
+    pub setups: Option<fn() -> Vec<TargetSetup>>,
     /// Whether a row, by its name, is measured at one of them, by so many processes; where there is none, every
-    /// row is at everybody.
+    /// row is at every target.
     pub asks: Option<fn(&str, &str, u32) -> bool>,
 }
 
@@ -38,7 +38,7 @@ const SUITES: &[Suite] = &[
         rounds: None,
         percent: 50,
         seconds: Some(120),
-        entrants: None,
+        setups: None,
         asks: None,
     },
     Suite {
@@ -50,7 +50,7 @@ const SUITES: &[Suite] = &[
         rounds: None,
         percent: 100,
         seconds: Some(3600),
-        entrants: None,
+        setups: None,
         asks: None,
     },
 ];

@@ -38,7 +38,7 @@ fn a_row_is_listed_with_all_there_is_to_say_of_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said_in_a_line() {
+fn contradictory_options_are_refused_in_one_line() {
     for (arguments, message) in [
         (&["--list", "--rows", "none-such"][..], "no row none-such"),
         (&["--rows", "none-such"], "no row none-such"),

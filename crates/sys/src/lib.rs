@@ -33,7 +33,6 @@ pub mod buffer;
 pub mod cache;
 pub mod clock;
 pub mod closing;
-pub mod counter;
 pub mod cred;
 pub mod dir;
 pub mod fd_passing;

@@ -1,5 +1,5 @@
 //! A C project that is made up: short files with many headers, as programs have them. A compiler each, no `make`:
-//! nobody needs more than a C compiler.
+//! a C compiler is all that is needed.
 
 use super::done;
 use std::fmt::Write as _;
@@ -150,7 +150,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn what_is_made_up_can_be_built_and_runs() {
+    fn the_made_up_project_builds_and_runs() {
         assert_eq!(missing_compiler(), None, "the tests need a C compiler");
         let project = tempfile::tempdir().unwrap();
         write(project.path(), 1).unwrap();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compiled_is_an_error() {
+    fn a_compiler_error_is_an_error() {
         let project = tempfile::tempdir().unwrap();
         write(project.path(), 1).unwrap();
         let broken = project.path().join("source/part-0/file-3.c");

@@ -1,9 +1,9 @@
 //! Comparisons within a row: Thrufs over io_uring with Thrufs over `/dev/fuse`, with libfuse's best mode, and with
 //! the floor and native together; and the goals that they have.
 
-use thrufs_bench::report::table::{Entry, Line, is_sound, ratio};
+use thrufs_bench::report::table::{Entry, RowResult, is_sound, ratio};
 use thrufs_bench::results::statistics::Middle;
-use thrufs_bench::results::{Contestant, Group, Kind, Sample};
+use thrufs_bench::results::{Group, Kind, Sample, Target};
 
 /// Goal: the time of an operation over the floor's plus native's.
 pub(super) const TIMES_FLOOR_AND_NATIVE_MAX: f64 = 1.15;
@@ -90,13 +90,9 @@ pub(super) fn column_title(against: Against, subject: &str) -> String {
 }
 
 /// All comparisons of a row.
-pub(super) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
+pub(super) fn comparisons<'a>(line: &RowResult<'a>) -> Vec<Comparison<'a>> {
     let mut all = Vec::new();
-    for ours in line
-        .entries
-        .iter()
-        .filter(|entry| is_mount(entry.contestant))
-    {
+    for ours in line.entries.iter().filter(|entry| is_mount(entry.target)) {
         all.extend(with_native(line, ours));
         all.extend(with_dev(line, ours));
         all.extend(with_libfuse(line, ours));
@@ -105,24 +101,24 @@ pub(super) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
     all
 }
 
-pub(super) fn has_passthrough(contestant: &Contestant) -> bool {
+pub(super) fn has_passthrough(target: &Target) -> bool {
     // The default of `thrufs mount`.
-    let by_default = contestant.name == "thrufs" && !contestant.options.contains("nopassthrough");
-    contestant.name.contains("+pt") || by_default
+    let by_default = target.name == "thrufs" && !target.options.contains("nopassthrough");
+    target.name.contains("+pt") || by_default
 }
 
 /// Whether it is `thrufs mount`, which the goals are for, and no server of the benchmark's own.
-pub(super) fn is_mount(contestant: &Contestant) -> bool {
-    let mode = contestant.name.split(':').next().unwrap_or_default();
+pub(super) fn is_mount(target: &Target) -> bool {
+    let mode = target.name.split(':').next().unwrap_or_default();
     let modes = ["thrufs", "dev", "ring", "dev+pt", "ring+pt"];
-    contestant.kind == Kind::Ours && modes.contains(&mode)
+    target.kind == Kind::Ours && modes.contains(&mode)
 }
 
-fn with_native<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+fn with_native<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let goal = line.row.goal?;
     let native = line.native?;
     // Goals of data are for passthrough.
-    if line.row.group == Group::Data && !has_passthrough(ours.contestant) {
+    if line.row.group == Group::Data && !has_passthrough(ours.target) {
         return None;
     }
     let (against, times, goal) = if line.row.in_seconds {
@@ -134,32 +130,32 @@ fn with_native<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> 
         (Against::Native, ours.ratio?, Goal::AtLeast(goal))
     };
     Some(Comparison {
-        subject: &ours.contestant.name,
+        subject: &ours.target.name,
         against,
         times,
         goal: Some(goal),
     })
 }
 
-fn with_dev<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
-    let mode = ours.contestant.name.strip_prefix("ring")?;
+fn with_dev<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+    let mode = ours.target.name.strip_prefix("ring")?;
     let dev = line.entry(&format!("dev{mode}"))?;
     Some(Comparison {
-        subject: &ours.contestant.name,
+        subject: &ours.target.name,
         against: Against::Dev,
         times: ratio(ours.cell, dev.cell)?,
         goal: None,
     })
 }
 
-fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+fn with_libfuse<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     let like = |entry: &&Entry<'a>| {
-        let name = &entry.contestant.name;
+        let name = &entry.target.name;
         // Rows of data compare passthrough with passthrough only.
-        entry.contestant.kind == Kind::Other
+        entry.target.kind == Kind::Other
             && name.starts_with(LIBFUSE)
             && (line.row.group != Group::Data
-                || has_passthrough(entry.contestant) == has_passthrough(ours.contestant))
+                || has_passthrough(entry.target) == has_passthrough(ours.target))
     };
     let best = line
         .entries
@@ -169,18 +165,18 @@ fn with_libfuse<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>>
         .max_by(|(one, _), (other, _)| one.total_cmp(other))?
         .1;
     Some(Comparison {
-        subject: &ours.contestant.name,
+        subject: &ours.target.name,
         against: Against::Libfuse,
         times: ratio(ours.cell, best.cell)?,
         goal: reaches_server(line, ours).then_some(Goal::AtLeast(TIMES_LIBFUSE_MIN)),
     })
 }
 
-fn with_floor<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
+fn with_floor<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
     if !reaches_server(line, ours) {
         return None;
     }
-    let over_ring = ours.contestant.name.starts_with("ring");
+    let over_ring = ours.target.name.starts_with("ring");
     let floors = if over_ring {
         ["floor-uring", "floor-dev"]
     } else {
@@ -196,7 +192,7 @@ fn with_floor<'a>(line: &Line<'a>, ours: &Entry<'a>) -> Option<Comparison<'a>> {
         Some(time(sample) / least)
     });
     Some(Comparison {
-        subject: &ours.contestant.name,
+        subject: &ours.target.name,
         against: Against::Floor,
         times: Middle::of(times.collect())?,
         goal: Some(Goal::AtMost(TIMES_FLOOR_AND_NATIVE_MAX)),
@@ -221,7 +217,7 @@ const REACHING: &[&str] = &[
 ];
 
 /// Whether every operation has to reach the server.
-pub(super) fn reaches_server(line: &Line<'_>, ours: &Entry<'_>) -> bool {
+pub(super) fn reaches_server(line: &RowResult<'_>, ours: &Entry<'_>) -> bool {
     let counts = ours.cell.counts.as_ref();
     let counted = counts.and_then(|counts| Some((counts.requests.as_ref()?, counts.operations)));
     let is_listed = REACHING.contains(&line.row.name.as_str());
@@ -275,7 +271,7 @@ mod tests {
     }
 
     fn row(name: &str, times: &[(&str, u64)]) -> Results {
-        let builder = Builder::new().contestants(ALL).on("tmpfs");
+        let builder = Builder::new().targets(ALL).on("tmpfs");
         let cells = times.iter().fold(builder, |builder, (target, time)| {
             builder.cell(name, target, &[*time; 5])
         });

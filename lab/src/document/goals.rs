@@ -8,7 +8,7 @@ use super::shares::Shares;
 use super::{files, is_whole};
 use std::path::Path;
 use thrufs_bench::Outcome;
-use thrufs_bench::report::table::{Entry, Line, ratio, sections};
+use thrufs_bench::report::table::{Entry, RowResult, ratio, sections};
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{ReadError, Results};
 
@@ -122,7 +122,7 @@ impl Found {
             {
                 for line in section.lines.iter().filter(|line| want.is_about(line)) {
                     for entry in line.entries.iter().filter(|entry| want.is_for(entry)) {
-                        let name = &entry.contestant.name;
+                        let name = &entry.target.name;
                         if figures.iter().any(|figure| figure.target == *name) {
                             continue;
                         }
@@ -151,22 +151,22 @@ impl Figure {
 }
 
 impl Want {
-    fn is_about(&self, line: &Line<'_>) -> bool {
+    fn is_about(&self, line: &RowResult<'_>) -> bool {
         line.jobs == self.jobs && self.rows.contains(&line.row.name.as_str())
     }
 
     fn is_for(&self, entry: &Entry<'_>) -> bool {
-        let options = &entry.contestant.options;
-        is_mount(entry.contestant)
+        let options = &entry.target.options;
+        is_mount(entry.target)
             && match self.aim {
-                Aim::Passthrough(_) => has_passthrough(entry.contestant),
+                Aim::Passthrough(_) => has_passthrough(entry.target),
                 Aim::Coherent(_) => !options.contains("cache=always"),
                 _ => true,
             }
     }
 
-    fn figure(&self, line: &Line<'_>, entry: &Entry<'_>) -> Option<Figure> {
-        let name = &entry.contestant.name;
+    fn figure(&self, line: &RowResult<'_>, entry: &Entry<'_>) -> Option<Figure> {
+        let name = &entry.target.name;
         let compared = |against: Against| {
             let all = comparisons(line);
             all.into_iter()
@@ -237,7 +237,7 @@ mod tests {
 
     fn through(dev: u64, ring: u64) -> Results {
         Builder::new()
-            .contestants(&[
+            .targets(&[
                 ("native", Kind::Native),
                 ("ring", Kind::Ours),
                 ("dev+pt", Kind::Ours),
@@ -280,7 +280,7 @@ mod tests {
     fn requests_are_counted() {
         let run = |getattrs: u64| {
             Builder::new()
-                .contestants(&[("native", Kind::Native), ("ring", Kind::Ours)])
+                .targets(&[("native", Kind::Native), ("ring", Kind::Ours)])
                 .on("tmpfs")
                 .cell("create", "native", &[1000; 3])
                 .cell("create", "ring", &[9000; 3])

@@ -3,7 +3,7 @@
 use super::derived::{self, Against, Comparison, Met, comparisons};
 use thrufs_bench::Outcome;
 use thrufs_bench::report::figure;
-use thrufs_bench::report::table::{self, Entry, Line, Section, Verdict, sections};
+use thrufs_bench::report::table::{self, Entry, RowResult, Section, Verdict, sections};
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{Cell, Results};
 
@@ -60,7 +60,7 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// One table for each file system beneath and number of jobs, made by `of`.
-fn each(results: &Results, of: impl Fn(&str, &[&Line<'_>]) -> String) -> String {
+fn each(results: &Results, of: impl Fn(&str, &[&RowResult<'_>]) -> String) -> String {
     let sections = sections(results);
     let mut tables = Vec::new();
     for section in &sections {
@@ -85,13 +85,13 @@ fn corner(section: &Section<'_>, jobs: u32) -> String {
 }
 
 /// The targets with a cell in one of the lines, in their order, without native.
-fn present<'a>(results: &'a Results, lines: &[&Line<'_>]) -> Vec<&'a str> {
-    let names = results.contestants.iter().map(|one| one.name.as_str());
+fn present<'a>(results: &'a Results, lines: &[&RowResult<'_>]) -> Vec<&'a str> {
+    let names = results.targets.iter().map(|one| one.name.as_str());
     let has = |name: &&str| lines.iter().any(|line| line.entry(name).is_some());
     names.filter(has).collect()
 }
 
-fn native(line: &Line<'_>) -> String {
+fn native(line: &RowResult<'_>) -> String {
     let rate = line.native.and_then(table::rate);
     rate.map_or(NONE.to_owned(), |rate| figure::rate(line.row, rate.median))
 }
@@ -140,7 +140,7 @@ fn ratio(entry: Option<&Entry<'_>>, comparisons: &[Comparison<'_>]) -> String {
     };
     let text = with_interval(ratio);
     let mut own = comparisons.iter();
-    let own = own.find(|one| one.against.is_with_native() && one.subject == entry.contestant.name);
+    let own = own.find(|one| one.against.is_with_native() && one.subject == entry.target.name);
     own.map_or(text.clone(), |one| marked(&text, one))
 }
 
@@ -162,7 +162,7 @@ pub(super) fn marked_if_slower(text: &str, ratio: &Middle) -> String {
 }
 
 /// The comparisons that have a column of their own: kind and subject.
-fn columns(lines: &[&Line<'_>]) -> Vec<(Against, String)> {
+fn columns(lines: &[&RowResult<'_>]) -> Vec<(Against, String)> {
     let all = lines.iter().flat_map(|line| comparisons(line));
     let mut columns = table::each(all.map(|one| (one.against, one.subject.to_owned())));
     columns.retain(|(against, _)| !against.is_with_native());
@@ -170,7 +170,7 @@ fn columns(lines: &[&Line<'_>]) -> Vec<(Against, String)> {
 }
 
 /// The cells of such columns.
-fn compared(line: &Line<'_>, columns: &[(Against, String)]) -> Vec<String> {
+fn compared(line: &RowResult<'_>, columns: &[(Against, String)]) -> Vec<String> {
     let found = comparisons(line);
     let cell = |(against, subject): &(Against, String)| {
         let mut found = found.iter();
@@ -201,9 +201,9 @@ fn rates(results: &Results) -> String {
         };
         let mut jobs = table::each(section.lines.iter().map(|line| line.jobs));
         jobs.sort_unstable();
-        let names = results.contestants.iter().map(|one| one.name.as_str());
-        let names = names.filter(|name| cells().any(|cell| cell.contestant == *name));
-        let all: Vec<&Line<'_>> = section.lines.iter().collect();
+        let names = results.targets.iter().map(|one| one.name.as_str());
+        let names = names.filter(|name| cells().any(|cell| cell.target == *name));
+        let all: Vec<&RowResult<'_>> = section.lines.iter().collect();
         // With several jobs there are too many columns.
         let derived = if jobs.len() == 1 {
             columns(&all)
@@ -227,7 +227,7 @@ fn rates(results: &Results) -> String {
             }
             let mut line = vec![row.name.clone()];
             line.extend(columns.iter().map(|(name, jobs)| {
-                let is_it = |cell: &&&Cell| cell.contestant == *name && cell.jobs == *jobs;
+                let is_it = |cell: &&&Cell| cell.target == *name && cell.jobs == *jobs;
                 let Some(cell) = of_row.iter().find(is_it) else {
                     return NONE.to_owned();
                 };
@@ -247,7 +247,7 @@ fn rates(results: &Results) -> String {
 fn costs(results: &Results) -> String {
     each(results, |corner, lines| {
         let mut names = present(results, lines);
-        let counts = |line: &Line<'_>, name: &str| line.entry(name)?.cell.counts.clone();
+        let counts = |line: &RowResult<'_>, name: &str| line.entry(name)?.cell.counts.clone();
         names.retain(|name| lines.iter().any(|line| counts(line, name).is_some()));
         if names.is_empty() {
             return String::new();

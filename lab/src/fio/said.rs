@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fio_could_not_do_is_no_figure() {
+    fn an_error_of_fio_gives_no_figure() {
         for said in [
             String::new(),
             "fio: no".to_owned(),

@@ -1,14 +1,14 @@
 //! A fio that has laid out its job and waits at the first block.
 //!
-//! It is told to run a command before that, which says that it is there and then waits for a line on its standard
+//! It is made to run a command before that, which says that it is there and then waits for a line on its standard
 //! input: a pipe whose other end is here. fio takes the time after the command has ended, and does nothing where that
-//! has failed, as it does when whoever holds the other end has died.
+//! has failed, as it does when the holder of the other end has died.
 
 use super::{Done, FioJob, LATENCIES, job_file, read_output, said};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
-use thrufs_bench::errand::Errand;
+use thrufs_bench::task::Task;
 
 /// The job file, beneath.
 const JOB_FILE: &str = "row.fio";
@@ -32,19 +32,19 @@ impl Waiting {
     ///
     /// [`io::ErrorKind::Unsupported`] for what the kernel or the file system does not have; any other is a failure,
     /// with what fio has said.
-    pub(super) fn start(job: &FioJob, errand: &Errand) -> io::Result<Waiting> {
-        let bytes = job.job.file_bytes(errand.percent);
-        let limit_ms = errand.limit.as_millis().max(1);
-        let mut text = job_file(job, bytes, errand.once, limit_ms, errand.each);
+    pub(super) fn start(job: &FioJob, task: &Task) -> io::Result<Waiting> {
+        let bytes = job.job.file_bytes(task.percent);
+        let limit_ms = task.limit.as_millis().max(1);
+        let mut text = job_file(job, bytes, task.once, limit_ms, task.each);
         // fio adds that what is said goes to a file: what the last command says, which is for failures alone.
         text.push_str(&format!("exec_prerun=echo {READY} && read go || false\n"));
-        let path = errand.beneath.join(JOB_FILE);
+        let path = task.beneath.join(JOB_FILE);
         std::fs::write(&path, text)?;
         let mut process = Command::new("fio")
             .args(["--output-format=json", "--eta=never"])
             .arg(&path)
             // The job names the file without a directory: names have no meaning for fio then.
-            .current_dir(&errand.seen)
+            .current_dir(&task.seen)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -56,7 +56,7 @@ impl Waiting {
         let complaint = errors.map(|mut errors| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
-                // What cannot be read is not told.
+                // What cannot be read is left out.
                 let _ = errors.read_to_end(&mut text);
                 text
             })
@@ -95,15 +95,15 @@ impl Waiting {
     /// # Errors
     ///
     /// As of [`start`](Self::start).
-    pub(super) fn run(mut self, job: &FioJob, errand: &Errand) -> io::Result<Done> {
+    pub(super) fn run(mut self, job: &FioJob, task: &Task) -> io::Result<Done> {
         if let Some(gate) = &mut self.gate {
             // What it says tells why, should it have ended.
             let _ = gate.write_all(b"go\n");
         }
         let output = self.end()?;
         let mut done = read_output(job, &output)?;
-        if errand.each {
-            let log = errand.seen.join(format!("{LATENCIES}_lat.1.log"));
+        if task.each {
+            let log = task.seen.join(format!("{LATENCIES}_lat.1.log"));
             done.each = said::latencies(&std::fs::read_to_string(&log)?);
             // The floor of what is measured next has no place for it.
             std::fs::remove_file(log)?;
@@ -142,12 +142,12 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::thread::sleep;
     use std::time::Duration;
-    use thrufs_bench::errand::Errand;
     use thrufs_bench::job::data;
+    use thrufs_bench::task::Task;
 
-    fn errand(directory: &Path) -> Errand {
+    fn task(directory: &Path) -> Task {
         fs::create_dir(directory).unwrap();
-        Errand {
+        Task {
             seen: directory.to_owned(),
             beneath: directory.to_owned(),
             percent: 1,
@@ -167,37 +167,37 @@ mod tests {
         let bytes = |path: &PathBuf| fs::read(path).unwrap();
         let mut all = Vec::new();
         for name in ["one", "two"] {
-            let errand = errand(&directory.path().join(name));
-            let path = errand.seen.join(data::NAME);
+            let task = task(&directory.path().join(name));
+            let path = task.seen.join(data::NAME);
             fs::write(&path, vec![1; 2 << 20]).unwrap();
-            let waiting = Waiting::start(&job, &errand).unwrap();
-            all.push((waiting, errand, path));
+            let waiting = Waiting::start(&job, &task).unwrap();
+            all.push((waiting, task, path));
         }
         // Nothing comes that could be waited for.
         sleep(Duration::from_millis(300));
-        for (_, errand, path) in &all {
+        for (_, task, path) in &all {
             assert!(bytes(path).iter().all(|&byte| byte == 1));
             // The job and the file, and nothing that fio has left.
-            assert_eq!(fs::read_dir(&errand.beneath).unwrap().count(), 2);
+            assert_eq!(fs::read_dir(&task.beneath).unwrap().count(), 2);
         }
-        for (waiting, errand, path) in all {
-            let done = waiting.run(&job, &errand).unwrap();
+        for (waiting, task, path) in all {
+            let done = waiting.run(&job, &task).unwrap();
             assert_eq!(done.operations, 2 * (2 << 20) / 4096);
             assert!(bytes(&path).iter().any(|&byte| byte != 1));
         }
     }
 
     #[test]
-    fn one_whose_starter_has_died_does_nothing() {
+    fn fio_does_nothing_when_its_parent_has_died() {
         if version().is_none() {
             return skipped("there is no fio");
         }
         let directory = tempfile::tempdir().unwrap();
         let job = FioJob::named("write-4k");
-        let errand = errand(&directory.path().join("one"));
-        let path = errand.seen.join(data::NAME);
+        let task = task(&directory.path().join("one"));
+        let path = task.seen.join(data::NAME);
         fs::write(&path, vec![1; 2 << 20]).unwrap();
-        let mut waiting = Waiting::start(&job, &errand).unwrap();
+        let mut waiting = Waiting::start(&job, &task).unwrap();
         // As the kernel does for it.
         let output = waiting.end().unwrap();
         assert!(read_output(&job, &output).is_err(), "{output:?}");
@@ -205,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_start_says_why() {
+    fn fio_that_cannot_start_says_why() {
         if version().is_none() {
             return skipped("there is no fio");
         }
         let directory = tempfile::tempdir().unwrap();
-        let errand = errand(&directory.path().join("one"));
+        let task = task(&directory.path().join("one"));
         // There is no file.
         let job = FioJob::named("read-4k");
-        let refused = Waiting::start(&job, &errand).and_then(|waiting| waiting.run(&job, &errand));
+        let refused = Waiting::start(&job, &task).and_then(|waiting| waiting.run(&job, &task));
         assert!(refused.unwrap_err().to_string().contains("fio"));
     }
 }

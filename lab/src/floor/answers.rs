@@ -77,7 +77,7 @@ pub(super) fn answer(request: &Request<'_>, wanted: InitFlags, out: &mut [u8]) -
         Operation::Statx { .. } => put(out, &extended(node)),
         Operation::Open(_) => put(out, &opened(FILE_OPEN)),
         Operation::Opendir(_) => put(out, &opened(DIRECTORY_OPEN)),
-        // What lies there, zeros but for the head: nobody looks at it, and to fill it would be work.
+        // What lies there, zeros but for the head: no reader looks at it, and filling it would take time.
         Operation::Read(arg) => Answer::Body(out.len().min(arg.size as usize)),
         Operation::Write { arg, .. } => {
             let size = arg.size;

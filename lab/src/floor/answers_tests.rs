@@ -35,20 +35,20 @@ fn request(opcode: Opcode, node: u64) -> RequestBuilder {
     RequestBuilder::new(opcode, Unique(2), NodeId(node))
 }
 
-fn look_up(parent: u64, name: &str) -> EntryOut {
+fn lookup(parent: u64, name: &str) -> EntryOut {
     body(request(Opcode::Lookup, parent).name(name.as_bytes()))
 }
 
 #[test]
-fn a_name_tells_what_it_is_of() {
-    let directory = look_up(1, "create-1-0-0");
+fn a_name_decides_the_kind_of_a_node() {
+    let directory = lookup(1, "create-1-0-0");
     assert_eq!(directory.attr.mode, DIRECTORY_MODE);
     for file in ["file", "file-000001"] {
-        let entry = look_up(directory.nodeid, file);
+        let entry = lookup(directory.nodeid, file);
         assert_eq!((entry.attr.mode, entry.attr.size), (FILE_MODE, FILE_BYTES));
     }
     for missing in ["made-000001", "new", "file-000001.renamed"] {
-        let entry = look_up(directory.nodeid, missing);
+        let entry = lookup(directory.nodeid, missing);
         assert_eq!(entry.nodeid, 0, "{missing}");
         assert!(
             entry.entry_valid > 0,
@@ -59,11 +59,11 @@ fn a_name_tells_what_it_is_of() {
 
 #[test]
 fn each_name_in_each_directory_is_an_inode_and_stays_one() {
-    let (one, other) = (look_up(1, "one").nodeid, look_up(1, "other").nodeid);
-    let file = look_up(one, "file-000001").nodeid;
-    assert_eq!(look_up(one, "file-000001").nodeid, file);
-    assert_ne!(look_up(one, "file-000002").nodeid, file);
-    assert_ne!(look_up(other, "file-000001").nodeid, file);
+    let (one, other) = (lookup(1, "one").nodeid, lookup(1, "other").nodeid);
+    let file = lookup(one, "file-000001").nodeid;
+    assert_eq!(lookup(one, "file-000001").nodeid, file);
+    assert_ne!(lookup(one, "file-000002").nodeid, file);
+    assert_ne!(lookup(other, "file-000001").nodeid, file);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn init_asks_for_what_is_offered_and_wanted() {
 }
 
 #[test]
-fn what_there_is_none_of_is_said_so() {
+fn missing_names_and_attributes_get_their_errors() {
     let attribute = request(Opcode::Getxattr, 2)
         .arg(&GetxattrIn::default())
         .name(b"security.capability");

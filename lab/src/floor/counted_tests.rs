@@ -22,7 +22,7 @@ fn count(mounted: &Mounted, operations: u64, work: impl FnOnce()) -> Option<Coun
     Some(counting.stop(operations).unwrap())
 }
 
-/// Exact, unless somebody else makes the kernel forget names meanwhile (`drop_caches`): then once more.
+/// Exact, unless another process makes the kernel forget names meanwhile (`drop_caches`): then once more.
 fn exactly(body: fn()) {
     for _ in 0..20 {
         if std::panic::catch_unwind(body).is_ok() {
@@ -63,7 +63,7 @@ fn the_floor_makes_two_system_calls_for_a_request() {
         };
         assert_eq!(requests(&cold), [("LOOKUP", 100)]);
         assert_eq!(cold.system_calls, Some(200));
-        // RELEASE, which nobody waits for, is waited for here.
+        // RELEASE has no waiter: the test waits for it.
         let _held = hold(&mounted, 100);
         let opened = count(&mounted, 100, each(&mounted, 100, open_and_close)).unwrap();
         assert_eq!(requests(&opened), [("OPEN", 100), ("RELEASE", 100)]);

@@ -55,7 +55,7 @@ fn answer_all(device: &OwnedFd) -> io::Result<()> {
         let length = match rustix::io::read(device, &mut request) {
             Ok(length) => length,
             Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(()),
-            // Interrupted, or whoever asked is gone.
+            // Interrupted, or the requester has gone.
             Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
             Err(error) => return Err(error.into()),
         };

@@ -44,7 +44,7 @@ fn answer_all(device: &OwnedFd) -> io::Result<()> {
         }
     }
     let device = device.try_clone()?;
-    // What the kernel only sends there, and nobody waits for.
+    // Requests without a reply come there only.
     std::thread::spawn(move || while forget(&device) {});
     let mut slots = usize::from(possible_processors()?) * DEPTH;
     while slots > 0 {

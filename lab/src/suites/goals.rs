@@ -1,7 +1,7 @@
-//! The suite `goals`: who takes part, and who says something in which row.
+//! The suite `goals`: its targets, and which of them are measured in which row.
 
-use crate::contestants::{floor, libfuse, ours, peer};
-use thrufs_bench::entrant::{Data, Entrant, Mode, Transport};
+use crate::targets::{floor, libfuse, ours, peer};
+use thrufs_bench::setup::{Data, Mode, TargetSetup, Transport};
 
 /// What ours is called where changes beneath are followed: the goals of what is kept above are for that.
 const FOLLOWING: &str = "auto";
@@ -31,7 +31,7 @@ const KEPT_OF_OURS: &[&str] = &[
     "lookup-warm",
     "readlink-warm",
 ];
-/// Those whose requests are of interest also where changes are not followed, and the kernel need not ask again after
+/// Rows whose requests are of interest also where changes are not followed, and the kernel need not ask again after
 /// a second.
 const KEPT_WITHOUT_REQUESTS: &[&str] = &["stat-warm", "lookup-warm", "readlink-warm"];
 
@@ -59,7 +59,7 @@ const REACHING_WITH_FILES: &[&str] = &[
     "create",
     "create-write-4k",
 ];
-/// Those that the floor, whose directories are empty and which has no links, cannot do.
+/// Rows that the floor cannot do: its directories are empty, and it has no links.
 const NOT_OF_FLOORS: &[&str] = &["find-cold", "find-stat-cold", "readlink-cold"];
 /// Those in which bindfs was measured.
 const OF_BINDFS: &[&str] = &["open-close", "random-read-4k-cold", "write-4k"];
@@ -67,8 +67,8 @@ const OF_BINDFS: &[&str] = &["open-close", "random-read-4k-cold", "write-4k"];
 /// By several processes.
 const BY_TWO: &[&str] = &["open-close"];
 
-pub(super) fn entrants() -> Vec<Entrant> {
-    let following = |transport| Mode::of(transport, Data::Through).entrant(Some(FOLLOWING), true);
+pub(super) fn setups() -> Vec<TargetSetup> {
+    let following = |transport| Mode::of(transport, Data::Through).setup(Some(FOLLOWING), true);
     let mut all = vec![
         ours(Transport::Dev, Data::Served),
         ours(Transport::Ring, Data::Served),
@@ -83,15 +83,15 @@ pub(super) fn entrants() -> Vec<Entrant> {
     all
 }
 
-/// Whether a row is measured at a contestant, by so many processes.
-pub(super) fn asks(row: &str, contestant: &str, jobs: u32) -> bool {
+/// Whether a row is measured at a target, by so many processes.
+pub(super) fn asks(row: &str, target: &str, jobs: u32) -> bool {
     let is_in = |rows: &[&str]| rows.contains(&row);
     if jobs != 1 && !is_in(BY_TWO) {
         return false;
     }
     let reaches = is_in(REACHING);
     let is_kept = is_in(KEPT) || is_in(KEPT_OF_OURS);
-    match contestant {
+    match target {
         "native" => true,
         "dev" => reaches,
         "ring" => reaches || is_in(DATA_OF_PEERS),
@@ -101,49 +101,49 @@ pub(super) fn asks(row: &str, contestant: &str, jobs: u32) -> bool {
         "floor-dev" | "floor-uring" => reaches && !is_in(NOT_OF_FLOORS),
         "bindfs" => is_in(OF_BINDFS),
         libfuse if libfuse.starts_with("libfuse") => reaches || is_in(KEPT) || is_in(DATA_OF_PEERS),
-        // Whoever was added is asked all.
+        // One that the command line adds has all rows.
         _ => true,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NOT_OF_FLOORS, asks, entrants};
+    use super::{NOT_OF_FLOORS, asks, setups};
     use crate::document::goals_of_mounts;
-    use thrufs_bench::entrant::Entrant;
     use thrufs_bench::row;
+    use thrufs_bench::setup::TargetSetup;
 
-    /// Who is asked in one of the rows, by so many processes.
+    /// The targets that are measured in one of the rows, by so many processes.
     fn asked(rows: &[&str], jobs: u32) -> Vec<String> {
         thrufs_bench::extend(&crate::LAB);
         let measured = row::listed("goals").unwrap_or_else(|why| panic!("{why}"));
         let measured = measured.iter().map(|row| row.name);
         let measured: Vec<&str> = measured.filter(|name| rows.contains(name)).collect();
-        let entrants = entrants();
-        let names = entrants.iter().map(Entrant::name);
+        let setups = setups();
+        let names = setups.iter().map(TargetSetup::name);
         let is_asked = |name: &&str| measured.iter().any(|row| asks(row, name, jobs));
         names.filter(is_asked).map(str::to_owned).collect()
     }
 
     #[test]
-    fn every_goal_that_a_mount_can_show_has_its_row_and_its_contestants() {
+    fn every_goal_that_a_mount_can_show_has_its_row_and_its_targets() {
         let goals = goals_of_mounts();
         assert!(goals.len() > 50);
-        for (what, rows, jobs, contestants) in goals {
+        for (what, rows, jobs, targets) in goals {
             let asked = asked(rows, jobs);
-            for contestant in contestants {
-                let is_floor = contestant.starts_with("floor");
+            for target in targets {
+                let is_floor = target.starts_with("floor");
                 if is_floor && rows.iter().all(|row| NOT_OF_FLOORS.contains(row)) {
                     continue;
                 }
-                let is_there = asked.iter().any(|name| name == contestant);
-                assert!(is_there, "{what}: {contestant} among {asked:?}");
+                let is_there = asked.iter().any(|name| name == target);
+                assert!(is_there, "{what}: {target} among {asked:?}");
             }
         }
     }
 
     #[test]
-    fn a_row_is_asked_of_those_only_for_whom_it_says_something() {
+    fn a_row_is_measured_only_at_targets_for_which_it_says_something() {
         let asked_alone = |row| asked(&[row], 1);
         assert_eq!(asked_alone("read-4k"), ["dev+pt", "ring+pt"]);
         assert_eq!(asked_alone("git-status"), ["dev+pt:auto", "ring+pt:auto"]);

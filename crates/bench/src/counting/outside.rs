@@ -25,7 +25,7 @@ enum Order {
     Stop { operations: u64 },
 }
 
-/// What comes of it; nothing to be told for a start.
+/// The answer; a start has none.
 type Reply = Result<Option<Counts>, String>;
 
 /// The run's end, until the run has it.
@@ -93,7 +93,7 @@ struct Outside {
     replies: BufReader<UnixStream>,
 }
 
-/// None where nobody has stayed outside.
+/// None where no thread has stayed outside.
 fn outside() -> Option<&'static Mutex<Outside>> {
     static OUTSIDE: OnceLock<Option<Mutex<Outside>>> = OnceLock::new();
     let connected = OUTSIDE.get_or_init(|| {
@@ -106,7 +106,7 @@ fn outside() -> Option<&'static Mutex<Outside>> {
     connected.as_ref()
 }
 
-/// Takes the socket, so that nobody who is started from now on has it too.
+/// Takes the socket, so that no child inherits it.
 pub(crate) fn connect() {
     let _ = outside();
 }
@@ -122,7 +122,7 @@ fn ask(order: Order) -> Option<Reply> {
     })
 }
 
-/// Begins, if there is somebody outside.
+/// Begins, if there is a thread outside.
 pub(super) fn start(mount: &Path) -> Outcome<bool> {
     let Connection(connection) = Connection::of(mount)?;
     match ask(Order::Start { connection }) {
@@ -133,6 +133,6 @@ pub(super) fn start(mount: &Path) -> Outcome<bool> {
 
 /// Ends it.
 pub(super) fn stop(operations: u64) -> Outcome<Counts> {
-    let reply = ask(Order::Stop { operations }).ok_or("nobody is outside")?;
+    let reply = ask(Order::Stop { operations }).ok_or("no process counts outside")?;
     reply?.ok_or_else(|| "no counts".to_owned())
 }

@@ -4,8 +4,7 @@ use super::Connection;
 use rustix::process::Pid;
 use std::path::Path;
 
-/// Who serves a mount: whoever has its connection open, as far as we may look and it is in our namespace of
-/// processes.
+/// The processes that have the connection open, as far as this one may see them.
 pub(super) fn of_connection(connection: Connection) -> Vec<Pid> {
     let serves = |process: &Pid| holds(*process, connection);
     numbers_in(Path::new("/proc")).filter(serves).collect()
@@ -32,22 +31,22 @@ fn holds(process: Pid, Connection(connection): Connection) -> bool {
 
 /// These processes and all that descend from them, each once.
 pub(crate) fn families(tops: &[Pid]) -> Vec<Pid> {
-    let mut members = tops.to_vec();
+    let mut found = tops.to_vec();
     let mut next = 0;
-    while let Some(&member) = members.get(next) {
+    while let Some(&process) = found.get(next) {
         next += 1;
-        for thread in threads(member) {
-            let (process, thread) = (member.as_raw_nonzero(), thread.as_raw_nonzero());
+        for thread in threads(process) {
+            let (process, thread) = (process.as_raw_nonzero(), thread.as_raw_nonzero());
             let children = format!("/proc/{process}/task/{thread}/children");
             let children = std::fs::read_to_string(children).unwrap_or_default();
             for child in children.split_whitespace().filter_map(pid) {
-                if !members.contains(&child) {
-                    members.push(child);
+                if !found.contains(&child) {
+                    found.push(child);
                 }
             }
         }
     }
-    members
+    found
 }
 
 /// The threads of a process.
@@ -56,7 +55,7 @@ pub(super) fn threads(process: Pid) -> impl Iterator<Item = Pid> {
     numbers_in(Path::new(&tasks))
 }
 
-/// The entries of a directory whose names are numbers of processes.
+/// The entries of a directory whose names are process ids.
 fn numbers_in(directory: &Path) -> impl Iterator<Item = Pid> + use<> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| pid(&entry.file_name().to_string_lossy()))

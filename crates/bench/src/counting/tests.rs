@@ -1,7 +1,7 @@
 use super::{Connection, numbers, servers};
 
 #[test]
-fn what_is_not_served_here_has_no_servers() {
+fn a_plain_directory_has_no_servers() {
     let directory = tempfile::tempdir().unwrap();
     let connection = Connection::of(directory.path()).unwrap();
     assert_eq!(servers::of_connection(connection), []);

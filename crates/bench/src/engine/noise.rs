@@ -9,8 +9,7 @@ use std::fs;
 const OTHERS_MAX: f64 = 0.05;
 /// The same of time that the hypervisor gave to others.
 const STOLEN_MAX: f64 = 0.01;
-/// An interval of a ratio from whose least to its greatest there is a factor of more than this tells too
-/// little.
+/// An interval whose ends are further apart than this factor tells too little.
 const FACTOR_MAX: f64 = 1.5;
 /// Native's own rates lie so close together on a quiet machine: half their interval over the median.
 const NATIVE_SPREAD_MAX: f64 = 0.15;
@@ -116,7 +115,7 @@ fn of_machine(before: Times, after: Times) -> Vec<String> {
 
 /// The file system beneath is the same in every round.
 fn of_native(results: &Results) -> Option<String> {
-    let is_native = |cell: &&Cell| cell.contestant == "native" && cell.samples.len() > 2;
+    let is_native = |cell: &&Cell| cell.target == "native" && cell.samples.len() > 2;
     let spreads = results.cells.iter().filter(is_native).filter_map(rate);
     let spread = Middle::of(spreads.map(|rate| rate.spread()).collect())?.median;
     (spread > NATIVE_SPREAD_MAX).then(|| {
@@ -128,15 +127,15 @@ fn of_native(results: &Results) -> Option<String> {
     })
 }
 
-/// Rows in which nobody can tell.
+/// Rows whose intervals tell nothing.
 fn of_rows(results: &Results) -> Option<String> {
     let mut noisy = Vec::new();
     let mut compared = 0;
     for cell in &results.cells {
         let kind = results
-            .contestants
+            .targets
             .iter()
-            .find(|one| one.name == cell.contestant)?
+            .find(|one| one.name == cell.target)?
             .kind;
         let native = results.cell(&cell.row, "native", &cell.lower, cell.jobs);
         let (true, Some(native)) = (kind != Kind::Native, native) else {
@@ -144,7 +143,7 @@ fn of_rows(results: &Results) -> Option<String> {
         };
         compared += 1;
         if ratio(cell, native).is_some_and(|ratio| is_noisy(&ratio)) {
-            noisy.push(format!("{} on {}", cell.row, cell.contestant));
+            noisy.push(format!("{} on {}", cell.row, cell.target));
         }
     }
     noisy.dedup();
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_is_said() {
+    fn time_taken_by_other_processes_is_remarked() {
         let before = Times::default();
         let minute = 6000.0;
         let quiet = Times {

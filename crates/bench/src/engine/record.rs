@@ -1,11 +1,11 @@
 //! What was found so far.
 
-use crate::entrant::Entrant;
 use crate::machine;
 use crate::measurement::Measured;
-use crate::plan::{Plan, Task};
+use crate::plan::{Plan, PlannedRow};
 use crate::results::{Cell, Ending, FORMAT, Results};
 use crate::row::info;
+use crate::setup::TargetSetup;
 use std::time::Instant;
 
 /// Results that grow.
@@ -26,7 +26,7 @@ impl Record {
             seconds: 0.0,
             ending: Ending::Complete,
             machine: machine::describe(),
-            contestants: plan.entrants.iter().map(Entrant::described).collect(),
+            targets: plan.setups.iter().map(TargetSetup::described).collect(),
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),
@@ -38,18 +38,18 @@ impl Record {
         }
     }
 
-    /// Somebody does not take part.
+    /// A target does not take part.
     pub(super) fn absent(&mut self, name: &str, why: &str) {
-        let mut all = self.results.contestants.iter_mut();
-        if let Some(contestant) = all.find(|contestant| contestant.name == name) {
-            contestant.absent = Some(why.to_owned());
+        let mut all = self.results.targets.iter_mut();
+        if let Some(target) = all.find(|target| target.name == name) {
+            target.absent = Some(why.to_owned());
         }
     }
 
-    /// Why those who do not take part do not: each reason once, after all whose it is.
+    /// Why targets are absent: each reason once, after the names of the targets.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
-        for one in &self.results.contestants {
+        for one in &self.results.targets {
             let Some(why) = one.absent.as_deref() else {
                 continue;
             };
@@ -73,19 +73,25 @@ impl Record {
     }
 
     /// Whether it is known that there will be no figure.
-    pub(super) fn is_without(&self, task: Task, contestant: &str, lower: &str) -> bool {
-        let cell = |contestant| {
+    pub(super) fn is_without(&self, planned: PlannedRow, target: &str, lower: &str) -> bool {
+        let cell = |target| {
             self.results
-                .cell(task.row.name, contestant, lower, task.jobs)
+                .cell(planned.row.name, target, lower, planned.jobs)
         };
         let absent = |name| cell(name).is_some_and(|cell| cell.absence.is_some());
         // Without native, nothing can be compared.
-        absent(contestant) || absent("native")
+        absent(target) || absent("native")
     }
 
     /// What came of a measurement.
-    pub(super) fn add(&mut self, task: Task, contestant: &str, lower: &str, measured: Measured) {
-        let cell = self.cell(task, contestant, lower);
+    pub(super) fn add(
+        &mut self,
+        planned: PlannedRow,
+        target: &str,
+        lower: &str,
+        measured: Measured,
+    ) {
+        let cell = self.cell(planned, target, lower);
         match measured {
             Measured::Sample(sample) => cell.samples.push(sample),
             Measured::Latency(latency) => cell.latency = Some(latency),
@@ -98,23 +104,23 @@ impl Record {
         }
     }
 
-    fn cell(&mut self, task: Task, contestant: &str, lower: &str) -> &mut Cell {
-        let Task { row, jobs } = task;
+    fn cell(&mut self, planned: PlannedRow, target: &str, lower: &str) -> &mut Cell {
+        let PlannedRow { row, jobs } = planned;
         if !self.results.rows.iter().any(|known| known.name == row.name) {
             let mut row = info(row);
-            // They are for file systems that are made for the run: who asks about a directory has other ones.
+            // They are for file systems that are made for the run.
             row.goal = row.goal.filter(|_| self.has_goals);
             self.results.rows.push(row);
         }
         let cells = &mut self.results.cells;
         let is_it = |cell: &Cell| {
-            (cell.row.as_str(), cell.contestant.as_str()) == (row.name, contestant)
+            (cell.row.as_str(), cell.target.as_str()) == (row.name, target)
                 && (cell.lower.as_str(), cell.jobs) == (lower, jobs)
         };
         let place = cells.iter().position(is_it).unwrap_or_else(|| {
             cells.push(Cell {
                 row: row.name.to_owned(),
-                contestant: contestant.to_owned(),
+                target: target.to_owned(),
                 lower: lower.to_owned(),
                 jobs,
                 samples: Vec::new(),
@@ -128,8 +134,9 @@ impl Record {
     }
 
     /// A row was given up: what it has is too little to stay.
-    pub(super) fn forget(&mut self, task: Task) {
-        let is_it = |cell: &Cell| (cell.row.as_str(), cell.jobs) == (task.row.name, task.jobs);
+    pub(super) fn forget(&mut self, planned: PlannedRow) {
+        let is_it =
+            |cell: &Cell| (cell.row.as_str(), cell.jobs) == (planned.row.name, planned.jobs);
         self.results.cells.retain(|cell| !is_it(cell));
         let cells = &self.results.cells;
         let rows = &mut self.results.rows;
@@ -138,10 +145,10 @@ impl Record {
 
     /// What a server held in memory at the end.
     pub(super) fn resident(&mut self, name: &str, kib: Option<u64>) {
-        let mut all = self.results.contestants.iter_mut();
-        if let Some(contestant) = all.find(|contestant| contestant.name == name) {
+        let mut all = self.results.targets.iter_mut();
+        if let Some(target) = all.find(|target| target.name == name) {
             // Over several file systems beneath, the most.
-            contestant.resident_kib = contestant.resident_kib.max(kib);
+            target.resident_kib = target.resident_kib.max(kib);
         }
     }
 

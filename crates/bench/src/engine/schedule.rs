@@ -3,16 +3,16 @@
 //! The first round shows how long a round takes. Where three rounds are too many, the run takes longer, by up to
 //! half of its time; where that does not do, rows go, the dearest first; and rows that take far more time than others go until there are five.
 
-use crate::plan::{Plan, Task};
+use crate::plan::{Plan, PlannedRow};
 use std::time::{Duration, Instant};
 
-/// Fewer rounds tell nothing, unless somebody has asked for them.
+/// Fewer rounds tell nothing, unless the command line asks for them.
 const ROUNDS_MIN: u32 = 3;
 /// With so many, an interval has a chance of 0.94 to hold the median.
 const ROUNDS_WANTED: u32 = 5;
 /// More are not worth the time.
 const ROUNDS_MAX: u32 = 11;
-/// Passes for latencies and counts, in rounds, where nobody has limited the time.
+/// Passes for latencies and counts, in rounds, where the time is not limited.
 const PASSES: f64 = 2.0;
 /// The share of a limited time that is kept for them, however slow the rounds are.
 const PASSES_SHARE: f64 = 0.2;
@@ -40,21 +40,21 @@ pub(super) struct Schedule {
     budget: Option<Duration>,
     rounds_given: Option<u32>,
     rounds: u32,
-    tasks: Vec<Cost>,
+    planned_rows: Vec<Cost>,
     limit: Duration,
 }
 
 /// A row, and what its last round has cost.
 #[derive(Clone, Copy)]
 struct Cost {
-    task: Task,
+    planned: PlannedRow,
     time: Duration,
 }
 
 impl Cost {
     fn named(&self) -> String {
-        let name = self.task.row.name;
-        let jobs = match self.task.jobs {
+        let name = self.planned.row.name;
+        let jobs = match self.planned.jobs {
             1 => String::new(),
             jobs => format!(" × {jobs}"),
         };
@@ -93,7 +93,12 @@ pub(super) struct Spent {
 
 impl Schedule {
     /// For a run that began at `started`, with so many cells.
-    pub(super) fn new(started: Instant, plan: &Plan, tasks: Vec<Task>, cells: usize) -> Schedule {
+    pub(super) fn new(
+        started: Instant,
+        plan: &Plan,
+        planned_rows: Vec<PlannedRow>,
+        cells: usize,
+    ) -> Schedule {
         let budget = plan
             .seconds
             .map(|seconds| Duration::from_secs(seconds.into()));
@@ -107,10 +112,10 @@ impl Schedule {
             budget,
             rounds_given: plan.rounds,
             rounds,
-            tasks: tasks
+            planned_rows: planned_rows
                 .into_iter()
-                .map(|task| Cost {
-                    task,
+                .map(|planned| Cost {
+                    planned,
                     time: Duration::ZERO,
                 })
                 .collect(),
@@ -119,8 +124,8 @@ impl Schedule {
     }
 
     /// What is measured in a round.
-    pub(super) fn tasks(&self) -> Vec<Task> {
-        self.tasks.iter().map(|cost| cost.task).collect()
+    pub(super) fn planned_rows(&self) -> Vec<PlannedRow> {
+        self.planned_rows.iter().map(|cost| cost.planned).collect()
     }
 
     /// Rounds that there will be, as far as that is known.
@@ -159,8 +164,12 @@ impl Schedule {
 
     /// A row was measured everywhere. False when the first round takes too long for what comes after it:
     /// then the rest of the rows is given up.
-    pub(super) fn task_is_over(&mut self, task: Task, round: u32, spent: Spent) -> bool {
-        if let Some(cost) = self.tasks.iter_mut().find(|cost| cost.task == task) {
+    pub(super) fn row_is_over(&mut self, planned: PlannedRow, round: u32, spent: Spent) -> bool {
+        if let Some(cost) = self
+            .planned_rows
+            .iter_mut()
+            .find(|cost| cost.planned == planned)
+        {
             // What has to be prepared for every round is known after the second.
             cost.time = match round {
                 0 => spent.all.saturating_sub(spent.preparing).max(TICK),
@@ -175,7 +184,11 @@ impl Schedule {
 
     /// Decides how it goes on. Rows that are left out from now on are added to `gone`, and named in a sentence
     /// for the report.
-    pub(super) fn round_is_over(&mut self, round: u32, gone: &mut Vec<Task>) -> Option<String> {
+    pub(super) fn round_is_over(
+        &mut self,
+        round: u32,
+        gone: &mut Vec<PlannedRow>,
+    ) -> Option<String> {
         let budget = self.budget?;
         let mut names = Vec::new();
         let for_rounds = budget.mul_f64(1.0 - PASSES_SHARE);
@@ -189,7 +202,7 @@ impl Schedule {
             let wanted = self.rounds_given.unwrap_or(ROUNDS_WANTED);
             let least = self.rounds_given.unwrap_or(ROUNDS_MIN);
             let median = self.median();
-            while self.tasks.len() > 1 && self.fitting(left) + done < wanted {
+            while self.planned_rows.len() > 1 && self.fitting(left) + done < wanted {
                 let dearest = self.dearest();
                 let is_dear = dearest > median * DEAR;
                 // Rather a little longer than without what has been measured.
@@ -220,44 +233,57 @@ impl Schedule {
     }
 
     fn a_round(&self) -> Duration {
-        self.tasks.iter().map(|cost| cost.time).sum()
+        self.planned_rows.iter().map(|cost| cost.time).sum()
     }
 
     fn dearest(&self) -> Duration {
-        let times = self.tasks.iter().map(|cost| cost.time);
+        let times = self.planned_rows.iter().map(|cost| cost.time);
         times.max().unwrap_or_default()
     }
 
     fn median(&self) -> Duration {
-        let mut times: Vec<Duration> = self.tasks.iter().map(|cost| cost.time).collect();
+        let mut times: Vec<Duration> = self.planned_rows.iter().map(|cost| cost.time).collect();
         times.sort();
         times.get(times.len() / 2).copied().unwrap_or_default()
     }
 
     /// Leaves rows out, but for one at least; their names, with what they cost.
-    fn give_up(&mut self, gone: &mut Vec<Task>, which: impl Fn(&Cost) -> bool) -> Vec<String> {
+    fn give_up(
+        &mut self,
+        gone: &mut Vec<PlannedRow>,
+        which: impl Fn(&Cost) -> bool,
+    ) -> Vec<String> {
         let (mut go, mut stay): (Vec<Cost>, Vec<Cost>) =
-            self.tasks.iter().partition(|cost| which(cost));
+            self.planned_rows.iter().partition(|cost| which(cost));
         if stay.is_empty() && !go.is_empty() {
             stay.push(go.remove(0));
         }
-        self.tasks = stay;
-        gone.extend(go.iter().map(|cost| cost.task));
+        self.planned_rows = stay;
+        gone.extend(go.iter().map(|cost| cost.planned));
         go.iter().map(Cost::named).collect()
     }
 
     /// What there is time for in one of so many measurements that are left of the passes, which usually does this
-    /// share of what one in a round does, with so many contestants: every one has its turn, and less to do where
+    /// share of what one in a round does, with so many targets: every one has its turn, and less to do where
     /// time is short.
-    pub(super) fn effort(&self, task: Task, contestants: usize, share: f64, left: usize) -> Effort {
+    pub(super) fn effort(
+        &self,
+        planned: PlannedRow,
+        targets: usize,
+        share: f64,
+        left: usize,
+    ) -> Effort {
         let usual = self.usual();
         let Some(budget) = self.budget else {
             return usual;
         };
         let time = budget.saturating_sub(self.started.elapsed());
         let time = time.as_secs_f64() / left.max(1) as f64;
-        let cost = self.tasks.iter().find(|cost| cost.task == task);
-        let cost = cost.map_or(0.0, |cost| cost.time.as_secs_f64()) / contestants.max(1) as f64;
+        let cost = self
+            .planned_rows
+            .iter()
+            .find(|cost| cost.planned == planned);
+        let cost = cost.map_or(0.0, |cost| cost.time.as_secs_f64()) / targets.max(1) as f64;
         let fitting = time / (cost * share).max(1e-9);
         // By steps: what is kept for measurements of one size is of no use for another.
         let steps = [1.0, 0.1, 0.01];

@@ -2,8 +2,8 @@
 //! of the caches.
 
 use super::{Cache, Job, MIB};
-use crate::errand::Errand;
 use crate::kept::Claim;
+use crate::task::Task;
 use rustix::fs::{Advice, XattrFlags, fadvise};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -15,14 +15,14 @@ pub const NAME: &str = "file";
 /// The attribute of files that have one.
 pub const ATTRIBUTE: &str = "user.bench";
 
-/// Puts a file of so many bytes at `directory` beneath, which the contestant shows at the same place of
-/// `errand.seen`. What is handed back keeps others from it.
-pub fn prepare(job: &Job, errand: &Errand, directory: &str, percent: usize) -> io::Result<Claim> {
+/// Puts a file of so many bytes at `directory` beneath, which the target shows at the same place of
+/// `task.seen`. What is handed back keeps others from it.
+pub fn prepare(job: &Job, task: &Task, directory: &str, percent: usize) -> io::Result<Claim> {
     let bytes = job.file_bytes(percent);
-    let beneath = errand.beneath.join(directory);
-    let seen = errand.seen.join(directory);
+    let beneath = task.beneath.join(directory);
+    let seen = task.seen.join(directory);
     fs::create_dir_all(&beneath)?;
-    let kept = errand.kept_beneath()?;
+    let kept = task.kept_beneath()?;
     let claim = Claim::take(&kept, &job.kept(percent), |path| {
         make(path, bytes, job.attribute)
     })?;
@@ -35,11 +35,11 @@ pub fn prepare(job: &Job, errand: &Errand, directory: &str, percent: usize) -> i
         Cache::Beneath => {
             read(&source)?;
             // The file that is linked may have been read above under the name that it had before.
-            if errand.once {
+            if task.once {
                 forget(&seen.join(NAME))?;
             }
         }
-        // Whoever measures may be able to do more than an ordinary user can.
+        // This needs no privileges; a privileged run drops all caches besides.
         Cache::Nowhere => {
             forget(&seen.join(NAME))?;
             forget(&source)?;

@@ -2,11 +2,11 @@
 
 use super::order::{Order, Reply};
 use super::{Amount, Measured, Question, absent};
-use crate::contestant::Contestant;
-use crate::errand::{Done, Errand};
 use crate::results::Absence;
 use crate::row::Row;
 use crate::stop::{First, Stop};
+use crate::target::RunningTarget;
+use crate::task::{Done, Task};
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const ENDING_MAX: Duration = Duration::from_secs(10);
 
 /// A process.
-pub(super) struct Job {
+pub(super) struct JobProcess {
     process: Child,
     output: ChildStdout,
     /// What it has said since its last line.
@@ -24,7 +24,7 @@ pub(super) struct Job {
     /// The time was over.
     too_slow: bool,
     status: Option<ExitStatus>,
-    errand: Errand,
+    task: Task,
 }
 
 /// What it has said.
@@ -34,18 +34,18 @@ pub(super) enum Said {
     Absent(Absence),
     /// It has ended, or time is over.
     Nothing,
-    /// It has not, but somebody wants to stop.
+    /// It has not, but the run is to end.
     Stopped,
 }
 
-impl Job {
+impl JobProcess {
     pub(super) fn spawn(
         row: &Row,
-        contestant: &Contestant,
+        target: &RunningTarget,
         amount: Amount,
         job: usize,
         waiting: PipeReader,
-    ) -> io::Result<Job> {
+    ) -> io::Result<JobProcess> {
         let Amount {
             question,
             jobs,
@@ -56,18 +56,18 @@ impl Job {
         // A name that was never used: no cache may remember it as gone.
         let name = row.name;
         let directory = format!("{name}-{question:?}-{jobs}-{round}-{job}");
-        let errand = Errand {
-            beneath: contestant.source().join(&directory),
-            seen: contestant.seen_at(job).join(&directory),
+        let task = Task {
+            beneath: target.source().join(&directory),
+            seen: target.seen_at(job).join(&directory),
             percent,
             limit: amount.limit,
-            once: contestant.caches_above(),
+            once: target.caches_above(),
             each: question == Question::Latency,
         };
         let order = Order {
             row: name.to_owned(),
-            errand,
-            processor: contestant.processor(job),
+            task,
+            processor: target.processor(job),
         };
         let text = serde_json::to_string(&order).map_err(io::Error::other)?;
         let mut process = Command::new("/proc/self/exe")
@@ -76,13 +76,13 @@ impl Job {
             .stdout(Stdio::piped())
             .spawn()?;
         let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Job {
+        Ok(JobProcess {
             process,
             output,
             rest: Vec::new(),
             too_slow: false,
             status: None,
-            errand: order.errand,
+            task: order.task,
         })
     }
 
@@ -150,15 +150,15 @@ impl Job {
         let _ = self.process.kill();
     }
 
-    /// Removes its files, through the mount, so that no cache believes in what is gone. The floor shows
+    /// Removes its files, through the mount, so that no cache shows what is gone. The floor shows
     /// files that are not there, and removes none.
     pub(super) fn clean_up(&self) -> io::Result<()> {
-        let removed = match std::fs::remove_dir_all(&self.errand.seen) {
+        let removed = match std::fs::remove_dir_all(&self.task.seen) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         };
-        if self.errand.beneath.exists() {
-            std::fs::remove_dir_all(&self.errand.beneath)?;
+        if self.task.beneath.exists() {
+            std::fs::remove_dir_all(&self.task.beneath)?;
         }
         removed
     }

@@ -1,18 +1,18 @@
-//! One of the processes of a measurement, from inside: what it is told, and what it says.
+//! One of the processes of a measurement, from inside: the order that it gets, and its replies.
 
 use crate::Outcome;
-use crate::errand::{Done, Errand};
 use crate::results::Absence;
 use crate::row::{self, Row};
+use crate::task::{Done, Task};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// What it is told.
+/// What it has to do.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Order {
     pub(super) row: String,
-    pub(super) errand: Errand,
+    pub(super) task: Task,
     /// The processor that it has to stay on, if it matters.
     pub(super) processor: Option<usize>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
     if let Some(processor) = order.processor {
         stay_on(processor)?;
     }
-    let reply = match in_step(row, &order.errand) {
+    let reply = match in_step(row, &order.task) {
         Ok(done) => Reply::Done(done),
         Err(error) => Reply::Absent(Absence {
             failed: error.kind() != io::ErrorKind::Unsupported,
@@ -49,13 +49,13 @@ pub(crate) fn measure_here(arguments: &[String]) -> Outcome<()> {
     say(&reply).map_err(|error| error.to_string())
 }
 
-fn in_step(row: &'static Row, errand: &Errand) -> io::Result<Done> {
-    std::fs::create_dir(&errand.beneath)?;
-    let ready = row.prepare(errand)?;
+fn in_step(row: &'static Row, task: &Task) -> io::Result<Done> {
+    std::fs::create_dir(&task.beneath)?;
+    let ready = row.prepare(task)?;
     // All is prepared; the others are waited for.
     say(&Reply::Ready)?;
     io::stdin().read_to_end(&mut Vec::new())?;
-    ready(errand)
+    ready(task)
 }
 
 fn say(reply: &Reply) -> io::Result<()> {

@@ -1,7 +1,7 @@
 use super::Plan;
 use crate::Outcome;
-use crate::entrant::Entrant;
 use crate::request::Request;
+use crate::setup::TargetSetup;
 
 fn request(suite: &str) -> Request {
     Request {
@@ -19,7 +19,7 @@ fn plan(change: impl FnOnce(&mut Request)) -> Outcome<Plan> {
 }
 
 fn names(plan: &Plan) -> Vec<&str> {
-    plan.entrants.iter().map(Entrant::name).collect()
+    plan.setups.iter().map(TargetSetup::name).collect()
 }
 
 fn words(list: &[&str]) -> Vec<String> {
@@ -60,17 +60,14 @@ fn a_plan_goes_to_another_process_and_back() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_requests_are_refused() {
     let none = |change: fn(&mut Request)| plan(change).map(drop).unwrap_err();
     for (why, error) in [
         ("no suite", none(|r| r.suite = "none".into())),
         ("no row", none(|r| r.rows = Some("none".into()))),
         ("there are dev", none(|r| r.modes = words(&["uring"]))),
-        ("nobody", none(|r| r.modes = words(&["none"]))),
-        (
-            "two contestants",
-            none(|r| r.modes = words(&["dev", "dev"])),
-        ),
+        ("no target", none(|r| r.modes = words(&["none"]))),
+        ("two targets", none(|r| r.modes = words(&["dev", "dev"]))),
         (
             "neither",
             none(|r| {
@@ -83,7 +80,7 @@ fn what_makes_no_sense_is_refused() {
             none(|r| r.against = vec![("a/b".into(), "/".into())]),
         ),
         (
-            "two contestants",
+            "two targets",
             none(|r| r.against = vec![("native".into(), "/".into())]),
         ),
         ("overwritten", none(|r| r.out = Some("/".into()))),

@@ -1,7 +1,7 @@
-//! One contestant against another in the same row: the best of ours against each of the others, and ours over the
+//! One target against another in the same row: the best of ours against each of the others, and ours over the
 //! ring against ours over `/dev/fuse`.
 
-use super::table::{Line, ratio};
+use super::table::{RowResult, ratio};
 use crate::results::Kind;
 use crate::results::statistics::Middle;
 
@@ -9,36 +9,36 @@ use crate::results::statistics::Middle;
 pub(crate) struct Comparison<'a> {
     /// What stands over all of its kind: `our best / old`, `ring / dev`.
     pub(crate) column: String,
-    /// Who it is whose figure it is.
+    /// The target with this figure.
     pub(crate) subject: &'a str,
-    /// With whom.
+    /// The target that it is compared with.
     pub(crate) other: &'a str,
     /// How many times the other's rate: the median of the rounds' ratios.
     pub(crate) times: Middle,
 }
 
 /// All that can be made of a row.
-pub(crate) fn comparisons<'a>(line: &Line<'a>) -> Vec<Comparison<'a>> {
+pub(crate) fn comparisons<'a>(line: &RowResult<'a>) -> Vec<Comparison<'a>> {
     let mut all = Vec::new();
     if let Some(ours) = line.best_of(Kind::Ours) {
         let others = line.entries.iter();
-        for other in others.filter(|entry| entry.contestant.kind == Kind::Other) {
-            let name = &other.contestant.name;
+        for other in others.filter(|entry| entry.target.kind == Kind::Other) {
+            let name = &other.target.name;
             all.extend(ratio(ours.cell, other.cell).map(|times| Comparison {
                 column: format!("our best / {name}"),
-                subject: &ours.contestant.name,
+                subject: &ours.target.name,
                 other: name,
                 times,
             }));
         }
     }
     for ring in &line.entries {
-        let subject = &ring.contestant.name;
+        let subject = &ring.target.name;
         let dev = subject
             .strip_prefix("ring")
             .and_then(|mode| line.entry(&format!("dev{mode}")));
         if let Some((dev, times)) = dev.and_then(|dev| Some((dev, ratio(ring.cell, dev.cell)?))) {
-            let other = &dev.contestant.name;
+            let other = &dev.target.name;
             let column = format!("{subject} / {other}");
             all.push(Comparison {
                 column,
@@ -67,7 +67,7 @@ mod tests {
             ("old", Kind::Other, 4_000),
             ("older", Kind::Other, 1_000),
         ];
-        let mut builder = Builder::new().contestants(&all.map(|(name, kind, _)| (name, kind)));
+        let mut builder = Builder::new().targets(&all.map(|(name, kind, _)| (name, kind)));
         for (name, _, time) in all {
             builder = builder.cell("stat-cold", name, &[time; 3]);
         }

@@ -1,10 +1,10 @@
 //! Figures as people read them.
 
 use crate::results::statistics::Middle;
-use crate::results::{Counts, Row};
+use crate::results::{Counts, RowInfo};
 
 /// A rate in the unit of its row: bytes or operations per second, or seconds for one operation.
-pub fn rate(row: &Row, per_second: f64) -> String {
+pub fn rate(row: &RowInfo, per_second: f64) -> String {
     if row.in_seconds {
         return duration(1e9 / per_second);
     }
@@ -43,8 +43,7 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// A figure, and the ends of its interval, with three digits behind the point: what is close to a goal can be
-/// told from it.
+/// A figure, and the ends of its interval, with three digits behind the point, for comparing it with a goal.
 pub fn precise(middle: &Middle) -> [String; 3] {
     let digits = match middle.median {
         ..2.0 => 3,

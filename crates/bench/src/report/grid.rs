@@ -45,10 +45,10 @@ impl From<String> for Text {
 /// Lines of cells. The first column is to the left and stands in every block, the others to the right.
 pub(super) struct Grid {
     head: Vec<Text>,
-    lines: Vec<Line>,
+    lines: Vec<GridLine>,
 }
 
-enum Line {
+enum GridLine {
     Heading(Text),
     Cells(Vec<Text>),
 }
@@ -65,12 +65,12 @@ impl Grid {
     }
 
     pub(super) fn heading(&mut self, text: impl Into<Text>) {
-        self.lines.push(Line::Heading(text.into()));
+        self.lines.push(GridLine::Heading(text.into()));
     }
 
     /// As many cells as the head has.
     pub(super) fn line(&mut self, cells: Vec<Text>) {
-        self.lines.push(Line::Cells(cells));
+        self.lines.push(GridLine::Cells(cells));
     }
 
     /// The whole, each line ended.
@@ -99,8 +99,8 @@ impl Grid {
 
     fn width(&self, at: usize) -> usize {
         let cells = self.lines.iter().filter_map(|line| match line {
-            Line::Cells(cells) => cells.get(at),
-            Line::Heading(_) => None,
+            GridLine::Cells(cells) => cells.get(at),
+            GridLine::Heading(_) => None,
         });
         let all = cells.chain(self.head.get(at));
         all.map(Text::width).max().unwrap_or_default()
@@ -123,8 +123,8 @@ impl Grid {
         let mut text = line(&self.head);
         for one in &self.lines {
             text += &match one {
-                Line::Heading(heading) => paint(heading, screen) + "\n",
-                Line::Cells(cells) => line(cells),
+                GridLine::Heading(heading) => paint(heading, screen) + "\n",
+                GridLine::Cells(cells) => line(cells),
             };
         }
         text
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_comes_beneath() {
+    fn columns_that_do_not_fit_come_in_a_block_below() {
         let mut grid = Grid::new(["row", "one", "two", "three"].map(Text::from).to_vec());
         grid.heading("Some");
         grid.line(["a", "1", "22", "333"].map(Text::from).to_vec());

@@ -87,7 +87,7 @@ fn found(results: &Results) -> String {
             found,
             "<p class=\"finding\"><b>{}</b> on <b>{}</b>, {}: {} times as long as it should. {}.</p>\n",
             Plain(&finding.row),
-            Plain(&finding.contestant),
+            Plain(&finding.target),
             Plain(&finding.lower),
             figure::times(finding.times()),
             Plain(&finding.to_string())
@@ -112,7 +112,7 @@ fn ratios(results: &Results, sections: &[Section<'_>]) -> String {
         "<p class=\"intro\">How many times the rate of the file system beneath, used without any mount: further \
          to the right is faster. The dot is the median of the rounds, the line through it the interval; what ends \
          in a question mark was too noisy to tell whether it is faster or slower. The figures of the best, and of \
-         those that are not to be told from it, are bold.</p>\n{text}"
+         those that the rounds do not separate from it, are bold.</p>\n{text}"
     )
 }
 
@@ -131,8 +131,7 @@ fn numbers(results: &Results, sections: &[Section<'_>]) -> String {
 }
 
 fn definitions(results: &Results) -> String {
-    folded("Who takes part", &tables::contestants(results))
-        + &folded("Rows", &tables::rows(results))
+    folded("Targets", &tables::targets(results)) + &folded("Rows", &tables::rows(results))
 }
 
 fn place(results: &Results) -> String {

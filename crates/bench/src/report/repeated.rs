@@ -3,7 +3,7 @@
 use super::figure;
 use super::grid::{Grid, Text, Weight, paint};
 use super::screen::Screen;
-use super::table::{Line, Section, Verdict, sections};
+use super::table::{RowResult, Section, Verdict, sections};
 use crate::results::Results;
 use crate::results::statistics::Middle;
 
@@ -63,10 +63,10 @@ fn of(section: &Section<'_>, before: Option<&Section<'_>>) -> (Grid, usize) {
     let mut grid = Grid::new(head.map(Text::from).to_vec());
     let mut lacking = 0;
     for line in &section.lines {
-        let is_it = |one: &&Line<'_>| one.row.name == line.row.name && one.jobs == line.jobs;
+        let is_it = |one: &&RowResult<'_>| one.row.name == line.row.name && one.jobs == line.jobs;
         let then = before.and_then(|before| before.lines.iter().find(is_it));
         for entry in &line.entries {
-            let name = &entry.contestant.name;
+            let name = &entry.target.name;
             let then = then
                 .and_then(|then| then.entry(name))
                 .and_then(|entry| entry.ratio);
@@ -116,7 +116,7 @@ mod tests {
             ("ring", Kind::Ours),
             ("dev", Kind::Ours),
         ];
-        let builder = Builder::new().contestants(&all).on(lower);
+        let builder = Builder::new().targets(&all).on(lower);
         let builder = builder.cell("stat-cold", "native", &[1000; 5]);
         let builder = builder.cell("stat-cold", "ring", ring);
         builder.cell("stat-cold", "dev", dev).results()

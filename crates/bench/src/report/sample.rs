@@ -1,14 +1,14 @@
 //! Results for tests.
 
 use crate::results::{
-    Absence, Cell, Contestant, Counts, Ending, FORMAT, Group, Kind, Latency, Machine, Results, Row,
-    Sample,
+    Absence, Cell, Counts, Ending, FORMAT, Group, Kind, Latency, Machine, Results, RowInfo, Sample,
+    Target,
 };
 
 /// A row of which nothing is known but its name.
-pub(crate) fn row(name: &str) -> Row {
+pub(crate) fn row(name: &str) -> RowInfo {
     let data = name.contains("read") || name.contains("write");
-    Row {
+    RowInfo {
         name: name.to_owned(),
         title: format!("{name}, for people"),
         about: format!("One operation is a {name}."),
@@ -58,7 +58,7 @@ impl Builder {
                     .map(|(name, version)| (name.to_owned(), version.to_owned()))
                     .into(),
             },
-            contestants: Vec::new(),
+            targets: Vec::new(),
             rows: Vec::new(),
             cells: Vec::new(),
             remarks: Vec::new(),
@@ -70,9 +70,9 @@ impl Builder {
         }
     }
 
-    pub(crate) fn contestants(mut self, all: &[(&str, Kind)]) -> Self {
+    pub(crate) fn targets(mut self, all: &[(&str, Kind)]) -> Self {
         for (name, kind) in all {
-            self.results.contestants.push(Contestant {
+            self.results.targets.push(Target {
                 name: (*name).to_owned(),
                 title: format!("{name}, for people"),
                 kind: *kind,
@@ -95,7 +95,7 @@ impl Builder {
     }
 
     /// The next cell: of each round, nanoseconds of one of a thousand operations.
-    pub(crate) fn cell(mut self, name: &str, contestant: &str, nanoseconds: &[u64]) -> Self {
+    pub(crate) fn cell(mut self, name: &str, target: &str, nanoseconds: &[u64]) -> Self {
         if !self.results.rows.iter().any(|row| row.name == name) {
             self.results.rows.push(row(name));
         }
@@ -106,7 +106,7 @@ impl Builder {
         };
         self.results.cells.push(Cell {
             row: name.to_owned(),
-            contestant: contestant.to_owned(),
+            target: target.to_owned(),
             lower: self.lower.clone(),
             jobs: self.jobs,
             samples: (0..).zip(nanoseconds).map(sample).collect(),
@@ -143,9 +143,9 @@ impl Builder {
         self
     }
 
-    pub(crate) fn failing(mut self, row: &str, contestant: &str, why: &str) -> Self {
+    pub(crate) fn failing(mut self, row: &str, target: &str, why: &str) -> Self {
         for cell in &mut self.results.cells {
-            if cell.row == row && cell.contestant == contestant {
+            if cell.row == row && cell.target == target {
                 cell.absence = Some(Absence {
                     failed: true,
                     why: why.to_owned(),
@@ -180,7 +180,7 @@ pub(crate) fn usual() -> Results {
         ]
     };
     let mut results = Builder::new()
-        .contestants(&[
+        .targets(&[
             ("native", Kind::Native),
             ("dev", Kind::Ours),
             ("ring", Kind::Ours),

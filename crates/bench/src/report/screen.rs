@@ -27,7 +27,7 @@ impl Screen {
         }
     }
 
-    /// Standard output: as wide as its terminal; with colours if it is one, and nobody has said `NO_COLOR`.
+    /// Standard output: as wide as its terminal; with colours if it is one, unless `NO_COLOR` is set.
     #[must_use]
     pub fn standard_output() -> Screen {
         Screen::of(&std::io::stdout())

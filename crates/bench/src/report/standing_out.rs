@@ -1,13 +1,13 @@
-//! What stands out: rows in which a contestant is slow beyond what its requests explain.
+//! What stands out: rows in which a target is slow beyond what its requests explain.
 //!
 //! Of each cell it is known how much longer an operation takes than natively, and, where it was counted,
 //! how many requests it makes: what it takes for each request is about the same in all rows of a
-//! contestant, whatever the request, unless something is wrong with one of them. Where there are no
+//! target, whatever the request, unless something is wrong with one of them. Where there are no
 //! counts, an operation stands in for the request. A cell stands out
 //!
-//! * when it takes much more than the contestant's other rows do, and more than anybody else in this row,
-//! * or when it takes very much more than anybody else in this row (something may be wrong with all rows
-//!   of a contestant).
+//! * when it takes much more than the target's other rows do, and more than any other target in this row,
+//! * or when it takes very much more than any other target in this row (something may be wrong with all rows
+//!   of a target).
 //!
 //! Nothing that a slow disk, large transfers or noise could explain counts: of the rounds' times it is the
 //! lower end of the interval that is looked at, less some times native's time, less a time for each byte.
@@ -16,16 +16,16 @@
 mod tests;
 
 use super::figure::duration;
-use super::table::{Entry, Line, is_sound, sections};
+use super::table::{Entry, RowResult, is_sound, sections};
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Group, Kind, Results};
 use std::fmt::{self, Display, Formatter};
 
-/// What is as many times above the contestant's other rows stands out.
+/// What is as many times above the target's other rows stands out.
 const TIMES_USUAL: f64 = 8.0;
-/// If it is also as many times above anybody else in this row.
+/// If it is also as many times above any other target in this row.
 const TIMES_OTHERS: f64 = 3.0;
-/// What is as many times above anybody else in this row stands out by that alone.
+/// What is as many times above any other target in this row stands out by that alone.
 const TIMES_OTHERS_ALONE: f64 = 20.0;
 /// Other rows that must be there to tell what is usual.
 const OTHER_ROWS_MIN: usize = 2;
@@ -34,7 +34,7 @@ const OTHER_ROWS_MIN: usize = 2;
 const NANOSECONDS_MIN: f64 = 10_000.0;
 /// What takes less for a request is too small a matter to speak of.
 const WORTH_SAYING_NANOSECONDS: f64 = 40_000.0;
-/// How many times native's time the work itself may take: twice because it is done on behalf of somebody,
+/// How many times native's time the work itself may take: twice because it is done for another process,
 /// once more where the disk is in another mood.
 const TIMES_NATIVE: f64 = 3.0;
 /// What moving a byte once more takes at most.
@@ -46,10 +46,10 @@ const REQUESTS_MIN: f64 = 0.2;
 /// One that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// [`Row::name`](crate::results::Row::name).
+    /// [`Row::name`](crate::results::RowInfo::name).
     pub row: String,
-    /// [`Contestant::name`](crate::results::Contestant::name).
-    pub contestant: String,
+    /// [`Target::name`](crate::results::Target::name).
+    pub target: String,
     /// [`Cell::lower`].
     pub lower: String,
     /// [`Cell::jobs`].
@@ -69,10 +69,10 @@ pub struct Finding {
 /// What a finding is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// The median of the contestant's other rows.
+    /// The median of the target's other rows.
     OtherRows,
-    /// The slowest of the other contestants in the row.
-    OtherContestants,
+    /// The slowest of the other targets in the row.
+    OtherTargets,
 }
 
 impl Finding {
@@ -85,7 +85,7 @@ impl Finding {
 
 impl Display for Finding {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let (row, contestant) = (&self.row, &self.contestant);
+        let (row, target) = (&self.row, &self.target);
         let jobs = match self.jobs {
             1 => String::new(),
             jobs => format!(", {jobs} jobs"),
@@ -96,12 +96,12 @@ impl Display for Finding {
             "operation"
         };
         let usual = match self.measure {
-            Measure::OtherRows => "the other rows of this contestant take",
-            Measure::OtherContestants => "the others in this row take at most",
+            Measure::OtherRows => "the other rows of this target take",
+            Measure::OtherTargets => "the others in this row take at most",
         };
         write!(
             formatter,
-            "{row} on {contestant} ({}{jobs}): {} for each {unit} where {usual} {}",
+            "{row} on {target} ({}{jobs}): {} for each {unit} where {usual} {}",
             self.lower,
             duration(self.nanoseconds),
             duration(self.usual_nanoseconds),
@@ -140,7 +140,7 @@ struct Cost<'a> {
     each_request: bool,
 }
 
-fn costs<'a>(line: &Line<'a>) -> Vec<Cost<'a>> {
+fn costs<'a>(line: &RowResult<'a>) -> Vec<Cost<'a>> {
     let cost = |entry: &Entry<'a>| {
         let cell = entry.cell;
         let native = line.native.filter(|native| is_sound(native))?;
@@ -166,7 +166,7 @@ fn costs<'a>(line: &Line<'a>) -> Vec<Cost<'a>> {
             line: (&line.row.name, line.jobs),
             group: line.row.group,
             in_seconds: line.row.in_seconds,
-            kind: entry.contestant.kind,
+            kind: entry.target.kind,
             cell,
             nanoseconds: more(1.0)?.median.max(0.0) / share,
             sure_nanoseconds: (more(TIMES_NATIVE)?.least - allowed).max(0.0) / share,
@@ -176,7 +176,7 @@ fn costs<'a>(line: &Line<'a>) -> Vec<Cost<'a>> {
     };
     line.entries
         .iter()
-        .filter(|entry| is_sound(entry.cell) && entry.contestant.kind != Kind::Native)
+        .filter(|entry| is_sound(entry.cell) && entry.target.kind != Kind::Native)
         .filter_map(cost)
         .collect()
 }
@@ -205,12 +205,12 @@ fn judge(cost: &Cost<'_>, all: &[Cost<'_>]) -> Option<Finding> {
             let strangers = others(cost, all).filter(|other| other.kind != cost.kind);
             let slowest = slowest(strangers).or_else(|| slowest(others(cost, all)));
             let slowest = above(slowest, TIMES_OTHERS_ALONE)?;
-            (slowest, Measure::OtherContestants)
+            (slowest, Measure::OtherTargets)
         }
     };
     Some(Finding {
         row: cost.cell.row.clone(),
-        contestant: cost.cell.contestant.clone(),
+        target: cost.cell.target.clone(),
         lower: cost.cell.lower.clone(),
         jobs: cost.cell.jobs,
         each_request: cost.each_request,
@@ -221,7 +221,7 @@ fn judge(cost: &Cost<'_>, all: &[Cost<'_>]) -> Option<Finding> {
     })
 }
 
-/// What the contestant's other rows take, of those that can be compared.
+/// What the target's other rows take, of those that can be compared.
 fn usual(cost: &Cost<'_>, all: &[Cost<'_>]) -> Option<f64> {
     // Uncounted, a program is no operation like others.
     let comparable =
@@ -230,7 +230,7 @@ fn usual(cost: &Cost<'_>, all: &[Cost<'_>]) -> Option<f64> {
         return None;
     }
     let other_rows = all.iter().filter(|other| {
-        other.cell.contestant == cost.cell.contestant
+        other.cell.target == cost.cell.target
             && other.line.0 != cost.line.0
             && other.counted == cost.counted
             && comparable(other)
@@ -248,7 +248,7 @@ fn others<'a>(cost: &'a Cost<'a>, all: &'a [Cost<'a>]) -> impl Iterator<Item = &
     };
     all.iter().filter(move |other| {
         other.line == cost.line
-            && other.cell.contestant != cost.cell.contestant
+            && other.cell.target != cost.cell.target
             && other.counted == cost.counted
             && !stands_out(other)
     })

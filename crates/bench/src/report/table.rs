@@ -1,37 +1,37 @@
-//! What all reports show: rows, and in each how everybody did against native.
+//! What all reports show: rows, and in each the targets against native.
 
 use crate::results::statistics::{self, Middle};
-use crate::results::{Cell, Contestant, Group, Kind, Results, Row};
+use crate::results::{Cell, Group, Kind, Results, RowInfo, Target};
 
 /// A table for each file system beneath.
 pub struct Section<'a> {
     /// Its type.
     pub lower: &'a str,
     /// In the order in which they are shown.
-    pub lines: Vec<Line<'a>>,
+    pub lines: Vec<RowResult<'a>>,
 }
 
 /// A row by so many jobs.
-pub struct Line<'a> {
+pub struct RowResult<'a> {
     /// What was measured.
-    pub row: &'a Row,
+    pub row: &'a RowInfo,
     /// By so many processes.
     pub jobs: u32,
     /// The one that others are compared with.
     pub native: Option<&'a Cell>,
-    /// Everybody else who has a cell, in the order of the contestants.
+    /// The other targets that have a cell, in their order.
     pub entries: Vec<Entry<'a>>,
 }
 
-/// A contestant in a row.
+/// A target in a row.
 pub struct Entry<'a> {
-    /// Who.
-    pub contestant: &'a Contestant,
+    /// The target.
+    pub target: &'a Target,
     /// What was found.
     pub cell: &'a Cell,
     /// How many times native's rate.
     pub ratio: Option<Middle>,
-    /// Whether nobody but native and the floor was faster as far as one can tell.
+    /// Whether no other mount, but for the floor, was faster as far as the rounds tell.
     pub best: bool,
 }
 
@@ -54,7 +54,7 @@ pub enum Verdict {
 const ROUNDS_MIN: usize = 3;
 /// An interval around 1 whose ends are further apart says nothing.
 const ALIKE_MAX: f64 = 1.25;
-/// Of an interval whose ends are further apart, only the side of 1 on which it lies is believed.
+/// Of an interval whose ends are further apart, only the side of 1 on which it lies counts.
 const ROUGH_MIN: f64 = 2.0;
 
 impl Verdict {
@@ -109,8 +109,8 @@ pub fn sections(results: &Results) -> Vec<Section<'_>> {
         .collect()
 }
 
-fn lines<'a>(results: &'a Results, lower: &'a str) -> Vec<Line<'a>> {
-    let mut rows: Vec<&Row> = results.rows.iter().collect();
+fn lines<'a>(results: &'a Results, lower: &'a str) -> Vec<RowResult<'a>> {
+    let mut rows: Vec<&RowInfo> = results.rows.iter().collect();
     // Stable: within a group they stay as they are.
     rows.sort_by_key(|row| row.group);
     let mut lines = Vec::new();
@@ -128,22 +128,22 @@ fn lines<'a>(results: &'a Results, lower: &'a str) -> Vec<Line<'a>> {
     lines
 }
 
-fn line<'a>(results: &'a Results, row: &'a Row, cells: &[&'a Cell]) -> Line<'a> {
-    let of = |contestant: &Contestant| {
+fn line<'a>(results: &'a Results, row: &'a RowInfo, cells: &[&'a Cell]) -> RowResult<'a> {
+    let of = |target: &Target| {
         let mut cells = cells.iter().copied();
-        cells.find(|cell| cell.contestant == contestant.name)
+        cells.find(|cell| cell.target == target.name)
     };
-    let (base, others) = match results.contestants.split_first() {
+    let (base, others) = match results.targets.split_first() {
         Some((base, others)) => (of(base), others),
         None => (None, &[][..]),
     };
     let mut entries: Vec<Entry<'_>> = others
         .iter()
-        .filter_map(|contestant| {
-            let cell = of(contestant)?;
+        .filter_map(|target| {
+            let cell = of(target)?;
             let ratio = base.and_then(|base| ratio(cell, base));
             Some(Entry {
-                contestant,
+                target,
                 cell,
                 ratio,
                 best: false,
@@ -152,7 +152,7 @@ fn line<'a>(results: &'a Results, row: &'a Row, cells: &[&'a Cell]) -> Line<'a> 
         .collect();
     mark_best(&mut entries);
     let jobs = cells.first().map_or(1, |cell| cell.jobs);
-    Line {
+    RowResult {
         row,
         jobs,
         native: base,
@@ -162,7 +162,7 @@ fn line<'a>(results: &'a Results, row: &'a Row, cells: &[&'a Cell]) -> Line<'a> 
 
 /// The one with the greatest median, and those that pairs of rounds do not tell from it.
 fn mark_best(entries: &mut [Entry<'_>]) {
-    let rival = |entry: &&Entry<'_>| entry.contestant.kind != Kind::Floor && entry.ratio.is_some();
+    let rival = |entry: &&Entry<'_>| entry.target.kind != Kind::Floor && entry.ratio.is_some();
     let median = |entry: &Entry<'_>| entry.ratio.map_or(0.0, |ratio| ratio.median);
     let rivals = entries.iter().filter(rival);
     let best = rivals.max_by(|one, other| median(one).total_cmp(&median(other)));
@@ -174,13 +174,13 @@ fn mark_best(entries: &mut [Entry<'_>]) {
     }
     for entry in entries {
         let is_rival = rival(&&*entry);
-        let told_apart = |ratio: Middle| Verdict::of(&ratio) == Verdict::Slower;
+        let is_slower = |ratio: Middle| Verdict::of(&ratio) == Verdict::Slower;
         entry.best = is_rival
-            && (std::ptr::eq(entry.cell, best) || !ratio(entry.cell, best).is_some_and(told_apart));
+            && (std::ptr::eq(entry.cell, best) || !ratio(entry.cell, best).is_some_and(is_slower));
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> RowResult<'a> {
     /// For people: `open-close × 2`.
     pub fn label(&self) -> String {
         match self.jobs {
@@ -191,16 +191,16 @@ impl<'a> Line<'a> {
 
     /// The one of that name, if it has a cell.
     #[must_use]
-    pub fn entry(&self, contestant: &str) -> Option<&Entry<'a>> {
+    pub fn entry(&self, target: &str) -> Option<&Entry<'a>> {
         let mut entries = self.entries.iter();
-        entries.find(|entry| entry.contestant.name == contestant)
+        entries.find(|entry| entry.target.name == target)
     }
 
     /// Of that kind, the one with the greatest ratio to native.
     pub fn best_of(&self, kind: Kind) -> Option<&Entry<'a>> {
         self.entries
             .iter()
-            .filter(|entry| entry.contestant.kind == kind)
+            .filter(|entry| entry.target.kind == kind)
             .filter_map(|entry| Some((entry.ratio?.median, entry)))
             .max_by(|(one, _), (other, _)| one.total_cmp(other))
             .map(|(_, entry)| entry)
@@ -253,9 +253,9 @@ mod tests {
     }
 
     #[test]
-    fn the_best_are_those_that_rounds_do_not_tell_apart() {
+    fn several_are_best_where_the_rounds_do_not_separate_them() {
         let results = Builder::new()
-            .contestants(&[
+            .targets(&[
                 ("native", Kind::Native),
                 ("ring", Kind::Ours),
                 ("dev", Kind::Ours),
@@ -273,15 +273,15 @@ mod tests {
         let best: Vec<&str> = entries
             .iter()
             .filter(|entry| entry.best)
-            .map(|entry| entry.contestant.name.as_str())
+            .map(|entry| entry.target.name.as_str())
             .collect();
         assert_eq!(best, ["ring", "dev"]);
     }
 
     #[test]
-    fn what_failed_in_a_round_has_no_figure() {
+    fn a_cell_that_failed_in_a_round_has_no_figure() {
         let builder = Builder::new()
-            .contestants(&[("native", Kind::Native), ("ring", Kind::Ours)])
+            .targets(&[("native", Kind::Native), ("ring", Kind::Ours)])
             .cell("create", "native", &[1000, 1000, 1000])
             .cell("create", "ring", &[5000, 6000]);
         let results = builder.failing("create", "ring", "no space").results();

@@ -5,7 +5,7 @@ use super::figure;
 use super::grid::{Grid, Text, Weight, paint, wrapped};
 use super::screen::Screen;
 use super::standing_out::standing_out;
-use super::table::{self, Entry, Line, Section, Verdict, is_rough, sections};
+use super::table::{self, Entry, RowResult, Section, Verdict, is_rough, sections};
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Ending, Results};
 
@@ -94,7 +94,7 @@ pub(super) fn method(results: &Results, sections: &[Section<'_>]) -> String {
     let ratios = sections.iter().flat_map(|section| &section.lines);
     let ratios = ratios.flat_map(|line| line.entries.iter().filter_map(|entry| entry.ratio));
     let counts: Vec<Middle> = ratios.collect();
-    let base = results.contestants.first();
+    let base = results.targets.first();
     let base = base.map_or("native", |base| base.name.as_str());
     let most = counts.iter().max_by_key(|ratio| ratio.count);
     let least = counts.iter().map(|ratio| ratio.count).min();
@@ -115,7 +115,7 @@ pub(super) fn method(results: &Results, sections: &[Section<'_>]) -> String {
 
 fn ratios(results: &Results, section: &Section<'_>, screen: Screen) -> String {
     let present: Vec<&str> = present(results, section, |_| true);
-    let base = results.contestants.first();
+    let base = results.targets.first();
     let base = base.map_or("native", |base| base.name.as_str());
     let mut head = vec![Text::new(
         format!("{} beneath", section.lower),
@@ -138,7 +138,7 @@ fn ratios(results: &Results, section: &Section<'_>, screen: Screen) -> String {
     grid.text(screen)
 }
 
-/// Those who have a cell of that kind in the section, in the order of the contestants; without native.
+/// Targets that have a cell of that kind in the section, in their order; without native.
 fn present<'a>(
     results: &'a Results,
     section: &Section<'_>,
@@ -148,11 +148,11 @@ fn present<'a>(
         let mut entries = section.lines.iter().filter_map(|line| line.entry(name));
         entries.any(|entry| wanted(entry.cell))
     };
-    let names = results.contestants.iter().map(|one| one.name.as_str());
+    let names = results.targets.iter().map(|one| one.name.as_str());
     names.filter(|name| has(name)).collect()
 }
 
-fn native(line: &Line<'_>) -> Text {
+fn native(line: &RowResult<'_>) -> Text {
     let rate = line.native.and_then(table::rate);
     match rate {
         Some(rate) => Text::from(figure::rate(line.row, rate.median)),
@@ -214,7 +214,7 @@ fn legend(sections: &[Section<'_>], screen: Screen) -> String {
     let unsure = |ratio: Middle| matches!(Verdict::of(&ratio), Verdict::TooNoisy | Verdict::TooFew);
     let mut parts = Vec::new();
     if entries.iter().any(|entry| entry.best) {
-        parts.push("* the best mount, or not to be told from it");
+        parts.push("* the best mount, or not separable from it");
     }
     if ratios().any(|ratio| !unsure(ratio) && is_rough(&ratio)) {
         parts.push("~ the spread is wider than the figure's half");
@@ -255,7 +255,7 @@ fn costs(results: &Results, section: &Section<'_>) -> Option<Grid> {
 }
 
 fn against(section: &Section<'_>) -> Option<Grid> {
-    let lines: Vec<(&Line<'_>, Vec<Comparison<'_>>)> = section
+    let lines: Vec<(&RowResult<'_>, Vec<Comparison<'_>>)> = section
         .lines
         .iter()
         .map(|line| (line, comparisons(line)))
@@ -300,19 +300,19 @@ fn remarks(results: &Results, screen: Screen) -> String {
     text
 }
 
-/// Why what is not there is not there: contestants first, then cells, each reason once.
+/// Why what is not there is not there: targets first, then cells, each reason once.
 pub(super) fn absences(results: &Results) -> Vec<String> {
-    let contestants = results.contestants.iter().filter_map(|contestant| {
-        let why = contestant.absent.as_ref()?;
-        Some(format!("{}: {why}", contestant.name))
+    let targets = results.targets.iter().filter_map(|target| {
+        let why = target.absent.as_ref()?;
+        Some(format!("{}: {why}", target.name))
     });
     let cells = results.cells.iter().filter_map(|cell| {
         let absence = cell.absence.as_ref()?;
         let failed = if absence.failed { "failed: " } else { "" };
-        let (row, contestant) = (&cell.row, &cell.contestant);
-        Some(format!("{row} on {contestant}: {failed}{}", absence.why))
+        let (row, target) = (&cell.row, &cell.target);
+        Some(format!("{row} on {target}: {failed}{}", absence.why))
     });
-    table::each(contestants.chain(cells))
+    table::each(targets.chain(cells))
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Results {
         serde_json::from_str(&text).map_err(form)
     }
 
-    /// As JSON: a line for each contestant, row and cell, so that it is short and versions can be compared.
+    /// As JSON: a line for each target, row and cell, so that it is short and versions can be compared.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Results {
             one("seconds", json(&self.seconds)?),
             one("ending", json(&self.ending)?),
             one("machine", json(&self.machine)?),
-            one("contestants", lines(&self.contestants)?),
+            one("contestants", lines(&self.targets)?),
             one("rows", lines(&self.rows)?),
             one("cells", lines(&self.cells)?),
             one("remarks", lines(&self.remarks)?),
@@ -111,7 +111,7 @@ mod tests {
     use crate::results::Results;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn results_survive_writing_and_reading() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results.json");
         let results = sample::usual();

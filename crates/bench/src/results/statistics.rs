@@ -1,4 +1,4 @@
-//! From samples to figures that one may believe.
+//! From samples to figures with intervals.
 //!
 //! A ratio is that of two samples of one round, which were measured within seconds of each other. The
 //! figure is the median of the rounds' ratios, its bar an interval in which the true median lies with a

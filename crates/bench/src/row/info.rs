@@ -7,7 +7,7 @@ use crate::results::{self, Group};
 const INODE_BYTES: u64 = 4096 + 512;
 
 /// What a report says of a row.
-pub(crate) fn info(row: &Row) -> results::Row {
+pub(crate) fn info(row: &Row) -> results::RowInfo {
     let (title, about, group, engine) = match &row.work {
         Work::Loop(work) => (
             work.title.to_owned(),
@@ -26,7 +26,7 @@ pub(crate) fn info(row: &Row) -> results::Row {
             program.engine(),
         ),
     };
-    results::Row {
+    results::RowInfo {
         name: row.name.to_owned(),
         title,
         about,
@@ -42,7 +42,7 @@ pub(crate) fn info(row: &Row) -> results::Row {
 impl Row {
     /// What one process takes on the file system beneath at this share of the usual work, what is kept for
     /// the run included: no less than it does.
-    pub(crate) fn needs(&self, percent: usize) -> Needs {
+    pub fn needs(&self, percent: usize) -> Needs {
         const DIRECTORIES: u64 = 8;
         let needs = match &self.work {
             Work::Loop(work) => {
@@ -75,7 +75,7 @@ impl Row {
     }
 
     /// Operations of a measurement at this share of the usual work.
-    pub(super) fn scaled(&self, percent: usize) -> usize {
+    pub fn scaled(&self, percent: usize) -> usize {
         let usual = match &self.work {
             Work::Loop(work) => work.operations,
             Work::Data(_) | Work::Other(_) => 1,

@@ -29,8 +29,8 @@ fn everything() -> String {
         }
     }
     text.push('\n');
-    for (set, members) in sets() {
-        text.push_str(&format!("{set}: {}\n", members.join(" ")));
+    for (set, rows) in sets() {
+        text.push_str(&format!("{set}: {}\n", rows.join(" ")));
     }
     text
 }

@@ -25,30 +25,23 @@ const QUICK: &[&str] = &[
 /// Names of several rows: some, all of this program, and those that another brings along.
 pub(super) fn sets() -> Vec<(&'static str, Vec<&'static str>)> {
     let full = own().map(|row| row.name).collect();
-    let others = extension().sets.iter();
-    [("quick", QUICK.to_vec()), ("full", full)]
-        .into_iter()
-        .chain(others.map(|(name, rows)| (*name, rows.to_vec())))
-        .collect()
+    let mut sets = vec![("quick", QUICK.to_vec()), ("full", full)];
+    sets.extend((extension().sets)());
+    sets
 }
 
-/// Rows that are measured by several processes as well when nobody says how many.
-const WITH_MORE_JOBS: &[&str] = &["open-close", "open-close-write"];
-
-/// Rows that are named to whoever asks for one that there is not.
+/// Rows that the error about an unknown one names.
 const LIKE_MAX: usize = 6;
 
 impl Row {
-    /// Whether the row is measured by so many processes at once when nobody has said how many.
+    /// Whether the row is measured by so many processes at once when the command line does not say how many.
     pub(crate) fn is_usual_for(&self, jobs: usize) -> bool {
-        jobs == 1 || WITH_MORE_JOBS.contains(&self.name)
+        jobs == 1 || self.more_jobs
     }
 }
 
 fn own() -> impl Iterator<Item = &'static Row> {
-    data::ROWS
-        .iter()
-        .chain(metadata::ROWS.into_iter().flatten())
+    data::ROWS.iter().chain(&metadata::ROWS)
 }
 
 fn all() -> impl Iterator<Item = &'static Row> {
@@ -99,7 +92,7 @@ pub fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
     };
     for name in names.split(',') {
         match sets.iter().find(|(set, _)| *set == name) {
-            Some((_, members)) => members.iter().try_for_each(|member| add(member))?,
+            Some((_, rows)) => rows.iter().try_for_each(|row| add(row))?,
             None => add(name)?,
         }
     }
@@ -113,27 +106,27 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_set_stands_for_its_rows() {
+    fn a_set_expands_to_its_rows() {
         let names = |list: &str| -> Vec<&str> {
             let rows = listed(list).unwrap_or_else(|why| panic!("{why}"));
             rows.iter().map(|row| row.name).collect()
         };
-        for (set, members) in sets() {
-            assert_eq!(names(set), members);
+        for (set, rows) in sets() {
+            assert_eq!(names(set), rows);
         }
-        let mixed = names("rmdir,quick,rmdir");
+        let mixed = names("mkdir,quick,mkdir");
         assert_eq!(mixed.len(), 15);
-        assert_eq!(mixed[..2], ["rmdir", "random-read-4k-loop"]);
+        assert_eq!(mixed[..2], ["mkdir", "random-read-4k-loop"]);
         assert_eq!(names("full").len(), super::names().len());
         assert!(listed("mkdir,quik").is_err());
     }
 
     #[test]
-    fn who_asks_for_a_row_that_there_is_not_is_told_in_a_line() {
+    fn an_unknown_row_is_refused_in_one_line_with_similar_names() {
         let refused = |list: &str| listed(list).err().unwrap();
         assert_eq!(
-            refused("readlink"),
-            "no row readlink; there are readlink-warm, readlink-cold; `thrufs bench --list` has all rows and sets"
+            refused("stat-"),
+            "no row stat-; there are stat-warm, stat-cold, stat-missing, find-stat-cold, find-stat-warm; `thrufs bench --list` has all rows and sets"
         );
         for list in ["none-such", "read", ""] {
             assert!(refused(list).len() < 300, "{}", refused(list));

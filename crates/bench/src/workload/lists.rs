@@ -1,6 +1,6 @@
 //! Listing directories, and walking through trees of them. An operation is a name that is found.
 
-use super::{BLOCK, Place, REPEATS};
+use super::{BLOCK, Place};
 use crate::clock::Clock;
 use std::fs::{self, DirEntry};
 use std::io;
@@ -8,40 +8,32 @@ use std::path::Path;
 
 /// Whether attributes of each name are asked for as well.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
+pub enum Ask {
     /// No more than the listing says: name and type.
     Name,
     /// By `lstat(2)`.
     Attributes,
 }
 
+/// Whether directories within the directory are listed as well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    One,
+    All,
+}
+
 pub(crate) fn list(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    list_times(1, place, Ask::Name, clock)
+    walk_whole(place, Ask::Name, Depth::One, clock)
 }
 
-pub(crate) fn list_stat(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    list_times(1, place, Ask::Attributes, clock)
+/// Walks through the tree of [`OF_TREE`](crate::row::OF_TREE), asking for attributes of each name.
+pub fn find_stat(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    find(place, Ask::Attributes, clock)
 }
 
-/// The directory listed, and each name in it looked at, where the contestant shows it.
-pub(crate) fn warm_list(place: &Place) -> io::Result<()> {
-    walk_silently(&place.seen).map(drop)
-}
-
-pub(crate) fn find(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    walk_times(1, place, Ask::Name, clock)
-}
-
-pub(crate) fn find_again(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    walk_times(REPEATS, place, Ask::Name, clock)
-}
-
-pub(crate) fn find_stat(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    walk_times(1, place, Ask::Attributes, clock)
-}
-
-pub(crate) fn find_stat_again(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    walk_times(REPEATS, place, Ask::Attributes, clock)
+/// Walks through the tree of [`OF_TREE`](crate::row::OF_TREE).
+pub fn find(place: &Place, ask: Ask, clock: &mut Clock) -> io::Result<()> {
+    walk_whole(place, ask, Depth::All, clock)
 }
 
 /// Files in each directory of a tree.
@@ -76,29 +68,8 @@ fn make_directory(path: &Path, left: &mut usize) -> io::Result<()> {
     Ok(())
 }
 
-fn list_times(times: usize, place: &Place, ask: Ask, clock: &mut Clock) -> io::Result<()> {
-    for _ in 0..times {
-        let found = walk(&place.seen, ask, Depth::One, clock)?;
-        must_be_all(found, place, clock)?;
-        if clock.is_over() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn walk_times(times: usize, place: &Place, ask: Ask, clock: &mut Clock) -> io::Result<()> {
-    for _ in 0..times {
-        let found = walk(&place.seen, ask, Depth::All, clock)?;
-        must_be_all(found, place, clock)?;
-        if clock.is_over() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn must_be_all(found: usize, place: &Place, clock: &Clock) -> io::Result<()> {
+fn walk_whole(place: &Place, ask: Ask, depth: Depth, clock: &mut Clock) -> io::Result<()> {
+    let found = walk(&place.seen, ask, depth, clock)?;
     if found == place.operations || clock.is_over() {
         Ok(())
     } else {
@@ -107,12 +78,6 @@ fn must_be_all(found: usize, place: &Place, clock: &Clock) -> io::Result<()> {
             place.operations
         )))
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    One,
-    All,
 }
 
 /// How many names were found. The first that is begun pays for opening the directory.
@@ -140,17 +105,4 @@ fn is_directory(entry: &DirEntry, ask: Ask) -> io::Result<bool> {
         rustix::fs::lstat(entry.path())?;
     }
     Ok(entry.file_type()?.is_dir())
-}
-
-/// The same with everything asked for, and out of the time.
-fn walk_silently(directory: &Path) -> io::Result<usize> {
-    let mut found = 0;
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        found += 1;
-        if is_directory(&entry, Ask::Attributes)? {
-            found += walk_silently(&entry.path())?;
-        }
-    }
-    Ok(found)
 }

@@ -16,11 +16,11 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
     (
         "--cache LIST",
-        "Values of the mount option cache: a contestant for each, in every mode.",
+        "Values of the mount option cache: a target for each, in every mode.",
     ),
     (
         "--suite SUITE",
-        "What is measured and with whom; quick unless given.",
+        "What is measured, and at which targets; quick unless given.",
     ),
     (
         "--rows LIST",

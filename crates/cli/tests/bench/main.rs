@@ -1,4 +1,4 @@
-//! `thrufs bench`: what it finds, whom it takes, where it refuses, and that nothing of it stays. The benchmark
+//! `thrufs bench`: what it finds, which targets it takes, where it refuses, and that nothing of it stays. The benchmark
 //! is of another package: `cargo xtask test bench` builds it, `cargo test` of this one takes it as it is.
 #![allow(clippy::unwrap_used)]
 
@@ -178,13 +178,13 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
     place.nothing_is_left("its end");
     let results = place.results();
     assert_eq!(results["ending"], "complete");
-    let contestants = ["native", "dev:auto", "dev:always"];
-    assert_eq!(names(&results["contestants"]), contestants);
+    let targets = ["native", "dev:auto", "dev:always"];
+    assert_eq!(names(&results["contestants"]), targets);
     let options = results["contestants"][1]["options"].as_str().unwrap();
     assert!(options.contains("nopassthrough,cache=auto"), "{options}");
     assert_eq!(names(&results["rows"]).join(","), ROWS);
     let cells = results["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 3 * contestants.len() * 2);
+    assert_eq!(cells.len(), 3 * targets.len() * 2);
     for cell in cells {
         assert_eq!(cell["lower"], "tmpfs");
         let samples = cell["samples"].as_array().unwrap().iter();
@@ -205,7 +205,7 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
 }
 
 #[test]
-fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
+fn a_run_is_repeated_from_its_results_with_a_table_of_differences() {
     let Some(place) = Place::new() else { return };
     place.measures(&["--rounds", "3", "--cache", "auto", "--jobs", "2"]);
     let then = place.results();
@@ -263,7 +263,7 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
     for cell in results["cells"].as_array().unwrap() {
         assert_eq!(cell["samples"].as_array().unwrap().len(), 2, "{cell}");
     }
-    // The requests of the one whose tree is the same were counted: its names were seen through it.
+    // The requests of the mount with the same tree were counted: its names were seen through it.
     let counted = results["cells"].as_array().unwrap().iter().find(|cell| {
         cell["contestant"] == "same" && cell["row"] == "mkdir" && cell["counts"].is_object()
     });
@@ -278,7 +278,7 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
 }
 
 #[test]
-fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
+fn bench_refuses_a_disk_too_small_and_file_systems_without_files() {
     let Some(place) = Place::new() else { return };
     let small = place.ground.path().join("small");
     fs::create_dir(&small).unwrap();
@@ -307,7 +307,7 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
     for (arguments, why) in [
         (["--against", nowhere.as_str()], "nothing is mounted there"),
         (["--rows", "nought"], "no row nought; `thrufs bench --list`"),
-        (["--modes", "none"], "nobody to compare with"),
+        (["--modes", "none"], "no target to compare with"),
     ] {
         refused(place.directory(), &arguments, why);
     }
@@ -318,7 +318,7 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn what_is_asked_to_end_does_so_with_what_it_has() {
+fn sigint_ends_a_run_with_a_report_of_its_figures() {
     let Some(place) = Place::new() else { return };
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let running = place.start();
@@ -335,7 +335,7 @@ fn what_is_asked_to_end_does_so_with_what_it_has() {
             assert!(said.contains("nothing was measured"), "{said}");
         }
     }
-    // Who asks twice does not wait for the report.
+    // The second signal ends it without a report.
     let running = place.start();
     place.process("row");
     running.signal(Signal::INT);
@@ -345,7 +345,7 @@ fn what_is_asked_to_end_does_so_with_what_it_has() {
 }
 
 #[test]
-fn what_is_unmounted_during_a_run_is_gone() {
+fn a_mount_unmounted_during_a_run_is_not_kept_by_the_run() {
     let Some(place) = Place::new() else { return };
     succeeded(&place.ground.mount(&[]));
     let running = place.start();
@@ -360,7 +360,7 @@ fn what_is_unmounted_during_a_run_is_gone() {
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn whoever_is_killed_and_whenever_nothing_is_left() {
+fn bench_removes_its_mounts_and_files_after_sigkill() {
     let Some(place) = Place::new() else { return };
     // Moments from the first to well into the rounds.
     let mut moment = 7_u64;
@@ -371,7 +371,7 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
         Duration::from_millis((moment >> 33) % 1200)
     };
     for round in 0..3 {
-        for role in ["bench", "janitor", "gate", "inside", "group"] {
+        for role in ["bench", "clean-up", "namespaces", "inside", "group"] {
             let why = format!("{role} was killed, round {round}");
             let running = place.start();
             let moment = some_time();
@@ -393,20 +393,20 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
 
 #[test]
 #[ignore = "soak: waits for a time"]
-fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
+fn a_run_whose_front_was_killed_writes_no_report() {
     let Some(place) = Place::new() else { return };
     let running = place.start();
     place.process("row");
     // Until there is something to report.
     sleep(Duration::from_secs(2));
-    let janitor = Stopped::now(place.process("janitor"));
+    let cleanup = Stopped::now(place.process("clean-up"));
     running.signal(Signal::KILL);
     wait_for("the run to end", || {
         let all = place.processes();
         !all.iter().any(|(_, role)| role == "inside")
     });
     assert!(!place.out.exists());
-    drop(janitor);
+    drop(cleanup);
     running.wait();
     place.nothing_is_left("it was abandoned");
 }
@@ -432,11 +432,11 @@ fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() 
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn the_next_run_removes_what_a_run_left_that_was_killed_as_a_whole() {
+fn the_next_run_removes_the_scratch_folder_of_a_run_killed_as_a_whole() {
     let Some(place) = Place::new() else { return };
     let running = place.start();
     place.process("inside");
-    // All in one moment: whoever might clean up does nothing any more.
+    // All in one moment: no process is left to clean up.
     for (process, _) in place.processes() {
         let _ = kill_process(process, Signal::STOP);
     }
@@ -446,14 +446,14 @@ fn the_next_run_removes_what_a_run_left_that_was_killed_as_a_whole() {
     running.wait();
     wait_for("the processes to end", || place.processes().is_empty());
     assert_eq!(place.remains().len(), 1);
-    // Somebody else's folder of such a name, and one that is alive, stay.
+    // A folder of another user with such a name, and one that is alive, stay.
     let foreign = place.directory().join(".thrufs-bench-foreign");
     fs::create_dir(&foreign).unwrap();
     place.measures(&["--rounds", "1"]);
     assert_eq!(place.remains(), [foreign]);
 }
 
-/// As an ordinary user, for whom `/dev/fuse` can be opened.
+/// As an ordinary user that can open `/dev/fuse`.
 const AS_USER: &str = r#"
     set -e
     point=$(mktemp -d)
@@ -466,7 +466,7 @@ const AS_USER: &str = r#"
 "#;
 
 #[test]
-fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
+fn an_ordinary_user_gets_figures_and_reasons_for_what_is_missing() {
     let Some(place) = Place::new() else { return };
     // The programs of tests may lie where only root can go.
     let program = ground::copied_with_benchmark(place.ground.path());
@@ -479,7 +479,7 @@ fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
     command.current_dir(&own).arg("bench").args(LITTLE);
     let output = run(command.args(["--modes", "dev+pt", "--rounds", "2", "--out", "out"]));
     let said = stderr(&output);
-    if said.contains("nobody to compare with") && said.contains("/dev/fuse") {
+    if said.contains("no target to compare with") && said.contains("/dev/fuse") {
         skipped(&format!("mounting as an ordinary user: {said}"));
         return;
     }
@@ -499,7 +499,7 @@ fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
 }
 
 #[test]
-fn time_is_kept_by_rows_that_are_left_out() {
+fn a_short_time_leaves_rows_out() {
     let Some(place) = Place::new() else { return };
     let arguments = ["--percent", "10", "--time", "1"];
     let output = run(&mut place.bench(&arguments));

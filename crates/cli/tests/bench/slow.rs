@@ -40,7 +40,7 @@ fn report(ground: &Ground, name: &str) -> String {
 
 #[test]
 #[ignore = "soak: a finding of statistics"]
-fn what_is_made_slow_stands_out() {
+fn a_slowed_request_stands_out_in_the_report() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
     // What it takes to be slow whatever else the machine does.

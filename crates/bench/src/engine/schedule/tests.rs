@@ -1,17 +1,17 @@
 use super::{Schedule, Spent};
-use crate::plan::{Plan, Task};
+use crate::plan::{Plan, PlannedRow};
 use crate::request::Request;
 use crate::row;
 use std::time::{Duration, Instant};
 
-const NAMES: [&str; 4] = ["mkdir", "rename", "unlink", "create"];
+const NAMES: [&str; 4] = ["mkdir", "rename", "unlink", "append-4k"];
 
-fn tasks() -> Vec<Task> {
-    let task = |name| Task {
+fn planned_rows() -> Vec<PlannedRow> {
+    let planned = |name| PlannedRow {
         row: row::named(name).unwrap(),
         jobs: 1,
     };
-    NAMES.into_iter().map(task).collect()
+    NAMES.into_iter().map(planned).collect()
 }
 
 fn schedule(seconds: u32, change: impl FnOnce(&mut Request)) -> Schedule {
@@ -24,7 +24,7 @@ fn schedule(seconds: u32, change: impl FnOnce(&mut Request)) -> Schedule {
     };
     change(&mut request);
     let plan = Plan::of(&request).unwrap();
-    Schedule::new(Instant::now(), &plan, tasks(), 20)
+    Schedule::new(Instant::now(), &plan, planned_rows(), 20)
 }
 
 /// What a row takes, after things were prepared that are kept.
@@ -35,16 +35,20 @@ fn spent(seconds: u64) -> Spent {
     }
 }
 
-/// The first round, with seconds for each row; says what is told about it.
+/// The first round, with seconds for each row; gives the remark about it.
 fn first_round(schedule: &mut Schedule, seconds: [u64; 4]) -> Option<String> {
-    for (task, seconds) in tasks().into_iter().zip(seconds) {
-        schedule.task_is_over(task, 0, spent(seconds));
+    for (planned, seconds) in planned_rows().into_iter().zip(seconds) {
+        schedule.row_is_over(planned, 0, spent(seconds));
     }
     schedule.round_is_over(0, &mut Vec::new())
 }
 
 fn names(schedule: &Schedule) -> Vec<&'static str> {
-    schedule.tasks().iter().map(|task| task.row.name).collect()
+    schedule
+        .planned_rows()
+        .iter()
+        .map(|planned| planned.row.name)
+        .collect()
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn a_fast_machine_has_more_rounds() {
 fn a_row_that_is_far_dearer_than_others_goes_before_rounds_do() {
     let mut schedule = schedule(60, |_| ());
     let remark = first_round(&mut schedule, [2, 20, 2, 2]).unwrap();
-    assert_eq!(names(&schedule), ["mkdir", "unlink", "create"]);
+    assert_eq!(names(&schedule), ["mkdir", "unlink", "append-4k"]);
     assert!(schedule.rounds() >= 5);
     assert!(remark.contains("rename (20 s a round)"), "{remark}");
 }
@@ -84,17 +88,17 @@ fn a_run_takes_longer_rather_than_lose_rows() {
 }
 
 #[test]
-fn what_the_first_round_did_not_reach_is_left_out() {
+fn rows_that_the_first_round_did_not_reach_are_left_out() {
     let mut schedule = schedule(100, |_| ());
-    let mut tasks = tasks().into_iter();
+    let mut planned_rows = planned_rows().into_iter();
     schedule.started = Instant::now() - Duration::from_secs(41);
-    let first = tasks.next().unwrap();
-    assert!(!schedule.task_is_over(first, 0, spent(40)));
+    let first = planned_rows.next().unwrap();
+    assert!(!schedule.row_is_over(first, 0, spent(40)));
     let mut gone = Vec::new();
     let remark = schedule.round_is_over(0, &mut gone).unwrap();
     assert_eq!(gone.len(), 3);
     assert_eq!(names(&schedule), ["mkdir"]);
-    assert!(remark.contains("rename, unlink, create"), "{remark}");
+    assert!(remark.contains("rename, unlink, append-4k"), "{remark}");
 }
 
 #[test]
@@ -119,14 +123,14 @@ fn some_of_the_time_is_kept_for_the_passes() {
 }
 
 #[test]
-fn every_measurement_of_the_passes_has_its_turn_however_late_it_is() {
+fn every_cell_is_in_the_passes_however_late_it_is() {
     let mut schedule = schedule(100, |_| ());
-    // With five contestants, a second for each measurement.
+    // With five targets, a second for each measurement.
     first_round(&mut schedule, [5, 5, 5, 5]);
-    let task = tasks()[0];
+    let planned = planned_rows()[0];
     let at = |schedule: &mut Schedule, elapsed: u64, share: f64| {
         schedule.started = Instant::now() - Duration::from_secs(elapsed);
-        schedule.effort(task, 5, share, 40)
+        schedule.effort(planned, 5, share, 40)
     };
     assert_eq!(at(&mut schedule, 50, 1.0), schedule.usual());
     let shorter = at(&mut schedule, 80, 1.0);

@@ -123,7 +123,7 @@ mod tests {
         assert!(axis.at(0.043) < axis.at(0.9) && axis.at(0.9) < axis.at(1.0));
         let steps = (axis.at(1.0) - axis.at(0.1)) - (axis.at(0.5) - axis.at(0.05));
         assert!(steps.abs() < 1e-9);
-        // What nobody can have measured.
+        // No measurement gives this.
         let odd = Axis::ratios([0.0, f64::INFINITY, f64::NAN].into_iter());
         assert!(odd.at(1e-30).is_finite());
     }

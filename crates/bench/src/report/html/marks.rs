@@ -1,10 +1,10 @@
-//! By what a contestant is known in every plot: a colour and a shape. Ours are filled, those of others
-//! hollow, and so they can be told apart without colours.
+//! By what a target is known in every plot: a colour and a shape. Ours are filled, those of others
+//! hollow, and so they differ without colours.
 
 use super::page::{Plain, add};
 use crate::results::{Kind, Results};
 
-/// The mark of a contestant.
+/// The mark of a target.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     /// The class that brings the colour, a name of the style sheet.
@@ -47,11 +47,11 @@ pub(super) const DEFINITIONS: &str = r#"<svg width="0" height="0" class="shapes"
 </defs></svg>
 "#;
 
-/// The mark of the contestant of that name: its place among those of its kind.
+/// The mark of the target of that name: its place among those of its kind.
 pub(super) fn of(results: &Results, name: &str) -> Mark {
-    let contestant = results.contestants.iter().find(|one| one.name == name);
-    let kind = contestant.map_or(Kind::Other, |one| one.kind);
-    let mut kin = results.contestants.iter().filter(|one| one.kind == kind);
+    let target = results.targets.iter().find(|one| one.name == name);
+    let kind = target.map_or(Kind::Other, |one| one.kind);
+    let mut kin = results.targets.iter().filter(|one| one.kind == kind);
     let place = kin.position(|one| one.name == name).unwrap_or_default();
     match kind {
         Kind::Native => NATIVE,
@@ -61,11 +61,11 @@ pub(super) fn of(results: &Results, name: &str) -> Mark {
     }
 }
 
-/// A key: the marks of these contestants with their names and titles.
+/// A key: the marks of these targets with their names and titles.
 pub(super) fn key(results: &Results, names: &[&str]) -> String {
     let mut text = "<ul class=\"key\">".to_owned();
     for name in names {
-        let title = results.contestants.iter().find(|one| one.name == *name);
+        let title = results.targets.iter().find(|one| one.name == *name);
         let title = title.map_or("", |one| one.title.as_str());
         add!(
             text,

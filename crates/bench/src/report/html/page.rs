@@ -55,7 +55,7 @@ pub(super) fn section(id: &str, title: &str, content: &str) -> String {
     )
 }
 
-/// A part that is closed until somebody opens it.
+/// A part that is closed at first (`<details>`).
 pub(super) fn folded(title: &str, content: &str) -> String {
     format!(
         "<details>\n<summary>{}</summary>\n{content}</details>\n",

@@ -1,10 +1,10 @@
-//! Ratios to native: each row with a lane for each contestant, dot and whisker.
+//! Ratios to native: each row with a lane for each target, dot and whisker.
 
 use super::lanes::{Axis, PITCH, lane};
 use super::marks;
 use super::page::{Plain, add};
 use crate::report::figure;
-use crate::report::table::{self, Entry, Line, Section, Verdict};
+use crate::report::table::{self, Entry, RowResult, Section, Verdict};
 use crate::report::terminal::with_bar;
 use crate::results::Results;
 
@@ -16,13 +16,13 @@ pub(super) fn all(results: &Results, section: &Section<'_>) -> String {
     }));
     let names = table::each(section.lines.iter().flat_map(|line| {
         let entries = line.entries.iter().filter(|entry| entry.ratio.is_some());
-        entries.map(|entry| entry.contestant.name.as_str())
+        entries.map(|entry| entry.target.name.as_str())
     }));
     if names.is_empty() {
         return String::new();
     }
-    // In the order of the contestants, not of the rows.
-    let order = results.contestants.iter().map(|one| one.name.as_str());
+    // In the order of the targets, not of the rows.
+    let order = results.targets.iter().map(|one| one.name.as_str());
     let names: Vec<&str> = order.filter(|name| names.contains(name)).collect();
     let mut text = marks::key(results, &names);
     text += "<div class=\"lanes\">\n";
@@ -38,14 +38,14 @@ pub(super) fn all(results: &Results, section: &Section<'_>) -> String {
     text + "</div>\n"
 }
 
-fn row(results: &Results, line: &Line<'_>, axis: &Axis) -> String {
+fn row(results: &Results, line: &RowResult<'_>, axis: &Axis) -> String {
     let height = (line.entries.len().max(1)) * PITCH;
     let mut strip = axis.lines(height);
     let mut figures = String::new();
     let mut about = line.label();
     for (place, entry) in line.entries.iter().enumerate() {
         let y = place * PITCH + PITCH / 2;
-        let name = &entry.contestant.name;
+        let name = &entry.target.name;
         let said = said(entry);
         add!(about, "; {name}: {said}");
         add!(strip, "{}", mark(results, entry, axis, y));
@@ -61,7 +61,7 @@ fn row(results: &Results, line: &Line<'_>, axis: &Axis) -> String {
 }
 
 fn named(name: &str) -> String {
-    format!("<span class=\"who\">{}</span>", Plain(name))
+    format!("<span class=\"name\">{}</span>", Plain(name))
 }
 
 fn best(entry: &Entry<'_>) -> &'static str {
@@ -69,7 +69,7 @@ fn best(entry: &Entry<'_>) -> &'static str {
 }
 
 /// The row's name, and what native does in it.
-fn label(line: &Line<'_>) -> String {
+fn label(line: &RowResult<'_>) -> String {
     let mut text = format!(
         "<span class=\"row\" title=\"{}\">{}</span>",
         Plain(&line.row.about),
@@ -87,12 +87,12 @@ fn mark(results: &Results, entry: &Entry<'_>, axis: &Axis, y: usize) -> String {
     let Some(ratio) = entry.ratio else {
         return String::new();
     };
-    let marks::Mark { class, shape } = marks::of(results, &entry.contestant.name);
+    let marks::Mark { class, shape } = marks::of(results, &entry.target.name);
     format!(
         "<g class=\"{class}\"><title>{}: {}</title>\
          <line x1=\"{:.2}%\" x2=\"{:.2}%\" y1=\"{y}\" y2=\"{y}\" class=\"whisker\"/>\
          <use href=\"#{shape}\" x=\"{:.2}%\" y=\"{y}\"/></g>",
-        Plain(&entry.contestant.name),
+        Plain(&entry.target.name),
         Plain(&said(entry)),
         axis.at(ratio.least),
         axis.at(ratio.greatest),

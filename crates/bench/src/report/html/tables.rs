@@ -1,10 +1,10 @@
-//! Tables: comparisons and goals, every figure, what rows and contestants are.
+//! Tables: comparisons and goals, every figure, what rows and targets are.
 
 use super::marks;
 use super::page::{Plain, add, table};
 use crate::report::compared::{Comparison, comparisons};
 use crate::report::figure;
-use crate::report::table::{Line, Section, rate};
+use crate::report::table::{RowResult, Section, rate};
 use crate::report::terminal::with_bar;
 use crate::results::statistics::Middle;
 use crate::results::{Cell, Results};
@@ -28,7 +28,7 @@ pub(super) fn against(section: &Section<'_>) -> String {
     table(&caption, &head, &lines)
 }
 
-fn comparison(line: &Line<'_>, one: &Comparison<'_>) -> String {
+fn comparison(line: &RowResult<'_>, one: &Comparison<'_>) -> String {
     format!(
         "<tr><th scope=\"row\">{}</th><td class=\"text\">{} / {}</td><td>{}</td><td>{}</td></tr>\n",
         Plain(&line.label()),
@@ -39,7 +39,7 @@ fn comparison(line: &Line<'_>, one: &Comparison<'_>) -> String {
     )
 }
 
-/// Requests and system calls for an operation, by those who were counted.
+/// Requests and system calls for an operation, of the targets that were counted.
 pub(super) fn costs(results: &Results, section: &Section<'_>) -> String {
     let mut lines = String::new();
     for line in &section.lines {
@@ -58,7 +58,7 @@ pub(super) fn costs(results: &Results, section: &Section<'_>) -> String {
             });
             let (all, named) = requests.unwrap_or(("–".to_owned(), String::new()));
             let calls = counts.system_calls.map_or("–".to_owned(), each);
-            let name = &entry.contestant.name;
+            let name = &entry.target.name;
             add!(
                 lines,
                 "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td><td>{}</td>\
@@ -102,7 +102,7 @@ pub(super) fn raw(results: &Results, section: &Section<'_>) -> String {
         let mut cells: Vec<&Cell> = line.native.into_iter().collect();
         cells.extend(line.entries.iter().map(|entry| entry.cell));
         for cell in cells {
-            let (name, ratio) = (&cell.contestant, ratio(&cell.contestant));
+            let (name, ratio) = (&cell.target, ratio(&cell.target));
             let median = rate(cell).map(|rate| figure::rate(line.row, rate.median));
             let why = cell.absence.as_ref().map(|absence| absence.why.as_str());
             let samples = cell.samples.iter();
@@ -148,7 +148,7 @@ pub(super) fn latencies(section: &Section<'_>, results: &Results) -> String {
             let Some(latency) = &cell.latency else {
                 continue;
             };
-            let name = &cell.contestant;
+            let name = &cell.target;
             add!(
                 lines,
                 "<tr><th scope=\"row\">{}</th><td class=\"text name\">{} {}</td>",
@@ -201,10 +201,10 @@ pub(super) fn rows(results: &Results) -> String {
     table("Rows", &["Row", "What it is", "Done by", "Cold"], &lines)
 }
 
-/// Who takes part.
-pub(super) fn contestants(results: &Results) -> String {
+/// The targets.
+pub(super) fn targets(results: &Results) -> String {
     let mut lines = String::new();
-    for one in &results.contestants {
+    for one in &results.targets {
         let memory = one.resident_kib.map(|kib| figure::bytes(kib * 1024));
         let absent = one.absent.as_ref().map(|why| format!(" Absent: {why}"));
         add!(
@@ -220,7 +220,7 @@ pub(super) fn contestants(results: &Results) -> String {
         );
     }
     table(
-        "Who takes part",
+        "Target",
         &["Name", "What it is", "Options", "Memory after"],
         &lines,
     )

@@ -79,11 +79,11 @@ fn nothing_from_outside_is_markup() {
         .insert(evil.to_owned(), evil.to_owned());
     results.remarks.push(evil.to_owned());
     let names = |name: &mut String| *name = format!("{name}{evil}");
-    for contestant in &mut results.contestants {
-        names(&mut contestant.name);
-        names(&mut contestant.title);
-        names(&mut contestant.options);
-        contestant.absent = Some(evil.to_owned());
+    for target in &mut results.targets {
+        names(&mut target.name);
+        names(&mut target.title);
+        names(&mut target.options);
+        target.absent = Some(evil.to_owned());
     }
     for row in &mut results.rows {
         for text in [
@@ -96,7 +96,7 @@ fn nothing_from_outside_is_markup() {
         }
     }
     for cell in &mut results.cells {
-        for text in [&mut cell.row, &mut cell.contestant, &mut cell.lower] {
+        for text in [&mut cell.row, &mut cell.target, &mut cell.lower] {
             names(text);
         }
         if let Some(counts) = &mut cell.counts {
@@ -122,22 +122,24 @@ fn nothing_from_outside_is_markup() {
 }
 
 #[test]
-fn whatever_was_measured_there_is_a_page() {
+fn every_kind_of_results_has_a_page() {
     let empty = Builder::new().results();
-    let alone = Builder::new()
-        .contestants(&[("native", Kind::Native)])
-        .cell("create", "native", &[1000, 1000, 1000]);
+    let alone = Builder::new().targets(&[("native", Kind::Native)]).cell(
+        "create",
+        "native",
+        &[1000, 1000, 1000],
+    );
     let floors = Builder::new()
-        .contestants(&[("native", Kind::Native), ("floor-dev", Kind::Floor)])
+        .targets(&[("native", Kind::Native), ("floor-dev", Kind::Floor)])
         .cell("create", "native", &[1000])
         .cell("create", "floor-dev", &[9000]);
     let odd = Builder::new()
-        .contestants(&[("native", Kind::Native), ("ring", Kind::Ours)])
+        .targets(&[("native", Kind::Native), ("ring", Kind::Ours)])
         .cell("create", "native", &[0, 1000])
         .cell("create", "ring", &[])
         .latency(&[(1000, 0)]);
-    let nobody = Builder::new().cell("create", "who", &[1]);
-    let built = [alone, floors, odd, nobody].map(Builder::results);
+    let unknown = Builder::new().cell("create", "unknown", &[1]);
+    let built = [alone, floors, odd, unknown].map(Builder::results);
     for results in built.into_iter().chain([empty]) {
         let interrupted = Results {
             ending: Ending::Interrupted,

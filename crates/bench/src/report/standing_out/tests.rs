@@ -1,4 +1,4 @@
-//! Synthetic machines: every contestant has a price for a request, every row so many requests and a time
+//! Synthetic machines: every target has a price for a request, every row so many requests and a time
 //! natively, and each measurement a mood. What stands out is what was made slow, and nothing else.
 
 use super::{Finding, Measure, standing_out};
@@ -19,7 +19,7 @@ const ROWS: [(&str, u64); 7] = [
 
 #[derive(Clone, Debug)]
 struct World {
-    /// Nanoseconds for a request, of each contestant.
+    /// Nanoseconds for a request, of each target.
     prices: Vec<f64>,
     /// Nanoseconds of the work itself, of each row.
     natives: Vec<f64>,
@@ -29,17 +29,17 @@ struct World {
     counted: bool,
 }
 
-/// A sleep in one cell: row, contestant, nanoseconds for each request.
+/// A sleep in one cell: row, target, nanoseconds for each request.
 type Sleep = (usize, usize, f64);
 
 impl World {
     fn results(&self, sleeps: &[Sleep]) -> Results {
         let names = ["ring", "dev", "libfuse", "bindfs"];
         let kinds = [Kind::Ours, Kind::Ours, Kind::Other, Kind::Other];
-        let mut contestants = vec![("native", Kind::Native)];
+        let mut targets = vec![("native", Kind::Native)];
         let present = self.prices.len();
-        contestants.extend(names.into_iter().zip(kinds).take(present));
-        let mut builder = Builder::new().contestants(&contestants);
+        targets.extend(names.into_iter().zip(kinds).take(present));
+        let mut builder = Builder::new().targets(&targets);
         let mut moods = self.moods.iter().cycle();
         let mut mood = || *moods.next().unwrap_or(&1.0);
         for (row, (name, requests)) in ROWS.into_iter().enumerate() {
@@ -49,16 +49,16 @@ impl World {
                 (0..self.rounds).map(|_| time()).collect()
             };
             builder = builder.cell(name, "native", &times(native));
-            for (contestant, price) in self.prices.iter().enumerate() {
+            for (target, price) in self.prices.iter().enumerate() {
                 let slept = sleeps
                     .iter()
-                    .filter(|sleep| (sleep.0, sleep.1) == (row, contestant))
+                    .filter(|sleep| (sleep.0, sleep.1) == (row, target))
                     .map(|sleep| sleep.2);
                 let price = price + slept.sum::<f64>();
                 // A copy more of what is moved, at 2 GB/s.
                 let moved = if name == "read-1m" { 500_000.0 } else { 0.0 };
                 let each = native * 1.5 + moved + price * requests as f64;
-                builder = builder.cell(name, names[contestant], &times(each));
+                builder = builder.cell(name, names[target], &times(each));
                 if self.counted {
                     builder = builder.counts(&[("SOMETHING", 1000 * requests)], 1);
                 }
@@ -84,7 +84,7 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 fn names(findings: &[Finding]) -> Vec<(String, String)> {
-    let name = |finding: &Finding| (finding.row.clone(), finding.contestant.clone());
+    let name = |finding: &Finding| (finding.row.clone(), finding.target.clone());
     findings.iter().map(name).collect()
 }
 
@@ -106,15 +106,15 @@ proptest! {
     fn a_sleep_in_one_cell_is_found_and_nothing_else(
         world in world(),
         row in 0..ROWS.len() - 1,
-        contestant in 0..4_usize,
+        target in 0..4_usize,
         sleep in 1e6..1e7,
     ) {
-        let contestant = contestant % world.prices.len();
-        let results = world.results(&[(row, contestant, sleep)]);
+        let target = target % world.prices.len();
+        let results = world.results(&[(row, target, sleep)]);
         let found = standing_out(&results);
         prop_assert_eq!(names(&found).len(), 1, "{:?}", found);
         prop_assert_eq!(&found[0].row, ROWS[row].0);
-        prop_assert_eq!(&found[0].contestant, &results.contestants[contestant + 1].name);
+        prop_assert_eq!(&found[0].target, &results.targets[target + 1].name);
         prop_assert!(found[0].times() > 8.0);
         // About as long as it was, for the right unit.
         let each = if world.counted { 1.0 } else { ROWS[row].1 as f64 };
@@ -134,16 +134,16 @@ proptest! {
             let sleeps: Vec<Sleep> = (0..ROWS.len() - 1).map(|row| (row, 0, 3e6)).collect();
             let found = standing_out(&world.results(&sleeps));
             prop_assert_eq!(found.len(), sleeps.len());
-            prop_assert!(found.iter().all(|finding| finding.contestant == "ring"));
+            prop_assert!(found.iter().all(|finding| finding.target == "ring"));
         }
     }
 }
 
 #[test]
-fn a_finding_is_told_in_words() {
+fn a_finding_is_a_sentence() {
     let times = |time: u64| [time; 5];
     let rows = ["create", "unlink", "rename"];
-    let mut builder = Builder::new().contestants(&[("native", Kind::Native), ("ring", Kind::Ours)]);
+    let mut builder = Builder::new().targets(&[("native", Kind::Native), ("ring", Kind::Ours)]);
     for row in rows {
         builder = builder.cell(row, "native", &times(2_000));
         let time = if row == "create" { 4_202_000 } else { 26_000 };
@@ -155,7 +155,7 @@ fn a_finding_is_told_in_words() {
     assert_eq!(found[0].measure, Measure::OtherRows);
     assert_eq!(
         found[0].to_string(),
-        "create on ring (ext4): 2.10 ms for each request where the other rows of this contestant take \
+        "create on ring (ext4): 2.10 ms for each request where the other rows of this target take \
          12.0 µs; its requests: CREATE, LOOKUP"
     );
 }

@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs;
 use tempfile::TempDir;
 use thrufs::NodeId;
-use thrufs_sys::counter::{Counter, Scope};
+use thrufs_bench::counter::{Counter, Scope};
 
 const FILES: u64 = 600;
 

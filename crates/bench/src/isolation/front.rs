@@ -1,4 +1,4 @@
-//! The process that somebody has started: keeps the terminal, hears Ctrl-C, and waits.
+//! The process that the user has started: keeps the terminal, hears Ctrl-C, and waits.
 
 use super::remains;
 use crate::Outcome;
@@ -12,7 +12,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use thrufs_sys::signal::SignalFd;
 
-/// SIGHUP (the terminal is closed), SIGINT, SIGTERM: by these somebody wants it to end.
+/// SIGHUP (the terminal is closed), SIGINT, SIGTERM: they ask for the end.
 const ENDING: [i32; 3] = [1, 2, 15];
 
 /// Carries out a plan, and leaves nothing of it but its report.
@@ -24,22 +24,22 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let signals = SignalFd::block_and_open(&ENDING);
     let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
     remains::adopt_orphans();
-    let (leash, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
-    let janitor = command("janitor")
+    let (parent_pipe, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
+    let cleanup = command("clean-up")
         .arg(plan.text()?)
-        .stdin(Stdio::from(leash))
+        .stdin(Stdio::from(parent_pipe))
         .spawn()
         .map_err(|error| format!("cannot start again: {error}"))?;
     let mut waiting = Waiting {
-        janitor,
-        leash: Some(our_end),
+        cleanup,
+        parent_pipe: Some(our_end),
         asked: None,
     };
     let status = waiting.wait(&signals)?;
     if status.signal().is_some() {
         // Killed: what it would have done is ours to do.
         remains::clean_up(plan);
-        eprintln!("thrufs bench: somebody has killed it; everything is cleaned up");
+        eprintln!("thrufs bench: it was killed; everything is cleaned up");
     }
     Ok(match (waiting.asked, status.code()) {
         // As shells say what a signal has ended.
@@ -50,17 +50,17 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
 }
 
 struct Waiting {
-    janitor: Child,
-    leash: Option<PipeWriter>,
-    /// The signal by which somebody has asked for the end.
+    cleanup: Child,
+    parent_pipe: Option<PipeWriter>,
+    /// The signal that has asked for the end.
     asked: Option<u8>,
 }
 
 impl Waiting {
-    /// Until the janitor has ended.
+    /// Until the clean-up process has ended.
     fn wait(&mut self, signals: &SignalFd) -> Outcome<ExitStatus> {
         let failed = |error: Errno| format!("cannot wait: {error}");
-        let ended = pidfd_open(Pid::from_child(&self.janitor), PidfdFlags::empty());
+        let ended = pidfd_open(Pid::from_child(&self.cleanup), PidfdFlags::empty());
         let ended = ended.map_err(failed)?;
         loop {
             let mut polled = [
@@ -73,7 +73,7 @@ impl Waiting {
             }
             let [ended, signalled] = [0, 1].map(|at| !polled[at].revents().is_empty());
             if ended {
-                let status = self.janitor.wait();
+                let status = self.cleanup.wait();
                 return status.map_err(|error| format!("cannot wait: {error}"));
             }
             if signalled && let Ok(signal) = signals.read() {
@@ -87,16 +87,16 @@ impl Waiting {
         let first = self.asked.is_none();
         self.asked.get_or_insert(u8::try_from(signal).unwrap_or(2));
         let asked = self
-            .leash
+            .parent_pipe
             .as_mut()
-            .is_some_and(|leash| leash.write_all(b"!").is_ok());
+            .is_some_and(|parent_pipe| parent_pipe.write_all(b"!").is_ok());
         let what = if first && asked {
             "stopping with what was measured so far; once more to leave at once"
         } else {
-            self.leash = None;
+            self.parent_pipe = None;
             "leaving"
         };
-        // The terminal may be gone: nobody need read this.
+        // The terminal may be gone.
         let _ = writeln!(std::io::stderr(), "\n{what}");
     }
 }

@@ -1,25 +1,25 @@
 //! Where a run takes place, and what remains of it: nothing.
 //!
 //! ```text
-//! front ──────► janitor ──────────► gate ────► inside ──► servers, measurements
-//! (terminal,    (a session of its   (makes     (process 1 there)
-//!  Ctrl-C)       own; the folder)   namespaces)
+//! front ──────► clean-up ─────────► namespaces ────► inside ──► servers, measurements
+//! (terminal,    (a session of its   (makes them)     (process 1 there)
+//!  Ctrl-C)       own; the folder)
 //! ```
 //!
 //! * All that a run mounts and starts lives in a mount and a process namespace of its own: with the first
 //!   process in there, **inside**, everything ends. An ordinary user gets a user namespace around them;
-//!   where there is none to be had, servers mount by fusermount3, and it is the janitor who ends them.
-//! * The **janitor** waits, outside of the terminal's session, for the end of the run or of the front. It
+//!   where there is none, servers mount by fusermount3, and the clean-up process ends them.
+//! * The **clean-up** process waits, outside of the terminal's session, for the end of the run or of the front. It
 //!   ends what is left and removes the scratch folders. When it is killed itself, the front does so.
-//! * Both adopt processes whose parents were killed (`PR_SET_CHILD_SUBREAPER`), so that nobody escapes.
-//! * The front and the run hold the two ends of a pipe, the **leash**: a byte asks the run to come to an
+//! * Both adopt processes whose parents were killed (`PR_SET_CHILD_SUBREAPER`), so that no process escapes.
+//! * The front and the run hold the two ends of a pipe, the **parent pipe**: a byte asks the run to come to an
 //!   end with what it has measured, and its end (the front has gone, or is in a hurry) ends the run at once.
-//! * If everybody is killed in one moment, the scratch folder stays, with a lock in it that nobody holds.
+//! * If all are killed at once, the scratch folder stays, with a lock in it that no process holds.
 //!   The next run in that directory removes it.
 
+pub(crate) mod cleanup;
 pub(crate) mod front;
-pub(crate) mod gate;
-pub(crate) mod janitor;
+pub(crate) mod namespaces;
 mod refusal;
 mod remains;
 mod scratch;
@@ -31,42 +31,47 @@ pub(crate) use tree::{kind, same_tree};
 
 /// What a run may do here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Ground {
+pub(crate) enum Privileges {
     /// Root, in namespaces.
     Root,
-    /// An ordinary user, who is root in a user namespace.
+    /// An ordinary user, as root of a user namespace.
     UserNamespace,
     /// An ordinary user.
     Plain,
 }
 
-impl Ground {
+impl Privileges {
     /// Those to be tried, the best first.
-    fn possible() -> &'static [Ground] {
+    fn possible() -> &'static [Privileges] {
         if rustix::process::geteuid().is_root() {
-            &[Ground::Root]
+            &[Privileges::Root]
         } else {
-            &[Ground::UserNamespace, Ground::Plain]
+            &[Privileges::UserNamespace, Privileges::Plain]
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Ground::Root => "root",
-            Ground::UserNamespace => "user-namespace",
-            Ground::Plain => "plain",
+            Privileges::Root => "root",
+            Privileges::UserNamespace => "user-namespace",
+            Privileges::Plain => "plain",
         }
     }
 
-    pub(crate) fn named(word: &str) -> crate::Outcome<Ground> {
-        let mut all = [Ground::Root, Ground::UserNamespace, Ground::Plain].into_iter();
-        all.find(|ground| ground.word() == word)
-            .ok_or_else(|| format!("{word}: no ground"))
+    pub(crate) fn named(word: &str) -> crate::Outcome<Privileges> {
+        let mut all = [
+            Privileges::Root,
+            Privileges::UserNamespace,
+            Privileges::Plain,
+        ]
+        .into_iter();
+        all.find(|privileges| privileges.word() == word)
+            .ok_or_else(|| format!("{word}: no privileges"))
     }
 
     /// Whether the kernel's caches can be dropped.
     pub(crate) fn drops_caches(self) -> bool {
-        self == Ground::Root
+        self == Privileges::Root
     }
 
     /// What a reader of figures that were made here has to know.
@@ -79,7 +84,7 @@ impl Ground {
                     .to_owned(),
             );
         }
-        if self == Ground::UserNamespace {
+        if self == Privileges::UserNamespace {
             remarks.push(
                 "servers run as root of a user namespace, in which nothing can outlive the run"
                     .to_owned(),

@@ -111,7 +111,7 @@ fn enough(shown: &str, room: &StatVfs, needs: Needs) -> Outcome<()> {
     Ok(())
 }
 
-/// What lies on a tmpfs takes memory from everybody.
+/// What lies on a tmpfs takes memory of the whole machine.
 fn memory(shown: &str, needs: Needs) -> Outcome<()> {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = text
@@ -172,7 +172,7 @@ mod tests {
     };
 
     #[test]
-    fn where_no_files_are_kept_none_are_made() {
+    fn pseudo_file_systems_and_files_are_refused() {
         let refused = |path: &str| directory(Path::new(path), LITTLE).unwrap_err();
         assert!(refused("/proc").contains("on proc"));
         assert!(refused("/proc/self/status").contains("not a directory"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_not_filled() {
+    fn a_directory_without_room_is_refused() {
         let place = tempfile::tempdir().unwrap();
         assert_eq!(directory(place.path(), LITTLE), Ok(()));
         let much = Needs {

@@ -1,12 +1,12 @@
-//! Who is measured: the file system beneath itself, and servers that show it at a mount point.
+//! What is measured: the file system beneath itself, and servers that show it at a mount point.
 
 mod check;
 mod process;
 
 use crate::Outcome;
 use crate::counting::servers::families;
-use crate::entrant::{Entrant, Server};
-use crate::ground::{Ground, kind, same_tree};
+use crate::isolation::{Privileges, kind, same_tree};
+use crate::setup::{ServerSetup, TargetSetup};
 use process::resident_kib;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Pid;
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
 
-/// Where contestants have what they need.
+/// Where targets have what they need.
 pub(crate) struct Place {
-    pub(crate) ground: Ground,
+    pub(crate) privileges: Privileges,
     /// The directory with a tree for each.
     pub(crate) beneath: PathBuf,
     /// The directory for mount points and logs.
@@ -33,9 +33,9 @@ pub(crate) struct Place {
 }
 
 /// One that takes part in every round.
-pub(crate) struct Contestant {
-    entrant: Entrant,
-    ground: Ground,
+pub(crate) struct RunningTarget {
+    setup: TargetSetup,
+    privileges: Privileges,
     source: PathBuf,
     /// None for native, and for mounts of others; one for each job where that was asked for.
     mounts: Vec<Mount>,
@@ -51,31 +51,31 @@ struct Mount {
     server: Child,
 }
 
-impl Contestant {
+impl RunningTarget {
     /// Starts what there is to start, and makes sure that it is what it claims to be.
     ///
     /// # Errors
     ///
     /// Why it cannot take part.
-    pub(crate) fn start(entrant: &Entrant, place: &Place) -> Outcome<Contestant> {
-        let mut contestant = Contestant {
-            source: directory(place.beneath.join(entrant.name()))?,
-            entrant: entrant.clone(),
-            ground: place.ground,
+    pub(crate) fn start(setup: &TargetSetup, place: &Place) -> Outcome<RunningTarget> {
+        let mut target = RunningTarget {
+            source: directory(place.beneath.join(setup.name()))?,
+            setup: setup.clone(),
+            privileges: place.privileges,
             mounts: Vec::new(),
             shown: None,
             caches_above: false,
         };
-        match entrant {
-            Entrant::Native => {}
-            Entrant::Against { point, .. } => contestant.find(point, place)?,
-            Entrant::Started(server) => {
+        match setup {
+            TargetSetup::Native => {}
+            TargetSetup::Against { point, .. } => target.find(point, place)?,
+            TargetSetup::Server(server) => {
                 let count = if server.each_job { place.jobs } else { 1 };
-                (0..count).try_for_each(|job| contestant.mount(job, place))?;
+                (0..count).try_for_each(|job| target.mount(job, place))?;
             }
         }
-        contestant.check()?;
-        Ok(contestant)
+        target.check()?;
+        Ok(target)
     }
 
     /// A mount that is there already.
@@ -126,18 +126,21 @@ impl Contestant {
                 return Ok(mount);
             }
             if let Ok(Some(status)) = mount.server.try_wait() {
-                let said = mount.last_words();
+                let said = mount.last_output();
                 return Err(format!("it ended before it mounted ({status}){said}"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         let seconds = MOUNTING_MAX.as_secs();
-        Err(format!("no mount within {seconds} s{}", mount.last_words()))
+        Err(format!(
+            "no mount within {seconds} s{}",
+            mount.last_output()
+        ))
     }
 
     /// What starts its server.
     fn command(&self, point: &Path, job: usize) -> Outcome<Command> {
-        let Entrant::Started(Server { command, .. }) = &self.entrant else {
+        let TargetSetup::Server(ServerSetup { command, .. }) = &self.setup else {
             return Err(format!("{} has no server", self.name()));
         };
         let (program, words) = command.split_first().ok_or("a server without a command")?;
@@ -147,9 +150,9 @@ impl Contestant {
         };
         for word in words {
             match word.as_str() {
-                Server::SOURCE => command.arg(&self.source),
-                Server::POINT => command.arg(point),
-                Server::PROCESSOR => command.arg(processor(job).to_string()),
+                ServerSetup::SOURCE => command.arg(&self.source),
+                ServerSetup::POINT => command.arg(point),
+                ServerSetup::PROCESSOR => command.arg(processor(job).to_string()),
                 word => command.arg(word),
             };
         }
@@ -160,7 +163,7 @@ impl Contestant {
     pub(crate) fn mount_anew(&mut self) -> Outcome<()> {
         for (job, mount) in std::mem::take(&mut self.mounts).into_iter().enumerate() {
             let (point, log) = (mount.point.clone(), mount.log.clone());
-            mount.end(self.ground, UnmountFlags::DETACH)?;
+            mount.end(self.privileges, UnmountFlags::DETACH)?;
             let mount = self.serve(point, log, job)?;
             self.mounts.push(mount);
         }
@@ -173,13 +176,13 @@ impl Contestant {
     }
 
     /// What it was started for.
-    pub(crate) fn entrant(&self) -> &Entrant {
-        &self.entrant
+    pub(crate) fn setup(&self) -> &TargetSetup {
+        &self.setup
     }
 
     /// Whether it is the file system beneath.
     pub(crate) fn is_native(&self) -> bool {
-        self.entrant == Entrant::Native
+        self.setup == TargetSetup::Native
     }
 
     /// Whether data that were read once are cheaper the second time, because they lie above.
@@ -189,7 +192,7 @@ impl Contestant {
 
     /// The word by which it is known.
     pub(crate) fn name(&self) -> &str {
-        self.entrant.name()
+        self.setup.name()
     }
 
     /// The tree beneath.
@@ -197,7 +200,7 @@ impl Contestant {
         &self.source
     }
 
-    /// The same tree, where this contestant shows it to a job.
+    /// The same tree, where this target shows it to a job.
     pub(crate) fn seen_at(&self, job: usize) -> &Path {
         let mount = self.mounts.get(job).or(self.mounts.first());
         let point = mount.map(|mount| mount.point.as_path());
@@ -206,7 +209,7 @@ impl Contestant {
 
     /// The processor that a job has to stay on, if it matters.
     pub(crate) fn processor(&self, job: usize) -> Option<usize> {
-        let has_its_own = matches!(&self.entrant, Entrant::Started(server) if server.each_job);
+        let has_its_own = matches!(&self.setup, TargetSetup::Server(server) if server.each_job);
         has_its_own.then(|| processor(job))
     }
 
@@ -226,7 +229,7 @@ impl Contestant {
     /// Takes the mounts down and waits for the servers.
     pub(crate) fn unmount(self) -> Outcome<()> {
         for mount in self.mounts {
-            mount.end(self.ground, UnmountFlags::empty())?;
+            mount.end(self.privileges, UnmountFlags::empty())?;
         }
         Ok(())
     }
@@ -234,9 +237,9 @@ impl Contestant {
 
 impl Mount {
     /// Takes it down and waits for the server.
-    fn end(mut self, ground: Ground, flags: UnmountFlags) -> Outcome<()> {
+    fn end(mut self, privileges: Privileges, flags: UnmountFlags) -> Outcome<()> {
         let shown = self.point.display();
-        if ground == Ground::Plain {
+        if privileges == Privileges::Plain {
             let mut command = Command::new("fusermount3");
             command.arg("-u");
             if flags.contains(UnmountFlags::DETACH) {
@@ -246,7 +249,7 @@ impl Mount {
         } else {
             let start = Instant::now();
             while let Err(error) = unmount(&self.point, flags) {
-                // Somebody who was killed may not have let go yet.
+                // A process that was killed may not have closed its files yet.
                 if error != rustix::io::Errno::BUSY || start.elapsed() > Duration::from_secs(5) {
                     return Err(format!("cannot unmount {shown}: {error}"));
                 }
@@ -262,7 +265,7 @@ impl Mount {
     }
 
     /// What the server has said last, to be put behind an error.
-    fn last_words(&self) -> String {
+    fn last_output(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(3).collect();
         let lines: Vec<&str> = lines.into_iter().rev().collect();

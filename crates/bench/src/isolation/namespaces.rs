@@ -1,7 +1,7 @@
 //! The process between: makes the namespaces, and starts the first process inside.
 
-use super::janitor::NO_GROUND;
-use super::{Ground, front, tree};
+use super::cleanup::NO_PRIVILEGES;
+use super::{Privileges, front, tree};
 use crate::Outcome;
 use crate::counting::outside::Offer;
 use crate::plan::Plan;
@@ -17,43 +17,43 @@ use thrufs_sys::cred;
 
 const SIGKILL: i32 = 9;
 
-/// `gate GROUND PLAN`, with the leash for standard input.
+/// `namespaces PRIVILEGES PLAN`, with the parent pipe for standard input.
 pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     let [word, plan] = arguments else {
-        return Err("gate GROUND PLAN".to_owned());
+        return Err("namespaces PRIVILEGES PLAN".to_owned());
     };
     // Signals that the front waits for were blocked in it.
     let _ = thrufs_sys::signal::unblock(&[1, 2, 15]);
-    // Whoever is to wait for us does not wait any more.
+    // With its parent gone, no process waits for this one.
     let _ = cred::set_parent_death_signal(Some(SIGKILL));
-    let ground = Ground::named(word)?;
+    let privileges = Privileges::named(word)?;
     let mut inside = front::command("inside");
     inside.arg(word).arg(plan);
-    if ground == Ground::Plain {
+    if privileges == Privileges::Plain {
         return Err(format!("cannot start again: {}", inside.exec()));
     }
     // Before there are namespaces, for a thread that stays outside; a user namespace is for processes of one
     // thread, and does not count.
-    if ground == Ground::Root
+    if privileges == Privileges::Root
         && let Ok(offer) = Offer::make()
         && offer.give(&mut inside).is_ok()
     {
-        return go_in(ground, plan, inside, Some(offer));
+        return go_in(privileges, plan, inside, Some(offer));
     }
-    go_in(ground, plan, inside, None)
+    go_in(privileges, plan, inside, None)
 }
 
 /// Starts the run in its namespaces, and waits for it.
 fn go_in(
-    ground: Ground,
+    privileges: Privileges,
     plan: &str,
     mut inside: Command,
     offer: Option<Offer>,
 ) -> Outcome<ExitCode> {
-    if let Err(error) = namespaces(ground) {
-        return refused(ground, &error);
+    if let Err(error) = namespaces(privileges) {
+        return refused(privileges, &error);
     }
-    let_go_of_mounts(&Plan::parse(plan)?);
+    drop_unused_mounts(&Plan::parse(plan)?);
     let status = inside.spawn().and_then(|mut child| {
         // From now on the run has it alone.
         drop(offer);
@@ -69,21 +69,21 @@ fn go_in(
 /// # Errors
 ///
 /// What root can do about it.
-pub(crate) fn refused(ground: Ground, error: &std::io::Error) -> Outcome<ExitCode> {
-    match ground {
-        Ground::Root => Err(format!(
+pub(crate) fn refused(privileges: Privileges, error: &std::io::Error) -> Outcome<ExitCode> {
+    match privileges {
+        Privileges::Root => Err(format!(
             "cannot make a mount namespace: {error}; in a container, let it have CAP_SYS_ADMIN, or run \
              outside"
         )),
-        _ => Ok(ExitCode::from(NO_GROUND)),
+        _ => Ok(ExitCode::from(NO_PRIVILEGES)),
     }
 }
 
-fn namespaces(ground: Ground) -> std::io::Result<()> {
-    if ground == Ground::UserNamespace {
+fn namespaces(privileges: Privileges) -> std::io::Result<()> {
+    if privileges == Privileges::UserNamespace {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         cred::unshare_user_namespace()?;
-        // user_namespaces(7): whoever has no privilege outside gives up setgroups(2) first.
+        // user_namespaces(7): without privileges outside, setgroups(2) has to be denied first.
         fs::write("/proc/self/setgroups", "deny")?;
         fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
         fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))?;
@@ -101,7 +101,7 @@ fn namespaces(ground: Ground) -> std::io::Result<()> {
 /// Takes away, here, the FUSE mounts that the run does not use. Where mounts are private (containers, systems
 /// without systemd), one that is unmounted outside would go on here, and its server for as long as the run.
 /// In a user namespace it cannot be done, and is not.
-fn let_go_of_mounts(plan: &Plan) {
+fn drop_unused_mounts(plan: &Plan) {
     let mut used = vec![plan.directory.clone()];
     // The report is not there yet.
     used.extend(plan.out.parent().map(PathBuf::from));
@@ -132,9 +132,9 @@ fn let_go_of_mounts(plan: &Plan) {
 /// # Errors
 ///
 /// As of mount(2): some containers forbid it.
-pub(crate) fn settle(ground: Ground) -> std::io::Result<()> {
+pub(crate) fn settle(privileges: Privileges) -> std::io::Result<()> {
     let _ = cred::set_parent_death_signal(Some(SIGKILL));
-    if ground == Ground::Plain {
+    if privileges == Privileges::Plain {
         return Ok(());
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

@@ -1,9 +1,9 @@
 //! The scratch folder: the only thing that a run makes where users have their files.
 //!
-//! It has a lock in it, which whoever keeps the folder holds. It is made under another name, and gets its
+//! It has a lock in it, which the clean-up process holds. It is made under another name, and gets its
 //! own when the lock is held: a folder of that name without a holder is one of a run that is gone. The
-//! lock says who the holder is as well: where the same tree is seen through another mount, locks may be
-//! that mount's own, and whoever holds one here seems to hold none.
+//! lock also identifies the holder: where the same tree is seen through another mount, locks may be
+//! that mount's own, and one that is held here seems free.
 
 use crate::Outcome;
 use crate::plan::SCRATCH;
@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) const LOCK: &str = "lock";
 /// What comes before the random part while the folder is being made.
 const NEW: &str = "new-";
-/// Nobody takes that long to make one.
+/// Making one takes less.
 const MAKING_MAX: Duration = Duration::from_secs(600);
 
 /// Makes the folder for its owner alone; it is alive as long as the lock is held.
@@ -99,8 +99,7 @@ fn is_abandoned(path: &Path, in_the_making: bool) -> bool {
     }
 }
 
-/// Who a process is, for as long as the machine runs: its number, when it was started, and which start of
-/// the machine it was. One that has ended, and that nobody has waited for yet, is nobody.
+/// Identifies a process: its id, its start time and the boot id. A zombie counts as ended.
 fn identity(process: &str) -> io::Result<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let number = stat.split(' ').next().unwrap_or_default();
@@ -157,16 +156,16 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_abandoned_is_swept_and_nothing_else() {
+    fn sweep_removes_only_own_folders_without_a_living_holder() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let alive = make(directory.path(), ".thrufs-bench-alive").unwrap();
         let gone = make(directory.path(), ".thrufs-bench-gone").unwrap();
         drop(gone);
-        // Whoever had it runs no longer.
+        // Its holder has ended.
         fs::write(path(".thrufs-bench-gone/lock"), "1 1 another").unwrap();
         fs::write(path(".thrufs-bench-gone/file"), "").unwrap();
-        // One that somebody else has put there.
+        // One that another user has put there.
         fs::create_dir(path(".thrufs-bench-foreign")).unwrap();
         fs::write(path(".thrufs-bench-foreign/mine"), "").unwrap();
         fs::create_dir(path("other")).unwrap();

@@ -1,6 +1,6 @@
 //! The process that stays until everything is gone.
 
-use super::{Ground, front, refusal, remains, scratch, tree};
+use super::{Privileges, front, refusal, remains, scratch, tree};
 use crate::Outcome;
 use crate::plan::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -10,13 +10,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::{Child, ExitCode, Stdio};
 
-/// By this code the gate says that the ground is not to be had, and that another may be tried.
-pub(super) const NO_GROUND: u8 = 75;
+/// Exit code of the namespaces process: these privileges are not available, and others may be tried.
+pub(super) const NO_PRIVILEGES: u8 = 75;
 
-/// `janitor PLAN`, with the leash for standard input.
+/// `clean-up PLAN`, with the parent pipe for standard input.
 pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     let [plan] = arguments else {
-        return Err("janitor PLAN".to_owned());
+        return Err("clean-up PLAN".to_owned());
     };
     let plan = Plan::parse(plan)?;
     // Nothing that happens to the terminal, or to its processes, is our matter.
@@ -36,7 +36,7 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
         scratch::sweep(directory);
     }
     refusal::check(plan)?;
-    // Held until the end: by the locks others see that somebody lives here.
+    // Held until the end: by the locks other runs see that this one is alive.
     let _scratch = scratch::make(&plan.directory, &plan.scratch)?;
     refusal::quota(plan)?;
     let mut _others = Vec::new();
@@ -47,33 +47,33 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
     }
     let text = plan.text()?;
     let mut code = ExitCode::FAILURE;
-    for ground in Ground::possible() {
-        let gate = front::command("gate")
-            .arg(ground.word())
+    for privileges in Privileges::possible() {
+        let namespaces = front::command("namespaces")
+            .arg(privileges.word())
             .arg(&text)
             .stdin(Stdio::inherit())
             .spawn()
             .map_err(|error| format!("cannot start again: {error}"))?;
-        match ended(gate).map_err(|error| format!("cannot wait: {error}"))? {
-            Some(NO_GROUND) => {}
+        match ended(namespaces).map_err(|error| format!("cannot wait: {error}"))? {
+            Some(NO_PRIVILEGES) => {}
             Some(said) => return Ok(ExitCode::from(said)),
             None => return Ok(code),
         }
-        code = ExitCode::from(NO_GROUND);
+        code = ExitCode::from(NO_PRIVILEGES);
     }
-    Err("this machine lets nobody mount here".to_owned())
+    Err("this machine permits no mounts here".to_owned())
 }
 
-/// Waits until the gate has ended and gives its code; none when it was killed, or when the front has gone
+/// Waits until the namespaces process has ended and gives its code; none when it was killed, or when the front has gone
 /// before.
-fn ended(mut gate: Child) -> io::Result<Option<u8>> {
-    let descriptor = pidfd_open(Pid::from_child(&gate), PidfdFlags::empty())?;
+fn ended(mut namespaces: Child) -> io::Result<Option<u8>> {
+    let descriptor = pidfd_open(Pid::from_child(&namespaces), PidfdFlags::empty())?;
     loop {
-        let leash = io::stdin();
+        let parent_pipe = io::stdin();
         let mut polled = [
             PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN),
             // Only its end, which cannot be masked.
-            PollFd::from_borrowed_fd(leash.as_fd(), PollFlags::empty()),
+            PollFd::from_borrowed_fd(parent_pipe.as_fd(), PollFlags::empty()),
         ];
         match poll(&mut polled, None) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -83,7 +83,7 @@ fn ended(mut gate: Child) -> io::Result<Option<u8>> {
             return Ok(None);
         }
         if !polled[0].revents().is_empty() {
-            let code = gate.wait()?.code();
+            let code = namespaces.wait()?.code();
             return Ok(code.and_then(|code| u8::try_from(code).ok()));
         }
     }

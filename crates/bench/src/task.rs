@@ -7,10 +7,10 @@ use std::time::Duration;
 
 /// A row, at one place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Errand {
+pub struct Task {
     /// A new directory beneath the mount, for what the row needs: nothing of it is cached above.
     pub beneath: PathBuf,
-    /// Where the contestant shows it.
+    /// Where the target shows it.
     pub seen: PathBuf,
     /// Work, in hundredths of the usual.
     pub percent: usize,
@@ -40,7 +40,7 @@ pub struct Done {
 /// ([`kept`](crate::kept)).
 const KEPT: &str = "kept";
 
-impl Errand {
+impl Task {
     /// The directory beneath in which rows keep what the next measurement need not make again. It goes with
     /// the source at the end of the run.
     ///
@@ -58,7 +58,7 @@ impl Errand {
         }
     }
 
-    /// Where the contestant shows [`kept_beneath`](Self::kept_beneath).
+    /// Where the target shows [`kept_beneath`](Self::kept_beneath).
     pub fn kept_seen(&self) -> PathBuf {
         self.seen.with_file_name(KEPT)
     }

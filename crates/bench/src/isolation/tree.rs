@@ -77,7 +77,7 @@ fn unescaped(field: &[u8]) -> PathBuf {
 }
 
 /// Where a mount shows `directory`, if it does: at its top, or below it, when it shows a tree in which the
-/// directory lies. The directory must have a file `probe` in it, whose content nobody else has.
+/// directory lies. The directory must have a file `probe` in it, with unique content.
 pub(crate) fn same_tree(point: &Path, directory: &Path, probe: &str) -> Option<PathBuf> {
     let content = fs::read(directory.join(probe)).ok()?;
     let names: Vec<Component<'_>> = directory.components().skip(1).collect();
@@ -99,7 +99,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn names_in_the_table_of_mounts() {
+    fn escapes_in_mountinfo_are_decoded() {
         assert_eq!(unescaped(br"/a\040b\134"), Path::new("/a b\\"));
         assert_eq!(unescaped(b"/plain\\"), Path::new("/plain\\"));
         assert_eq!(kind(Path::new("/proc")).as_deref(), Some("proc"));

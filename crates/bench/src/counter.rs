@@ -9,7 +9,6 @@
 
 #![allow(unsafe_code)]
 
-use crate::raw::{check, check_int};
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 use std::ffi::CStr;
@@ -93,7 +92,8 @@ impl Counter {
                 CLOSE_ON_EXEC,
             )
         };
-        let descriptor = i32::try_from(check(answer)?).map_err(|_| Errno::OVERFLOW)?;
+        let descriptor =
+            check(answer).and_then(|found| i32::try_from(found).map_err(|_| Errno::OVERFLOW))?;
         // SAFETY: the kernel has just made it for us.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         Ok(Counter { descriptor })
@@ -107,7 +107,7 @@ impl Counter {
         // SAFETY: the kernel copies the string up to its NUL.
         let answer =
             unsafe { libc::ioctl(self.descriptor.as_raw_fd(), SET_FILTER, filter.as_ptr()) };
-        check_int(answer).map(drop)
+        check(answer.into()).map(drop)
     }
 
     /// Begins to count, or goes on.
@@ -129,7 +129,7 @@ impl Counter {
     fn control(&self, request: libc::Ioctl) -> Result<()> {
         // SAFETY: takes numbers.
         let answer = unsafe { libc::ioctl(self.descriptor.as_raw_fd(), request, 0) };
-        check_int(answer).map(drop)
+        check(answer.into()).map(drop)
     }
 
     /// What was counted until now, with what threads and processes that were started count.
@@ -146,11 +146,20 @@ impl Counter {
     }
 }
 
+/// -1 is the thread's `errno`, anything else a descriptor or nothing in particular.
+fn check(answer: libc::c_long) -> Result<libc::c_long> {
+    if answer >= 0 {
+        return Ok(answer);
+    }
+    let code = std::io::Error::last_os_error().raw_os_error();
+    Err(Errno::from_raw_os_error(code.unwrap_or(libc::EIO)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::skipped;
     use std::path::Path;
+    use thrufs_test_report::skipped;
 
     /// The number of `raw_syscalls:sys_enter`, where tracefs is mounted.
     fn system_calls() -> Option<u64> {
@@ -190,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tracepoint_is_refused() {
+    fn a_wrong_tracepoint_or_processor_is_refused() {
         assert!(Counter::of_tracepoint(u64::MAX, myself()).is_err());
         assert!(Counter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
     }

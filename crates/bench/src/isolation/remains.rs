@@ -37,7 +37,7 @@ pub(super) fn clean_up(plan: &Plan) {
     });
 }
 
-/// Files by the thousand, on a disk that is busy: whoever waits for the prompt is told what for.
+/// Files by the thousand, on a disk that is busy: says why the prompt does not come back.
 fn tell_when_slow(remove: impl FnOnce()) {
     let (done, is_done) = mpsc::channel::<()>();
     let teller = std::thread::spawn(move || {

@@ -3,7 +3,7 @@
 use rustix::process::Pid;
 use std::path::Path;
 
-/// Whether it has an io_uring; none where nobody may look.
+/// Whether it has an io_uring; none where that is not permitted.
 pub(super) fn has_ring(process: Pid) -> Option<bool> {
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero())).ok()?;
     Some(descriptors.flatten().any(|entry| {
@@ -12,7 +12,7 @@ pub(super) fn has_ring(process: Pid) -> Option<bool> {
     }))
 }
 
-/// Whether each thread of all of them has stopped (by a signal), or ended. Where nobody may look, they count as
+/// Whether each thread of all of them has stopped (by a signal), or ended. Where that is not permitted, they count as
 /// stopped.
 pub(super) fn have_stopped(processes: &[Pid]) -> bool {
     let threads = processes

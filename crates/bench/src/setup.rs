@@ -1,4 +1,4 @@
-//! Who is to take part: what a contestant is started by, and what must come of it.
+//! What a target is started by, and what must come of it.
 
 use crate::Outcome;
 use crate::results::{self, Kind};
@@ -27,11 +27,11 @@ pub enum Data {
 
 /// One that is to take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Entrant {
+pub enum TargetSetup {
     /// The file system beneath by itself.
     Native,
     /// A server that is started for the run.
-    Started(Server),
+    Server(ServerSetup),
     /// Whatever is mounted there.
     Against {
         /// What it is called.
@@ -43,12 +43,12 @@ pub enum Entrant {
 
 /// A server: a command line, and what must come of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Server {
+pub struct ServerSetup {
     /// The word by which it is known.
     pub name: String,
     /// For people.
     pub title: String,
-    /// Whose it is.
+    /// What kind of server.
     pub kind: Kind,
     /// What a report says of how it was started.
     pub options: String,
@@ -72,7 +72,7 @@ pub struct Mode {
     pub data: Data,
 }
 
-/// What a server of ours is told in every mode: its control socket would outlive it, when it is killed.
+/// An option of all our servers: a control socket would outlive one that is killed.
 const ALWAYS: &str = "control=none";
 
 impl Mode {
@@ -116,10 +116,10 @@ impl Mode {
         names.iter().map(one).collect()
     }
 
-    /// The contestant: with the default mount's cache, or with the one that is named, which
+    /// The target: with the default mount's cache, or with the one that is named, which
     /// `in_the_name` says in its name as well.
     #[must_use]
-    pub fn entrant(self, cache: Option<&str>, in_the_name: bool) -> Entrant {
+    pub fn setup(self, cache: Option<&str>, in_the_name: bool) -> TargetSetup {
         let (word, transport) = match self.transport {
             Transport::Dev => ("dev", "/dev/fuse"),
             Transport::Ring => ("uring", "io_uring"),
@@ -139,17 +139,17 @@ impl Mode {
                 name.push_str(&format!(":{cache}"));
             }
         }
-        Entrant::Started(Server {
+        TargetSetup::Server(ServerSetup {
             name,
             title,
             transport: Some(self.transport),
             data: Some(self.data),
-            ..Server::thrufs(&options)
+            ..ServerSetup::thrufs(&options)
         })
     }
 }
 
-impl Server {
+impl ServerSetup {
     /// In place of the directory beneath.
     pub const SOURCE: &str = "SOURCE";
     /// In place of the mount point.
@@ -159,11 +159,13 @@ impl Server {
 
     /// `thrufs mount` with these options, of which nothing is known and which has no name yet.
     #[must_use]
-    pub fn thrufs(options: &str) -> Server {
+    pub fn thrufs(options: &str) -> ServerSetup {
         let options = format!("{options},{ALWAYS}");
         let command = ["thrufs", "mount", "-f", "-o", &options];
-        let command = command.into_iter().chain([Server::SOURCE, Server::POINT]);
-        Server {
+        let command = command
+            .into_iter()
+            .chain([ServerSetup::SOURCE, ServerSetup::POINT]);
+        ServerSetup {
             name: String::new(),
             title: String::new(),
             kind: Kind::Ours,
@@ -176,28 +178,30 @@ impl Server {
     }
 }
 
-impl Entrant {
+impl TargetSetup {
     /// The word by which it is known.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
-            Entrant::Native => "native",
-            Entrant::Started(Server { name, .. }) | Entrant::Against { name, .. } => name,
+            TargetSetup::Native => "native",
+            TargetSetup::Server(ServerSetup { name, .. }) | TargetSetup::Against { name, .. } => {
+                name
+            }
         }
     }
 
     /// What a report says of it.
-    pub(crate) fn described(&self) -> results::Contestant {
+    pub(crate) fn described(&self) -> results::Target {
         let (title, kind, options) = match self {
-            Entrant::Native => ("the file system beneath", Kind::Native, String::new()),
-            Entrant::Started(server) => (&*server.title, server.kind, server.options.clone()),
-            Entrant::Against { name, point } => (
+            TargetSetup::Native => ("the file system beneath", Kind::Native, String::new()),
+            TargetSetup::Server(server) => (&*server.title, server.kind, server.options.clone()),
+            TargetSetup::Against { name, point } => (
                 &**name,
                 Kind::Other,
                 format!("mounted at {}", point.display()),
             ),
         };
-        results::Contestant {
+        results::Target {
             name: self.name().to_owned(),
             title: title.to_owned(),
             kind,
@@ -210,12 +214,12 @@ impl Entrant {
 
 #[cfg(test)]
 mod tests {
-    use super::{Entrant, Mode};
+    use super::{Mode, TargetSetup};
 
     #[test]
     fn a_mode_says_what_it_asks_for() {
-        let options = |mode: Mode, cache: Option<&str>| match mode.entrant(cache, true) {
-            Entrant::Started(server) => (server.name, server.options),
+        let options = |mode: Mode, cache: Option<&str>| match mode.setup(cache, true) {
+            TargetSetup::Server(server) => (server.name, server.options),
             other => panic!("{other:?}"),
         };
         let [dev, .., ring_through] = Mode::ALL;

@@ -1,28 +1,28 @@
-//! Who takes part in a comparison. Everybody is asked to cache what libfuse's server caches: names, attributes
+//! The targets of a comparison. All are asked to cache what libfuse's server caches: names, attributes
 //! and data, for a day.
 
 use crate::peers;
 use thrufs_bench::ROLE;
-use thrufs_bench::entrant::{Data, Entrant, Mode, Server, Transport};
 use thrufs_bench::results::Kind;
+use thrufs_bench::setup::{Data, Mode, ServerSetup, TargetSetup, Transport};
 
 /// Ours over one transport, with data going by the server or past it.
-pub(crate) fn ours(transport: Transport, data: Data) -> Entrant {
-    Mode { transport, data }.entrant(Some("always"), false)
+pub(crate) fn ours(transport: Transport, data: Data) -> TargetSetup {
+    Mode { transport, data }.setup(Some("always"), false)
 }
 
 /// Ours, choosing transport and way of data by itself.
-pub(crate) fn ours_by_itself(options: &str) -> Entrant {
-    Entrant::Started(Server {
+pub(crate) fn ours_by_itself(options: &str) -> TargetSetup {
+    TargetSetup::Server(ServerSetup {
         name: "thrufs".to_owned(),
         title: "Thrufs".to_owned(),
-        ..Server::thrufs(options)
+        ..ServerSetup::thrufs(options)
     })
 }
 
 /// libfuse's server in the same modes. Without `--nosplice`, which its script says, it makes a pipe for each
 /// request.
-pub(crate) fn libfuse(transport: Transport, data: Data) -> Entrant {
+pub(crate) fn libfuse(transport: Transport, data: Data) -> TargetSetup {
     let mut name = "libfuse".to_owned();
     let mut title = "libfuse's passthrough_hp".to_owned();
     let mut options = Vec::new();
@@ -39,7 +39,7 @@ pub(crate) fn libfuse(transport: Transport, data: Data) -> Entrant {
         title.push_str(", passthrough");
     }
     let shown = [&["--nosplice"], options.as_slice()].concat().join(" ");
-    Entrant::Started(Server {
+    TargetSetup::Server(ServerSetup {
         name,
         title,
         options: shown,
@@ -50,7 +50,7 @@ pub(crate) fn libfuse(transport: Transport, data: Data) -> Entrant {
 }
 
 /// A server that answers from constants.
-pub(crate) fn floor(transport: Transport) -> Entrant {
+pub(crate) fn floor(transport: Transport) -> TargetSetup {
     let word = match transport {
         Transport::Dev => "dev",
         Transport::Ring => "uring",
@@ -58,8 +58,8 @@ pub(crate) fn floor(transport: Transport) -> Entrant {
     let command = ["/proc/self/exe", ROLE, "floor", word];
     let command = command
         .into_iter()
-        .chain([Server::PROCESSOR, Server::POINT]);
-    Entrant::Started(Server {
+        .chain([ServerSetup::PROCESSOR, ServerSetup::POINT]);
+    TargetSetup::Server(ServerSetup {
         name: format!("floor-{word}"),
         title: format!("a server that answers from constants, floor-{word}"),
         kind: Kind::Floor,
@@ -72,14 +72,14 @@ pub(crate) fn floor(transport: Transport) -> Entrant {
 }
 
 /// One of the peers' table, with its own defaults.
-pub(crate) fn peer(name: &str) -> Entrant {
-    Entrant::Started(peers::server(name, &[]))
+pub(crate) fn peer(name: &str) -> TargetSetup {
+    TargetSetup::Server(peers::server(name, &[]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::libfuse;
-    use thrufs_bench::entrant::{Entrant, Mode};
+    use thrufs_bench::setup::{Mode, TargetSetup};
 
     #[test]
     fn libfuse_has_the_modes_that_ours_has() {
@@ -90,7 +90,7 @@ mod tests {
             ("libfuse-uring+pt", "--nosplice -o io_uring"),
         ];
         for (mode, (name, options)) in Mode::ALL.into_iter().zip(expected) {
-            let Entrant::Started(server) = libfuse(mode.transport, mode.data) else {
+            let TargetSetup::Server(server) = libfuse(mode.transport, mode.data) else {
                 panic!("it is started");
             };
             assert_eq!(

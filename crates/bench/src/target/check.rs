@@ -1,10 +1,10 @@
-//! Whether a contestant is what it claims to be: servers fall back to something else without a word.
+//! Whether a target is what it claims to be: servers fall back to something else without a word.
 
-use super::Contestant;
+use super::RunningTarget;
 use super::process::{has_ring, have_stopped};
 use crate::Outcome;
-use crate::entrant::{Data, Entrant, Transport};
-use crate::ground::Ground;
+use crate::isolation::Privileges;
+use crate::setup::{Data, TargetSetup, Transport};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -18,14 +18,14 @@ const PROBE_BYTES: usize = 1 << 20;
 /// How long a server's threads may take to stop.
 const STOPPING_MAX: Duration = Duration::from_secs(20);
 
-impl Contestant {
+impl RunningTarget {
     /// Makes sure of transport and data path.
     ///
     /// # Errors
     ///
-    /// What it is not, and why not, as far as that can be told.
+    /// What it is not, and why not, as far as that is known.
     pub(super) fn check(&mut self) -> Outcome<()> {
-        let Entrant::Started(server) = &self.entrant else {
+        let TargetSetup::Server(server) = &self.setup else {
             return Ok(());
         };
         let (transport, data) = (server.transport, server.data);
@@ -56,8 +56,8 @@ impl Contestant {
                  done"
             ),
             Ok(_) => format!(
-                "it was told to use io_uring and does not{}",
-                self.last_words()
+                "it was started with io_uring and does not use it{}",
+                self.last_output()
             ),
         }
     }
@@ -68,7 +68,7 @@ impl Contestant {
             Data::Through => Duration::from_secs(2),
             _ => Duration::from_millis(100),
         };
-        let through = self.goes_through(patience);
+        let through = self.is_passthrough(patience);
         let through =
             through.map_err(|error| format!("cannot tell by which way its data go: {error}"))?;
         self.caches_above = !through;
@@ -82,32 +82,32 @@ impl Contestant {
     }
 
     fn without_passthrough(&self) -> String {
-        if self.ground != Ground::Root {
+        if self.privileges != Privileges::Root {
             return "only root of the machine can have the kernel use files by itself".to_owned();
         }
         format!(
             "the kernel does not use files by itself here; `thrufs doctor` tells why{}",
-            self.last_words()
+            self.last_output()
         )
     }
 
     /// Whether the data of a file that was not read yet come past the server: they come while it is
     /// stopped. So long is waited for them.
-    fn goes_through(&self, patience: Duration) -> io::Result<bool> {
+    fn is_passthrough(&self, patience: Duration) -> io::Result<bool> {
         let name = "which-way";
         let seen = self.seen_at(0).join(name);
         fs::write(self.source.join(name), vec![1; PROBE_BYTES])?;
         let mut file = File::open(&seen)?;
-        let (tell, told) = mpsc::channel();
+        let (send, sent) = mpsc::channel();
         let servers = self.servers();
         let stopped = Stopped::these(&servers)?;
         let reader = std::thread::spawn(move || {
             let read = file.read_exact(&mut [0; PROBE_BYTES]);
-            // Nobody listens any more, when the time is over.
-            let _ = tell.send(());
+            // The receiver is gone when the time is over.
+            let _ = send.send(());
             read
         });
-        let through = told.recv_timeout(patience).is_ok();
+        let through = sent.recv_timeout(patience).is_ok();
         drop(stopped);
         let read = reader.join();
         fs::remove_file(&seen)?;
@@ -115,9 +115,9 @@ impl Contestant {
         Ok(through)
     }
 
-    fn last_words(&self) -> String {
+    fn last_output(&self) -> String {
         let first = self.mounts.first();
-        first.map(super::Mount::last_words).unwrap_or_default()
+        first.map(super::Mount::last_output).unwrap_or_default()
     }
 }
 
@@ -154,7 +154,7 @@ impl Drop for Stopped {
 #[cfg(test)]
 mod tests {
     use super::Stopped;
-    use crate::contestant::process::have_stopped;
+    use crate::target::process::have_stopped;
     use rustix::process::Pid;
     use std::process::{Child, Command};
 
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     #[ignore = "soak: keeps all CPUs of the machine busy"]
-    fn what_was_stopped_does_nothing_any_more_when_the_machine_is_busy() {
+    fn stopped_processes_are_stopped_on_a_busy_machine() {
         let busy = Busy::new();
         let numbers = busy.numbers();
         let stopped = Stopped::these(&numbers).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_ended_is_not_waited_for() {
+    fn stopping_a_process_that_has_ended_does_not_wait() {
         let mut ended = Command::new("true").spawn().unwrap();
         let number = Pid::from_child(&ended);
         ended.wait().unwrap();
