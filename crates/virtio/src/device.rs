@@ -212,7 +212,6 @@ impl<M: MakeFileSystem> Device<M> {
         }
     }
 
-    /// The result of a connection that has ended.
     fn judge(
         &self,
         connection: &Connection,

@@ -70,7 +70,6 @@ struct LeasedQueue<F: FileSystem> {
     queue: QueueState,
     lease: Option<Lease<F>>,
     leases: u64,
-    /// Requests returned since the last notification.
     unnotified: u64,
     /// Set by the thread that finds the fault. Nothing is taken or returned afterwards.
     broken: Option<Broken>,

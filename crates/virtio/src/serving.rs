@@ -44,7 +44,6 @@ const KEEP_MEMORY: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// State that the threads of a connection share.
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
     pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
@@ -62,7 +61,6 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) journal: Option<Journal>,
 }
 
-/// What a queue's thread leaves when it ends.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// The index from which the next thread continues.
@@ -73,7 +71,6 @@ pub(crate) struct Finished {
     pub(crate) again: Vec<u16>,
 }
 
-/// What a queue's thread starts with.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) number: usize,
@@ -328,7 +325,6 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Executes on this thread what the pool refused.
     fn carry_out_here(&self, mut refused: Sleeping<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
         if refused.wait.is_for_lock() {
@@ -469,7 +465,6 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(())
     }
 
-    /// Stops taking requests for good.
     fn give_up(&mut self, broken: Broken) {
         if self.start.queue.is_broken {
             return;

@@ -8,7 +8,6 @@ use crate::process::Process;
 
 use super::prelude::*;
 
-/// A file, opened twice.
 pub(super) fn two(env: &Env) -> (File, File) {
     env.file("file", "");
     let open = || env.open("file", OFlags::RDWR);
@@ -19,7 +18,6 @@ pub(super) const fn range(start: i64, len: i64) -> Range {
     Range { start, len }
 }
 
-/// A command for another process.
 pub(super) fn command(
     name: &str,
     owner: &str,
@@ -33,7 +31,6 @@ pub(super) fn command(
         .to_vec()
 }
 
-/// Another process that holds a lock.
 #[track_caller]
 pub(super) fn holder(owner: &str, path: &Path, range: Range) -> Process {
     let holder = helper::start(&command("lock-hold", owner, "write", path, range));
@@ -41,7 +38,6 @@ pub(super) fn holder(owner: &str, path: &Path, range: Range) -> Process {
     holder
 }
 
-/// Another process that waits for one.
 #[track_caller]
 pub(super) fn waiter(owner: &str, path: &Path, range: Range) -> Process {
     let waiter = helper::start(&command("lock-hold", owner, "write", path, range));

@@ -146,7 +146,6 @@ pub struct VirtqueueRing {
     places: Places,
     /// Next entry of the available ring to be taken.
     next_available: u16,
-    /// The available index as last read.
     seen_available: u16,
     /// Next entry of the used ring to be filled.
     next_used: u16,

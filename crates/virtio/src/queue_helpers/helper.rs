@@ -29,7 +29,6 @@ impl HelperSlot {
 }
 
 impl<M: MakeFileSystem> QueueHelpers<M> {
-    /// Wakes an idle helper, if there is one.
     pub(crate) fn wake_one(self: &Arc<Self>) {
         // A helper that is about to park is missed; the next request tries again.
         let idle = |(_, helper_slot): &(usize, &HelperSlot)| {

@@ -12,7 +12,6 @@ use thrufs_abi::{Dialect, op_struct_size};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, Served};
 use vhost::VhostBackend;
 
-/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {

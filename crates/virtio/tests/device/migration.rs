@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs::Opcode;
 use thrufs_abi::layout::{GetattrIn, ReadIn};
 use thrufs_virtio::memory::LOG_PAGE_BYTES;
@@ -22,7 +22,6 @@ const STOPPED: VhostTransferStatePhase = VhostTransferStatePhase::STOPPED;
 const SAVE: VhostTransferStateDirection = VhostTransferStateDirection::SAVE;
 const LOAD: VhostTransferStateDirection = VhostTransferStateDirection::LOAD;
 
-/// Offset of the log in its file.
 const LOG_AT: u64 = 4096;
 
 fn begin() -> (Arc<Journal>, Serving, Guest) {

@@ -4,7 +4,7 @@ use crate::ground::memory::{Journal, Memory};
 use crate::ground::{ALL_FEATURES, Guest, Serving, connect, error_of, serve, until};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs::{InitFlags, NoWait, Opcode};
 use thrufs_abi::layout::{
     AttrOut, CreateIn, EntryOut, ForgetIn, GetattrIn, LkIn, OpenIn, OpenOut, ReadIn, WriteIn,

@@ -22,7 +22,6 @@ fn can_pair() -> bool {
     can
 }
 
-/// The calling thread, as procfs shows it.
 fn me() -> Caller {
     let open = |file| File::open(format!("/proc/thread-self/{file}")).unwrap();
     Caller {
@@ -31,7 +30,6 @@ fn me() -> Caller {
     }
 }
 
-/// A device with known callers, and a guest that has sent INIT.
 fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
     let journal = Arc::<Journal>::default();
     let device = Device::new(Memory::make(&journal), DeviceConfig::default()).unwrap();

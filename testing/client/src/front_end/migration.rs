@@ -115,7 +115,6 @@ impl FrontEnd {
         Arc::clone(&self.connection().memory)
     }
 
-    /// Locks every queue.
     fn pause(&self) -> Vec<QueueGuard<'_>> {
         self.queues.iter().map(|queue| queue.lock()).collect()
     }
@@ -250,7 +249,6 @@ impl FrontEnd {
         Ok(state.len())
     }
 
-    /// Starts all queues where they were stopped.
     fn start_all(
         &self,
         link: &VhostLink,
@@ -282,7 +280,6 @@ fn stop_all(link: &VhostLink, queues: usize) -> Result<Vec<u16>, ConnectError> {
         .collect()
 }
 
-/// The transfer of the guest's memory.
 struct MemoryCopy {
     source: Arc<SharedMemory>,
     /// The destination's memory, if it is a copy.

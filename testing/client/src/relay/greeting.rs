@@ -24,7 +24,6 @@ const PAGES_DEFAULT: u16 = 32;
 /// Features of `/dev/fuse`, which must not be negotiated with a remote server.
 const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUGH);
 
-/// The limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pages: u16,

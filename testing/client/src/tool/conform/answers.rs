@@ -97,7 +97,6 @@ fn errors(session: &Session) -> Verdict {
     })
 }
 
-/// Checks that a request fails.
 fn refused(answer: &Answer, unique: u64, what: &str) -> Verdict {
     let reply = answer.check(unique)?;
     ensure(reply.error < 0, || format!("{what} succeeds"))
