@@ -1,5 +1,6 @@
 //! Shared code of the lock cases.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::fence::record_lock::Range;
@@ -7,6 +8,10 @@ use crate::helper;
 use crate::process::Process;
 
 use super::prelude::*;
+
+pub(super) fn one(env: &Env) -> (PathBuf, File) {
+    (env.file("file", ""), env.open("file", OFlags::RDWR))
+}
 
 pub(super) fn two(env: &Env) -> (File, File) {
     env.file("file", "");
@@ -29,6 +34,15 @@ pub(super) fn command(
     [name, owner, kind, path.to_str().unwrap(), &start, &len]
         .map(str::to_owned)
         .to_vec()
+}
+
+/// Whether another process can take the lock.
+#[track_caller]
+pub(super) fn free(owner: &str, kind: &str, path: &Path, range: Range) -> bool {
+    let said = helper::output(&command("lock-try", owner, kind, path, range));
+    let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
+    assert!(said == "ok" || said == busy, "{said}");
+    said == "ok"
 }
 
 #[track_caller]

@@ -100,6 +100,12 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Disconnects the guest.
+pub fn end(serving: Serving, guest: Guest) {
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+}
+
 impl Guest {
     pub fn new(stream: UnixStream, queues: u64, features: u64) -> Guest {
         let memory = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
