@@ -102,7 +102,7 @@ impl Process {
         false
     }
 
-    /// Its state and stack in procfs, for the report of a process that hangs.
+    /// Its kernel stack and system call (procfs), for the report of a process that hangs.
     pub fn place(&self) -> String {
         let place = |file: &str| {
             let path = format!("/proc/{}/{file}", self.child.id());

@@ -218,7 +218,7 @@ impl FrontEnd {
         copy.spoil_source();
         let requests_in_flight = queues.iter().map(|queue| queue.in_flight()).sum();
         for queue in &mut queues {
-            // Kicks and calls may be lost between the servers.
+            // A kick or call sent before the switch may be lost.
             let signalled = queue.kick().is_ok() && queue.waker().call().write(1).is_ok();
             debug_assert!(signalled, "eventfds take any number of signals");
         }

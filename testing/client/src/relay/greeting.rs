@@ -80,7 +80,7 @@ pub(super) fn pass(
     })
 }
 
-/// A reply with an error of the relay's own.
+/// Errnos of the relay's own replies.
 mod libc_errno {
     pub(super) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
     pub(super) const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();

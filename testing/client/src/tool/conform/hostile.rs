@@ -50,7 +50,7 @@ pub(super) fn run(connection: &Connection, report: &mut Report<'_>) -> Result<()
     if !names().any(|name| report.is_wanted(&name)) {
         return Ok(());
     }
-    // Small queues suffice for all faults.
+    // The precondition of all these checks.
     let alone = serves(connection).is_err();
     let mut tell = |name: String, check: &dyn Fn() -> Verdict| {
         if !report.is_wanted(&name) {
