@@ -30,7 +30,6 @@ impl<C: Carrier> Clone for Caller<'_, C> {
 
 impl<C: Carrier> Copy for Caller<'_, C> {}
 
-/// The size of listings asked for, in bytes.
 const LISTING_BYTES: u32 = 32 * 1024;
 
 /// Asks for a size, then for so many bytes.

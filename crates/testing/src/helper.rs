@@ -27,7 +27,6 @@ use crate::fence::interrupt::interrupt_on_usr1;
 use crate::fence::record_lock::{self, Kind, Owner, Range};
 use crate::process::Process;
 
-/// The first argument of such a process.
 pub(crate) const MARK: &str = "--as-another-process";
 
 /// Runs the command and returns the exit code for `main`, in a process that a case has started. `None` in others.
@@ -60,7 +59,6 @@ pub(crate) fn output<S: AsRef<OsStr>>(command: &[S]) -> String {
     start(command).output()
 }
 
-/// This program.
 pub(crate) fn program() -> PathBuf {
     std::env::current_exe().unwrap()
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// Time limit for an expected line.
 const LINE_TIMEOUT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -103,7 +102,7 @@ impl Process {
         false
     }
 
-    /// Its state and stack in procfs, for the report of a process that hangs.
+    /// Its kernel stack and system call (procfs), for the report of a process that hangs.
     pub fn place(&self) -> String {
         let place = |file: &str| {
             let path = format!("/proc/{}/{file}", self.child.id());

@@ -199,7 +199,6 @@ mod tests {
     use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A native directory that can abort hanging cases.
     struct Abortable(tempfile::TempDir);
 
     impl Tree for Abortable {

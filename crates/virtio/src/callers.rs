@@ -84,7 +84,6 @@ impl Callers {
 pub(crate) enum Busy {
     /// There is no sample to compare with.
     NotKnownYet,
-    /// Its index.
     One(usize),
     /// Several, or none.
     NotOne,
@@ -108,7 +107,6 @@ fn busiest(ran: &[Duration]) -> Busy {
 mod tests {
     use super::*;
 
-    /// The calling thread, as procfs shows it.
     pub(crate) fn me() -> Caller {
         let open = |file| File::open(format!("/proc/thread-self/{file}")).unwrap();
         Caller {

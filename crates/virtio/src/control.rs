@@ -104,13 +104,11 @@ impl<M: MakeFileSystem> Control<M> {
             .ok_or(Error::InvalidParam)
     }
 
-    /// Changes a queue and updates its thread.
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Vring)) -> Result<()> {
         change(self.vring(index)?);
         self.update(index as usize..index as usize + 1)
     }
 
-    /// Applies the current set-up to these queues.
     fn update(&mut self, numbers: Range<usize>) -> Result<()> {
         self.settle_before_starting()?;
         let (features, log) = (self.virtqueue_features(), self.log_in_force());
@@ -126,7 +124,6 @@ impl<M: MakeFileSystem> Control<M> {
         Ok(())
     }
 
-    /// Applies another table of memory regions to all queues.
     fn set_regions(&mut self, regions: Regions) -> Result<()> {
         if let Some(log) = &self.log {
             self.check_log(log, &regions)?;

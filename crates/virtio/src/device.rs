@@ -190,7 +190,7 @@ impl<M: MakeFileSystem> Device<M> {
         };
         let watch = Arc::new(Watch::new(mailboxes.len()));
         let threads = ServingThreads::new(allowed_cpus(), Arc::<Connection>::clone(connection));
-        let null_file_system =
+        let null_dispatcher =
             Dispatcher::new(Arc::new(NullFileSystem)).counting_into(Arc::clone(metrics));
         Shared {
             sessions: Sessions::new(
@@ -206,13 +206,12 @@ impl<M: MakeFileSystem> Device<M> {
             queue_helpers_max: self.config.queue_helpers_max,
             metrics: Arc::clone(metrics),
             connection: Arc::clone(connection),
-            null_file_system,
+            null_dispatcher,
             drain_timeout: self.config.drain_timeout,
             journal,
         }
     }
 
-    /// The result of a connection that has ended.
     fn judge(
         &self,
         connection: &Connection,

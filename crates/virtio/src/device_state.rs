@@ -19,10 +19,8 @@ use std::io::{self, ErrorKind, Read, Write};
 const MAGIC: [u8; 16] = *b"thrufs virtio-fs";
 const VERSION: u32 = 1;
 
-/// Most queues of any device.
 const QUEUES_MAX: usize = 65;
 
-/// Most requests of one queue in flight.
 const REQUESTS_MAX: usize = 1024;
 
 /// Most bytes written as one part.
@@ -197,7 +195,6 @@ impl<'a> PartsRead<'a> {
         }
     }
 
-    /// Reads the next part.
     fn fetch(&mut self) -> io::Result<()> {
         let length = u32::from_le_bytes(array(self.source)?) as usize;
         self.read += length as u64;

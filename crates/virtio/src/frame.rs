@@ -5,7 +5,6 @@ use thrufs_abi::Opcode;
 use thrufs_abi::layout::{InHeader, WriteIn};
 use zerocopy::FromBytes;
 
-/// Size of the request header in bytes.
 pub(crate) const HEADER_BYTES: usize = size_of::<InHeader>();
 
 /// The opcode of a request; 0 when it is too short.

@@ -38,7 +38,6 @@ const INIT_BYTES_MAX: usize = 1024;
 const BASES: usize = 2048;
 const QUEUES: usize = 4096;
 
-/// Descriptors of the largest queue.
 const QUEUE_SIZE_MAX: usize = 1024;
 const QUEUE_BYTES: usize = Inflight::bytes(QUEUE_SIZE_MAX) + Intent::BYTES * QUEUE_SIZE_MAX;
 const QUEUES_MAX: usize = 1 + REQUEST_QUEUES_MAX as usize;
@@ -85,7 +84,6 @@ impl Journal {
         self.store(DEATHS, self.deaths().saturating_add(1));
     }
 
-    /// The INIT request of the current session.
     pub(crate) fn session(&self) -> Option<Vec<u8>> {
         if self.load(SESSION) != 1 {
             return None;
@@ -125,12 +123,10 @@ impl Journal {
         self.store(BASES + 8 * (queue % QUEUES_MAX), 0);
     }
 
-    /// The in-flight table of a queue.
     pub(crate) fn inflight(&self, queue: usize, size: u16) -> Option<Inflight> {
         Inflight::new(Arc::clone(&self.mapping), queue_at(queue), size)
     }
 
-    /// The progress of a queue's requests.
     pub(crate) fn intents(&self, queue: usize) -> Intent {
         let at = queue_at(queue) + Inflight::bytes(QUEUE_SIZE_MAX);
         Intent::new(Arc::clone(&self.mapping), at)

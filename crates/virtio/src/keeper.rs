@@ -107,7 +107,6 @@ impl Drop for Keeper {
     }
 }
 
-/// The state of the thread.
 struct Keeping {
     shared: Arc<Shared>,
     front_end: UnixStream,
@@ -204,7 +203,6 @@ impl Keeping {
         }
     }
 
-    /// Sends the pending message to the worker.
     fn pass_on(&mut self) {
         let (Some(parcel), Some(worker)) = (&self.pending, &self.worker) else {
             return;
@@ -224,7 +222,6 @@ impl Keeping {
         }
     }
 
-    /// Whether the worker will reply.
     fn brings_reply(&self, parcel: &Parcel) -> bool {
         let agreed = self.kept.protocol_features();
         match parcel.code {
@@ -264,7 +261,6 @@ impl Keeping {
         }
     }
 
-    /// Forwards a reply to the front end.
     fn answer(&mut self, reply: &Parcel) -> Result<(), Over> {
         if let Some(asked) = self.pending.take() {
             let done = reply.u64_at(0) == Some(0);
@@ -282,7 +278,6 @@ impl Keeping {
         reply.send(&self.front_end, reply.flags).map_err(|_| Over)
     }
 
-    /// Sends all recorded messages to another worker.
     fn take_on(&mut self, worker: UnixStream) -> Result<(), Over> {
         self.from_worker = Reader::default();
         let mut reader = Reader::default();

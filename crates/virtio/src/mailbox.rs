@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 
-/// The current set-up of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Wiring {
     pub(crate) regions: Arc<Regions>,
@@ -30,7 +29,6 @@ pub(crate) struct Wiring {
     pub(crate) in_force: Option<Sender<()>>,
 }
 
-/// A request that another thread has executed.
 #[derive(Debug)]
 pub(crate) struct Returned {
     pub(crate) slot: Slot,
@@ -75,7 +73,6 @@ impl Mailbox {
         self.leave(|messages| messages.wiring = Some(wiring));
     }
 
-    /// Returns an executed request.
     pub(crate) fn give_back(&self, returned: Returned) {
         self.leave(|messages| messages.returned.push(returned));
     }
@@ -124,7 +121,6 @@ impl Mailbox {
     }
 }
 
-/// Adds one to an eventfd.
 pub(crate) fn signal(eventfd: BorrowedFd<'_>) {
     loop {
         match rustix::io::write(eventfd, &1_u64.to_ne_bytes()) {

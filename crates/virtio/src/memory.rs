@@ -149,7 +149,6 @@ impl Regions {
         self.regions.is_empty()
     }
 
-    /// The guest address after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.regions.last().map_or(0, Region::end)
     }
@@ -219,7 +218,6 @@ impl Regions {
             .ok_or(Outside)
     }
 
-    /// Copies from the guest's `address` to `target`.
     pub(crate) fn copy_out(&self, mut address: u64, mut target: &mut [u8]) -> Result<(), Outside> {
         while !target.is_empty() {
             let extent = self.locate(address, target.len())?;
@@ -232,7 +230,6 @@ impl Regions {
         Ok(())
     }
 
-    /// The mapping of an extent of this table.
     pub(crate) fn mapping(&self, extent: &Extent) -> Result<&SharedMapping, Outside> {
         let region = self.regions.get(usize::from(extent.region));
         region.map(|region| &*region.mapping).ok_or(Outside)

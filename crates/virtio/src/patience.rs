@@ -37,7 +37,7 @@ impl Patience {
     }
 
     /// Spins until `is_ready`, within the time limit. True when it is.
-    pub(crate) fn look_out(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+    pub(crate) fn spin(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
         let start = Instant::now();
         let mut found = false;
         while !found && start.elapsed() < self.spin {
@@ -54,7 +54,7 @@ impl Patience {
         found
     }
 
-    /// Whether to [spin](Self::look_out) now. To be called once per wait.
+    /// Whether to [spin](Self::spin) now. To be called once per wait.
     pub(crate) fn is_worth_it(&mut self) -> bool {
         let asked = std::mem::take(&mut self.asked);
         if self.spin.is_zero() || !asked {
@@ -83,7 +83,7 @@ mod tests {
         for _ in 0..VAIN_MAX {
             patience.note_request();
             assert!(patience.is_worth_it());
-            assert!(!patience.look_out(|| false));
+            assert!(!patience.spin(|| false));
         }
         for _ in 1..TRIAL_REQUESTS {
             patience.note_request();
@@ -91,7 +91,7 @@ mod tests {
         }
         patience.note_request();
         assert!(patience.is_worth_it(), "another trial");
-        assert!(patience.look_out(|| true));
+        assert!(patience.spin(|| true));
         patience.note_request();
         assert!(patience.is_worth_it());
     }

@@ -70,7 +70,6 @@ struct LeasedQueue<F: FileSystem> {
     queue: QueueState,
     lease: Option<Lease<F>>,
     leases: u64,
-    /// Requests returned since the last notification.
     unnotified: u64,
     /// Set by the thread that finds the fault. Nothing is taken or returned afterwards.
     broken: Option<Broken>,
@@ -216,14 +215,14 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
             return Next::LeaseEnded(finished);
         }
         let exchanged = leased.exchange(&self.mailbox, lease.run, finished);
-        let (next, tell) = exchanged.unwrap_or_else(|broken| {
+        let (next, notify) = exchanged.unwrap_or_else(|broken| {
             leased.broken = Some(broken);
             (Next::LeaseEnded(None), false)
         });
         let taken_up_to = leased.queue.ring.next_available();
         self.next.store(taken_up_to, Ordering::Relaxed);
         drop(leased);
-        if tell && let Some(call) = &lease.call {
+        if notify && let Some(call) = &lease.call {
             signal(call.as_fd());
         }
         next
@@ -283,12 +282,12 @@ impl<F: FileSystem> LeasedQueue<F> {
         }
         let next = self.take(mailbox, run)?;
         let is_nothing = matches!(next, Next::Nothing);
-        let mut tell = false;
+        let mut notify = false;
         if large || is_nothing || self.unnotified >= NOTIFY_EVERY {
             self.unnotified = 0;
-            tell = self.queue.ring.needs_notification()?;
+            notify = self.queue.ring.needs_notification()?;
         }
-        Ok((next, tell))
+        Ok((next, notify))
     }
 
     fn take(&mut self, mailbox: &Mailbox, run: u64) -> Result<Next, Broken> {

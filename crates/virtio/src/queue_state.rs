@@ -6,13 +6,11 @@ use crate::queue::{Broken, VirtqueueRing};
 use crate::slot::Slot;
 use thrufs::Wait;
 
-/// Free slots that a queue keeps.
 pub(crate) const SLOTS_KEPT: usize = 16;
 
 /// The guest is notified at once of a request and reply of so many bytes.
 pub(crate) const LARGE_BYTES: usize = 32 << 10;
 
-/// A request that another thread executes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Away {
     pub(crate) head: u16,

@@ -44,7 +44,6 @@ const KEEP_MEMORY: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// State that the threads of a connection share.
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
     pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
@@ -52,7 +51,7 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) connection: Arc<Connection>,
     /// Answers requests outside a session.
-    pub(crate) null_file_system: Dispatcher<NullFileSystem>,
+    pub(crate) null_dispatcher: Dispatcher<NullFileSystem>,
     pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
@@ -62,7 +61,6 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) journal: Option<Journal>,
 }
 
-/// What a queue's thread leaves when it ends.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// The index from which the next thread continues.
@@ -73,7 +71,6 @@ pub(crate) struct Finished {
     pub(crate) again: Vec<u16>,
 }
 
-/// What a queue's thread starts with.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) number: usize,
@@ -176,7 +173,7 @@ impl<M: MakeFileSystem> Serving<M> {
         self.carry_out_again()?;
         let mut batch = Batch::default();
         // Helpers are looked for once a turn, and a turn spins once.
-        let (mut may_lease, mut has_looked_out) = (true, false);
+        let (mut may_lease, mut has_spun) = (true, false);
         while self.start.queue.ring.has_available()? {
             // Checked after the guest's index: see `mailbox`.
             if self.start.mailbox.has_messages() {
@@ -191,12 +188,12 @@ impl<M: MakeFileSystem> Serving<M> {
                 continue;
             };
             batch.count(&slot);
-            has_looked_out = false;
+            has_spun = false;
             if may_lease && self.needs_helpers(&slot) {
                 may_lease = self.helpers.has_helper();
                 if may_lease {
                     self.serve_together(slot, kind, &mut batch)?;
-                    has_looked_out = true;
+                    has_spun = true;
                     continue;
                 }
             }
@@ -210,18 +207,18 @@ impl<M: MakeFileSystem> Serving<M> {
             std::thread::sleep(FORGET_INTERVAL);
             return Ok(true);
         }
-        let found = self.looks_out(batch, has_looked_out)?;
+        let found = self.spins_for_more(batch, has_spun)?;
         Ok(found || self.start.queue.ring.enable_kicks()?)
     }
 
     /// Spins for more requests after `batch`. True when one or a message came.
-    fn looks_out(&mut self, batch: Batch, has_looked_out: bool) -> Result<bool, Broken> {
+    fn spins_for_more(&mut self, batch: Batch, has_spun: bool) -> Result<bool, Broken> {
         if batch.requests == 0 {
             return Ok(false);
         }
         self.shared.watch.note(self.start.number, batch);
         // A guest that waits for each reply has to be woken first, which takes longer than spinning lasts.
-        if batch.requests == 1 || has_looked_out {
+        if batch.requests == 1 || has_spun {
             return Ok(false);
         }
         self.patience.note_request();
@@ -231,7 +228,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let (mailbox, ring) = (&self.start.mailbox, &mut self.start.queue.ring);
         let found = self
             .patience
-            .look_out(|| mailbox.has_messages() || ring.has_available() != Ok(false));
+            .spin(|| mailbox.has_messages() || ring.has_available() != Ok(false));
         Ok(found)
     }
 
@@ -278,7 +275,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let large = slot.bytes() >= LARGE_BYTES;
         let length = match (kind, &self.session) {
             (Kind::Init, _) => self.begin_session(&mut slot),
-            (_, None) => slot.answer(&self.shared.null_file_system),
+            (_, None) => slot.answer(&self.shared.null_dispatcher),
             (Kind::Destroy, Some(session)) => {
                 let length = slot.answer(session.dispatcher());
                 self.end_session();
@@ -328,7 +325,6 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    /// Executes on this thread what the pool refused.
     fn carry_out_here(&self, mut refused: Sleeping<M::FileSystem>) -> Returned {
         let metrics = &self.shared.metrics;
         if refused.wait.is_for_lock() {
@@ -364,7 +360,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let sessions = &self.shared.sessions;
         let session = match sessions.make() {
             Ok(session) => session,
-            Err(errno) => return slot.refuse(&self.shared.null_file_system, errno),
+            Err(errno) => return slot.refuse(&self.shared.null_dispatcher, errno),
         };
         let length = slot.answer(session.dispatcher());
         if session.start() {
@@ -469,7 +465,6 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(())
     }
 
-    /// Stops taking requests for good.
     fn give_up(&mut self, broken: Broken) {
         if self.start.queue.is_broken {
             return;

@@ -125,7 +125,6 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     /// Of all queues, to wake their threads.
     mailboxes: Vec<Arc<Mailbox>>,
     current: Mutex<Option<Arc<GuestSession<M::FileSystem>>>>,
-    /// Incremented with each change of `current`.
     generation: AtomicU64,
     /// Sessions not destroyed yet: at most one. Locked to make the next.
     last: Mutex<Arc<Count>>,

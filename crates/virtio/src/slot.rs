@@ -45,7 +45,6 @@ pub(crate) struct Slot {
     /// The run of the queue that took the request.
     pub(crate) run: u64,
     chain: Chain,
-    /// The regions that the chain was read with.
     regions: Arc<Regions>,
     request: PageBuffer,
     request_bytes: usize,
@@ -74,7 +73,6 @@ impl Slot {
         })
     }
 
-    /// Prepares it for a chain in `regions`.
     pub(crate) fn prepare(&mut self, run: u64, regions: &Arc<Regions>) {
         self.run = run;
         // Spares the reference count in the common case.
@@ -284,7 +282,6 @@ impl Slot {
         room.mark_written(log);
     }
 
-    /// Releases the memory of a long reply.
     pub(crate) fn release_memory(&mut self) {
         if std::mem::take(&mut self.is_large) {
             // Failure only leaves it allocated.

@@ -47,7 +47,6 @@ impl Pulse {
     }
 }
 
-/// Requests served without a pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) requests: u64,
@@ -209,7 +208,6 @@ struct MonitoredThread {
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     thread: ThreadId,
-    /// Index of the caller.
     caller: usize,
     cpu: usize,
     since: Instant,

@@ -26,7 +26,6 @@ struct Progress {
     cancelled: AtomicBool,
     /// The transfer waits for the other end.
     waits: AtomicBool,
-    /// Bytes so far.
     moved: AtomicU64,
 }
 
@@ -122,7 +121,6 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// Calls `step` when the pipe is ready.
     fn when_ready(
         &mut self,
         flags: PollFlags,

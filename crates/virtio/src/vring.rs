@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-/// Why a queue cannot be started or stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VringError {
     #[error("queue {number}: {broken}")]
@@ -27,7 +26,6 @@ pub(crate) enum VringError {
     Busy(usize),
 }
 
-/// The set-up that all queues share.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) regions: &'a Regions,
@@ -55,7 +53,6 @@ pub(crate) struct Vring {
     away: Vec<Away>,
     /// Heads that were taken and have to be replayed.
     pub(crate) again: Vec<u16>,
-    /// The front end's in-flight table.
     pub(crate) table: Option<Inflight>,
 }
 
@@ -198,7 +195,6 @@ impl Vring {
         Ok(())
     }
 
-    /// Asks the thread to end, without waiting.
     pub(crate) fn begin_to_stop(&self) {
         if self.is_running() {
             self.mailbox.stop();

@@ -141,7 +141,6 @@ pub struct FrontEnd {
     time_limit: Option<Duration>,
 }
 
-/// The connection to the current server.
 struct Connection {
     link: VhostLink,
     socket: UnixStream,
@@ -382,7 +381,6 @@ fn within(reply: ReplyLayout, bytes_max: usize) -> ReplyLayout {
     }
 }
 
-/// The layout of the memory.
 struct Plan {
     queues: Vec<(DriverRingLayout, SlotLayout)>,
     slot_count: usize,

@@ -11,7 +11,6 @@ use std::str::FromStr;
 use std::time::Duration;
 use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Ls, Mount, Target};
 
-/// The command line, as it was given.
 #[derive(Debug)]
 struct Arguments {
     connection: Connection,
@@ -31,7 +30,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command line for clap.
 fn command() -> Command {
     let connection = Connection::to("");
     Command::new("thrufs-client")
@@ -222,7 +220,6 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl Arguments {
-    /// From the matches of clap.
     fn of(mut matches: ArgMatches) -> Result<Arguments, clap::Error> {
         let (name, mut own) = matches
             .remove_subcommand()

@@ -85,16 +85,13 @@ pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -
     }
 }
 
-/// State that the threads of a relay share.
 struct Shared {
     front_end: FrontEnd,
     target: PathBuf,
-    /// Mounted by `fusermount3`.
     unprivileged: bool,
     ends: AtomicBool,
     /// Signalled when `ends` is set; never read, so that it wakes all threads.
     eventfd: EventFd,
-    /// Set when the relay has failed.
     failure: Mutex<Option<RelayError>>,
 }
 

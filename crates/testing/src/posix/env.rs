@@ -254,7 +254,6 @@ pub fn mkdir(path: &Path, mode: u32) -> rustix::io::Result<()> {
 
 /// An error that may carry an errno.
 pub trait HasErrno: Debug {
-    /// The errno it carries.
     fn errno(&self) -> Option<Errno>;
 }
 

@@ -1,5 +1,6 @@
 //! Shared code of the lock cases.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::fence::record_lock::Range;
@@ -8,7 +9,10 @@ use crate::process::Process;
 
 use super::prelude::*;
 
-/// A file, opened twice.
+pub(super) fn one(env: &Env) -> (PathBuf, File) {
+    (env.file("file", ""), env.open("file", OFlags::RDWR))
+}
+
 pub(super) fn two(env: &Env) -> (File, File) {
     env.file("file", "");
     let open = || env.open("file", OFlags::RDWR);
@@ -19,7 +23,6 @@ pub(super) const fn range(start: i64, len: i64) -> Range {
     Range { start, len }
 }
 
-/// A command for another process.
 pub(super) fn command(
     name: &str,
     owner: &str,
@@ -33,7 +36,15 @@ pub(super) fn command(
         .to_vec()
 }
 
-/// Another process that holds a lock.
+/// Whether another process can take the lock.
+#[track_caller]
+pub(super) fn free(owner: &str, kind: &str, path: &Path, range: Range) -> bool {
+    let said = helper::output(&command("lock-try", owner, kind, path, range));
+    let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
+    assert!(said == "ok" || said == busy, "{said}");
+    said == "ok"
+}
+
 #[track_caller]
 pub(super) fn holder(owner: &str, path: &Path, range: Range) -> Process {
     let holder = helper::start(&command("lock-hold", owner, "write", path, range));
@@ -41,7 +52,6 @@ pub(super) fn holder(owner: &str, path: &Path, range: Range) -> Process {
     holder
 }
 
-/// Another process that waits for one.
 #[track_caller]
 pub(super) fn waiter(owner: &str, path: &Path, range: Range) -> Process {
     let waiter = helper::start(&command("lock-hold", owner, "write", path, range));

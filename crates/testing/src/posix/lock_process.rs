@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::lock::{command, holder, range, two, waiter};
+use super::lock::{command, free, holder, one, range, two, waiter};
 use super::prelude::*;
 use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
 use crate::helper;
@@ -33,42 +33,34 @@ fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
     record_lock::set(file.as_fd(), Owner::Process, kind, range, false)
 }
 
-/// Whether another process can take the lock.
-#[track_caller]
-fn free(kind: &str, path: &Path, range: Range) -> bool {
-    let said = helper::output(&command("lock-try", "process", kind, path, range));
-    let busy = format!("errno {}", Errno::AGAIN.raw_os_error());
-    assert!(said == "ok" || said == busy, "{said}");
-    said == "ok"
-}
-
 fn write_lock_keeps_another_process_out(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Write, WHOLE).unwrap();
-    assert!(!free("read", &path, WHOLE));
-    assert!(!free("write", &path, WHOLE));
+    assert!(!free("process", "read", &path, WHOLE));
+    assert!(!free("process", "write", &path, WHOLE));
     set(&file, Kind::Unlock, WHOLE).unwrap();
-    assert!(free("write", &path, WHOLE));
+    assert!(free("process", "write", &path, WHOLE));
 }
 
 fn read_locks_go_together(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Read, WHOLE).unwrap();
-    assert!(free("read", &path, WHOLE));
-    assert!(!free("write", &path, WHOLE));
+    assert!(free("process", "read", &path, WHOLE));
+    assert!(!free("process", "write", &path, WHOLE));
 }
 
 fn only_the_range_is_locked(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Write, range(10, 10)).unwrap();
-    assert!(free("write", &path, range(0, 10)));
-    assert!(free("write", &path, range(20, 0)));
-    assert!(!free("write", &path, range(19, 1)));
-    assert!(!free("read", &path, range(0, 11)));
-    assert!(!free("read", &path, WHOLE));
+    assert!(free("process", "write", &path, range(0, 10)));
+    assert!(free("process", "write", &path, range(20, 0)));
+    assert!(!free("process", "write", &path, range(19, 1)));
+    assert!(!free("process", "read", &path, range(0, 11)));
+    assert!(!free("process", "read", &path, WHOLE));
+}
+
+fn query(kind: &str, path: &Path, range: Range) -> String {
+    helper::output(&command("lock-query", "process", kind, path, range))
 }
 
 fn own_locks_never_conflict(env: &Env) {
@@ -82,27 +74,16 @@ fn own_locks_never_conflict(env: &Env) {
 }
 
 fn query_names_the_holder(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
-    assert_eq!(
-        helper::output(&command("lock-query", "process", "write", &path, WHOLE)),
-        "free"
-    );
+    let (path, file) = one(env);
+    assert_eq!(query("write", &path, WHOLE), "free");
     set(&file, Kind::Read, range(5, 7)).unwrap();
     let held = format!("held Read 5 7 {}", std::process::id());
-    assert_eq!(
-        helper::output(&command("lock-query", "process", "write", &path, WHOLE)),
-        held
-    );
-    assert_eq!(
-        helper::output(&command("lock-query", "process", "read", &path, WHOLE)),
-        "free"
-    );
+    assert_eq!(query("write", &path, WHOLE), held);
+    assert_eq!(query("read", &path, WHOLE), "free");
 }
 
 fn query_names_the_holder_among_many(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Read, range(0, 10)).unwrap();
     let holders: Vec<_> = [20, 40, 60]
         .into_iter()
@@ -112,15 +93,7 @@ fn query_names_the_holder_among_many(env: &Env) {
             (start, holder)
         })
         .collect();
-    let query = |start| {
-        helper::output(&command(
-            "lock-query",
-            "process",
-            "write",
-            &path,
-            range(start, 5),
-        ))
-    };
+    let query = |start| query("write", &path, range(start, 5));
     let own = format!("held Read 0 10 {}", std::process::id());
     assert_eq!(query(0), own);
     for (start, holder) in &holders {
@@ -135,31 +108,29 @@ fn query_names_the_holder_among_many(env: &Env) {
 }
 
 fn unlock_in_the_middle_splits(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Write, range(0, 100)).unwrap();
     set(&file, Kind::Unlock, range(40, 20)).unwrap();
-    assert!(free("write", &path, range(40, 20)));
-    assert!(!free("write", &path, range(39, 1)));
-    assert!(!free("write", &path, range(60, 1)));
+    assert!(free("process", "write", &path, range(40, 20)));
+    assert!(!free("process", "write", &path, range(39, 1)));
+    assert!(!free("process", "write", &path, range(60, 1)));
     // The range between becomes a read lock without a gap.
     set(&file, Kind::Read, range(0, 100)).unwrap();
-    assert!(free("read", &path, range(0, 100)));
-    assert!(!free("write", &path, range(50, 1)));
+    assert!(free("process", "read", &path, range(0, 100)));
+    assert!(!free("process", "write", &path, range(50, 1)));
 }
 
 fn gone_when_any_descriptor_closes(env: &Env) {
     let (one, two) = two(env);
     let path = env.path("file");
     set(&one, Kind::Write, WHOLE).unwrap();
-    assert!(!free("read", &path, WHOLE));
+    assert!(!free("process", "read", &path, WHOLE));
     drop(two);
-    assert!(free("write", &path, WHOLE));
+    assert!(free("process", "write", &path, WHOLE));
 }
 
 fn waiter_gets_it_on_release(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Write, WHOLE).unwrap();
     let waiter = waiter("process", &path, WHOLE);
     set(&file, Kind::Unlock, WHOLE).unwrap();
@@ -170,8 +141,7 @@ fn waiter_gets_it_on_release(env: &Env) {
 }
 
 fn wait_ends_with_a_signal(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     set(&file, Kind::Write, WHOLE).unwrap();
     let waiter = waiter("process", &path, WHOLE);
     waiter.signal(Signal::USR1);
@@ -186,8 +156,7 @@ fn wait_ends_with_a_signal(env: &Env) {
 }
 
 fn gone_when_the_holder_dies(env: &Env) {
-    let path = env.file("file", "");
-    let file = env.open("file", OFlags::RDWR);
+    let (path, file) = one(env);
     let holder = holder("process", &path, WHOLE);
     fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
     holder.kill();
@@ -229,10 +198,10 @@ fn seen_beneath(env: &Env) {
     let below = env.beneath("file");
     let file = env.open("file", OFlags::RDWR);
     set(&file, Kind::Write, range(3, 4)).unwrap();
-    assert!(!free("read", &below, range(6, 1)));
-    assert!(free("write", &below, range(7, 10)));
+    assert!(!free("process", "read", &below, range(6, 1)));
+    assert!(free("process", "write", &below, range(7, 10)));
     set(&file, Kind::Unlock, WHOLE).unwrap();
-    assert!(free("write", &below, WHOLE));
+    assert!(free("process", "write", &below, WHOLE));
     let holder = holder("process", &below, WHOLE);
     fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
     holder.finish();

@@ -42,7 +42,6 @@ fn what_is_written_is_read(env: &Env) {
     env.agree("file");
 }
 
-/// Bytes that depend on their offset.
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 11 % 253) as u8).collect()
 }

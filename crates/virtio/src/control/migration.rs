@@ -24,7 +24,6 @@ use thrufs::FileSystem;
 use vhost::vhost_user::message::VhostTransferStateDirection;
 use vhost::vhost_user::{Error, Result};
 
-/// The result of a transfer.
 pub(super) enum Moved<F: FileSystem> {
     Saved,
     Loaded {

@@ -32,7 +32,6 @@ const ENTRY_BYTES: usize = 16;
 /// In the first eight bytes of an entry.
 const IN_FLIGHT: u64 = 1;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Inflight {
     mapping: Arc<SharedMapping>,
@@ -175,7 +174,6 @@ impl Inflight {
         number
     }
 
-    /// Records that `head` is about to be returned.
     pub(crate) fn begin_to_give_back(&self, head: u16) {
         self.store(LAST_AT, head);
     }

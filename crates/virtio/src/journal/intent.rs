@@ -18,7 +18,6 @@ const NUMBER_SHIFT: u32 = 34;
 const BEGUN: u64 = 1;
 const ANSWERED: u64 = 2;
 
-/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Unknown. If it was executed, replaying it is harmless.
@@ -65,7 +64,6 @@ impl Intent {
         self.store(self.place(head), word);
     }
 
-    /// Records that execution of the request begins.
     pub(crate) fn begin(&self, head: u16, number: u64, opcode: u32, begun: Begun) {
         let at = self.place(head);
         self.store(at + 8, begun.nanoseconds);
@@ -73,7 +71,6 @@ impl Intent {
         self.tell(head, number, BEGUN, opcode);
     }
 
-    /// Records that its reply is in the guest's memory.
     pub(crate) fn answer(&self, head: u16, number: u64, length: u32) {
         self.tell(head, number, ANSWERED, length);
     }

@@ -12,7 +12,6 @@ pub(crate) struct Again {
     pub(crate) phase: Phase,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracker {
     ours: Option<Inflight>,
@@ -102,7 +101,6 @@ impl Tracker {
         intents.map_or(Phase::Taken, |intents| intents.phase(head, number))
     }
 
-    /// Records that `head` was taken.
     pub(crate) fn take(&mut self, head: u16) {
         if let Some(theirs) = &mut self.theirs {
             self.number = theirs.take(head);
@@ -112,7 +110,6 @@ impl Tracker {
         }
     }
 
-    /// Records that `head` is about to be returned.
     pub(crate) fn begin_to_give_back(&self, head: u16) {
         for table in [&self.ours, &self.theirs].into_iter().flatten() {
             table.begin_to_give_back(head);

@@ -51,7 +51,6 @@ struct Region {
     file: OwnedFd,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     said: BTreeMap<(u32, u32), Parcel>,
@@ -191,7 +190,6 @@ impl Kept {
         Ok(())
     }
 
-    /// The negotiated protocol features.
     pub(super) fn protocol_features(&self) -> u64 {
         let said = self.said.get(&(code::SET_PROTOCOL_FEATURES, 0));
         said.and_then(|parcel| parcel.u64_at(0)).unwrap_or(0)

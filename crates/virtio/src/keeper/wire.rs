@@ -8,9 +8,7 @@ use thrufs_sys::fd_passing;
 
 /// Header: code, flags and length of the body, four bytes each.
 const HEADER_BYTES: usize = 12;
-/// More than any body has.
 const BODY_BYTES_MAX: usize = 4096;
-/// Most descriptors of a message.
 const FILES_MAX: usize = 32;
 
 const VERSION: u32 = 1;
@@ -51,7 +49,6 @@ pub(super) mod code {
     pub(in super::super) const GET_SHMEM_CONFIG: u32 = 44;
 }
 
-/// One message, with its descriptors.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) code: u32,
@@ -71,13 +68,11 @@ impl Parcel {
         }
     }
 
-    /// The 32 bits at `at` of the body.
     pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
         let bytes = self.body.get(at..at.checked_add(4)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// The 64 bits at `at` of the body.
     pub(super) fn u64_at(&self, at: usize) -> Option<u64> {
         let bytes = self.body.get(at..at.checked_add(8)?)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))

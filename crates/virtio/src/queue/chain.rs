@@ -4,13 +4,11 @@ use crate::memory::{Extent, Outside, Pieces, Regions};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Most descriptors of an indirect table.
 pub(super) const INDIRECT_MAX: usize = 1024;
 
 /// Most bytes of a request or of its reply buffers: twice the largest data of 16 MiB.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Size of a descriptor in bytes.
 pub(super) const DESCRIPTOR_BYTES: usize = size_of::<Descriptor>();
 
 const FLAG_NEXT: u16 = 1;

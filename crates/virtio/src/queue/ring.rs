@@ -146,7 +146,6 @@ pub struct VirtqueueRing {
     places: Places,
     /// Next entry of the available ring to be taken.
     next_available: u16,
-    /// The available index as last read.
     seen_available: u16,
     /// Next entry of the used ring to be filled.
     next_used: u16,
@@ -182,13 +181,10 @@ impl VirtqueueRing {
             places,
             next_available: base,
             seen_available: base,
-            next_used: 0,
-            notified_used: 0,
             in_use: vec![0; usize::from(layout.size).div_ceil(64)].into(),
-            log: None,
-            tracker: Tracker::default(),
+            ..VirtqueueRing::absent()
         };
-        ring.next_used = ring.load_used(2, Ordering::Relaxed)?;
+        ring.next_used = ring.load(&places.used, 2, Ordering::Relaxed)?;
         ring.notified_used = ring.next_used;
         Ok(ring)
     }
@@ -438,13 +434,10 @@ impl VirtqueueRing {
     }
 
     fn load_available(&self, at: usize, order: Ordering) -> Result<u16, Broken> {
-        let extent = &self.places.available;
-        let mapping = self.regions.mapping(extent)?;
-        Ok(u16::from_le(mapping.load_u16(extent.offset + at, order)?))
+        self.load(&self.places.available, at, order)
     }
 
-    fn load_used(&self, at: usize, order: Ordering) -> Result<u16, Broken> {
-        let extent = &self.places.used;
+    fn load(&self, extent: &Extent, at: usize, order: Ordering) -> Result<u16, Broken> {
         let mapping = self.regions.mapping(extent)?;
         Ok(u16::from_le(mapping.load_u16(extent.offset + at, order)?))
     }

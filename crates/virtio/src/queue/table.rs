@@ -14,7 +14,6 @@ pub(crate) struct ChainTable {
 }
 
 impl ChainTable {
-    /// Reads the chain of `head` into `chain`.
     pub(crate) fn read(
         &self,
         regions: &Regions,
@@ -37,7 +36,6 @@ impl ChainTable {
         })
     }
 
-    /// Reads an indirect table of `count` descriptors.
     fn read_indirect(
         &self,
         regions: &Regions,

@@ -7,13 +7,11 @@ use crate::memory::{Region, Regions};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Guest and user address of the memory.
 const GUEST: u64 = 0x1_0000;
 const USER: u64 = 0x7f00_0000_0000;
 const MEMORY_BYTES: u64 = 0x2_0000;
 const SIZE: u16 = 8;
 
-/// Offsets in the memory.
 const AVAILABLE: u64 = 0x1000;
 const USED: u64 = 0x2000;
 const TABLE: u64 = 0x3000;

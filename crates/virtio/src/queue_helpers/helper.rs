@@ -29,7 +29,6 @@ impl HelperSlot {
 }
 
 impl<M: MakeFileSystem> QueueHelpers<M> {
-    /// Wakes an idle helper, if there is one.
     pub(crate) fn wake_one(self: &Arc<Self>) {
         // A helper that is about to park is missed; the next request tries again.
         let idle = |(_, helper_slot): &(usize, &HelperSlot)| {
@@ -97,7 +96,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
                         }
                         Found::Malformed(returned) => finished = Some(returned),
                     },
-                    Next::Nothing if self.looks_out(&lease, patience) => {}
+                    Next::Nothing if self.spins_for_more(&lease, patience) => {}
                     Next::Nothing => return,
                     Next::LeaseEnded(unreturned) => break unreturned,
                 }
@@ -115,11 +114,11 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     }
 
     /// Spins for the next request. False when none came.
-    fn looks_out(&self, lease: &Lease<M::FileSystem>, patience: &mut Patience) -> bool {
+    fn spins_for_more(&self, lease: &Lease<M::FileSystem>, patience: &mut Patience) -> bool {
         if !patience.is_worth_it() {
             return false;
         }
-        patience.look_out(|| {
+        patience.spin(|| {
             self.lease_number.load(Ordering::Relaxed) != lease.number
                 || self.sees_more(lease) && !self.mailbox.has_messages()
         })

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use thrufs::serving::Job;
 use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
 
-/// A request that would block.
 pub(crate) struct Sleeping<F: FileSystem> {
     pub(crate) slot: Slot,
     pub(crate) wait: Wait,
     pub(crate) session: Arc<GuestSession<F>>,
-    /// Where it is returned to.
     pub(crate) mailbox: Arc<Mailbox>,
     /// Set when only this data is left to be read.
     pub(crate) file_reply: Option<FileReply>,
@@ -55,7 +53,6 @@ impl<F: FileSystem> Job for Sleeping<F> {
 
 pub(crate) enum Carried<F: FileSystem> {
     Out(Returned),
-    /// It would block.
     Asleep(Sleeping<F>),
 }
 

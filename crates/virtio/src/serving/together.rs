@@ -86,7 +86,7 @@ impl<M: MakeFileSystem> Serving<M> {
                     }
                     Found::Malformed(returned) => finished = Some(returned),
                 },
-                Next::Nothing if self.stays_together(lease) => {}
+                Next::Nothing if self.spins_for_more_leased(lease) => {}
                 Next::Nothing | Next::LeaseEnded(None) => return Left::Nothing,
                 Next::LeaseEnded(Some(unreturned)) => return Left::Unreturned(unreturned),
             }
@@ -108,13 +108,13 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     /// Spins for the next request. False when none came, or a message did.
-    fn stays_together(&mut self, lease: &Lease<M::FileSystem>) -> bool {
+    fn spins_for_more_leased(&mut self, lease: &Lease<M::FileSystem>) -> bool {
         let (mailbox, helpers) = (&self.start.mailbox, &self.helpers);
         self.patience.note_request();
         let sees_more = self.patience.is_worth_it()
             && self
                 .patience
-                .look_out(|| mailbox.has_messages() || helpers.sees_more(lease));
+                .spin(|| mailbox.has_messages() || helpers.sees_more(lease));
         sees_more && !mailbox.has_messages()
     }
 }

@@ -2,7 +2,7 @@
 //! nothing had happened.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{self, ALL_FEATURES, Guest, SIZE, connect, serve};
+use crate::ground::{self, ALL_FEATURES, Guest, SIZE, connect, end, serve};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use thrufs_abi::{Dialect, op_struct_size};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, Served};
 use vhost::VhostBackend;
 
-/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -125,8 +124,7 @@ fn arbitrary_descriptors_and_requests_are_survived() {
             guest.start_queue(queue, base as u16);
         }
     }
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+    end(serving, guest);
     let counts = device.handle().metrics();
     assert!(
         counts.malformed > 100 && counts.requests() > 100,
@@ -142,8 +140,7 @@ fn arbitrary_descriptors_and_requests_are_survived() {
     assert_eq!(Journal::count(&journal.made), destroyed);
     let (serving, mut guest) = connect(&device, &config(), ALL_FEATURES);
     guest.init().unwrap();
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+    end(serving, guest);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The in-flight table of a front end (INFLIGHT_SHMFD), passed from one server to the next.
 
-use crate::ground::{self, ALL_FEATURES, Guest, error_of, serve};
+use crate::ground::{self, ALL_FEATURES, Guest, end, error_of, serve};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -54,11 +54,6 @@ fn begin() -> (ground::Serving, Guest) {
     let make = || Ok(Arc::new(Refuses));
     let (_, serving, guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
     (serving, guest)
-}
-
-fn end(serving: ground::Serving, guest: Guest) {
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! Live migration, message by message: what a front end may ask for and what is refused.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, GUEST, Guest, Serving, serve, until};
+use crate::ground::{ALL_FEATURES, GUEST, Guest, Serving, end, serve, until};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs::Opcode;
 use thrufs_abi::layout::{GetattrIn, ReadIn};
 use thrufs_virtio::memory::LOG_PAGE_BYTES;
-use thrufs_virtio::{DeviceConfig, DeviceError, Served, device_state};
+use thrufs_virtio::{DeviceConfig, DeviceError, device_state};
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::{VhostTransferStateDirection, VhostTransferStatePhase};
 use vhost::{VhostBackend, VhostUserDirtyLogRegion};
@@ -22,7 +22,6 @@ const STOPPED: VhostTransferStatePhase = VhostTransferStatePhase::STOPPED;
 const SAVE: VhostTransferStateDirection = VhostTransferStateDirection::SAVE;
 const LOAD: VhostTransferStateDirection = VhostTransferStateDirection::LOAD;
 
-/// Offset of the log in its file.
 const LOG_AT: u64 = 4096;
 
 fn begin() -> (Arc<Journal>, Serving, Guest) {
@@ -31,11 +30,6 @@ fn begin() -> (Arc<Journal>, Serving, Guest) {
     let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
     guest.init().unwrap();
     (journal, serving, guest)
-}
-
-fn end(serving: Serving, guest: Guest) {
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
 fn getattr(guest: &mut Guest) {

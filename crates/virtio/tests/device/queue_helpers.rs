@@ -2,14 +2,14 @@
 //! thread executes.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, error_of, serve, until};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, end, error_of, serve, until};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::Opcode;
 use thrufs_abi::layout::{CreateIn, EntryOut, GetattrIn, LkIn, ReadIn, WriteIn};
 use thrufs_abi::{Reply, RequestBuilder};
-use thrufs_virtio::{DeviceConfig, DeviceHandle, Served};
+use thrufs_virtio::{DeviceConfig, DeviceHandle};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 use zerocopy::FromBytes;
@@ -27,11 +27,6 @@ fn begin(config: DeviceConfig) -> (Arc<Journal>, DeviceHandle, Serving, Guest) {
     let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
     guest.init().unwrap();
     (journal, device.handle(), serving, guest)
-}
-
-fn end(serving: Serving, guest: Guest) {
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
 /// A file with a different piece for each of the parallel requests.

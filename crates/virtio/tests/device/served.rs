@@ -1,10 +1,10 @@
 //! A guest that sends requests as a kernel does, to a file system in memory.
 
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, Serving, connect, error_of, serve, until};
+use crate::ground::{ALL_FEATURES, Guest, Serving, connect, end, error_of, serve, until};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thrufs::{InitFlags, NoWait, Opcode};
 use thrufs_abi::layout::{
     AttrOut, CreateIn, EntryOut, ForgetIn, GetattrIn, LkIn, OpenIn, OpenOut, ReadIn, WriteIn,
@@ -44,11 +44,6 @@ fn wait_for_lock(guest: &mut Guest, device: &DeviceHandle, queue: usize) -> u16 
     let head = guest.submit(queue, &request.finish(), 16);
     until("a lock wait", || device.metrics().lock_waiters > 0);
     head
-}
-
-fn end(serving: Serving, guest: Guest) {
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
 fn lookup(guest: &mut Guest, name: &str) -> Result<EntryOut, i32> {

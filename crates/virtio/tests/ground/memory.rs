@@ -18,7 +18,6 @@ const VALID: Duration = Duration::from_secs(1);
 pub struct Journal {
     pub made: AtomicUsize,
     pub destroyed: AtomicUsize,
-    /// File systems dropped.
     pub dropped: AtomicUsize,
     /// Some never see INIT, and need not be destroyed.
     pub some_never_begin: AtomicBool,
@@ -82,7 +81,6 @@ impl Memory {
         move || Ok(Arc::new(Memory::new(&journal, None)))
     }
 
-    /// Answers reads from `file`.
     pub fn with_lower(journal: &Arc<Journal>, file: std::fs::File, no_wait: NoWait) -> Memory {
         let lower = LowerFile::new(file.into(), no_wait);
         Memory::new(journal, Some(Arc::new(lower)))

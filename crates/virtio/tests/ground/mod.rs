@@ -57,7 +57,6 @@ pub struct Queue {
     next_head: u16,
 }
 
-/// A connected front end and its guest.
 pub struct Guest {
     pub front_end: Frontend,
     pub memory: OwnedFd,
@@ -79,7 +78,6 @@ pub fn serve<M: MakeFileSystem>(
     (device, serving, guest)
 }
 
-/// Another front end for the same device.
 pub fn connect<M: MakeFileSystem>(
     device: &Arc<Device<M>>,
     config: &DeviceConfig,
@@ -94,13 +92,18 @@ pub fn connect<M: MakeFileSystem>(
     (serving, guest)
 }
 
-/// Waits for a condition.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Disconnects the guest.
+pub fn end(serving: Serving, guest: Guest) {
+    drop(guest);
+    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
 impl Guest {
@@ -126,7 +129,6 @@ impl Guest {
         }
     }
 
-    /// Negotiates, shares the memory and starts all queues.
     pub fn set_up(&mut self) {
         self.negotiate();
         for number in 0..self.queues.len() {
@@ -160,7 +162,6 @@ impl Guest {
         self.front_end.set_mem_table(&[region]).unwrap();
     }
 
-    /// All of the memory.
     pub fn region(&self) -> VhostUserMemoryRegionInfo {
         VhostUserMemoryRegionInfo {
             guest_phys_addr: GUEST,
@@ -238,7 +239,6 @@ impl Guest {
         self.put(queue, at, &bytes);
     }
 
-    /// Makes `head` available and kicks.
     pub fn offer(&mut self, queue: usize, head: u16) {
         let available = self.queues[queue].available;
         let slot = u64::from(available % SIZE) * 2;
@@ -323,14 +323,12 @@ impl Guest {
         used.expect("an answer within a reasonable time")
     }
 
-    /// The bytes of the reply to `head`.
     pub fn reply(&self, queue: usize, head: u16, length: u32) -> Vec<u8> {
         let mut reply = vec![0; length as usize];
         self.get(queue, Guest::reply_at(head), &mut reply);
         reply
     }
 
-    /// A request and its reply.
     pub fn transact(&mut self, queue: usize, request: &[u8], room: usize) -> Vec<u8> {
         let head = self.submit(queue, request, room);
         let (used, length) = self.next_used(queue);

@@ -2,13 +2,13 @@
 //! The counting allocator needs `unsafe impl`; it is in this test alone.
 #![allow(unsafe_code)]
 
-use crate::ground::{ALL_FEATURES, Guest, serve};
+use crate::ground::{ALL_FEATURES, Guest, end, serve};
 use crate::still::{self, Still};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use thrufs::Opcode;
 use thrufs_abi::layout::{ReadIn, WriteIn};
-use thrufs_virtio::{DeviceConfig, Served};
+use thrufs_virtio::DeviceConfig;
 
 struct Counting;
 
@@ -76,6 +76,5 @@ fn the_queue_s_thread_allocates_nothing_per_request() {
         some_requests(&mut guest);
     }
     assert_eq!(allocations(&mut guest), before);
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+    end(serving, guest);
 }

@@ -2,7 +2,7 @@
 
 use crate::alone;
 use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving, end};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::Opcode;
 use thrufs_abi::layout::{AttrOut, GetattrIn};
-use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceConfig, DeviceHandle, Served};
+use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceConfig, DeviceHandle};
 
 /// Whether a thread can be paired here; reports a skip otherwise.
 fn can_pair() -> bool {
@@ -22,7 +22,6 @@ fn can_pair() -> bool {
     can
 }
 
-/// The calling thread, as procfs shows it.
 fn me() -> Caller {
     let open = |file| File::open(format!("/proc/thread-self/{file}")).unwrap();
     Caller {
@@ -31,7 +30,6 @@ fn me() -> Caller {
     }
 }
 
-/// A device with known callers, and a guest that has sent INIT.
 fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
     let journal = Arc::<Journal>::default();
     let device = Device::new(Memory::make(&journal), DeviceConfig::default()).unwrap();
@@ -48,11 +46,6 @@ fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
     guest.set_up();
     guest.init().unwrap();
     (serving, guest, handle)
-}
-
-fn end(serving: Serving, guest: Guest) {
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
 }
 
 fn getattr(guest: &mut Guest) {

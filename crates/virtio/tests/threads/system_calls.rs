@@ -1,11 +1,11 @@
 //! The reads and writes of a queue's thread per request: that of the file, and one to notify the guest. It
 //! reads no eventfd and copies no data.
 
-use crate::ground::{ALL_FEATURES, Guest, serve};
+use crate::ground::{ALL_FEATURES, Guest, end, serve};
 use crate::still::{self, Still};
 use thrufs::{Errno, Opcode, Result};
 use thrufs_abi::layout::{AttrOut, GetattrIn, ReadIn, WriteIn};
-use thrufs_virtio::{DeviceConfig, Served};
+use thrufs_virtio::DeviceConfig;
 
 /// Read and write system calls of the calling thread so far.
 fn calls() -> Result<(u64, u64)> {
@@ -71,6 +71,5 @@ fn a_request_costs_one_call_for_the_file_and_one_to_notify() {
         assert_eq!(guest.transact(1, &request, 100).len(), 24);
     });
     assert!(write.0 == 0 && write.1 <= 2, "WRITE: {write:?}");
-    drop(guest);
-    assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
+    end(serving, guest);
 }

@@ -22,7 +22,6 @@ const PAGE: usize = 4096;
 /// Descriptors of a chain besides pages: two headers, twice arguments.
 const DESCRIPTORS_BESIDES_DATA: usize = 4;
 
-/// The layout of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotLayout {
     start: usize,
@@ -67,7 +66,6 @@ impl SlotLayout {
         2 * HALF_BYTES + self.table_bytes + self.data_bytes_max
     }
 
-    /// The end of `count` slots.
     pub(crate) fn end(&self, count: usize) -> usize {
         self.start + count * self.stride()
     }
@@ -77,7 +75,6 @@ impl SlotLayout {
         data_in.next_multiple_of(PAGE)
     }
 
-    /// Whether a request fits into a slot.
     pub(crate) fn fits(&self, arguments: usize, data: usize, reply: ReplyLayout) -> bool {
         let data = self.reply_data(data).checked_add(reply.data);
         arguments <= ARGUMENT_BYTES_MAX

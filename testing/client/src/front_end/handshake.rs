@@ -101,7 +101,6 @@ fn message<T>(name: &'static str, result: vhost::Result<T>) -> Result<T, Connect
     })
 }
 
-/// Negotiates features and reads the configuration space.
 pub(crate) fn negotiate(
     link: &mut Frontend,
     config: &FrontEndConfig,
@@ -139,12 +138,10 @@ pub(crate) fn negotiate(
     Ok(agreed)
 }
 
-/// SET_FEATURES.
 pub(crate) fn set_features(link: &Frontend, features: u64) -> Result<(), ConnectError> {
     message("SET_FEATURES", link.set_features(features))
 }
 
-/// SET_LOG_BASE.
 pub(crate) fn set_log(link: &Frontend, log: &SharedMemory) -> Result<(), ConnectError> {
     let place = Some(log.log_place());
     message("SET_LOG_BASE", link.set_log_base(0, place))
@@ -209,7 +206,6 @@ fn read_config(link: &mut Frontend) -> Result<(Vec<u8>, u32), ConnectError> {
     Ok((tag[..end].to_vec(), u32::from_le_bytes(*number)))
 }
 
-/// SET_MEM_TABLE.
 pub(crate) fn share_memory(link: &Frontend, memory: &SharedMemory) -> Result<(), ConnectError> {
     message(
         "SET_MEM_TABLE",
@@ -217,7 +213,6 @@ pub(crate) fn share_memory(link: &Frontend, memory: &SharedMemory) -> Result<(),
     )
 }
 
-/// The set-up of a queue.
 pub(crate) struct QueuePlace<'a> {
     pub(crate) index: u16,
     pub(crate) layout: DriverRingLayout,
@@ -227,7 +222,6 @@ pub(crate) struct QueuePlace<'a> {
     pub(crate) call: &'a EventFd,
 }
 
-/// Sets a queue's size, base, addresses and eventfds.
 pub(crate) fn place_queue(
     link: &Frontend,
     memory: &SharedMemory,
@@ -287,7 +281,6 @@ pub(crate) fn stop_queue(link: &Frontend, index: u16) -> Result<u16, ConnectErro
     Ok(base as u16)
 }
 
-/// A link over a connected socket.
 pub(crate) fn link(stream: &UnixStream) -> Result<Frontend, ConnectError> {
     let own = stream.try_clone()?;
     Ok(Frontend::from_stream(own, QUEUES_MAX.into()))

@@ -24,7 +24,6 @@ const LOG_AT: usize = PAGE_BYTES;
 /// Never fails: offsets come from a layout within the length.
 const LAID_OUT: &str = "offsets lie within the memory that was laid out";
 
-/// A mapped, sealed memfd.
 pub(crate) struct SharedMemory {
     region: MmapRegion,
     file: File,
@@ -60,7 +59,6 @@ impl SharedMemory {
         SharedMemory::new(LOG_AT + pages.div_ceil(64) * size_of::<u64>())
     }
 
-    /// Length in bytes.
     pub(crate) fn length(&self) -> usize {
         self.region.size()
     }
@@ -146,7 +144,6 @@ impl SharedMemory {
         self.write(page * PAGE_BYTES, &bytes);
     }
 
-    /// Overwrites all of it.
     pub(crate) fn fill(&self, byte: u8) {
         let bytes = [byte; PAGE_BYTES];
         for page in 0..self.length() / PAGE_BYTES {

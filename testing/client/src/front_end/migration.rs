@@ -115,7 +115,6 @@ impl FrontEnd {
         Arc::clone(&self.connection().memory)
     }
 
-    /// Locks every queue.
     fn pause(&self) -> Vec<QueueGuard<'_>> {
         self.queues.iter().map(|queue| queue.lock()).collect()
     }
@@ -219,7 +218,7 @@ impl FrontEnd {
         copy.spoil_source();
         let requests_in_flight = queues.iter().map(|queue| queue.in_flight()).sum();
         for queue in &mut queues {
-            // Kicks and calls may be lost between the servers.
+            // A kick or call sent before the switch may be lost.
             let signalled = queue.kick().is_ok() && queue.waker().call().write(1).is_ok();
             debug_assert!(signalled, "eventfds take any number of signals");
         }
@@ -250,7 +249,6 @@ impl FrontEnd {
         Ok(state.len())
     }
 
-    /// Starts all queues where they were stopped.
     fn start_all(
         &self,
         link: &VhostLink,
@@ -282,7 +280,6 @@ fn stop_all(link: &VhostLink, queues: usize) -> Result<Vec<u16>, ConnectError> {
         .collect()
 }
 
-/// The transfer of the guest's memory.
 struct MemoryCopy {
     source: Arc<SharedMemory>,
     /// The destination's memory, if it is a copy.

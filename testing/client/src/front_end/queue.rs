@@ -17,7 +17,6 @@ use zerocopy::{FromBytes, IntoBytes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
     number: u64,
-    /// Its buffers.
     slot: Option<usize>,
 }
 
@@ -91,7 +90,6 @@ impl Completion {
     }
 }
 
-/// The recipient of a completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// The next poll.
@@ -108,14 +106,12 @@ struct InFlight {
     descriptors: Vec<u16>,
 }
 
-/// A request that has a slot.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     reply: Option<ReplyLayout>,
     data_in: usize,
 }
 
-/// Negotiated features.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueFeatures {
     pub(crate) indirect: bool,
@@ -185,7 +181,6 @@ impl Queue {
         self.ring.size()
     }
 
-    /// Most requests in flight with buffers.
     pub(crate) fn buffers(&self) -> usize {
         self.kept.len()
     }
@@ -374,7 +369,6 @@ impl Queue {
         }
     }
 
-    /// Moves returned chains to the list of completions.
     pub(crate) fn harvest(&mut self) -> Result<(), QueueError> {
         loop {
             if let Some(why) = self.broken {
@@ -447,7 +441,6 @@ impl Queue {
         &self.kick
     }
 
-    /// The available index.
     pub(crate) fn available_index(&self) -> u16 {
         self.ring.available_index()
     }
@@ -456,7 +449,6 @@ impl Queue {
         &mut self.ring
     }
 
-    /// Continues in a copy of the memory.
     pub(crate) fn move_to(&mut self, memory: &Arc<SharedMemory>) {
         self.memory = Arc::clone(memory);
         self.ring.move_to(memory);

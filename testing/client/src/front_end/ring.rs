@@ -101,7 +101,6 @@ pub struct UsedElement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexJumped;
 
-/// The rings of one queue.
 pub(crate) struct DriverRing {
     memory: Arc<SharedMemory>,
     layout: DriverRingLayout,
@@ -145,18 +144,15 @@ impl DriverRing {
         self.layout
     }
 
-    /// Continues in a copy of the memory.
     pub(crate) fn move_to(&mut self, memory: &Arc<SharedMemory>) {
         self.memory = Arc::clone(memory);
     }
 
-    /// Writes a descriptor into the table.
     pub(crate) fn put_descriptor(&self, index: u16, descriptor: &RawDescriptor) {
         let offset = self.layout.descriptors + self.layout.slot(index) * DESCRIPTOR_BYTES;
         self.memory.write(offset, descriptor.as_bytes());
     }
 
-    /// Makes the chain at `head` available.
     pub(crate) fn publish(&mut self, head: u16) {
         let entry = self.layout.available
             + RING_HEADER_BYTES
@@ -174,7 +170,6 @@ impl DriverRing {
         self.publish(self.memory.load_u16(entry, Ordering::Relaxed));
     }
 
-    /// Sets the available index.
     pub(crate) fn jump_available(&mut self, index: u16) {
         self.available = index;
         // Release: the chain and the entry are visible before the index.
@@ -205,7 +200,6 @@ impl DriverRing {
         }
     }
 
-    /// The next chain that the device has returned.
     pub(crate) fn next_used(&mut self) -> Result<Option<UsedElement>, IndexJumped> {
         let ready = self.used_index().wrapping_sub(self.used);
         if ready == 0 {
@@ -223,7 +217,6 @@ impl DriverRing {
         }))
     }
 
-    /// The used index.
     pub(crate) fn used_index(&self) -> u16 {
         // Acquire: the element and the reply were written before the index.
         self.memory

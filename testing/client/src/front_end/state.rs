@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::{VhostTransferStateDirection, VhostTransferStatePhase};
 
-/// Most bytes accepted from a server.
 const STATE_BYTES_MAX: usize = 1 << 30;
 
 /// Why a state was not transferred.
@@ -98,7 +97,6 @@ pub(super) fn load(
     check(link)
 }
 
-/// A pipe, its ends for reading and writing. Our end is non-blocking.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?)
 }

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-/// The source of an event.
 const SIGNAL: u64 = 0;
 const SOCKET: u64 = 1;
 
-/// Why [`Waker::sleep`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
     /// The device may have signalled.
@@ -22,7 +20,6 @@ pub(crate) enum Woken {
     Gone,
 }
 
-/// Waits for the signals of one queue.
 pub(crate) struct Waker {
     epoll: Epoll,
     /// The device writes to it; it is never read.
@@ -42,7 +39,6 @@ impl Waker {
         Ok(Waker { epoll, call })
     }
 
-    /// The call eventfd.
     pub(crate) fn call(&self) -> &EventFd {
         &self.call
     }

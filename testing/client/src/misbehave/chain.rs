@@ -14,105 +14,82 @@ const INDIRECT: u16 = descriptor_flags::INDIRECT;
 /// Bytes of a slot for the buffers of a faulty chain.
 const SCRATCH_BYTES: usize = 8192;
 
-/// The fault of a chain that is otherwise a valid GETATTR of the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
-    /// The last descriptor leads to the first.
-    Loop,
-    /// A descriptor leads to itself.
-    LoopToSelf,
-    /// The next descriptor is beyond the table.
-    NextBeyondTable,
-    /// The first descriptor is beyond the table.
-    HeadBeyondTable,
-    /// Every descriptor has length zero.
-    LengthZero,
-    /// A readable descriptor of 4 GiB less one.
-    LengthHuge,
-    /// A writable descriptor of 4 GiB less one.
-    ReplyLengthHuge,
-    /// The request is outside the memory.
-    AddressOutside,
-    /// The reply is outside the memory.
-    ReplyAddressOutside,
-    /// The request begins in the memory and ends beyond it.
-    AddressAcrossEnd,
-    /// Address and length together are more than 64 bits.
-    AddressWraps,
-    /// A writable descriptor comes before a readable one.
-    WritableFirst,
-    /// All descriptors are writable: there is no request.
-    NothingReadable,
-    /// The request ends within its header.
-    HeaderShort,
-    /// No room for the reply's header.
-    ReplyShort,
-    /// No room for a reply at all.
-    NoReply,
-    /// The header's length says more than the descriptors have.
-    HeaderLengthLong,
-    /// The header's length says less than a header.
-    HeaderLengthShort,
-    /// A table within a table.
-    IndirectInIndirect,
-    /// A table whose length is no multiple of a descriptor's.
-    IndirectOddLength,
-    /// A table of length zero.
-    IndirectEmpty,
-    /// A table of 4 GiB.
-    IndirectHuge,
-    /// A table outside the memory.
-    IndirectOutside,
-    /// A table descriptor that has a next one in the ring.
-    IndirectWithNext,
-    /// A table marked as writable.
-    IndirectWritable,
-    /// A loop within a table.
-    IndirectLoop,
-    /// Unknown flags.
-    FlagsUnknown,
-    /// The same chain made available twice.
-    Twice,
-    /// The available index is more than the ring's size ahead.
-    IndexJumps,
-    /// The available index goes backwards.
-    IndexGoesBack,
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident $name:literal,)*) => {
+        /// The fault of a chain that is otherwise a valid GETATTR of the root.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)*
+        }
+
+        impl Fault {
+            /// All faults, with their names.
+            pub const ALL: &'static [(&'static str, Fault)] = &[$(($name, Fault::$fault),)*];
+        }
+    };
 }
 
-impl Fault {
-    /// All faults, with their names.
-    pub const ALL: &[(&str, Fault)] = &[
-        ("loop", Fault::Loop),
-        ("loop-to-self", Fault::LoopToSelf),
-        ("next-beyond-table", Fault::NextBeyondTable),
-        ("head-beyond-table", Fault::HeadBeyondTable),
-        ("length-zero", Fault::LengthZero),
-        ("length-huge", Fault::LengthHuge),
-        ("reply-length-huge", Fault::ReplyLengthHuge),
-        ("address-outside", Fault::AddressOutside),
-        ("reply-address-outside", Fault::ReplyAddressOutside),
-        ("address-across-end", Fault::AddressAcrossEnd),
-        ("address-wraps", Fault::AddressWraps),
-        ("writable-first", Fault::WritableFirst),
-        ("nothing-readable", Fault::NothingReadable),
-        ("header-short", Fault::HeaderShort),
-        ("reply-short", Fault::ReplyShort),
-        ("no-reply", Fault::NoReply),
-        ("header-length-long", Fault::HeaderLengthLong),
-        ("header-length-short", Fault::HeaderLengthShort),
-        ("indirect-in-indirect", Fault::IndirectInIndirect),
-        ("indirect-odd-length", Fault::IndirectOddLength),
-        ("indirect-empty", Fault::IndirectEmpty),
-        ("indirect-huge", Fault::IndirectHuge),
-        ("indirect-outside", Fault::IndirectOutside),
-        ("indirect-with-next", Fault::IndirectWithNext),
-        ("indirect-writable", Fault::IndirectWritable),
-        ("indirect-loop", Fault::IndirectLoop),
-        ("flags-unknown", Fault::FlagsUnknown),
-        ("twice", Fault::Twice),
-        ("index-jumps", Fault::IndexJumps),
-        ("index-goes-back", Fault::IndexGoesBack),
-    ];
+faults! {
+    /// The last descriptor leads to the first.
+    Loop "loop",
+    /// A descriptor leads to itself.
+    LoopToSelf "loop-to-self",
+    /// The next descriptor is beyond the table.
+    NextBeyondTable "next-beyond-table",
+    /// The first descriptor is beyond the table.
+    HeadBeyondTable "head-beyond-table",
+    /// Every descriptor has length zero.
+    LengthZero "length-zero",
+    /// A readable descriptor of 4 GiB less one.
+    LengthHuge "length-huge",
+    /// A writable descriptor of 4 GiB less one.
+    ReplyLengthHuge "reply-length-huge",
+    /// The request is outside the memory.
+    AddressOutside "address-outside",
+    /// The reply is outside the memory.
+    ReplyAddressOutside "reply-address-outside",
+    /// The request begins in the memory and ends beyond it.
+    AddressAcrossEnd "address-across-end",
+    /// Address and length together are more than 64 bits.
+    AddressWraps "address-wraps",
+    /// A writable descriptor comes before a readable one.
+    WritableFirst "writable-first",
+    /// All descriptors are writable: there is no request.
+    NothingReadable "nothing-readable",
+    /// The request ends within its header.
+    HeaderShort "header-short",
+    /// No room for the reply's header.
+    ReplyShort "reply-short",
+    /// No room for a reply at all.
+    NoReply "no-reply",
+    /// The header's length says more than the descriptors have.
+    HeaderLengthLong "header-length-long",
+    /// The header's length says less than a header.
+    HeaderLengthShort "header-length-short",
+    /// A table within a table.
+    IndirectInIndirect "indirect-in-indirect",
+    /// A table whose length is no multiple of a descriptor's.
+    IndirectOddLength "indirect-odd-length",
+    /// A table of length zero.
+    IndirectEmpty "indirect-empty",
+    /// A table of 4 GiB.
+    IndirectHuge "indirect-huge",
+    /// A table outside the memory.
+    IndirectOutside "indirect-outside",
+    /// A table descriptor that has a next one in the ring.
+    IndirectWithNext "indirect-with-next",
+    /// A table marked as writable.
+    IndirectWritable "indirect-writable",
+    /// A loop within a table.
+    IndirectLoop "indirect-loop",
+    /// Unknown flags.
+    FlagsUnknown "flags-unknown",
+    /// The same chain made available twice.
+    Twice "twice",
+    /// The available index is more than the ring's size ahead.
+    IndexJumps "index-jumps",
+    /// The available index goes backwards.
+    IndexGoesBack "index-goes-back",
 }
 
 /// Raw access to a queue of a [`FrontEnd`]. Chains that return are [completions](Queue::poll) without a reply.

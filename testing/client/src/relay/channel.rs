@@ -34,7 +34,6 @@ pub(super) struct Channel<'a> {
     /// Kept open for epoll.
     _socket: UnixStream,
     queue: QueueGuard<'a>,
-    /// Waits for all events.
     open: Epoll,
     /// Waits for all events but requests.
     full: Epoll,
@@ -174,7 +173,6 @@ impl<'a> Channel<'a> {
         Ok(true)
     }
 
-    /// Writes returned replies to the kernel.
     fn answer(&mut self) -> Result<(), RelayError> {
         while let Some(completion) = self.queue.poll()? {
             self.answer_one(&completion);

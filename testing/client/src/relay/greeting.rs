@@ -24,7 +24,6 @@ const PAGES_DEFAULT: u16 = 32;
 /// Features of `/dev/fuse`, which must not be negotiated with a remote server.
 const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUGH);
 
-/// The limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pages: u16,
@@ -81,7 +80,7 @@ pub(super) fn pass(
     })
 }
 
-/// A reply with an error of the relay's own.
+/// Errnos of the relay's own replies.
 mod libc_errno {
     pub(super) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
     pub(super) const EPROTO: i32 = rustix::io::Errno::PROTO.raw_os_error();

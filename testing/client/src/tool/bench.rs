@@ -108,7 +108,6 @@ struct Series {
     samples: Vec<Sample>,
 }
 
-/// Measures, and prints the table.
 pub(crate) fn run(
     connection: &Connection,
     bench: &Bench,

@@ -8,7 +8,6 @@ use std::io::Write;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 
-/// Prints files.
 pub(crate) fn cat(share: &Share, cat: &Cat, out: &mut dyn Write) -> Result<(), ToolError> {
     for path in &cat.paths {
         let found = share.find(path)?;

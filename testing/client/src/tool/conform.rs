@@ -32,7 +32,6 @@ pub struct Conform {
     pub list: bool,
 }
 
-/// Why a check did not pass.
 #[derive(Debug)]
 enum Finding {
     Fail(String),
@@ -72,13 +71,11 @@ fn ensure(so: bool, why: impl FnOnce() -> String) -> Verdict {
     if so { Ok(()) } else { fail(why()) }
 }
 
-/// A check of a mounted share.
 struct Check {
     name: &'static str,
     run: fn(&Session) -> Verdict,
 }
 
-/// A mounted share with a working directory.
 struct Session {
     share: Share,
     /// The checks change nothing outside it.
@@ -86,7 +83,6 @@ struct Session {
     time_limit: Duration,
 }
 
-/// A reply with its used length.
 struct Answer {
     used: usize,
     bytes: Vec<u8>,
@@ -190,7 +186,6 @@ fn session_checks() -> impl Iterator<Item = &'static Check> {
     answers::CHECKS.iter().chain(files::CHECKS)
 }
 
-/// Reports and counts the checks.
 struct Report<'a> {
     out: &'a mut dyn Write,
     only: &'a [String],
@@ -223,7 +218,6 @@ impl Report<'_> {
     }
 }
 
-/// Runs all checks, or the selected ones.
 pub(crate) fn run(
     connection: &Connection,
     conform: &Conform,
@@ -261,7 +255,6 @@ pub(crate) fn run(
     })
 }
 
-/// The checks on one connection.
 fn well_behaved(connection: &Connection, report: &mut Report<'_>) -> Result<(), ToolError> {
     let front_end = connection.connect()?;
     let mounted = |source| ToolError::Mount {

@@ -9,14 +9,12 @@ use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_abi::layout::Attr;
 
-/// A line of the listing.
 struct Line {
     name: Vec<u8>,
     node: NodeId,
     attr: Option<Attr>,
 }
 
-/// Lists a directory by name, or one file.
 pub(crate) fn ls(share: &Share, ls: &Ls, out: &mut dyn Write) -> Result<(), ToolError> {
     let found = share.find(&ls.path)?;
     let mut lines = if file_type(found.attr.mode) == FileType::Directory {

@@ -21,7 +21,6 @@ pub(crate) struct Share {
     lookups: Mutex<HashMap<u64, u64>>,
 }
 
-/// A file of the share.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) node: NodeId,
@@ -62,7 +61,6 @@ impl Share {
         agreed.contains(InitFlags::DO_READDIRPLUS)
     }
 
-    /// Counts a lookup.
     pub(crate) fn counted(&self, node: u64) {
         self.counted_times(node, 1);
     }
@@ -102,7 +100,6 @@ impl Share {
         Ok(found)
     }
 
-    /// Forgets all counted lookups.
     pub(crate) fn forget_all(&self) {
         let mut counted = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
         let lookups = std::mem::take(&mut *counted);

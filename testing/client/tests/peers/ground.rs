@@ -21,7 +21,6 @@ pub struct Running {
     _guard: Box<dyn std::any::Any>,
 }
 
-/// A kind of server.
 pub struct Server {
     pub name: &'static str,
     /// Serves a directory on a socket in another; the error names what this machine lacks.
@@ -30,7 +29,6 @@ pub struct Server {
     pub serves_again: bool,
 }
 
-/// All kinds of servers.
 pub const SERVERS: &[Server] = &[
     Server {
         name: "virtiofsd",

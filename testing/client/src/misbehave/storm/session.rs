@@ -10,7 +10,6 @@ use thrufs_testing::{Random, ReplyLayout, Shape};
 /// How long to wait for the replies to many requests.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Most nodes and handles that are recorded.
 const KNOWN_MAX: usize = 64;
 
 /// File names of requests, used by no other test.

@@ -4,7 +4,6 @@
 use thrufs_abi::Opcode;
 use thrufs_testing::Random;
 
-/// The meaning of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Handle,
@@ -21,7 +20,6 @@ pub(super) enum Word {
     Open,
 }
 
-/// The usual arguments of an operation.
 pub(super) struct Usual {
     pub(super) words: &'static [Word],
     pub(super) names: usize,

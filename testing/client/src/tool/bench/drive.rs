@@ -9,7 +9,6 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use zerocopy::IntoBytes;
 
-/// The result of a sample.
 pub(crate) struct Driven {
     pub(crate) sample: Sample,
     pub(crate) lookups: Lookups,

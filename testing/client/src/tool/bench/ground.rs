@@ -86,7 +86,6 @@ impl Ground {
         &self.share
     }
 
-    /// The files for LOOKUP.
     pub(crate) fn looked_up(&self) -> &[NodeId] {
         &self.files[..self.files.len().min(LOOKED_UP)]
     }

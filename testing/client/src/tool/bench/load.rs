@@ -16,7 +16,6 @@ use zerocopy::{Immutable, IntoBytes};
 /// The buffer size of a C library for listings.
 const LISTING_BYTES: u32 = 32 << 10;
 
-/// A request under construction.
 #[derive(Default)]
 pub(crate) struct Request {
     pub(crate) header: InHeader,
@@ -54,7 +53,6 @@ impl Request {
     }
 }
 
-/// The state of a lane.
 #[derive(Clone, Default)]
 struct Lane {
     /// Index of the request within the operation.
@@ -67,7 +65,6 @@ struct Lane {
     entries: u64,
 }
 
-/// A load on one queue.
 pub(crate) struct Load<'a> {
     ground: &'a Ground,
     kind: Kind,
@@ -109,12 +106,10 @@ impl<'a> Load<'a> {
         self.lookups
     }
 
-    /// Whether a lane is between operations.
     pub(crate) fn may_stop(&self, lane: usize) -> bool {
         self.lanes[lane].step == 0
     }
 
-    /// The next request of a lane.
     pub(crate) fn next(&mut self, lane: usize, request: &mut Request) {
         match self.kind {
             Kind::Getattr => {
@@ -359,7 +354,6 @@ impl<'a> Load<'a> {
 
 const SHORT: &str = "a reply is too short";
 
-/// The reply to CREATE.
 #[derive(zerocopy::FromBytes, zerocopy::IntoBytes)]
 #[repr(C)]
 struct Created {

@@ -110,7 +110,6 @@ pub(crate) fn table(
     )
 }
 
-/// The raw figures.
 pub(crate) fn json(
     targets: &[Target],
     series: &[Series],

@@ -5,14 +5,11 @@ use crate::tool::ToolError;
 /// Twice the largest READ or WRITE of any row.
 pub(crate) const LARGEST_TRANSFER: u64 = 2 << 20;
 
-/// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One GETATTR of a file.
     Getattr,
     /// One LOOKUP of a name that the server has seen.
     Lookup,
-    /// OPEN and RELEASE of a file.
     OpenRelease,
     /// CREATE, RELEASE, UNLINK and FORGET of a file.
     CreateUnlink,
@@ -28,7 +25,6 @@ pub(crate) enum Kind {
     SequentialWrite(u32),
 }
 
-/// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -38,7 +34,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Bytes of data of one operation.
     pub(crate) fn bytes(&self) -> u64 {
         match self.kind {
             Kind::RandomRead(bytes)

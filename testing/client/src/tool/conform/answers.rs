@@ -2,7 +2,7 @@
 
 use super::{Answer, Check, Finding, Session, Verdict, ensure, fail};
 use crate::front_end::{
-    FIRST_REQUEST_QUEUE, HIGH_PRIORITY, RawDescriptor, SubmitError, descriptor_flags,
+    FIRST_REQUEST_QUEUE, HIGH_PRIORITY, QueueGuard, RawDescriptor, SubmitError, descriptor_flags,
 };
 use crate::misbehave::chain::RawQueue;
 use std::collections::HashSet;
@@ -35,6 +35,11 @@ pub(super) const LAST_CHECKS: &[Check] = &[
 
 /// More than a ring's 16-bit index counts.
 const REQUESTS_TO_WRAP: u32 = 66_000;
+
+fn queue(session: &Session) -> Result<QueueGuard<'_>, Finding> {
+    let queue = session.front_end().queue(FIRST_REQUEST_QUEUE);
+    queue.ok_or_else(|| Finding::Fail("there is no queue".to_owned()))
+}
 
 fn getattr(session: &Session) -> (Vec<u8>, u64) {
     let (request, unique) = session.request(Opcode::Getattr, NodeId::ROOT);
@@ -97,7 +102,6 @@ fn errors(session: &Session) -> Verdict {
     })
 }
 
-/// Checks that a request fails.
 fn refused(answer: &Answer, unique: u64, what: &str) -> Verdict {
     let reply = answer.check(unique)?;
     ensure(reply.error < 0, || format!("{what} succeeds"))
@@ -155,9 +159,7 @@ fn in_pieces(session: &Session, piece: u32) -> Verdict {
     const REPLY_AT: u32 = 4096;
     const REPLY_BYTES: u32 = 120;
     let (request, unique) = getattr(session);
-    let Some(mut queue) = session.front_end().queue(FIRST_REQUEST_QUEUE) else {
-        return fail("there is no queue");
-    };
+    let mut queue = queue(session)?;
     let Some(mut raw) = RawQueue::of(&mut queue) else {
         return fail("there is no buffer");
     };
@@ -228,9 +230,7 @@ fn framing(session: &Session) -> Verdict {
 
 /// With the queue full, each request is answered once.
 fn full(session: &Session) -> Verdict {
-    let Some(mut queue) = session.front_end().queue(FIRST_REQUEST_QUEUE) else {
-        return fail("there is no queue");
-    };
+    let mut queue = queue(session)?;
     let mut sent = HashSet::new();
     loop {
         let (request, unique) = getattr(session);
@@ -262,9 +262,7 @@ fn full(session: &Session) -> Verdict {
 
 fn wraps(session: &Session) -> Verdict {
     const DEPTH: u32 = 64;
-    let Some(mut queue) = session.front_end().queue(FIRST_REQUEST_QUEUE) else {
-        return fail("there is no queue");
-    };
+    let mut queue = queue(session)?;
     let (request, _) = getattr(session);
     let (mut sent, mut answered) = (0, 0);
     let deadline = session.deadline();
@@ -298,11 +296,7 @@ fn stop_and_start(session: &Session) -> Verdict {
     let problem = |error: crate::ConnectError| Finding::Fail(error.to_string());
     session.still_serves()?;
     let base = front_end.stop_queue(FIRST_REQUEST_QUEUE).map_err(problem)?;
-    let Some(queue) = front_end.queue(FIRST_REQUEST_QUEUE) else {
-        return fail("there is no queue");
-    };
-    let expected = queue.available_index();
-    drop(queue);
+    let expected = queue(session)?.available_index();
     ensure(base == expected, || {
         format!("it stopped at {base}, and {expected} were made available")
     })?;

@@ -28,7 +28,6 @@ pub(super) const CHECKS: &[Check] = &[
 const CREATE: i32 = 0o102;
 const TOP: &str = "thrufs-conform";
 
-/// Makes the working directory.
 pub(super) fn make_top(share: &Share) -> Result<NodeId> {
     let name = format!("{TOP}-{}", std::process::id());
     let entry = share.root().mkdir(NodeId::ROOT, name.as_bytes(), 0o755)?;
@@ -36,7 +35,6 @@ pub(super) fn make_top(share: &Share) -> Result<NodeId> {
     Ok(NodeId(entry.nodeid))
 }
 
-/// Removes the working directory and its content.
 pub(super) fn remove_top(session: &Session) {
     let Ok(top) = session.top else { return };
     let root = session.share.root();

@@ -16,7 +16,6 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// How long to wait for the end of a connection, which need not end.
 const CLOSING: Duration = Duration::from_millis(50);
 
-/// Steps of a handshake with one request queue.
 fn all_steps() -> Vec<Step> {
     steps(1)
 }
@@ -51,7 +50,7 @@ pub(super) fn run(connection: &Connection, report: &mut Report<'_>) -> Result<()
     if !names().any(|name| report.is_wanted(&name)) {
         return Ok(());
     }
-    // Small queues suffice for all faults.
+    // The precondition of all these checks.
     let alone = serves(connection).is_err();
     let mut tell = |name: String, check: &dyn Fn() -> Verdict| {
         if !report.is_wanted(&name) {
@@ -87,7 +86,6 @@ fn mount(connection: &Connection) -> Result<Client<FrontEnd>, Finding> {
     Client::mount(front_end).map_err(|error| Finding::Fail(error.to_string()))
 }
 
-/// Checks that a new guest is served.
 fn serves(connection: &Connection) -> Verdict {
     let client = mount(connection)?;
     let answer = client.root().getattr(NodeId::ROOT);
@@ -128,7 +126,6 @@ fn leave(connection: &Connection, step: Step) -> Verdict {
     }
 }
 
-/// Disconnects with a full queue.
 fn leave_with_requests(connection: &Connection) -> Verdict {
     let client = mount(connection)?;
     let request = || {

@@ -6,7 +6,6 @@ use thrufs_abi::InitFlags;
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR};
 use thrufs_testing::Client;
 
-/// A check of the negotiated features.
 pub(super) struct OfferCheck {
     pub(super) name: &'static str,
     pub(super) run: fn(&Client<FrontEnd>) -> Verdict,
@@ -27,7 +26,6 @@ pub(super) const CHECKS: &[OfferCheck] = &[
     check("init-nothing-for-other-transports", no_other_transport),
 ];
 
-/// The protocol's minimum of `max_write`.
 const MAX_WRITE_MIN: u32 = 4096;
 
 fn ring_features(client: &Client<FrontEnd>) -> Verdict {

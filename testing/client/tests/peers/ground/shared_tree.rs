@@ -47,7 +47,6 @@ impl Latch {
     }
 }
 
-/// The content of a file.
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
 /// The tree that all servers share.
@@ -71,7 +70,6 @@ impl Tree {
     }
 }
 
-/// One session.
 pub struct SharedTreeFs {
     tree: Arc<Tree>,
     /// Names by node id, from 2 on.
