@@ -239,7 +239,7 @@ pub struct WriteSource<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Data<'a> {
     Here(&'a [u8]),
-    Apart(&'a dyn OutOfLineData),
+    OutOfLine(&'a dyn OutOfLineData),
 }
 
 impl<'a> WriteSource<'a> {
@@ -249,10 +249,10 @@ impl<'a> WriteSource<'a> {
         }
     }
 
-    /// What a transport has elsewhere, for [`Message::Apart`](crate::Message::Apart).
-    pub fn apart(data: &'a dyn OutOfLineData) -> WriteSource<'a> {
+    /// What a transport has elsewhere, for [`Message::OutOfLine`](crate::Message::OutOfLine).
+    pub fn out_of_line(data: &'a dyn OutOfLineData) -> WriteSource<'a> {
         WriteSource {
-            data: Data::Apart(data),
+            data: Data::OutOfLine(data),
         }
     }
 
@@ -260,7 +260,7 @@ impl<'a> WriteSource<'a> {
     pub fn len(&self) -> usize {
         match self.data {
             Data::Here(bytes) => bytes.len(),
-            Data::Apart(data) => data.len(),
+            Data::OutOfLine(data) => data.len(),
         }
     }
 
@@ -277,7 +277,7 @@ impl<'a> WriteSource<'a> {
                 target[..length].copy_from_slice(&bytes[..length]);
                 length
             }
-            Data::Apart(data) => data.copy_to(0, target).min(target.len()),
+            Data::OutOfLine(data) => data.copy_to(0, target).min(target.len()),
         }
     }
 
@@ -297,7 +297,7 @@ impl<'a> WriteSource<'a> {
                     let rest = IoSlice::new(&bytes[written..]);
                     rustix::io::pwritev2(&file.fd, &[rest], at, ReadWriteFlags::empty())
                 }
-                Data::Apart(data) => data.write_to(written, file.fd.as_fd(), at),
+                Data::OutOfLine(data) => data.write_to(written, file.fd.as_fd(), at),
             };
             match taken {
                 Ok(0) => break,

@@ -396,7 +396,7 @@ impl<F: FileSystem> Dispatcher<F> {
     fn execute(
         &self,
         request: &Request<'_>,
-        apart: Option<WriteSource<'_>>,
+        out_of_line: Option<WriteSource<'_>>,
         body: &mut [u8],
         may_block: bool,
     ) -> Result<Done> {
@@ -418,7 +418,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 bump(&self.metrics.figures.malformed);
                 Err(Errno::EIO)
             }
-            (_, Some(agreed)) => self.carry_out(agreed, &context, request, apart, body),
+            (_, Some(agreed)) => self.carry_out(agreed, &context, request, out_of_line, body),
         }
     }
 }

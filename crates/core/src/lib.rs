@@ -49,6 +49,7 @@
 
 mod attributes;
 mod backing;
+mod blocked_counts;
 mod context;
 mod data;
 mod directory;
@@ -64,7 +65,6 @@ mod notify;
 mod reply;
 pub mod serving;
 pub mod session;
-mod sleepers;
 mod transport;
 
 pub use attributes::{

@@ -1,18 +1,18 @@
 //! What threads that serve have in common, for transports here and in other crates: how they begin, where
 //! they run, who looks after them, and the pool for requests that sleep.
 
-mod count;
-mod pool;
+mod blocking_pool;
+mod live_count;
 mod stall_monitor;
 
-pub use crate::sleepers::Limits;
+pub use crate::blocked_counts::BlockingLimits;
 pub use crate::transport::pairing::{Pairing, Sample};
 pub use crate::transport::scheduling::{
     allowed_cpus, bind, cpu_in_stat, move_to, release, times_in_schedstat,
 };
-pub use count::{Count, Counted};
-pub use pool::{Job, Pool};
-pub use stall_monitor::{Alarm, LOOK_INTERVAL, Monitor, start_monitor};
+pub use blocking_pool::{BlockingJob, BlockingPool};
+pub use live_count::{LiveCount, LiveGuard};
+pub use stall_monitor::{LOOK_INTERVAL, MonitorWaker, StallMonitor, start_stall_monitor};
 
 use crate::transport::begin_serving_thread;
 use rustix::thread::CpuSet;
@@ -70,9 +70,9 @@ mod tests {
     use rustix::thread::sched_getaffinity;
 
     #[derive(Debug)]
-    struct Nobody;
+    struct IgnorePanic;
 
-    impl OnPanic for Nobody {
+    impl OnPanic for IgnorePanic {
         fn panicked(&self) {}
     }
 
@@ -83,7 +83,7 @@ mod tests {
         if allowed.count() < 2 || !thrufs_sys::sched::may_leave_idle() {
             return thrufs_test_report::skipped("threads cannot be moved here");
         }
-        let threads = ServingThreads::new(allowed, Arc::new(Nobody));
+        let threads = ServingThreads::new(allowed, Arc::new(IgnorePanic));
         let bound = std::thread::spawn(move || {
             bind(current_thread_id(), one.unwrap()).unwrap();
             let child = std::thread::spawn(move || {

@@ -29,7 +29,7 @@ use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
-use crate::serving::{Limits, ServingThreads};
+use crate::serving::{BlockingLimits, ServingThreads};
 use crate::transport::dev::{Dev, Load};
 use crate::transport::scheduling::Processes;
 use crate::transport::uring::{Prepared, Uring, prepare};
@@ -113,8 +113,8 @@ impl Default for SessionConfig {
 
 impl SessionConfig {
     /// How many requests may sleep.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
+    pub(crate) fn limits(&self) -> BlockingLimits {
+        BlockingLimits {
             blocked_max: self.blocked_max,
             lock_waiters_max: self.lock_waiters_max,
         }

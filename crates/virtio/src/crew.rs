@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use thrufs::serving::Count;
+use thrufs::serving::LiveCount;
 use thrufs::{FileSystem, Wait};
 
 /// After so many requests the guest is told, though there are more: it has work while we have.
@@ -121,7 +121,7 @@ pub(crate) struct Crew<M: MakeFileSystem> {
     /// Threads that are not asleep.
     awake: AtomicUsize,
     ending: AtomicBool,
-    threads: Arc<Count>,
+    threads: Arc<LiveCount>,
 }
 
 impl<M: MakeFileSystem> Crew<M> {

@@ -30,7 +30,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs::serving::{Pool, ServingThreads};
+use thrufs::serving::{BlockingPool, ServingThreads};
 use thrufs::{Dispatcher, Errno, Metrics};
 
 /// The queue for FORGETs, which nobody waits for.
@@ -48,7 +48,7 @@ const KEEP_MEMORY: Timespec = Timespec {
 /// What the threads of a connection share.
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
-    pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
+    pub(crate) pool: Arc<BlockingPool<Sleeping<M::FileSystem>>>,
     pub(crate) threads: ServingThreads,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) line: Arc<Line>,

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use thrufs::serving::{Count, Counted};
+use thrufs::serving::{LiveCount, LiveGuard};
 use thrufs::{
     Attributes, Context, Dispatcher, Entry, Errno, FileHandle, FileSystem, InitFlags, Metrics,
     Name, NodeId, Services,
@@ -87,7 +87,7 @@ impl FileSystem for Nobody {
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
     // Last: the next one is made when all that this one had open is closed.
-    _count: Counted,
+    _count: LiveGuard,
 }
 
 impl<F: FileSystem> GuestSession<F> {
@@ -131,7 +131,7 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     /// Grows whenever `current` changes.
     generation: AtomicU64,
     /// How many are not over and done with: one at most. Locked by whoever makes the next.
-    last: Mutex<Arc<Count>>,
+    last: Mutex<Arc<LiveCount>>,
 }
 
 impl<M: MakeFileSystem> Sessions<M> {

@@ -19,7 +19,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::Metrics;
 use thrufs::serving::{
-    Alarm, Monitor, Pairing, Sample, allowed_cpus, bind, move_to, release, start_monitor,
+    MonitorWaker, Pairing, Sample, StallMonitor, allowed_cpus, bind, move_to, release,
+    start_stall_monitor,
 };
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, current_thread_id};
@@ -70,7 +71,7 @@ pub(crate) struct Watch {
     allowed: CpuSet,
     pulses: Vec<Pulse>,
     /// There is a steward where threads can be paired.
-    alarm: Alarm,
+    alarm: MonitorWaker,
     ending: AtomicBool,
     /// Threads of crews that are awake.
     mates: AtomicUsize,
@@ -82,7 +83,7 @@ impl Watch {
         Watch {
             allowed: allowed_cpus(),
             pulses: (0..queues).map(|_| Pulse::default()).collect(),
-            alarm: Alarm::default(),
+            alarm: MonitorWaker::default(),
             ending: AtomicBool::new(false),
             mates: AtomicUsize::new(0),
         }
@@ -182,7 +183,7 @@ impl Steward {
             wards: watch.pulses.iter().map(|_| Ward::new()).collect(),
             metrics,
         };
-        let thread = start_monitor(&watch.alarm, round)
+        let thread = start_stall_monitor(&watch.alarm, round)
             .inspect_err(|error| tracing::debug!(%error, "nobody looks after the queues"))
             .ok()?;
         Some(Steward {
@@ -249,8 +250,8 @@ struct Round {
     metrics: Arc<Metrics>,
 }
 
-impl Monitor for Round {
-    fn alarm(&self) -> &Alarm {
+impl StallMonitor for Round {
+    fn alarm(&self) -> &MonitorWaker {
         &self.watch.alarm
     }
 

@@ -18,7 +18,7 @@ pub enum Message<'a> {
         rest: &'a [u8],
     },
     /// A WRITE whose data are not among the bytes.
-    Apart {
+    OutOfLine {
         /// The header and the structure of the operation.
         bytes: &'a [u8],
         /// The data, as many as the header and the structure say.
@@ -35,14 +35,14 @@ impl<'a> Message<'a> {
                 structure,
                 rest,
             } => Request::parse_split(header, structure, rest, dialect, Payload::Inline),
-            Message::Apart { bytes, .. } => Request::parse(bytes, dialect, Payload::External),
+            Message::OutOfLine { bytes, .. } => Request::parse(bytes, dialect, Payload::External),
         }
     }
 
     /// The data that are elsewhere; `None` where they are among the bytes.
     pub(super) fn data(self) -> Option<WriteSource<'a>> {
         match self {
-            Message::Apart { data, .. } => Some(data),
+            Message::OutOfLine { data, .. } => Some(data),
             Message::Whole(_) | Message::Pieces { .. } => None,
         }
     }

@@ -83,7 +83,7 @@ impl<F: FileSystem> Dispatcher<F> {
         agreed: &Agreed,
         context: &Context<'_>,
         request: &Request<'_>,
-        apart: Option<WriteSource<'_>>,
+        out_of_line: Option<WriteSource<'_>>,
         body: &mut [u8],
     ) -> Result<Done> {
         if body.len() < FIXED_BODY_BYTES_MAX {
@@ -100,7 +100,7 @@ impl<F: FileSystem> Dispatcher<F> {
             Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
             Operation::Read(arg) => self.read(agreed, context, node, arg, body),
             Operation::Write { arg, data } => {
-                let source = apart.unwrap_or(WriteSource::from_bytes(data));
+                let source = out_of_line.unwrap_or(WriteSource::from_bytes(data));
                 self.write(context, node, arg, source, body)
             }
             Operation::Forget { nlookup } => {

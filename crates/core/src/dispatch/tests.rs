@@ -1,8 +1,8 @@
 //! Crafted requests against a file system that answers by rote.
 
-mod apart;
 mod every_opcode;
 mod hostile;
+mod out_of_line;
 mod rote;
 mod succession;
 

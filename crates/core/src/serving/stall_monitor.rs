@@ -16,9 +16,9 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 const CALM_LOOKS: u32 = 50;
 
 /// What such a thread does.
-pub trait Monitor: Send + 'static {
+pub trait StallMonitor: Send + 'static {
     /// What wakes it.
-    fn alarm(&self) -> &Alarm;
+    fn alarm(&self) -> &MonitorWaker;
 
     /// Whether it shall end.
     fn is_ending(&self) -> bool;
@@ -37,12 +37,12 @@ pub trait Monitor: Send + 'static {
 
 /// The flag by which those that serve know whether it is awake.
 #[derive(Debug, Default)]
-pub struct Alarm {
+pub struct MonitorWaker {
     armed: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-impl Alarm {
+impl MonitorWaker {
     /// Called with every request, after it was counted: wakes the monitor when it sleeps. That one lowers
     /// the flag first and looks at the counts after, so that one of the two sees the other.
     #[inline]
@@ -80,7 +80,10 @@ impl Alarm {
 /// # Errors
 ///
 /// When there is none to be had.
-pub fn start_monitor<M: Monitor>(alarm: &Alarm, mut monitor: M) -> io::Result<JoinHandle<()>> {
+pub fn start_stall_monitor<M: StallMonitor>(
+    alarm: &MonitorWaker,
+    mut monitor: M,
+) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new()
         .name("thrufs-monitor".to_owned())
         .spawn(move || {
@@ -93,7 +96,7 @@ pub fn start_monitor<M: Monitor>(alarm: &Alarm, mut monitor: M) -> io::Result<Jo
     Ok(thread)
 }
 
-fn watch(monitor: &mut impl Monitor) {
+fn watch(monitor: &mut impl StallMonitor) {
     let mut calm = 0;
     while !monitor.is_ending() {
         if !monitor.alarm().is_armed() {
@@ -127,15 +130,15 @@ mod tests {
 
     /// Looks as often as it says, and notes after how many looks it rested.
     struct Script {
-        alarm: Arc<Alarm>,
+        alarm: Arc<MonitorWaker>,
         busy_at: u32,
         looks: u32,
         rests: Arc<std::sync::Mutex<Vec<u32>>>,
         is_needed_once: AtomicBool,
     }
 
-    impl Monitor for Script {
-        fn alarm(&self) -> &Alarm {
+    impl StallMonitor for Script {
+        fn alarm(&self) -> &MonitorWaker {
             &self.alarm
         }
 
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn it_rests_after_enough_looks_at_nothing_unless_it_is_needed() {
-        let (alarm, rests) = (Arc::<Alarm>::default(), Arc::default());
+        let (alarm, rests) = (Arc::<MonitorWaker>::default(), Arc::default());
         let script = Script {
             alarm: Arc::clone(&alarm),
             busy_at: CALM_LOOKS - 1,
@@ -167,7 +170,7 @@ mod tests {
             rests: Arc::clone(&rests),
             is_needed_once: AtomicBool::new(true),
         };
-        let thread = start_monitor(&alarm, script).unwrap();
+        let thread = start_stall_monitor(&alarm, script).unwrap();
         alarm.arm();
         thread.join().unwrap();
         let first = 2 * CALM_LOOKS - 1;

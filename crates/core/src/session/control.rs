@@ -1,6 +1,6 @@
 //! Whether a session goes on, and how many of its threads still do.
 
-use crate::serving::{Count, Counted, OnPanic};
+use crate::serving::{LiveCount, LiveGuard, OnPanic};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ pub(crate) struct Control {
     stopping: AtomicBool,
     end: Mutex<Option<End>>,
     ended: Condvar,
-    threads: Arc<Count>,
+    threads: Arc<LiveCount>,
 }
 
 impl Control {
@@ -48,7 +48,7 @@ impl Control {
     }
 
     /// Counts a thread, for as long as the value lives.
-    pub(crate) fn thread(&self) -> Counted {
+    pub(crate) fn thread(&self) -> LiveGuard {
         self.threads.one_more()
     }
 

@@ -3,12 +3,12 @@
 //! The kernel has a queue for each possible CPU and puts a request on the queue of the CPU where its
 //! caller is. Each CPU has a thread here that is bound to it ([`plan`]), with a ring, and memory in
 //! which requests come and replies go ([`thrufs_sys::fuse_ring`]). The thread carries a request out where
-//! it lies ([`server`]): sending the reply and waiting for the next is one system call, and neither
+//! it lies ([`worker_thread`]): sending the reply and waiting for the next is one system call, and neither
 //! the request nor its data cross to another CPU.
 //!
-//! **Who sleeps.** Requests that say so go to a [pool](crate::serving::Pool), and reads of what is not in memory to the
+//! **Who sleeps.** Requests that say so go to a [pool](crate::serving::BlockingPool), and reads of what is not in memory to the
 //! kernel, by the same ring; each leaves room for another on its queue. What sleeps unexpectedly is
-//! found by the [`steward`]. Where that can happen (that is for the file system to say,
+//! found by the [`stall_monitor`]. Where that can happen (that is for the file system to say,
 //! [`Negotiation::set_prompt`](crate::Negotiation::set_prompt)) a thread takes one request at a time,
 //! so that it keeps nobody else waiting, and each queue has a second thread from the start.
 //!
@@ -21,12 +21,12 @@
 //! end: [`super::dev`], with one reader.
 
 mod kick;
-mod member;
 mod plan;
 mod prepare;
-mod server;
-mod steward;
-mod team;
+mod stall_monitor;
+mod worker;
+mod worker_pool;
+mod worker_thread;
 
 pub use prepare::ring_availability;
 pub(crate) use prepare::{Prepared, prepare};
@@ -36,19 +36,19 @@ use super::choice::{Carrier, UringRefusal};
 use crate::dispatch::{Dispatcher, FileReply, Message, Wait};
 use crate::features::Features;
 use crate::file_system::FileSystem;
-use crate::serving::Job;
+use crate::serving::BlockingJob;
 use crate::session::End;
-use member::Member;
 use plan::Group;
 use rustix::io::Errno;
-use server::Server;
 use std::io;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
-use team::{Ring, Team};
 use thrufs_sys::fuse_ring::{QueueIndex, RingRequest, Slot};
+use worker::Worker;
+use worker_pool::{Ring, WorkerPool};
+use worker_thread::WorkerThread;
 
 /// How long threads have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -91,18 +91,18 @@ struct Sleeping<F> {
     slot: Slot,
     wait: Wait,
     /// Whose it is.
-    member: Arc<Member>,
+    worker: Arc<Worker>,
     connection: Arc<Connection<F>>,
 }
 
-impl<F: FileSystem> Job for Sleeping<F> {
+impl<F: FileSystem> BlockingJob for Sleeping<F> {
     fn wait(&self) -> Wait {
         self.wait
     }
 
     fn run(mut self) -> impl FnOnce() {
         let length = answer(&self.connection.dispatcher, &mut self.slot);
-        move || self.member.give_back(self.slot, length)
+        move || self.worker.give_back(self.slot, length)
     }
 }
 
@@ -115,7 +115,7 @@ fn answer<F: FileSystem>(dispatcher: &Dispatcher<F>, slot: &mut Slot) -> usize {
 /// The threads of a session on io_uring.
 #[derive(Debug)]
 pub(crate) struct Uring<F> {
-    team: Arc<Team<F>>,
+    pool: Arc<WorkerPool<F>>,
 }
 
 impl<F: FileSystem> Uring<F> {
@@ -137,47 +137,47 @@ impl<F: FileSystem> Uring<F> {
         let each = if features.prompt { 1 } else { 2 };
         let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
         let payload_bytes = BODY_BYTES_MIN.max(features.write_bytes_max as usize);
-        let team = Arc::new(Team::new(connection, depth, payload_bytes, rings));
-        if let Err(refusal) = start_all(&team, &groups, first) {
-            give_up(&team);
+        let pool = Arc::new(WorkerPool::new(connection, depth, payload_bytes, rings));
+        if let Err(refusal) = start_all(&pool, &groups, first) {
+            give_up(&pool);
             return Err(refusal);
         }
         let carrier = Carrier::Uring {
-            threads: team.len(),
+            threads: pool.len(),
             queues: groups.iter().map(|group| group.queues.len()).sum(),
             depth,
         };
-        Ok((Uring { team }, carrier))
+        Ok((Uring { pool }, carrier))
     }
 }
 
 impl<F> Uring<F> {
-    /// Wakes threads so that they see that they shall end. To be called again until they have.
+    /// Wakes threads so that they take_sample that they shall end. To be called again until they have.
     pub(crate) fn wake(&self) {
-        self.team.wake();
+        self.pool.wake();
     }
 
     /// Ends the threads for requests that sleep, once all others have ended. Returns how many are left at
     /// `deadline`.
     pub(crate) fn end(&self, deadline: Instant) -> usize {
-        self.team.pool.end(deadline)
+        self.pool.blocking_pool.end(deadline)
     }
 }
 
 fn start_all<F: FileSystem>(
-    team: &Arc<Team<F>>,
+    pool: &Arc<WorkerPool<F>>,
     groups: &[Group],
     rings: Vec<Ring>,
 ) -> Result<(), UringRefusal> {
     let no_thread = |error: io::Error| {
         UringRefusal::NoThread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     };
-    steward::start(team).map_err(no_thread)?;
+    stall_monitor::start(pool).map_err(no_thread)?;
     let (report, reports) = sync_channel(rings.len());
     let count = rings.len();
     for (number, ring) in rings.into_iter().enumerate() {
         let number = number % groups.len();
-        let added = team.add(number, &groups[number], ring, Some(report.clone()));
+        let added = pool.add(number, &groups[number], ring, Some(report.clone()));
         added.map_err(no_thread)?;
     }
     drop(report);
@@ -197,10 +197,10 @@ fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<
 }
 
 /// Has the kernel use `/dev/fuse` after all: an entry that it must refuse makes it do so.
-fn give_up<F>(team: &Team<F>) {
-    let refused = team.take_ring().is_some_and(|mut ring| {
+fn give_up<F>(pool: &WorkerPool<F>) {
+    let refused = pool.take_ring().is_some_and(|mut ring| {
         let refused = ring.enable().and_then(|()| {
-            let slot = ring.slot(QueueIndex(u16::MAX), team.payload_bytes)?;
+            let slot = ring.slot(QueueIndex(u16::MAX), pool.payload_bytes)?;
             ring.register(slot)
         });
         // Not agreed on any more: it has done so before.
@@ -209,56 +209,56 @@ fn give_up<F>(team: &Team<F>) {
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTCONN)
         )
     });
-    team.abandon();
+    pool.abandon();
     if !refused {
         // Better no mount than one whose callers wait for ever.
-        team.connection.control.stop(End::Failed(libc::EIO));
+        pool.connection.control.stop(End::Failed(libc::EIO));
     }
 }
 
 fn spawn<F: FileSystem>(
-    team: &Arc<Team<F>>,
-    member: Arc<Member>,
+    pool: &Arc<WorkerPool<F>>,
+    worker: Arc<Worker>,
     ring: Ring,
     report: Report,
 ) -> io::Result<()> {
-    let count = team.connection.control.thread();
-    let team = Arc::clone(team);
+    let count = pool.connection.control.thread();
+    let pool = Arc::clone(pool);
     std::thread::Builder::new()
-        .name(format!("thrufs-ring-{}", member.group_number))
+        .name(format!("thrufs-ring-{}", worker.group_number))
         .spawn(move || {
             // Last, also when this thread panics: whoever sees no thread left may rely on that.
             let _count = count;
             let _leaving = Leaving {
-                team: &team,
-                member: &member,
+                pool: &pool,
+                worker: &worker,
             };
-            let _serving = team.connection.threads.begin();
-            member.begin();
-            let mut server = Server::new(&team, &member, ring);
-            let begun = server.begin();
+            let _serving = pool.connection.threads.begin();
+            worker.begin();
+            let mut thread = WorkerThread::new(&pool, &worker, ring);
+            let begun = thread.begin();
             let is_late = report.is_none();
             if let Some(report) = report {
                 let _ = report.send(begun);
             }
             if begun.is_ok() {
                 if is_late {
-                    server.kick_all();
+                    thread.kick_all();
                 }
-                server.serve();
+                thread.serve();
             }
         })
         .map(drop)
 }
 
-/// Takes a member off the roster at the end of its thread.
+/// Takes a worker off the list at the end of its thread.
 struct Leaving<'a, F> {
-    team: &'a Team<F>,
-    member: &'a Arc<Member>,
+    pool: &'a WorkerPool<F>,
+    worker: &'a Arc<Worker>,
 }
 
 impl<F> Drop for Leaving<'_, F> {
     fn drop(&mut self) {
-        self.team.leave(self.member);
+        self.pool.leave(self.worker);
     }
 }

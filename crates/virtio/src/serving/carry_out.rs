@@ -4,7 +4,7 @@ use crate::post::{Post, Returned};
 use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
-use thrufs::serving::Job;
+use thrufs::serving::BlockingJob;
 use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
 
 /// A request that will sleep.
@@ -43,7 +43,7 @@ impl<F: FileSystem> Sleeping<F> {
     }
 }
 
-impl<F: FileSystem> Job for Sleeping<F> {
+impl<F: FileSystem> BlockingJob for Sleeping<F> {
     fn wait(&self) -> Wait {
         self.wait
     }

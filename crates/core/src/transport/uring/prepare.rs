@@ -1,7 +1,7 @@
 //! What can be done, and can fail, before INIT is answered.
 
 use super::plan::{Group, count_cpus, groups};
-use super::team::Ring;
+use super::worker_pool::Ring;
 use crate::session::SessionConfig;
 use crate::transport::choice::{Transport, UringRefusal};
 use rustix::io::Errno;

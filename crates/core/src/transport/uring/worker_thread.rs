@@ -5,8 +5,8 @@
 //! much data go out at once, so that their callers go on meanwhile.
 
 use super::kick::{found_file, is_about_file, is_answer, kick};
-use super::member::Member;
-use super::team::{Ring, Team};
+use super::worker::Worker;
+use super::worker_pool::{Ring, WorkerPool};
 use super::{Reading, Sleeping, answer, message};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
@@ -32,7 +32,7 @@ const KEEP_MEMORY: Duration = Duration::from_secs(1);
 
 /// The slots of one queue.
 #[derive(Debug)]
-struct Rotation {
+struct QueueSlots {
     queue: QueueIndex,
     /// In the kernel, or in hand.
     here: usize,
@@ -42,61 +42,61 @@ struct Rotation {
 }
 
 /// See the module.
-pub(super) struct Server<'a, F> {
+pub(super) struct WorkerThread<'a, F> {
     connection: &'a Arc<Connection<F>>,
-    team: &'a Arc<Team<F>>,
-    member: &'a Arc<Member>,
+    pool: &'a Arc<WorkerPool<F>>,
+    worker: &'a Arc<Worker>,
     ring: Ring,
-    rotations: Vec<Rotation>,
+    queues: Vec<QueueSlots>,
     /// When much data was last moved, until memory was given back.
     large: Option<Instant>,
 }
 
-impl<'a, F: FileSystem> Server<'a, F> {
+impl<'a, F: FileSystem> WorkerThread<'a, F> {
     pub(super) fn new(
-        team: &'a Arc<Team<F>>,
-        member: &'a Arc<Member>,
+        pool: &'a Arc<WorkerPool<F>>,
+        worker: &'a Arc<Worker>,
         ring: Ring,
-    ) -> Server<'a, F> {
-        let rotation = |queue: &QueueIndex| Rotation {
+    ) -> WorkerThread<'a, F> {
+        let slots = |queue: &QueueIndex| QueueSlots {
             queue: *queue,
             here: 0,
             away: 0,
             reading: 0,
         };
-        Server {
-            connection: &team.connection,
-            team,
-            member,
+        WorkerThread {
+            connection: &pool.connection,
+            pool,
+            worker,
             ring,
-            rotations: member.group.queues.iter().map(rotation).collect(),
+            queues: worker.group.queues.iter().map(slots).collect(),
             large: None,
         }
     }
 
     /// Puts the thread where it belongs, and its memory into the kernel's hands.
     pub(super) fn begin(&mut self) -> Result<(), SystemErrno> {
-        if let Some(cpu) = self.member.group.cpu
+        if let Some(cpu) = self.worker.group.cpu
             && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
         {
             tracing::debug!(%error, cpu, "a thread is not bound to its CPU");
         }
         self.ring.enable()?;
         self.ring.await_init()?;
-        for number in 0..self.rotations.len() {
-            for _ in 0..self.team.depth {
+        for number in 0..self.queues.len() {
+            for _ in 0..self.pool.depth {
                 self.add_slot(number)?;
             }
         }
-        self.member.serve();
+        self.worker.serve();
         Ok(())
     }
 
-    fn add_slot(&mut self, rotation: usize) -> Result<(), SystemErrno> {
-        let queue = self.rotations[rotation].queue;
-        let slot = self.ring.slot(queue, self.team.payload_bytes)?;
+    fn add_slot(&mut self, number: usize) -> Result<(), SystemErrno> {
+        let queue = self.queues[number].queue;
+        let slot = self.ring.slot(queue, self.pool.payload_bytes)?;
         self.ring.register(slot)?;
-        self.rotations[rotation].here += 1;
+        self.queues[number].here += 1;
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
             if here + away == 0 {
                 return;
             }
-            if self.team.is_ending() && away == 0 {
+            if self.pool.is_ending() && away == 0 {
                 // The last replies go out. What comes in their place is not taken up.
                 let _ = self.ring.flush();
                 return;
@@ -124,8 +124,8 @@ impl<'a, F: FileSystem> Server<'a, F> {
     }
 
     fn count(&self) -> (usize, usize) {
-        let sum = |part: fn(&Rotation) -> usize| self.rotations.iter().map(part).sum();
-        (sum(|rotation| rotation.here), sum(|rotation| rotation.away))
+        let sum = |part: fn(&QueueSlots) -> usize| self.queues.iter().map(part).sum();
+        (sum(|slots| slots.here), sum(|slots| slots.away))
     }
 
     fn wait(&mut self) -> Result<(), SystemErrno> {
@@ -151,7 +151,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
                 }
                 Event::Read(slot, reading, result) => {
                     let number = self.come_back(slot.queue());
-                    self.rotations[number].reading -= 1;
+                    self.queues[number].reading -= 1;
                     self.go_on_reading(slot, reading, result);
                 }
                 Event::Woken => self.take_returned(),
@@ -159,20 +159,20 @@ impl<'a, F: FileSystem> Server<'a, F> {
             }
         }
         if busy {
-            self.member.put_down();
+            self.worker.end_requests();
         }
     }
 
     fn carry_out(&mut self, mut slot: Slot) {
-        self.member.take_up();
-        self.team.alarm.arm();
+        self.worker.begin_request();
+        self.pool.alarm.arm();
         let RingRequest { header, rest, .. } = slot.request();
         if let Ok((header, _)) = InHeader::ref_from_prefix(header) {
             if is_answer(header) {
                 return self.send(slot, 0);
             }
             if is_about_file(header) {
-                self.member.note_file(header.nodeid);
+                self.worker.note_file(header.nodeid);
             }
         }
         if rest.len() >= LARGE_BYTES {
@@ -184,7 +184,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
                 let RingRequest { header, reply, .. } = slot.request();
                 let reply = reply.get(..length).unwrap_or_default();
                 if let Some(file) = found_file(header, reply) {
-                    self.member.note_file(file.0);
+                    self.worker.note_file(file.0);
                 }
                 self.send(slot, length);
             }
@@ -195,7 +195,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
     }
 
     fn note_large(&mut self) {
-        self.member.count_large();
+        self.worker.count_large();
         self.large = Some(Instant::now());
     }
 
@@ -225,14 +225,14 @@ impl<'a, F: FileSystem> Server<'a, F> {
             bump(&self.connection.metrics().figures.deferred);
             if self.may_sleep(Wait::Io) {
                 let result = file_reply.read_into(slot.request().reply, true);
-                self.team.pool.dismiss(Wait::Io);
+                self.pool.blocking_pool.dismiss(Wait::Io);
                 return self.finish_reading(slot, &file_reply, result);
             }
             let reading = Reading {
                 file_reply,
                 filled: 0,
             };
-            return self.read_aside(slot, reading);
+            return self.read_asynchronously(slot, reading);
         }
         self.finish_reading(slot, &file_reply, result);
     }
@@ -249,7 +249,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
     }
 
     /// Has the kernel read what is missing, while this thread goes on.
-    fn read_aside(&mut self, slot: Slot, reading: Reading) {
+    fn read_asynchronously(&mut self, slot: Slot, reading: Reading) {
         let queue = slot.queue();
         let file = Arc::clone(reading.file_reply.file());
         let offset = reading.file_reply.offset() + reading.filled as u64;
@@ -257,8 +257,8 @@ impl<'a, F: FileSystem> Server<'a, F> {
         let part = (reading.filled, left);
         match self.ring.read(slot, file.as_fd(), offset, part, reading) {
             Ok(()) => {
-                let number = self.rotation(queue);
-                self.rotations[number].reading += 1;
+                let number = self.position(queue);
+                self.queues[number].reading += 1;
                 self.go_away(number);
             }
             Err(errno) => self
@@ -281,11 +281,13 @@ impl<'a, F: FileSystem> Server<'a, F> {
             Ok(more) => {
                 reading.filled += more;
                 if reading.filled < length {
-                    return self.read_aside(slot, reading);
+                    return self.read_asynchronously(slot, reading);
                 }
                 Ok(length)
             }
-            Err(SystemErrno::INTR | SystemErrno::AGAIN) => return self.read_aside(slot, reading),
+            Err(SystemErrno::INTR | SystemErrno::AGAIN) => {
+                return self.read_asynchronously(slot, reading);
+            }
             Err(_) if reading.filled > 0 => Ok(reading.filled),
             Err(errno) => Err(errno.into()),
         };
@@ -295,16 +297,16 @@ impl<'a, F: FileSystem> Server<'a, F> {
     /// Whether this thread may sleep, because it has no other request, now or soon, and others have
     /// its queue.
     fn may_sleep(&self, wait: Wait) -> bool {
-        let alone = match &self.rotations[..] {
+        let alone = match &self.queues[..] {
             [only] => only.here == 1 && only.away == 0,
             _ => false,
         };
-        if !alone || !self.team.pool.admit(wait) {
+        if !alone || !self.pool.blocking_pool.admit(wait) {
             return false;
         }
-        let may = self.team.stands_in_for(self.member);
+        let may = self.pool.has_substitute(self.worker);
         if !may {
-            self.team.pool.dismiss(wait);
+            self.pool.blocking_pool.dismiss(wait);
         }
         may
     }
@@ -313,18 +315,18 @@ impl<'a, F: FileSystem> Server<'a, F> {
     fn hand_over(&mut self, mut slot: Slot, wait: Wait) {
         if self.may_sleep(wait) {
             let length = answer(&self.connection.dispatcher, &mut slot);
-            self.team.pool.dismiss(wait);
+            self.pool.blocking_pool.dismiss(wait);
             return self.send(slot, length);
         }
         let queue = slot.queue();
         let sleeping = Sleeping {
             slot,
             wait,
-            member: Arc::clone(self.member),
+            worker: Arc::clone(self.worker),
             connection: Arc::clone(self.connection),
         };
-        let Err(Sleeping { mut slot, .. }) = self.team.pool.take(sleeping) else {
-            let number = self.rotation(queue);
+        let Err(Sleeping { mut slot, .. }) = self.pool.blocking_pool.take(sleeping) else {
+            let number = self.position(queue);
             return self.go_away(number);
         };
         let events = &self.connection.metrics().figures;
@@ -342,27 +344,27 @@ impl<'a, F: FileSystem> Server<'a, F> {
     }
 
     fn take_returned(&mut self) {
-        for (slot, length) in self.member.take_returned() {
+        for (slot, length) in self.worker.take_returned() {
             self.come_back(slot.queue());
             self.send(slot, length);
         }
     }
 
-    fn rotation(&mut self, queue: QueueIndex) -> usize {
-        let position = |rotation: &Rotation| rotation.queue == queue;
-        self.rotations.iter().position(position).unwrap_or(0)
+    fn position(&self, queue: QueueIndex) -> usize {
+        let position = |slots: &QueueSlots| slots.queue == queue;
+        self.queues.iter().position(position).unwrap_or(0)
     }
 
     /// A slot is carried out elsewhere: another takes its place.
     fn go_away(&mut self, number: usize) {
-        let rotation = &mut self.rotations[number];
-        rotation.here -= 1;
-        rotation.away += 1;
-        let missing = rotation.here < usize::from(self.team.depth);
-        if !missing || rotation.reading > READS_MAX || self.team.is_ending() {
+        let slots = &mut self.queues[number];
+        slots.here -= 1;
+        slots.away += 1;
+        let missing = slots.here < usize::from(self.pool.depth);
+        if !missing || slots.reading > READS_MAX || self.pool.is_ending() {
             return;
         }
-        let (last, queue) = (rotation.here == 0, rotation.queue);
+        let (last, queue) = (slots.here == 0, slots.queue);
         match self.add_slot(number) {
             Ok(()) if last => self.kick(queue),
             Ok(()) => {}
@@ -374,7 +376,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
     /// Has the kernel hand over what came while there was no memory for it.
     fn kick(&self, queue: QueueIndex) {
         // The kernel may have forgotten some.
-        let mut files = self.team.files().into_iter();
+        let mut files = self.pool.files().into_iter();
         let is_kicked = files.any(|file| {
             let kicked = kick(self.connection.device.as_fd(), file, queue);
             kicked.is_ok()
@@ -387,31 +389,31 @@ impl<'a, F: FileSystem> Server<'a, F> {
 
     /// As [`kick`](Self::kick), for all queues.
     pub(super) fn kick_all(&self) {
-        for rotation in &self.rotations {
-            self.kick(rotation.queue);
+        for slots in &self.queues {
+            self.kick(slots.queue);
         }
     }
 
     fn come_back(&mut self, queue: QueueIndex) -> usize {
-        let number = self.rotation(queue);
-        let rotation = &mut self.rotations[number];
-        rotation.here += 1;
-        rotation.away -= 1;
+        let number = self.position(queue);
+        let slots = &mut self.queues[number];
+        slots.here += 1;
+        slots.away -= 1;
         number
     }
 
     /// The kernel has given up a slot: with the connection, or for a reason that nobody knows yet.
     fn lose(&mut self, queue: QueueIndex, errno: SystemErrno) {
-        let number = self.rotation(queue);
-        self.rotations[number].here -= 1;
+        let number = self.position(queue);
+        self.queues[number].here -= 1;
         // Whether it was unmounted or aborted is told on /dev/fuse.
-        if is_end(errno) || self.team.is_ending() {
+        if is_end(errno) || self.pool.is_ending() {
             return;
         }
         bump(&self.connection.metrics().figures.replies_refused);
         tracing::warn!(error = %errno, "the kernel did not take a reply");
         if let Err(error) = self.add_slot(number)
-            && self.rotations[number].here == 0
+            && self.queues[number].here == 0
             && !is_end(error)
         {
             tracing::error!(%error, "a queue has no memory left");

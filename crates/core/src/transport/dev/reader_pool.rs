@@ -1,10 +1,10 @@
 //! Who reads: leaders and followers.
 //!
-//! A member is at any time one of these:
+//! A worker is at any time one of these:
 //!
 //! ```text
 //!            read(2)                      gives its role away, or
-//!   idle ◄───────────► busy reader ───────the steward takes it───────► away
+//!   idle ◄───────────► busy reader ───────the monitor takes it───────► away
 //!    ▲                                                                   │ done: answered
 //!    │ called                          enough readers                    ▼
 //!    └────────────── standing by ◄────────────────────────────────── rejoins
@@ -12,30 +12,30 @@
 //!    └───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Readers are kept at a number while members come and go; it is one while a reader is paired with
+//! Readers are kept at a number while workers come and go; it is one while a reader is paired with
 //! its caller ([`crate::transport::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader
-//! in only when no other reader is idle (the steward sees to it later if that was too sparing), and
-//! whoever comes back takes the first place that is free. A member that goes away to wait for a lock,
+//! in only when no other reader is idle (the monitor sees to it later if that was too sparing), and
+//! whoever comes back takes the first place that is free. A worker that goes away to wait for a lock,
 //! which may be for ever, is always replaced.
 //!
-//! **Who may touch what.** The roster, and every change of the reader's role, belong to the lock,
-//! with one exception: a member's `word`. It says whether the member has the role and whether it is
-//! busy, with a number that grows by each request. The member itself writes it before and after
+//! **Who may touch what.** The list, and every change of the reader's role, belong to the lock,
+//! with one exception: a worker's `word`. It says whether the worker has the role and whether it is
+//! busy, with a number that grows by each request. The worker itself writes it before and after
 //! each request, without the lock; those who hold the lock take the role away by clearing its bit,
-//! which the member finds out when it puts its request down. So a request costs two atomic
-//! operations on a cache line of the member's own, and no lock.
+//! which the worker finds out when it puts its request down. So a request costs two atomic
+//! operations on a cache line of the worker's own, and no lock.
 
 mod pair;
 
-pub(super) use pair::Matchmaker;
+pub(super) use pair::ReaderPairing;
 
 use super::Load;
+use crate::blocked_counts::BlockedCounts;
 use crate::dispatch::Wait;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::Alarm;
+use crate::serving::MonitorWaker;
 use crate::session::SessionConfig;
-use crate::sleepers::Sleepers;
 use crate::transport::Connection;
 use crate::transport::scheduling::wants_cpu;
 use parking_lot::Mutex;
@@ -48,68 +48,68 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
-/// The member reads requests.
+/// The worker reads requests.
 const READER: u64 = 1;
-/// The member has a request in hand.
+/// The worker has a request in hand.
 const BUSY: u64 = 2;
 /// Added to the word by every request.
 const ONE_REQUEST: u64 = 4;
 
-/// How long a member stands by before its memory goes back.
+/// How long a worker stands by before its memory goes back.
 const KEEP_MEMORY: Duration = Duration::from_secs(1);
 /// How long, after that, before it leaves.
 const KEEP_THREAD: Duration = Duration::from_secs(9);
 /// This many stand by for ever, so that the next request that sleeps need not wait for a thread.
 const STANDBY_KEPT: usize = 2;
 
-/// One thread of the crew.
+/// One thread of the pool.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Member {
+pub(super) struct Worker {
     word: AtomicU64,
-    /// The word when the steward last looked, and how often it has been the same; touched by nobody
+    /// The word when the monitor last looked, and how often it has been the same; touched by nobody
     /// else.
     seen: AtomicU64,
     seen_times: AtomicU32,
     number: usize,
     /// How many requests had a caller; who that was last, as requests name callers; how often it was
-    /// another than before; how many requests carried much data. Written by the member alone.
+    /// another than before; how many requests carried much data. Written by the worker alone.
     asked: AtomicU64,
     caller: AtomicU32,
     changes: AtomicU64,
     large: AtomicU64,
-    /// What the member is away for, as [`away_for`] says; changed under the roster's lock.
-    away: AtomicU64,
+    /// What the worker is away for, as [`encode_wait`] says; changed under the list's lock.
+    blocked_on: AtomicU64,
     thread: OnceLock<(Thread, ThreadId)>,
 }
 
 /// So many looks at one request that does not sleep, and it takes too long all the same: it computes.
 const RUNNING_LOOKS: u32 = 5;
 
-const HERE: u64 = 0;
-const AWAY_IO: u64 = 1;
+const NOT_BLOCKED: u64 = 0;
+const BLOCKED_IO: u64 = 1;
 /// The user of the request stands above.
-const AWAY_LOCK: u64 = 2;
-const AWAY_UID_SHIFT: u32 = 8;
+const BLOCKED_LOCK: u64 = 2;
+const BLOCKED_UID_SHIFT: u32 = 8;
 
-fn away_for(wait: Wait) -> u64 {
+fn encode_wait(wait: Wait) -> u64 {
     match wait {
-        Wait::Io => AWAY_IO,
-        Wait::Lock { uid } => AWAY_LOCK | u64::from(uid) << AWAY_UID_SHIFT,
+        Wait::Io => BLOCKED_IO,
+        Wait::Lock { uid } => BLOCKED_LOCK | u64::from(uid) << BLOCKED_UID_SHIFT,
     }
 }
 
-fn waits_for(away: u64) -> Option<Wait> {
+fn decode_wait(away: u64) -> Option<Wait> {
     match away {
-        HERE => None,
-        AWAY_IO => Some(Wait::Io),
+        NOT_BLOCKED => None,
+        BLOCKED_IO => Some(Wait::Io),
         _ => Some(Wait::Lock {
-            uid: (away >> AWAY_UID_SHIFT) as u32,
+            uid: (away >> BLOCKED_UID_SHIFT) as u32,
         }),
     }
 }
 
-impl Member {
+impl Worker {
     pub(super) fn number(&self) -> usize {
         self.number
     }
@@ -122,7 +122,7 @@ impl Member {
     }
 
     /// A request was read, of the caller with this number; zero for those of the kernel itself.
-    pub(super) fn take_up<F>(&self, crew: &Crew<F>, caller: u32) {
+    pub(super) fn begin_request<F>(&self, pool: &ReaderPool<F>, caller: u32) {
         if caller != 0 {
             count(&self.asked);
             if caller != self.caller.load(Ordering::Relaxed) {
@@ -134,7 +134,7 @@ impl Member {
         // Ordered before the look at the alarm.
         self.word
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
-        crew.alarm.arm();
+        pool.alarm.arm();
     }
 
     /// The request in hand carries much data.
@@ -143,7 +143,7 @@ impl Member {
     }
 
     /// The request was answered. False when the role of reader was taken or given away meanwhile.
-    pub(super) fn put_down(&self) -> bool {
+    pub(super) fn end_request(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word & READER != 0
             && self
@@ -152,8 +152,8 @@ impl Member {
                 .is_ok()
     }
 
-    /// Whether the member, busy with the request of `word`, has been for too long. Asked by the
-    /// steward alone, at every look.
+    /// Whether the worker, busy with the request of `word`, has been for too long. Asked by the
+    /// monitor alone, at every look.
     fn is_stuck(&self, word: u64, processes: Option<BorrowedFd<'_>>) -> bool {
         if self.seen.swap(word, Ordering::Relaxed) != word {
             self.seen_times.store(0, Ordering::Relaxed);
@@ -175,7 +175,7 @@ impl Member {
         self.word.load(Ordering::SeqCst) & READER != 0
     }
 
-    /// Gives the member, which is not busy, the role. Under the roster's lock.
+    /// Gives the worker, which is not busy, the role. Under the list's lock.
     fn make_reader(&self) {
         let word = self.word.load(Ordering::Relaxed) & !BUSY;
         self.word.store(word | READER, Ordering::SeqCst);
@@ -187,118 +187,118 @@ fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// Whether a member may carry out a request that sleeps.
+/// Whether a worker may carry out a request that sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aside {
+pub(super) enum Blocking {
     /// Its role as reader is in other hands.
-    Given,
+    Allowed,
     /// It is needed as a reader, or too many sleep already.
     Refused,
 }
 
-/// What a member does after its request.
+/// What a worker does after its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Read,
     Leave,
 }
 
-/// All members, and the rules by which they change places.
+/// All workers, and the rules by which they change places.
 #[derive(Debug)]
-pub(super) struct Crew<F> {
+pub(super) struct ReaderPool<F> {
     pub(super) connection: Arc<Connection<F>>,
     pub(super) load: Load,
     config: SessionConfig,
     /// How many readers there are unless one is paired.
     readers_wanted: usize,
-    roster: Mutex<Roster>,
-    pub(super) alarm: Alarm,
+    list: Mutex<WorkerList>,
+    pub(super) alarm: MonitorWaker,
 }
 
 #[derive(Debug, Default)]
-struct Roster {
-    members: Vec<Arc<Member>>,
-    standby: Vec<Arc<Member>>,
+struct WorkerList {
+    workers: Vec<Arc<Worker>>,
+    standby: Vec<Arc<Worker>>,
     readers: usize,
     /// How many there should be.
     wanted: usize,
     /// Members that are away.
-    away: Sleepers,
+    blocked: BlockedCounts,
     numbers: usize,
 }
 
-impl<F: FileSystem> Crew<F> {
+impl<F: FileSystem> ReaderPool<F> {
     pub(super) fn new(
         connection: &Arc<Connection<F>>,
         config: SessionConfig,
         load: Load,
-    ) -> Crew<F> {
+    ) -> ReaderPool<F> {
         let readers_wanted = config.threads.count();
-        Crew {
+        ReaderPool {
             connection: Arc::clone(connection),
             load,
             config,
             readers_wanted,
-            roster: Mutex::new(Roster {
+            list: Mutex::new(WorkerList {
                 wanted: readers_wanted,
-                ..Roster::default()
+                ..WorkerList::default()
             }),
-            alarm: Alarm::default(),
+            alarm: MonitorWaker::default(),
         }
     }
 
     /// Starts the readers; fails when not even one could be.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
-        let mut roster = self.roster.lock();
-        while roster.readers < roster.wanted {
-            match self.spawn_reader(&mut roster) {
+        let mut list = self.list.lock();
+        while list.readers < list.wanted {
+            match self.spawn_reader(&mut list) {
                 Ok(()) => {}
-                Err(error) if roster.readers == 0 => return Err(error),
+                Err(error) if list.readers == 0 => return Err(error),
                 Err(error) => {
-                    let (readers, wanted) = (roster.readers, roster.wanted);
+                    let (readers, wanted) = (list.readers, list.wanted);
                     tracing::warn!(%error, readers, wanted, "fewer readers than wanted");
                     break;
                 }
             }
         }
-        self.note(&mut roster);
+        self.note(&mut list);
         Ok(())
     }
 
-    fn spawn_reader(self: &Arc<Self>, roster: &mut Roster) -> io::Result<()> {
-        let member = Arc::new(Member {
+    fn spawn_reader(self: &Arc<Self>, list: &mut WorkerList) -> io::Result<()> {
+        let worker = Arc::new(Worker {
             word: AtomicU64::new(READER),
             seen: AtomicU64::new(0),
             seen_times: AtomicU32::new(0),
-            number: roster.numbers,
+            number: list.numbers,
             asked: AtomicU64::new(0),
             caller: AtomicU32::new(0),
             changes: AtomicU64::new(0),
             large: AtomicU64::new(0),
-            away: AtomicU64::new(HERE),
+            blocked_on: AtomicU64::new(NOT_BLOCKED),
             thread: OnceLock::new(),
         });
-        // Counted before it answers anybody, who may look.
+        // LiveGuard before it answers anybody, who may look.
         let readers = &self.connection.metrics().figures.readers;
-        readers.store(roster.readers as u64 + 1, Ordering::Relaxed);
-        super::spawn(self, &member).inspect_err(|_| self.note(roster))?;
-        roster.numbers += 1;
-        roster.readers += 1;
-        roster.members.push(member);
+        readers.store(list.readers as u64 + 1, Ordering::Relaxed);
+        super::spawn(self, &worker).inspect_err(|_| self.note(list))?;
+        list.numbers += 1;
+        list.readers += 1;
+        list.workers.push(worker);
         Ok(())
     }
 
     /// Puts in one more reader: one that stands by, or a new one. False when none is to be had.
-    fn call_reader(self: &Arc<Self>, roster: &mut Roster) -> bool {
-        if let Some(member) = roster.standby.pop() {
-            member.make_reader();
-            roster.readers += 1;
-            if let Some((thread, _)) = member.thread.get() {
+    fn call_reader(self: &Arc<Self>, list: &mut WorkerList) -> bool {
+        if let Some(worker) = list.standby.pop() {
+            worker.make_reader();
+            list.readers += 1;
+            if let Some((thread, _)) = worker.thread.get() {
                 thread.unpark();
             }
             return true;
         }
-        match self.spawn_reader(roster) {
+        match self.spawn_reader(list) {
             Ok(()) => true,
             Err(error) => {
                 tracing::debug!(%error, "no further thread");
@@ -307,79 +307,79 @@ impl<F: FileSystem> Crew<F> {
         }
     }
 
-    /// `member` is about to sleep: takes its role as reader away, unless it must not.
-    pub(super) fn stand_aside(self: &Arc<Self>, member: &Arc<Member>, wait: Wait) -> Aside {
-        let mut roster = self.roster.lock();
-        let room = roster.away.admits(wait, self.config.limits());
-        if !member.is_reader() {
-            // The steward was quicker: counted among those who sleep already.
+    /// `worker` is about to sleep: takes its role as reader away, unless it must not.
+    pub(super) fn begin_blocking(self: &Arc<Self>, worker: &Arc<Worker>, wait: Wait) -> Blocking {
+        let mut list = self.list.lock();
+        let room = list.blocked.admits(wait, self.config.limits());
+        if !worker.is_reader() {
+            // The monitor was quicker: counted among those who sleep already.
             return match wait {
-                Wait::Io => Aside::Given,
-                Wait::Lock { .. } if !room => Aside::Refused,
+                Wait::Io => Blocking::Allowed,
+                Wait::Lock { .. } if !room => Blocking::Refused,
                 Wait::Lock { .. } => {
-                    roster.count_back(member);
-                    roster.count_away(member, wait);
-                    self.note(&mut roster);
-                    Aside::Given
+                    list.count_unblocked(worker);
+                    list.count_blocked(worker, wait);
+                    self.note(&mut list);
+                    Blocking::Allowed
                 }
             };
         }
-        let idle = |other: &Arc<Member>| {
-            !Arc::ptr_eq(other, member)
+        let idle = |other: &Arc<Worker>| {
+            !Arc::ptr_eq(other, worker)
                 && other.word.load(Ordering::SeqCst) & (READER | BUSY) == READER
         };
-        let needed = wait.is_for_lock() || !roster.members.iter().any(idle);
-        let replaced = room && (!needed || self.call_reader(&mut roster) || roster.readers > 1);
+        let needed = wait.is_for_lock() || !list.workers.iter().any(idle);
+        let replaced = room && (!needed || self.call_reader(&mut list) || list.readers > 1);
         if !replaced {
             if wait == Wait::Io {
                 bump(&self.connection.metrics().figures.blocked_inline);
             }
-            return Aside::Refused;
+            return Blocking::Refused;
         }
-        member.word.fetch_and(!READER, Ordering::SeqCst);
-        roster.readers -= 1;
-        roster.count_away(member, wait);
-        self.note(&mut roster);
-        Aside::Given
+        worker.word.fetch_and(!READER, Ordering::SeqCst);
+        list.readers -= 1;
+        list.count_blocked(worker, wait);
+        self.note(&mut list);
+        Blocking::Allowed
     }
 
-    /// `member` has answered a request away from the readers. Comes back when it is one again, or
+    /// `worker` has answered a request away from the readers. Comes back when it is one again, or
     /// shall leave. `release_memory` is called when it has stood by for a while.
-    pub(super) fn rejoin(&self, member: &Arc<Member>, mut release_memory: impl FnMut()) -> Next {
-        let mut roster = self.roster.lock();
-        roster.count_back(member);
+    pub(super) fn rejoin(&self, worker: &Arc<Worker>, mut release_memory: impl FnMut()) -> Next {
+        let mut list = self.list.lock();
+        list.count_unblocked(worker);
         if self.connection.control.is_stopping() {
             return Next::Leave;
         }
-        if roster.readers < roster.wanted {
-            member.make_reader();
-            roster.readers += 1;
-            self.note(&mut roster);
+        if list.readers < list.wanted {
+            worker.make_reader();
+            list.readers += 1;
+            self.note(&mut list);
             return Next::Read;
         }
-        member.word.fetch_and(!BUSY, Ordering::SeqCst);
-        roster.standby.push(Arc::clone(member));
-        self.note(&mut roster);
-        drop(roster);
-        if let Some(next) = self.stand_by(member, Some(KEEP_MEMORY)) {
+        worker.word.fetch_and(!BUSY, Ordering::SeqCst);
+        list.standby.push(Arc::clone(worker));
+        self.note(&mut list);
+        drop(list);
+        if let Some(next) = self.stand_by(worker, Some(KEEP_MEMORY)) {
             return next;
         }
         release_memory();
-        if let Some(next) = self.stand_by(member, Some(KEEP_THREAD)) {
+        if let Some(next) = self.stand_by(worker, Some(KEEP_THREAD)) {
             return next;
         }
-        let mut roster = self.roster.lock();
-        if !member.is_reader() && roster.standby.len() > STANDBY_KEPT {
-            roster.remove_from_standby(member);
-            self.note(&mut roster);
+        let mut list = self.list.lock();
+        if !worker.is_reader() && list.standby.len() > STANDBY_KEPT {
+            list.remove_from_standby(worker);
+            self.note(&mut list);
             return Next::Leave;
         }
-        drop(roster);
-        self.stand_by(member, None).unwrap_or(Next::Leave)
+        drop(list);
+        self.stand_by(worker, None).unwrap_or(Next::Leave)
     }
 
     /// Sleeps until called (then a reader), dismissed, or the time is over.
-    fn stand_by(&self, member: &Arc<Member>, timeout: Option<Duration>) -> Option<Next> {
+    fn stand_by(&self, worker: &Arc<Worker>, timeout: Option<Duration>) -> Option<Next> {
         let start = Instant::now();
         loop {
             match timeout {
@@ -389,60 +389,58 @@ impl<F: FileSystem> Crew<F> {
                 }
                 None => std::thread::park(),
             }
-            let mut roster = self.roster.lock();
+            let mut list = self.list.lock();
             if self.connection.control.is_stopping() {
                 return Some(Next::Leave);
             }
-            if member.is_reader() {
-                self.note(&mut roster);
+            if worker.is_reader() {
+                self.note(&mut list);
                 return Some(Next::Read);
             }
         }
     }
 
-    /// The thread of `member` is at its end.
-    pub(super) fn leave(&self, member: &Arc<Member>) {
-        let mut roster = self.roster.lock();
-        roster.count_back(member);
-        roster.remove_from_standby(member);
-        roster.members.retain(|other| !Arc::ptr_eq(other, member));
-        if member.is_reader() {
-            roster.readers -= 1;
+    /// The thread of `worker` is at its end.
+    pub(super) fn leave(&self, worker: &Arc<Worker>) {
+        let mut list = self.list.lock();
+        list.count_unblocked(worker);
+        list.remove_from_standby(worker);
+        list.workers.retain(|other| !Arc::ptr_eq(other, worker));
+        if worker.is_reader() {
+            list.readers -= 1;
         }
-        self.note(&mut roster);
+        self.note(&mut list);
     }
 
     /// Wakes everybody who sleeps in a read or stands by.
     pub(super) fn wake(&self) {
-        let roster = self.roster.lock();
-        for member in &roster.members {
-            let Some((thread, id)) = member.thread.get() else {
+        let list = self.list.lock();
+        for worker in &list.workers {
+            let Some((thread, id)) = worker.thread.get() else {
                 continue;
             };
             thread.unpark();
             // Those who are busy are left in peace: a signal would end the call they are in.
-            if member.word.load(Ordering::SeqCst) & (READER | BUSY) == READER {
+            if worker.word.load(Ordering::SeqCst) & (READER | BUSY) == READER {
                 let _ = interrupt_thread(*id);
             }
         }
-        drop(roster);
+        drop(list);
         self.alarm.wake();
     }
 
-    fn note(&self, roster: &mut Roster) {
+    fn note(&self, list: &mut WorkerList) {
         let levels = &self.connection.metrics().figures;
-        levels
-            .readers
-            .store(roster.readers as u64, Ordering::Relaxed);
-        let standby = roster.standby.len();
-        roster.away.report(self.connection.metrics(), standby);
+        levels.readers.store(list.readers as u64, Ordering::Relaxed);
+        let standby = list.standby.len();
+        list.blocked.report(self.connection.metrics(), standby);
     }
 }
 
-/// What the steward does; its own thread is in [`super::steward`].
-impl<F: FileSystem> Crew<F> {
+/// What the monitor does; its own thread is in [`super::stall_monitor`].
+impl<F: FileSystem> ReaderPool<F> {
     /// Whether a request waits to be read, by whomever.
-    fn is_request_waiting(&self) -> bool {
+    fn has_pending_request(&self) -> bool {
         let mut descriptors = [PollFd::new(&self.connection.device, PollFlags::IN)];
         rustix::event::poll(&mut descriptors, Some(&Timespec::default()))
             .is_ok_and(|ready| ready > 0)
@@ -450,76 +448,78 @@ impl<F: FileSystem> Crew<F> {
 
     /// Whether a reader has a request.
     pub(super) fn is_busy(&self) -> bool {
-        let busy = |member: &Arc<Member>| {
-            member.word.load(Ordering::SeqCst) & (READER | BUSY) == READER | BUSY
+        let busy = |worker: &Arc<Worker>| {
+            worker.word.load(Ordering::SeqCst) & (READER | BUSY) == READER | BUSY
         };
-        self.roster.lock().members.iter().any(busy)
+        self.list.lock().workers.iter().any(busy)
     }
 
-    /// Sees to it that somebody reads. True when there was reason to worry: a reader that has not
+    /// Sees to it that somebody reads. True when there was reason to suspicious: a reader that has not
     /// moved since the last look, or none that is idle where some are missing.
-    pub(super) fn look_after(self: &Arc<Self>) -> bool {
-        let mut roster = self.roster.lock();
+    pub(super) fn check_readers(self: &Arc<Self>) -> bool {
+        let mut list = self.list.lock();
         let (mut idle, mut moving, mut stuck) = (false, false, None);
-        for member in &roster.members {
-            let word = member.word.load(Ordering::SeqCst);
+        for worker in &list.workers {
+            let word = worker.word.load(Ordering::SeqCst);
             match word & (READER | BUSY) {
                 READER => idle = true,
                 state if state & READER == 0 => {}
-                _ if member.is_stuck(word, self.connection.processes()) => {
-                    stuck = Some((Arc::clone(member), word));
+                _ if worker.is_stuck(word, self.connection.processes()) => {
+                    stuck = Some((Arc::clone(worker), word));
                 }
                 _ => moving = true,
             }
         }
-        let worry = stuck.is_some();
+        let suspicious = stuck.is_some();
         if idle || self.connection.control.is_stopping() {
-            return worry;
+            return suspicious;
         }
         match stuck {
-            Some((member, word)) if !moving => self.displace(&mut roster, &member, word),
-            _ if roster.readers < roster.wanted => {
-                self.call_reader(&mut roster);
+            Some((worker, word)) if !moving => self.displace(&mut list, &worker, word),
+            _ if list.readers < list.wanted => {
+                self.call_reader(&mut list);
             }
-            _ => return worry,
+            _ => return suspicious,
         }
-        self.note(&mut roster);
+        self.note(&mut list);
         true
     }
 
-    /// Takes the role from a member that is stuck in the request it had at `word`, and gives it to
+    /// Takes the role from a worker that is stuck in the request it had at `word`, and gives it to
     /// another.
-    fn displace(self: &Arc<Self>, roster: &mut Roster, member: &Arc<Member>, word: u64) {
-        if roster.away.blocked() >= self.config.blocked_max {
+    fn displace(self: &Arc<Self>, list: &mut WorkerList, worker: &Arc<Worker>, word: u64) {
+        if list.blocked.io_count() >= self.config.blocked_max {
             return;
         }
         let taken =
-            member
+            worker
                 .word
                 .compare_exchange(word, word & !READER, Ordering::SeqCst, Ordering::Relaxed);
         if taken.is_ok() {
             bump(&self.connection.metrics().figures.displaced);
-            roster.readers -= 1;
-            roster.count_away(member, Wait::Io);
-            // If there is no other, the member comes back as a reader when it is done.
-            self.call_reader(roster);
+            list.readers -= 1;
+            list.count_blocked(worker, Wait::Io);
+            // If there is no other, the worker comes back as a reader when it is done.
+            self.call_reader(list);
         }
     }
 }
 
-impl Roster {
-    fn count_away(&mut self, member: &Member, wait: Wait) {
-        self.away.enter(wait);
-        member.away.store(away_for(wait), Ordering::Relaxed);
+impl WorkerList {
+    fn count_blocked(&mut self, worker: &Worker, wait: Wait) {
+        self.blocked.enter(wait);
+        worker
+            .blocked_on
+            .store(encode_wait(wait), Ordering::Relaxed);
     }
 
-    fn count_back(&mut self, member: &Member) {
-        if let Some(wait) = waits_for(member.away.swap(HERE, Ordering::Relaxed)) {
-            self.away.leave(wait);
+    fn count_unblocked(&mut self, worker: &Worker) {
+        if let Some(wait) = decode_wait(worker.blocked_on.swap(NOT_BLOCKED, Ordering::Relaxed)) {
+            self.blocked.leave(wait);
         }
     }
 
-    fn remove_from_standby(&mut self, member: &Arc<Member>) {
-        self.standby.retain(|other| !Arc::ptr_eq(other, member));
+    fn remove_from_standby(&mut self, worker: &Arc<Worker>) {
+        self.standby.retain(|other| !Arc::ptr_eq(other, worker));
     }
 }

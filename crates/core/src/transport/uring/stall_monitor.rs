@@ -8,11 +8,11 @@
 //! **Stuck.** When all threads of a queue sleep in requests of which nobody expected it, another is
 //! put in, of which there is a reserve. It stays.
 
-use super::member::Member;
-use super::team::Team;
+use super::worker::Worker;
+use super::worker_pool::WorkerPool;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::{Alarm, Counted, LOOK_INTERVAL, Monitor, start_monitor};
+use crate::serving::{LOOK_INTERVAL, LiveGuard, MonitorWaker, StallMonitor, start_stall_monitor};
 use crate::transport::pairing::{Pairing, Sample};
 use crate::transport::{Connection, scheduling};
 use std::collections::HashMap;
@@ -26,16 +26,16 @@ use thrufs_sys::signal::ThreadId;
 /// So many looks at one request that does not sleep, and it takes too long all the same.
 const RUNNING_LOOKS: u32 = 5;
 
-pub(super) fn start<F: FileSystem>(team: &Arc<Team<F>>) -> io::Result<()> {
-    let connection = &team.connection;
+pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> {
+    let connection = &pool.connection;
     let wanted = connection.config.threads.pair && connection.processes.is_some();
-    let steward = Steward {
-        team: Arc::clone(team),
-        wards: Vec::new(),
+    let monitor = RingMonitor {
+        pool: Arc::clone(pool),
+        threads: Vec::new(),
         may_pair: wanted && may_leave_idle(),
         _count: connection.control.thread(),
     };
-    start_monitor(&team.alarm, steward).map(drop)
+    start_stall_monitor(&pool.alarm, monitor).map(drop)
 }
 
 /// Where a thread runs.
@@ -47,10 +47,10 @@ enum Place {
     Together,
 }
 
-/// One member, and what was seen of it.
-struct Ward {
-    member: Arc<Member>,
-    thread: ThreadId,
+/// One worker, and what was seen of it.
+struct MonitoredThread {
+    worker: Arc<Worker>,
+    id: ThreadId,
     pairing: Pairing,
     place: Place,
     counts: (u64, u64),
@@ -60,100 +60,100 @@ struct Ward {
     time: (Duration, Duration),
 }
 
-struct Steward<F> {
-    team: Arc<Team<F>>,
-    wards: Vec<Ward>,
+struct RingMonitor<F> {
+    pool: Arc<WorkerPool<F>>,
+    threads: Vec<MonitoredThread>,
     may_pair: bool,
     /// Last: whoever sees no thread left may rely on that.
-    _count: Counted,
+    _count: LiveGuard,
 }
 
-impl<F: FileSystem> Monitor for Steward<F> {
-    fn alarm(&self) -> &Alarm {
-        &self.team.alarm
+impl<F: FileSystem> StallMonitor for RingMonitor<F> {
+    fn alarm(&self) -> &MonitorWaker {
+        &self.pool.alarm
     }
 
     fn is_ending(&self) -> bool {
-        self.team.is_ending()
+        self.pool.is_ending()
     }
 
     fn look(&mut self, now: Instant) -> bool {
-        self.meet_new_members();
+        self.add_new_threads();
         let mut busy = false;
-        for ward in &mut self.wards {
-            let sample = ward.see();
-            busy |= sample.requests > 0 || ward.same > 0;
-            if ward.member.group.cpu.is_some() {
-                ward.find_place(&self.team.connection, sample, self.may_pair, now);
+        for thread in &mut self.threads {
+            let sample = thread.take_sample();
+            busy |= sample.requests > 0 || thread.same > 0;
+            if thread.worker.group.cpu.is_some() {
+                thread.find_place(&self.pool.connection, sample, self.may_pair, now);
             }
         }
-        self.help_the_stuck();
+        self.replace_stuck();
         busy
     }
 
     /// Makes everybody an ordinary thread again.
     fn rest(&mut self) {
-        for ward in &mut self.wards {
-            ward.go(Place::Near);
-            ward.pairing.ended();
+        for thread in &mut self.threads {
+            thread.go(Place::Near);
+            thread.pairing.ended();
         }
     }
 
     fn is_needed(&self) -> bool {
-        self.team.is_busy()
+        self.pool.is_busy()
     }
 }
 
-impl<F: FileSystem> Steward<F> {
-    fn meet_new_members(&mut self) {
-        self.wards.retain(|ward| !ward.member.is_gone());
-        if self.wards.len() == self.team.len() {
+impl<F: FileSystem> RingMonitor<F> {
+    fn add_new_threads(&mut self) {
+        self.threads.retain(|thread| !thread.worker.is_gone());
+        if self.threads.len() == self.pool.len() {
             return;
         }
-        for member in self.team.members() {
-            let known = |ward: &Ward| Arc::ptr_eq(&ward.member, &member);
-            if let Some(thread) = member.thread()
-                && !self.wards.iter().any(known)
+        for worker in self.pool.workers() {
+            let known = |thread: &MonitoredThread| Arc::ptr_eq(&thread.worker, &worker);
+            if let Some(id) = worker.thread()
+                && !self.threads.iter().any(known)
             {
-                self.wards.push(Ward::new(member, thread));
+                self.threads.push(MonitoredThread::new(worker, id));
             }
         }
     }
 
     /// Puts another thread in where all of a group are stuck.
-    fn help_the_stuck(&mut self) {
+    fn replace_stuck(&mut self) {
         let mut groups: HashMap<usize, bool> = HashMap::new();
-        for ward in &self.wards {
-            let stuck = ward.is_stuck(self.team.connection.processes());
-            let all = groups.entry(ward.member.group_number).or_insert(true);
+        for thread in &self.threads {
+            let stuck = thread.is_stuck(self.pool.connection.processes());
+            let all = groups.entry(thread.worker.group_number).or_insert(true);
             *all &= stuck;
         }
         for (number, _) in groups.into_iter().filter(|(_, stuck)| *stuck) {
-            let Some(ward) = self
-                .wards
+            let Some(thread) = self
+                .threads
                 .iter()
-                .find(|ward| ward.member.group_number == number)
+                .find(|thread| thread.worker.group_number == number)
             else {
                 continue;
             };
-            let Some(ring) = self.team.take_ring() else {
+            let Some(ring) = self.pool.take_ring() else {
                 continue;
             };
-            bump(&self.team.connection.metrics().figures.displaced);
-            if let Err(error) = self.team.add(number, &ward.member.group, ring, None) {
+            bump(&self.pool.connection.metrics().figures.displaced);
+            if let Err(error) = self.pool.add(number, &thread.worker.group, ring, None) {
                 tracing::debug!(%error, "no further thread");
             }
         }
     }
 }
 
-impl Ward {
-    fn new(member: Arc<Member>, thread: ThreadId) -> Ward {
-        Ward {
-            counts: member.counts(),
-            word: member.word(),
-            member,
-            thread,
+impl MonitoredThread {
+    fn new(worker: Arc<Worker>, id: ThreadId) -> MonitoredThread {
+        MonitoredThread {
+            counts: worker.counts(),
+            word: worker.word(),
+            worker,
+            id,
             pairing: Pairing::new(),
             place: Place::Near,
             same: 0,
@@ -161,11 +161,11 @@ impl Ward {
         }
     }
 
-    fn see(&mut self) -> Sample {
-        let (requests, large) = self.member.counts();
+    fn take_sample(&mut self) -> Sample {
+        let (requests, large) = self.worker.counts();
         let before = std::mem::replace(&mut self.counts, (requests, large));
-        let word = self.member.word();
-        let same = std::mem::replace(&mut self.word, word) == word && Member::is_busy(word);
+        let word = self.worker.word();
+        let same = std::mem::replace(&mut self.word, word) == word && Worker::is_busy(word);
         self.same = if same { self.same + 1 } else { 0 };
         Sample {
             requests: requests - before.0,
@@ -206,7 +206,7 @@ impl Ward {
 
     /// Whether it has waited for its CPU for longer than it ran since the last look.
     fn is_kept_from_work(&mut self, processes: Option<BorrowedFd<'_>>) -> bool {
-        let time = processes.and_then(|processes| scheduling::times(processes, self.thread));
+        let time = processes.and_then(|processes| scheduling::times(processes, self.id));
         let Some(time) = time else {
             return false;
         };
@@ -216,17 +216,16 @@ impl Ward {
     }
 
     fn is_stuck(&self, processes: Option<BorrowedFd<'_>>) -> bool {
-        self.same > 0
-            && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(processes, self.thread))
+        self.same > 0 && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(processes, self.id))
     }
 
     fn go(&mut self, place: Place) {
-        let (Some(cpu), true) = (self.member.group.cpu, place != self.place) else {
+        let (Some(cpu), true) = (self.worker.group.cpu, place != self.place) else {
             return;
         };
         let moved = match place {
-            Place::Together => scheduling::bind(self.thread, cpu),
-            Place::Near => set_class(self.thread, Class::Prompt),
+            Place::Together => scheduling::bind(self.id, cpu),
+            Place::Near => set_class(self.id, Class::Prompt),
         };
         if let Err(error) = moved {
             tracing::debug!(%error, ?place, "a thread stays where it is");

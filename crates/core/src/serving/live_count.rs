@@ -6,20 +6,20 @@ use std::time::Instant;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Count {
+pub struct LiveCount {
     number: Mutex<usize>,
     fewer: Condvar,
 }
 
 /// One of those that are counted, until this is dropped.
 #[derive(Debug)]
-pub struct Counted(Arc<Count>);
+pub struct LiveGuard(Arc<LiveCount>);
 
-impl Count {
+impl LiveCount {
     /// Counts one more.
-    pub fn one_more(self: &Arc<Self>) -> Counted {
+    pub fn one_more(self: &Arc<Self>) -> LiveGuard {
         *self.number.lock() += 1;
-        Counted(Arc::clone(self))
+        LiveGuard(Arc::clone(self))
     }
 
     /// Waits until none is left. Returns how many are at `deadline`.
@@ -31,7 +31,7 @@ impl Count {
     }
 }
 
-impl Drop for Counted {
+impl Drop for LiveGuard {
     fn drop(&mut self) {
         *self.0.number.lock() -= 1;
         self.0.fewer.notify_all();

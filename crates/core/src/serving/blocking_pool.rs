@@ -5,10 +5,10 @@
 //! requests. Those who wait for a lock are counted apart: they may wait for ever, and must not keep
 //! others out.
 
-use super::{Count, ServingThreads};
+use super::{LiveCount, ServingThreads};
+use crate::blocked_counts::{BlockedCounts, BlockingLimits};
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
-use crate::sleepers::{Limits, Sleepers};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ const KEEP_THREAD: Duration = Duration::from_secs(10);
 const KEPT: usize = 2;
 
 /// A request that will sleep.
-pub trait Job: Send + 'static {
+pub trait BlockingJob: Send + 'static {
     /// For what.
     fn wait(&self) -> Wait;
 
@@ -32,11 +32,11 @@ pub trait Job: Send + 'static {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Pool<J> {
-    limits: Limits,
+pub struct BlockingPool<J> {
+    limits: BlockingLimits,
     metrics: Arc<Metrics>,
     threads: ServingThreads,
-    count: Arc<Count>,
+    count: Arc<LiveCount>,
     state: Mutex<State<J>>,
     called: Condvar,
 }
@@ -46,14 +46,18 @@ struct State<J> {
     jobs: VecDeque<J>,
     /// Threads that wait for a job.
     idle: usize,
-    sleepers: Sleepers,
+    blocked: BlockedCounts,
     ending: bool,
 }
 
-impl<J> Pool<J> {
+impl<J> BlockingPool<J> {
     /// A pool without threads: they are started when there are jobs.
-    pub fn new(limits: Limits, metrics: Arc<Metrics>, threads: ServingThreads) -> Pool<J> {
-        Pool {
+    pub fn new(
+        limits: BlockingLimits,
+        metrics: Arc<Metrics>,
+        threads: ServingThreads,
+    ) -> BlockingPool<J> {
+        BlockingPool {
             limits,
             metrics,
             threads,
@@ -61,7 +65,7 @@ impl<J> Pool<J> {
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
                 idle: 0,
-                sleepers: Sleepers::default(),
+                blocked: BlockedCounts::default(),
                 ending: false,
             }),
             called: Condvar::new(),
@@ -69,14 +73,14 @@ impl<J> Pool<J> {
     }
 
     fn enter(&self, state: &mut State<J>, wait: Wait) {
-        state.sleepers.enter(wait);
+        state.blocked.enter(wait);
         self.note(state);
     }
 
     /// Counts a request that will sleep on a thread of its own. False when so many sleep already.
     pub fn admit(&self, wait: Wait) -> bool {
         let mut state = self.state.lock();
-        let admitted = state.sleepers.admits(wait, self.limits);
+        let admitted = state.blocked.admits(wait, self.limits);
         if admitted {
             self.enter(&mut state, wait);
         }
@@ -86,19 +90,19 @@ impl<J> Pool<J> {
     /// It sleeps no more.
     pub fn dismiss(&self, wait: Wait) {
         let mut state = self.state.lock();
-        state.sleepers.leave(wait);
+        state.blocked.leave(wait);
         self.note(&mut state);
     }
 
     fn note(&self, state: &mut State<J>) {
-        state.sleepers.report(&self.metrics, state.idle);
+        state.blocked.report(&self.metrics, state.idle);
     }
 
     /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody
     /// still does.
     pub fn drain(&self, deadline: Instant, wake: impl Fn()) -> bool {
         const INTERVAL: Duration = Duration::from_millis(1);
-        while !self.state.lock().sleepers.is_empty() {
+        while !self.state.lock().blocked.is_empty() {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -143,7 +147,7 @@ impl<J> Pool<J> {
     }
 }
 
-impl<J: Job> Pool<J> {
+impl<J: BlockingJob> BlockingPool<J> {
     /// Takes a request over.
     ///
     /// # Errors
@@ -151,7 +155,7 @@ impl<J: Job> Pool<J> {
     /// The request, when so many sleep already, or no thread is to be had.
     pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
         let (mut state, wait) = (self.state.lock(), job.wait());
-        if state.ending || !state.sleepers.admits(wait, self.limits) {
+        if state.ending || !state.blocked.admits(wait, self.limits) {
             return Err(job);
         }
         if state.idle <= state.jobs.len() && self.spawn().is_err() {

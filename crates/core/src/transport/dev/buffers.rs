@@ -28,12 +28,12 @@ const REQUEST_BYTES_MIN: usize = 80 << 10;
 /// The largest reply without data: an extended attribute.
 const BODY_BYTES_MIN: usize = 64 << 10;
 
-/// Memory that a seat keeps when it stands by.
+/// Memory that a buffers keeps when it stands by.
 const KEPT_BYTES: usize = 4 * PAGE;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Buffers {
     channel: Channel,
     request: PageBuffer,
     reply: PageBuffer,
@@ -56,9 +56,9 @@ impl AsFd for Channel {
     }
 }
 
-impl Seat {
-    /// A seat for requests and replies with at most `data_bytes_max` bytes of data.
-    pub(super) fn new<F>(connection: &Connection<F>, data_bytes_max: u32) -> io::Result<Seat> {
+impl Buffers {
+    /// A buffers for requests and replies with at most `data_bytes_max` bytes of data.
+    pub(super) fn new<F>(connection: &Connection<F>, data_bytes_max: u32) -> io::Result<Buffers> {
         let device = connection.device.as_fd();
         let channel = match clone_channel(device) {
             Ok(channel) => Channel::Own(channel),
@@ -68,7 +68,7 @@ impl Seat {
         let data = data_bytes_max as usize;
         let request = REQUEST_START + REQUEST_BYTES_MIN.max(WRITE_HEAD_BYTES + data);
         let reply = REPLY_START + HEADER_BYTES + BODY_BYTES_MIN.max(data);
-        Ok(Seat {
+        Ok(Buffers {
             channel,
             request: PageBuffer::new(request)?,
             reply: PageBuffer::new(reply)?,
@@ -88,7 +88,7 @@ impl Seat {
     }
 
     /// The request of `length` bytes, and the room for its reply.
-    pub(super) fn buffers(&mut self, length: usize) -> (&[u8], &mut [u8]) {
+    pub(super) fn split(&mut self, length: usize) -> (&[u8], &mut [u8]) {
         let request = &self.request[REQUEST_START..REQUEST_START + length];
         (request, &mut self.reply[REPLY_START..])
     }

@@ -2,13 +2,13 @@
 //!
 //! **Who may touch what.** A ring, and the slots on it, belong to one thread. Members are seen by
 //! all: their words and counts are atomics of their own, and what is given back to them goes through
-//! a lock that nobody holds for long. The roster belongs to a lock that no request takes.
+//! a lock that nobody holds for long. The list belongs to a lock that no request takes.
 
-use super::member::Member;
 use super::plan::Group;
+use super::worker::Worker;
 use super::{Reading, Report, Sleeping};
 use crate::file_system::FileSystem;
-use crate::serving::{Alarm, Pool};
+use crate::serving::{BlockingPool, MonitorWaker};
 use crate::transport::Connection;
 use parking_lot::Mutex;
 use std::io;
@@ -21,46 +21,46 @@ pub(super) type Ring = FuseRing<Reading>;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Team<F> {
+pub(super) struct WorkerPool<F> {
     pub(super) connection: Arc<Connection<F>>,
     /// How many requests of one queue a thread has at once.
     pub(super) depth: u16,
     /// Room for the data of a request.
     pub(super) payload_bytes: usize,
-    pub(super) pool: Arc<Pool<Sleeping<F>>>,
-    pub(super) alarm: Alarm,
-    roster: Mutex<Roster>,
+    pub(super) blocking_pool: Arc<BlockingPool<Sleeping<F>>>,
+    pub(super) alarm: MonitorWaker,
+    list: Mutex<WorkerList>,
     /// The start has failed: nobody shall serve.
     abandoned: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Roster {
-    members: Vec<Arc<Member>>,
-    /// Rings for further members: made beforehand, because a confined process cannot make any.
+struct WorkerList {
+    workers: Vec<Arc<Worker>>,
+    /// Rings for further workers: made beforehand, because a confined process cannot make any.
     reserve: Vec<Ring>,
 }
 
-impl<F> Team<F> {
+impl<F> WorkerPool<F> {
     pub(super) fn new(
         connection: &Arc<Connection<F>>,
         depth: u16,
         payload_bytes: usize,
         reserve: Vec<Ring>,
-    ) -> Team<F>
+    ) -> WorkerPool<F>
     where
         F: FileSystem,
     {
         let (limits, metrics) = (connection.config.limits(), Arc::clone(connection.metrics()));
-        let pool = Pool::new(limits, metrics, connection.threads.clone());
-        Team {
+        let blocking_pool = BlockingPool::new(limits, metrics, connection.threads.clone());
+        WorkerPool {
             connection: Arc::clone(connection),
             depth,
             payload_bytes,
-            pool: Arc::new(pool),
-            alarm: Alarm::default(),
-            roster: Mutex::new(Roster {
-                members: Vec::new(),
+            blocking_pool: Arc::new(blocking_pool),
+            alarm: MonitorWaker::default(),
+            list: Mutex::new(WorkerList {
+                workers: Vec::new(),
                 reserve,
             }),
             abandoned: AtomicBool::new(false),
@@ -69,45 +69,45 @@ impl<F> Team<F> {
 
     /// A ring that nobody has.
     pub(super) fn take_ring(&self) -> Option<Ring> {
-        self.roster.lock().reserve.pop()
+        self.list.lock().reserve.pop()
     }
 
     /// How many threads wait for requests.
     pub(super) fn len(&self) -> usize {
-        self.roster.lock().members.len()
+        self.list.lock().workers.len()
     }
 
-    pub(super) fn members(&self) -> Vec<Arc<Member>> {
-        self.roster.lock().members.clone()
+    pub(super) fn workers(&self) -> Vec<Arc<Worker>> {
+        self.list.lock().workers.clone()
     }
 
     /// Regular files that the kernel asked about, or was told of.
     pub(super) fn files(&self) -> Vec<NodeId> {
-        let roster = self.roster.lock();
-        let files = roster.members.iter().filter_map(|member| member.file());
+        let list = self.list.lock();
+        let files = list.workers.iter().filter_map(|worker| worker.file());
         files.collect()
     }
 
-    fn note(&self, members: usize) {
+    fn note(&self, workers: usize) {
         let level = &self.connection.metrics().figures.ring_threads;
-        level.store(members as u64, Ordering::Relaxed);
+        level.store(workers as u64, Ordering::Relaxed);
     }
 
-    /// The thread of `member` is at its end.
-    pub(super) fn leave(&self, member: &Arc<Member>) {
-        member.end();
-        let mut roster = self.roster.lock();
-        roster.members.retain(|other| !Arc::ptr_eq(other, member));
-        let count = roster.members.len();
+    /// The thread of `worker` is at its end.
+    pub(super) fn leave(&self, worker: &Arc<Worker>) {
+        worker.end();
+        let mut list = self.list.lock();
+        list.workers.retain(|other| !Arc::ptr_eq(other, worker));
+        let count = list.workers.len();
         self.note(count);
     }
 
-    /// Has everybody see that they shall end.
+    /// Has everybody take_sample that they shall end.
     pub(super) fn wake(&self) {
-        for member in self.members() {
-            member.wake();
+        for worker in self.workers() {
+            worker.wake();
         }
-        self.pool.begin_to_end();
+        self.blocking_pool.begin_to_end();
         self.alarm.wake();
     }
 
@@ -123,24 +123,24 @@ impl<F> Team<F> {
 
     /// Whether somebody has a request.
     pub(super) fn is_busy(&self) -> bool {
-        let busy = |member: &Arc<Member>| Member::is_busy(member.word());
-        self.roster.lock().members.iter().any(busy)
+        let busy = |worker: &Arc<Worker>| Worker::is_busy(worker.word());
+        self.list.lock().workers.iter().any(busy)
     }
 }
 
-impl<F: FileSystem> Team<F> {
-    /// Whether `member` may sleep with its only request: another of its group waits for requests
+impl<F: FileSystem> WorkerPool<F> {
+    /// Whether `worker` may sleep with its only request: another of its group waits for requests
     /// meanwhile, or will in a moment.
-    pub(super) fn stands_in_for(self: &Arc<Self>, member: &Arc<Member>) -> bool {
-        let number = member.group_number;
-        let idle = |other: &&Arc<Member>| {
-            other.group_number == number && !Arc::ptr_eq(other, member) && other.is_idle()
+    pub(super) fn has_substitute(self: &Arc<Self>, worker: &Arc<Worker>) -> bool {
+        let number = worker.group_number;
+        let idle = |other: &&Arc<Worker>| {
+            other.group_number == number && !Arc::ptr_eq(other, worker) && other.is_idle()
         };
-        let idle = self.roster.lock().members.iter().filter(idle).count();
+        let idle = self.list.lock().workers.iter().filter(idle).count();
         // One is enough until it sleeps as well, which may be at once.
         let called = idle < 2
             && self.take_ring().is_some_and(|ring| {
-                let added = self.add(number, &member.group, ring, None);
+                let added = self.add(number, &worker.group, ring, None);
                 added.is_ok()
             });
         idle > 0 || called
@@ -154,11 +154,11 @@ impl<F: FileSystem> Team<F> {
         ring: Ring,
         report: Report,
     ) -> io::Result<()> {
-        let member = Arc::new(Member::new(number, group.clone(), ring.waker()));
-        super::spawn(self, Arc::clone(&member), ring, report)?;
-        let mut roster = self.roster.lock();
-        roster.members.push(member);
-        let count = roster.members.len();
+        let worker = Arc::new(Worker::new(number, group.clone(), ring.waker()));
+        super::spawn(self, Arc::clone(&worker), ring, report)?;
+        let mut list = self.list.lock();
+        list.workers.push(worker);
+        let count = list.workers.len();
         self.note(count);
         Ok(())
     }

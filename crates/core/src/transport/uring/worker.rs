@@ -1,4 +1,4 @@
-//! One thread that serves queues, as others see it.
+//! One thread that serves queues, as others take_sample it.
 
 use super::plan::Group;
 use parking_lot::Mutex;
@@ -8,16 +8,16 @@ use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::{Slot, Waker};
 use thrufs_sys::signal::{ThreadId, current_thread_id};
 
-/// The member has a request in hand.
+/// The worker has a request in hand.
 const BUSY: u64 = 1;
 /// Added to the word by every request.
 const ONE_REQUEST: u64 = 2;
 
 /// See the module. The word and the counts are written by the thread itself, without a lock, and
-/// read by the steward.
+/// read by the monitor.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Member {
+pub(super) struct Worker {
     word: AtomicU64,
     large: AtomicU64,
     /// A regular file that a request was about, or has found; 0 for none yet.
@@ -34,9 +34,9 @@ pub(super) struct Member {
     gone: AtomicBool,
 }
 
-impl Member {
-    pub(super) fn new(group_number: usize, group: Group, waker: Waker) -> Member {
-        Member {
+impl Worker {
+    pub(super) fn new(group_number: usize, group: Group, waker: Waker) -> Worker {
+        Worker {
             word: AtomicU64::new(0),
             large: AtomicU64::new(0),
             file: AtomicU64::new(0),
@@ -62,7 +62,7 @@ impl Member {
 
     /// Whether it waits for a request.
     pub(super) fn is_idle(&self) -> bool {
-        self.serves.load(Ordering::SeqCst) && !self.is_gone() && !Member::is_busy(self.word())
+        self.serves.load(Ordering::SeqCst) && !self.is_gone() && !Worker::is_busy(self.word())
     }
 
     pub(super) fn note_file(&self, node: u64) {
@@ -85,16 +85,16 @@ impl Member {
         self.thread.get().copied()
     }
 
-    /// A request is taken in hand. Ordered before a look at whether the steward is awake; see
-    /// [`Alarm::arm`](crate::serving::Alarm::arm).
-    pub(super) fn take_up(&self) {
+    /// A request is taken in hand. Ordered before a look at whether the monitor is awake; take_sample
+    /// [`MonitorWaker::arm`](crate::serving::MonitorWaker::arm).
+    pub(super) fn begin_request(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
     }
 
     /// All that were in hand are done.
-    pub(super) fn put_down(&self) {
+    pub(super) fn end_requests(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word & !BUSY, Ordering::SeqCst);
     }

@@ -47,8 +47,8 @@ fn write(size: u32, total: usize) -> Vec<u8> {
 fn answer(dispatcher: &Dispatcher<Rote>, bytes: &[u8], data: &'static [u8]) -> (i32, Vec<u8>) {
     let mut buffer = vec![0; 4096];
     let data = Elsewhere(data);
-    let data = WriteSource::apart(&data);
-    let length = dispatcher.answer(Message::Apart { bytes, data }, &mut buffer);
+    let data = WriteSource::out_of_line(&data);
+    let length = dispatcher.answer(Message::OutOfLine { bytes, data }, &mut buffer);
     let reply = Reply::parse(&buffer[..length]).unwrap();
     (reply.error, reply.body.to_vec())
 }
@@ -84,7 +84,7 @@ fn data_elsewhere_go_to_a_file_in_several_calls() {
     let copy = file.try_clone().unwrap();
     let lower = LowerFile::new(file.into(), crate::NoWait::Memory);
     let data = Elsewhere(b"01234567");
-    assert_eq!(WriteSource::apart(&data).write_to(&lower, 2), Ok(8));
+    assert_eq!(WriteSource::out_of_line(&data).write_to(&lower, 2), Ok(8));
     let mut seen = [0; 10];
     rustix::io::pread(&copy, &mut seen, 0).unwrap();
     assert_eq!(&seen, b"\0\x0001234567");

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many may sleep.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct BlockingLimits {
     /// For devices.
     pub blocked_max: usize,
     /// For locks.
@@ -19,7 +19,7 @@ pub struct Limits {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Sleepers {
+pub(crate) struct BlockedCounts {
     blocked: usize,
     lock_waiters: usize,
     /// Those of `lock_waiters` that are not root's.
@@ -29,9 +29,9 @@ pub(crate) struct Sleepers {
     reported: [usize; 3],
 }
 
-impl Sleepers {
+impl BlockedCounts {
     /// Whether there is room for one more.
-    pub(crate) fn admits(&self, wait: Wait, limits: Limits) -> bool {
+    pub(crate) fn admits(&self, wait: Wait, limits: BlockingLimits) -> bool {
         let Wait::Lock { uid } = wait else {
             return self.blocked < limits.blocked_max;
         };
@@ -71,7 +71,7 @@ impl Sleepers {
     }
 
     /// How many sleep for a device.
-    pub(crate) fn blocked(&self) -> usize {
+    pub(crate) fn io_count(&self) -> usize {
         self.blocked
     }
 
@@ -102,8 +102,8 @@ mod tests {
         Wait::Lock { uid }
     }
 
-    fn limits(blocked_max: usize, lock_waiters_max: usize) -> Limits {
-        Limits {
+    fn limits(blocked_max: usize, lock_waiters_max: usize) -> BlockingLimits {
+        BlockingLimits {
             blocked_max,
             lock_waiters_max,
         }
@@ -112,11 +112,11 @@ mod tests {
     #[test]
     fn one_user_has_half_of_the_lock_waiters_and_all_but_root_three_quarters() {
         const MOST: usize = 8;
-        let mut sleepers = Sleepers::default();
+        let mut blocked = BlockedCounts::default();
         let mut enter = |uid| {
-            let admitted = sleepers.admits(lock(uid), limits(0, MOST));
+            let admitted = blocked.admits(lock(uid), limits(0, MOST));
             if admitted {
-                sleepers.enter(lock(uid));
+                blocked.enter(lock(uid));
             }
             admitted
         };
@@ -124,29 +124,24 @@ mod tests {
         assert_eq!([8; 3].map(&mut enter), [true, true, false]);
         assert!(!enter(9));
         assert_eq!([0; 3].map(&mut enter), [true, true, false]);
-        sleepers.leave(lock(7));
-        let admits = |uid, most| sleepers.admits(lock(uid), limits(0, most));
+        blocked.leave(lock(7));
+        let admits = |uid, most| blocked.admits(lock(uid), limits(0, most));
         assert!(!admits(8, 6) && admits(9, MOST) && admits(0, MOST));
         for uid in [7, 7, 7, 8, 8, 0, 0] {
-            sleepers.leave(lock(uid));
+            blocked.leave(lock(uid));
         }
-        assert!(sleepers.is_empty() && sleepers.of_users == 0 && sleepers.by_user.is_empty());
-        assert!(
-            sleepers.admits(lock(7), limits(0, 1)),
-            "one may always wait"
-        );
-        assert!(!sleepers.admits(Wait::Io, limits(0, 1)));
-        sleepers.enter(Wait::Io);
-        assert!(
-            sleepers.admits(Wait::Io, limits(2, 0)) && !sleepers.admits(Wait::Io, limits(1, 0))
-        );
-        assert!(!sleepers.is_empty() && sleepers.blocked() == 1);
+        assert!(blocked.is_empty() && blocked.of_users == 0 && blocked.by_user.is_empty());
+        assert!(blocked.admits(lock(7), limits(0, 1)), "one may always wait");
+        assert!(!blocked.admits(Wait::Io, limits(0, 1)));
+        blocked.enter(Wait::Io);
+        assert!(blocked.admits(Wait::Io, limits(2, 0)) && !blocked.admits(Wait::Io, limits(1, 0)));
+        assert!(!blocked.is_empty() && blocked.io_count() == 1);
     }
 
     #[test]
     fn what_two_pools_of_a_session_do_is_summed() {
         let metrics = Metrics::default();
-        let (mut readers, mut rings) = (Sleepers::default(), Sleepers::default());
+        let (mut readers, mut rings) = (BlockedCounts::default(), BlockedCounts::default());
         let seen = || {
             let snapshot = metrics.snapshot();
             (snapshot.blocked, snapshot.lock_waiters, snapshot.standby)
