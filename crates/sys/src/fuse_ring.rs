@@ -25,8 +25,8 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::PageBuffer;
-pub use crate::ring::REGISTER_ENABLE_RINGS as ENABLE;
-use crate::ring::{Cqe, FIXED_FILE, MORE, Ring, Sqe};
+pub use crate::io_uring::REGISTER_ENABLE_RINGS as ENABLE;
+use crate::io_uring::{Cqe, FIXED_FILE, IoUring, MORE, Sqe};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, Result};
 use std::fmt;
@@ -50,7 +50,7 @@ const OPCODE: usize = 4;
 const OPCODE_WRITE: u32 = 16;
 
 /// Where names go, and replies to requests with much data.
-const ASIDE: usize = 512;
+const SMALL: usize = 512;
 const PAYLOAD: usize = 32 << 10;
 const REPLY: usize = PAYLOAD - OUT_HEADER_BYTES;
 
@@ -139,23 +139,23 @@ impl Slot {
         opcode.copy_from_slice(&self.memory[OPCODE..OPCODE + 4]);
         if length <= NAMES_BYTES_MAX && u32::from_ne_bytes(opcode) != OPCODE_WRITE {
             let (before, payload) = self.memory.split_at_mut(PAYLOAD);
-            before[ASIDE..ASIDE + length].copy_from_slice(&payload[..length]);
+            before[SMALL..SMALL + length].copy_from_slice(&payload[..length]);
             self.reply_at = REPLY;
         } else {
-            self.reply_at = ASIDE;
+            self.reply_at = SMALL;
         }
     }
 
     /// The request, and the room for its reply.
     pub fn request(&mut self) -> RingRequest<'_> {
         let length = self.payload_length();
-        let (headers, rest) = self.memory.split_at_mut(ASIDE);
+        let (headers, rest) = self.memory.split_at_mut(SMALL);
         let (rest, reply) = if self.reply_at == REPLY {
-            let (aside, reply) = rest.split_at_mut(REPLY - ASIDE);
-            (&aside[..length], reply)
+            let (small, reply) = rest.split_at_mut(REPLY - SMALL);
+            (&small[..length], reply)
         } else {
-            let (aside, payload) = rest.split_at_mut(PAYLOAD - ASIDE);
-            (&payload[..length], aside)
+            let (small, payload) = rest.split_at_mut(PAYLOAD - SMALL);
+            (&payload[..length], small)
         };
         RingRequest {
             header: &headers[..IN_HEADER_BYTES],
@@ -213,8 +213,8 @@ pub enum Event<J> {
 
 /// Who has a slot's memory while it is not on a request.
 #[derive(Debug)]
-enum Held<J> {
-    Nobody,
+enum Holder<J> {
+    Free,
     /// The kernel, for a request.
     Request(Slot),
     /// The kernel, for reading a file.
@@ -236,9 +236,9 @@ impl Waker {
 /// The ring of one thread, on one `/dev/fuse`. `J` is what belongs to a read of a file.
 #[derive(Debug)]
 pub struct FuseRing<J> {
-    ring: Ring,
+    ring: IoUring,
     waker: Waker,
-    held: Vec<Held<J>>,
+    held: Vec<Holder<J>>,
 }
 
 impl<J> FuseRing<J> {
@@ -249,7 +249,7 @@ impl<J> FuseRing<J> {
     /// io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE, EBADF.
     pub fn new(device: BorrowedFd<'_>, slots: u16) -> Result<FuseRing<J>> {
         // Each slot has one entry in line at most, and the waker one.
-        let ring = Ring::new(u32::from(slots) + 1)?;
+        let ring = IoUring::new(u32::from(slots) + 1)?;
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
         ring.register_files(&[device.as_raw_fd(), waker.0.as_raw_fd()])?;
         ring.restrict_to(&[OP_URING_CMD, OP_READ, OP_POLL_ADD])?;
@@ -296,7 +296,7 @@ impl<J> FuseRing<J> {
         let payload_bytes = payload_bytes.max(PAYLOAD_BYTES_MIN);
         let memory = PageBuffer::new(PAYLOAD + payload_bytes)?;
         let place = u32::try_from(self.held.len()).map_err(|_| Errno::NOMEM)?;
-        self.held.push(Held::Nobody);
+        self.held.push(Holder::Free);
         Ok(Slot {
             place,
             queue,
@@ -360,7 +360,7 @@ impl<J> FuseRing<J> {
         // SAFETY: the pieces, which do not move, and the memory that they name are kept in `held` until
         // the kernel gives them back.
         unsafe { self.push(&entry) }?;
-        self.hold(Held::Request(slot), place);
+        self.hold(Holder::Request(slot), place);
         self.submit()?;
         // What the kernel refuses, it refuses at once, in the order of its completions.
         let refused = |completion: &Cqe| completion.user_data == entry.user_data;
@@ -384,7 +384,7 @@ impl<J> FuseRing<J> {
         let mut entry = command(CMD_COMMIT_AND_FETCH, slot.word(COMMIT_ID), slot.queue);
         entry.user_data = user_data(Kind::Request, slot.place);
         let place = slot.place as usize;
-        self.hold(Held::Request(slot), place);
+        self.hold(Holder::Request(slot), place);
         // SAFETY: it names the memory that was registered, which is now held.
         unsafe { self.push(&entry) }
     }
@@ -418,18 +418,18 @@ impl<J> FuseRing<J> {
             ..Sqe::EMPTY
         };
         let place = slot.place as usize;
-        self.hold(Held::Read(slot, job), place);
+        self.hold(Holder::Read(slot, job), place);
         // SAFETY: `length` bytes of memory that is held until the read has completed.
         unsafe { self.push(&entry) }
     }
 
-    fn hold(&mut self, held: Held<J>, place: usize) {
+    fn hold(&mut self, held: Holder<J>, place: usize) {
         self.held[place] = held;
     }
 
     /// # Safety
     ///
-    /// As [`Ring::push`].
+    /// As [`IoUring::push`].
     unsafe fn push(&mut self, entry: &Sqe) -> Result<()> {
         // SAFETY: the caller's promise.
         while !unsafe { self.ring.push(entry) } {
@@ -500,17 +500,17 @@ impl<J> FuseRing<J> {
             }
             return Some(Event::Woken);
         }
-        let held = std::mem::replace(self.held.get_mut(place)?, Held::Nobody);
+        let held = std::mem::replace(self.held.get_mut(place)?, Holder::Free);
         let refused = || Errno::from_raw_os_error(-completion.res);
         let event = match held {
-            Held::Nobody => return None,
-            Held::Request(slot) if completion.res < 0 => Event::Gone(slot, refused()),
-            Held::Request(mut slot) => {
+            Holder::Free => return None,
+            Holder::Request(slot) if completion.res < 0 => Event::Gone(slot, refused()),
+            Holder::Request(mut slot) => {
                 slot.take_in();
                 Event::Request(slot)
             }
-            Held::Read(slot, job) if completion.res < 0 => Event::Read(slot, job, Err(refused())),
-            Held::Read(slot, job) => {
+            Holder::Read(slot, job) if completion.res < 0 => Event::Read(slot, job, Err(refused())),
+            Holder::Read(slot, job) => {
                 Event::Read(slot, job, Ok(completion.res.unsigned_abs() as usize))
             }
         };
@@ -526,7 +526,7 @@ impl<J> FuseRing<J> {
             return false;
         }
         for held in &mut self.held {
-            if let Held::Request(slot) = held {
+            if let Holder::Request(slot) = held {
                 slot.release_memory();
             }
         }
@@ -538,7 +538,7 @@ impl<J> Drop for FuseRing<J> {
     fn drop(&mut self) {
         for held in self.held.drain(..) {
             // The kernel may write to it until the ring is torn down, of which nobody is told.
-            if let Held::Request(slot) | Held::Read(slot, _) = held {
+            if let Holder::Request(slot) | Holder::Read(slot, _) = held {
                 std::mem::forget(slot.memory);
                 std::mem::forget(slot.pieces);
             }
@@ -738,7 +738,7 @@ mod tests {
             ring.enable().unwrap();
             let slot = ring.slot(QueueIndex(0), 4096).unwrap();
             assert!(ring.register(slot).is_err());
-            assert!(ring.held.iter().all(|held| matches!(held, Held::Nobody)));
+            assert!(ring.held.iter().all(|held| matches!(held, Holder::Free)));
         })
         .join()
         .unwrap();

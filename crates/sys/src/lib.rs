@@ -33,7 +33,6 @@ pub mod buffer;
 pub mod cache;
 pub mod clock;
 pub mod closing;
-pub mod counter;
 pub mod cred;
 pub mod dir;
 pub mod fd_passing;
@@ -52,9 +51,10 @@ pub mod sched;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;
+pub mod tracepoint;
 pub mod xattr;
 
+mod io_uring;
 mod raw;
-mod ring;
 #[cfg(test)]
 mod test_ground;

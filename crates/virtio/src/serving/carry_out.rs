@@ -1,6 +1,6 @@
 //! Carrying a request out, by whoever has it in hand.
 
-use crate::post::{Post, Returned};
+use crate::mailbox::{Mailbox, Returned};
 use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) struct Sleeping<F: FileSystem> {
     /// Whose request it is.
     pub(crate) session: Arc<GuestSession<F>>,
     /// Where it goes back to.
-    pub(crate) post: Arc<Post>,
+    pub(crate) mailbox: Arc<Mailbox>,
     /// It was carried out but for the bytes of this.
     pub(crate) file_reply: Option<FileReply>,
 }
@@ -49,9 +49,9 @@ impl<F: FileSystem> BlockingJob for Sleeping<F> {
     }
 
     fn run(self) -> impl FnOnce() {
-        let post = Arc::clone(&self.post);
+        let mailbox = Arc::clone(&self.mailbox);
         let returned = self.carry_out();
-        move || post.give_back(returned)
+        move || mailbox.give_back(returned)
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Carried<F: FileSystem> {
 /// Carries out a request that was read, unless it would sleep.
 pub(crate) fn carry_out<F: FileSystem>(
     session: &Arc<GuestSession<F>>,
-    post: &Arc<Post>,
+    mailbox: &Arc<Mailbox>,
     metrics: &Metrics,
     mut slot: Slot,
 ) -> Carried<F> {
@@ -91,7 +91,7 @@ pub(crate) fn carry_out<F: FileSystem>(
         slot,
         wait,
         session: Arc::clone(session),
-        post: Arc::clone(post),
+        mailbox: Arc::clone(mailbox),
         file_reply,
     })
 }

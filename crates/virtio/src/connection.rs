@@ -7,15 +7,15 @@ use thrufs::serving::OnPanic;
 
 /// A connection that can be cut from any thread: whoever reads from it hears that it has ended.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Connection {
     stream: UnixStream,
     failed: AtomicBool,
     cut: AtomicBool,
 }
 
-impl Line {
-    pub(crate) fn new(stream: UnixStream) -> Line {
-        Line {
+impl Connection {
+    pub(crate) fn new(stream: UnixStream) -> Connection {
+        Connection {
             stream,
             failed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
@@ -40,7 +40,7 @@ impl Line {
     }
 }
 
-impl OnPanic for Line {
+impl OnPanic for Connection {
     fn panicked(&self) {
         self.failed.store(true, Ordering::Release);
         self.cut();

@@ -11,7 +11,7 @@
 //! it (acquire) and before the head is moved (release). Each side writes the index of the side that
 //! it owns. One thread has the ring (`&mut`), so ours have one writer.
 //!
-//! What an entry points at is the business of whoever pushes it: [`Ring::push`] is unsafe for that.
+//! What an entry points at is the business of whoever pushes it: [`IoUring::push`] is unsafe for that.
 
 #![allow(unsafe_code)]
 
@@ -175,7 +175,7 @@ impl Mapping {
         Ok(Mapping { start, length })
     }
 
-    /// The place of a `T` at `offset`, for [`Ring`]'s own use.
+    /// The place of a `T` at `offset`, for [`IoUring`]'s own use.
     fn at<T>(&self, offset: u32) -> Result<NonNull<T>> {
         let offset = offset as usize;
         let inside = offset
@@ -199,7 +199,7 @@ impl Drop for Mapping {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct IoUring {
     fd: OwnedFd,
     // Mapped as long as the pointers below are used.
     _rings: Mapping,
@@ -219,16 +219,16 @@ pub(crate) struct Ring {
 
 // SAFETY: the pointers lead to mappings that go along, and nothing of it is bound to a thread before
 // the ring is enabled; a ring that is enabled refuses other threads by itself (EEXIST).
-unsafe impl Send for Ring {}
+unsafe impl Send for IoUring {}
 
-impl Ring {
+impl IoUring {
     /// A disabled ring with room for `entries` that are not submitted yet, which hands over what has come
     /// when its thread asks for it, and at no other time (`DEFER_TASKRUN`).
     ///
     /// # Errors
     /// EPERM or EACCES where rings are forbidden (`kernel.io_uring_disabled`, a filter), ENOSYS
     /// without io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE.
-    pub(crate) fn new(entries: u32) -> Result<Ring> {
+    pub(crate) fn new(entries: u32) -> Result<IoUring> {
         let layout = SETUP_R_DISABLED | SETUP_SUBMIT_ALL | SETUP_SQE128 | SETUP_NO_SQARRAY;
         let deferred = SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER;
         let mut params = Params {
@@ -249,7 +249,7 @@ impl Ring {
         let rings = Mapping::new(&fd, OFF_SQ_RING, cq.sixth as usize + completions)?;
         let room = params.sq_entries as usize * size_of::<Sqe>();
         let entries = Mapping::new(&fd, OFF_SQES, room)?;
-        Ok(Ring {
+        Ok(IoUring {
             sq_head: rings.at(sq.head)?,
             sq_tail: rings.at(sq.tail)?,
             sq_flags: rings.at(sq.fifth)?,

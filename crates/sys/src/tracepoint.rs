@@ -28,7 +28,7 @@ pub enum Scope {
 
 /// Counts how often a tracepoint is passed. Stopped at first; gone when it is dropped.
 #[derive(Debug)]
-pub struct Counter {
+pub struct TracepointCounter {
     descriptor: OwnedFd,
 }
 
@@ -61,13 +61,13 @@ const ENABLE: libc::Ioctl = 0x2400;
 const DISABLE: libc::Ioctl = 0x2401;
 const SET_FILTER: libc::Ioctl = 0x4008_2406;
 
-impl Counter {
+impl TracepointCounter {
     /// A counter of the tracepoint with this number (`events/SYSTEM/NAME/id` of tracefs).
     ///
     /// # Errors
     /// EACCES or EPERM without the right to (see [`Scope`]), ESRCH when there is no such thread, EMFILE,
     /// ENOENT or EINVAL for a number that is none.
-    pub fn of_tracepoint(number: u64, scope: Scope) -> Result<Counter> {
+    pub fn of_tracepoint(number: u64, scope: Scope) -> Result<TracepointCounter> {
         let (thread, processor, inherit) = match scope {
             Scope::Processor(processor) => {
                 let processor = i32::try_from(processor).map_err(|_| Errno::INVAL)?;
@@ -96,7 +96,7 @@ impl Counter {
         let descriptor = i32::try_from(check(answer)?).map_err(|_| Errno::OVERFLOW)?;
         // SAFETY: the kernel has just made it for us.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        Ok(Counter { descriptor })
+        Ok(TracepointCounter { descriptor })
     }
 
     /// Counts only what the filter lets through, in the words of tracefs: `opcode == 3`. Once only.
@@ -167,7 +167,7 @@ mod tests {
         let Some(number) = system_calls() else {
             return skipped("tracefs is not there, or not for us");
         };
-        let counter = match Counter::of_tracepoint(number, myself()) {
+        let counter = match TracepointCounter::of_tracepoint(number, myself()) {
             Err(Errno::ACCESS | Errno::PERM) => return skipped("counting is not for us"),
             counter => counter.unwrap(),
         };
@@ -185,13 +185,13 @@ mod tests {
         ask(5);
         assert_eq!(counter.count(), Ok(1200));
         assert_eq!(counter.set_filter(&filter), Err(Errno::EXIST));
-        let another = Counter::of_tracepoint(number, myself()).unwrap();
+        let another = TracepointCounter::of_tracepoint(number, myself()).unwrap();
         assert_eq!(another.set_filter(c"nonsense == 1"), Err(Errno::INVAL));
     }
 
     #[test]
     fn what_is_no_tracepoint_is_refused() {
-        assert!(Counter::of_tracepoint(u64::MAX, myself()).is_err());
-        assert!(Counter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
+        assert!(TracepointCounter::of_tracepoint(u64::MAX, myself()).is_err());
+        assert!(TracepointCounter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
     }
 }
