@@ -11,7 +11,7 @@ use rustix::io::{pread, pwrite};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs_virtio::memory::{Region, Regions};
-use thrufs_virtio::queue::{Chain, VirtqueueFeatures, VirtqueueLayout, VirtqueueRing};
+use thrufs_virtio::queue::{Chain, Layout, Ring, RingFeatures};
 
 const GUEST: u64 = 0x1000;
 const USER: u64 = 0x7f00_0000_0000;
@@ -47,32 +47,26 @@ type Round = (u16, Vec<u8>);
 
 fuzz_target!(|input: (&[u8], Vec<Round>, bool, bool, u16)| {
     let (start, rounds, event_index, indirect, base) = input;
-    let features = VirtqueueFeatures {
+    let features = RingFeatures {
         event_index,
         indirect,
     };
     MACHINE.with(|machine| serve(machine, start, &rounds, features, base));
 });
 
-fn serve(
-    machine: &Machine,
-    start: &[u8],
-    rounds: &[Round],
-    features: VirtqueueFeatures,
-    base: u16,
-) {
+fn serve(machine: &Machine, start: &[u8], rounds: &[Round], features: RingFeatures, base: u16) {
     let mut memory = vec![0; MEMORY_BYTES];
     let length = start.len().min(MEMORY_BYTES);
     memory[..length].copy_from_slice(&start[..length]);
     pwrite(&machine.memory, &memory, PAGE as u64).expect("memory");
-    let layout = VirtqueueLayout {
+    let layout = Layout {
         size: SIZE,
         descriptors: USER,
         available: USER + AVAILABLE,
         used: USER + USED,
     };
     let regions = Arc::clone(&machine.regions);
-    let mut ring = VirtqueueRing::new(regions, layout, features, base).expect("it is in memory");
+    let mut ring = Ring::new(regions, layout, features, base).expect("it is in memory");
     let mut chain = Chain::default();
     round(machine, &mut ring, &mut chain);
     for (at, bytes) in rounds.iter().take(16) {
@@ -88,8 +82,8 @@ fn serve(
     }
 }
 
-fn round(machine: &Machine, ring: &mut VirtqueueRing, chain: &mut Chain) {
-    let _ = ring.disable_kicks();
+fn round(machine: &Machine, ring: &mut Ring, chain: &mut Chain) {
+    let _ = ring.look_by_ourselves();
     let mut taken = 0;
     while let Ok(Some(head)) = ring.take() {
         assert!(head < SIZE);
@@ -112,6 +106,6 @@ fn round(machine: &Machine, ring: &mut VirtqueueRing, chain: &mut Chain) {
             break;
         }
     }
-    let _ = ring.needs_notification();
-    let _ = ring.enable_kicks();
+    let _ = ring.must_tell();
+    let _ = ring.ask_to_be_told();
 }

@@ -1,19 +1,19 @@
-//! The requests of a pool of threads that sleep: for a device, or for a lock.
+//! Counts of the requests that are blocked in a pool, on a device or on a lock.
 //!
-//! The latter may wait for ever, so one user must not have all places: it gets half of them, and all users but
-//! root together three quarters, since a user with subordinate ids is as many users as it likes.
+//! A wait for a lock may last for ever, so one user gets half of the places only, and all users but root
+//! together three quarters: a user with subordinate ids is as many users as it likes.
 
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many may sleep.
+/// How many requests may be blocked.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockingLimits {
-    /// For devices.
+    /// On devices.
     pub blocked_max: usize,
-    /// For locks.
+    /// On locks.
     pub lock_waiters_max: usize,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct BlockedCounts {
     /// Those of `lock_waiters` that are not root's.
     of_users: usize,
     by_user: HashMap<u32, usize>,
-    /// What the metrics were told last.
+    /// What was last reported to the metrics.
     reported: [usize; 3],
 }
 
@@ -54,7 +54,7 @@ impl BlockedCounts {
         }
     }
 
-    /// One of those that were counted sleeps no more.
+    /// Counts one less.
     pub(crate) fn leave(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked -= 1;
@@ -70,19 +70,18 @@ impl BlockedCounts {
         }
     }
 
-    /// How many sleep for a device.
+    /// Requests that are blocked on a device.
     pub(crate) fn io_count(&self) -> usize {
         self.blocked
     }
 
-    /// Whether nothing sleeps.
+    /// Whether no request is blocked.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocked + self.lock_waiters == 0
     }
 
-    /// Adds to the levels what has changed since the last time, with the threads that stand by for such
-    /// requests. A session over io_uring has two pools, the readers of its device and those of its rings:
-    /// the levels are their sum.
+    /// Adds the changes since the last report to the metrics, which are the sum of a session's pools: over
+    /// io_uring it has two, the readers of its device and the blocking pool.
     pub(crate) fn report(&mut self, metrics: &Metrics, standby: usize) {
         let levels = &metrics.figures;
         let levels: [&AtomicU64; 3] = [&levels.blocked, &levels.lock_waiters, &levels.standby];

@@ -57,7 +57,7 @@ impl Callers {
         }
     }
 
-    /// The number of the one that has run since it was asked last, if it was one alone. NullFileSystem when
+    /// The number of the one that has run since it was asked last, if it was one alone. Nobody when
     /// that was never, or is [forgotten](Self::forget).
     pub(crate) fn the_busy_one(&mut self) -> Busy {
         let times = self.callers.iter().map(Caller::run_time);
@@ -90,7 +90,7 @@ pub(crate) enum Busy {
     NotKnownYet,
     /// This one.
     One(usize),
-    /// Several, or null.
+    /// Several, or nobody.
     NotOne,
 }
 
@@ -158,7 +158,7 @@ mod tests {
         }
         assert_eq!(callers.the_busy_one(), Busy::NotKnownYet);
         assert!(callers.before.as_ref().is_some_and(|it| !it[0].is_zero()));
-        // NullFileSystem has run since: the time of before is none.
+        // Nobody has run since: the time of before is none.
         let same = callers.before.clone().unwrap();
         callers.before = Some(same.iter().map(|it| *it * 1000).collect());
         assert_eq!(callers.the_busy_one(), Busy::NotOne);

@@ -1,15 +1,15 @@
 //! What the front end asks by vhost-user: features, memory, queues.
 //!
 //! All of it is carried out by the thread that reads the front end's messages, one after the other. The
-//! threads of the queues are told by their [`Mailbox`].
+//! threads of the queues are told by their [`Post`].
 
 mod migration;
 
 use crate::config::DeviceConfig;
 use crate::journal::{Inflight, new_memory};
-use crate::mailbox::Mailbox;
 use crate::memory::{DirtyLog, MemoryError, REGIONS_MAX, Region, Regions};
-use crate::queue::VirtqueueFeatures;
+use crate::post::Post;
+use crate::queue::RingFeatures;
 use crate::serving::Shared;
 use crate::session::MakeFileSystem;
 use crate::vring::{Setup, Vring, VringError};
@@ -74,28 +74,27 @@ pub(crate) struct Control<M: MakeFileSystem> {
 }
 
 impl<M: MakeFileSystem> Control<M> {
-    /// A device that the front end knows nothing of yet, with a queue for each of `mailboxes`.
+    /// A device that the front end knows nothing of yet, with a queue for each of `posts`.
     pub(crate) fn new(
         shared: Arc<Shared<M>>,
         config: DeviceConfig,
-        mailboxes: &[Arc<Mailbox>],
+        posts: &[Arc<Post>],
     ) -> Control<M> {
-        let vring =
-            |(number, mailbox): (usize, &Arc<Mailbox>)| Vring::new(number, Arc::clone(mailbox));
+        let vring = |(number, post): (usize, &Arc<Post>)| Vring::new(number, Arc::clone(post));
         Control {
             shared,
             config,
             features: 0,
             regions: Regions::default(),
-            vrings: mailboxes.iter().enumerate().map(vring).collect(),
+            vrings: posts.iter().enumerate().map(vring).collect(),
             log: None,
             moving: Moving::default(),
             _front_end: None,
         }
     }
 
-    fn virtqueue_features(&self) -> VirtqueueFeatures {
-        VirtqueueFeatures {
+    fn ring_features(&self) -> RingFeatures {
+        RingFeatures {
             event_index: self.features & VIRTIO_RING_F_EVENT_IDX != 0,
             indirect: self.features & VIRTIO_RING_F_INDIRECT_DESC != 0,
         }
@@ -116,7 +115,7 @@ impl<M: MakeFileSystem> Control<M> {
     /// Puts what was set up in force for these queues.
     fn update(&mut self, numbers: Range<usize>) -> Result<()> {
         self.settle_before_starting()?;
-        let (features, log) = (self.virtqueue_features(), self.log_in_force());
+        let (features, log) = (self.ring_features(), self.log_in_force());
         let setup = Setup {
             regions: &self.regions,
             features,
@@ -301,11 +300,11 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
     }
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
-        let helpers_max = self.config.queue_size_max;
+        let size_max = self.config.queue_size_max;
         let vring = self.vring(index)?;
         vring.require_stopped()?;
         let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
-        if !size.is_power_of_two() || size > helpers_max {
+        if !size.is_power_of_two() || size > size_max {
             return Err(Error::InvalidParam);
         }
         vring.layout.size = size;

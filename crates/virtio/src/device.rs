@@ -2,14 +2,14 @@
 
 use crate::callers::Caller;
 use crate::config::DeviceConfig;
-use crate::connection::Connection;
 use crate::control::Control;
 use crate::error::DeviceError;
 use crate::journal::Journal;
-use crate::mailbox::Mailbox;
+use crate::line::Line;
+use crate::post::Post;
 use crate::serving::Shared;
-use crate::session::{MakeFileSystem, NullFileSystem, Sessions};
-use crate::stall_monitor::{StallMonitor, Watch};
+use crate::session::{MakeFileSystem, Nobody, Sessions};
+use crate::steward::{Steward, Watch};
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -61,7 +61,7 @@ struct State {
     metrics: Arc<Metrics>,
     stopping: AtomicBool,
     /// The connections that are served.
-    connections: parking_lot::Mutex<Vec<Arc<Connection>>>,
+    lines: parking_lot::Mutex<Vec<Arc<Line>>>,
 }
 
 impl DeviceHandle {
@@ -69,11 +69,7 @@ impl DeviceHandle {
     /// [`DeviceConfig::drain_timeout`], and when it is called again at once. Returns at once.
     pub fn shutdown(&self) {
         self.state.stopping.store(true, Ordering::SeqCst);
-        self.state
-            .connections
-            .lock()
-            .iter()
-            .for_each(|connection| connection.cut());
+        self.state.lines.lock().iter().for_each(|line| line.cut());
     }
 
     /// What was counted so far, of all sessions.
@@ -142,64 +138,53 @@ impl<M: MakeFileSystem> Device<M> {
     pub fn serve_with(
         &self,
         stream: UnixStream,
-        options: ConnectionOptions,
+        company: ConnectionOptions,
     ) -> Result<Served, DeviceError> {
-        let connection = stream.try_clone().map_err(DeviceError::Start)?;
-        let connection = Arc::new(Connection::new(connection));
-        let mailboxes: rustix::io::Result<Vec<Arc<Mailbox>>> = (0..self.config.queues())
-            .map(|_| Mailbox::new().map(Arc::new))
+        let line = stream.try_clone().map_err(DeviceError::Start)?;
+        let line = Arc::new(Line::new(line));
+        let posts: rustix::io::Result<Vec<Arc<Post>>> = (0..self.config.queues())
+            .map(|_| Post::new().map(Arc::new))
             .collect();
-        let mailboxes = mailboxes.map_err(|errno| DeviceError::Start(errno.into()))?;
-        let ConnectionOptions { callers, journal } = options;
+        let posts = posts.map_err(|errno| DeviceError::Start(errno.into()))?;
+        let ConnectionOptions { callers, journal } = company;
         let init = journal.as_ref().and_then(Journal::session);
-        let shared = Arc::new(self.share(&connection, &mailboxes, journal));
+        let shared = Arc::new(self.share(&line, &posts, journal));
         if let Some(init) = init {
             shared.sessions.resume(&init).map_err(DeviceError::Resume)?;
         }
         let metrics = Arc::clone(&self.handle.state.metrics);
-        let stall_monitor = StallMonitor::start(Arc::clone(&shared.watch), callers, metrics);
-        let control = Control::new(shared, self.config.clone(), &mailboxes);
+        let steward = Steward::start(Arc::clone(&shared.watch), callers, metrics);
+        let control = Control::new(shared, self.config.clone(), &posts);
         let control = Arc::new(Mutex::new(control));
-        self.handle
-            .state
-            .connections
-            .lock()
-            .push(Arc::clone(&connection));
-        // What was called before the connection was there has cut nothing.
+        self.handle.state.lines.lock().push(Arc::clone(&line));
+        // What was called before the line was there has cut nothing.
         let failure = if self.handle.is_stopping() {
             Error::Disconnected
         } else {
             listen(stream, &control)
         };
-        let connections = &self.handle.state.connections;
-        connections
-            .lock()
-            .retain(|other| !Arc::ptr_eq(other, &connection));
+        let lines = &self.handle.state.lines;
+        lines.lock().retain(|other| !Arc::ptr_eq(other, &line));
         let stuck = control.lock().unwrap_or_else(PoisonError::into_inner).end();
-        drop(stall_monitor);
-        self.judge(&connection, failure, stuck)
+        drop(steward);
+        self.judge(&line, failure, stuck)
     }
 
-    fn share(
-        &self,
-        connection: &Arc<Connection>,
-        mailboxes: &[Arc<Mailbox>],
-        journal: Option<Journal>,
-    ) -> Shared<M> {
+    fn share(&self, line: &Arc<Line>, posts: &[Arc<Post>], journal: Option<Journal>) -> Shared<M> {
         let metrics = &self.handle.state.metrics;
         let limits = BlockingLimits {
             blocked_max: self.config.blocked_max,
             lock_waiters_max: self.config.lock_waiters_max,
         };
-        let watch = Arc::new(Watch::new(mailboxes.len()));
-        let threads = ServingThreads::new(allowed_cpus(), Arc::<Connection>::clone(connection));
-        let nobody = Dispatcher::new(Arc::new(NullFileSystem)).counting_into(Arc::clone(metrics));
+        let watch = Arc::new(Watch::new(posts.len()));
+        let threads = ServingThreads::new(allowed_cpus(), Arc::<Line>::clone(line));
+        let nobody = Dispatcher::new(Arc::new(Nobody)).counting_into(Arc::clone(metrics));
         Shared {
             sessions: Sessions::new(
                 Arc::clone(&self.make),
                 Arc::clone(metrics),
                 self.config.drain_timeout,
-                mailboxes.to_vec(),
+                posts.to_vec(),
             ),
             pool: Arc::new(BlockingPool::new(
                 limits,
@@ -211,22 +196,17 @@ impl<M: MakeFileSystem> Device<M> {
             spin: self.config.spin,
             crew_max: self.config.crew_max,
             metrics: Arc::clone(metrics),
-            connection: Arc::clone(connection),
-            null,
+            line: Arc::clone(line),
+            nobody,
             drain_timeout: self.config.drain_timeout,
             journal,
         }
     }
 
     /// What the end of a connection means.
-    fn judge(
-        &self,
-        connection: &Connection,
-        failure: Error,
-        stuck: usize,
-    ) -> Result<Served, DeviceError> {
+    fn judge(&self, line: &Line, failure: Error, stuck: usize) -> Result<Served, DeviceError> {
         // A thread that failed has said nothing at its end either.
-        if connection.has_failed() {
+        if line.has_failed() {
             return Err(DeviceError::QueueFailed);
         }
         if stuck > 0 {

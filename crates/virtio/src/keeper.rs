@@ -15,7 +15,7 @@ mod kept;
 mod wire;
 
 use crate::journal::Journal;
-use crate::mailbox::signal;
+use crate::post::ring;
 use kept::{Kept, queue_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
@@ -43,7 +43,7 @@ struct Shared {
     next: Mutex<Option<UnixStream>>,
     ends: AtomicBool,
     connected: AtomicBool,
-    eventfd: OwnedFd,
+    bell: OwnedFd,
 }
 
 impl Shared {
@@ -65,7 +65,7 @@ impl Keeper {
             next: Mutex::default(),
             ends: AtomicBool::new(false),
             connected: AtomicBool::new(true),
-            eventfd: eventfd(0, flags)?,
+            bell: eventfd(0, flags)?,
         });
         let keeping = Keeping {
             shared: Arc::clone(&shared),
@@ -90,7 +90,7 @@ impl Keeper {
         // Else it is closed at once: nobody would ever read from it, and the worker wait for ever.
         if self.shared.connected.load(Ordering::SeqCst) {
             *next = Some(stream);
-            signal(self.shared.eventfd.as_fd());
+            ring(self.shared.bell.as_fd());
         }
     }
 
@@ -107,7 +107,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::SeqCst);
         let _ = self.front_end.shutdown(Shutdown::Both);
-        signal(self.shared.eventfd.as_fd());
+        ring(self.shared.bell.as_fd());
     }
 }
 
@@ -152,7 +152,7 @@ impl Keeping {
             return Err(Over);
         }
         if ready.rung {
-            let _ = rustix::io::read(&self.shared.eventfd, &mut [0_u8; 8]);
+            let _ = rustix::io::read(&self.shared.bell, &mut [0_u8; 8]);
             let next = self.shared.next().take();
             if let Some(worker) = next {
                 self.take_on(worker)?;
@@ -176,7 +176,7 @@ impl Keeping {
             PollFlags::RDHUP
         };
         let mut polled = vec![
-            PollFd::new(&self.shared.eventfd, PollFlags::IN),
+            PollFd::new(&self.shared.bell, PollFlags::IN),
             PollFd::new(&self.front_end, in_or_gone),
         ];
         if let Some(worker) = &self.worker {
@@ -319,7 +319,7 @@ impl Keeping {
 fn wait_for(worker: &UnixStream, shared: &Shared) -> io::Result<()> {
     let mut polled = [
         PollFd::new(worker, PollFlags::IN),
-        PollFd::new(&shared.eventfd, PollFlags::IN),
+        PollFd::new(&shared.bell, PollFlags::IN),
     ];
     poll(&mut polled, None)?;
     let rung = !polled[1].revents().is_empty();

@@ -17,8 +17,8 @@ mod ring;
 mod table;
 
 pub use chain::{Chain, ChainFault};
-pub(crate) use ring::AvailableIndex;
-pub use ring::{Broken, VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
+pub(crate) use ring::Lookout;
+pub use ring::{Broken, Layout, Ring, RingFeatures, RingLog};
 pub(crate) use table::ChainTable;
 
 #[cfg(test)]

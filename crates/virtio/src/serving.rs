@@ -1,10 +1,10 @@
 //! The thread of a queue: takes requests, answers them where it can, and tells the guest.
 //!
-//! It sleeps in one system call, for the guest's kick and for what others leave ([`Mailbox`]), both by the
+//! It sleeps in one system call, for the guest's kick and for what others leave ([`Post`]), both by the
 //! edge, so that neither has to be read. All that is available is carried out in a row; replies are seen
 //! by a guest that looks, and told to one that sleeps once nothing is left to do, after some, or at once
 //! when they have much data. With more to do than one thread should do alone, it serves together with
-//! others for a while ([`crate::queue_helpers`]).
+//! others for a while ([`crate::crew`]).
 
 mod again;
 mod carry_out;
@@ -13,18 +13,18 @@ mod together;
 pub(crate) use again::in_order;
 pub(crate) use carry_out::{Carried, Sleeping, carry_out};
 
-use crate::connection::Connection;
+use crate::crew::{Crew, TELL_EVERY};
+use crate::desk::{Away, Desk, LARGE_BYTES};
 use crate::frame::Kind;
 use crate::journal::{Again, Journal, Tracker};
-use crate::mailbox::{Mailbox, Messages, Returned, Wiring, signal};
+use crate::line::Line;
 use crate::memory::Regions;
 use crate::patience::Patience;
+use crate::post::{Mail, Post, Returned, Wiring, ring};
 use crate::queue::Broken;
-use crate::queue_helpers::{NOTIFY_EVERY, QueueHelpers};
-use crate::queue_state::{Away, LARGE_BYTES, QueueState};
-use crate::session::{GuestSession, MakeFileSystem, NullFileSystem, Sessions};
+use crate::session::{GuestSession, MakeFileSystem, Nobody, Sessions};
 use crate::slot::Slot;
-use crate::stall_monitor::{Batch, Watch};
+use crate::steward::{Row, Watch};
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -51,9 +51,9 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) pool: Arc<BlockingPool<Sleeping<M::FileSystem>>>,
     pub(crate) threads: ServingThreads,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) connection: Arc<Connection>,
+    pub(crate) line: Arc<Line>,
     /// Answers what belongs to no session.
-    pub(crate) null: Dispatcher<NullFileSystem>,
+    pub(crate) nobody: Dispatcher<Nobody>,
     pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
     pub(crate) spin: Duration,
@@ -80,10 +80,10 @@ pub(crate) struct Start {
     pub(crate) number: usize,
     /// Counts the threads that this queue has had.
     pub(crate) run: u64,
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) post: Arc<Post>,
     pub(crate) wiring: Wiring,
     /// With the list of what was under way when the queue was stopped.
-    pub(crate) queue: QueueState,
+    pub(crate) desk: Desk,
     /// What was taken before, here or elsewhere, and has to be carried out again.
     pub(crate) again: Vec<u16>,
     /// Another process has served it before.
@@ -103,7 +103,7 @@ pub(crate) struct Serving<M: MakeFileSystem> {
     generation: u64,
     patience: Patience,
     stops: bool,
-    helpers: Arc<QueueHelpers<M>>,
+    crew: Arc<Crew<M>>,
 }
 
 impl<M: MakeFileSystem> Serving<M> {
@@ -116,16 +116,16 @@ impl<M: MakeFileSystem> Serving<M> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&epoll, start.mailbox.eventfd(), data, flags)?;
+        epoll::add(&epoll, start.post.bell(), data, flags)?;
         epoll::add(&epoll, &start.wiring.kick, data, flags)?;
-        // NullFileSystem waits for what comes on the queue for FORGETs.
+        // Nobody waits for what comes on the queue for FORGETs.
         let is_for_requests = start.number != HIGH_PRIORITY;
-        let helpers_max = if is_for_requests {
+        let crew_size = if is_for_requests {
             shared.crew_max
         } else {
             Some(0)
         };
-        start.queue.ring.set_log(start.wiring.log.clone());
+        start.desk.ring.set_log(start.wiring.log.clone());
         if start.left.is_empty() {
             adopt(&mut start);
         }
@@ -133,13 +133,13 @@ impl<M: MakeFileSystem> Serving<M> {
             && let Some(call) = &start.wiring.call
         {
             // Of what was given back by who has died, nobody may have told the guest.
-            signal(call.as_fd());
+            ring(call.as_fd());
         }
         Ok(Serving {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
             patience: Patience::new(shared.spin),
-            helpers: Arc::new(QueueHelpers::new(&shared, &start.mailbox, helpers_max)),
+            crew: Arc::new(Crew::new(&shared, &start.post, crew_size)),
             shared,
             start,
             epoll,
@@ -158,7 +158,7 @@ impl<M: MakeFileSystem> Serving<M> {
                 false
             });
             if !more && !self.stops {
-                let keep = self.start.queue.is_large.then_some(KEEP_MEMORY);
+                let keep = self.start.desk.is_large.then_some(KEEP_MEMORY);
                 self.sleep(keep.as_ref());
             }
         }
@@ -166,79 +166,79 @@ impl<M: MakeFileSystem> Serving<M> {
         self.wind_down();
         shared.watch.set_awake(self.start.number, false);
         Finished {
-            next_available: self.start.queue.ring.next_available(),
-            away: std::mem::take(&mut self.start.queue.away),
+            next_available: self.start.desk.ring.next_available(),
+            away: std::mem::take(&mut self.start.desk.away),
             again: std::mem::take(&mut self.start.again),
         }
     }
 
     /// Does all there is to do. True when there may be more already.
     fn turn(&mut self) -> Result<bool, Broken> {
-        self.read_mailbox()?;
-        if self.stops || self.start.queue.is_broken || !self.start.wiring.enabled {
+        self.read_mail()?;
+        if self.stops || self.start.desk.is_broken || !self.start.wiring.enabled {
             return Ok(false);
         }
-        self.start.queue.ring.disable_kicks()?;
+        self.start.desk.ring.look_by_ourselves()?;
         self.carry_out_left()?;
         self.carry_out_again()?;
-        let mut batch = Batch::default();
+        let mut row = Row::default();
         // Whether there is anybody to serve together with is asked once, and looked out once.
-        let (mut may_lease, mut has_looked_out) = (true, false);
-        while self.start.queue.ring.has_available()? {
-            // Looked at after the guest's index: see `mailbox`.
-            if self.start.mailbox.has_messages() {
-                self.notify_guest()?;
+        let (mut may_lend, mut has_looked_out) = (true, false);
+        while self.start.desk.ring.has_available()? {
+            // Looked at after the guest's index: see `post`.
+            if self.start.post.has_news() {
+                self.tell()?;
                 return Ok(true);
             }
-            let Some(head) = self.start.queue.ring.take()? else {
+            let Some(head) = self.start.desk.ring.take()? else {
                 break;
             };
-            let number = self.start.queue.ring.tracker().number();
+            let number = self.start.desk.ring.tracker().number();
             let Some((slot, kind)) = self.read(head, number)? else {
                 continue;
             };
-            batch.count(&slot);
+            row.count(&slot);
             has_looked_out = false;
-            if may_lease && self.needs_helpers(&slot) {
-                may_lease = self.helpers.has_helper();
-                if may_lease {
-                    self.serve_together(slot, kind, &mut batch)?;
+            if may_lend && self.has_enough_for_more(&slot) {
+                may_lend = self.crew.has_anybody();
+                if may_lend {
+                    self.serve_together(slot, kind, &mut row)?;
                     has_looked_out = true;
                     continue;
                 }
             }
             let large = self.carry_out_slot(slot, kind)?;
-            if large || batch.requests.is_multiple_of(NOTIFY_EVERY) {
-                self.notify_guest()?;
+            if large || row.requests.is_multiple_of(TELL_EVERY) {
+                self.tell()?;
             }
         }
-        self.notify_guest()?;
-        if batch.requests > 0 && self.start.number == HIGH_PRIORITY {
+        self.tell()?;
+        if row.requests > 0 && self.start.number == HIGH_PRIORITY {
             std::thread::sleep(FORGET_INTERVAL);
             return Ok(true);
         }
-        let found = self.looks_out(batch, has_looked_out)?;
-        Ok(found || self.start.queue.ring.enable_kicks()?)
+        let found = self.looks_out(row, has_looked_out)?;
+        Ok(found || self.start.desk.ring.ask_to_be_told()?)
     }
 
-    /// Looks out for more after `batch`, if nobody has. True when there is something.
-    fn looks_out(&mut self, batch: Batch, has_looked_out: bool) -> Result<bool, Broken> {
-        if batch.requests == 0 {
+    /// Looks out for more after `row`, if nobody has. True when there is something.
+    fn looks_out(&mut self, row: Row, has_looked_out: bool) -> Result<bool, Broken> {
+        if row.requests == 0 {
             return Ok(false);
         }
-        self.shared.watch.note(self.start.number, batch);
+        self.shared.watch.note(self.start.number, row);
         // Who asks one thing at a time and waits has to be woken, which takes longer.
-        if batch.requests == 1 || has_looked_out {
+        if row.requests == 1 || has_looked_out {
             return Ok(false);
         }
         self.patience.note_request();
         if !self.patience.is_worth_it() {
             return Ok(false);
         }
-        let (mailbox, ring) = (&self.start.mailbox, &mut self.start.queue.ring);
+        let (post, ring) = (&self.start.post, &mut self.start.desk.ring);
         let found = self
             .patience
-            .look_out(|| mailbox.has_messages() || ring.has_available() != Ok(false));
+            .look_out(|| post.has_news() || ring.has_available() != Ok(false));
         Ok(found)
     }
 
@@ -248,10 +248,10 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(());
         }
         for head in std::mem::take(&mut self.start.again) {
-            let number = self.start.queue.ring.tracker().number_of(head);
+            let number = self.start.desk.ring.tracker().number_of(head);
             self.carry_out(head, number)?;
         }
-        self.notify_guest()
+        self.tell()
     }
 
     /// Carries out what begins with the descriptor `head`. True when it moved much data.
@@ -266,11 +266,11 @@ impl<M: MakeFileSystem> Serving<M> {
     /// sense or there is no memory for it.
     fn read(&mut self, head: u16, number: u64) -> Result<Option<(Slot, Kind)>, Broken> {
         let run = self.start.run;
-        let Some(mut slot) = self.start.queue.slot(run, number) else {
-            self.start.queue.ring.complete(head, 0)?;
+        let Some(mut slot) = self.start.desk.slot(run, number) else {
+            self.start.desk.ring.complete(head, 0)?;
             return Ok(None);
         };
-        match slot.read(head, &self.start.queue.ring.chains()) {
+        match slot.read(head, &self.start.desk.ring.chains()) {
             Ok(kind) => Ok(Some((slot, kind))),
             Err(fault) => {
                 tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
@@ -285,7 +285,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let large = slot.bytes() >= LARGE_BYTES;
         let length = match (kind, &self.session) {
             (Kind::Init, _) => self.begin_session(&mut slot),
-            (_, None) => slot.answer(&self.shared.null),
+            (_, None) => slot.answer(&self.shared.nobody),
             (Kind::Destroy, Some(session)) => {
                 let length = slot.answer(session.dispatcher());
                 self.end_session();
@@ -314,8 +314,8 @@ impl<M: MakeFileSystem> Serving<M> {
         session: &Arc<GuestSession<M::FileSystem>>,
         slot: Slot,
     ) -> Result<(), Broken> {
-        let sleeping = match carry_out(session, &self.start.mailbox, &self.shared.metrics, slot) {
-            Carried::Out(returned) => return self.start.queue.finish(returned),
+        let sleeping = match carry_out(session, &self.start.post, &self.shared.metrics, slot) {
+            Carried::Out(returned) => return self.start.desk.finish(returned),
             Carried::Asleep(sleeping) => sleeping,
         };
         let away = Away {
@@ -325,12 +325,12 @@ impl<M: MakeFileSystem> Serving<M> {
         };
         match self.shared.pool.take(sleeping) {
             Ok(()) => {
-                self.start.queue.away.push(away);
+                self.start.desk.away.push(away);
                 Ok(())
             }
             Err(refused) => {
                 let returned = self.carry_out_here(refused);
-                self.start.queue.finish(returned)
+                self.start.desk.finish(returned)
             }
         }
     }
@@ -352,14 +352,14 @@ impl<M: MakeFileSystem> Serving<M> {
 
     /// Gives a request back to the guest, of whose reply `length` bytes were written.
     fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
-        self.start.queue.finish(Returned { slot, length })
+        self.start.desk.finish(Returned { slot, length })
     }
 
-    fn notify_guest(&mut self) -> Result<(), Broken> {
-        if self.start.queue.ring.needs_notification()?
+    fn tell(&mut self) -> Result<(), Broken> {
+        if self.start.desk.ring.must_tell()?
             && let Some(call) = &self.start.wiring.call
         {
-            signal(call.as_fd());
+            ring(call.as_fd());
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let sessions = &self.shared.sessions;
         let session = match sessions.make() {
             Ok(session) => session,
-            Err(errno) => return slot.refuse(&self.shared.null, errno),
+            Err(errno) => return slot.refuse(&self.shared.nobody, errno),
         };
         let length = slot.answer(session.dispatcher());
         if session.start() {
@@ -404,16 +404,16 @@ impl<M: MakeFileSystem> Serving<M> {
         self.session = self.shared.sessions.current();
     }
 
-    fn read_mailbox(&mut self) -> Result<(), Broken> {
-        let Some(messages) = self.start.mailbox.collect() else {
+    fn read_mail(&mut self) -> Result<(), Broken> {
+        let Some(mail) = self.start.post.collect() else {
             return Ok(());
         };
-        let Messages {
+        let Mail {
             wiring,
             returned,
             undone,
             stops,
-        } = messages;
+        } = mail;
         self.stops = stops;
         if self.generation != self.shared.sessions.generation() {
             self.look_at_session();
@@ -421,7 +421,7 @@ impl<M: MakeFileSystem> Serving<M> {
         // All are taken off the books, whatever becomes of the first.
         let mut result = wiring.map_or(Ok(()), |wiring| self.rewire(wiring));
         for returned in returned {
-            let taken = self.start.queue.take_back(returned);
+            let taken = self.start.desk.take_back(returned);
             result = result.and(taken);
         }
         for (slot, kind) in undone {
@@ -429,13 +429,13 @@ impl<M: MakeFileSystem> Serving<M> {
             result = result.and(done);
         }
         result?;
-        self.notify_guest()
+        self.tell()
     }
 
     /// Carries out what was taken elsewhere and not begun.
     fn carry_out_undone(&mut self, slot: Slot, kind: Kind) -> Result<(), Broken> {
-        let is_back = self.start.queue.is_back(&slot);
-        if !is_back || self.start.queue.is_broken {
+        let is_back = self.start.desk.is_back(&slot);
+        if !is_back || self.start.desk.is_broken {
             return Ok(());
         }
         if self.stops {
@@ -447,7 +447,7 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {
         let before = std::mem::replace(&mut self.start.wiring, wiring);
-        self.start.queue.ring.set_log(self.start.wiring.log.clone());
+        self.start.desk.ring.set_log(self.start.wiring.log.clone());
         // No request is in progress on this thread, and those on others are noted by it.
         self.start.wiring.in_force = None;
         let after = &self.start.wiring;
@@ -467,34 +467,34 @@ impl<M: MakeFileSystem> Serving<M> {
                 .is_none_or(|before| !Arc::ptr_eq(before, call))
         {
             // Somebody may have told the guest meanwhile by the one before, to which nobody listens any more.
-            signal(call.as_fd());
+            ring(call.as_fd());
         }
         if !Arc::ptr_eq(&before.regions, &after.regions) {
             // Slots in hand keep the memory of the guest that they were read with; others must not.
-            self.start.queue.free.clear();
+            self.start.desk.free.clear();
             let regions: Arc<Regions> = Arc::clone(&after.regions);
-            self.start.queue.ring.set_regions(regions)?;
+            self.start.desk.ring.set_regions(regions)?;
         }
         Ok(())
     }
 
     /// Stops taking requests, for good: the queue makes no sense.
     fn give_up(&mut self, broken: Broken) {
-        if self.start.queue.is_broken {
+        if self.start.desk.is_broken {
             return;
         }
-        self.start.queue.is_broken = true;
+        self.start.desk.is_broken = true;
         self.shared.metrics.count_malformed();
         tracing::warn!(error = %broken, queue = self.start.number, "a guest's queue is broken");
         if let Some(error) = &self.start.wiring.error {
-            signal(error.as_fd());
+            ring(error.as_fd());
         }
     }
 
     /// Waits for requests that are away and will come back by themselves.
     fn wind_down(&mut self) {
         let deadline = Instant::now() + self.shared.drain_timeout;
-        while self.start.queue.waits_for_others() {
+        while self.start.desk.waits_for_others() {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(timeout) = Timespec::try_from(left) else {
                 break;
@@ -503,14 +503,14 @@ impl<M: MakeFileSystem> Serving<M> {
                 break;
             }
             self.sleep(Some(&timeout));
-            if let Err(broken) = self.read_mailbox() {
+            if let Err(broken) = self.read_mail() {
                 self.give_up(broken);
             }
         }
-        if let Err(broken) = self.notify_guest() {
+        if let Err(broken) = self.tell() {
             self.give_up(broken);
         }
-        self.helpers.end(deadline);
+        self.crew.end(deadline);
     }
 
     /// Sleeps until there is a kick or news. Memory that nobody needed meanwhile is given back.
@@ -521,10 +521,10 @@ impl<M: MakeFileSystem> Serving<M> {
         let waited = epoll::wait(&self.epoll, &mut events, timeout);
         watch.set_awake(number, true);
         let timed_out = waited.is_ok_and(|(events, _)| events.is_empty());
-        if timed_out && self.start.queue.is_large {
-            self.start.queue.is_large = false;
+        if timed_out && self.start.desk.is_large {
+            self.start.desk.is_large = false;
             self.start
-                .queue
+                .desk
                 .free
                 .iter_mut()
                 .for_each(Slot::release_memory);
@@ -535,14 +535,14 @@ impl<M: MakeFileSystem> Serving<M> {
 impl<M: MakeFileSystem> Drop for Serving<M> {
     fn drop(&mut self) {
         // After a panic, nobody else tells them.
-        self.helpers.begin_to_end();
+        self.crew.begin_to_end();
     }
 }
 
 /// Makes what was under way when the queue was stopped part of it again, if it is the same queue: a
 /// guest that has begun anew has another used index than that which was left.
 fn adopt(start: &mut Start) {
-    let QueueState { ring, away, .. } = &mut start.queue;
+    let Desk { ring, away, .. } = &mut start.desk;
     let missing = ring.next_available().wrapping_sub(ring.next_used());
     let same = usize::from(missing) == away.len() + start.again.len();
     let heads = away.iter().map(|away| away.head);

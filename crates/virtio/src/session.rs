@@ -8,7 +8,7 @@
 //! No INTERRUPT comes by virtio-fs. So requests that wait for somebody else (locks) are ended when their
 //! session ends.
 
-use crate::mailbox::Mailbox;
+use crate::post::Post;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,9 +62,9 @@ const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUG
 
 /// Answers requests that belong to no session.
 #[derive(Debug)]
-pub(crate) struct NullFileSystem;
+pub(crate) struct Nobody;
 
-impl FileSystem for NullFileSystem {
+impl FileSystem for Nobody {
     fn init(&self, _: &mut thrufs::Negotiation) -> thrufs::Result<()> {
         Err(Errno::EIO)
     }
@@ -126,7 +126,7 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     metrics: Arc<Metrics>,
     drain_timeout: Duration,
     /// The queues, whose threads have to hear of changes.
-    mailboxes: Vec<Arc<Mailbox>>,
+    posts: Vec<Arc<Post>>,
     current: Mutex<Option<Arc<GuestSession<M::FileSystem>>>>,
     /// Grows whenever `current` changes.
     generation: AtomicU64,
@@ -139,13 +139,13 @@ impl<M: MakeFileSystem> Sessions<M> {
         make: Arc<M>,
         metrics: Arc<Metrics>,
         drain_timeout: Duration,
-        mailboxes: Vec<Arc<Mailbox>>,
+        posts: Vec<Arc<Post>>,
     ) -> Sessions<M> {
         Sessions {
             make,
             metrics,
             drain_timeout,
-            mailboxes,
+            posts,
             current: Mutex::default(),
             generation: AtomicU64::new(0),
             last: Mutex::default(),
@@ -171,7 +171,7 @@ impl<M: MakeFileSystem> Sessions<M> {
             session.dispatcher.end_waits();
         }
         // Those that are asleep hold the one before.
-        self.mailboxes.iter().for_each(|mailbox| mailbox.alert());
+        self.posts.iter().for_each(|post| post.alert());
     }
 
     /// Ends the current session, if there is one. Its file system goes when the last request has ended.

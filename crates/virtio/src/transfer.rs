@@ -4,8 +4,8 @@
 //! front end asks how it went, or starts a queue: as long as there is work on it, and for
 //! [`STALL_TIME`] when the other end of the pipe does nothing.
 
-use crate::connection::Connection;
-use crate::mailbox::signal;
+use crate::line::Line;
+use crate::post::ring;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Transfer<T> {
     /// # Errors
     ///
     /// Why it failed.
-    pub(crate) fn wait(self, connection: &Connection) -> io::Result<T> {
+    pub(crate) fn wait(self, line: &Line) -> io::Result<T> {
         let (mut moved, mut since) = (0, Instant::now());
         loop {
             match self.finished.recv_timeout(LOOK_INTERVAL) {
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Transfer<T> {
             if now != moved || !self.progress.waits.load(Ordering::Relaxed) {
                 (moved, since) = (now, Instant::now());
             }
-            if since.elapsed() > STALL_TIME || connection.is_cut() {
+            if since.elapsed() > STALL_TIME || line.is_cut() {
                 self.cancel();
             }
         }
@@ -111,7 +111,7 @@ impl<T: Send + 'static> Transfer<T> {
 impl<T> Transfer<T> {
     fn cancel(&self) {
         self.progress.cancelled.store(true, Ordering::SeqCst);
-        signal(self.progress.cancel.as_fd());
+        ring(self.progress.cancel.as_fd());
     }
 }
 
@@ -191,9 +191,9 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    fn connection() -> (Connection, UnixStream) {
+    fn line() -> (Line, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Connection::new(ours), theirs)
+        (Line::new(ours), theirs)
     }
 
     fn pipe() -> (OwnedFd, OwnedFd) {
@@ -209,32 +209,32 @@ mod tests {
     #[test]
     fn more_goes_through_than_the_pipe_holds() {
         let (reader, writer) = pipe();
-        let (connection, _other) = connection();
+        let (line, _other) = line();
         let sent: Vec<u8> = (0..1 << 20).map(|at| (at % 253) as u8).collect();
         let expected = sent.clone();
         let write = Transfer::begin(writer, move |pipe| pipe.write_all(&sent)).unwrap();
         let read = Transfer::begin(reader, read_all).unwrap();
-        assert_eq!(read.wait(&connection).unwrap(), expected);
-        write.wait(&connection).unwrap();
+        assert_eq!(read.wait(&line).unwrap(), expected);
+        write.wait(&line).unwrap();
     }
 
     #[test]
     fn who_does_nothing_at_the_other_end_is_not_waited_for_without_end() {
         let (reader, _writer) = pipe();
-        let (connection, _other) = connection();
+        let (line, _other) = line();
         let transfer = Transfer::begin(reader, read_all).unwrap();
-        let error = transfer.wait(&connection).unwrap_err();
+        let error = transfer.wait(&line).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
     #[test]
     fn the_end_of_the_connection_ends_it_at_once() {
         let (reader, _writer) = pipe();
-        let (connection, _other) = connection();
+        let (line, _other) = line();
         let transfer = Transfer::begin(reader, read_all).unwrap();
-        connection.cut();
+        line.cut();
         let started = Instant::now();
-        assert!(transfer.wait(&connection).is_err());
+        assert!(transfer.wait(&line).is_err());
         assert!(started.elapsed() < STALL_TIME);
         let (reader, _writer) = pipe();
         let transfer = Transfer::begin(reader, read_all).unwrap();
@@ -244,19 +244,19 @@ mod tests {
     #[test]
     fn work_that_takes_long_is_waited_for() {
         let (reader, _writer) = pipe();
-        let (connection, _other) = connection();
+        let (line, _other) = line();
         let transfer = Transfer::begin(reader, |_| {
             std::thread::sleep(STALL_TIME + Duration::from_secs(1));
             Ok(5)
         });
-        assert_eq!(transfer.unwrap().wait(&connection).unwrap(), 5);
+        assert_eq!(transfer.unwrap().wait(&line).unwrap(), 5);
     }
 
     #[test]
     fn a_thread_that_fails_is_told() {
         let (reader, _writer) = pipe();
-        let (connection, _other) = connection();
+        let (line, _other) = line();
         let transfer = Transfer::<()>::begin(reader, |_| panic!("as the test wants it"));
-        assert!(transfer.unwrap().wait(&connection).is_err());
+        assert!(transfer.unwrap().wait(&line).is_err());
     }
 }

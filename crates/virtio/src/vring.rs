@@ -1,11 +1,11 @@
 //! One queue as the front end sets it up, message by message; and its thread, from the kick that starts it
 //! to the message that stops it.
 
+use crate::desk::{Away, Desk};
 use crate::journal::{Inflight, Tracker};
-use crate::mailbox::{Mailbox, Wiring};
 use crate::memory::{DirtyLog, Regions};
-use crate::queue::{Broken, VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
-use crate::queue_state::{Away, QueueState};
+use crate::post::{Post, Wiring};
+use crate::queue::{Broken, Layout, Ring, RingFeatures, RingLog};
 use crate::serving::{Finished, Serving, Shared, Start, in_order};
 use crate::session::MakeFileSystem;
 use std::io;
@@ -31,7 +31,7 @@ pub(crate) enum VringError {
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) regions: &'a Regions,
-    pub(crate) features: VirtqueueFeatures,
+    pub(crate) features: RingFeatures,
     /// Where to note what is written.
     pub(crate) log: Option<&'a Arc<DirtyLog>>,
     /// To be dropped when this is in force.
@@ -42,8 +42,8 @@ pub(crate) struct Setup<'a> {
 #[derive(Debug)]
 pub(crate) struct Vring {
     number: usize,
-    mailbox: Arc<Mailbox>,
-    pub(crate) layout: VirtqueueLayout,
+    post: Arc<Post>,
+    pub(crate) layout: Layout,
     /// From where to take the first request.
     pub(crate) base: u16,
     pub(crate) kick: Option<Arc<OwnedFd>>,
@@ -62,11 +62,11 @@ pub(crate) struct Vring {
 }
 
 impl Vring {
-    pub(crate) fn new(number: usize, mailbox: Arc<Mailbox>) -> Vring {
+    pub(crate) fn new(number: usize, post: Arc<Post>) -> Vring {
         Vring {
             number,
-            mailbox,
-            layout: VirtqueueLayout::default(),
+            post,
+            layout: Layout::default(),
             base: 0,
             kick: None,
             call: None,
@@ -98,7 +98,7 @@ impl Vring {
     }
 
     fn wiring(&self, setup: &Setup<'_>) -> Option<Wiring> {
-        let log = setup.log.map(|log| VirtqueueLog {
+        let log = setup.log.map(|log| RingLog {
             log: Arc::clone(log),
             used: self.used_log,
         });
@@ -134,7 +134,7 @@ impl Vring {
             return Ok(());
         };
         if self.is_running() {
-            self.mailbox.rewire(wiring);
+            self.post.rewire(wiring);
             return Ok(());
         }
         if !self.is_about_to_start() || setup.regions.is_empty() {
@@ -147,10 +147,10 @@ impl Vring {
         &mut self,
         shared: &Arc<Shared<M>>,
         wiring: Wiring,
-        features: VirtqueueFeatures,
+        features: RingFeatures,
     ) -> Result<(), VringError> {
         let number = self.number;
-        let mut ring = VirtqueueRing::new(
+        let mut ring = Ring::new(
             Arc::clone(&wiring.regions),
             self.layout,
             features,
@@ -175,13 +175,13 @@ impl Vring {
             journal.take_base(number);
         }
         self.runs += 1;
-        self.mailbox.restart();
+        self.post.restart();
         let start = Start {
             number,
             run: self.runs,
-            mailbox: Arc::clone(&self.mailbox),
+            post: Arc::clone(&self.post),
             wiring,
-            queue: QueueState::new(ring, std::mem::take(&mut self.away)),
+            desk: Desk::new(ring, std::mem::take(&mut self.away)),
             again: std::mem::take(&mut self.again),
             succeeds: self.runs == 1 && journal.is_some_and(|journal| journal.deaths() > 0),
             tracker,
@@ -194,7 +194,7 @@ impl Vring {
         std::thread::Builder::new()
             .name(format!("thrufs-queue-{number}"))
             .spawn(move || {
-                // NullFileSystem listens when the connection gave up on the thread.
+                // Nobody listens when the connection gave up on the thread.
                 let _ = tell.send(serving.serve());
             })
             .map_err(failed)?;
@@ -211,7 +211,7 @@ impl Vring {
     /// Asks the thread to end, if there is one. [`stop`](Self::stop) waits for it.
     pub(crate) fn begin_to_stop(&self) {
         if self.is_running() {
-            self.mailbox.stop();
+            self.post.stop();
         }
     }
 
@@ -225,7 +225,7 @@ impl Vring {
         let Some(finished) = self.running.take() else {
             return Ok(self.base);
         };
-        self.mailbox.stop();
+        self.post.stop();
         let left = deadline.saturating_duration_since(Instant::now());
         let finished = finished.recv_timeout(left);
         let finished = finished.map_err(|_| VringError::Stuck(self.number))?;
@@ -262,7 +262,7 @@ impl Vring {
             error: self.error.take(),
             table: self.table.take(),
             runs: self.runs,
-            ..Vring::new(self.number, Arc::clone(&self.mailbox))
+            ..Vring::new(self.number, Arc::clone(&self.post))
         };
     }
 }

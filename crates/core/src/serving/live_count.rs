@@ -1,4 +1,4 @@
-//! How many there still are, for who waits for their end.
+//! A count of live threads or values, and a wait until it is zero.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub struct LiveCount {
     fewer: Condvar,
 }
 
-/// One of those that are counted, until this is dropped.
+/// Counts until it is dropped.
 #[derive(Debug)]
 pub struct LiveGuard(Arc<LiveCount>);
 
@@ -22,7 +22,7 @@ impl LiveCount {
         LiveGuard(Arc::clone(self))
     }
 
-    /// Waits until none is left. Returns how many are at `deadline`.
+    /// Waits until none is left. Returns how many are left at `deadline`.
     pub fn wait_for_none(&self, deadline: Instant) -> usize {
         let mut number = self.number.lock();
         self.fewer

@@ -1,4 +1,4 @@
-//! Whether a session goes on, and how many of its threads still do.
+//! Whether a session is to end, and how many of its threads are left.
 
 use crate::serving::{LiveCount, LiveGuard, OnPanic};
 use parking_lot::{Condvar, Mutex};
@@ -20,10 +20,10 @@ pub enum End {
     Failed(i32),
 }
 
-/// Shared by everybody who serves, waits for or ends a session.
+/// Shared by the threads that serve, wait for or end a session.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// Looked at before every read of a request.
+    /// Read before every read of a request.
     stopping: AtomicBool,
     end: Mutex<Option<End>>,
     ended: Condvar,
@@ -31,7 +31,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Ends the session. The first reason stands.
+    /// Ends the session. The first reason stays.
     pub(crate) fn stop(&self, end: End) {
         self.end.lock().get_or_insert(end);
         self.stopping.store(true, Ordering::SeqCst);
@@ -42,7 +42,7 @@ impl Control {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody asked for the end before anything else brought it.
+    /// Whether [`SessionHandle::shutdown`](super::SessionHandle::shutdown) was the first reason.
     pub(crate) fn was_shut_down(&self) -> bool {
         matches!(*self.end.lock(), Some(End::ShutDown))
     }

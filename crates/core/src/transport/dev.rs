@@ -1,21 +1,21 @@
 //! The `/dev/fuse` transport.
 //!
-//! Each thread has a buffers: a descriptor of its own, cloned from the session's, and two buffers. A
-//! reader reads a request into its buffers, has it dispatched, writes the reply to the descriptor that
-//! the request came from (the kernel looks for it there) and reads again: two system calls per
-//! request, no queue, no hand-over, no memory that another thread writes to.
+//! Each thread has a descriptor of its own, cloned from the session's, and two [`buffers`]. A reader
+//! reads a request, has it dispatched, writes the reply to the same descriptor (the kernel looks for
+//! the request there) and reads again: two system calls per request, no queue, no hand-over, no memory
+//! that another thread writes to.
 //!
-//! **Who sleeps.** A request that would sleep does not move to another thread; the *role* of
-//! reader does ([`reader_pool`]). The thread with the request gives its role to one that stands by, carries
-//! the request out where it lies, answers it, and becomes a reader again if one is missing.
+//! **Requests that sleep** stay on their thread; the *role* of reader moves ([`reader_pool`]). The
+//! thread hands its role to a standby worker, carries the request out where it lies, answers it, and
+//! becomes a reader again if one is missing.
 //!
-//! **Who gets stuck.** Requests that nobody expected to sleep, and that do, are found by the
-//! [`stall_monitor`], which takes the role from a thread that has had it for milliseconds without reading.
+//! **Requests that sleep unexpectedly** are found by the [`stall_monitor`], which takes the role from
+//! a thread that has held it for milliseconds without reading.
 //!
-//! **Where readers run.** A caller that is alone and its reader share a CPU ([`super::pairing`]).
+//! **CPUs.** A lone caller and its reader share a CPU ([`super::pairing`]).
 //!
-//! **Memory.** Buffers are address space until they are touched. A buffers that stands by gives back
-//! what lies beyond the first pages.
+//! **Memory.** Buffers are address space until they are touched. A standby worker releases all but
+//! the first pages.
 
 mod buffers;
 mod pipe;
@@ -36,18 +36,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use thrufs_sys::signal::current_thread_id;
 
-/// What comes by `/dev/fuse`.
+/// Which requests arrive on `/dev/fuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Everything.
+    /// All.
     All,
-    /// What does not come by another transport: FORGETs, for which nobody waits, and now and then an
-    /// INTERRUPT.
+    /// Those that no other transport carries: FORGETs, which have no reply, and a rare INTERRUPT.
     Rest,
 }
 
-/// How long FORGETs are let gather, where nothing else comes. To be woken for each would cost those
-/// who cause them more than the FORGETs do.
+/// How long FORGETs gather, where nothing else arrives. A wake-up for each one would cost their callers
+/// more than the FORGETs themselves.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The threads of a session on `/dev/fuse`.
@@ -57,11 +56,11 @@ pub(crate) struct Dev<F> {
 }
 
 impl<F: FileSystem> Dev<F> {
-    /// Starts the threads that serve `connection` as `config` says.
+    /// Starts the threads that serve `connection`.
     ///
     /// # Errors
     ///
-    /// What the system says when there is no thread or memory to be had.
+    /// The system's, when a thread or memory is not available.
     pub(crate) fn start(
         connection: &Arc<Connection<F>>,
         config: SessionConfig,
@@ -70,23 +69,23 @@ impl<F: FileSystem> Dev<F> {
         let pool = Arc::new(ReaderPool::new(connection, config, load));
         stall_monitor::start(&pool)?;
         pool.start().inspect_err(|_| {
-            // The monitor is there already and has nobody to look after.
+            // The monitor's thread runs already.
             connection.control.stop(End::Failed(libc::EAGAIN));
             pool.wake();
         })?;
         Ok(Dev { pool })
     }
 
-    /// Wakes threads so that they take_sample that they shall end. To be called again until they have.
+    /// Wakes the threads so that they see that the session ends. Repeated until they have ended.
     pub(crate) fn wake(&self) {
         self.pool.wake();
     }
 }
 
-/// Starts a thread for `worker`, which is a reader from its first moment.
+/// Starts a thread for `worker`, which is a reader from the start.
 fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::Result<()> {
     let connection = &pool.connection;
-    // What can fail is done before anybody relies on the thread.
+    // All that can fail comes before the thread counts as a reader.
     let data_bytes_max = connection
         .dispatcher
         .features()
@@ -102,7 +101,7 @@ fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::
             begin_serving_thread();
             scheduling::release(current_thread_id(), &pool.connection.allowed);
             worker.begin();
-            // Last, also when this thread panics: whoever sees no thread left may rely on that.
+            // Dropped last, also when this thread panics: a count of zero means that all has been dropped.
             let _count = count;
             let leaving = Leaving { pool, worker };
             let (pool, worker) = (&leaving.pool, &leaving.worker);
@@ -116,7 +115,7 @@ fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::
     Ok(())
 }
 
-/// Takes a worker off the list at the end of its thread.
+/// Removes a worker from the list when its thread ends.
 struct Leaving<F: FileSystem> {
     pool: Arc<ReaderPool<F>>,
     worker: Arc<Worker>,
@@ -128,7 +127,7 @@ impl<F: FileSystem> Drop for Leaving<F> {
     }
 }
 
-/// One thread at its work.
+/// A worker on its thread, with its buffers.
 struct WorkerThread<'a, F> {
     pool: &'a Arc<ReaderPool<F>>,
     worker: &'a Arc<Worker>,
@@ -143,7 +142,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
                 Err(errno) => match self.read_failed(errno) {
                     Some(end) => return self.pool.connection.control.stop(end),
                     None if self.worker.is_reader() => continue,
-                    // Called off.
+                    // Interrupted: the reader's role was taken away.
                     None => 0,
                 },
             };
@@ -168,11 +167,11 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         }
     }
 
-    /// What an error of reading means: nothing, or the end of the session.
+    /// The end of the session that an error of reading means, if it means one.
     fn read_failed(&self, errno: rustix::io::Errno) -> Option<End> {
         use rustix::io::Errno;
         match errno {
-            // A signal; another reader was quicker; the request was withdrawn.
+            // A signal; another reader was faster; the request was withdrawn.
             Errno::INTR | Errno::AGAIN | Errno::NOENT => None,
             Errno::NODEV => Some(End::Unmounted),
             Errno::CONNABORTED => Some(End::Aborted),
@@ -180,8 +179,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         }
     }
 
-    /// Carries out the request of `length` bytes in the buffers, and answers it. True when it wants no
-    /// answer.
+    /// Carries out the request of `length` bytes in the buffers, and answers it. True when it has no reply.
     fn carry_out(&mut self, length: usize) -> bool {
         if length >= LARGE_BYTES {
             self.worker.count_large();
@@ -197,7 +195,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         false
     }
 
-    /// Answers the READ in the buffers, of `length` bytes, with bytes of a file.
+    /// Answers the READ of `length` bytes in the buffers from a file.
     fn answer_from_file(&mut self, length: usize, file_reply: &FileReply) {
         let dispatcher = &self.pool.connection.dispatcher;
         if file_reply.length() >= SPLICE_BYTES_MIN {
@@ -215,7 +213,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         let mut result = file_reply.read_into(reply, false);
         if result == Err(Errno::DEFER) {
             bump(&dispatcher.metrics().figures.deferred);
-            // Refused or not: the bytes have to be waited for.
+            // Whether admitted or refused, the bytes have to be waited for.
             let _ = self.pool.begin_blocking(self.worker, Wait::Io);
             result = file_reply.read_into(reply, true);
         }
@@ -223,13 +221,13 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         self.send(length, reply);
     }
 
-    /// Carries out again what was deferred, having given the reader's role away.
+    /// Carries out a deferred request, after the reader's role was handed on.
     fn carry_out_blocking(&mut self, length: usize, wait: Wait) {
         let dispatcher = &self.pool.connection.dispatcher;
         let blocking = self.pool.begin_blocking(self.worker, wait);
         let (request, reply) = self.buffers.split(length);
         let reply = if blocking == Blocking::Refused && wait.is_for_lock() {
-            // The last reader must not wait for a lock, whose holder may need it to let go.
+            // The last reader must not wait for a lock: its holder may need that reader to unlock it.
             bump(&dispatcher.metrics().figures.lock_waiters_refused);
             dispatcher.refuse(request, reply, Errno::ENOLCK)
         } else {
@@ -250,7 +248,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
         let (request, reply) = self.buffers.request_and_reply(request, reply);
         self.pool.connection.dispatcher.undelivered(request, reply);
         use rustix::io::Errno;
-        // An aborted request and an ended connection are all in a day's work.
+        // The request was aborted, or the connection has ended: both are ordinary.
         if !matches!(errno, Errno::NOENT | Errno::NODEV) {
             tracing::warn!(error = %errno, "the kernel did not take a reply");
         }

@@ -1,24 +1,23 @@
 //! The io_uring transport (Linux 6.14).
 //!
-//! The kernel has a queue for each possible CPU and puts a request on the queue of the CPU where its
-//! caller is. Each CPU has a thread here that is bound to it ([`plan`]), with a ring, and memory in
-//! which requests come and replies go ([`thrufs_sys::fuse_ring`]). The thread carries a request out where
-//! it lies ([`worker_thread`]): sending the reply and waiting for the next is one system call, and neither
-//! the request nor its data cross to another CPU.
+//! The kernel has a queue for each possible CPU and puts a request on the queue of its caller's CPU. Each
+//! CPU has a thread that is bound to it ([`plan`]), with a ring, and with memory for requests and replies
+//! ([`thrufs_sys::fuse_ring`]). The thread carries a request out where it lies ([`worker_thread`]): one
+//! system call sends the reply and waits for the next, and neither the request nor its data cross to
+//! another CPU.
 //!
-//! **Who sleeps.** Requests that say so go to a [pool](crate::serving::BlockingPool), and reads of what is not in memory to the
-//! kernel, by the same ring; each leaves room for another on its queue. What sleeps unexpectedly is
-//! found by the [`stall_monitor`]. Where that can happen (that is for the file system to say,
-//! [`Negotiation::set_prompt`](crate::Negotiation::set_prompt)) a thread takes one request at a time,
-//! so that it keeps nobody else waiting, and each queue has a second thread from the start.
+//! **Requests that sleep** go to a [pool](crate::serving::BlockingPool), and reads of uncached bytes to the
+//! kernel, over the same ring; another slot takes their place on the queue. Requests that sleep
+//! unexpectedly are found by the [`stall_monitor`]. A file system that has such requests says so
+//! ([`Negotiation::set_prompt`](crate::Negotiation::set_prompt)): a thread then takes one request at a
+//! time, so that none waits for it, and each queue has two threads.
 //!
-//! **How it starts.** Once INIT was answered with `OVER_IO_URING`, every caller waits until each queue
-//! has memory. So all that can fail is tried before: rings are made before INIT is read
-//! ([`prepare`](mod@prepare)), and what fails after it is made known to the kernel, which falls back to `/dev/fuse`
-//! when an entry is refused.
+//! **Start.** Once INIT was answered with `OVER_IO_URING`, every caller waits until each queue has memory.
+//! So what can fail is tried before INIT is read ([`prepare`](mod@prepare)). After a later failure, an entry
+//! that the kernel refuses makes it fall back to `/dev/fuse`.
 //!
-//! **What stays on `/dev/fuse`.** FORGET, INTERRUPT, notifications, and the news of the connection's
-//! end: [`super::dev`], with one reader.
+//! **On `/dev/fuse`** stay FORGET, INTERRUPT, notifications and the end of the connection:
+//! [`super::dev`], with one reader.
 
 mod kick;
 mod plan;
@@ -50,23 +49,23 @@ use worker::Worker;
 use worker_pool::{Ring, WorkerPool};
 use worker_thread::WorkerThread;
 
-/// How long threads have to start.
+/// How long the threads have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests in hand at once where none sleeps unexpectedly.
+/// Slots of a queue where no request sleeps unexpectedly.
 const DEPTH_PROMPT: u16 = 8;
 
 /// The longest reply without data: an extended attribute.
 const BODY_BYTES_MIN: usize = 64 << 10;
 
-/// A READ whose bytes are on their way from a file.
+/// A READ that the kernel carries out.
 #[derive(Debug)]
 pub(super) struct Reading {
     file_reply: FileReply,
     filled: usize,
 }
 
-/// The request in a slot, and the room for its reply.
+/// The request in a slot, and the buffer for its reply.
 fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
     let RingRequest {
         header,
@@ -82,15 +81,15 @@ fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
     (message, reply)
 }
 
-/// Where a thread says whether it serves; nothing for those that come later, to help.
+/// Where a thread reports that it serves; nothing for a substitute that starts later.
 type Report = Option<SyncSender<Result<(), Errno>>>;
 
-/// A request that will sleep.
+/// A request for the blocking pool.
 #[derive(Debug)]
 struct Sleeping<F> {
     slot: Slot,
     wait: Wait,
-    /// Whose it is.
+    /// The worker that answers it.
     worker: Arc<Worker>,
     connection: Arc<Connection<F>>,
 }
@@ -119,12 +118,12 @@ pub(crate) struct Uring<F> {
 }
 
 impl<F: FileSystem> Uring<F> {
-    /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`.
+    /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`; if it
+    /// could not be made to, the session is ended.
     ///
     /// # Errors
     ///
-    /// Why there is no ring. If even that could not be made known to the kernel, the session is told
-    /// to end.
+    /// Why the session has no ring.
     pub(crate) fn start(
         connection: &Arc<Connection<F>>,
         features: &Features,
@@ -152,13 +151,12 @@ impl<F: FileSystem> Uring<F> {
 }
 
 impl<F> Uring<F> {
-    /// Wakes threads so that they take_sample that they shall end. To be called again until they have.
+    /// Wakes the threads so that they see that the session ends. Repeated until they have ended.
     pub(crate) fn wake(&self) {
         self.pool.wake();
     }
 
-    /// Ends the threads for requests that sleep, once all others have ended. Returns how many are left at
-    /// `deadline`.
+    /// Ends the blocking pool, after all other threads. Returns how many threads are left at `deadline`.
     pub(crate) fn end(&self, deadline: Instant) -> usize {
         self.pool.blocking_pool.end(deadline)
     }
@@ -196,14 +194,14 @@ fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<
     Ok(())
 }
 
-/// Has the kernel use `/dev/fuse` after all: an entry that it must refuse makes it do so.
+/// Makes the kernel fall back to `/dev/fuse`: it does when it refuses an entry.
 fn give_up<F>(pool: &WorkerPool<F>) {
     let refused = pool.take_ring().is_some_and(|mut ring| {
         let refused = ring.enable().and_then(|()| {
             let slot = ring.slot(QueueIndex(u16::MAX), pool.payload_bytes)?;
             ring.register(slot)
         });
-        // Not agreed on any more: it has done so before.
+        // Or it has fallen back already, and refuses every entry.
         matches!(
             refused,
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTCONN)
@@ -211,7 +209,7 @@ fn give_up<F>(pool: &WorkerPool<F>) {
     });
     pool.abandon();
     if !refused {
-        // Better no mount than one whose callers wait for ever.
+        // A failed mount is better than callers that wait for ever.
         pool.connection.control.stop(End::Failed(libc::EIO));
     }
 }
@@ -227,7 +225,7 @@ fn spawn<F: FileSystem>(
     std::thread::Builder::new()
         .name(format!("thrufs-ring-{}", worker.group_number))
         .spawn(move || {
-            // Last, also when this thread panics: whoever sees no thread left may rely on that.
+            // Dropped last, also when this thread panics: a count of zero means that all has been dropped.
             let _count = count;
             let _leaving = Leaving {
                 pool: &pool,
@@ -251,7 +249,7 @@ fn spawn<F: FileSystem>(
         .map(drop)
 }
 
-/// Takes a worker off the list at the end of its thread.
+/// Removes a worker from the list when its thread ends.
 struct Leaving<'a, F> {
     pool: &'a WorkerPool<F>,
     worker: &'a Arc<Worker>,

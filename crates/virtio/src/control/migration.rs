@@ -14,7 +14,7 @@
 use super::{Control, LOG_ALL};
 use crate::device_state::{self, Again};
 use crate::memory::{DirtyLog, MemoryError, Regions};
-use crate::queue::VirtqueueLayout;
+use crate::queue::Layout;
 use crate::session::{GuestSession, MakeFileSystem};
 use crate::transfer::{Pipe, Transfer};
 use crate::vring::{Setup, Vring};
@@ -113,7 +113,7 @@ impl<M: MakeFileSystem> Control<M> {
     /// Has all queues note what they write where it is to be noted now. They do when this returns.
     pub(super) fn renew_log(&mut self) -> Result<()> {
         let deadline = self.deadline();
-        let (features, log) = (self.virtqueue_features(), self.log_in_force());
+        let (features, log) = (self.ring_features(), self.log_in_force());
         let (in_force, pending) = channel();
         let setup = Setup {
             regions: &self.regions,
@@ -209,7 +209,7 @@ impl<M: MakeFileSystem> Control<M> {
         let Some(transfer) = self.moving.transfer.take() else {
             return;
         };
-        let moved = transfer.wait(&self.shared.connection);
+        let moved = transfer.wait(&self.shared.line);
         if let Err(error) = &moved {
             // The front end asks whether it went well, not why.
             tracing::error!(%error, "the state of the device was not moved");
@@ -267,6 +267,6 @@ fn failed(what: &'static str) -> Error {
 }
 
 /// How many bytes of the used ring are written.
-fn used_bytes(layout: &VirtqueueLayout) -> u64 {
+fn used_bytes(layout: &Layout) -> u64 {
     2 + 2 + 8 * u64::from(layout.size) + 2
 }

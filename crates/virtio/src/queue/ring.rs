@@ -2,7 +2,7 @@
 //!
 //! **Who writes what.** The guest writes the descriptors and the available ring, with the index up to
 //! which it is filled, last; and, at the end of it, the used index from which on it wants to be told.
-//! We write the used ring in the same manner ([`VirtqueueRing::complete`] is the only place), and at its end the
+//! We write the used ring in the same manner ([`Ring::complete`] is the only place), and at its end the
 //! available index from which on we want to be told. Each side publishes its index and then looks at
 //! what the other wants, with a full fence between the two; so one of the two always sees the other.
 //!
@@ -58,7 +58,7 @@ impl From<thrufs_sys::shared_memory::Outside> for Broken {
 
 /// Where a queue is, in the front end's addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VirtqueueLayout {
+pub struct Layout {
     /// How many descriptors it has: a power of two, 32768 at most.
     pub size: u16,
     /// Where the descriptors are.
@@ -71,7 +71,7 @@ pub struct VirtqueueLayout {
 
 /// What was agreed on about queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VirtqueueFeatures {
+pub struct RingFeatures {
     /// `VIRTIO_RING_F_EVENT_IDX`: both sides say when they want to be told next.
     pub event_index: bool,
     /// `VIRTIO_RING_F_INDIRECT_DESC`: a descriptor may stand for a table.
@@ -80,7 +80,7 @@ pub struct VirtqueueFeatures {
 
 /// Where it is noted what is written for a queue.
 #[derive(Clone, Debug)]
-pub struct VirtqueueLog {
+pub struct RingLog {
     /// The log.
     pub log: Arc<DirtyLog>,
     /// The guest's address of the used ring, if writes to that are to be noted too.
@@ -96,7 +96,7 @@ struct Places {
 }
 
 impl Places {
-    fn find(layout: &VirtqueueLayout, regions: &Regions) -> Result<Places, Broken> {
+    fn find(layout: &Layout, regions: &Regions) -> Result<Places, Broken> {
         let size = usize::from(layout.size);
         // Two bytes for the event index, which are there whether they are used or not.
         let ring_bytes = |element_bytes| RING_HEAD_BYTES + element_bytes * size + 2;
@@ -124,14 +124,14 @@ impl Places {
 
 /// Looks at the guest's index, which anybody may do.
 #[derive(Clone, Debug)]
-pub(crate) struct AvailableIndex {
+pub(crate) struct Lookout {
     regions: Arc<Regions>,
     available: Extent,
 }
 
-impl AvailableIndex {
+impl Lookout {
     /// Whether more was made available than up to the index `next`. What there is has to be
-    /// [asked](VirtqueueRing::has_available) again.
+    /// [asked](Ring::has_available) again.
     pub(crate) fn sees_more_than(&self, next: u16) -> bool {
         let mapping = self.regions.mapping(&self.available);
         let index =
@@ -142,10 +142,10 @@ impl AvailableIndex {
 
 /// A queue that is being served.
 #[derive(Debug)]
-pub struct VirtqueueRing {
+pub struct Ring {
     regions: Arc<Regions>,
-    layout: VirtqueueLayout,
-    features: VirtqueueFeatures,
+    layout: Layout,
+    features: RingFeatures,
     places: Places,
     /// The next to be taken of the available ring.
     next_available: u16,
@@ -154,15 +154,15 @@ pub struct VirtqueueRing {
     /// The next to be filled of the used ring.
     next_used: u16,
     /// Up to where the guest was told, or needed no telling.
-    notified_used: u16,
+    told_used: u16,
     /// Which heads were taken and not given back, a bit each.
     in_use: Box<[u64]>,
-    log: Option<VirtqueueLog>,
+    log: Option<RingLog>,
     /// The same, for whoever comes after this process.
     tracker: Tracker,
 }
 
-impl VirtqueueRing {
+impl Ring {
     /// A queue in the memory of `regions`, from its available index `base` on.
     ///
     /// # Errors
@@ -170,15 +170,15 @@ impl VirtqueueRing {
     /// When it is not in that memory, or cannot be a queue.
     pub fn new(
         regions: Arc<Regions>,
-        layout: VirtqueueLayout,
-        features: VirtqueueFeatures,
+        layout: Layout,
+        features: RingFeatures,
         base: u16,
-    ) -> Result<VirtqueueRing, Broken> {
+    ) -> Result<Ring, Broken> {
         if !layout.size.is_power_of_two() {
             return Err(Broken::Size);
         }
         let places = Places::find(&layout, &regions)?;
-        let mut ring = VirtqueueRing {
+        let mut ring = Ring {
             regions,
             layout,
             features,
@@ -186,23 +186,23 @@ impl VirtqueueRing {
             next_available: base,
             seen_available: base,
             next_used: 0,
-            notified_used: 0,
+            told_used: 0,
             in_use: vec![0; usize::from(layout.size).div_ceil(64)].into(),
             log: None,
             tracker: Tracker::default(),
         };
         ring.next_used = ring.load_used(2, Ordering::Relaxed)?;
-        ring.notified_used = ring.next_used;
+        ring.told_used = ring.next_used;
         Ok(ring)
     }
 
     /// None: a ring that has no memory and nothing in it. It stands where one was taken away.
-    pub(crate) fn absent() -> VirtqueueRing {
+    pub(crate) fn absent() -> Ring {
         let nowhere = Extent::default();
-        VirtqueueRing {
+        Ring {
             regions: Arc::default(),
-            layout: VirtqueueLayout::default(),
-            features: VirtqueueFeatures::default(),
+            layout: Layout::default(),
+            features: RingFeatures::default(),
             places: Places {
                 descriptors: nowhere,
                 available: nowhere,
@@ -211,7 +211,7 @@ impl VirtqueueRing {
             next_available: 0,
             seen_available: 0,
             next_used: 0,
-            notified_used: 0,
+            told_used: 0,
             in_use: Box::default(),
             log: None,
             tracker: Tracker::default(),
@@ -235,7 +235,7 @@ impl VirtqueueRing {
     }
 
     /// Where to note what is written, from now on.
-    pub fn set_log(&mut self, log: Option<VirtqueueLog>) {
+    pub fn set_log(&mut self, log: Option<RingLog>) {
         self.log = log;
     }
 
@@ -246,7 +246,7 @@ impl VirtqueueRing {
 
     /// Notes that `length` bytes at `at` in the used ring were written.
     fn note_used(&self, at: usize, length: usize) {
-        if let Some(VirtqueueLog {
+        if let Some(RingLog {
             log,
             used: Some(used),
         }) = &self.log
@@ -389,15 +389,15 @@ impl VirtqueueRing {
     }
 
     /// With what to look out for more without the ring.
-    pub(crate) fn available_index(&self) -> AvailableIndex {
-        AvailableIndex {
+    pub(crate) fn lookout(&self) -> Lookout {
+        Lookout {
             regions: Arc::clone(&self.regions),
             available: self.places.available,
         }
     }
 
     /// Gives `head` back: `length` bytes were written for it. The guest can see it at once;
-    /// [`needs_notification`](Self::needs_notification) says whether it waits to be told.
+    /// [`must_tell`](Self::must_tell) says whether it waits to be told.
     ///
     /// # Errors
     ///
@@ -427,8 +427,8 @@ impl VirtqueueRing {
     /// # Errors
     ///
     /// When the queue is broken.
-    pub fn needs_notification(&mut self) -> Result<bool, Broken> {
-        if self.notified_used == self.next_used {
+    pub fn must_tell(&mut self) -> Result<bool, Broken> {
+        if self.told_used == self.next_used {
             return Ok(false);
         }
         // The index must be out before we look at what the guest wants.
@@ -436,12 +436,12 @@ impl VirtqueueRing {
         let wanted = if self.features.event_index {
             let at = RING_HEAD_BYTES + usize::from(self.layout.size) * AVAILABLE_ELEMENT_BYTES;
             let event = self.load_available(at, Ordering::Relaxed)?;
-            has_passed(event, self.notified_used, self.next_used)
+            has_passed(event, self.told_used, self.next_used)
         } else {
             let flags = self.load_available(0, Ordering::Relaxed)?;
             flags & AVAILABLE_FLAG_NO_INTERRUPT == 0
         };
-        self.notified_used = self.next_used;
+        self.told_used = self.next_used;
         Ok(wanted)
     }
 
@@ -450,7 +450,7 @@ impl VirtqueueRing {
     /// # Errors
     ///
     /// When the queue is broken.
-    pub fn disable_kicks(&mut self) -> Result<(), Broken> {
+    pub fn look_by_ourselves(&mut self) -> Result<(), Broken> {
         // With the event index, the one that was asked for last lies behind us.
         if self.features.event_index {
             return Ok(());
@@ -464,7 +464,7 @@ impl VirtqueueRing {
     /// # Errors
     ///
     /// When the queue is broken.
-    pub fn enable_kicks(&mut self) -> Result<bool, Broken> {
+    pub fn ask_to_be_told(&mut self) -> Result<bool, Broken> {
         if self.features.event_index {
             let at = RING_HEAD_BYTES + usize::from(self.layout.size) * USED_ELEMENT_BYTES;
             self.store_used(at, self.next_available, Ordering::Relaxed)?;

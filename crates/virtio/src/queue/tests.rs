@@ -23,7 +23,7 @@ const NEXT: u16 = 1;
 const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 
-const BOTH: VirtqueueFeatures = VirtqueueFeatures {
+const BOTH: RingFeatures = RingFeatures {
     event_index: true,
     indirect: true,
 };
@@ -31,15 +31,15 @@ const BOTH: VirtqueueFeatures = VirtqueueFeatures {
 /// A guest with one queue, and the hands to do anything with it.
 struct Guest {
     memory: OwnedFd,
-    ring: VirtqueueRing,
+    ring: Ring,
     chain: Chain,
     made_available: u16,
 }
 
 impl Guest {
-    fn new(features: VirtqueueFeatures) -> Guest {
+    fn new(features: RingFeatures) -> Guest {
         let memory = memory_file(MEMORY_BYTES);
-        let ring = VirtqueueRing::new(regions(&memory), layout(), features, 0).unwrap();
+        let ring = Ring::new(regions(&memory), layout(), features, 0).unwrap();
         Guest {
             memory,
             ring,
@@ -94,8 +94,8 @@ fn regions(memory: &OwnedFd) -> Arc<Regions> {
     Arc::new(Regions::new(vec![region]).unwrap())
 }
 
-fn layout() -> VirtqueueLayout {
-    VirtqueueLayout {
+fn layout() -> Layout {
+    Layout {
         size: SIZE,
         descriptors: USER,
         available: USER + AVAILABLE,
@@ -253,7 +253,7 @@ fn of_parts(parts: u16) -> Guest {
 
 #[test]
 fn tables_only_when_agreed_on() {
-    let mut guest = Guest::new(VirtqueueFeatures {
+    let mut guest = Guest::new(RingFeatures {
         indirect: false,
         ..BOTH
     });
@@ -285,10 +285,10 @@ fn a_broken_ring() {
 #[test]
 fn queues_that_are_not_in_memory() {
     let memory = memory_file(MEMORY_BYTES);
-    let with = |change: fn(&mut VirtqueueLayout)| {
+    let with = |change: fn(&mut Layout)| {
         let mut layout = layout();
         change(&mut layout);
-        VirtqueueRing::new(regions(&memory), layout, BOTH, 0).err()
+        Ring::new(regions(&memory), layout, BOTH, 0).err()
     };
     assert_eq!(with(|_| {}), None);
     assert_eq!(with(|layout| layout.size = 0), Some(Broken::Size));
@@ -300,14 +300,14 @@ fn queues_that_are_not_in_memory() {
     assert_eq!(odd, Some(Broken::Outside));
     // Up to the last byte, and one step further. The rings are 22 and 70 bytes long.
     let end = USER + MEMORY_BYTES;
-    let at = |place: fn(&mut VirtqueueLayout) -> &mut u64, before_end: u64| {
+    let at = |place: fn(&mut Layout) -> &mut u64, before_end: u64| {
         let mut layout = layout();
         *place(&mut layout) = end - before_end;
-        VirtqueueRing::new(regions(&memory), layout, BOTH, 0).err()
+        Ring::new(regions(&memory), layout, BOTH, 0).err()
     };
     for (place, fits, does_not) in [
         (
-            (|it| &mut it.descriptors) as fn(&mut VirtqueueLayout) -> &mut u64,
+            (|it| &mut it.descriptors) as fn(&mut Layout) -> &mut u64,
             128,
             112,
         ),
@@ -317,25 +317,25 @@ fn queues_that_are_not_in_memory() {
         assert_eq!(at(place, fits), None);
         assert_eq!(at(place, does_not), Some(Broken::Outside));
     }
-    let wrapping = |layout: &mut VirtqueueLayout| layout.descriptors = !15;
+    let wrapping = |layout: &mut Layout| layout.descriptors = !15;
     assert_eq!(with(wrapping), Some(Broken::Outside));
 }
 
 #[test]
 fn a_full_ring() {
     let mut guest = Guest::new(BOTH);
-    let available_index = guest.ring.available_index();
-    assert!(!available_index.sees_more_than(0));
+    let lookout = guest.ring.lookout();
+    assert!(!lookout.sees_more_than(0));
     for head in 0..SIZE {
         guest.offer(head);
     }
     for head in 0..SIZE {
-        assert!(available_index.sees_more_than(head));
+        assert!(lookout.sees_more_than(head));
         assert_eq!(guest.ring.take(), Ok(Some(head)));
         guest.ring.complete(head, 0).unwrap();
         assert_eq!(guest.ring.next_used(), head + 1);
     }
-    assert!(!available_index.sees_more_than(SIZE));
+    assert!(!lookout.sees_more_than(SIZE));
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn indices_wrap() {
     let memory = memory_file(MEMORY_BYTES);
     let start = u16::MAX - 2;
     rustix::io::pwrite(&memory, &start.to_le_bytes(), USED + 2).unwrap();
-    let ring = VirtqueueRing::new(regions(&memory), layout(), BOTH, start).unwrap();
+    let ring = Ring::new(regions(&memory), layout(), BOTH, start).unwrap();
     let mut guest = Guest {
         memory,
         ring,
@@ -384,43 +384,43 @@ fn the_guest_is_told_when_it_asked_to_be() {
         assert_eq!(guest.ring.take(), Ok(Some(head)));
         guest.ring.complete(head, 0).unwrap();
     };
-    assert_eq!(guest.ring.needs_notification(), Ok(false), "of nothing");
+    assert_eq!(guest.ring.must_tell(), Ok(false), "of nothing");
     give_back(&mut guest, 0);
-    assert_eq!(guest.ring.needs_notification(), Ok(true));
-    assert_eq!(guest.ring.needs_notification(), Ok(false), "once");
+    assert_eq!(guest.ring.must_tell(), Ok(true));
+    assert_eq!(guest.ring.must_tell(), Ok(false), "once");
     // Only from the fourth on.
     guest.put(event, &3_u16.to_le_bytes());
     give_back(&mut guest, 1);
-    assert_eq!(guest.ring.needs_notification(), Ok(false));
+    assert_eq!(guest.ring.must_tell(), Ok(false));
     give_back(&mut guest, 2);
-    assert_eq!(guest.ring.needs_notification(), Ok(false));
+    assert_eq!(guest.ring.must_tell(), Ok(false));
     give_back(&mut guest, 3);
-    assert_eq!(guest.ring.needs_notification(), Ok(true));
+    assert_eq!(guest.ring.must_tell(), Ok(true));
     give_back(&mut guest, 4);
-    assert_eq!(guest.ring.needs_notification(), Ok(false), "that is past");
+    assert_eq!(guest.ring.must_tell(), Ok(false), "that is past");
 }
 
 #[test]
 fn without_the_event_index_there_are_flags() {
-    let mut guest = Guest::new(VirtqueueFeatures {
+    let mut guest = Guest::new(RingFeatures {
         event_index: false,
         ..BOTH
     });
-    guest.ring.disable_kicks().unwrap();
+    guest.ring.look_by_ourselves().unwrap();
     assert_eq!(guest.get(USED), [1, 0]);
-    assert_eq!(guest.ring.enable_kicks(), Ok(false));
+    assert_eq!(guest.ring.ask_to_be_told(), Ok(false));
     assert_eq!(guest.get(USED), [0, 0]);
     guest.offer(0);
     guest.ring.take().unwrap();
     guest.ring.complete(0, 0).unwrap();
     guest.put(AVAILABLE, &[1, 0]);
-    let told = guest.ring.needs_notification();
+    let told = guest.ring.must_tell();
     assert_eq!(told, Ok(false), "the guest looks by itself");
     guest.offer(1);
     guest.ring.take().unwrap();
     guest.ring.complete(1, 0).unwrap();
     guest.put(AVAILABLE, &[0, 0]);
-    assert_eq!(guest.ring.needs_notification(), Ok(true));
+    assert_eq!(guest.ring.must_tell(), Ok(true));
 }
 
 #[test]
@@ -429,10 +429,10 @@ fn we_ask_to_be_told_of_the_next() {
     let event = USED + 4 + u64::from(SIZE) * 8;
     guest.offer(0);
     guest.ring.take().unwrap();
-    assert_eq!(guest.ring.enable_kicks(), Ok(false));
+    assert_eq!(guest.ring.ask_to_be_told(), Ok(false));
     assert_eq!(guest.get(event), 1_u16.to_le_bytes());
     guest.offer(1);
-    assert_eq!(guest.ring.enable_kicks(), Ok(true), "it is there already");
+    assert_eq!(guest.ring.ask_to_be_told(), Ok(true), "it is there already");
 }
 
 #[test]
@@ -510,8 +510,8 @@ mod properties {
                     taken += 1;
                     prop_assert!(taken <= SIZE);
                 }
-                guest.ring.needs_notification().unwrap();
-                let _ = guest.ring.enable_kicks();
+                guest.ring.must_tell().unwrap();
+                let _ = guest.ring.ask_to_be_told();
             }
         }
     }

@@ -31,7 +31,7 @@ impl<M: MakeFileSystem> Serving<M> {
         while let Some(again) = self.start.left.pop() {
             self.carry_on_with(again)?;
         }
-        self.notify_guest()
+        self.tell()
     }
 
     fn carry_on_with(&mut self, again: Again) -> Result<(), Broken> {
@@ -41,7 +41,7 @@ impl<M: MakeFileSystem> Serving<M> {
             phase,
         } = again;
         if let Phase::Answered(length) = phase {
-            return self.start.queue.ring.complete(head, length);
+            return self.start.desk.ring.complete(head, length);
         }
         let Some((mut slot, kind)) = self.read(head, number)? else {
             return Ok(());

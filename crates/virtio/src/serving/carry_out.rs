@@ -1,6 +1,6 @@
 //! Carrying a request out, by whoever has it in hand.
 
-use crate::mailbox::{Mailbox, Returned};
+use crate::post::{Post, Returned};
 use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) struct Sleeping<F: FileSystem> {
     /// Whose request it is.
     pub(crate) session: Arc<GuestSession<F>>,
     /// Where it goes back to.
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) post: Arc<Post>,
     /// It was carried out but for the bytes of this.
     pub(crate) file_reply: Option<FileReply>,
 }
@@ -49,9 +49,9 @@ impl<F: FileSystem> BlockingJob for Sleeping<F> {
     }
 
     fn run(self) -> impl FnOnce() {
-        let mailbox = Arc::clone(&self.mailbox);
+        let post = Arc::clone(&self.post);
         let returned = self.carry_out();
-        move || mailbox.give_back(returned)
+        move || post.give_back(returned)
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Carried<F: FileSystem> {
 /// Carries out a request that was read, unless it would sleep.
 pub(crate) fn carry_out<F: FileSystem>(
     session: &Arc<GuestSession<F>>,
-    mailbox: &Arc<Mailbox>,
+    post: &Arc<Post>,
     metrics: &Metrics,
     mut slot: Slot,
 ) -> Carried<F> {
@@ -91,7 +91,7 @@ pub(crate) fn carry_out<F: FileSystem>(
         slot,
         wait,
         session: Arc::clone(session),
-        mailbox: Arc::clone(mailbox),
+        post: Arc::clone(post),
         file_reply,
     })
 }

@@ -1,29 +1,26 @@
-//! Who reads: leaders and followers.
-//!
-//! A worker is at any time one of these:
+//! Leader and followers: which worker reads.
 //!
 //! ```text
-//!            read(2)                      gives its role away, or
-//!   idle ◄───────────► busy reader ───────the monitor takes it───────► away
-//!    ▲                                                                   │ done: answered
+//!            read(2)                      hands its role on, or
+//!   idle ◄───────────► busy reader ───────the monitor takes it───────► blocked
+//!    ▲                                                                   │ answered
 //!    │ called                          enough readers                    ▼
-//!    └────────────── standing by ◄────────────────────────────────── rejoins
+//!    └───────────────── standby ◄─────────────────────────────────── rejoins
 //!    ▲                                  one is missing                   │
 //!    └───────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Readers are kept at a number while workers come and go; it is one while a reader is paired with
-//! its caller ([`crate::transport::pairing`]). Two rules keep hand-overs rare: whoever goes away calls a reader
-//! in only when no other reader is idle (the monitor sees to it later if that was too sparing), and
-//! whoever comes back takes the first place that is free. A worker that goes away to wait for a lock,
-//! which may be for ever, is always replaced.
+//! The number of readers is constant while workers block and rejoin; it is one while a reader is paired
+//! with its caller ([`crate::transport::pairing`]). Two rules keep hand-overs rare: a worker that blocks
+//! calls another reader only when none is idle (the stall monitor corrects that later), and a worker
+//! that rejoins takes the first free role. A worker that waits for a lock, perhaps for ever, is always
+//! replaced.
 //!
-//! **Who may touch what.** The list, and every change of the reader's role, belong to the lock,
-//! with one exception: a worker's `word`. It says whether the worker has the role and whether it is
-//! busy, with a number that grows by each request. The worker itself writes it before and after
-//! each request, without the lock; those who hold the lock take the role away by clearing its bit,
-//! which the worker finds out when it puts its request down. So a request costs two atomic
-//! operations on a cache line of the worker's own, and no lock.
+//! **Concurrency.** The lock guards the list and every change of a role, except a worker's `word`: the
+//! role bit, the busy bit, and a number that grows with each request. The worker writes it before and
+//! after each request without the lock. The holder of the lock takes a role by clearing its bit, which
+//! the worker finds when its request ends. So a request costs two atomic operations on a cache line of
+//! the worker's own, and no lock.
 
 mod pair;
 
@@ -48,47 +45,46 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
-/// The worker reads requests.
+/// The worker is a reader.
 const READER: u64 = 1;
-/// The worker has a request in hand.
+/// The worker has a request.
 const BUSY: u64 = 2;
 /// Added to the word by every request.
 const ONE_REQUEST: u64 = 4;
 
-/// How long a worker stands by before its memory goes back.
+/// How long a standby worker keeps its memory.
 const KEEP_MEMORY: Duration = Duration::from_secs(1);
-/// How long, after that, before it leaves.
+/// How long after that it ends.
 const KEEP_THREAD: Duration = Duration::from_secs(9);
-/// This many stand by for ever, so that the next request that sleeps need not wait for a thread.
+/// So many standby workers never end: the next request that sleeps needs no new thread.
 const STANDBY_KEPT: usize = 2;
 
-/// One thread of the pool.
+/// One thread of the pool, as the others see it.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Worker {
     word: AtomicU64,
-    /// The word when the monitor last looked, and how often it has been the same; touched by nobody
-    /// else.
+    /// The word at the last look, and for how many looks it has been the same. The monitor's alone.
     seen: AtomicU64,
     seen_times: AtomicU32,
     number: usize,
-    /// How many requests had a caller; who that was last, as requests name callers; how often it was
-    /// another than before; how many requests carried much data. Written by the worker alone.
+    /// Requests with a caller; the last caller's thread id; how often it changed; requests with much data.
+    /// Written by the worker alone.
     asked: AtomicU64,
     caller: AtomicU32,
     changes: AtomicU64,
     large: AtomicU64,
-    /// What the worker is away for, as [`encode_wait`] says; changed under the list's lock.
+    /// What the worker is blocked on, as [`encode_wait`] says; changed under the list's lock.
     blocked_on: AtomicU64,
     thread: OnceLock<(Thread, ThreadId)>,
 }
 
-/// So many looks at one request that does not sleep, and it takes too long all the same: it computes.
+/// After so many looks at one request that computes, it is treated as one that sleeps.
 const RUNNING_LOOKS: u32 = 5;
 
 const NOT_BLOCKED: u64 = 0;
 const BLOCKED_IO: u64 = 1;
-/// The user of the request stands above.
+/// The caller's user id is in the bits above.
 const BLOCKED_LOCK: u64 = 2;
 const BLOCKED_UID_SHIFT: u32 = 8;
 
@@ -121,7 +117,7 @@ impl Worker {
             .set((std::thread::current(), current_thread_id()));
     }
 
-    /// A request was read, of the caller with this number; zero for those of the kernel itself.
+    /// A request was read; `caller` is zero for one of the kernel itself.
     pub(super) fn begin_request<F>(&self, pool: &ReaderPool<F>, caller: u32) {
         if caller != 0 {
             count(&self.asked);
@@ -131,10 +127,10 @@ impl Worker {
             }
         }
         let word = self.word.load(Ordering::Relaxed);
-        // Ordered before the look at the alarm.
+        // Before the waker's flag is read: see `MonitorWaker::arm`.
         self.word
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
-        pool.alarm.arm();
+        pool.monitor_waker.arm();
     }
 
     /// The request in hand carries much data.
@@ -142,7 +138,7 @@ impl Worker {
         count(&self.large);
     }
 
-    /// The request was answered. False when the role of reader was taken or given away meanwhile.
+    /// The request was answered. False when the worker lost the reader's role meanwhile.
     pub(super) fn end_request(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word & READER != 0
@@ -152,8 +148,8 @@ impl Worker {
                 .is_ok()
     }
 
-    /// Whether the worker, busy with the request of `word`, has been for too long. Asked by the
-    /// monitor alone, at every look.
+    /// Whether the worker has had the request of `word` for too long. Called by the monitor alone, at
+    /// every look.
     fn is_stuck(&self, word: u64, processes: Option<BorrowedFd<'_>>) -> bool {
         if self.seen.swap(word, Ordering::Relaxed) != word {
             self.seen_times.store(0, Ordering::Relaxed);
@@ -163,8 +159,8 @@ impl Worker {
         times >= RUNNING_LOOKS || !self.wants_cpu(processes)
     }
 
-    /// Whether the thread is running or would if there were a CPU for it: then it does not sleep in
-    /// its request, and another thread would get no further.
+    /// Whether the thread runs or waits for a CPU: its request does not sleep, and another thread would
+    /// get no further.
     fn wants_cpu(&self, processes: Option<BorrowedFd<'_>>) -> bool {
         self.thread
             .get()
@@ -175,7 +171,7 @@ impl Worker {
         self.word.load(Ordering::SeqCst) & READER != 0
     }
 
-    /// Gives the worker, which is not busy, the role. Under the list's lock.
+    /// Makes the worker, which is not busy, a reader. Under the list's lock.
     fn make_reader(&self) {
         let word = self.word.load(Ordering::Relaxed) & !BUSY;
         self.word.store(word | READER, Ordering::SeqCst);
@@ -190,9 +186,9 @@ fn count(counter: &AtomicU64) {
 /// Whether a worker may carry out a request that sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocking {
-    /// Its role as reader is in other hands.
+    /// It is no reader any more.
     Allowed,
-    /// It is needed as a reader, or too many sleep already.
+    /// It is needed as a reader, or too many requests are blocked.
     Refused,
 }
 
@@ -203,16 +199,16 @@ pub(super) enum Next {
     Leave,
 }
 
-/// All workers, and the rules by which they change places.
+/// See the module.
 #[derive(Debug)]
 pub(super) struct ReaderPool<F> {
     pub(super) connection: Arc<Connection<F>>,
     pub(super) load: Load,
     config: SessionConfig,
-    /// How many readers there are unless one is paired.
+    /// Readers while none is paired.
     readers_wanted: usize,
     list: Mutex<WorkerList>,
-    pub(super) alarm: MonitorWaker,
+    pub(super) monitor_waker: MonitorWaker,
 }
 
 #[derive(Debug, Default)]
@@ -220,9 +216,9 @@ struct WorkerList {
     workers: Vec<Arc<Worker>>,
     standby: Vec<Arc<Worker>>,
     readers: usize,
-    /// How many there should be.
+    /// The number of readers to keep.
     wanted: usize,
-    /// Members that are away.
+    /// Requests of workers that are blocked.
     blocked: BlockedCounts,
     numbers: usize,
 }
@@ -243,11 +239,11 @@ impl<F: FileSystem> ReaderPool<F> {
                 wanted: readers_wanted,
                 ..WorkerList::default()
             }),
-            alarm: MonitorWaker::default(),
+            monitor_waker: MonitorWaker::default(),
         }
     }
 
-    /// Starts the readers; fails when not even one could be.
+    /// Starts the readers; fails when not even one could be started.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         let mut list = self.list.lock();
         while list.readers < list.wanted {
@@ -278,7 +274,7 @@ impl<F: FileSystem> ReaderPool<F> {
             blocked_on: AtomicU64::new(NOT_BLOCKED),
             thread: OnceLock::new(),
         });
-        // LiveGuard before it answers anybody, who may look.
+        // Before the thread can answer a request, whose caller may read this metric.
         let readers = &self.connection.metrics().figures.readers;
         readers.store(list.readers as u64 + 1, Ordering::Relaxed);
         super::spawn(self, &worker).inspect_err(|_| self.note(list))?;
@@ -288,7 +284,7 @@ impl<F: FileSystem> ReaderPool<F> {
         Ok(())
     }
 
-    /// Puts in one more reader: one that stands by, or a new one. False when none is to be had.
+    /// Adds a reader: a standby worker, or a new one. False when neither is available.
     fn call_reader(self: &Arc<Self>, list: &mut WorkerList) -> bool {
         if let Some(worker) = list.standby.pop() {
             worker.make_reader();
@@ -307,12 +303,12 @@ impl<F: FileSystem> ReaderPool<F> {
         }
     }
 
-    /// `worker` is about to sleep: takes its role as reader away, unless it must not.
+    /// Takes the reader's role from `worker`, which is about to sleep, unless it must keep it.
     pub(super) fn begin_blocking(self: &Arc<Self>, worker: &Arc<Worker>, wait: Wait) -> Blocking {
         let mut list = self.list.lock();
         let room = list.blocked.admits(wait, self.config.limits());
         if !worker.is_reader() {
-            // The monitor was quicker: counted among those who sleep already.
+            // The monitor took the role, and counted the worker as blocked.
             return match wait {
                 Wait::Io => Blocking::Allowed,
                 Wait::Lock { .. } if !room => Blocking::Refused,
@@ -343,8 +339,8 @@ impl<F: FileSystem> ReaderPool<F> {
         Blocking::Allowed
     }
 
-    /// `worker` has answered a request away from the readers. Comes back when it is one again, or
-    /// shall leave. `release_memory` is called when it has stood by for a while.
+    /// `worker` has answered a request after it lost its role. Returns when it is a reader again, or is to
+    /// end. `release_memory` is called after a while on standby.
     pub(super) fn rejoin(&self, worker: &Arc<Worker>, mut release_memory: impl FnMut()) -> Next {
         let mut list = self.list.lock();
         list.count_unblocked(worker);
@@ -378,7 +374,7 @@ impl<F: FileSystem> ReaderPool<F> {
         self.stand_by(worker, None).unwrap_or(Next::Leave)
     }
 
-    /// Sleeps until called (then a reader), dismissed, or the time is over.
+    /// Sleeps until the worker is called, the session ends, or the time is over.
     fn stand_by(&self, worker: &Arc<Worker>, timeout: Option<Duration>) -> Option<Next> {
         let start = Instant::now();
         loop {
@@ -400,7 +396,7 @@ impl<F: FileSystem> ReaderPool<F> {
         }
     }
 
-    /// The thread of `worker` is at its end.
+    /// The thread of `worker` ends.
     pub(super) fn leave(&self, worker: &Arc<Worker>) {
         let mut list = self.list.lock();
         list.count_unblocked(worker);
@@ -412,7 +408,7 @@ impl<F: FileSystem> ReaderPool<F> {
         self.note(&mut list);
     }
 
-    /// Wakes everybody who sleeps in a read or stands by.
+    /// Wakes all workers that read or stand by.
     pub(super) fn wake(&self) {
         let list = self.list.lock();
         for worker in &list.workers {
@@ -420,13 +416,13 @@ impl<F: FileSystem> ReaderPool<F> {
                 continue;
             };
             thread.unpark();
-            // Those who are busy are left in peace: a signal would end the call they are in.
+            // Not busy ones: a signal would interrupt the system call they are in.
             if worker.word.load(Ordering::SeqCst) & (READER | BUSY) == READER {
                 let _ = interrupt_thread(*id);
             }
         }
         drop(list);
-        self.alarm.wake();
+        self.monitor_waker.wake();
     }
 
     fn note(&self, list: &mut WorkerList) {
@@ -437,9 +433,9 @@ impl<F: FileSystem> ReaderPool<F> {
     }
 }
 
-/// What the monitor does; its own thread is in [`super::stall_monitor`].
+/// The stall monitor's part; its thread is in [`super::stall_monitor`].
 impl<F: FileSystem> ReaderPool<F> {
-    /// Whether a request waits to be read, by whomever.
+    /// Whether a request waits to be read.
     fn has_pending_request(&self) -> bool {
         let mut descriptors = [PollFd::new(&self.connection.device, PollFlags::IN)];
         rustix::event::poll(&mut descriptors, Some(&Timespec::default()))
@@ -454,8 +450,8 @@ impl<F: FileSystem> ReaderPool<F> {
         self.list.lock().workers.iter().any(busy)
     }
 
-    /// Sees to it that somebody reads. True when there was reason to suspicious: a reader that has not
-    /// moved since the last look, or none that is idle where some are missing.
+    /// Keeps a reader idle. True when a reader has not moved since the last look, or when none is idle and
+    /// some are missing.
     pub(super) fn check_readers(self: &Arc<Self>) -> bool {
         let mut list = self.list.lock();
         let (mut idle, mut moving, mut stuck) = (false, false, None);
@@ -485,8 +481,7 @@ impl<F: FileSystem> ReaderPool<F> {
         true
     }
 
-    /// Takes the role from a worker that is stuck in the request it had at `word`, and gives it to
-    /// another.
+    /// Takes the role from `worker`, stuck in the request it had at `word`, and gives it to another.
     fn displace(self: &Arc<Self>, list: &mut WorkerList, worker: &Arc<Worker>, word: u64) {
         if list.blocked.io_count() >= self.config.blocked_max {
             return;
@@ -499,7 +494,7 @@ impl<F: FileSystem> ReaderPool<F> {
             bump(&self.connection.metrics().figures.displaced);
             list.readers -= 1;
             list.count_blocked(worker, Wait::Io);
-            // If there is no other, the worker comes back as a reader when it is done.
+            // Without another, the worker becomes a reader again when its request ends.
             self.call_reader(list);
         }
     }

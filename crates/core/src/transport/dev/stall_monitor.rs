@@ -1,16 +1,16 @@
-//! Finds readers that are stuck, and puts in others.
+//! Replaces readers that are stuck.
 //!
-//! Most requests take microseconds, and whether one will sleep in a lower file system cannot be
-//! known beforehand. If all readers sleep in such requests, nobody reads the next one. The monitor
-//! looks at the pool every 2 ms while there is something to look at. When every reader has had the
-//! same request for two looks, it takes the role of one and calls in another, until one is idle or
-//! the bound for sleeping requests is reached. So a stall of all readers lasts 2 to 4 ms.
+//! Most requests take microseconds, and nothing says beforehand which will sleep in a lower file system.
+//! If all readers sleep, the next request is not read. The monitor looks at the pool every 2 ms while
+//! there are requests. When every reader has had the same request for two looks, it takes the role of one
+//! and calls another, until one is idle or the bound for blocked requests is reached. So a stall of all
+//! readers lasts 2 to 4 ms.
 //!
-//! A reader that is paired and at work is looked after as well ([`crate::transport::pairing`]).
+//! It also looks after a paired reader ([`crate::transport::pairing`]).
 
 use super::reader_pool::{ReaderPairing, ReaderPool};
 use crate::file_system::FileSystem;
-use crate::serving::{LiveGuard, MonitorWaker, StallMonitor, start_stall_monitor};
+use crate::serving::{LiveGuard, Monitor, MonitorWaker, start_monitor};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,19 +21,19 @@ pub(super) fn start<F: FileSystem>(pool: &Arc<ReaderPool<F>>) -> io::Result<()> 
         pairing: ReaderPairing::new(pool),
         _count: pool.connection.control.thread(),
     };
-    start_stall_monitor(&pool.alarm, monitor).map(drop)
+    start_monitor(&pool.monitor_waker, monitor).map(drop)
 }
 
 struct ReaderMonitor<F> {
     pool: Arc<ReaderPool<F>>,
     pairing: ReaderPairing,
-    /// Last: whoever sees no thread left may rely on that.
+    /// Last: a count of zero means that all has been dropped.
     _count: LiveGuard,
 }
 
-impl<F: FileSystem> StallMonitor for ReaderMonitor<F> {
-    fn alarm(&self) -> &MonitorWaker {
-        &self.pool.alarm
+impl<F: FileSystem> Monitor for ReaderMonitor<F> {
+    fn waker(&self) -> &MonitorWaker {
+        &self.pool.monitor_waker
     }
 
     fn is_ending(&self) -> bool {

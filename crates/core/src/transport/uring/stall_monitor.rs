@@ -1,18 +1,18 @@
-//! Looks after the threads of the rings, every 2 ms while there is something to do.
+//! The stall monitor of the threads that serve rings; looks every 2 ms while there are requests.
 //!
-//! **Together.** A thread is bound to the CPU of its callers. While they ask much and in small pieces,
-//! it is in the class `SCHED_IDLE` besides, so that a caller finds its CPU idle when it is answered,
-//! and stays ([`crate::transport::pairing`] says why). Such a thread gives way to everything else: when
-//! it is kept from its work, it is made an ordinary one again, for a rest that grows.
+//! **Pairing.** A thread is bound to its callers' CPU. While they send many small requests, it is in the
+//! class `SCHED_IDLE` besides, so that a caller that is answered stays on that CPU
+//! ([`crate::transport::pairing`]). Such a thread gives way to everything else: when others keep it from
+//! running, it is returned to the ordinary class, for a rest that grows.
 //!
-//! **Stuck.** When all threads of a queue sleep in requests of which nobody expected it, another is
-//! put in, of which there is a reserve. It stays.
+//! **Stalls.** When all threads of a queue sleep unexpectedly, another is started, with a ring of the
+//! reserve. It stays.
 
 use super::worker::Worker;
 use super::worker_pool::WorkerPool;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::{LOOK_INTERVAL, LiveGuard, MonitorWaker, StallMonitor, start_stall_monitor};
+use crate::serving::{LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, start_monitor};
 use crate::transport::pairing::{Pairing, Sample};
 use crate::transport::{Connection, scheduling};
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use thrufs_sys::sched::{Class, may_leave_idle, set_class};
 use thrufs_sys::signal::ThreadId;
 
-/// So many looks at one request that does not sleep, and it takes too long all the same.
+/// After so many looks at one request that computes, it is treated as one that sleeps.
 const RUNNING_LOOKS: u32 = 5;
 
 pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> {
@@ -35,19 +35,19 @@ pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> 
         may_pair: wanted && may_leave_idle(),
         _count: connection.control.thread(),
     };
-    start_stall_monitor(&pool.alarm, monitor).map(drop)
+    start_monitor(&pool.monitor_waker, monitor).map(drop)
 }
 
-/// Where a thread runs.
+/// How a thread is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Bound to its callers' CPU, an ordinary thread.
+    /// Bound to its callers' CPU, in the ordinary class.
     Near,
-    /// Bound, and giving way.
+    /// Bound to its callers' CPU, in the class `SCHED_IDLE`.
     Together,
 }
 
-/// One worker, and what was seen of it.
+/// A worker's thread, and the last sample of it.
 struct MonitoredThread {
     worker: Arc<Worker>,
     id: ThreadId,
@@ -56,7 +56,7 @@ struct MonitoredThread {
     counts: (u64, u64),
     word: u64,
     same: u32,
-    /// How long it has run, and waited for a CPU.
+    /// Its time on a CPU, and its time of waiting for one.
     time: (Duration, Duration),
 }
 
@@ -64,13 +64,13 @@ struct RingMonitor<F> {
     pool: Arc<WorkerPool<F>>,
     threads: Vec<MonitoredThread>,
     may_pair: bool,
-    /// Last: whoever sees no thread left may rely on that.
+    /// Last: a count of zero means that all has been dropped.
     _count: LiveGuard,
 }
 
-impl<F: FileSystem> StallMonitor for RingMonitor<F> {
-    fn alarm(&self) -> &MonitorWaker {
-        &self.pool.alarm
+impl<F: FileSystem> Monitor for RingMonitor<F> {
+    fn waker(&self) -> &MonitorWaker {
+        &self.pool.monitor_waker
     }
 
     fn is_ending(&self) -> bool {
@@ -91,7 +91,7 @@ impl<F: FileSystem> StallMonitor for RingMonitor<F> {
         busy
     }
 
-    /// Makes everybody an ordinary thread again.
+    /// Returns all threads to the ordinary class.
     fn rest(&mut self) {
         for thread in &mut self.threads {
             thread.go(Place::Near);
@@ -120,7 +120,7 @@ impl<F: FileSystem> RingMonitor<F> {
         }
     }
 
-    /// Puts another thread in where all of a group are stuck.
+    /// Starts another thread for each group whose threads are all stuck.
     fn replace_stuck(&mut self) {
         let mut groups: HashMap<usize, bool> = HashMap::new();
         for thread in &self.threads {
@@ -189,7 +189,7 @@ impl MonitoredThread {
                     self.pairing.failed(now);
                     self.go(Place::Near);
                 } else if sample.requests == 0 {
-                    // Whoever calls next finds an ordinary thread: this one could starve unseen.
+                    // Other threads of this CPU could starve it before the next caller's request, unseen.
                     self.go(Place::Near);
                     self.pairing.ended();
                 }
@@ -204,7 +204,7 @@ impl MonitoredThread {
         }
     }
 
-    /// Whether it has waited for its CPU for longer than it ran since the last look.
+    /// Whether it waited for its CPU for longer than it ran since the last look.
     fn is_kept_from_work(&mut self, processes: Option<BorrowedFd<'_>>) -> bool {
         let time = processes.and_then(|processes| scheduling::times(processes, self.id));
         let Some(time) = time else {

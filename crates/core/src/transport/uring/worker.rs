@@ -1,4 +1,4 @@
-//! One thread that serves queues, as others take_sample it.
+//! A worker, which serves queues, as other threads see it.
 
 use super::plan::Group;
 use parking_lot::Mutex;
@@ -8,29 +8,29 @@ use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::{Slot, Waker};
 use thrufs_sys::signal::{ThreadId, current_thread_id};
 
-/// The worker has a request in hand.
+/// The worker has a request.
 const BUSY: u64 = 1;
 /// Added to the word by every request.
 const ONE_REQUEST: u64 = 2;
 
-/// See the module. The word and the counts are written by the thread itself, without a lock, and
-/// read by the monitor.
+/// See the module. The word and the counts are written by the worker's own thread, without a lock, and
+/// read by the stall monitor.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Worker {
     word: AtomicU64,
     large: AtomicU64,
-    /// A regular file that a request was about, or has found; 0 for none yet.
+    /// A regular file of a recent request; 0 before the first.
     file: AtomicU64,
-    /// It waits for requests, or has one.
+    /// Its slots are registered.
     serves: AtomicBool,
-    /// Which group of queues it serves.
+    /// The number of its group of queues.
     pub(super) group_number: usize,
     pub(super) group: Group,
     waker: Waker,
     returned: Mutex<Vec<(Slot, usize)>>,
     thread: OnceLock<ThreadId>,
-    /// Its thread has ended, or will before it serves another request.
+    /// Its thread has ended, or will without another request.
     gone: AtomicBool,
 }
 
@@ -55,7 +55,7 @@ impl Worker {
         let _ = self.thread.set(current_thread_id());
     }
 
-    /// Its memory is in the kernel's hands.
+    /// Its slots are registered.
     pub(super) fn serve(&self) {
         self.serves.store(true, Ordering::SeqCst);
     }
@@ -85,7 +85,7 @@ impl Worker {
         self.thread.get().copied()
     }
 
-    /// A request is taken in hand. Ordered before a look at whether the monitor is awake; take_sample
+    /// A request has begun. Ordered before the waker's flag is read: see
     /// [`MonitorWaker::arm`](crate::serving::MonitorWaker::arm).
     pub(super) fn begin_request(&self) {
         let word = self.word.load(Ordering::Relaxed);
@@ -93,19 +93,19 @@ impl Worker {
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
     }
 
-    /// All that were in hand are done.
+    /// All requests at hand have ended.
     pub(super) fn end_requests(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word & !BUSY, Ordering::SeqCst);
     }
 
-    /// The request in hand carries much data.
+    /// The request carries much data.
     pub(super) fn count_large(&self) {
         let large = self.large.load(Ordering::Relaxed);
         self.large.store(large + 1, Ordering::Relaxed);
     }
 
-    /// Says whether it is busy, and changes with every request.
+    /// Changes with every request; see [`is_busy`](Self::is_busy).
     pub(super) fn word(&self) -> u64 {
         self.word.load(Ordering::SeqCst)
     }
@@ -114,7 +114,7 @@ impl Worker {
         word & BUSY != 0
     }
 
-    /// Requests taken up so far, and those of them with much data.
+    /// Requests so far, and those of them with much data.
     pub(super) fn counts(&self) -> (u64, u64) {
         let requests = self.word.load(Ordering::Relaxed) / ONE_REQUEST;
         (requests, self.large.load(Ordering::Relaxed))

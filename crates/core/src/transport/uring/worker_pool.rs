@@ -1,8 +1,8 @@
-//! All threads of the ring transport, and what they share.
+//! The workers of the ring transport, and what they share.
 //!
-//! **Who may touch what.** A ring, and the slots on it, belong to one thread. Members are seen by
-//! all: their words and counts are atomics of their own, and what is given back to them goes through
-//! a lock that nobody holds for long. The list belongs to a lock that no request takes.
+//! **Concurrency.** A ring and its slots belong to one thread. A worker's word and counts are atomics of
+//! its own, which every thread may read; returned requests pass through a lock that is held briefly. The
+//! lock of the list is taken by no request.
 
 use super::plan::Group;
 use super::worker::Worker;
@@ -23,14 +23,14 @@ pub(super) type Ring = FuseRing<Reading>;
 #[derive(Debug)]
 pub(super) struct WorkerPool<F> {
     pub(super) connection: Arc<Connection<F>>,
-    /// How many requests of one queue a thread has at once.
+    /// Slots of a queue on one thread.
     pub(super) depth: u16,
     /// Room for the data of a request.
     pub(super) payload_bytes: usize,
     pub(super) blocking_pool: Arc<BlockingPool<Sleeping<F>>>,
-    pub(super) alarm: MonitorWaker,
+    pub(super) monitor_waker: MonitorWaker,
     list: Mutex<WorkerList>,
-    /// The start has failed: nobody shall serve.
+    /// The start has failed: no thread is to serve.
     abandoned: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl<F> WorkerPool<F> {
             depth,
             payload_bytes,
             blocking_pool: Arc::new(blocking_pool),
-            alarm: MonitorWaker::default(),
+            monitor_waker: MonitorWaker::default(),
             list: Mutex::new(WorkerList {
                 workers: Vec::new(),
                 reserve,
@@ -67,12 +67,12 @@ impl<F> WorkerPool<F> {
         }
     }
 
-    /// A ring that nobody has.
+    /// A ring of the reserve.
     pub(super) fn take_ring(&self) -> Option<Ring> {
         self.list.lock().reserve.pop()
     }
 
-    /// How many threads wait for requests.
+    /// How many threads serve.
     pub(super) fn len(&self) -> usize {
         self.list.lock().workers.len()
     }
@@ -81,7 +81,7 @@ impl<F> WorkerPool<F> {
         self.list.lock().workers.clone()
     }
 
-    /// Regular files that the kernel asked about, or was told of.
+    /// Regular files that the kernel knows, from recent requests.
     pub(super) fn files(&self) -> Vec<NodeId> {
         let list = self.list.lock();
         let files = list.workers.iter().filter_map(|worker| worker.file());
@@ -93,7 +93,7 @@ impl<F> WorkerPool<F> {
         level.store(workers as u64, Ordering::Relaxed);
     }
 
-    /// The thread of `worker` is at its end.
+    /// The thread of `worker` ends.
     pub(super) fn leave(&self, worker: &Arc<Worker>) {
         worker.end();
         let mut list = self.list.lock();
@@ -102,16 +102,16 @@ impl<F> WorkerPool<F> {
         self.note(count);
     }
 
-    /// Has everybody take_sample that they shall end.
+    /// Wakes all threads so that they see that they are to end.
     pub(super) fn wake(&self) {
         for worker in self.workers() {
             worker.wake();
         }
         self.blocking_pool.begin_to_end();
-        self.alarm.wake();
+        self.monitor_waker.wake();
     }
 
-    /// Ends all threads: nothing was served yet, and nothing will be.
+    /// Ends all threads before they have served.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
         self.wake();
@@ -121,7 +121,7 @@ impl<F> WorkerPool<F> {
         self.connection.control.is_stopping() || self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has a request.
+    /// Whether a worker has a request.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |worker: &Arc<Worker>| Worker::is_busy(worker.word());
         self.list.lock().workers.iter().any(busy)
@@ -129,15 +129,15 @@ impl<F> WorkerPool<F> {
 }
 
 impl<F: FileSystem> WorkerPool<F> {
-    /// Whether `worker` may sleep with its only request: another of its group waits for requests
-    /// meanwhile, or will in a moment.
+    /// Whether `worker` may sleep with its only request, because another worker of its group is idle, or has
+    /// just been started.
     pub(super) fn has_substitute(self: &Arc<Self>, worker: &Arc<Worker>) -> bool {
         let number = worker.group_number;
         let idle = |other: &&Arc<Worker>| {
             other.group_number == number && !Arc::ptr_eq(other, worker) && other.is_idle()
         };
         let idle = self.list.lock().workers.iter().filter(idle).count();
-        // One is enough until it sleeps as well, which may be at once.
+        // A single idle one may sleep at once, too.
         let called = idle < 2
             && self.take_ring().is_some_and(|ring| {
                 let added = self.add(number, &worker.group, ring, None);
@@ -146,7 +146,7 @@ impl<F: FileSystem> WorkerPool<F> {
         idle > 0 || called
     }
 
-    /// Starts a thread for the queues of a group, which tells `report` whether it serves them.
+    /// Starts a thread for the queues of a group, which reports to `report` whether it serves them.
     pub(super) fn add(
         self: &Arc<Self>,
         number: usize,

@@ -1,8 +1,8 @@
-//! One thread: takes requests from its queues, and answers them.
+//! A worker's thread: takes requests from its queues, and answers them.
 //!
-//! All that has come is carried out in a row, and the replies go out together with the next wait: one
-//! system call for each request when they come one by one, fewer when they come faster. Replies with
-//! much data go out at once, so that their callers go on meanwhile.
+//! It carries out all that has arrived, and submits the replies with the next wait: one system call per
+//! request when they arrive one by one, fewer when they arrive faster. Replies with much data are
+//! submitted at once, so that their callers continue meanwhile.
 
 use super::kick::{found_file, is_about_file, is_answer, kick};
 use super::worker::Worker;
@@ -22,22 +22,22 @@ use thrufs_abi::layout::InHeader;
 use thrufs_sys::fuse_ring::{Event, QueueIndex, RingRequest, Slot};
 use zerocopy::FromBytes;
 
-/// How many reads of one queue may be with the kernel at once, and be replaced by memory for further
-/// requests. Beyond, requests wait until one comes back. (Those with the pool, which may take for
-/// ever, are always replaced; the pool has its own bounds.)
+/// Reads of one queue that the kernel may carry out at once while other slots take their place. Beyond,
+/// requests wait until a read completes. (Requests in the blocking pool, perhaps for ever, are always
+/// replaced; the pool has bounds of its own.)
 const READS_MAX: usize = 64;
 
-/// How long memory stays after a request with much data.
+/// How long memory is kept after a request with much data.
 const KEEP_MEMORY: Duration = Duration::from_secs(1);
 
 /// The slots of one queue.
 #[derive(Debug)]
 struct QueueSlots {
     queue: QueueIndex,
-    /// In the kernel, or in hand.
+    /// Registered, or carried out on this thread.
     here: usize,
     away: usize,
-    /// Of those that are away: with the kernel.
+    /// Those of `away` that the kernel reads into.
     reading: usize,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct WorkerThread<'a, F> {
     worker: &'a Arc<Worker>,
     ring: Ring,
     queues: Vec<QueueSlots>,
-    /// When much data was last moved, until memory was given back.
+    /// When a request last carried much data; nothing once memory was released.
     large: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         }
     }
 
-    /// Puts the thread where it belongs, and its memory into the kernel's hands.
+    /// Binds the thread to its CPU, and registers its slots.
     pub(super) fn begin(&mut self) -> Result<(), SystemErrno> {
         if let Some(cpu) = self.worker.group.cpu
             && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
@@ -100,7 +100,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         Ok(())
     }
 
-    /// Serves until the connection or the session is over.
+    /// Serves until the connection or the session ends.
     pub(super) fn serve(&mut self) {
         loop {
             if let Err(errno) = self.wait() {
@@ -116,7 +116,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
                 return;
             }
             if self.pool.is_ending() && away == 0 {
-                // The last replies go out. What comes in their place is not taken up.
+                // Requests that arrive with it are not carried out.
                 let _ = self.ring.flush();
                 return;
             }
@@ -131,7 +131,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     fn wait(&mut self) -> Result<(), SystemErrno> {
         let due = |last: Instant| last.elapsed() >= KEEP_MEMORY;
         if self.large.is_some_and(due) {
-            // What lies in that memory goes out first.
+            // Replies with data in that memory are submitted first.
             self.ring.flush()?;
             if self.ring.release_memory() {
                 self.large = None;
@@ -165,7 +165,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
 
     fn carry_out(&mut self, mut slot: Slot) {
         self.worker.begin_request();
-        self.pool.alarm.arm();
+        self.pool.monitor_waker.arm();
         let RingRequest { header, rest, .. } = slot.request();
         if let Ok((header, _)) = InHeader::ref_from_prefix(header) {
             if is_answer(header) {
@@ -218,7 +218,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         }
     }
 
-    /// Answers a READ with bytes of a file: at once when they are in memory.
+    /// Answers a READ from a file, at once when the bytes are in memory.
     fn answer_from_file(&mut self, mut slot: Slot, file_reply: FileReply) {
         let result = file_reply.read_into(slot.request().reply, false);
         if result == Err(Errno::DEFER) {
@@ -248,7 +248,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         self.send(slot, length);
     }
 
-    /// Has the kernel read what is missing, while this thread goes on.
+    /// Submits a read of the missing bytes.
     fn read_asynchronously(&mut self, slot: Slot, reading: Reading) {
         let queue = slot.queue();
         let file = Arc::clone(reading.file_reply.file());
@@ -268,7 +268,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         }
     }
 
-    /// A read has come to its end: of the file, of what was asked, or too early.
+    /// A read has completed: with all bytes, at the end of the file, or short.
     fn go_on_reading(
         &mut self,
         slot: Slot,
@@ -294,8 +294,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         self.finish_reading(slot, &reading.file_reply, result);
     }
 
-    /// Whether this thread may sleep, because it has no other request, now or soon, and others have
-    /// its queue.
+    /// Whether this thread may sleep: it has no other request, and another thread serves its queue.
     fn may_sleep(&self, wait: Wait) -> bool {
         let alone = match &self.queues[..] {
             [only] => only.here == 1 && only.away == 0,
@@ -311,7 +310,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         may
     }
 
-    /// Carries out a request that will sleep: here, or where others may.
+    /// Carries out a request that will sleep: here, or in the blocking pool.
     fn hand_over(&mut self, mut slot: Slot, wait: Wait) {
         if self.may_sleep(wait) {
             let length = answer(&self.connection.dispatcher, &mut slot);
@@ -331,7 +330,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         };
         let events = &self.connection.metrics().figures;
         let length = if wait.is_for_lock() {
-            // A queue must not wait for a lock, whose holder may need it to let go.
+            // A queue must not wait for a lock: its holder may need that queue to unlock it.
             bump(&events.lock_waiters_refused);
             let (message, reply) = message(&mut slot);
             let dispatcher = &self.connection.dispatcher;
@@ -355,7 +354,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         self.queues.iter().position(position).unwrap_or(0)
     }
 
-    /// A slot is carried out elsewhere: another takes its place.
+    /// A slot's request is carried out elsewhere: another slot takes its place.
     fn go_away(&mut self, number: usize) {
         let slots = &mut self.queues[number];
         slots.here -= 1;
@@ -368,21 +367,21 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         match self.add_slot(number) {
             Ok(()) if last => self.kick(queue),
             Ok(()) => {}
-            // Requests wait until the slot is back.
+            // Requests wait until a slot is back.
             Err(error) => tracing::debug!(%error, "no further memory for requests"),
         }
     }
 
-    /// Has the kernel hand over what came while there was no memory for it.
+    /// Makes the kernel hand over requests that found no free slot.
     fn kick(&self, queue: QueueIndex) {
-        // The kernel may have forgotten some.
+        // The kernel may have forgotten some of the files.
         let mut files = self.pool.files().into_iter();
         let is_kicked = files.any(|file| {
             let kicked = kick(self.connection.device.as_fd(), file, queue);
             kicked.is_ok()
         });
         if !is_kicked {
-            // Until the next request of this queue, which brings the others along.
+            // Until the next request of this queue brings them along.
             tracing::debug!(?queue, "requests may wait for another");
         }
     }
@@ -402,11 +401,11 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         number
     }
 
-    /// The kernel has given up a slot: with the connection, or for a reason that nobody knows yet.
+    /// The kernel has given up a slot: the connection has ended, or it refused a reply.
     fn lose(&mut self, queue: QueueIndex, errno: SystemErrno) {
         let number = self.position(queue);
         self.queues[number].here -= 1;
-        // Whether it was unmounted or aborted is told on /dev/fuse.
+        // /dev/fuse reports whether it was unmounted or aborted.
         if is_end(errno) || self.pool.is_ending() {
             return;
         }
@@ -424,8 +423,8 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     }
 }
 
-/// Whether this is how the kernel says that the connection has ended. An abort comes by any of them,
-/// depending on what the slot was at.
+/// Whether the kernel says so that the connection has ended. An abort gives any of them, depending on
+/// the state of the slot.
 fn is_end(errno: SystemErrno) -> bool {
     matches!(
         errno,

@@ -2,7 +2,7 @@
 
 use super::{GUEST, MEMORY_BYTES, USER, memory_file, regions};
 use crate::memory::{DirtyLog, LOG_PAGE_BYTES};
-use crate::queue::{VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
+use crate::queue::{Layout, Ring, RingFeatures, RingLog};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -12,27 +12,27 @@ const AVAILABLE: u64 = 0x5000;
 const USED: u64 = 0x8000;
 
 struct Logged {
-    ring: VirtqueueRing,
+    ring: Ring,
     log: OwnedFd,
 }
 
 impl Logged {
     fn new(event_index: bool, used: Option<u64>) -> Logged {
         let memory = memory_file(MEMORY_BYTES);
-        let layout = VirtqueueLayout {
+        let layout = Layout {
             size: SIZE,
             descriptors: USER,
             available: USER + AVAILABLE,
             used: USER + USED,
         };
-        let features = VirtqueueFeatures {
+        let features = RingFeatures {
             event_index,
             indirect: true,
         };
-        let mut ring = VirtqueueRing::new(regions(&memory), layout, features, 0).unwrap();
+        let mut ring = Ring::new(regions(&memory), layout, features, 0).unwrap();
         let log = memory_file(4096);
         let mapped = DirtyLog::map(&log, 0, 4096).unwrap();
-        ring.set_log(Some(VirtqueueLog {
+        ring.set_log(Some(RingLog {
             log: Arc::new(mapped),
             used,
         }));
@@ -64,16 +64,16 @@ fn every_write_to_the_used_ring_is_noted() {
         expected.dedup();
         assert_eq!(logged.take(), expected, "element {number}");
     }
-    logged.ring.enable_kicks().unwrap();
+    logged.ring.ask_to_be_told().unwrap();
     assert_eq!(logged.take(), [2], "the event index");
 }
 
 #[test]
 fn flags_are_noted_where_there_is_no_event_index() {
     let mut logged = Logged::new(false, Some(GUEST + USED));
-    logged.ring.disable_kicks().unwrap();
+    logged.ring.look_by_ourselves().unwrap();
     assert_eq!(logged.take(), [0]);
-    logged.ring.enable_kicks().unwrap();
+    logged.ring.ask_to_be_told().unwrap();
     assert_eq!(logged.take(), [0]);
 }
 

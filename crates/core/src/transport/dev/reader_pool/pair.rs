@@ -1,5 +1,5 @@
-//! Carries out what [`Pairing`] decides: makes a pair of one reader and its caller, follows the
-//! caller from CPU to CPU, and dissolves it.
+//! Carries out what [`Pairing`] decides: pairs one reader with its caller, follows the caller from CPU to
+//! CPU, and dissolves the pair.
 
 use super::{BUSY, NOT_BLOCKED, READER, ReaderPool, Worker, WorkerList};
 use crate::file_system::FileSystem;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, interrupt_thread};
 
-/// The monitor's dissolve in pairing.
+/// The monitor's state of pairing.
 #[derive(Debug)]
 pub(in super::super) struct ReaderPairing {
     pairing: Pairing,
@@ -28,7 +28,7 @@ struct Pair {
     cpu: usize,
     /// The worker's word at the last look.
     word: u64,
-    /// When it was first seen not to move, and for how long it had run by then.
+    /// When it first did not move, and its CPU time then.
     still: Option<(Instant, Duration)>,
 }
 
@@ -65,8 +65,7 @@ impl ReaderPairing {
         }
     }
 
-    /// Looks at the pool, and makes or dissolves a pair. True while a pair is at work: it must not
-    /// go unwatched.
+    /// Takes a sample, and makes or dissolves a pair. True while a pair is at work, which must be monitored.
     pub(in super::super) fn look<F: FileSystem>(
         &mut self,
         pool: &Arc<ReaderPool<F>>,
@@ -101,7 +100,7 @@ impl ReaderPairing {
         sample.requests > 0
     }
 
-    /// Dissolves the pair, if there is one: nobody will look for a while, or any more.
+    /// Dissolves the pair, if there is one: the monitor is about to sleep or to end.
     pub(in super::super) fn rest<F: FileSystem>(&mut self, pool: &Arc<ReaderPool<F>>) {
         if self.pair.is_some() {
             self.dissolve(pool);
@@ -112,7 +111,7 @@ impl ReaderPairing {
     fn take_sample(&mut self, list: &WorkerList) -> Sample {
         let counts = Counts::of(list);
         let seen = std::mem::replace(&mut self.seen, counts);
-        // A worker that has left takes its dissolve of the sum along.
+        // The sum is smaller when a worker has left.
         Sample {
             requests: counts.requests.saturating_sub(seen.requests),
             changes: counts.changes.saturating_sub(seen.changes),
@@ -130,8 +129,8 @@ impl ReaderPairing {
 }
 
 impl Pair {
-    /// Whether the worker has work, has not moved for two looks, and did not run for most of that
-    /// time either: a long request is no stall.
+    /// Whether the worker has a request, has not moved for two looks, and did not run for most of that
+    /// time: a long computation is no stall.
     fn has_stalled<F: FileSystem>(&mut self, pool: &ReaderPool<F>, now: Instant) -> bool {
         let word = self.worker.word.load(Ordering::SeqCst);
         let moved = std::mem::replace(&mut self.word, word) != word;
@@ -152,7 +151,7 @@ impl Pair {
         let caller = self.worker.caller.load(Ordering::Relaxed);
         let processes = pool.connection.processes.as_ref();
         let cpu = processes.and_then(|processes| processes.cpu_of_caller(caller));
-        // A caller that has ended is followed by another, or by nobody.
+        // A caller that has ended has no CPU.
         match cpu {
             Some(cpu) if cpu != self.cpu => {
                 self.cpu = cpu;
@@ -164,12 +163,12 @@ impl Pair {
 }
 
 impl<F: FileSystem> ReaderPool<F> {
-    /// Makes one reader the only one, where its caller is.
+    /// Makes one reader the only one, on its caller's CPU.
     fn make_pair(self: &Arc<Self>) -> Option<Pair> {
         let processes = self.connection.processes.as_ref()?;
         let mut workers = self.list.lock().workers.clone();
         workers.retain(|worker| worker.is_reader());
-        // Each has its own last caller, who may be gone by now.
+        // A reader's last caller may have ended.
         let (worker, thread, cpu) = workers.into_iter().find_map(|worker| {
             let (_, thread) = *worker.thread.get()?;
             let cpu = processes.cpu_of_caller(worker.caller.load(Ordering::Relaxed))?;
@@ -181,7 +180,7 @@ impl<F: FileSystem> ReaderPool<F> {
         }
         let mut list = self.list.lock();
         if !worker.is_reader() {
-            // It has gone to sleep in a request meanwhile: the others are needed.
+            // It has blocked meanwhile: the others are needed.
             drop(list);
             release(thread, &self.connection.allowed);
             return None;
@@ -205,8 +204,8 @@ impl<F: FileSystem> ReaderPool<F> {
         })
     }
 
-    /// Interrupts the reading of those who are no longer readers. One that is about to read at this
-    /// moment is not reached, and is called off at the next look, or serves one request more.
+    /// Interrupts the reads of workers that are no readers any more. One that is about to read is missed; it
+    /// is interrupted at the next look, or serves one more request.
     fn interrupt_others(&self) {
         let list = self.list.lock();
         for worker in &list.workers {
@@ -234,7 +233,7 @@ impl<F: FileSystem> ReaderPool<F> {
 }
 
 impl Worker {
-    /// Takes the role of reader away, busy or not. False when it had none.
+    /// Takes the reader's role, busy or not. False when it had none.
     fn take_role(&self) -> bool {
         self.word.fetch_and(!READER, Ordering::SeqCst) & READER != 0
     }

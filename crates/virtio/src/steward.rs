@@ -9,7 +9,7 @@
 //! once; when that comes soon, something else may have kept it from its work, and it rests.
 
 use crate::callers::{Busy, Caller, Callers};
-use crate::queue_state::LARGE_BYTES;
+use crate::desk::LARGE_BYTES;
 use crate::slot::Slot;
 use parking_lot::Mutex;
 use rustix::thread::CpuSet;
@@ -19,8 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::Metrics;
 use thrufs::serving::{
-    MonitorWaker, Pairing, Sample, StallMonitor, allowed_cpus, bind, move_to, release,
-    start_stall_monitor,
+    Monitor, MonitorWaker, Pairing, Sample, allowed_cpus, bind, move_to, release, start_monitor,
 };
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, current_thread_id};
@@ -51,13 +50,13 @@ impl Pulse {
 
 /// What the thread of a queue has done in a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct Row {
     pub(crate) requests: u64,
     /// Of them, with much data.
     pub(crate) large: u64,
 }
 
-impl Batch {
+impl Row {
     /// Counts one more.
     pub(crate) fn count(&mut self, slot: &Slot) {
         self.requests += 1;
@@ -70,11 +69,11 @@ impl Batch {
 pub(crate) struct Watch {
     allowed: CpuSet,
     pulses: Vec<Pulse>,
-    /// There is a stall_monitor where threads can be paired.
+    /// There is a steward where threads can be paired.
     alarm: MonitorWaker,
     ending: AtomicBool,
     /// Threads of crews that are awake.
-    awake_helpers: AtomicUsize,
+    mates: AtomicUsize,
 }
 
 impl Watch {
@@ -85,7 +84,7 @@ impl Watch {
             pulses: (0..queues).map(|_| Pulse::default()).collect(),
             alarm: MonitorWaker::default(),
             ending: AtomicBool::new(false),
-            awake_helpers: AtomicUsize::new(0),
+            mates: AtomicUsize::new(0),
         }
     }
 
@@ -113,10 +112,10 @@ impl Watch {
         }
     }
 
-    /// A thread of a helpers is awake from now on, until what is returned is dropped.
-    pub(crate) fn begin_helper(&self) -> AwakeHelper<'_> {
-        self.awake_helpers.fetch_add(1, Ordering::Relaxed);
-        AwakeHelper(self)
+    /// A thread of a crew is awake from now on, until what is returned is dropped.
+    pub(crate) fn wake_mate(&self) -> AwakeMate<'_> {
+        self.mates.fetch_add(1, Ordering::Relaxed);
+        AwakeMate(self)
     }
 
     /// Whether one more thread may be awake: half of the CPUs are for those who ask.
@@ -125,7 +124,7 @@ impl Watch {
         // That for FORGETs has little to do, and is awake meanwhile.
         let requests = self.pulses.iter().skip(1);
         let awake = requests.filter(is_awake).count();
-        awake + self.awake_helpers.load(Ordering::Relaxed) < self.room_max()
+        awake + self.mates.load(Ordering::Relaxed) < self.room_max()
     }
 
     /// Most threads that are to be awake, if one can help it.
@@ -134,7 +133,7 @@ impl Watch {
     }
 
     /// The thread of this queue has served some requests, one after the other.
-    pub(crate) fn note(&self, number: usize, batch: Batch) {
+    pub(crate) fn note(&self, number: usize, row: Row) {
         let Some(pulse) = self.pulses.get(number).filter(|_| self.alarm.has_monitor()) else {
             return;
         };
@@ -142,62 +141,58 @@ impl Watch {
         let add = |counter: &AtomicU64, number: u64| {
             counter.store(counter.load(Ordering::Relaxed) + number, Ordering::Relaxed);
         };
-        add(&pulse.requests, batch.requests);
-        add(&pulse.together, batch.requests.saturating_sub(1));
-        add(&pulse.large, batch.large);
-        // One that is missed while the stall_monitor falls asleep is made up for by the next.
+        add(&pulse.requests, row.requests);
+        add(&pulse.together, row.requests.saturating_sub(1));
+        add(&pulse.large, row.large);
+        // One that is missed while the steward falls asleep is made up for by the next.
         self.alarm.arm();
     }
 }
 
-/// A thread of a helpers that is awake.
+/// A thread of a crew that is awake.
 #[derive(Debug)]
-pub(crate) struct AwakeHelper<'a>(&'a Watch);
+pub(crate) struct AwakeMate<'a>(&'a Watch);
 
-impl Drop for AwakeHelper<'_> {
+impl Drop for AwakeMate<'_> {
     fn drop(&mut self) {
-        self.0.awake_helpers.fetch_sub(1, Ordering::Relaxed);
+        self.0.mates.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The stall_monitor of a connection. Its thread ends with this.
+/// The steward of a connection. Its thread ends with this.
 #[derive(Debug)]
-pub(crate) struct StallMonitor {
+pub(crate) struct Steward {
     watch: Arc<Watch>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl StallMonitor {
+impl Steward {
     /// Starts one, if there are callers and threads can be paired here.
     pub(crate) fn start(
         watch: Arc<Watch>,
         callers: Vec<Caller>,
         metrics: Arc<Metrics>,
-    ) -> Option<StallMonitor> {
+    ) -> Option<Steward> {
         if callers.is_empty() || !may_leave_idle() {
             return None;
         }
         let round = Round {
             watch: Arc::clone(&watch),
             callers: Callers::new(callers),
-            monitored: watch
-                .pulses
-                .iter()
-                .map(|_| MonitoredThread::new())
-                .collect(),
+            wards: watch.pulses.iter().map(|_| Ward::new()).collect(),
             metrics,
         };
-        let thread = start_stall_monitor(&watch.alarm, round)
+        let thread = start_monitor(&watch.alarm, round)
             .inspect_err(|error| tracing::debug!(%error, "nobody looks after the queues"))
             .ok()?;
-        Some(StallMonitor {
+        Some(Steward {
             watch,
             thread: Some(thread),
         })
     }
 }
 
-impl Drop for StallMonitor {
+impl Drop for Steward {
     fn drop(&mut self) {
         self.watch.ending.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
@@ -207,8 +202,8 @@ impl Drop for StallMonitor {
     }
 }
 
-/// What the stall_monitor knows of the thread of a queue.
-struct MonitoredThread {
+/// What the steward knows of the thread of a queue.
+struct Ward {
     pairing: Pairing,
     counts: [u64; 3],
     pair: Option<Pair>,
@@ -224,9 +219,9 @@ struct Pair {
     since: Instant,
 }
 
-impl MonitoredThread {
-    fn new() -> MonitoredThread {
-        MonitoredThread {
+impl Ward {
+    fn new() -> Ward {
+        Ward {
             pairing: Pairing::new(),
             counts: [0; 3],
             pair: None,
@@ -250,12 +245,12 @@ impl MonitoredThread {
 struct Round {
     watch: Arc<Watch>,
     callers: Callers,
-    monitored: Vec<MonitoredThread>,
+    wards: Vec<Ward>,
     metrics: Arc<Metrics>,
 }
 
-impl StallMonitor for Round {
-    fn alarm(&self) -> &MonitorWaker {
+impl Monitor for Round {
+    fn waker(&self) -> &MonitorWaker {
         &self.watch.alarm
     }
 
@@ -265,12 +260,12 @@ impl StallMonitor for Round {
 
     fn look(&mut self, now: Instant) -> bool {
         let mut busy = false;
-        for number in 0..self.monitored.len() {
-            let sample = self.monitored[number].see(&self.watch.pulses[number]);
+        for number in 0..self.wards.len() {
+            let sample = self.wards[number].see(&self.watch.pulses[number]);
             busy |= sample.requests > 0;
-            if let Some(pair) = self.monitored[number].pair {
+            if let Some(pair) = self.wards[number].pair {
                 self.look_at_pair(number, pair, sample, now);
-            } else if self.monitored[number].pairing.should_pair(sample, now) {
+            } else if self.wards[number].pairing.should_pair(sample, now) {
                 self.try_to_pair(number, now);
             }
         }
@@ -278,7 +273,7 @@ impl StallMonitor for Round {
     }
 
     fn rest(&mut self) {
-        (0..self.monitored.len()).for_each(|number| self.unpair(number));
+        (0..self.wards.len()).for_each(|number| self.part(number));
         // What callers do until somebody looks again says nothing of whom is answered then.
         self.callers.forget();
     }
@@ -292,13 +287,13 @@ impl Round {
             Busy::NotOne => None,
         };
         self.callers.forget();
-        let monitored = &mut self.monitored[number];
-        monitored.pair = pair;
+        let ward = &mut self.wards[number];
+        ward.pair = pair;
         if pair.is_some() {
-            monitored.pairing.paired(now);
+            ward.pairing.paired(now);
             self.metrics.count_pair();
         } else {
-            monitored.pairing.failed(now);
+            ward.pairing.failed(now);
         }
     }
 
@@ -325,21 +320,21 @@ impl Round {
     fn look_at_pair(&mut self, number: usize, pair: Pair, sample: Sample, now: Instant) {
         if *self.watch.pulses[number].thread.lock() != Some(pair.thread) {
             // The queue was stopped; another thread may serve it now.
-            let monitored = &mut self.monitored[number];
-            monitored.pair = None;
-            monitored.pairing.ended();
+            let ward = &mut self.wards[number];
+            ward.pair = None;
+            ward.pairing.ended();
             return;
         }
         let idle = sample.requests == 0;
-        let pairing = &mut self.monitored[number].pairing;
+        let pairing = &mut self.wards[number].pairing;
         if pairing.should_unpair(sample, false) || idle && now.duration_since(pair.since) < SETTLED
         {
             pairing.failed(now);
-            self.unpair(number);
+            self.part(number);
         } else if idle {
             // Whoever calls next finds an ordinary thread: this one could starve unseen.
             pairing.ended();
-            self.unpair(number);
+            self.part(number);
         } else {
             self.follow(number, pair);
         }
@@ -352,13 +347,13 @@ impl Round {
         };
         let thread = self.watch.pulses[number].thread.lock();
         if *thread == Some(pair.thread) && move_to(pair.thread, cpu).is_ok() {
-            self.monitored[number].pair = Some(Pair { cpu, ..pair });
+            self.wards[number].pair = Some(Pair { cpu, ..pair });
         }
     }
 
     /// Makes the thread of a queue an ordinary one again.
-    fn unpair(&mut self, number: usize) {
-        let Some(pair) = self.monitored[number].pair.take() else {
+    fn part(&mut self, number: usize) {
+        let Some(pair) = self.wards[number].pair.take() else {
             return;
         };
         let thread = self.watch.pulses[number].thread.lock();

@@ -1,4 +1,4 @@
-//! The stall_monitor, and threads and callers as a test would have them.
+//! The steward, and threads and callers as a test would have them.
 
 use super::*;
 use rustix::process::Pid;
@@ -12,13 +12,13 @@ use thrufs::serving::LOOK_INTERVAL;
 fn what_is_asked_at_once_is_as_good_as_several_callers() {
     let watch = Watch::new(2);
     watch.alarm.set_monitor(std::thread::current());
-    let (mut monitored, now) = (MonitoredThread::new(), Instant::now());
-    let mut is_wanted = |batches: &[u64]| {
-        for requests in batches {
-            watch.note(1, batch(*requests, 0));
+    let (mut ward, now) = (Ward::new(), Instant::now());
+    let mut is_wanted = |rows: &[u64]| {
+        for requests in rows {
+            watch.note(1, row(*requests, 0));
         }
-        let sample = monitored.see(&watch.pulses[1]);
-        monitored.pairing.should_pair(sample, now)
+        let sample = ward.see(&watch.pulses[1]);
+        ward.pairing.should_pair(sample, now)
     };
     assert!(!is_wanted(&[1; 20]));
     assert!(is_wanted(&[1; 20]));
@@ -31,11 +31,9 @@ fn what_is_asked_at_once_is_as_good_as_several_callers() {
 #[test]
 fn half_of_the_cpus_are_left_to_the_guest() {
     let watch = Watch::new(3);
-    let awake_helpers: Vec<_> = (0..watch.room_max())
-        .map(|_| watch.begin_helper())
-        .collect();
+    let mates: Vec<_> = (0..watch.room_max()).map(|_| watch.wake_mate()).collect();
     assert!(!watch.has_room());
-    drop(awake_helpers);
+    drop(mates);
     assert_eq!(watch.has_room(), watch.room_max() > 0);
     // That for FORGETs does not count.
     watch.set_awake(0, true);
@@ -50,32 +48,32 @@ fn half_of_the_cpus_are_left_to_the_guest() {
 #[test]
 fn nobody_counts_for_a_steward_that_there_is_not() {
     let watch = Watch::new(2);
-    watch.note(1, batch(1, 1));
+    watch.note(1, row(1, 1));
     assert_eq!(watch.pulses[1].counts(), [0; 3]);
-    assert!(StallMonitor::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
+    assert!(Steward::start(Arc::new(watch), Vec::new(), Arc::default()).is_none());
 }
 
 /// A caller that has run, and is, as the test says.
-struct FakeCaller {
+struct Actor {
     stat: File,
     schedstat: File,
     run: u64,
 }
 
-impl FakeCaller {
-    fn on(cpu: usize) -> FakeCaller {
+impl Actor {
+    fn on(cpu: usize) -> Actor {
         let memory = || {
             let flags = rustix::fs::MemfdFlags::CLOEXEC;
             File::from(rustix::fs::memfd_create("caller", flags).unwrap())
         };
-        let mut caller = FakeCaller {
+        let mut actor = Actor {
             stat: memory(),
             schedstat: memory(),
             run: 0,
         };
-        caller.moves_to(cpu);
-        caller.runs(1);
-        caller
+        actor.moves_to(cpu);
+        actor.runs(1);
+        actor
     }
 
     fn caller(&self) -> Caller {
@@ -144,34 +142,34 @@ impl Drop for Queue {
 }
 
 /// A round of the steward's, with one caller and one queue, and the time.
-struct MonitorTest {
+struct Stage {
     round: Round,
-    caller: FakeCaller,
+    actor: Actor,
     now: Instant,
 }
 
-impl MonitorTest {
-    fn new(cpu: usize) -> MonitorTest {
+impl Stage {
+    fn new(cpu: usize) -> Stage {
         let watch = Arc::new(Watch::new(1));
         watch.alarm.set_monitor(std::thread::current());
-        let caller = FakeCaller::on(cpu);
+        let actor = Actor::on(cpu);
         let round = Round {
-            callers: Callers::new(vec![caller.caller()]),
-            monitored: vec![MonitoredThread::new()],
+            callers: Callers::new(vec![actor.caller()]),
+            wards: vec![Ward::new()],
             metrics: Arc::default(),
             watch,
         };
-        MonitorTest {
+        Stage {
             round,
-            caller,
+            actor,
             now: Instant::now(),
         }
     }
 
-    /// The caller asks so much, and the stall_monitor looks.
-    fn look(&mut self, batches: u64, batch: Batch) -> bool {
-        self.caller.runs(2);
-        (0..batches).for_each(|_| self.round.watch.note(0, batch));
+    /// The caller asks so much, and the steward looks.
+    fn look(&mut self, rows: u64, row: Row) -> bool {
+        self.actor.runs(2);
+        (0..rows).for_each(|_| self.round.watch.note(0, row));
         self.now += LOOK_INTERVAL;
         self.round.look(self.now)
     }
@@ -184,14 +182,14 @@ impl MonitorTest {
     }
 
     fn is_paired(&self) -> bool {
-        self.round.monitored[0].pair.is_some()
+        self.round.wards[0].pair.is_some()
     }
 }
 
-const ONE: Batch = batch(1, 0);
+const ONE: Row = row(1, 0);
 
-const fn batch(requests: u64, large: u64) -> Batch {
-    Batch { requests, large }
+const fn row(requests: u64, large: u64) -> Row {
+    Row { requests, large }
 }
 
 fn two_cpus() -> Option<(usize, usize)> {
@@ -209,20 +207,20 @@ fn a_thread_goes_where_its_caller_is_and_comes_back() {
     let Some((one, other)) = two_cpus() else {
         return;
     };
-    let mut test = MonitorTest::new(one);
-    let queue = Queue::begin(&test.round.watch);
-    test.look_often();
-    assert!(test.is_paired() && queue.is_bound_to(one));
-    test.caller.moves_to(other);
-    test.look(20, ONE);
-    assert!(test.is_paired() && queue.is_bound_to(other));
+    let mut stage = Stage::new(one);
+    let queue = Queue::begin(&stage.round.watch);
+    stage.look_often();
+    assert!(stage.is_paired() && queue.is_bound_to(one));
+    stage.actor.moves_to(other);
+    stage.look(20, ONE);
+    assert!(stage.is_paired() && queue.is_bound_to(other));
     // Settled, and then nothing to do.
     for _ in 0..20 {
-        assert!(test.look(20, ONE));
+        assert!(stage.look(20, ONE));
     }
-    assert!(!test.look(0, ONE));
-    assert!(!test.is_paired());
-    assert_eq!(queue.cpus(), test.round.watch.allowed);
+    assert!(!stage.look(0, ONE));
+    assert!(!stage.is_paired());
+    assert_eq!(queue.cpus(), stage.round.watch.allowed);
 }
 
 #[test]
@@ -230,9 +228,9 @@ fn nobody_goes_where_this_process_may_not_be() {
     if two_cpus().is_none() {
         return;
     }
-    let mut test = MonitorTest::new(CpuSet::MAX_CPU - 1);
-    let queue = Queue::begin(&test.round.watch);
-    test.round.watch = {
+    let mut stage = Stage::new(CpuSet::MAX_CPU - 1);
+    let queue = Queue::begin(&stage.round.watch);
+    stage.round.watch = {
         let mut watch = Watch::new(1);
         watch.allowed = CpuSet::new();
         watch.alarm.set_monitor(std::thread::current());
@@ -240,30 +238,30 @@ fn nobody_goes_where_this_process_may_not_be() {
         Arc::new(watch)
     };
     let (one, _) = two_cpus().unwrap();
-    test.caller.moves_to(one);
+    stage.actor.moves_to(one);
     let before = queue.cpus();
-    test.look_often();
-    assert!(!test.is_paired());
+    stage.look_often();
+    assert!(!stage.is_paired());
     assert_eq!(queue.cpus(), before);
-    assert_eq!(test.round.metrics.snapshot().pairs, 0);
+    assert_eq!(stage.round.metrics.snapshot().pairs, 0);
 }
 
 #[test]
 fn much_data_and_several_at_once_are_not_for_a_pair() {
     let Some((one, _)) = two_cpus() else { return };
-    for batch in [batch(1, 1), batch(4, 0)] {
-        let mut test = MonitorTest::new(one);
-        let queue = Queue::begin(&test.round.watch);
+    for row in [row(1, 1), row(4, 0)] {
+        let mut stage = Stage::new(one);
+        let queue = Queue::begin(&stage.round.watch);
         for _ in 0..8 {
-            test.look(20, batch);
+            stage.look(20, row);
         }
-        assert!(!test.is_paired(), "{batch:?}");
+        assert!(!stage.is_paired(), "{row:?}");
         // A pair does not last that is asked for such things.
-        test.look_often();
-        assert!(test.is_paired() && queue.is_bound_to(one));
-        test.look(20, batch);
-        assert!(!test.is_paired(), "{batch:?}");
-        assert_eq!(queue.cpus(), test.round.watch.allowed);
+        stage.look_often();
+        assert!(stage.is_paired() && queue.is_bound_to(one));
+        stage.look(20, row);
+        assert!(!stage.is_paired(), "{row:?}");
+        assert_eq!(queue.cpus(), stage.round.watch.allowed);
     }
 }
 
@@ -272,25 +270,25 @@ fn a_thread_that_took_the_place_of_another_is_left_alone() {
     let Some((one, other)) = two_cpus() else {
         return;
     };
-    let mut test = MonitorTest::new(one);
-    let first = Queue::begin(&test.round.watch);
-    test.look_often();
-    assert!(test.is_paired());
+    let mut stage = Stage::new(one);
+    let first = Queue::begin(&stage.round.watch);
+    stage.look_often();
+    assert!(stage.is_paired());
     drop(first);
-    let second = Queue::begin(&test.round.watch);
-    test.caller.moves_to(other);
+    let second = Queue::begin(&stage.round.watch);
+    stage.actor.moves_to(other);
     let before = second.cpus();
-    test.look(20, ONE);
-    assert!(!test.is_paired());
+    stage.look(20, ONE);
+    assert!(!stage.is_paired());
     assert_eq!(second.cpus(), before);
 }
 
 #[test]
 fn what_callers_do_while_nobody_looks_does_not_count() {
-    let mut test = MonitorTest::new(0);
-    let round = &mut test.round;
+    let mut stage = Stage::new(0);
+    let round = &mut stage.round;
     assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
-    test.caller.runs(5000);
+    stage.actor.runs(5000);
     round.rest();
     assert_eq!(round.callers.the_busy_one(), Busy::NotKnownYet);
 }
@@ -299,10 +297,9 @@ fn what_callers_do_while_nobody_looks_does_not_count() {
 fn it_sleeps_when_nobody_asks_and_wakes_again() {
     let Some((one, _)) = two_cpus() else { return };
     let watch = Arc::new(Watch::new(1));
-    let caller = FakeCaller::on(one);
-    let stall_monitor =
-        StallMonitor::start(Arc::clone(&watch), vec![caller.caller()], Arc::default());
-    assert!(stall_monitor.is_some());
+    let actor = Actor::on(one);
+    let steward = Steward::start(Arc::clone(&watch), vec![actor.caller()], Arc::default());
+    assert!(steward.is_some());
     for _ in 0..2 {
         watch.note(0, ONE);
         assert!(watch.alarm.is_armed());

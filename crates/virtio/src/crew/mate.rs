@@ -1,9 +1,9 @@
-//! One thread of a helpers: asleep until it is called, then at work until there is nothing to do.
+//! One thread of a crew: asleep until it is called, then at work until there is nothing to do.
 
-use super::{Found, Lease, Next, QueueHelpers};
+use super::{Crew, Found, Next, Terms};
 use crate::frame::Kind;
-use crate::mailbox::Returned;
 use crate::patience::Patience;
+use crate::post::Returned;
 use crate::serving::{Carried, carry_out};
 use crate::session::MakeFileSystem;
 use crate::slot::Slot;
@@ -15,13 +15,13 @@ use std::time::Instant;
 
 /// The place of one thread.
 #[derive(Debug, Default)]
-pub(super) struct HelperSlot {
+pub(super) struct Berth {
     is_taken: AtomicBool,
     thread: Mutex<Option<Thread>>,
     asleep: AtomicBool,
 }
 
-impl HelperSlot {
+impl Berth {
     fn wake(&self) {
         if let Some(thread) = &*self.thread.lock() {
             thread.unpark();
@@ -29,35 +29,34 @@ impl HelperSlot {
     }
 }
 
-impl<M: MakeFileSystem> QueueHelpers<M> {
+impl<M: MakeFileSystem> Crew<M> {
     /// Has one more thread work, if there is another.
-    pub(crate) fn wake_one(self: &Arc<Self>) {
+    pub(crate) fn call(self: &Arc<Self>) {
         // One that is about to fall asleep is missed; the next request calls again.
-        let idle = |(_, helper_slot): &(usize, &HelperSlot)| {
-            !helper_slot.is_taken.load(Ordering::Relaxed)
-                || helper_slot.asleep.load(Ordering::Relaxed)
+        let idle = |(_, berth): &(usize, &Berth)| {
+            !berth.is_taken.load(Ordering::Relaxed) || berth.asleep.load(Ordering::Relaxed)
         };
-        let Some((number, helper_slot)) = self.helper_slots.iter().enumerate().find(idle) else {
+        let Some((number, berth)) = self.berths.iter().enumerate().find(idle) else {
             return;
         };
         if !self.has_room() {
             return;
         }
-        if !helper_slot.is_taken.swap(true, Ordering::Relaxed) {
+        if !berth.is_taken.swap(true, Ordering::Relaxed) {
             self.start(number);
-        } else if helper_slot.asleep.swap(false, Ordering::SeqCst) {
-            helper_slot.wake();
+        } else if berth.asleep.swap(false, Ordering::SeqCst) {
+            berth.wake();
         }
     }
 
     fn start(self: &Arc<Self>, number: usize) {
-        let (helpers, count) = (Arc::clone(self), self.threads.one_more());
+        let (crew, count) = (Arc::clone(self), self.threads.one_more());
         let started = std::thread::Builder::new()
             .name("thrufs-helper".to_owned())
             .spawn(move || {
                 let _count = count;
-                let _serving = helpers.shared.threads.begin();
-                helpers.live(&helpers.helper_slots[number]);
+                let _serving = crew.shared.threads.begin();
+                crew.live(&crew.berths[number]);
             });
         if let Err(error) = started {
             tracing::debug!(%error, "no further thread for a queue");
@@ -68,17 +67,17 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         self.ending.load(Ordering::SeqCst)
     }
 
-    fn live(self: &Arc<Self>, helper_slot: &HelperSlot) {
-        *helper_slot.thread.lock() = Some(std::thread::current());
+    fn live(self: &Arc<Self>, berth: &Berth) {
+        *berth.thread.lock() = Some(std::thread::current());
         let mut patience = Patience::new(self.shared.spin);
         while !self.is_ending() {
-            let awake = self.shared.watch.begin_helper();
+            let awake = self.shared.watch.wake_mate();
             self.awake.fetch_add(1, Ordering::Relaxed);
             self.work(&mut patience);
             self.awake.fetch_sub(1, Ordering::Relaxed);
             drop(awake);
-            helper_slot.asleep.store(true, Ordering::SeqCst);
-            while helper_slot.asleep.load(Ordering::SeqCst) && !self.is_ending() {
+            berth.asleep.store(true, Ordering::SeqCst);
+            while berth.asleep.load(Ordering::SeqCst) && !self.is_ending() {
                 std::thread::park();
             }
         }
@@ -86,57 +85,57 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
 
     /// Works as long as there is something to do.
     fn work(self: &Arc<Self>, patience: &mut Patience) {
-        while let Some(lease) = self.join() {
+        while let Some(terms) = self.join() {
             // Whoever calls may have taken the next itself, and there is another soon.
             patience.note_request();
             let mut finished = None;
             let unreturned = loop {
-                match self.exchange(&lease, finished.take()) {
-                    Next::Request(taken) => match self.read(&lease, taken) {
+                match self.exchange(&terms, finished.take()) {
+                    Next::Request(taken) => match self.read(&terms, taken) {
                         Found::Request(slot, kind) => {
                             patience.note_request();
-                            finished = self.carry_out(&lease, slot, kind);
+                            finished = self.carry_out(&terms, slot, kind);
                         }
                         Found::Malformed(returned) => finished = Some(returned),
                     },
-                    Next::Nothing if self.looks_out(&lease, patience) => {}
+                    Next::Nothing if self.looks_out(&terms, patience) => {}
                     Next::Nothing => return,
-                    Next::LeaseEnded(unreturned) => break unreturned,
+                    Next::Closed(unreturned) => break unreturned,
                 }
             };
             // Whoever hears of the result may wait for the session to go.
-            drop(lease);
+            drop(terms);
             if let Some(returned) = unreturned {
-                self.mailbox.give_back(returned);
+                self.post.give_back(returned);
             }
         }
     }
 
-    fn join(&self) -> Option<Lease<M::FileSystem>> {
-        self.leased.lock().lease.clone()
+    fn join(&self) -> Option<Terms<M::FileSystem>> {
+        self.counter.lock().terms.clone()
     }
 
     /// Looks out for more. False when there is none for long.
-    fn looks_out(&self, lease: &Lease<M::FileSystem>, patience: &mut Patience) -> bool {
+    fn looks_out(&self, terms: &Terms<M::FileSystem>, patience: &mut Patience) -> bool {
         if !patience.is_worth_it() {
             return false;
         }
         patience.look_out(|| {
-            self.lease_number.load(Ordering::Relaxed) != lease.lease_number
-                || self.sees_more(lease) && !self.mailbox.has_messages()
+            self.opening.load(Ordering::Relaxed) != terms.opening
+                || self.sees_more(terms) && !self.post.has_news()
         })
     }
 
     /// Carries a request out, to its end, and returns what has to be given back here.
-    fn carry_out(&self, lease: &Lease<M::FileSystem>, slot: Slot, kind: Kind) -> Option<Returned> {
+    fn carry_out(&self, terms: &Terms<M::FileSystem>, slot: Slot, kind: Kind) -> Option<Returned> {
         if matches!(kind, Kind::Init | Kind::Destroy) {
-            self.mailbox.hand_over(slot, kind);
+            self.post.hand_over(slot, kind);
             return None;
         }
-        match carry_out(&lease.session, &self.mailbox, &self.shared.metrics, slot) {
+        match carry_out(&terms.session, &self.post, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
             Carried::Asleep(sleeping) if sleeping.wait.is_for_lock() => {
-                self.mailbox.hand_over(sleeping.slot, kind);
+                self.post.hand_over(sleeping.slot, kind);
                 None
             }
             Carried::Asleep(sleeping) => Some(sleeping.carry_out()),
@@ -152,6 +151,6 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     /// Has the threads end.
     pub(crate) fn begin_to_end(&self) {
         self.ending.store(true, Ordering::SeqCst);
-        self.helper_slots.iter().for_each(HelperSlot::wake);
+        self.berths.iter().for_each(Berth::wake);
     }
 }

@@ -3,11 +3,11 @@
 //!
 //! The thread looks at one flag before it takes a request, after it has seen that there is one. So what
 //! the front end was told is done (a region of memory, for instance) is in force for every request that
-//! the guest makes afterwards. Only when the flag is set is the messages, and its lock, looked at.
+//! the guest makes afterwards. Only when the flag is set is the mail, and its lock, looked at.
 
 use crate::frame::Kind;
 use crate::memory::Regions;
-use crate::queue::VirtqueueLog;
+use crate::queue::RingLog;
 use crate::slot::Slot;
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
@@ -30,7 +30,7 @@ pub(crate) struct Wiring {
     /// Whether requests are to be taken.
     pub(crate) enabled: bool,
     /// Where to note what is written.
-    pub(crate) log: Option<VirtqueueLog>,
+    pub(crate) log: Option<RingLog>,
     /// Dropped when all this is in force, also for requests that were in progress.
     pub(crate) in_force: Option<Sender<()>>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Returned {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Messages {
+pub(crate) struct Mail {
     pub(crate) wiring: Option<Wiring>,
     pub(crate) returned: Vec<Returned>,
     /// Requests that were taken elsewhere and that only the thread of the queue may carry out.
@@ -54,42 +54,42 @@ pub(crate) struct Messages {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
-    pending: AtomicBool,
-    messages: Mutex<Messages>,
-    eventfd: OwnedFd,
+pub(crate) struct Post {
+    news: AtomicBool,
+    mail: Mutex<Mail>,
+    bell: OwnedFd,
 }
 
-impl Mailbox {
-    pub(crate) fn new() -> rustix::io::Result<Mailbox> {
+impl Post {
+    pub(crate) fn new() -> rustix::io::Result<Post> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Mailbox {
-            pending: AtomicBool::new(false),
-            messages: Mutex::default(),
-            eventfd: eventfd(0, flags)?,
+        Ok(Post {
+            news: AtomicBool::new(false),
+            mail: Mutex::default(),
+            bell: eventfd(0, flags)?,
         })
     }
 
     /// Leaves something, and wakes the thread if there is one.
-    fn leave(&self, change: impl FnOnce(&mut Messages)) {
-        change(&mut self.messages.lock());
-        self.pending.store(true, Ordering::SeqCst);
-        signal(self.eventfd.as_fd());
+    fn leave(&self, change: impl FnOnce(&mut Mail)) {
+        change(&mut self.mail.lock());
+        self.news.store(true, Ordering::SeqCst);
+        ring(self.bell.as_fd());
     }
 
     /// Leaves another set-up.
     pub(crate) fn rewire(&self, wiring: Wiring) {
-        self.leave(|messages| messages.wiring = Some(wiring));
+        self.leave(|mail| mail.wiring = Some(wiring));
     }
 
     /// Gives a request back that was carried out.
     pub(crate) fn give_back(&self, returned: Returned) {
-        self.leave(|messages| messages.returned.push(returned));
+        self.leave(|mail| mail.returned.push(returned));
     }
 
     /// Hands a request over that was taken and not begun.
     pub(crate) fn hand_over(&self, slot: Slot, kind: Kind) {
-        self.leave(|messages| messages.undone.push((slot, kind)));
+        self.leave(|mail| mail.undone.push((slot, kind)));
     }
 
     /// Has the thread look at what has changed elsewhere.
@@ -99,44 +99,44 @@ impl Mailbox {
 
     /// Asks the thread to end.
     pub(crate) fn stop(&self) {
-        self.leave(|messages| messages.stops = true);
+        self.leave(|mail| mail.stops = true);
     }
 
     /// Makes ready for another thread. What was given back meanwhile stays for it.
     pub(crate) fn restart(&self) {
-        self.leave(|messages| (messages.stops, messages.wiring) = (false, None));
+        self.leave(|mail| (mail.stops, mail.wiring) = (false, None));
     }
 
     /// Whether there may be something.
-    pub(crate) fn has_messages(&self) -> bool {
-        self.pending.load(Ordering::SeqCst)
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.load(Ordering::SeqCst)
     }
 
     /// What there is, if the flag was set.
-    pub(crate) fn collect(&self) -> Option<Messages> {
-        if !self.has_messages() {
+    pub(crate) fn collect(&self) -> Option<Mail> {
+        if !self.has_news() {
             return None;
         }
         // First the flag: what is left from now on sets it again.
-        self.pending.store(false, Ordering::SeqCst);
-        let mut messages = self.messages.lock();
-        Some(Messages {
-            wiring: messages.wiring.take(),
-            returned: std::mem::take(&mut messages.returned),
-            undone: std::mem::take(&mut messages.undone),
-            stops: messages.stops,
+        self.news.store(false, Ordering::SeqCst);
+        let mut mail = self.mail.lock();
+        Some(Mail {
+            wiring: mail.wiring.take(),
+            returned: std::mem::take(&mut mail.returned),
+            undone: std::mem::take(&mut mail.undone),
+            stops: mail.stops,
         })
     }
 
     /// Becomes readable whenever something was left. It is never read: who waits for it waits for the
     /// edge.
-    pub(crate) fn eventfd(&self) -> BorrowedFd<'_> {
-        self.eventfd.as_fd()
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
     }
 }
 
 /// Adds one to an eventfd.
-pub(crate) fn signal(eventfd: BorrowedFd<'_>) {
+pub(crate) fn ring(eventfd: BorrowedFd<'_>) {
     loop {
         match rustix::io::write(eventfd, &1_u64.to_ne_bytes()) {
             Err(rustix::io::Errno::INTR) => {}

@@ -7,15 +7,15 @@ use thrufs::serving::OnPanic;
 
 /// A connection that can be cut from any thread: whoever reads from it hears that it has ended.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Line {
     stream: UnixStream,
     failed: AtomicBool,
     cut: AtomicBool,
 }
 
-impl Connection {
-    pub(crate) fn new(stream: UnixStream) -> Connection {
-        Connection {
+impl Line {
+    pub(crate) fn new(stream: UnixStream) -> Line {
+        Line {
             stream,
             failed: AtomicBool::new(false),
             cut: AtomicBool::new(false),
@@ -40,7 +40,7 @@ impl Connection {
     }
 }
 
-impl OnPanic for Connection {
+impl OnPanic for Line {
     fn panicked(&self) {
         self.failed.store(true, Ordering::Release);
         self.cut();

@@ -1,8 +1,8 @@
 //! What a queue is served with: its ring, memory for its requests, and which of them are carried out
 //! elsewhere. One thread has it in hand at a time.
 
-use crate::mailbox::Returned;
-use crate::queue::{Broken, VirtqueueRing};
+use crate::post::Returned;
+use crate::queue::{Broken, Ring};
 use crate::slot::Slot;
 use thrufs::Wait;
 
@@ -34,8 +34,8 @@ impl Away {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct QueueState {
-    pub(crate) ring: VirtqueueRing,
+pub(crate) struct Desk {
+    pub(crate) ring: Ring,
     pub(crate) free: Vec<Slot>,
     pub(crate) away: Vec<Away>,
     /// Memory waits to be given back.
@@ -44,9 +44,9 @@ pub(crate) struct QueueState {
     pub(crate) is_broken: bool,
 }
 
-impl QueueState {
-    pub(crate) fn new(ring: VirtqueueRing, away: Vec<Away>) -> QueueState {
-        QueueState {
+impl Desk {
+    pub(crate) fn new(ring: Ring, away: Vec<Away>) -> Desk {
+        Desk {
             ring,
             free: Vec::with_capacity(SLOTS_KEPT),
             away,
