@@ -1,20 +1,17 @@
-//! Ending a wait when the client that asked for it was signalled.
+//! Ends a wait whose client was signalled.
 //!
-//! The kernel sends INTERRUPT with the number of the request that nobody wants any more. Only
-//! requests that sleep until somebody else acts can use that: they register here for as long as
-//! they sleep ([`Context::interruptible`](crate::Context::interruptible)); all others never touch
-//! this module.
+//! The kernel sends INTERRUPT with the number of the request. Only requests that wait for another process
+//! can be interrupted: they register here while they wait
+//! ([`Context::interruptible`](crate::Context::interruptible)); no other request uses this module.
 //!
-//! Two races decide its shape:
+//! Two races:
 //!
-//! * **The signal comes before the system call.** A signal only ends the call that a thread is in.
-//!   One that arrives between the registration and the call is lost, so it is sent again every
-//!   10 ms until the waiter has left the registry. Signals are sent under the registry's lock, and
-//!   a waiter leaves under it: nobody is signalled who has left.
-//! * **INTERRUPT comes before the registration.** Another thread may read it first. Numbers that
-//!   are not registered are remembered, the newest 64 of them, and [`Interrupts::run`] looks there
-//!   first. The kernel never uses a number again on one connection, so one that is remembered in
-//!   vain (its request was answered at once) can do no harm and falls out at the other end.
+//! * **The signal precedes the system call.** A signal ends only the call that a thread is in, so it is
+//!   repeated every 10 ms until the waiter has left the registry. Signals are sent, and waiters leave, under
+//!   the registry's lock: a thread that has left gets none.
+//! * **INTERRUPT precedes the registration**, because another thread reads it first. The newest 64 numbers
+//!   that are not registered are kept, and [`Interrupts::run`] looks for its own there. The kernel never
+//!   reuses a number on a connection, so one that is kept in vain is harmless.
 
 use crate::errno::{Errno, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -25,17 +22,17 @@ use std::time::Duration;
 use thrufs_abi::Unique;
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
-/// How many interrupts without a waiter are remembered.
+/// Numbers of interrupts without a waiter that are kept.
 const EARLY_MAX: usize = 64;
 
-/// How long after a signal the next one follows, while the waiter still waits.
+/// Time between two signals to the same waiter.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 thread_local! {
     static THREAD: ThreadId = current_thread_id();
 }
 
-/// Tells a wait whether it was interrupted.
+/// Says whether a wait was interrupted.
 #[derive(Clone, Debug)]
 pub struct InterruptToken {
     by: Arc<AtomicU8>,
@@ -46,7 +43,7 @@ const SHUTDOWN: u8 = 1;
 const CLIENT: u8 = 2;
 
 impl InterruptToken {
-    /// Whether an INTERRUPT for the request arrived, or the server is shutting down.
+    /// Whether an INTERRUPT for the request arrived, or the session ends.
     pub fn is_set(&self) -> bool {
         self.by.load(Ordering::Acquire) != NOBODY
     }
@@ -56,7 +53,7 @@ impl InterruptToken {
     }
 }
 
-/// The requests of one connection that wait and may be interrupted.
+/// The requests of one connection that wait and can be interrupted.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupts {
     shared: Arc<Shared>,
@@ -72,9 +69,9 @@ struct Shared {
 struct Registry {
     waiters: Vec<Waiter>,
     early: VecDeque<Unique>,
-    /// Set for good at shutdown: whoever comes to wait is sent away.
+    /// Set at the end of the session: further waits fail.
     stopped: bool,
-    /// A thread is repeating signals.
+    /// A thread repeats signals.
     retrying: bool,
 }
 
@@ -86,12 +83,12 @@ struct Waiter {
 }
 
 impl Registry {
-    /// Signals every waiter whose token is set; whether there is one.
+    /// Signals every waiter whose token is set; false when there is none.
     fn signal(&self) -> bool {
         let mut any = false;
         for waiter in self.waiters.iter().filter(|waiter| waiter.token.is_set()) {
             any = true;
-            // Fails when no handler was installed: the wait then has to look at its token.
+            // Fails without a handler: the wait then has to read its token.
             let _ = interrupt_thread(waiter.thread);
         }
         any
@@ -109,7 +106,7 @@ impl Shared {
     }
 }
 
-/// Takes a waiter off the registry, however its wait ends.
+/// Removes a waiter from the registry, however its wait ends.
 struct Registration<'a> {
     shared: &'a Shared,
     unique: Unique,
@@ -130,9 +127,7 @@ impl Interrupts {
     /// Runs `wait` registered under `unique`.
     ///
     /// # Errors
-    ///
-    /// `EINTR` when the interrupt was there first, `ENOTCONN` when the server is shutting down; else
-    /// what `wait` returns.
+    /// `EINTR` when the interrupt came first, `ENOTCONN` when the session ends; else those of `wait`.
     pub(crate) fn run<T>(
         &self,
         unique: Unique,
@@ -161,8 +156,8 @@ impl Interrupts {
             unique,
         };
         let result = wait(&token);
-        // EINTR for a client that was not signalled would reach it as "restart this call", a number
-        // that no program has heard of. What it will hear next is ENOTCONN anyway.
+        // A client that was not signalled would see EINTR as "restart this call", which no program
+        // handles. Its next request fails with ENOTCONN anyway.
         match result {
             Err(Errno::EINTR) if token.by.load(Ordering::Acquire) == SHUTDOWN => {
                 Err(Errno::ENOTCONN)
@@ -192,7 +187,7 @@ impl Interrupts {
         }
     }
 
-    /// Interrupts everybody who waits, and from now on everybody who comes to wait.
+    /// Interrupts all waits, and those to come.
     pub(crate) fn stop(&self) {
         let mut registry = self.shared.registry.lock();
         registry.stopped = true;
@@ -202,7 +197,7 @@ impl Interrupts {
         self.signal_until_gone(registry);
     }
 
-    /// Interrupts everybody who waits now. Who comes later may wait.
+    /// Interrupts all waits. Later ones are not affected.
     pub(crate) fn interrupt_all(&self) {
         let registry = self.shared.registry.lock();
         for waiter in &registry.waiters {
@@ -211,7 +206,7 @@ impl Interrupts {
         self.signal_until_gone(registry);
     }
 
-    /// How many requests wait at the moment.
+    /// The number of waiting requests.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.shared.registry.lock().waiters.len()
@@ -228,8 +223,8 @@ impl Interrupts {
             .name("thrufs-intr".to_owned())
             .spawn(move || shared.retry());
         if spawned.is_err() {
-            // No thread to be had. A moment's patience closes the race in nearly all cases, and
-            // the kernel repeats the INTERRUPT when the client is signalled again.
+            // Without a thread, a short sleep avoids the race in nearly all cases; and the kernel repeats
+            // the INTERRUPT when the client is signalled again.
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(1));
                 if !self.shared.registry.lock().signal() {
@@ -294,7 +289,7 @@ mod tests {
                 let waiter = scope.spawn(|| {
                     interrupts.run(Unique(8), |_| {
                         tell.send(()).unwrap();
-                        // The signal may come right here, before the call: it must come again.
+                        // The signal may come here, before the call: it must be repeated.
                         std::thread::sleep(Duration::from_micros(300));
                         rustix::io::read(&reader, &mut [0; 1]).map_err(Errno::from)
                     })

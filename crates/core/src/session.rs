@@ -208,7 +208,6 @@ impl<F: FileSystem> Session<F> {
     /// A session on `device`, an open `/dev/fuse`.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Start`] when the signal that ends waits has another use in this process.
     pub fn new(fs: F, device: OwnedFd, config: SessionConfig) -> Result<Session<F>, SessionError> {
         Session::with_shared(Arc::new(fs), device, config)
@@ -217,7 +216,6 @@ impl<F: FileSystem> Session<F> {
     /// As [`new`](Self::new), for a file system that the caller shares.
     ///
     /// # Errors
-    ///
     /// As [`new`](Self::new).
     pub fn with_shared(
         fs: Arc<F>,
@@ -230,7 +228,6 @@ impl<F: FileSystem> Session<F> {
     /// The same for a process that does not see callers: `callers` finds them.
     ///
     /// # Errors
-    ///
     /// As [`new`](Self::new).
     pub fn with_callers(
         fs: Arc<F>,
@@ -296,7 +293,6 @@ impl<F: FileSystem> Session<F> {
     /// returns.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Init`] when INIT failed (the kernel got an error), [`Ended`] after
     /// [`SessionHandle::shutdown`], [`Device`], [`Misuse`] when called twice.
     ///
@@ -351,7 +347,6 @@ impl<F: FileSystem> Session<F> {
     /// ends the session as the module's documentation says.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Start`] when no thread could be started, [`SessionError::Device`] when the
     /// device failed, [`SessionError::Stuck`] when requests did not end,
     /// [`SessionError::Misuse`] before the handshake.

@@ -4,7 +4,6 @@
 //! descriptor with an empty path and `AtFlags::EMPTY_PATH`.
 //!
 //! # Safety
-//!
 //! Only NUL-terminated paths that live across the call are given to the kernel.
 
 #![allow(unsafe_code)]

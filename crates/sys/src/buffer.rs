@@ -1,7 +1,6 @@
 //! Large buffers whose memory comes when it is touched.
 //!
 //! # Safety
-//!
 //! A [`PageBuffer`] owns its mapping from `mmap` to `munmap`: nobody else has its address, so slices
 //! of it follow the borrow of the buffer. Anonymous memory is zero before it is written, hence always
 //! initialised, and private, hence nobody else's to change.

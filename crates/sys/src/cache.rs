@@ -1,7 +1,6 @@
 //! What of a file lies in the page cache (`cachestat(2)`, Linux 6.5).
 //!
 //! # Safety
-//!
 //! The kernel reads one structure and writes another, both on the stack and of the sizes that
 //! `linux/mman.h` gives them.
 

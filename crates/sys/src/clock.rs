@@ -4,7 +4,6 @@
 //! fewer functions than it expects (User-Mode Linux).
 //!
 //! # Safety
-//!
 //! The call fills one structure on the stack.
 
 #![allow(unsafe_code)]

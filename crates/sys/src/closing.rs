@@ -1,7 +1,6 @@
 //! Closing a descriptor and hearing what came of it.
 //!
 //! # Safety
-//!
 //! The descriptor is given up by its owner before it is closed, so nobody else closes it.
 
 #![allow(unsafe_code)]

@@ -4,7 +4,6 @@
 //! server reads exactly as much as one request asked for, from the offset that it asked for.
 //!
 //! # Safety
-//!
 //! The kernel fills a slice by pointer and length. Its entries are then parsed as bytes, checked,
 //! without a single pointer cast.
 

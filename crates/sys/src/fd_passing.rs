@@ -27,7 +27,6 @@ pub struct Received {
 /// Gives how many bytes were sent; of a stream, the descriptors go with the first.
 ///
 /// # Errors
-///
 /// As sendmsg(2), but EINTR; `EINVAL` for more than 253 descriptors.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -52,7 +51,6 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 /// Receives bytes and the descriptors that come with them.
 ///
 /// # Errors
-///
 /// As recvmsg(2), but EINTR.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], flags: RecvFlags) -> Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

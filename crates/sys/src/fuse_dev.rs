@@ -3,7 +3,6 @@
 //! The commands follow `linux/fuse.h`, section "Device ioctls".
 //!
 //! # Safety
-//!
 //! Each ioctl here reads at most one small structure that lives on the caller's stack for the
 //! length of the call, and writes no memory.
 

@@ -17,7 +17,6 @@
 //! data of a WRITE are many and stay, and the reply to them is few.
 //!
 //! # Safety
-//!
 //! While a slot is the kernel's, its memory is owned by the ring (`held`) and borrowed by nobody. The
 //! ring gives it back when the kernel has said that it is done with it, and leaks it when the ring
 //! goes before that. A [`PageBuffer`] does not move, whoever owns it.
@@ -428,7 +427,6 @@ impl<J> FuseRing<J> {
     }
 
     /// # Safety
-    ///
     /// As [`IoUring::push`].
     unsafe fn push(&mut self, entry: &Sqe) -> Result<()> {
         // SAFETY: the caller's promise.

@@ -4,7 +4,6 @@
 //! inode again, wherever it was moved, and gives ESTALE once it is gone. See `name_to_handle_at(2)`.
 //!
 //! # Safety
-//!
 //! [`FileHandleBuf`] has the layout of `struct file_handle` followed by room for the longest handle
 //! there is, and its length never passes that room: the kernel may read and write all of it.
 

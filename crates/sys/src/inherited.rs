@@ -1,7 +1,6 @@
 //! A descriptor that the process was started with, known by its number alone.
 //!
 //! # Safety
-//!
 //! A number is borrowed for two calls of fcntl(2), which say EBADF where nothing is open. What they
 //! do to a descriptor that somebody in this process owns, a copy and a flag, takes nothing from them.
 

@@ -4,7 +4,6 @@
 //! cannot use it to pass by a filter of system calls; the thread that serves enables it.
 //!
 //! # Safety
-//!
 //! The kernel shares three pieces of memory with us, mapped from the ring's descriptor and unmapped
 //! with it: the entries to submit, and the two index rings. Indices are atomics; an entry is written
 //! before the tail is moved past it (release), and a completion is read after the tail was seen beyond
@@ -313,7 +312,6 @@ impl IoUring {
     /// Puts an entry in line. False when the line is full: submit first.
     ///
     /// # Safety
-    ///
     /// What the entry points at must be valid, and the kernel's, until its last completion.
     pub(crate) unsafe fn push(&mut self, entry: &Sqe) -> bool {
         if self.pushed == self.sq_size {

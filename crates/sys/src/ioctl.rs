@@ -1,7 +1,6 @@
 //! The inode-flag ioctls that a client may send through, and no others.
 //!
 //! # Safety
-//!
 //! The kernel believes the command about the size of what the argument points at, so only commands
 //! from the list below are sent, each with a buffer of at least the size it can touch, aligned for
 //! the widest field.

@@ -7,7 +7,6 @@
 //! it ignore.
 //!
 //! # Safety
-//!
 //! Both commands of fcntl(2) take a number and no pointer. The action for the signal is a plain
 //! structure on the stack, filled by the kernel before it is looked at, and SIG_IGN is no code of ours.
 

@@ -10,7 +10,6 @@
 //! process, in an atomic, and answered from then on by the older call.
 //!
 //! # Safety
-//!
 //! Three promises hold everywhere. A pointer given to the kernel comes from a reference that lives
 //! across the call, with the length of what it points at. A descriptor comes from a `BorrowedFd`,
 //! so it is open for the length of the call; one that the kernel returns is owned exactly once.

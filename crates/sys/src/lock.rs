@@ -5,7 +5,6 @@
 //! owner has its own. They conflict with POSIX locks of other programs on the same file.
 //!
 //! # Safety
-//!
 //! `fcntl` is given a pointer to one `struct flock` on the stack.
 
 #![allow(unsafe_code)]

@@ -1,7 +1,6 @@
 //! The one call of the mount API that `rustix::mount` lacks.
 //!
 //! # Safety
-//!
 //! `mount_setattr` is given a NUL-terminated path and one structure on the stack, with its size.
 
 #![allow(unsafe_code)]

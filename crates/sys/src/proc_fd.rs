@@ -14,7 +14,6 @@
 //! parent's descriptors, so a fork handler makes the child forget it and open its own.
 //!
 //! # Safety
-//!
 //! The kept descriptor is never closed, so borrowing it for ever is sound. The fork handler only
 //! stores to an atomic, which is allowed in a child of many threads.
 

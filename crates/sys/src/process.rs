@@ -1,7 +1,6 @@
 //! What a process does to itself before it executes another program.
 //!
 //! # Safety
-//!
 //! Only the close-on-exec mark of descriptors is changed. Closing a range of descriptors is not
 //! offered: they may belong to someone in this process.
 

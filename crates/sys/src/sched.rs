@@ -1,7 +1,6 @@
 //! Where and with what right a thread runs: its scheduling class and its CPUs (`sched(7)`).
 //!
 //! # Safety
-//!
 //! The calls take numbers and one structure on the stack; they change when a thread runs and
 //! nothing that it sees.
 

@@ -5,7 +5,6 @@
 //! whoever gave the descriptor may cut the file short.
 //!
 //! # Safety
-//!
 //! A [`SharedMapping`] owns its mapping from `mmap` to `munmap`; a borrow of it keeps it mapped.
 //!
 //! * **No reference to its bytes exists**, so nothing is assumed of what they hold. They are accessed

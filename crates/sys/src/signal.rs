@@ -9,7 +9,6 @@
 //! it noticed.
 //!
 //! # Safety
-//!
 //! The handler touches nothing, so it is async-signal-safe whatever it interrupts. Masks and actions
 //! are plain structures on the stack, filled by libc's own initialisers before use.
 

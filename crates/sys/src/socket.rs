@@ -4,7 +4,6 @@
 //! this process's namespace, the kernel says 0, which its type cannot hold.
 //!
 //! # Safety
-//!
 //! The kernel fills in a structure of this module's, of the length that it is told.
 
 #![allow(unsafe_code)]

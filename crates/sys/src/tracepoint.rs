@@ -2,7 +2,6 @@
 //! could overflow.
 //!
 //! # Safety
-//!
 //! The call takes one structure on the stack with its size, and answers with a descriptor that is owned
 //! once. The `ioctl(2)`s take numbers or a string that ends in NUL, which the kernel copies. No memory is
 //! shared with the kernel.

@@ -10,7 +10,6 @@
 //! Sizes are bytes. An empty buffer asks for the size, as in `getxattr(2)`.
 //!
 //! # Safety
-//!
 //! Values and lists are given with pointer and length of one slice; the kernel writes no more than
 //! the length it was told.
 
@@ -76,7 +75,6 @@ fn either<T>(
 /// Calls one of `*xattrat(2)` on the inode that `link` leads to, with what follows the flags (none).
 ///
 /// # Safety
-///
 /// `first` and, where it is an address, `second` are what the call takes there.
 unsafe fn call_at<T>(
     call: libc::c_long,

@@ -1,4 +1,4 @@
-//! One arm per operation: arguments from the wire, the method, the answer onto the wire.
+//! One arm per operation: converts its arguments, calls the method, writes the reply.
 
 use super::arguments::{
     copy_args, create_args, lock_args, mkdir_args, mknod_args, open_args, read_args, release_args,
@@ -40,7 +40,7 @@ fn opened(body: &mut [u8], opened: Result<Opened>) -> Result<Done> {
 }
 
 fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
-    // Asked before, so that nothing is left behind that cannot be told.
+    // Tested first: a reply that does not fit would leave a node that the kernel does not know.
     let (entry, opened) = created?;
     put(body, &entry_out(&entry))?;
     put(&mut body[size_of::<EntryOut>()..], &open_out(&opened))?;
@@ -65,8 +65,8 @@ fn limited(body: &mut [u8], size: u32) -> &mut [u8] {
     &mut body[..length]
 }
 
-/// Refuses offsets that are negative to the system calls: one of them, -1, has those with flags use the
-/// position of the file, which is no client's.
+/// Refuses negative offsets: -1 makes preadv2(2) and pwritev2(2) use the file's position, which belongs to
+/// no client.
 fn check_offset(offset: u64) -> Result<()> {
     match i64::try_from(offset) {
         Ok(_) => Ok(()),
@@ -74,7 +74,7 @@ fn check_offset(offset: u64) -> Result<()> {
     }
 }
 
-/// The largest fixed body, so that no method is called whose answer would not fit.
+/// The largest fixed body. A smaller buffer is refused before a method is called.
 const FIXED_BODY_BYTES_MAX: usize = 512;
 
 impl<F: FileSystem> Dispatcher<F> {
@@ -156,7 +156,7 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// The operations that make, remove and move names.
+    /// Operations that create, remove and rename names.
     fn carry_out_naming(
         &self,
         context: &Context<'_>,
@@ -213,7 +213,7 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// The operations on open files, extended attributes and locks, and those that are rare.
+    /// Operations on open files, extended attributes and locks, and rare ones.
     fn carry_out_rest(
         &self,
         context: &Context<'_>,
@@ -282,12 +282,12 @@ impl<F: FileSystem> Dispatcher<F> {
                 put(body, &BmapOut { block }).map(Done::Body)
             }
             Operation::NotifyReply { arg, data } => {
-                // The reply to RETRIEVE has the number that the notification gave it.
+                // A reply to RETRIEVE repeats the number of the notification.
                 fs.retrieved(node, context.unique(), arg.offset, data);
                 Ok(Done::Silent)
             }
             Operation::Destroy => Ok(Done::Body(0)),
-            // DAX mappings belong to virtio-fs; everything else was taken before.
+            // DAX mappings belong to virtio-fs; all others are handled above.
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -297,7 +297,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Errno::EINVAL
     }
 
-    /// `.` and `..` are looked up, never made or removed; the kernel does not send them.
+    /// `.` and `..` are for LOOKUP only; the kernel does not send them otherwise.
     fn require_plain(&self, name: &Name<'_>) -> Result<()> {
         if name.is_dot() || name.is_dot_dot() {
             Err(self.bad_name())
@@ -373,8 +373,8 @@ impl<F: FileSystem> Dispatcher<F> {
             .fs
             .readdir(context, node, FileHandle(arg.fh), arg.offset, &mut sink);
         match result {
-            // Entries that were written may have been counted: they are given out, and the error
-            // comes back when the kernel asks for what follows them.
+            // Lookups of entries that were written are counted: the reply carries them, and the error
+            // recurs when the kernel asks for what follows.
             Err(errno) if sink.is_empty() => Err(errno),
             _ => Ok(Done::Body(sink.used())),
         }
@@ -409,8 +409,8 @@ impl<F: FileSystem> Dispatcher<F> {
         input: &[u8],
         body: &mut [u8],
     ) -> Result<Done> {
-        // Unrestricted ioctls, which read and write the client's memory at will, exist for
-        // character devices only.
+        // Unrestricted ioctls, which read and write the client's memory, exist for character devices
+        // only.
         if IoctlFlags::from_bits_retain(arg.flags).contains(IoctlFlags::UNRESTRICTED) {
             return Err(Errno::ENOTTY);
         }
@@ -457,8 +457,8 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 }
 
-/// The answer to a question for extended attributes: their size when no room was offered, else
-/// what `get` writes.
+/// The reply to a query of extended attributes: their size when no room was offered, else what
+/// `get` writes.
 fn xattr_answer(
     size: u32,
     body: &mut [u8],

@@ -1,4 +1,4 @@
-//! Crafted requests against a file system that answers by rote.
+//! Crafted requests to a file system with scripted replies.
 
 mod every_opcode;
 mod hostile;
@@ -11,7 +11,7 @@ use rote::Rote;
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::{NodeId, Reply, RequestBuilder};
 
-/// All that a kernel offers and that a transport without rings can do.
+/// All capabilities that a kernel offers and a transport without rings supports.
 fn offered() -> InitFlags {
     InitFlags::all() - InitFlags::OVER_IO_URING - InitFlags::RESERVED
 }
@@ -53,7 +53,7 @@ impl Owned {
     }
 }
 
-/// What comes back, if anything does.
+/// The reply, if there is one.
 fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owned> {
     let mut buffer = vec![0xee; (1 << 20) + 4096];
     let length = dispatcher.answer(request, &mut buffer);
@@ -70,7 +70,7 @@ fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owne
     })
 }
 
-/// What comes back, of a request that is answered.
+/// The reply of a request that has one.
 fn reply_to(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> Owned {
     ask(dispatcher, &request.finish()).unwrap()
 }
@@ -104,7 +104,7 @@ fn init_settles_versions_sizes_and_capabilities() {
         !flags.contains(InitFlags::WRITEBACK_CACHE),
         "nobody asked for it"
     );
-    // A second one is an error and changes nothing.
+    // A second INIT fails and changes nothing.
     let again = ask(&dispatcher, &init_request(31, InitFlags::empty())).unwrap();
     assert_eq!(again.error, -libc::EINVAL);
     assert_eq!(dispatcher.features().unwrap().minor, 45);
@@ -205,7 +205,7 @@ fn deferring_and_carrying_out_later() {
     // Rote defers only where it may not block.
     assert_eq!(ask(&dispatcher, &getattr).unwrap().error, 0);
     assert_eq!(ask(&dispatcher, &setlkw).unwrap().error, 0);
-    // One that defers for ever gets no further than EIO.
+    // Deferring for ever ends in EIO.
     let dispatcher = connected(Rote::that(|rote| rote.fail = Some(Errno::DEFER)));
     assert_eq!(ask(&dispatcher, &getattr).unwrap().error, -libc::EIO);
 }

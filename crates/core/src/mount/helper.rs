@@ -1,7 +1,7 @@
-//! Mounting as an ordinary user: `fusermount3`.
+//! Mounting as an unprivileged user: `fusermount3`.
 //!
-//! The helper is set-user-id. It checks that the user may mount there, opens the device, mounts, and
-//! sends the device back over the socket whose number it finds in `_FUSE_COMMFD`.
+//! The set-user-id helper checks that the user may mount there, opens the device, mounts, and sends the
+//! device over the socket whose number is in `_FUSE_COMMFD`.
 
 use super::{MountError, MountOptions, check_target};
 use rustix::mount::MountAttrFlags;
@@ -59,12 +59,10 @@ fn option_list(options: &MountOptions) -> OsString {
     list.join(",").into()
 }
 
-/// Mounts on `target` through `fusermount3` and returns the device. The helper always adds `nosuid`
-/// and `nodev`.
+/// Mounts on `target` through `fusermount3` and returns the device. The helper adds `nosuid` and `nodev`.
 ///
 /// # Errors
-///
-/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words, and those of the mount
+/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's message, and those of the mount
 /// point.
 pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let list = option_list(options);
@@ -77,7 +75,7 @@ pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<Owned
     }
 }
 
-/// A `fusermount3` that unmounts when this process is gone. It sees that by its end of a socket.
+/// A `fusermount3` that unmounts when this process has ended: its socket is closed then.
 #[derive(Debug)]
 pub(crate) struct AutoUnmount {
     socket: Option<OwnedFd>,
@@ -85,17 +83,16 @@ pub(crate) struct AutoUnmount {
 }
 
 impl Drop for AutoUnmount {
-    /// Lets it end: it looks whether there is something left to be unmounted.
+    /// Lets the helper end: it unmounts what is still mounted.
     fn drop(&mut self) {
         self.socket = None;
         let _ = self.helper.wait();
     }
 }
 
-/// As [`mount_unprivileged`], and has the helper stay.
+/// As [`mount_unprivileged`], with a helper that stays.
 ///
 /// # Errors
-///
 /// As [`mount_unprivileged`].
 pub(crate) fn mount_with_auto_unmount(
     target: &Path,
@@ -126,7 +123,7 @@ pub(crate) fn mount_with_auto_unmount(
     }
 }
 
-/// Has it mount. Gives what it sent, our end of the socket, and the helper.
+/// Makes the helper mount. Returns the device, our end of the socket, and the helper.
 fn run_helper(
     target: &Path,
     list: OsString,
@@ -140,8 +137,8 @@ fn run_helper(
         None,
     )
     .map_err(|errno| MountError::HelperRun(errno.into()))?;
-    // A second descriptor without close-on-exec, for the helper alone: any other program that is
-    // started in this moment would inherit it too, for as long as it takes to start this one.
+    // A second descriptor without close-on-exec: another thread's program that is started at this
+    // moment inherits it too, until this helper runs.
     let inherited =
         rustix::io::dup(&theirs).map_err(|errno| MountError::HelperRun(errno.into()))?;
     drop(theirs);
@@ -182,11 +179,10 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(received.descriptors.into_iter().next())
 }
 
-/// Takes away one's own mount on `target` through `fusermount3`.
+/// Unmounts the user's own mount on `target` through `fusermount3`.
 ///
 /// # Errors
-///
-/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words.
+/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's message.
 pub fn unmount_unprivileged(target: &Path, lazy: bool) -> Result<(), MountError> {
     let mut command = Command::new(helper()?);
     command.arg("-u");

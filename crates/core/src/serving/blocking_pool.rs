@@ -150,7 +150,6 @@ impl<J: BlockingJob> BlockingPool<J> {
     /// Takes a request over.
     ///
     /// # Errors
-    ///
     /// The request, when too many are blocked, or no thread is available.
     pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
         let (mut state, wait) = (self.state.lock(), job.wait());

@@ -78,7 +78,6 @@ impl MonitorWaker {
 /// Starts the thread of `monitor`, the only one of `waker`.
 ///
 /// # Errors
-///
 /// The system's, when no thread is available.
 pub fn start_monitor<M: Monitor>(
     waker: &MonitorWaker,

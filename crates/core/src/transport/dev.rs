@@ -59,7 +59,6 @@ impl<F: FileSystem> Dev<F> {
     /// Starts the threads that serve `connection`.
     ///
     /// # Errors
-    ///
     /// The system's, when a thread or memory is not available.
     pub(crate) fn start(
         connection: &Arc<Connection<F>>,

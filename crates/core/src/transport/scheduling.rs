@@ -139,7 +139,6 @@ pub fn allowed_cpus() -> CpuSet {
 /// Binds a thread to one CPU, in the class `SCHED_IDLE`.
 ///
 /// # Errors
-///
 /// The system's; the thread is then as it was.
 pub fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     move_to(thread, cpu)?;
@@ -149,7 +148,6 @@ pub fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
 /// Moves a bound thread to another CPU.
 ///
 /// # Errors
-///
 /// EINVAL for a CPU that is offline or not allowed.
 pub fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     let mut only = CpuSet::new();
@@ -163,7 +161,6 @@ pub fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
 /// Restricts a thread to these CPUs.
 ///
 /// # Errors
-///
 /// EINVAL when none of them is online.
 pub(crate) fn allow(thread: ThreadId, cpus: &CpuSet) -> rustix::io::Result<()> {
     sched_setaffinity(Pid::from_raw(thread.as_raw()), cpus)

@@ -122,7 +122,6 @@ impl<F: FileSystem> Uring<F> {
     /// could not be made to, the session is ended.
     ///
     /// # Errors
-    ///
     /// Why the session has no ring.
     pub(crate) fn start(
         connection: &Arc<Connection<F>>,

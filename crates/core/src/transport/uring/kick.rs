@@ -26,7 +26,6 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Asks about `file` on the CPU of `queue`.
 ///
 /// # Errors
-///
 /// EINVAL when this thread may not run there or `file` is no regular file, ENOENT when the kernel has
 /// forgotten it, and those of writing to the device.
 pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> Result<()> {

@@ -51,7 +51,6 @@ pub(crate) fn prepare(
 /// io_uring; 0 with [`Transport::Dev`]. Leaves nothing behind.
 ///
 /// # Errors
-///
 /// The reason that such a session would give ([`Carrier::Dev`](crate::Carrier::Dev)), in the same order;
 /// and [`UringRefusal::NoRing`] where `/dev/fuse` cannot be opened.
 pub fn ring_availability(config: &SessionConfig) -> Result<usize, UringRefusal> {
