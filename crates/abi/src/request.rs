@@ -1,4 +1,4 @@
-//! Requests: from bytes to a typed operation, or an error. Total: any bytes give one or the other.
+//! Parses requests: any bytes give a typed operation or an error.
 
 use crate::arguments::Arguments;
 use crate::extensions::Extensions;
@@ -17,7 +17,7 @@ use crate::parse_error::{ParseError, ParseErrorKind};
 use std::ffi::CStr;
 use zerocopy::FromBytes;
 
-/// What decides how bytes are to be read, agreed on at INIT.
+/// What INIT negotiated about the format of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
     /// Minor version of protocol 7.
@@ -27,7 +27,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// What is spoken before and by INIT.
+    /// The format up to INIT.
     pub const INITIAL: Dialect = Dialect {
         minor: crate::version::KERNEL_MINOR,
         setxattr_ext: false,
@@ -39,18 +39,18 @@ impl Dialect {
 pub enum Payload {
     /// Behind the arguments.
     Inline,
-    /// Elsewhere: the data of WRITE and NOTIFY_REPLY are not among the bytes.
+    /// Elsewhere: the bytes do not include the data of WRITE and NOTIFY_REPLY.
     External,
 }
 
-/// What every request starts with.
+/// The header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The request's number.
     pub unique: Unique,
-    /// What is asked.
+    /// The operation.
     pub opcode: Opcode,
-    /// Of which inode.
+    /// Its inode.
     pub nodeid: NodeId,
     /// The caller's file-system user id; all ones for none.
     pub uid: u32,
@@ -63,11 +63,11 @@ pub struct Header {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who asks what of which inode.
+    /// The operation, its inode and its caller.
     pub header: Header,
-    /// What is asked, with its arguments.
+    /// The operation with its arguments.
     pub operation: Operation<'a>,
-    /// What follows the arguments.
+    /// Extensions of the arguments.
     pub extensions: Extensions<'a>,
 }
 
@@ -76,7 +76,7 @@ pub struct Request<'a> {
 pub struct Forgets<'a>(&'a [u8]);
 
 impl Forgets<'_> {
-    /// Each node with the lookups that are taken back.
+    /// Each node with the lookups to subtract.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, u64)> {
         self.0
             .chunks_exact(size_of::<ForgetOne>())
@@ -100,35 +100,47 @@ impl Mappings<'_> {
     }
 }
 
-/// What a request asks, with its arguments.
+/// An operation with its arguments.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     missing_docs,
-    reason = "the fields have the header's own names and meanings"
+    reason = "operations and fields have the header's own names and meanings"
 )]
 pub enum Operation<'a> {
-    /// `LOOKUP`.
-    Lookup { name: Name<'a> },
+    Lookup {
+        name: Name<'a>,
+    },
     /// `FORGET`; no reply.
-    Forget { nlookup: u64 },
+    Forget {
+        nlookup: u64,
+    },
     /// `BATCH_FORGET`; no reply.
-    BatchForget { forgets: Forgets<'a> },
-    /// `GETATTR`.
-    Getattr { fh: Option<FileHandle> },
-    /// `SETATTR`.
+    BatchForget {
+        forgets: Forgets<'a>,
+    },
+    Getattr {
+        fh: Option<FileHandle>,
+    },
     Setattr(SetattrIn),
-    /// `READLINK`.
     Readlink,
-    /// `SYMLINK`.
-    Symlink { name: Name<'a>, target: &'a CStr },
-    /// `MKNOD`.
-    Mknod { arg: MknodIn, name: Name<'a> },
-    /// `MKDIR`.
-    Mkdir { arg: MkdirIn, name: Name<'a> },
-    /// `UNLINK`.
-    Unlink { name: Name<'a> },
-    /// `RMDIR`.
-    Rmdir { name: Name<'a> },
+    Symlink {
+        name: Name<'a>,
+        target: &'a CStr,
+    },
+    Mknod {
+        arg: MknodIn,
+        name: Name<'a>,
+    },
+    Mkdir {
+        arg: MkdirIn,
+        name: Name<'a>,
+    },
+    Unlink {
+        name: Name<'a>,
+    },
+    Rmdir {
+        name: Name<'a>,
+    },
     /// `RENAME` (flags 0) and `RENAME2`.
     Rename {
         new_parent: NodeId,
@@ -136,96 +148,95 @@ pub enum Operation<'a> {
         name: Name<'a>,
         new_name: Name<'a>,
     },
-    /// `LINK`.
-    Link { old_node: NodeId, name: Name<'a> },
-    /// `OPEN`.
+    Link {
+        old_node: NodeId,
+        name: Name<'a>,
+    },
     Open(OpenIn),
-    /// `READ`.
     Read(ReadIn),
     /// `WRITE`; `data` is empty when they are elsewhere ([`Payload::External`]).
-    Write { arg: WriteIn, data: &'a [u8] },
-    /// `STATFS`.
+    Write {
+        arg: WriteIn,
+        data: &'a [u8],
+    },
     Statfs,
-    /// `RELEASE`.
     Release(ReleaseIn),
-    /// `FSYNC`.
     Fsync(FsyncIn),
-    /// `SETXATTR`.
     Setxattr {
         name: &'a CStr,
         value: &'a [u8],
         flags: u32,
         setxattr_flags: u32,
     },
-    /// `GETXATTR`.
-    Getxattr { name: &'a CStr, size: u32 },
-    /// `LISTXATTR`.
-    Listxattr { size: u32 },
-    /// `REMOVEXATTR`.
-    Removexattr { name: &'a CStr },
-    /// `FLUSH`.
+    Getxattr {
+        name: &'a CStr,
+        size: u32,
+    },
+    Listxattr {
+        size: u32,
+    },
+    Removexattr {
+        name: &'a CStr,
+    },
     Flush {
         fh: FileHandle,
         lock_owner: LockOwner,
     },
-    /// `INIT`.
-    Init { arg: InitIn, flags: InitFlags },
-    /// `OPENDIR`.
+    Init {
+        arg: InitIn,
+        flags: InitFlags,
+    },
     Opendir(OpenIn),
-    /// `READDIR`.
     Readdir(ReadIn),
-    /// `READDIRPLUS`.
     Readdirplus(ReadIn),
-    /// `RELEASEDIR`.
     Releasedir(ReleaseIn),
-    /// `FSYNCDIR`.
     Fsyncdir(FsyncIn),
-    /// `GETLK`.
     Getlk(LkIn),
-    /// `SETLK`.
     Setlk(LkIn),
-    /// `SETLKW`.
     Setlkw(LkIn),
-    /// `ACCESS`.
-    Access { mask: u32 },
-    /// `CREATE`.
-    Create { arg: CreateIn, name: Name<'a> },
+    Access {
+        mask: u32,
+    },
+    Create {
+        arg: CreateIn,
+        name: Name<'a>,
+    },
     /// `INTERRUPT` of the request `unique`; no reply.
-    Interrupt { unique: Unique },
-    /// `BMAP`.
+    Interrupt {
+        unique: Unique,
+    },
     Bmap(BmapIn),
-    /// `DESTROY`.
     Destroy,
-    /// `IOCTL`.
-    Ioctl { arg: IoctlIn, data: &'a [u8] },
-    /// `POLL`.
+    Ioctl {
+        arg: IoctlIn,
+        data: &'a [u8],
+    },
     Poll(PollIn),
     /// `NOTIFY_REPLY`: what the notification RETRIEVE asked for; no reply.
     NotifyReply {
         arg: NotifyRetrieveIn,
         data: &'a [u8],
     },
-    /// `FALLOCATE`.
     Fallocate(FallocateIn),
-    /// `LSEEK`.
     Lseek(LseekIn),
     /// `COPY_FILE_RANGE`, and with `wide` `COPY_FILE_RANGE_64`, whose reply counts in 64 bits.
-    CopyFileRange { arg: CopyFileRangeIn, wide: bool },
-    /// `SETUPMAPPING`.
+    CopyFileRange {
+        arg: CopyFileRangeIn,
+        wide: bool,
+    },
     SetupMapping(SetupmappingIn),
-    /// `REMOVEMAPPING`.
-    RemoveMapping { mappings: Mappings<'a> },
-    /// `SYNCFS`.
+    RemoveMapping {
+        mappings: Mappings<'a>,
+    },
     Syncfs,
-    /// `TMPFILE`.
-    Tmpfile { arg: CreateIn },
-    /// `STATX`.
+    Tmpfile {
+        arg: CreateIn,
+    },
     Statx {
         fh: Option<FileHandle>,
         flags: u32,
         mask: u32,
     },
-    /// `CUSE_INIT`.
     CuseInit(CuseInitIn),
 }
 

@@ -1,15 +1,15 @@
-//! A descriptor that the process was started with, known by its number alone.
+//! A descriptor that the process was started with, given by its number.
 //!
 //! # Safety
-//! A number is borrowed for two calls of fcntl(2), which say EBADF where nothing is open. What they
-//! do to a descriptor that somebody in this process owns, a copy and a flag, takes nothing from them.
+//! The number is borrowed for two calls of fcntl(2), which fail with EBADF where nothing is open. They copy
+//! the descriptor and set its flag, which takes nothing from an owner in this process.
 
 #![allow(unsafe_code)]
 
 use rustix::io::{Errno, FdFlags, Result, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-/// The open file of this number, and has programs that are started from now on not inherit it.
+/// Returns a copy of this descriptor, and sets its close-on-exec flag.
 ///
 /// # Errors
 /// EBADF when nothing is open there, EMFILE.

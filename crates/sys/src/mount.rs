@@ -25,9 +25,9 @@ struct MountAttr {
     user_namespace: u64,
 }
 
-/// Sets and clears attributes of the mount at `name` in `directory`, and its propagation unless that
-/// is empty (`mount_setattr(2)`, Linux 5.12). `flags` are zero, [`AT_EMPTY_PATH`] and
-/// [`AT_RECURSIVE`]. All of it happens or nothing.
+/// Sets and clears attributes of the mount at `name` in `directory`, and its propagation unless that is
+/// empty (`mount_setattr(2)`, Linux 5.12), atomically. `flags` are zero, [`AT_EMPTY_PATH`] and
+/// [`AT_RECURSIVE`].
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN, EINVAL for what is no mount point, EBUSY for turning read-only while
@@ -73,7 +73,7 @@ mod tests {
         let Some(()) = root() else { return };
         let place = directory();
         in_a_thread(|| {
-            // The namespace, and with it the mount, ends with the thread.
+            // The mount ends with the namespace, and that with the thread.
             crate::cred::unshare_mount_namespace().unwrap();
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
             mount_change("/", private).unwrap();

@@ -14,18 +14,18 @@ use rustix::process::Pid;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What is counted where.
+/// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Whatever runs on this processor. Needs CAP_PERFMON, or a `perf_event_paranoid` of at most 0.
+    /// All that runs on this processor. Needs CAP_PERFMON, or a `perf_event_paranoid` of at most 0.
     Processor(u32),
-    /// This thread, and the threads and processes that it starts while the counter is there. Needs what
-    /// `ptrace(2)` needs; and CAP_PERFMON, or a `perf_event_paranoid` of at most -1, since events of the
-    /// kernel are counted.
+    /// This thread, and the threads and processes that it starts while the counter exists. Needs the
+    /// permission of `ptrace(2)`; and CAP_PERFMON, or a `perf_event_paranoid` of at most -1, since kernel
+    /// events are counted.
     Thread(Pid),
 }
 
-/// Counts how often a tracepoint is passed. Stopped at first; gone when it is dropped.
+/// Counts the hits of a tracepoint. Disabled at first.
 #[derive(Debug)]
 pub struct TracepointCounter {
     descriptor: OwnedFd,
@@ -49,13 +49,12 @@ struct Attributes {
 
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
-/// The first two bits of the flags: does not count yet; also in those that the thread starts.
+/// The first two bits of the flags: disabled at first; inherited by threads that the thread starts.
 const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_FILTER`, for the latter of which the type of pointer
-/// counts.
+/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_FILTER`, whose number includes the size of a pointer.
 const ENABLE: libc::Ioctl = 0x2400;
 const DISABLE: libc::Ioctl = 0x2401;
 const SET_FILTER: libc::Ioctl = 0x4008_2406;
@@ -64,8 +63,8 @@ impl TracepointCounter {
     /// A counter of the tracepoint with this number (`events/SYSTEM/NAME/id` of tracefs).
     ///
     /// # Errors
-    /// EACCES or EPERM without the right to (see [`Scope`]), ESRCH when there is no such thread, EMFILE,
-    /// ENOENT or EINVAL for a number that is none.
+    /// EACCES or EPERM without permission (see [`Scope`]), ESRCH without such a thread, EMFILE, ENOENT or
+    /// EINVAL for a number that is none.
     pub fn of_tracepoint(number: u64, scope: Scope) -> Result<TracepointCounter> {
         let (thread, processor, inherit) = match scope {
             Scope::Processor(processor) => {
@@ -81,7 +80,7 @@ impl TracepointCounter {
             flags: DISABLED | inherit,
             ..Attributes::default()
         };
-        // SAFETY: the kernel reads as many bytes of the structure as it says itself.
+        // SAFETY: the kernel reads the structure's `size` bytes.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -98,7 +97,7 @@ impl TracepointCounter {
         Ok(TracepointCounter { descriptor })
     }
 
-    /// Counts only what the filter lets through, in the words of tracefs: `opcode == 3`. Once only.
+    /// Counts only hits that match the filter, in tracefs syntax: `opcode == 3`. Once only.
     ///
     /// # Errors
     /// EEXIST when it has one, EINVAL for a filter that the tracepoint does not understand.
@@ -109,7 +108,7 @@ impl TracepointCounter {
         check_int(answer).map(drop)
     }
 
-    /// Begins to count, or goes on.
+    /// Starts or resumes counting.
     ///
     /// # Errors
     /// None is known.
@@ -117,7 +116,7 @@ impl TracepointCounter {
         self.control(ENABLE)
     }
 
-    /// Stops; what was counted stays.
+    /// Stops counting; the count is kept.
     ///
     /// # Errors
     /// None is known.
@@ -131,10 +130,10 @@ impl TracepointCounter {
         check_int(answer).map(drop)
     }
 
-    /// What was counted until now, with what threads and processes that were started count.
+    /// The count so far, with those of inherited threads and processes.
     ///
     /// # Errors
-    /// EIO when the kernel's answer has another length.
+    /// EIO when the kernel returns another length.
     pub fn count(&self) -> Result<u64> {
         let mut value = [0; 8];
         if rustix::io::read(&self.descriptor, &mut value)? == value.len() {
@@ -170,7 +169,7 @@ mod tests {
             Err(Errno::ACCESS | Errno::PERM) => return skipped("counting is not for us"),
             counter => counter.unwrap(),
         };
-        // getppid(2), on this machine.
+        // The number of getppid(2) on this machine.
         let filter = format!("id == {}", libc::SYS_getppid);
         let filter = std::ffi::CString::new(filter).unwrap();
         counter.set_filter(&filter).unwrap();
