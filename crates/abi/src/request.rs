@@ -63,7 +63,7 @@ pub struct Header {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The operation, its inode and its caller.
+    /// The operation's number, its inode and its caller.
     pub header: Header,
     /// The operation with its arguments.
     pub operation: Operation<'a>,
@@ -104,43 +104,31 @@ impl Mappings<'_> {
 #[derive(Clone, Copy, Debug)]
 #[expect(
     missing_docs,
-    reason = "operations and fields have the header's own names and meanings"
+    reason = "the fields have the header's own names and meanings"
 )]
 pub enum Operation<'a> {
-    Lookup {
-        name: Name<'a>,
-    },
+    /// `LOOKUP`.
+    Lookup { name: Name<'a> },
     /// `FORGET`; no reply.
-    Forget {
-        nlookup: u64,
-    },
+    Forget { nlookup: u64 },
     /// `BATCH_FORGET`; no reply.
-    BatchForget {
-        forgets: Forgets<'a>,
-    },
-    Getattr {
-        fh: Option<FileHandle>,
-    },
+    BatchForget { forgets: Forgets<'a> },
+    /// `GETATTR`.
+    Getattr { fh: Option<FileHandle> },
+    /// `SETATTR`.
     Setattr(SetattrIn),
+    /// `READLINK`.
     Readlink,
-    Symlink {
-        name: Name<'a>,
-        target: &'a CStr,
-    },
-    Mknod {
-        arg: MknodIn,
-        name: Name<'a>,
-    },
-    Mkdir {
-        arg: MkdirIn,
-        name: Name<'a>,
-    },
-    Unlink {
-        name: Name<'a>,
-    },
-    Rmdir {
-        name: Name<'a>,
-    },
+    /// `SYMLINK`.
+    Symlink { name: Name<'a>, target: &'a CStr },
+    /// `MKNOD`.
+    Mknod { arg: MknodIn, name: Name<'a> },
+    /// `MKDIR`.
+    Mkdir { arg: MkdirIn, name: Name<'a> },
+    /// `UNLINK`.
+    Unlink { name: Name<'a> },
+    /// `RMDIR`.
+    Rmdir { name: Name<'a> },
     /// `RENAME` (flags 0) and `RENAME2`.
     Rename {
         new_parent: NodeId,
@@ -148,95 +136,96 @@ pub enum Operation<'a> {
         name: Name<'a>,
         new_name: Name<'a>,
     },
-    Link {
-        old_node: NodeId,
-        name: Name<'a>,
-    },
+    /// `LINK`.
+    Link { old_node: NodeId, name: Name<'a> },
+    /// `OPEN`.
     Open(OpenIn),
+    /// `READ`.
     Read(ReadIn),
     /// `WRITE`; `data` is empty when they are elsewhere ([`Payload::External`]).
-    Write {
-        arg: WriteIn,
-        data: &'a [u8],
-    },
+    Write { arg: WriteIn, data: &'a [u8] },
+    /// `STATFS`.
     Statfs,
+    /// `RELEASE`.
     Release(ReleaseIn),
+    /// `FSYNC`.
     Fsync(FsyncIn),
+    /// `SETXATTR`.
     Setxattr {
         name: &'a CStr,
         value: &'a [u8],
         flags: u32,
         setxattr_flags: u32,
     },
-    Getxattr {
-        name: &'a CStr,
-        size: u32,
-    },
-    Listxattr {
-        size: u32,
-    },
-    Removexattr {
-        name: &'a CStr,
-    },
+    /// `GETXATTR`.
+    Getxattr { name: &'a CStr, size: u32 },
+    /// `LISTXATTR`.
+    Listxattr { size: u32 },
+    /// `REMOVEXATTR`.
+    Removexattr { name: &'a CStr },
+    /// `FLUSH`.
     Flush {
         fh: FileHandle,
         lock_owner: LockOwner,
     },
-    Init {
-        arg: InitIn,
-        flags: InitFlags,
-    },
+    /// `INIT`.
+    Init { arg: InitIn, flags: InitFlags },
+    /// `OPENDIR`.
     Opendir(OpenIn),
+    /// `READDIR`.
     Readdir(ReadIn),
+    /// `READDIRPLUS`.
     Readdirplus(ReadIn),
+    /// `RELEASEDIR`.
     Releasedir(ReleaseIn),
+    /// `FSYNCDIR`.
     Fsyncdir(FsyncIn),
+    /// `GETLK`.
     Getlk(LkIn),
+    /// `SETLK`.
     Setlk(LkIn),
+    /// `SETLKW`.
     Setlkw(LkIn),
-    Access {
-        mask: u32,
-    },
-    Create {
-        arg: CreateIn,
-        name: Name<'a>,
-    },
+    /// `ACCESS`.
+    Access { mask: u32 },
+    /// `CREATE`.
+    Create { arg: CreateIn, name: Name<'a> },
     /// `INTERRUPT` of the request `unique`; no reply.
-    Interrupt {
-        unique: Unique,
-    },
+    Interrupt { unique: Unique },
+    /// `BMAP`.
     Bmap(BmapIn),
+    /// `DESTROY`.
     Destroy,
-    Ioctl {
-        arg: IoctlIn,
-        data: &'a [u8],
-    },
+    /// `IOCTL`.
+    Ioctl { arg: IoctlIn, data: &'a [u8] },
+    /// `POLL`.
     Poll(PollIn),
     /// `NOTIFY_REPLY`: what the notification RETRIEVE asked for; no reply.
     NotifyReply {
         arg: NotifyRetrieveIn,
         data: &'a [u8],
     },
+    /// `FALLOCATE`.
     Fallocate(FallocateIn),
+    /// `LSEEK`.
     Lseek(LseekIn),
     /// `COPY_FILE_RANGE`, and with `wide` `COPY_FILE_RANGE_64`, whose reply counts in 64 bits.
-    CopyFileRange {
-        arg: CopyFileRangeIn,
-        wide: bool,
-    },
+    CopyFileRange { arg: CopyFileRangeIn, wide: bool },
+    /// `SETUPMAPPING`.
     SetupMapping(SetupmappingIn),
-    RemoveMapping {
-        mappings: Mappings<'a>,
-    },
+    /// `REMOVEMAPPING`.
+    RemoveMapping { mappings: Mappings<'a> },
+    /// `SYNCFS`.
     Syncfs,
-    Tmpfile {
-        arg: CreateIn,
-    },
+    /// `TMPFILE`.
+    Tmpfile { arg: CreateIn },
+    /// `STATX`.
     Statx {
         fh: Option<FileHandle>,
         flags: u32,
         mask: u32,
     },
+    /// `CUSE_INIT`.
     CuseInit(CuseInitIn),
 }
 
@@ -253,10 +242,10 @@ pub const fn op_struct_size(opcode: Opcode, dialect: Dialect) -> usize {
 type Parsed<T> = Result<T, ParseErrorKind>;
 
 impl<'a> Request<'a> {
-    /// A whole message in one piece, as a read of `/dev/fuse` gives it.
+    /// Parses a whole message in one piece, as a read of `/dev/fuse` returns it.
     ///
     /// # Errors
-    /// Whatever is wrong with the bytes.
+    /// The first error in the bytes.
     pub fn parse(
         message: &'a [u8],
         dialect: Dialect,
@@ -276,14 +265,14 @@ impl<'a> Request<'a> {
         finish(header, &in_header, structure, rest, dialect, elsewhere)
     }
 
-    /// A message in the three pieces in which io_uring delivers it: the header, the structure of
-    /// the operation (followed by anything), and exactly the rest of the arguments.
+    /// Parses a message in the three pieces of io_uring: the header, the structure of the operation
+    /// (followed by anything), and exactly the rest of the arguments.
     ///
-    /// The kernel leaves the second piece alone for `NOTIFY_REPLY` and `REMOVEMAPPING`, whose
-    /// structure then leads the rest (`fuse_set_zero_arg0`); the header's length tells.
+    /// The kernel does not use the second piece for `NOTIFY_REPLY` and `REMOVEMAPPING`: their structure
+    /// then leads the rest (`fuse_set_zero_arg0`), which the header's length shows.
     ///
     /// # Errors
-    /// Whatever is wrong with the bytes.
+    /// The first error in the bytes.
     pub fn parse_split(
         header: &'a [u8],
         structure: &'a [u8],
@@ -308,8 +297,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How many of the bytes that the header counts are not among the `got` that are here; `None` where
-/// all have to be. Only bulk data can be elsewhere.
+/// How many of the bytes that the header counts are missing in the `got` bytes; `None` where none may be.
+/// Only bulk data can be elsewhere.
 fn bytes_elsewhere(header: &InHeader, got: usize, payload: Payload) -> Parsed<Option<usize>> {
     let missing = (header.len as usize).checked_sub(got);
     let has_data = matches!(
@@ -444,7 +433,7 @@ fn parse_operation<'a>(
         },
         Opcode::Tmpfile => {
             let arg = arguments.structure()?;
-            // A name is sent along that means nothing.
+            // The kernel sends a name without a meaning.
             arguments.remainder();
             Operation::Tmpfile { arg }
         }
@@ -463,7 +452,7 @@ fn parse_operation<'a>(
     })
 }
 
-/// The operations on data, on attributes by name, and on the connection.
+/// Operations on data, extended attributes, and the connection.
 fn parse_other<'a>(
     opcode: Opcode,
     arguments: &mut Arguments<'a>,
@@ -552,8 +541,7 @@ fn parse_other<'a>(
             }
         }
         Opcode::CuseInit => Operation::CuseInit(arguments.structure()?),
-        // All that is left is what starts with the destruction of the connection, and what
-        // parse_operation has taken.
+        // parse_operation has handled the others.
         _ => Operation::Destroy,
     })
 }
@@ -642,7 +630,7 @@ fn parse_init<'a>(arguments: &mut Arguments<'a>) -> Parsed<Operation<'a>> {
         flags,
         ..InitIn::default()
     };
-    // From 7.36 on more follows, of which later versions may send more yet.
+    // From 7.36 on more fields follow, and later versions may add further ones.
     let more = arguments.remainder();
     if InitFlags::from_bits_retain(u64::from(flags)).contains(InitFlags::INIT_EXT) {
         let (flags2, _) = u32::read_from_prefix(more).map_err(|_| ParseErrorKind::TooShort {
