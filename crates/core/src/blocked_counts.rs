@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_pools_of_a_session_do_is_summed() {
+    fn metrics_sum_the_pools_of_a_session() {
         let metrics = Metrics::default();
         let (mut readers, mut rings) = (BlockedCounts::default(), BlockedCounts::default());
         let seen = || {

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_offered_is_refused_with_a_reason() {
+    fn capabilities_that_are_not_offered_are_refused_with_a_reason() {
         let mut negotiation = Negotiation::new(45, InitFlags::ASYNC_READ, 131_072);
         negotiation.want(InitFlags::HANDLE_KILLPRIV_V2);
         let features = negotiation.settle();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn passthrough_gives_way_to_writeback() {
+    fn passthrough_is_dropped_for_writeback() {
         let mut negotiation = Negotiation::new(45, InitFlags::all(), 0);
         negotiation.set_stack_depth_max(1);
         negotiation.want(InitFlags::PASSTHROUGH | InitFlags::WRITEBACK_CACHE);

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_are_sent_away_and_others_may_come() {
+    fn interrupt_all_ends_current_waits_only() {
         install_interrupt_handler().unwrap();
         let interrupts = Interrupts::default();
         let waits: Vec<_> = (1..=3)
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_that_overtakes_its_request_counts_once() {
+    fn an_interrupt_before_its_request_is_used_once() {
         let interrupts = Interrupts::default();
         interrupts.interrupt(Unique(4));
         assert_eq!(interrupts.run(Unique(6), |_| Ok(())), Ok(()));

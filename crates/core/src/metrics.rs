@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_add_up() {
+    fn shards_are_summed() {
         let metrics = Metrics::default();
         std::thread::scope(|scope| {
             for _ in 0..40 {

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_serving_thread_may_say_waits_for_no_other() {
+    fn expire_attributes_bypasses_the_queue() {
         let queue = Arc::new(Queue::new(1, Arc::default()));
         let notifier = Notifier::new(Arc::clone(&queue));
         let early = notifier.expire_attributes(NodeId(5));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn a_body_that_does_not_fit_is_an_error() {
         assert_eq!(put(&mut [0; 15], &OpenOut::default()), Err(Errno::EIO));
         assert_eq!(put(&mut [0; 16], &OpenOut::default()), Ok(16));
     }

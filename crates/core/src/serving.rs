@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_started_by_a_paired_one_is_an_ordinary_one() {
+    fn a_thread_started_by_a_paired_one_is_not_paired() {
         let allowed = allowed_cpus();
         let one = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
         if allowed.count() < 2 || !thrufs_sys::sched::may_leave_idle() {

@@ -40,7 +40,7 @@ impl Subscriber for Fragile {
 }
 
 #[test]
-fn a_thread_that_panics_ends_the_session_and_the_mount_says_so() {
+fn a_thread_that_panics_ends_the_session_and_the_mount_gives_enotconn() {
     tracing::subscriber::set_global_default(Fragile).unwrap();
     let stage = Stage::with(b"content");
     let Some(mut mount) = Mount::new(&stage, plain()) else {

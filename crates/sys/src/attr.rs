@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_libc_s() {
+    fn the_number_is_that_of_libc() {
         #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
         assert_eq!(SYS_FCHMODAT2, libc::SYS_fchmodat2);
     }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_when_touched_and_goes_when_released() {
+    fn memory_is_allocated_when_touched_and_freed_when_released() {
         let page = rustix::param::page_size();
         // More than a huge page, so that one would be used if it were allowed.
         let mut buffer = PageBuffer::new(4 << 20).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_no_whole_pages() {
+    fn lengths_are_rounded_up_to_pages() {
         let page = rustix::param::page_size();
         let mut buffer = PageBuffer::new(page + 10).unwrap();
         assert_eq!(buffer.len(), page + 10);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_lengths() {
+    fn impossible_lengths_are_refused() {
         assert_eq!(PageBuffer::new(0).err(), Some(Errno::INVAL));
         assert_eq!(PageBuffer::new(usize::MAX).err(), Some(Errno::INVAL));
         let huge = PageBuffer::new(isize::MAX.cast_unsigned()).err();

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_file_closes_without_complaint() {
+    fn closing_a_plain_file_succeeds() {
         let file = std::fs::File::open("/").unwrap();
         assert_eq!(close(file.into()), Ok(()));
     }

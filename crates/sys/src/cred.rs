@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_the_thread_s_own() {
+    fn ids_belong_to_the_thread() {
         let Some(()) = root() else { return };
         let place = directory();
         set_mode(place.path(), 0o777);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused() {
+    fn minus_one_as_an_id_is_refused() {
         let before = (current_fsuid(), current_fsgid());
         assert_eq!(set_fsuid(u32::MAX), Err(Errno::INVAL));
         assert_eq!(set_fsgid(u32::MAX), Err(Errno::INVAL));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_seen_by_who_asks() {
+    fn a_refusal_is_visible_in_the_current_id() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
             set_fsuid(CALLER).unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_stay_when_told_to() {
+    fn capabilities_stay_with_keep_capabilities_on_setuid() {
         let Some(()) = root() else { return };
         let place = directory();
         let secret = place.path().join("secret");
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_stays_dropped() {
+    fn dropped_capabilities_stay_dropped() {
         let Some(()) = root() else { return };
         let before = thread_effective().unwrap();
         in_a_thread(|| {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_the_thread_s_own() {
+    fn groups_belong_to_the_thread() {
         let Some(()) = root() else { return };
         let before = thread_status("Groups");
         in_a_thread(|| {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn umask_is_the_thread_s_own_once_unshared() {
+    fn umask_belongs_to_the_thread_once_unshared() {
         let before = thread_status("Umask");
         in_a_thread(|| {
             unshare_fs_attributes().unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn going_on_from_an_offset() {
+    fn a_listing_continues_at_an_offset() {
         for place in directories() {
             for index in 0..10 {
                 std::fs::write(place.path().join(index.to_string()), "").unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_end() {
+    fn any_bytes_end_the_listing() {
         let directory = open("/", OFlags::DIRECTORY);
         let mut buffer = [0; 4096];
         let filled = getdents64(directory, &mut buffer).unwrap();

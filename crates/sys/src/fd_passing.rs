@@ -81,7 +81,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn bytes_and_descriptors_come_as_they_were_sent() {
+    fn bytes_and_descriptors_arrive_as_they_were_sent() {
         let kind = SocketType::SEQPACKET;
         let (one, other) =
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();

@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn names_make_room_for_the_reply() {
+    fn names_are_moved_away_for_the_reply() {
         let mut slot = slot();
         deliver(&mut slot, 1, 6, b"name\0");
         let request = slot.request();
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn data_stay_where_they_are() {
+    fn data_of_requests_are_not_moved() {
         for (opcode, length) in [(OPCODE_WRITE, 10), (OPCODE_WRITE, 40_000), (21, 40_000)] {
             let data: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let mut slot = slot();
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reply_is_an_empty_one() {
+    fn no_reply_is_sent_as_an_empty_one() {
         let mut slot = slot();
         deliver(&mut slot, 41, 77, b"");
         slot.put_reply(0);
@@ -697,7 +697,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_does_nothing_else() {
+    fn a_ring_refuses_other_operations() {
         const OP_NOP: u8 = 0;
         const OP_WRITE: u8 = 23;
         let Some(mut ring) = ring() else { return };
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mounted_takes_no_slots() {
+    fn slots_are_refused_before_the_mount() {
         let Some(mut ring) = ring() else { return };
         std::thread::spawn(move || {
             ring.enable().unwrap();

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn parts() {
+    fn a_handle_is_rebuilt_from_its_parts() {
         let handle = FileHandleBuf::from_parts(7, b"abc").unwrap();
         assert_eq!((handle.kind(), handle.bytes()), (7, &b"abc"[..]));
         assert_ne!(handle, FileHandleBuf::from_parts(8, b"abc").unwrap());
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_links_are_named_themselves() {
+    fn handles_of_symbolic_links_name_the_link() {
         for place in directories() {
             let directory = open(place.path(), OFlags::DIRECTORY);
             std::os::unix::fs::symlink("file", place.path().join("link")).unwrap();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_flags_do_not_make_ids_forgotten() {
+    fn wrong_flags_do_not_disable_unique_mount_ids() {
         let before = mount_ids_are_unique();
         let mut handle = FileHandleBuf::from_parts(1, b"old").unwrap();
         let answer = name_to_handle(CWD, c"/", 0x4000_0000, &mut handle);

@@ -32,7 +32,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     #[test]
-    fn it_is_the_same_file_and_goes_no_further() {
+    fn an_inherited_descriptor_is_the_same_file_and_is_closed_on_exec() {
         let file = std::fs::File::open("/proc").unwrap();
         fcntl_setfd(&file, FdFlags::empty()).unwrap();
         let own = take(file.as_raw_fd()).unwrap();
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_open_is_told() {
+    fn a_closed_number_is_ebadf() {
         assert_eq!(take(-1).unwrap_err(), Errno::BADF);
         assert_eq!(take(i32::MAX).unwrap_err(), Errno::BADF);
     }

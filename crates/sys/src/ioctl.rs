@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_there_and_back() {
+    fn flags_round_trip() {
         let place = directory();
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
         let mut four = [0; 4];
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_sent() {
+    fn other_commands_are_refused() {
         let place = directory();
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
         // The last three are FS_IOC32_GETFLAGS, FS_IOC32_SETFLAGS and FS_IOC32_GETVERSION.

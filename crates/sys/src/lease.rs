@@ -91,7 +91,7 @@ mod tests {
     use std::os::unix::fs::OpenOptionsExt;
 
     #[test]
-    fn writers_are_seen_and_nothing_is_left() {
+    fn writers_are_found_and_leases_released() {
         prepare().unwrap();
         let _no_copies = FORKING
             .read()

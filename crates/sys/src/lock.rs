@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_kernel_has_it_and_back() {
+    fn locks_round_trip_as_struct_flock() {
         for (kind, end, length) in [
             (LockKind::Read, 9, 10),
             (LockKind::Write, END_OF_FILE - 1, i64::MAX),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn to_the_end_and_upside_down() {
+    fn ranges_to_the_end_and_invalid_ranges() {
         let (_place, first, second) = two();
         for end in [u64::MAX, END_OF_FILE, END_OF_FILE + 1] {
             ofd_set(&first, &lock(LockKind::Write, 5, end)).unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_with_unlock_never_shows_others() {
+    fn querying_with_unlock_never_shows_other_locks() {
         let (_place, first, second) = two();
         ofd_set(&first, &lock(LockKind::Write, 0, 9)).unwrap();
         let unlock = lock(LockKind::Unlock, 0, 9);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_with_posix_locks_too() {
+    fn ofd_locks_conflict_with_posix_locks() {
         let (_place, first, second) = two();
         rustix::fs::fcntl_lock(&first, FlockOperation::LockExclusive).unwrap();
         let holder = ofd_get(&second, &lock(LockKind::Read, 0, 0))
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_the_holder_lets_go() {
+    fn a_wait_ends_when_the_holder_unlocks() {
         let (_place, first, second) = two();
         let wanted = lock(LockKind::Write, 0, u64::MAX);
         ofd_set(&first, &wanted).unwrap();

@@ -69,7 +69,7 @@ mod tests {
     use rustix::mount::{MountFlags, mount, mount_change};
 
     #[test]
-    fn read_only_there_and_back() {
+    fn read_only_is_set_and_cleared() {
         let Some(()) = root() else { return };
         let place = directory();
         in_a_thread(|| {

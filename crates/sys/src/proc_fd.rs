@@ -234,7 +234,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn links_are_written_right() {
+    fn links_are_formatted() {
         let text = |number| {
             let link = Link::of(borrowed(number));
             (link.path().to_owned(), link.in_directory().to_owned())
@@ -255,7 +255,7 @@ mod tests {
     /// The child must not find its parent's descriptors: it opens a file on a number that is another file
     /// in the parent, and reopens it.
     #[test]
-    fn a_child_after_fork_finds_its_own() {
+    fn a_child_after_fork_finds_its_own_descriptors() {
         let _alone = crate::test_ground::FORKING.write().unwrap();
         let place = place();
         let (mine, childs) = (place.path().join("mine"), place.path().join("childs"));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn reopen_with_other_flags() {
+    fn reopening_with_other_flags() {
         let place = place();
         let path = place.path().join("file");
         std::fs::write(&path, b"content").unwrap();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_and_back() {
+    fn a_thread_returns_from_the_idle_class() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
             let me = current_thread_id();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_ending_is_hurried() {
+    fn a_process_that_ends_leaves_the_idle_class() {
         let Some(()) = root() else { return };
         let _alone = crate::test_ground::FORKING.write().unwrap();
         let mut sleeping = std::process::Command::new("sleep")
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_lets_threads_without_capabilities_come_back() {
+    fn rlimit_nice_lets_threads_return_without_capabilities() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
             if let Err(error) = allow_leaving_idle() {

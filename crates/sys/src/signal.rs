@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_is_not_found() {
+    fn a_thread_that_has_ended_is_esrch() {
         install_interrupt_handler().unwrap();
         let thread = in_a_thread(current_thread_id);
         // The kernel frees the id shortly after the thread was joined, and might reuse it for a thread of
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_come_and_go() {
+    fn masks_are_set_and_restored() {
         in_a_thread(|| {
             let blocked = |signal: i32| {
                 let mask = crate::test_ground::thread_status("SigBlk");

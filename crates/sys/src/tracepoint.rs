@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_and_those_that_it_starts_are_counted_exactly() {
+    fn hits_of_a_thread_and_its_children_are_counted_exactly() {
         let Some(number) = system_calls() else {
             return skipped("tracefs is not there, or not for us");
         };
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tracepoint_is_refused() {
+    fn invalid_tracepoints_are_refused() {
         assert!(TracepointCounter::of_tracepoint(u64::MAX, myself()).is_err());
         assert!(TracepointCounter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
     }

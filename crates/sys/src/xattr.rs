@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_new_calls_and_the_old() {
+    fn new_and_old_calls_give_the_same() {
         let _alone = FORCING.lock().unwrap();
         let mut buffer = [0; 64];
         let known = get(open("/", OFlags::PATH), c"user.none", &mut buffer);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn enosys_is_remembered_and_other_errors_are_answers() {
+    fn only_enosys_selects_the_old_calls() {
         let without = AtomicBool::new(false);
         let answer = either::<()>(&without, || Err(Errno::PERM), || Ok(()));
         assert_eq!(answer, Err(Errno::PERM));

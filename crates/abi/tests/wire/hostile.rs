@@ -138,7 +138,7 @@ fn every_prefix_with_a_length_to_match_is_refused_or_shorter() {
 }
 
 #[test]
-fn every_change_of_a_byte_is_survived() {
+fn every_change_of_a_byte_gives_a_request_or_an_error() {
     for &opcode in Opcode::ALL {
         let whole = sample(opcode)
             .extension(&samples::security_context(b"security.x", b"label"))
@@ -178,7 +178,7 @@ fn bytes_at_the_end_are_refused() {
 }
 
 #[test]
-fn unknown_operations_are_told_by_number() {
+fn unknown_operations_are_reported_by_number() {
     for number in [0, 7, 19, 54, 4095, 4097, 1 << 20, 436_207_616, u32::MAX] {
         let bytes = RequestBuilder::from_number(number, Unique(8), NodeId(1))
             .name(b"x")
@@ -245,7 +245,7 @@ fn announced(opcode: Opcode, structure: &(impl IntoBytes + zerocopy::Immutable),
 }
 
 #[test]
-fn sizes_and_counts_that_contradict_the_bytes() {
+fn sizes_and_counts_that_contradict_the_bytes_are_refused() {
     let most = u32::MAX;
     for (size, there) in [(0, 1), (1, 0), (5, 4), (5, 6), (most, 5), (most - 39, 5)] {
         let rest = vec![7; there];
@@ -272,7 +272,7 @@ fn sizes_and_counts_that_contradict_the_bytes() {
 }
 
 #[test]
-fn nothing_is_a_count_too() {
+fn zero_is_a_valid_count() {
     let bytes = new(Opcode::BatchForget)
         .arg(&BatchForgetIn::default())
         .finish();
@@ -302,7 +302,7 @@ fn with_extensions(extensions: &[u8], units: u16) -> Vec<u8> {
 }
 
 #[test]
-fn extensions_that_contradict_themselves() {
+fn malformed_extensions_are_refused() {
     let words = samples::words;
     let units = |bytes: &[u8]| (bytes.len() / 8) as u16;
     for (why, extensions) in [
@@ -341,7 +341,7 @@ fn extensions_that_contradict_themselves() {
 }
 
 #[test]
-fn split_requests_that_lack_a_piece() {
+fn split_requests_without_a_piece_are_refused() {
     let split = sample(Opcode::Write).finish_split();
     let parse = |header: &[u8], structure: &[u8]| {
         Request::parse_split(header, structure, &split.rest, LATEST, Payload::Inline)
@@ -359,12 +359,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_give_a_request_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         survives(&bytes);
     }
 
     #[test]
-    fn any_body_behind_a_good_header(
+    fn any_body_behind_a_valid_header_gives_a_request_or_an_error(
         opcode in select(Opcode::ALL),
         body in prop::collection::vec(any::<u8>(), 0..300),
         units in 0_u16..8,
@@ -375,7 +375,7 @@ proptest! {
     }
 
     #[test]
-    fn any_changes_to_a_good_request(
+    fn any_change_of_a_valid_request_gives_a_request_or_an_error(
         opcode in select(Opcode::ALL),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -389,7 +389,7 @@ proptest! {
     }
 
     #[test]
-    fn any_name_and_value_there_and_back(
+    fn any_name_and_value_round_trip(
         name in prop::collection::vec(1_u8.., 1..300),
         value in prop::collection::vec(any::<u8>(), 0..5000),
         setxattr_ext in any::<bool>(),
@@ -411,7 +411,7 @@ proptest! {
     }
 
     #[test]
-    fn any_batch_there_and_back(nodes in prop::collection::vec(any::<(u64, u64)>(), 0..64)) {
+    fn any_batch_round_trips(nodes in prop::collection::vec(any::<(u64, u64)>(), 0..64)) {
         let head = BatchForgetIn { count: nodes.len() as u32, dummy: 0 };
         let mut request = new(Opcode::BatchForget).arg(&head);
         for &(nodeid, nlookup) in &nodes {
@@ -425,7 +425,7 @@ proptest! {
     }
 
     #[test]
-    fn any_listing_there_and_back(
+    fn any_listing_round_trips(
         entries in prop::collection::vec(
             (any::<u64>(), any::<u64>(), any::<u32>(), prop::collection::vec(any::<u8>(), 1..256)),
             0..20,
@@ -463,7 +463,7 @@ proptest! {
     }
 
     #[test]
-    fn any_reply_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_give_a_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         if let Some(reply) = Reply::parse(&bytes) {
             prop_assert_eq!(reply.body.len(), bytes.len() - 16);
         }

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 /// (`fuse_set_zero_arg0`): their struct leads the payload, and the area holds what some earlier
 /// request left there. How much of the area counts follows from the header's length.
 #[test]
-fn ring_requests_whose_struct_leads_the_payload() {
+fn ring_requests_with_their_struct_in_the_payload() {
     for opcode in [Opcode::NotifyReply, Opcode::RemoveMapping] {
         let split = sample(opcode).finish_split();
         let payload = [&split.structure[..], &split.rest].concat();
@@ -30,7 +30,7 @@ fn ring_requests_whose_struct_leads_the_payload() {
 
 /// The header's length is held against the pieces, as it is against a message in one piece.
 #[test]
-fn ring_requests_of_another_length_than_they_say() {
+fn ring_requests_of_another_length_than_in_their_header() {
     let split = sample(Opcode::Write).finish_split();
     let length = u32::from_ne_bytes(split.header[..4].try_into().unwrap());
     for wrong in [0, 39, 40, length - 1, length + 1, u32::MAX] {
@@ -49,7 +49,7 @@ fn ring_requests_of_another_length_than_they_say() {
 
 /// Extensions follow the arguments at once. What stands between is somebody's second name.
 #[test]
-fn nothing_stands_between_arguments_and_extensions() {
+fn nothing_lies_between_arguments_and_extensions() {
     for opcode in [Opcode::Mkdir, Opcode::Lookup, Opcode::Getattr] {
         let smuggled = sample(opcode)
             .bytes(b"other\0")
@@ -64,7 +64,7 @@ fn nothing_stands_between_arguments_and_extensions() {
 
 /// What is elsewhere is what the request says it is, and only data can be.
 #[test]
-fn data_elsewhere_have_the_size_that_is_announced() {
+fn out_of_line_data_have_the_size_of_the_header() {
     let whole = sample(Opcode::Write).finish();
     let mut here = whole[..40 + samples::WRITE.as_bytes().len()].to_vec();
     assert!(Request::parse(&here, LATEST, Payload::External).is_ok());
@@ -88,7 +88,7 @@ fn data_elsewhere_have_the_size_that_is_announced() {
 
 /// A size that no name can have is an answer, too: it fits nowhere.
 #[test]
-fn sizes_of_entries_beyond_all_memory() {
+fn entry_sizes_do_not_overflow() {
     assert!(dirent_size(usize::MAX) > isize::MAX as usize);
     assert!(direntplus_size(usize::MAX - 3) > isize::MAX as usize);
     assert_eq!(encode_dirent(&mut [0; 8], 1, 2, 3, b"name"), None);

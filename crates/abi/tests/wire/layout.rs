@@ -130,7 +130,7 @@ fn differences(ours: &Numbers, theirs: &Numbers) -> Vec<String> {
 }
 
 #[test]
-fn everything_is_as_recorded() {
+fn layouts_match_the_record() {
     let recorded = numbers_in(RECORDED);
     assert!(
         recorded.len() > 400,
@@ -141,7 +141,7 @@ fn everything_is_as_recorded() {
 }
 
 #[test]
-fn structs_have_no_holes() {
+fn structs_have_no_padding() {
     for layout in LAYOUTS {
         let mut end = 0;
         for (field, offset, size) in layout.fields {
@@ -288,7 +288,7 @@ fn known(header: &Header, ours: Numbers) -> (Numbers, Vec<String>) {
 }
 
 #[test]
-fn everything_is_as_the_header_says() {
+fn layouts_match_the_header() {
     let (Some(compiler), Some(header)) = (compiler(), header()) else {
         loud("NOT checked against linux/fuse.h: no C compiler or no header here");
         return;

@@ -76,7 +76,7 @@ fn bytes_need_not_be_aligned() {
 }
 
 #[test]
-fn flags_say_whether_a_handle_counts() {
+fn flags_decide_whether_a_handle_is_valid() {
     let no_handle = thrufs_abi::layout::GetattrIn {
         getattr_flags: 0,
         dummy: 0,
@@ -129,7 +129,7 @@ fn parse_init(bytes: &[u8]) -> Option<(InitIn, InitFlags)> {
 }
 
 #[test]
-fn init_of_every_age() {
+fn init_of_every_length() {
     let init = || RequestBuilder::new(Opcode::Init, Unique(2), NodeId(0));
     // 7.31 to 7.35: 16 bytes.
     let (arg, flags) = parse_init(&init().arg(&[7_u32, 31, 0x2_0000, 0xb]).finish()).unwrap();
@@ -155,7 +155,7 @@ fn init_of_every_age() {
 }
 
 #[test]
-fn data_elsewhere() {
+fn out_of_line_data() {
     for (opcode, structure) in [
         (Opcode::Write, samples::WRITE.as_bytes()),
         (Opcode::NotifyReply, samples::RETRIEVED.as_bytes()),
@@ -223,7 +223,7 @@ fn creations_carry_extensions() {
 }
 
 #[test]
-fn no_security_module_had_anything_to_say() {
+fn empty_security_contexts() {
     // What Linux sends then: a head that announces nothing.
     let bytes = sample(Opcode::Mkdir)
         .extension(&samples::words(&[8, 0]))

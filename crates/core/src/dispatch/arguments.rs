@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setattr_of_nothing_sets_nothing() {
+    fn a_setattr_without_fields_sets_nothing() {
         let arg = SetattrIn {
             size: 7,
             mode: 7,

@@ -80,7 +80,7 @@ fn request(opcode: Opcode) -> RequestBuilder {
 }
 
 #[test]
-fn init_settles_versions_sizes_and_capabilities() {
+fn init_negotiates_versions_sizes_and_capabilities() {
     let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
     assert!(dispatcher.features().is_none());
     let reply = ask(&dispatcher, &init_request(99, offered())).unwrap();
@@ -181,7 +181,7 @@ fn requests_before_init_are_answered_with_eio() {
 }
 
 #[test]
-fn deferring_and_carrying_out_later() {
+fn deferred_requests_are_carried_out_where_they_may_block() {
     let dispatcher = connected(Rote::that(|rote| rote.defer = true));
     let mut buffer = vec![0; 70_000];
     let getattr = request(Opcode::Getattr).arg(&[0_u64; 2]).finish();
@@ -223,7 +223,7 @@ fn a_panic_is_an_error_and_the_next_request_is_served() {
 }
 
 #[test]
-fn answers_that_were_not_delivered_are_taken_back() {
+fn undelivered_replies_are_reverted() {
     let dispatcher = connected(Rote::default());
     let rote = Arc::clone(dispatcher.file_system());
     let undeliver = |request: RequestBuilder| {

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_below_the_end_of_its_bucket_and_not_by_much() {
+    fn every_value_is_at_most_25_percent_below_its_bucket_s_end() {
         let mut last = 0;
         for step in 0..4000_u64 {
             let value = (1.01_f64.powi(step as i32) * 256.0) as u64;

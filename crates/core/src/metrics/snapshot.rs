@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn differences() {
+    fn a_difference_has_the_counts_between_two_snapshots() {
         let metrics = Metrics::default();
         metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
         let before = metrics.snapshot();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_option_list() {
+    fn the_option_list_of_mount_2() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let number = file.as_raw_fd();
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type() {
+    fn the_type_has_the_subtype() {
         let mut options = with(MountAttrFlags::empty());
         assert_eq!(kind(&options), "fuse");
         options.subtype = Some(String::new());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_make_the_same_mount() {
+    fn mount_api_and_mount_2_make_the_same_mount() {
         let device = match super::super::open_device() {
             Ok(_) if !rustix::process::geteuid().is_root() => {
                 return eprintln!("SKIPPED both_ways_make_the_same_mount: mounting needs root");

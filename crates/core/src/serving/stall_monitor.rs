@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_after_enough_looks_at_nothing_unless_it_is_needed() {
+    fn the_monitor_rests_after_enough_idle_looks_unless_it_is_needed() {
         let (waker, rests) = (Arc::<MonitorWaker>::default(), Arc::default());
         let script = Script {
             waker: Arc::clone(&waker),

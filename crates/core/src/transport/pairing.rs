@@ -163,7 +163,7 @@ mod tests {
         sleeping: false,
     };
     #[test]
-    fn one_caller_that_keeps_asking_is_paired() {
+    fn one_caller_with_many_requests_is_paired() {
         let now = Instant::now();
         let mut pairing = Pairing::new();
         assert!(!pairing.should_pair(BUSY, now));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn few_requests_and_several_callers_are_not_paired() {
         let now = Instant::now();
         let too_many = 2 + BUSY.requests / EXCEPTIONS;
         let others = [
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_that_does_less_than_was_done_before_parts() {
+    fn a_pair_with_half_of_the_requests_before_is_dissolved() {
         let parts = |requests| {
             let mut pairing = paired();
             let sample = Sample { requests, ..BUSY };

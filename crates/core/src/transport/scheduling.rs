@@ -184,7 +184,7 @@ mod tests {
     use thrufs_sys::signal::current_thread_id;
 
     #[test]
-    fn a_thread_that_asks_wants_its_cpu_and_has_one() {
+    fn the_calling_thread_wants_a_cpu_and_has_one() {
         for processes in [open_processes().unwrap(), open_proc().unwrap()] {
             let me = current_thread_id();
             assert!(wants_cpu(Some(processes.as_fd()), me));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_private_view_shows_processes_and_leads_nowhere() {
+    fn the_private_procfs_shows_processes_and_follows_no_link() {
         let Ok(processes) = mount_processes() else {
             return eprintln!("SKIPPED: this user may not mount a procfs");
         };
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_confuse() {
+    fn thread_names_with_parentheses_are_skipped() {
         let stat = b"7 (a ) R b) S 1 2 3";
         assert_eq!(stat_field(stat, 3), Some("S"));
         assert_eq!(stat_field(stat, 6), Some("3"));

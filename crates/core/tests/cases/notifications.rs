@@ -52,7 +52,7 @@ fn inval_inode_drops_attributes_and_data() {
 }
 
 #[test]
-fn inval_entry_and_epoch_have_names_looked_up_again() {
+fn inval_entry_and_epoch_cause_new_lookups() {
     let Some(mount) = mount(b"") else { return };
     let lookups = |name: &str| {
         let before = mount.stage.count("lookup");
@@ -116,7 +116,7 @@ fn watch(path: &Path) -> OwnedFd {
 }
 
 #[test]
-fn delete_is_heard_by_who_watches_the_file_and_by_nobody_else() {
+fn delete_reaches_watches_of_the_file_only() {
     let Some(mount) = mount(b"") else { return };
     let path = mount.path("plain");
     let (above, file) = (watch(path.parent().unwrap()), watch(&path));
@@ -155,7 +155,7 @@ fn store_and_retrieve_reach_the_page_cache() {
 }
 
 #[test]
-fn prune_has_unused_nodes_forgotten() {
+fn prune_forgets_unused_nodes() {
     let Some(mount) = mount(b"") else { return };
     std::fs::metadata(mount.path("plain")).unwrap();
     std::fs::metadata(mount.path("other")).unwrap();
@@ -178,7 +178,7 @@ fn prune_has_unused_nodes_forgotten() {
 }
 
 #[test]
-fn resend_repeats_what_was_not_answered() {
+fn resend_repeats_unanswered_requests() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, one_reader()) else {
         return;

@@ -16,7 +16,7 @@ use thrufs::{
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
 #[test]
-fn a_mount_answers_as_soon_as_it_is_there_and_goes_on_drop() {
+fn mount_returns_when_the_mount_answers_and_drop_unmounts() {
     let stage = Stage::with(b"hello");
     let Some(mut mount) = Mount::new(&stage, plain()) else {
         return;
@@ -56,7 +56,7 @@ fn a_mount_answers_as_soon_as_it_is_there_and_goes_on_drop() {
 }
 
 #[test]
-fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
+fn unmounting_from_outside_ends_the_session_and_frees_the_mount_point() {
     let stage = Stage::with(b"one");
     let Some(mut mount) = Mount::new(&stage, plain()) else {
         return;
@@ -75,7 +75,7 @@ fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
 
 /// A program that looks at every mount was enough for an unmount to fail.
 #[test]
-fn an_unmount_waits_for_who_uses_it_for_a_moment_only() {
+fn an_unmount_waits_for_a_mount_in_use_for_half_a_second() {
     let Some(mut mount) = Mount::new(&Stage::with(b"used"), plain()) else {
         return;
     };
@@ -151,7 +151,7 @@ fn the_helper_mounts_and_unmounts() {
 }
 
 #[test]
-fn options_of_the_mount_are_those_that_were_asked_for() {
+fn proc_mounts_shows_the_mount_options() {
     let mut options = MountOptions::new("the source");
     options.subtype = Some("stage".to_owned());
     options.attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
@@ -265,7 +265,7 @@ fn requests_that_sleep_leave_the_reader_at_once() {
 }
 
 #[test]
-fn beyond_the_bound_readers_sleep_and_nothing_is_lost() {
+fn beyond_blocked_max_readers_sleep_and_no_request_is_lost() {
     let stage = Stage::with(b"content");
     let config = SessionConfig {
         blocked_max: 1,
@@ -333,12 +333,12 @@ pub fn waiters_for_locks(config: SessionConfig) {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
+fn waits_for_locks_are_interrupted_with_their_clients() {
     waiters_for_locks(one_reader());
 }
 
 #[test]
-fn too_many_who_wait_for_locks_are_refused() {
+fn too_many_lock_waiters_are_refused() {
     let stage = Stage::with(b"content");
     // Far longer than all this takes.
     let drain_timeout = Duration::from_secs(600);
@@ -393,7 +393,7 @@ fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_ever() {
+fn the_end_waits_for_drain_timeout_at_most() {
     let stage = Stage::with(b"content");
     let config = SessionConfig {
         drain_timeout: Duration::from_millis(200),
@@ -444,7 +444,7 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
 }
 
 #[test]
-fn a_panic_in_the_file_system_is_eio_and_no_more() {
+fn a_panic_in_the_file_system_is_eio() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, one_reader()) else {
         return;

@@ -29,7 +29,7 @@ fn ask(mount: &Mount, number: usize) {
 }
 
 #[test]
-fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
+fn stuck_requests_do_not_delay_others_of_their_queue() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, plain()) else {
         return;
@@ -57,7 +57,7 @@ fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
 }
 
 #[test]
-fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
+fn deferred_requests_leave_their_queue_at_once() {
     stay_on_one_cpu();
     sleeps_aside(plain(), |mount| {
         for number in 0..100 {
@@ -67,13 +67,13 @@ fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
 }
 
 #[test]
-fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
+fn waits_for_locks_do_not_delay_others_and_are_interrupted() {
     stay_on_one_cpu();
     waiters_for_locks(plain());
 }
 
 #[test]
-fn threads_serve_as_many_queues_as_they_are_told() {
+fn threads_serve_queues_per_thread_queues() {
     let depth = NonZeroU16::new(3);
     for queues_per_thread in [1, 2, 1000] {
         let ring = UringConfig {

@@ -47,7 +47,7 @@ fn body(opcode: Opcode, body: &[u8]) -> String {
 }
 
 #[test]
-fn each_sample_becomes_a_call_and_an_answer() {
+fn each_sample_request_calls_its_method_and_is_answered() {
     let mut lines = String::new();
     for &opcode in Opcode::ALL {
         let dispatcher = connected(Rote::default());
@@ -68,7 +68,7 @@ fn each_sample_becomes_a_call_and_an_answer() {
 
 /// Errors of the file system reach whoever waits for an answer.
 #[test]
-fn each_call_may_fail() {
+fn each_error_of_a_method_is_replied() {
     let failing = connected(Rote::that(|rote| rote.fail = Some(Errno::EDQUOT)));
     for &opcode in Opcode::ALL {
         let before = failing.file_system().calls().len();
@@ -111,7 +111,7 @@ fn arg(opcode: Opcode, structure: &(impl IntoBytes + Immutable)) -> RequestBuild
 }
 
 #[test]
-fn an_absent_name_has_no_node_and_a_timeout() {
+fn a_negative_entry_has_no_node_and_a_timeout() {
     let dispatcher = connected(Rote::default());
     let reply = reply_to(&dispatcher, request(Opcode::Lookup).name(b"absent"));
     let out: EntryOut = reply.structure();
@@ -119,7 +119,7 @@ fn an_absent_name_has_no_node_and_a_timeout() {
 }
 
 #[test]
-fn flags_say_what_counts() {
+fn flags_decide_which_fields_are_passed() {
     let open = arg(Opcode::Open, &[0x8001_u32, 1]);
     assert_eq!(both(open).0, "open 7 0x8001 true");
     let size_and_kill = SetattrIn {

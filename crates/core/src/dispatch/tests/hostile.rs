@@ -4,7 +4,7 @@ use super::*;
 use thrufs_abi::layout::{ReadIn, WriteIn};
 
 #[test]
-fn every_opcode_survives_every_length() {
+fn every_opcode_of_every_length_is_answered_or_refused() {
     let dispatcher = connected(Rote::default());
     let mut buffer = vec![0; 70_000];
     for &opcode in Opcode::ALL {
@@ -43,7 +43,7 @@ fn error(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> i32 {
 }
 
 #[test]
-fn unknown_and_foreign_opcodes() {
+fn unknown_and_unsupported_opcodes_are_refused() {
     let dispatcher = connected(Rote::default());
     for number in [0, 7, 19, 54, 4095, 4097, u32::MAX] {
         let unknown = RequestBuilder::from_number(number, Unique(8), NodeId(1));
@@ -59,7 +59,7 @@ fn unknown_and_foreign_opcodes() {
 }
 
 #[test]
-fn names_that_lead_elsewhere() {
+fn names_of_several_components_and_dots_are_refused() {
     let dispatcher = connected(Rote::default());
     for name in [&b""[..], b"a/b", b"/", b".", b".."] {
         let rename = request(Opcode::Rename).arg(&3_u64).name(b"good");
@@ -77,7 +77,7 @@ fn names_that_lead_elsewhere() {
 }
 
 #[test]
-fn a_write_whose_size_is_a_lie() {
+fn a_write_with_a_wrong_size_is_refused() {
     let dispatcher = connected(Rote::default());
     for size in [1000, 2] {
         let write = WriteIn {
@@ -90,7 +90,7 @@ fn a_write_whose_size_is_a_lie() {
 }
 
 #[test]
-fn reply_buffers_that_are_too_small_are_an_error_and_no_crash() {
+fn too_small_reply_buffers_give_an_error() {
     let dispatcher = connected(Rote::default());
     let read = ReadIn {
         size: 4096,
@@ -116,7 +116,7 @@ fn reply_buffers_that_are_too_small_are_an_error_and_no_crash() {
 
 /// With flags, the system calls take the offset -1 for the position of the file.
 #[test]
-fn reads_and_writes_at_negative_offsets() {
+fn reads_and_writes_at_negative_offsets_are_refused() {
     let dispatcher = connected(Rote::default());
     for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {
         let read = ReadIn {

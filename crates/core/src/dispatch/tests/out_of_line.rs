@@ -54,7 +54,7 @@ fn answer(dispatcher: &Dispatcher<Rote>, bytes: &[u8], data: &'static [u8]) -> (
 }
 
 #[test]
-fn data_of_a_write_lie_elsewhere() {
+fn a_write_with_out_of_line_data() {
     let dispatcher = connected(Rote::default());
     let (error, body) = answer(&dispatcher, &write(8, 8), b"01234567");
     assert_eq!(error, 0);
@@ -64,7 +64,7 @@ fn data_of_a_write_lie_elsewhere() {
 }
 
 #[test]
-fn data_elsewhere_are_as_many_as_said() {
+fn out_of_line_data_of_another_size_than_in_the_header_are_refused() {
     let dispatcher = connected(Rote::default());
     for (size, total, data) in [
         (8, 8, &b"0123456"[..]),
@@ -79,7 +79,7 @@ fn data_elsewhere_are_as_many_as_said() {
 }
 
 #[test]
-fn data_elsewhere_go_to_a_file_in_several_calls() {
+fn out_of_line_data_are_written_in_several_calls() {
     let file = tempfile::tempfile().unwrap();
     let copy = file.try_clone().unwrap();
     let lower = LowerFile::new(file.into(), crate::NoWait::Memory);
@@ -91,7 +91,7 @@ fn data_elsewhere_go_to_a_file_in_several_calls() {
 }
 
 #[test]
-fn what_is_withheld_is_not_offered() {
+fn withheld_capabilities_are_not_offered() {
     let withheld = InitFlags::DO_READDIRPLUS;
     let dispatcher = Dispatcher::new(Arc::new(Rote::default())).withholding(withheld);
     let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
@@ -103,7 +103,7 @@ fn what_is_withheld_is_not_offered() {
 }
 
 #[test]
-fn several_count_into_one() {
+fn several_dispatchers_share_metrics() {
     let metrics = Arc::<Metrics>::default();
     for _ in 0..2 {
         let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
@@ -115,7 +115,7 @@ fn several_count_into_one() {
 }
 
 #[test]
-fn services_that_there_are_not() {
+fn unavailable_services_fail_with_enotconn() {
     let services = Services::unavailable();
     let refused = services.notifier.increment_epoch();
     assert_eq!(refused, Err(Errno::ENOTCONN));

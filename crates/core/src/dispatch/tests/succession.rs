@@ -20,7 +20,7 @@ fn kind(result: io::Result<Dispatcher<Rote>>) -> Option<io::ErrorKind> {
 }
 
 #[test]
-fn another_dispatcher_goes_on() {
+fn another_dispatcher_resumes_a_saved_session() {
     let first = connected(Rote::default());
     let state = saved(&first);
     let second = restored(Rote::default(), &state).unwrap();
@@ -42,7 +42,7 @@ fn another_dispatcher_goes_on() {
 }
 
 #[test]
-fn the_init_request_is_kept_as_it_was_sent() {
+fn the_init_request_is_saved_as_it_was_sent() {
     let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
     assert_eq!(dispatcher.init_request(), None);
     let sent = init_request(45, offered());
@@ -51,7 +51,7 @@ fn the_init_request_is_kept_as_it_was_sent() {
 }
 
 #[test]
-fn a_session_that_did_not_begin_is_saved_as_that() {
+fn a_session_before_init_is_saved_as_such() {
     let before = Dispatcher::new(Arc::new(Rote::default()));
     let state = saved(&before);
     let after = restored(Rote::default(), &state).unwrap();
@@ -61,7 +61,7 @@ fn a_session_that_did_not_begin_is_saved_as_that() {
 }
 
 #[test]
-fn what_does_not_hold_here_is_refused() {
+fn another_result_of_init_is_refused() {
     let state = saved(&connected(Rote::default()));
     let other = Rote {
         wants_writeback: true,
@@ -81,7 +81,7 @@ fn what_does_not_hold_here_is_refused() {
 }
 
 #[test]
-fn what_is_no_session_is_refused() {
+fn malformed_saved_sessions_are_refused() {
     let state = saved(&connected(Rote::default()));
     for length in 0..state.len() {
         let refused = kind(restored(Rote::default(), &state[..length]));
@@ -101,7 +101,7 @@ fn what_is_no_session_is_refused() {
 }
 
 #[test]
-fn a_successor_of_the_dead_begins_with_their_init() {
+fn a_session_of_a_dead_process_is_resumed_by_its_init() {
     let sent = init_request(45, offered());
     let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
     dispatcher.resume(&sent).unwrap();
@@ -117,7 +117,7 @@ fn a_successor_of_the_dead_begins_with_their_init() {
 }
 
 #[test]
-fn a_file_system_that_knows_nothing_of_it_says_so() {
+fn a_file_system_without_save_is_unsupported() {
     struct Plain;
     impl FileSystem for Plain {
         fn lookup(

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_whole_is_not_sent() {
+    fn a_reply_that_cannot_be_spliced_whole_is_not_sent() {
         let (file, bytes) = file(200_000);
         let (mut reader, writer) = sink();
         let mut pipe = ReplyPipe::default();

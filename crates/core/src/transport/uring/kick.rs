@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_from_others() {
+    fn answers_to_kicks_are_recognised() {
         assert!(is_answer(&header(Opcode::NotifyReply, KICK | 4)));
         assert!(!is_answer(&header(Opcode::NotifyReply, 4)));
         assert!(!is_answer(&header(Opcode::Lookup, KICK | 4)));
     }
 
     #[test]
-    fn directories_are_of_no_use() {
+    fn requests_about_directories_have_no_file() {
         assert!(is_about_file(&header(Opcode::Read, 2)));
         assert!(!is_about_file(&header(Opcode::Readdir, 2)));
         assert!(!is_about_file(&header(Opcode::Lookup, 2)));
