@@ -2,7 +2,7 @@
 //!
 //! A file system [registers](Backings::register) a lower file and names the registration in its reply to
 //! OPEN or CREATE; from then on the kernel reads, writes, splices and maps that file itself. It opens it
-//! anew for every open file, with the credentials of the registering thread, whoever the caller is: those
+//! anew for every open file, with the credentials of the registering thread, not the caller's: those
 //! decide about quotas, reserved blocks and set-id bits.
 //!
 //! All open files of one node must name the same registration or none: else the open fails with EIO.
@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use thrufs_abi::BackingId;
 use thrufs_sys::fuse_dev;
 
-/// The backing files of one connection, whose device it does not keep open. Clones are the same.
+/// The backing files of one connection. Does not keep its device open. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Backings {
     device: Weak<OwnedFd>,

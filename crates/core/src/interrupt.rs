@@ -1,4 +1,4 @@
-//! Ends a wait whose client was signalled.
+//! Interrupts the wait of a client that was signalled.
 //!
 //! The kernel sends INTERRUPT with the number of the request. Only requests that wait for another process
 //! can be interrupted: they register here while they wait
@@ -83,7 +83,7 @@ struct Waiter {
 }
 
 impl Registry {
-    /// Signals every waiter whose token is set; false when there is none.
+    /// Signals every interrupted waiter; false when there is none.
     fn signal(&self) -> bool {
         let mut any = false;
         for waiter in self.waiters.iter().filter(|waiter| waiter.token.is_set()) {
@@ -284,17 +284,17 @@ mod tests {
         for delay_us in [0, 50, 200, 1000] {
             let interrupts = Interrupts::default();
             let (reader, _writer) = rustix::pipe::pipe().unwrap();
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     interrupts.run(Unique(8), |_| {
-                        tell.send(()).unwrap();
+                        sender.send(()).unwrap();
                         // The signal may come here, before the call: it must be repeated.
                         std::thread::sleep(Duration::from_micros(300));
                         rustix::io::read(&reader, &mut [0; 1]).map_err(Errno::from)
                     })
                 });
-                told.recv().unwrap();
+                receiver.recv().unwrap();
                 std::thread::sleep(Duration::from_micros(delay_us));
                 interrupts.interrupt(Unique(8));
                 assert_eq!(waiter.join().unwrap(), Err(Errno::EINTR));
@@ -327,21 +327,21 @@ mod tests {
     #[test]
     fn shutdown_interrupts_all_and_admits_none() {
         let interrupts = Interrupts::default();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let waiters: Vec<_> = (0..4)
                 .map(|number| {
-                    let (interrupts, tell) = (&interrupts, tell.clone());
+                    let (interrupts, sender) = (&interrupts, sender.clone());
                     scope.spawn(move || {
                         interrupts.run(Unique(number), |token| {
-                            tell.send(()).unwrap();
+                            sender.send(()).unwrap();
                             until_set(token)
                         })
                     })
                 })
                 .collect();
             for _ in 0..4 {
-                told.recv().unwrap();
+                receiver.recv().unwrap();
             }
             assert_eq!(interrupts.waiting(), 4);
             interrupts.stop();

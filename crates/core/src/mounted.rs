@@ -1,4 +1,4 @@
-//! Mounting and serving in one call, for programs whose only task is a file system.
+//! Mounting and serving in one call, for programs that are only a file system.
 
 use crate::file_system::FileSystem;
 use crate::mount::{AutoUnmount, MountError, MountOptions, open_device};

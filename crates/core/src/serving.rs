@@ -34,7 +34,7 @@ pub struct ServingThreads {
 }
 
 impl ServingThreads {
-    /// Threads that may use the CPUs of `allowed`, and whose panics are reported to `owner`.
+    /// Threads that may use the CPUs of `allowed` and report panics to `owner`.
     pub fn new(allowed: CpuSet, owner: Arc<dyn OnPanic>) -> ServingThreads {
         ServingThreads { allowed, owner }
     }

@@ -124,8 +124,8 @@ pub fn thread_sets() -> Result<CapabilitySets> {
     rustix::thread::capabilities(None)
 }
 
-/// Makes exactly `wanted` effective for the calling thread, whose `sets` these are; its permitted and
-/// inheritable sets are unchanged, so what is dropped can be made effective again.
+/// Makes exactly `wanted` effective for the calling thread, which has these `sets`; its permitted and
+/// inheritable sets are unchanged, so a dropped capability can be made effective again.
 ///
 /// # Errors
 /// EPERM when `wanted` is not within the permitted set.
@@ -263,18 +263,18 @@ mod tests {
         let (there, here) = (place.path().join("there"), place.path().join("here"));
         std::thread::scope(|scope| {
             let (go, wait) = std::sync::mpsc::channel::<()>();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let there = &there;
             scope.spawn(move || {
                 set_fsgid(CALLER + 1).unwrap();
                 set_fsuid(CALLER).unwrap();
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 // Until the other thread has read its own ids.
                 wait.recv().unwrap();
                 std::fs::write(there, "").unwrap();
                 assert_eq!((current_fsuid(), current_fsgid()), (CALLER, CALLER + 1));
             });
-            told.recv().unwrap();
+            receiver.recv().unwrap();
             assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
             std::fs::write(&here, "").unwrap();
             go.send(()).unwrap();

@@ -280,13 +280,13 @@ mod tests {
     /// Interrupts a waiting thread until it reports; returns how its wait ended.
     fn interrupted(wait: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         install_interrupt_handler().unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                tell.send(current_thread_id()).unwrap();
+                sender.send(current_thread_id()).unwrap();
                 wait()
             });
-            let thread = told.recv().unwrap();
+            let thread = receiver.recv().unwrap();
             let start = Instant::now();
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiter.is_finished(), "it did not wait");

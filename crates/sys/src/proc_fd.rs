@@ -6,7 +6,7 @@
 //! namespace without `/proc`: call [`prepare`] before entering it.
 //!
 //! `..` of that directory leads to the rest of `/proc`, and from there anywhere. A process that confines
-//! itself takes the directory as a mount of its own, whose root has nothing above it ([`Detached`]).
+//! itself takes the directory as a mount of its own, with nothing above its root ([`Detached`]).
 //!
 //! The directory belongs to the process that opened it. A child after `fork` would act on its parent's
 //! descriptors, so a fork handler makes the child forget it and open its own.

@@ -94,15 +94,15 @@ fn attributes(thread: ThreadId) -> Result<libc::sched_attr> {
 /// cannot would be lost. That thread sleeps meanwhile: on a busy machine it would not get to return by
 /// itself.
 pub fn may_leave_idle() -> bool {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let thread = std::thread::Builder::new()
         .name("thrufs-probe".to_owned())
         .spawn(move || {
-            let _ = tell.send(crate::signal::current_thread_id());
+            let _ = sender.send(crate::signal::current_thread_id());
             let _ = released.recv();
         });
-    let (Ok(thread), Ok(probe)) = (thread, told.recv()) else {
+    let (Ok(thread), Ok(probe)) = (thread, receiver.recv()) else {
         return false;
     };
     let tried = set_class(probe, Class::Idle).and_then(|()| set_class(probe, Class::Prompt));

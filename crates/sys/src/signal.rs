@@ -286,13 +286,13 @@ mod tests {
         install_interrupt_handler().unwrap();
         install_interrupt_handler().unwrap();
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
-                tell.send(current_thread_id()).unwrap();
+                sender.send(current_thread_id()).unwrap();
                 rustix::io::read(&reader, &mut [0; 1])
             });
-            let thread = told.recv().unwrap();
+            let thread = receiver.recv().unwrap();
             assert_ne!(thread, current_thread_id());
             while !sleeper.is_finished() {
                 let _ = interrupt_thread(thread);

@@ -36,8 +36,7 @@ fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Everything that a request lends lies within its bytes and is what it claims to be. Debug output
-/// walks all of it.
+/// All that a request borrows lies within its bytes and is well-formed. Debug output walks all of it.
 fn is_sane(bytes: &[u8], request: &Request<'_>) {
     let range = bytes.as_ptr_range();
     let within = |part: &[u8]| {
@@ -71,8 +70,8 @@ fn is_sane(bytes: &[u8], request: &Request<'_>) {
     assert!(!format!("{request:?}").is_empty());
 }
 
-/// Whatever the bytes: all ways to read them end, and say so in words.
-fn survives(bytes: &[u8]) {
+/// All ways to parse any bytes give a request or an error with a message.
+fn parses_or_fails(bytes: &[u8]) {
     for dialect in [LATEST, Dialect::INITIAL] {
         for payload in [Payload::Inline, Payload::External] {
             match Request::parse(bytes, dialect, payload) {
@@ -99,7 +98,7 @@ fn every_prefix_is_refused() {
         let whole = sample(opcode).finish();
         for length in 0..whole.len() {
             let prefix = &whole[..length];
-            survives(prefix);
+            parses_or_fails(prefix);
             let error = parse(prefix).unwrap_err();
             if length < HEADER {
                 assert_eq!(
@@ -128,7 +127,7 @@ fn every_prefix_with_a_length_to_match_is_refused_or_shorter() {
         let whole = sample(opcode).finish();
         for length in HEADER..whole.len() {
             let prefix = with_length(whole[..length].to_vec());
-            survives(&prefix);
+            parses_or_fails(&prefix);
             // INIT has shorter forms; TMPFILE's name means nothing, so that none of it is missed.
             if !matches!(opcode, Opcode::Init | Opcode::Tmpfile) {
                 assert!(parse(&prefix).is_err(), "{opcode:?} cut to {length} bytes");
@@ -154,7 +153,7 @@ fn every_change_of_a_byte_gives_a_request_or_an_error() {
                 }
                 // The other ways cost more; the values that matter are those at the edges.
                 if matches!(value, 0 | 1 | 0x2f | 0x7f | 0x80 | 0xff) {
-                    survives(&bytes);
+                    parses_or_fails(&bytes);
                 }
             }
         }
@@ -185,8 +184,8 @@ fn unknown_operations_are_reported_by_number() {
             .finish();
         let error = parse(&bytes).unwrap_err();
         assert_eq!(error.kind, ParseErrorKind::UnknownOpcode(number));
-        let whose = (error.unique, error.opcode);
-        assert_eq!(whose, (Some(Unique(8)), Some(number)));
+        let request = (error.unique, error.opcode);
+        assert_eq!(request, (Some(Unique(8)), Some(number)));
         // ENOSYS: the kernel then stops asking.
         assert_eq!(error.errno(), 38);
     }
@@ -241,7 +240,7 @@ fn announced(opcode: Opcode, structure: &(impl IntoBytes + zerocopy::Immutable),
         "{opcode:?} with {} bytes",
         rest.len()
     );
-    survives(&bytes);
+    parses_or_fails(&bytes);
 }
 
 #[test]
@@ -266,7 +265,7 @@ fn sizes_and_counts_that_contradict_the_bytes_are_refused() {
             announced(Opcode::RemoveMapping, &size, &rest);
         }
     }
-    // 2^28 items of 16 bytes are 0 bytes to whoever multiplies in 32 bits.
+    // 2^28 items of 16 bytes are 0 bytes modulo 2^32.
     announced(Opcode::BatchForget, &[1_u32 << 28, 0], &[]);
     announced(Opcode::RemoveMapping, &(1_u32 << 28), &[]);
 }
@@ -327,7 +326,7 @@ fn malformed_extensions_are_refused() {
     ] {
         let bytes = with_extensions(&extensions, units(&extensions));
         assert_eq!(kind(&bytes), Some(ParseErrorKind::BadExtension), "{why}");
-        survives(&bytes);
+        parses_or_fails(&bytes);
     }
     // More of them announced than there are bytes.
     for units in [100, u16::MAX] {
@@ -360,7 +359,7 @@ proptest! {
 
     #[test]
     fn any_bytes_give_a_request_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        survives(&bytes);
+        parses_or_fails(&bytes);
     }
 
     #[test]
@@ -371,7 +370,7 @@ proptest! {
     ) {
         let mut bytes = new(opcode).bytes(&body).finish();
         bytes[36..38].copy_from_slice(&units.to_ne_bytes());
-        survives(&bytes);
+        parses_or_fails(&bytes);
     }
 
     #[test]
@@ -384,8 +383,8 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        survives(&bytes);
-        survives(&with_length(bytes));
+        parses_or_fails(&bytes);
+        parses_or_fails(&with_length(bytes));
     }
 
     #[test]

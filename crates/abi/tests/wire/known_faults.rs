@@ -47,7 +47,7 @@ fn ring_requests_of_another_length_than_in_their_header() {
     }
 }
 
-/// Extensions follow the arguments at once. What stands between is somebody's second name.
+/// Extensions follow the arguments at once. Bytes between would be a second name to another parser.
 #[test]
 fn nothing_lies_between_arguments_and_extensions() {
     for opcode in [Opcode::Mkdir, Opcode::Lookup, Opcode::Getattr] {

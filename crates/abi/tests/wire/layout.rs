@@ -23,7 +23,7 @@ const RECORDED: &str = include_str!("layout.recorded");
 /// Numbers by name: `struct` for a size, `struct.field` for "offset size", constants by their name.
 type Numbers = BTreeMap<String, String>;
 
-/// Past the capture of the test harness: whoever reads the log must see what was not checked.
+/// Past the capture of the test harness: the log must show what was not checked.
 fn loud(what: &str) {
     let _ = writeln!(std::io::stderr(), "\n*** abi layout test: {what}");
 }

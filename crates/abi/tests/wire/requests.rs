@@ -95,7 +95,7 @@ fn setxattr_before_the_long_form() {
         minor: 32,
         setxattr_ext: false,
     };
-    // Size and flags alone, then the name: no kernel before 5.12 sends more.
+    // Size and flags only, then the name: the form before Linux 5.12.
     let request = RequestBuilder::new(Opcode::Setxattr, Unique(2), NodeId(1))
         .arg(&[5_u32, 1])
         .name(b"user.x")
@@ -110,7 +110,7 @@ fn setxattr_before_the_long_form() {
         setxattr_flags: 0,
     };
     assert_eq!(whole, format!("{expected:?}"));
-    // The same bytes make no sense in the long form.
+    // The same bytes are invalid in the long form.
     assert!(Request::parse(&bytes, LATEST, Payload::Inline).is_err());
     let split = request.finish_split();
     let (structure, rest) = (&split.structure, &split.rest);
@@ -224,7 +224,7 @@ fn creations_carry_extensions() {
 
 #[test]
 fn empty_security_contexts() {
-    // What Linux sends then: a head that announces nothing.
+    // Linux sends a header with a count of zero.
     let bytes = sample(Opcode::Mkdir)
         .extension(&samples::words(&[8, 0]))
         .finish();

@@ -1,4 +1,4 @@
-//! Replays a request whose worker died at an unknown stage of it.
+//! Replays a request that a dead worker had begun.
 //!
 //! Most requests read or set the same when they are carried out twice. For the others, the dead worker has
 //! recorded when it began and what it found ([`Begun`]). They are tried again. An error that may follow

@@ -115,7 +115,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let features = self.play_init(&request)?;
         if outcome(features) != agreed {
             return Err(invalid(
-                "what the client was told at INIT does not hold here: the options or the versions \
+                "INIT has another result here than the client was sent: the options or the versions \
                  differ",
             ));
         }

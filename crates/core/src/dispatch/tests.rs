@@ -100,10 +100,7 @@ fn init_negotiates_versions_sizes_and_capabilities() {
         flags.contains(InitFlags::DO_READDIRPLUS | InitFlags::SETXATTR_EXT),
         "as Rote wants"
     );
-    assert!(
-        !flags.contains(InitFlags::WRITEBACK_CACHE),
-        "nobody asked for it"
-    );
+    assert!(!flags.contains(InitFlags::WRITEBACK_CACHE), "not asked for");
     // A second INIT fails and changes nothing.
     let again = ask(&dispatcher, &init_request(31, InitFlags::empty())).unwrap();
     assert_eq!(again.error, -libc::EINVAL);

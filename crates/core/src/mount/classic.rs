@@ -1,5 +1,5 @@
-//! Mounting by `mount(2)`: without the mount API (kernels before 5.2, and containers whose seccomp filter
-//! blocks it), and for sources that are too long for it.
+//! Mounting by `mount(2)`: without the mount API (kernels before 5.2, and containers with a seccomp filter
+//! that blocks it), and for sources that are too long for it.
 
 use super::{MountError, MountOptions, kernel_error, parameters};
 use rustix::io::Errno;

@@ -39,7 +39,7 @@ pub struct Sample {
     /// Requests with a caller. What the kernel does by itself (FORGET, write-back) has none, and arrives in
     /// floods.
     pub requests: u64,
-    /// Requests whose caller was not that of the request before.
+    /// Requests with another caller than the request before.
     pub changes: u64,
     /// Requests with much data, in either direction.
     pub large: u64,

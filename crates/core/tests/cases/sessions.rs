@@ -1,8 +1,8 @@
 //! Real mounts: their beginning, their end, and what happens when requests sleep.
 
 use crate::ground::{
-    Mount, Shared, Stage, can_mount, eventually, is_mounted, node_of, one_reader, plain,
-    sleeps_aside,
+    Mount, Shared, Stage, can_mount, check_deferred_read, eventually, is_mounted, node_of,
+    one_reader, plain,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
@@ -73,7 +73,7 @@ fn unmounting_from_outside_ends_the_session_and_frees_the_mount_point() {
     assert!(!is_mounted(mount.root()));
 }
 
-/// A program that looks at every mount was enough for an unmount to fail.
+/// Regression: a program that looks at every mount was enough for an unmount to fail.
 #[test]
 fn an_unmount_waits_for_a_mount_in_use_for_half_a_second() {
     let Some(mut mount) = Mount::new(&Stage::with(b"used"), plain()) else {
@@ -259,7 +259,7 @@ fn a_reader_that_gets_stuck_is_replaced() {
 
 #[test]
 fn requests_that_sleep_leave_the_reader_at_once() {
-    sleeps_aside(one_reader(), |mount| {
+    check_deferred_read(one_reader(), |mount| {
         assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
     });
 }
@@ -282,7 +282,7 @@ fn beyond_blocked_max_readers_sleep_and_no_request_is_lost() {
         stage.gate.wait_for(2);
         let third = scope.spawn(|| std::fs::read(mount.path("plain")).unwrap());
         std::thread::sleep(Duration::from_millis(50));
-        assert!(!third.is_finished(), "nobody is left to read requests");
+        assert!(!third.is_finished(), "no reader is left");
         stage.gate.open();
         assert_eq!(first.join().unwrap(), b"content");
         assert_eq!(second.join().unwrap(), 7);
@@ -290,19 +290,19 @@ fn beyond_blocked_max_readers_sleep_and_no_request_is_lost() {
     });
 }
 
-/// A thread that sleeps in flock(2) on the mount, and whom to signal.
+/// A thread that sleeps in flock(2) on the mount, and its id for signals.
 fn lock(mount: &Mount) -> (std::thread::JoinHandle<rustix::io::Result<()>>, ThreadId) {
     let file = File::open(mount.path("locked")).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let waiter = std::thread::spawn(move || {
-        tell.send(current_thread_id()).unwrap();
+        sender.send(current_thread_id()).unwrap();
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
     });
-    (waiter, told.recv().unwrap())
+    (waiter, receiver.recv().unwrap())
 }
 
-/// Those who wait for a lock, as many as may, keep nobody else waiting and hear signals.
-pub fn waiters_for_locks(config: SessionConfig) {
+/// As many lock waiters as are allowed delay no other request and are interrupted by signals.
+pub fn check_lock_waiters(config: SessionConfig) {
     let stage = Stage::with(b"content");
     let config = SessionConfig {
         lock_waiters_max: 8,
@@ -315,10 +315,13 @@ pub fn waiters_for_locks(config: SessionConfig) {
     eventually("all wait", || stage.count("waiting for a lock") == 8);
     let snapshot = mount.metrics();
     assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
-    eventually("nobody else sleeps", || mount.metrics().blocked == 0);
+    eventually("no other request sleeps", || mount.metrics().blocked == 0);
     let start = Instant::now();
     assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-    assert!(start.elapsed() < Duration::from_secs(60), "nobody waits");
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "other requests are not delayed"
+    );
     let (refused, _) = lock(&mount);
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     for (waiter, thread) in waiters {
@@ -334,7 +337,7 @@ pub fn waiters_for_locks(config: SessionConfig) {
 
 #[test]
 fn waits_for_locks_are_interrupted_with_their_clients() {
-    waiters_for_locks(one_reader());
+    check_lock_waiters(one_reader());
 }
 
 #[test]
@@ -355,7 +358,7 @@ fn too_many_lock_waiters_are_refused() {
     let (refused, _) = lock(&mount);
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     assert_eq!(mount.metrics().lock_waiters_refused, 1);
-    // They are still there at the end, which must not wait for them.
+    // They still wait at the end of the session, which must not wait for them.
     let start = Instant::now();
     drop(mount);
     assert!(
@@ -383,7 +386,7 @@ fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
     let handle = mount.session().handle();
     handle.shutdown();
     assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::NOTCONN));
-    assert!(!held.is_finished(), "what is in progress is given time");
+    assert!(!held.is_finished(), "a request in progress is given time");
     stage.gate.open();
     let session = mount.session.take().unwrap();
     assert_eq!(session.join().unwrap(), End::ShutDown);
@@ -412,7 +415,7 @@ fn the_end_waits_for_drain_timeout_at_most() {
         matches!(ended, Err(SessionError::Stuck(1 | 2))),
         "{ended:?}"
     );
-    assert!(stage.destroyed.get().is_none(), "somebody is still in it");
+    assert!(stage.destroyed.get().is_none(), "a request is in progress");
     assert!(!is_mounted(mount.root()));
     assert!(
         held.join().unwrap().is_err(),
@@ -433,7 +436,7 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
     stage.gate.wait_for(1);
     rustix::mount::unmount(mount.root(), UnmountFlags::DETACH).unwrap();
     thrufs::mount::abort_connection(connection).unwrap();
-    // Answered by nobody.
+    // Before it is answered.
     assert!(held.join().unwrap().is_err());
     stage.gate.open();
     let ended = mount.session.take().unwrap().join();

@@ -66,7 +66,7 @@ fn each_sample_request_calls_its_method_and_is_answered() {
     assert_eq!(lines, RECORDED);
 }
 
-/// Errors of the file system reach whoever waits for an answer.
+/// Errors of the file system are replied to requests that have a reply.
 #[test]
 fn each_error_of_a_method_is_replied() {
     let failing = connected(Rote::that(|rote| rote.fail = Some(Errno::EDQUOT)));

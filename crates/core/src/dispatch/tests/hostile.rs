@@ -1,4 +1,4 @@
-//! Bytes that no kernel sends.
+//! Requests that no kernel sends.
 
 use super::*;
 use thrufs_abi::layout::{ReadIn, WriteIn};
@@ -114,7 +114,7 @@ fn too_small_reply_buffers_give_an_error() {
     }
 }
 
-/// With flags, the system calls take the offset -1 for the position of the file.
+/// With flags, preadv2(2) and pwritev2(2) take the offset -1 for the file's position.
 #[test]
 fn reads_and_writes_at_negative_offsets_are_refused() {
     let dispatcher = connected(Rote::default());

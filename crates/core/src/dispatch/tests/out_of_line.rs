@@ -1,4 +1,4 @@
-//! What transports of another kind need: data elsewhere, capabilities withheld, counts in common.
+//! For virtio-fs: out-of-line data, withheld capabilities, shared metrics.
 
 use super::*;
 use crate::data::OutOfLineData;
@@ -21,7 +21,7 @@ impl OutOfLineData for Elsewhere {
         length
     }
 
-    /// Three bytes at once, at most.
+    /// Writes three bytes at once, at most.
     fn write_to(
         &self,
         skip: usize,

@@ -120,7 +120,7 @@ impl<F: FileSystem> RingMonitor<F> {
         }
     }
 
-    /// Starts another thread for each group whose threads are all stuck.
+    /// Starts another thread for each group that has only stuck threads.
     fn replace_stuck(&mut self) {
         let mut groups: HashMap<usize, bool> = HashMap::new();
         for thread in &self.threads {
