@@ -17,7 +17,6 @@ pub struct BlockingLimits {
     pub lock_waiters_max: usize,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct BlockedCounts {
     blocked: usize,

@@ -38,6 +38,9 @@ use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 /// that would have to returns [`Errno::DEFER`] before it has changed anything, and is called again where it
 /// may.
 ///
+/// **Errors** are those of the system call that a method is named for, unless its documentation says
+/// otherwise.
+///
 /// **Order.** The kernel sends requests of one caller in order, and those of several callers at once. FORGET
 /// and RELEASE arrive late: after the calls that caused them have returned.
 #[allow(unused_variables)]
@@ -152,9 +155,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Makes a symbolic link and counts a lookup of it.
-    ///
-    /// # Errors
-    /// As `symlink(2)`.
     fn symlink(
         &self,
         context: &Context<'_>,
@@ -166,9 +166,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Makes a file, device node, fifo or socket and counts a lookup of it.
-    ///
-    /// # Errors
-    /// As `mknod(2)`.
     fn mknod(
         &self,
         context: &Context<'_>,
@@ -180,9 +177,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Makes a directory and counts a lookup of it.
-    ///
-    /// # Errors
-    /// As `mkdir(2)`.
     fn mkdir(
         &self,
         context: &Context<'_>,
@@ -194,17 +188,11 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Removes a name that is no directory. Lookup counts do not change.
-    ///
-    /// # Errors
-    /// As `unlink(2)`.
     fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
         Err(Errno::ENOSYS)
     }
 
     /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// As `rmdir(2)`.
     fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -226,9 +214,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Gives `node` another name and counts a lookup of it.
-    ///
-    /// # Errors
-    /// As `link(2)`.
     fn link(
         &self,
         context: &Context<'_>,
@@ -266,9 +251,6 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Makes a file without a name in `parent`'s file system (`O_TMPFILE`) and opens it; counts a
     /// lookup.
-    ///
-    /// # Errors
-    /// As `open(2)`.
     fn tmpfile(
         &self,
         context: &Context<'_>,
@@ -281,9 +263,6 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Reads; see [`ReadReply`] for the ways to answer. Fewer bytes than asked mean the end of the
     /// file.
-    ///
-    /// # Errors
-    /// As `read(2)`.
     fn read(
         &self,
         context: &Context<'_>,
@@ -295,9 +274,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Writes, and returns the bytes written.
-    ///
-    /// # Errors
-    /// As `write(2)`.
     fn write(
         &self,
         context: &Context<'_>,
@@ -327,9 +303,6 @@ pub trait FileSystem: Send + Sync + 'static {
     fn release(&self, context: &Context<'_>, node: NodeId, args: &ReleaseArgs) {}
 
     /// Brings a file to stable storage; with `data_only` just what is needed to read it back.
-    ///
-    /// # Errors
-    /// As `fsync(2)`.
     fn fsync(
         &self,
         context: &Context<'_>,
@@ -350,9 +323,6 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Lists a directory from `offset` on (0, or the `next_offset` of an entry) until the sink is full. A
     /// reply without entries is the end.
-    ///
-    /// # Errors
-    /// As `readdir(3)`.
     fn readdir(
         &self,
         context: &Context<'_>,
@@ -368,9 +338,6 @@ pub trait FileSystem: Send + Sync + 'static {
     fn releasedir(&self, context: &Context<'_>, node: NodeId, args: &ReleaseArgs) {}
 
     /// Brings a directory to stable storage.
-    ///
-    /// # Errors
-    /// As `fsync(2)`.
     fn fsyncdir(
         &self,
         context: &Context<'_>,
@@ -383,9 +350,6 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Statistics of the file system that holds `node`; by default those of unknown size, as `df(1)` shows
     /// `/proc`.
-    ///
-    /// # Errors
-    /// As `statfs(2)`.
     fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
         Ok(FileSystemStatistics {
             bsize: 4096,
@@ -396,18 +360,12 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Brings the whole file system to stable storage (`syncfs(2)`; sent over virtio-fs only).
-    ///
-    /// # Errors
-    /// As `syncfs(2)`.
     fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
         Err(Errno::ENOSYS)
     }
 
     /// Sets an extended attribute. `flags` are `XATTR_CREATE` or `XATTR_REPLACE`; `clear_set_group_id`
     /// comes with an ACL that is set by a caller outside of the file's group.
-    ///
-    /// # Errors
-    /// As `setxattr(2)`.
     fn setxattr(
         &self,
         context: &Context<'_>,
@@ -437,17 +395,11 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Writes the names of all extended attributes to `buffer`, each ended by a NUL, and returns
     /// their length; an empty buffer asks for the length alone.
-    ///
-    /// # Errors
-    /// As `listxattr(2)`.
     fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         Err(Errno::ENOSYS)
     }
 
     /// Removes an extended attribute.
-    ///
-    /// # Errors
-    /// As `removexattr(2)`.
     fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -461,9 +413,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// A lock that conflicts with this one, or `None`.
-    ///
-    /// # Errors
-    /// As `fcntl(2)`.
     fn getlk(
         &self,
         context: &Context<'_>,

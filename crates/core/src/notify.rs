@@ -95,9 +95,6 @@ impl Notifier {
 
     /// The attributes of `node` have changed, and `length` bytes of its data from `offset` on, 0 for all.
     /// With a negative `offset` the data are unchanged.
-    ///
-    /// # Errors
-    /// As all methods.
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<()> {
         self.queue.push(&Notification::InvalInode {
             node,
@@ -157,9 +154,6 @@ impl Notifier {
     }
 
     /// Puts data into the page cache of `node`, from `offset` on.
-    ///
-    /// # Errors
-    /// As all methods.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<()> {
         self.queue.push(&Notification::Store { node, offset, data })
     }
@@ -167,9 +161,6 @@ impl Notifier {
     /// Asks for what the page cache has of `node` from `offset` on, at most `size` bytes. The reply goes to
     /// [`FileSystem::retrieved`](crate::FileSystem::retrieved) with the returned cookie; there is none when
     /// the kernel does not know the node.
-    ///
-    /// # Errors
-    /// As all methods.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> Result<Unique> {
         let unique = Unique(self.queue.next_cookie.fetch_add(2, Ordering::Relaxed));
         self.queue.push(&Notification::Retrieve {
@@ -183,18 +174,12 @@ impl Notifier {
 
     /// Makes the kernel send all unanswered requests again (7.39): for a server that resumes the session of
     /// one that died. Requests over io_uring are not among them (observed with Linux 6.18).
-    ///
-    /// # Errors
-    /// As all methods.
     pub fn resend(&self) -> Result<()> {
         self.queue.push(&Notification::Resend)
     }
 
     /// Makes every name and every cached listing stale, at little cost (7.44): each is looked up again at its
     /// next use.
-    ///
-    /// # Errors
-    /// As all methods.
     pub fn increment_epoch(&self) -> Result<()> {
         self.queue.push(&Notification::IncEpoch)
     }

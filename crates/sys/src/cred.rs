@@ -101,25 +101,16 @@ pub fn keep_capabilities_on_setuid() -> Result<()> {
 }
 
 /// The effective capabilities of the calling thread.
-///
-/// # Errors
-/// None that a running kernel is known to give.
 pub fn thread_effective() -> Result<Capabilities> {
     Ok(rustix::thread::capabilities(None)?.effective)
 }
 
 /// The permitted capabilities of the calling thread: those that it may make effective.
-///
-/// # Errors
-/// None that a running kernel is known to give.
 pub fn thread_permitted() -> Result<Capabilities> {
     Ok(rustix::thread::capabilities(None)?.permitted)
 }
 
 /// All sets of the calling thread, with which [`set_effective`] leaves the others unchanged.
-///
-/// # Errors
-/// None that a running kernel is known to give.
 pub fn thread_sets() -> Result<CapabilitySets> {
     rustix::thread::capabilities(None)
 }
@@ -213,9 +204,6 @@ pub fn set_umask(mask: u32) -> u32 {
 
 /// Keeps the calling thread and the programs it executes from raising privileges
 /// (`PR_SET_NO_NEW_PRIVS`), for good.
-///
-/// # Errors
-/// None that a running kernel is known to give.
 pub fn no_new_privs() -> Result<()> {
     rustix::thread::set_no_new_privs(true)
 }

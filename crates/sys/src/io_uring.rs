@@ -196,7 +196,6 @@ impl Drop for Mapping {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct IoUring {
     fd: OwnedFd,

@@ -18,9 +18,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Makes the process ignore SIGIO, which would end it, unless it has a handler. Called once before the
 /// others.
-///
-/// # Errors
-/// None that is known.
 pub fn prepare() -> Result<()> {
     let mut current = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: no new action; the current one is written to `current`.

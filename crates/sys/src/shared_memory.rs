@@ -37,7 +37,7 @@ pub const SPANS_MAX: usize = 1024;
 /// `HUGETLBFS_MAGIC`, whose files are mapped in whole huge pages only.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// An access that is not within the mapping, or not aligned to its size.
+/// An access that is not within the mapping, or not aligned to its size. Nothing was accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
 
@@ -169,26 +169,17 @@ impl SharedMapping {
     }
 
     /// Loads the 16 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn load_u16(&self, offset: usize, order: Ordering) -> Within<u16> {
         Ok(self.atomic::<AtomicU16>(offset)?.load(order))
     }
 
     /// Stores 16 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn store_u16(&self, offset: usize, value: u16, order: Ordering) -> Within<()> {
         self.atomic::<AtomicU16>(offset)?.store(value, order);
         Ok(())
     }
 
     /// Stores 32 bits at `offset`, unordered (relaxed).
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn store_u32(&self, offset: usize, value: u32) -> Within<()> {
         self.atomic::<AtomicU32>(offset)?
             .store(value, Ordering::Relaxed);
@@ -196,34 +187,22 @@ impl SharedMapping {
     }
 
     /// Loads the 64 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn load_u64(&self, offset: usize, order: Ordering) -> Within<u64> {
         Ok(self.atomic::<AtomicU64>(offset)?.load(order))
     }
 
     /// Stores 64 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn store_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<()> {
         self.atomic::<AtomicU64>(offset)?.store(value, order);
         Ok(())
     }
 
     /// Adds to the 64 bits at `offset`, wrapping around, and returns the value before.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn add_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<u64> {
         Ok(self.atomic::<AtomicU64>(offset)?.fetch_add(value, order))
     }
 
     /// Sets bits of the byte at `offset`, ordered after all earlier accesses (release).
-    ///
-    /// # Errors
-    /// When it is outside.
     pub fn set_bits(&self, offset: usize, bits: u8) -> Within<()> {
         self.atomic::<AtomicU8>(offset)?
             .fetch_or(bits, Ordering::SeqCst);
@@ -231,9 +210,6 @@ impl SharedMapping {
     }
 
     /// Copies bytes at `offset` to `target`.
-    ///
-    /// # Errors
-    /// When not all of it is within; nothing is copied then.
     pub fn copy_out(&self, offset: usize, target: &mut [u8]) -> Within<()> {
         let (head, words) = self.split(offset, target.len())?;
         let (first, rest) = target.split_at_mut(head);
@@ -249,9 +225,6 @@ impl SharedMapping {
     }
 
     /// Copies `source` to the bytes at `offset`.
-    ///
-    /// # Errors
-    /// When not all of it is within; nothing is copied then.
     pub fn copy_in(&self, offset: usize, source: &[u8]) -> Within<()> {
         let (head, words) = self.split(offset, source.len())?;
         let (first, rest) = source.split_at(head);
@@ -293,9 +266,6 @@ impl SharedMapping {
     }
 
     /// `length` bytes at `offset`, for a system call.
-    ///
-    /// # Errors
-    /// When they are outside.
     pub fn span(&self, offset: usize, length: usize) -> Within<Span<'_>> {
         let place = self.place(offset, length).ok_or(Outside)?;
         Ok(Span {

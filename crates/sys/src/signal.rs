@@ -152,9 +152,6 @@ pub struct SignalMask(libc::sigset_t);
 
 impl SignalMask {
     /// Restores the calling thread's mask: for a child after `fork`, or at the end.
-    ///
-    /// # Errors
-    /// None that a running kernel is known to give.
     pub fn restore(&self) -> Result<()> {
         change_mask(libc::SIG_SETMASK, &self.0).map(drop)
     }
@@ -250,9 +247,6 @@ impl SignalFd {
     }
 
     /// Restores the calling thread's mask. Pending signals are then delivered by their action.
-    ///
-    /// # Errors
-    /// None that a running kernel is known to give.
     pub fn restore_mask(&self) -> Result<()> {
         self.before.restore()
     }

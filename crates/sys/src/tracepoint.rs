@@ -109,17 +109,11 @@ impl TracepointCounter {
     }
 
     /// Starts or resumes counting.
-    ///
-    /// # Errors
-    /// None is known.
     pub fn enable(&self) -> Result<()> {
         self.control(ENABLE)
     }
 
     /// Stops counting; the count is kept.
-    ///
-    /// # Errors
-    /// None is known.
     pub fn disable(&self) -> Result<()> {
         self.control(DISABLE)
     }

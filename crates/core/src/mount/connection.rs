@@ -41,9 +41,6 @@ pub fn abort_file(connection: u32) -> io::Result<OwnedFd> {
 }
 
 /// Aborts the connection of an [`abort_file`]; no effect on one that has ended.
-///
-/// # Errors
-/// None that is known.
 pub fn abort_by(file: impl AsFd) -> io::Result<()> {
     rustix::io::write(file, b"1")?;
     Ok(())

@@ -30,7 +30,6 @@ const BODY_BYTES_MIN: usize = 64 << 10;
 /// Bytes of each buffer that a standby worker keeps.
 const KEPT_BYTES: usize = 4 * PAGE;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Buffers {
     channel: Channel,

@@ -199,7 +199,6 @@ pub(super) enum Next {
     Leave,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct ReaderPool<F> {
     pub(super) connection: Arc<Connection<F>>,

@@ -19,7 +19,6 @@ use thrufs_sys::fuse_ring::FuseRing;
 
 pub(super) type Ring = FuseRing<Reading>;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct WorkerPool<F> {
     pub(super) connection: Arc<Connection<F>>,

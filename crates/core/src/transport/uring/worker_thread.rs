@@ -41,7 +41,6 @@ struct QueueSlots {
     reading: usize,
 }
 
-/// See the module.
 pub(super) struct WorkerThread<'a, F> {
     connection: &'a Arc<Connection<F>>,
     pool: &'a Arc<WorkerPool<F>>,
