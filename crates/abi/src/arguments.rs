@@ -38,12 +38,10 @@ impl<'a> Arguments<'a> {
         Ok(string)
     }
 
-    /// A name.
     pub(crate) fn name(&mut self) -> Result<Name<'a>> {
         Name::new(self.string()?).map_err(|_| ParseErrorKind::BadName)
     }
 
-    /// Exactly this many bytes.
     pub(crate) fn bytes(&mut self, count: u32) -> Result<&'a [u8]> {
         let count = count as usize;
         let (bytes, rest) = self
@@ -57,7 +55,6 @@ impl<'a> Arguments<'a> {
         Ok(bytes)
     }
 
-    /// All that is left.
     pub(crate) fn remainder(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

@@ -29,7 +29,6 @@ pub(crate) struct BlockedCounts {
 }
 
 impl BlockedCounts {
-    /// Whether there is room for one more.
     pub(crate) fn admits(&self, wait: Wait, limits: BlockingLimits) -> bool {
         let Wait::Lock { uid } = wait else {
             return self.blocked < limits.blocked_max;
@@ -40,7 +39,6 @@ impl BlockedCounts {
         self.lock_waiters < most && (uid == 0 || is_within_share)
     }
 
-    /// Counts one more.
     pub(crate) fn enter(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked += 1;
@@ -53,7 +51,6 @@ impl BlockedCounts {
         }
     }
 
-    /// Counts one less.
     pub(crate) fn leave(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked -= 1;
@@ -69,12 +66,10 @@ impl BlockedCounts {
         }
     }
 
-    /// Requests that are blocked on a device.
     pub(crate) fn io_count(&self) -> usize {
         self.blocked
     }
 
-    /// Whether no request is blocked.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocked + self.lock_waiters == 0
     }

@@ -62,7 +62,6 @@ pub struct Dispatcher<F> {
     interrupts: Interrupts,
 }
 
-/// The result of INIT.
 #[derive(Debug)]
 struct Agreed {
     dialect: Dialect,
@@ -137,7 +136,6 @@ impl FileReply {
         self.length
     }
 
-    /// The header of a reply with `bytes` bytes.
     pub(crate) fn header(&self, bytes: usize) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         put_header(&mut header, self.unique, Ok(bytes));
@@ -155,7 +153,6 @@ impl FileReply {
     }
 }
 
-/// The reply of an operation.
 enum Done {
     /// A body of this many bytes.
     Body(usize),
@@ -177,7 +174,6 @@ impl<F> Dispatcher<F> {
         &self.metrics
     }
 
-    /// The waiting requests.
     pub(crate) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
@@ -233,7 +229,6 @@ impl<F: FileSystem> Dispatcher<F> {
         self.agreed.get().map(|agreed| &agreed.features)
     }
 
-    /// Makes INIT agree on io_uring, if the kernel offers it.
     pub(crate) fn want_ring(&self) {
         self.wants_ring.store(true, Ordering::Relaxed);
     }

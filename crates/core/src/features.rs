@@ -143,7 +143,6 @@ impl Negotiation {
         self.stack_depth_max
     }
 
-    /// Decides what is in force.
     pub(crate) fn settle(&self) -> Features {
         let mut refused = Vec::new();
         let mut flags = self.wanted;

@@ -71,7 +71,6 @@ struct Registry {
     early: VecDeque<Unique>,
     /// Set at the end of the session: further waits fail.
     stopped: bool,
-    /// A thread repeats signals.
     retrying: bool,
 }
 
@@ -166,7 +165,6 @@ impl Interrupts {
         }
     }
 
-    /// An INTERRUPT for `unique` arrived.
     pub(crate) fn interrupt(&self, unique: Unique) {
         let mut registry = self.shared.registry.lock();
         match registry
@@ -206,7 +204,6 @@ impl Interrupts {
         self.signal_until_gone(registry);
     }
 
-    /// The number of waiting requests.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.shared.registry.lock().waiters.len()

@@ -26,7 +26,6 @@ const ROWS: usize = 64;
 /// Most shards; further threads share them.
 const SHARDS_MAX: usize = 16;
 
-/// Counts of one operation in one shard.
 #[derive(Debug, Default)]
 struct Row {
     errors: AtomicU64,
@@ -51,7 +50,6 @@ thread_local! {
     static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The number of the calling thread.
 fn own_shard() -> usize {
     SHARD.with(|shard| {
         shard.get().unwrap_or_else(|| {

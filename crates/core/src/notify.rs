@@ -37,7 +37,6 @@ pub struct Notifier {
     queue: Arc<Queue>,
 }
 
-/// The messages that wait to be written.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,

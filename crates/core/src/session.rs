@@ -110,7 +110,6 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
-    /// The bounds for blocked requests.
     pub(crate) fn limits(&self) -> BlockingLimits {
         BlockingLimits {
             blocked_max: self.blocked_max,
@@ -415,7 +414,6 @@ impl<F: FileSystem> Session<F> {
 }
 
 impl<F> Drop for Session<F> {
-    /// Ends the threads of a session that was never run.
     fn drop(&mut self) {
         let control = &self.connection.control;
         control.stop(End::ShutDown);

@@ -33,7 +33,6 @@ pub(crate) struct Connection<F> {
     pub(crate) device: Arc<OwnedFd>,
     /// This process's threads and the callers in procfs. Opened before the process is confined.
     pub(crate) processes: Option<Processes>,
-    /// The CPUs that the session may use.
     pub(crate) allowed: CpuSet,
     pub(crate) threads: ServingThreads,
     pub(crate) config: SessionConfig,

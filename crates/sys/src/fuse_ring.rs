@@ -79,14 +79,12 @@ pub struct QueueIndex(pub u16);
 
 /// The memory of one request on a queue.
 pub struct Slot {
-    /// Its index in the ring.
     place: u32,
     queue: QueueIndex,
     memory: PageBuffer,
     /// Two `struct iovec`. The kernel reads them when it registers the slot, perhaps later on a kernel
     /// thread.
     pieces: Box<[u64; 4]>,
-    /// Where the reply is written.
     reply_at: usize,
     /// The highest byte that was used since memory was released.
     used: usize,
@@ -209,13 +207,10 @@ pub enum Event<J> {
     Woken,
 }
 
-/// The holder of a slot's memory.
 #[derive(Debug)]
 enum Holder<J> {
     Free,
-    /// The kernel, for a request.
     Request(Slot),
-    /// The kernel, for reading a file.
     Read(Slot, J),
 }
 

@@ -228,7 +228,6 @@ const ENOMEM_RETRIES: u32 = 24;
 /// So many are without a pause: the new inode is complete within microseconds, unless its creator was
 /// preempted.
 const ENOMEM_RETRIES_AT_ONCE: u32 = 16;
-/// The first pause.
 const ENOMEM_PAUSE: Duration = Duration::from_micros(400);
 
 /// Opens the inode that `handle` names; `mount` is any descriptor on its mount but an `O_PATH` one.

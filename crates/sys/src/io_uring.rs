@@ -148,7 +148,6 @@ struct GetEvents {
     ts: u64,
 }
 
-/// An owned mapping.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -378,7 +377,6 @@ impl IoUring {
         answer.map(drop)
     }
 
-    /// Whether some entries are not submitted.
     pub(crate) fn has_pushed(&self) -> bool {
         self.pushed > 0
     }
@@ -407,7 +405,6 @@ impl IoUring {
         Some(unsafe { source.read() })
     }
 
-    /// Consumes the next completion.
     pub(crate) fn pop(&mut self) -> Option<Cqe> {
         let completion = self.peek()?;
         // SAFETY: of the mapping, see `new`.

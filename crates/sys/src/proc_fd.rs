@@ -183,7 +183,6 @@ pub fn link(descriptor: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> 
     rustix::fs::linkat(directory()?, link.in_directory(), parent, name, flags)
 }
 
-/// `/proc/self/fd/N`, written on the stack.
 pub(crate) struct Link {
     text: [u8; Self::ROOM],
 }
@@ -220,7 +219,6 @@ impl Link {
         CStr::from_bytes_until_nul(&self.text).expect("the last byte is never written")
     }
 
-    /// The path relative to [`directory`].
     pub(crate) fn in_directory(&self) -> &CStr {
         let text = &self.text[Self::STEM.len()..];
         CStr::from_bytes_until_nul(text).expect("the last byte is never written")

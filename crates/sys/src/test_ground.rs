@@ -11,7 +11,6 @@ use rustix::fs::{CWD, Mode, OFlags};
 /// when they close them: until it executes, a child holds a copy of every descriptor.
 pub(crate) static FORKING: RwLock<()> = RwLock::new(());
 
-/// Reports a skipped test.
 pub(crate) fn skipped(why: &str) {
     thrufs_test_report::skipped(why);
 }

@@ -39,7 +39,6 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The out-of-line data.
     pub(super) fn data(self) -> Option<WriteSource<'a>> {
         match self {
             Message::OutOfLine { data, .. } => Some(data),

@@ -156,7 +156,6 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// Operations that create, remove and rename names.
     fn carry_out_naming(
         &self,
         context: &Context<'_>,

@@ -53,7 +53,6 @@ impl Owned {
     }
 }
 
-/// The reply, if there is one.
 fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owned> {
     let mut buffer = vec![0xee; (1 << 20) + 4096];
     let length = dispatcher.answer(request, &mut buffer);
@@ -70,7 +69,6 @@ fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owne
     })
 }
 
-/// The reply of a request that has one.
 fn reply_to(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> Owned {
     ask(dispatcher, &request.finish()).unwrap()
 }

@@ -34,7 +34,6 @@ fn bucket_end(bucket: usize) -> u64 {
     (1 << power) + ((sub + 1) << (power - u64::from(SUB_BITS)))
 }
 
-/// Counts that several threads add to.
 #[derive(Debug)]
 pub(super) struct Histogram([AtomicU64; BUCKETS]);
 
@@ -90,7 +89,6 @@ impl Latencies {
         filled.map(|(bucket, count)| (Duration::from_nanos(bucket_end(bucket)), *count))
     }
 
-    /// The counts since `earlier`.
     pub(super) fn since(&self, earlier: &Latencies) -> Latencies {
         let mut difference = self.clone();
         for (now, before) in difference.0.iter_mut().zip(&earlier.0) {

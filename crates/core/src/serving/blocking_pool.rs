@@ -43,7 +43,6 @@ pub struct BlockingPool<J> {
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<J>,
-    /// Threads that wait for a request.
     idle: usize,
     blocked: BlockedCounts,
     ending: bool,

@@ -20,7 +20,6 @@ pub enum End {
     Failed(i32),
 }
 
-/// Shared by the threads that serve, wait for or end a session.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     /// Read before every read of a request.
@@ -47,12 +46,10 @@ impl Control {
         matches!(*self.end.lock(), Some(End::ShutDown))
     }
 
-    /// Counts a thread, for as long as the value lives.
     pub(crate) fn thread(&self) -> LiveGuard {
         self.threads.one_more()
     }
 
-    /// Waits until the session is to end.
     pub(crate) fn wait_for_end(&self) -> End {
         let mut end = self.end.lock();
         loop {

@@ -49,7 +49,6 @@ pub(crate) enum Load {
 /// more than the FORGETs themselves.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The threads of a session on `/dev/fuse`.
 #[derive(Debug)]
 pub(crate) struct Dev<F> {
     pool: Arc<ReaderPool<F>>,
@@ -114,7 +113,6 @@ fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::
     Ok(())
 }
 
-/// Removes a worker from the list when its thread ends.
 struct Leaving<F: FileSystem> {
     pool: Arc<ReaderPool<F>>,
     worker: Arc<Worker>,

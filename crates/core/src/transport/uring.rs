@@ -49,7 +49,6 @@ use worker::Worker;
 use worker_pool::{Ring, WorkerPool};
 use worker_thread::WorkerThread;
 
-/// How long the threads have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Slots of a queue where no request sleeps unexpectedly.
@@ -84,12 +83,10 @@ fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
 /// Where a thread reports that it serves; nothing for a substitute that starts later.
 type Report = Option<SyncSender<Result<(), Errno>>>;
 
-/// A request for the blocking pool.
 #[derive(Debug)]
 struct Sleeping<F> {
     slot: Slot,
     wait: Wait,
-    /// The worker that answers it.
     worker: Arc<Worker>,
     connection: Arc<Connection<F>>,
 }
@@ -111,7 +108,6 @@ fn answer<F: FileSystem>(dispatcher: &Dispatcher<F>, slot: &mut Slot) -> usize {
     dispatcher.answer(message, reply)
 }
 
-/// The threads of a session on io_uring.
 #[derive(Debug)]
 pub(crate) struct Uring<F> {
     pool: Arc<WorkerPool<F>>,
@@ -248,7 +244,6 @@ fn spawn<F: FileSystem>(
         .map(drop)
 }
 
-/// Removes a worker from the list when its thread ends.
 struct Leaving<'a, F> {
     pool: &'a WorkerPool<F>,
     worker: &'a Arc<Worker>,

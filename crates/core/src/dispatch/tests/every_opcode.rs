@@ -21,7 +21,6 @@ fn shown<T: FromBytes + Debug>(body: &[u8]) -> String {
     T::read_from_bytes(body).map_or("of another size".to_owned(), |out| format!("{out:?}"))
 }
 
-/// The body of a reply that is no error.
 fn body(opcode: Opcode, body: &[u8]) -> String {
     match opcode {
         _ if body.is_empty() => "done".to_owned(),

@@ -74,7 +74,6 @@ impl Buffers {
         })
     }
 
-    /// Waits for a request; returns its length.
     pub(super) fn read(&mut self) -> Result<usize> {
         rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
     }
@@ -85,13 +84,11 @@ impl Buffers {
         InHeader::ref_from_prefix(request).map_or(0, |(header, _)| header.pid)
     }
 
-    /// The request of `length` bytes, and the buffer for its reply.
     pub(super) fn split(&mut self, length: usize) -> (&[u8], &mut [u8]) {
         let request = &self.request[REQUEST_START..REQUEST_START + length];
         (request, &mut self.reply[REPLY_START..])
     }
 
-    /// The request and the reply, of these lengths.
     pub(super) fn request_and_reply(&self, request: usize, reply: usize) -> (&[u8], &[u8]) {
         (
             &self.request[REQUEST_START..REQUEST_START + request],
@@ -99,7 +96,6 @@ impl Buffers {
         )
     }
 
-    /// Sends the first `length` bytes of the reply.
     pub(super) fn write(&self, length: usize) -> Result<()> {
         let reply = &self.reply[REPLY_START..REPLY_START + length];
         loop {

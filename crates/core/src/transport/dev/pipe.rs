@@ -71,7 +71,6 @@ impl ReplyPipe {
         sent.is_ok()
     }
 
-    /// Closes the pipe until the next reply needs it.
     pub(super) fn release(&mut self) {
         self.ends = None;
     }
@@ -139,7 +138,6 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::FileExt;
 
-    /// A pipe in place of `/dev/fuse`.
     fn sink() -> (std::fs::File, std::fs::File) {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         fcntl_setpipe_size(&writer, PIPE_BYTES).unwrap();

@@ -110,7 +110,6 @@ impl Worker {
         self.number
     }
 
-    /// Called once, by the thread itself.
     pub(super) fn begin(&self) {
         let _ = self
             .thread
@@ -133,7 +132,6 @@ impl Worker {
         pool.monitor_waker.arm();
     }
 
-    /// The request in hand carries much data.
     pub(super) fn count_large(&self) {
         count(&self.large);
     }
@@ -178,7 +176,6 @@ impl Worker {
     }
 }
 
-/// Adds one to a counter that only the calling thread writes.
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
@@ -192,7 +189,6 @@ pub(super) enum Blocking {
     Refused,
 }
 
-/// What a worker does after its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Read,
@@ -215,9 +211,7 @@ struct WorkerList {
     workers: Vec<Arc<Worker>>,
     standby: Vec<Arc<Worker>>,
     readers: usize,
-    /// The number of readers to keep.
     wanted: usize,
-    /// Requests of workers that are blocked.
     blocked: BlockedCounts,
     numbers: usize,
 }
@@ -242,7 +236,6 @@ impl<F: FileSystem> ReaderPool<F> {
         }
     }
 
-    /// Starts the readers; fails when not even one could be started.
     pub(super) fn start(self: &Arc<Self>) -> io::Result<()> {
         let mut list = self.list.lock();
         while list.readers < list.wanted {
@@ -395,7 +388,6 @@ impl<F: FileSystem> ReaderPool<F> {
         }
     }
 
-    /// The thread of `worker` ends.
     pub(super) fn leave(&self, worker: &Arc<Worker>) {
         let mut list = self.list.lock();
         list.count_unblocked(worker);
@@ -434,14 +426,12 @@ impl<F: FileSystem> ReaderPool<F> {
 
 /// The stall monitor's part; its thread is in [`super::stall_monitor`].
 impl<F: FileSystem> ReaderPool<F> {
-    /// Whether a request waits to be read.
     fn has_pending_request(&self) -> bool {
         let mut descriptors = [PollFd::new(&self.connection.device, PollFlags::IN)];
         rustix::event::poll(&mut descriptors, Some(&Timespec::default()))
             .is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether a reader has a request.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |worker: &Arc<Worker>| {
             worker.word.load(Ordering::SeqCst) & (READER | BUSY) == READER | BUSY

@@ -48,12 +48,10 @@ pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> R
     written.map(drop)
 }
 
-/// Whether the request with this header answers a kick.
 pub(super) fn is_answer(header: &InHeader) -> bool {
     header.unique & KICK != 0 && header.opcode == Opcode::NotifyReply.number()
 }
 
-/// Whether the request with this header is about a regular file.
 pub(super) fn is_about_file(header: &InHeader) -> bool {
     matches!(
         Opcode::from_u32(header.opcode),

@@ -9,7 +9,6 @@ use rustix::thread::CpuSet;
 use std::num::NonZeroUsize;
 use thrufs_sys::fuse_ring::QueueIndex;
 
-/// The queues of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) queues: Vec<QueueIndex>,

@@ -38,7 +38,6 @@ pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> 
     start_monitor(&pool.monitor_waker, monitor).map(drop)
 }
 
-/// How a thread is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Bound to its callers' CPU, in the ordinary class.

@@ -50,7 +50,6 @@ impl Worker {
         }
     }
 
-    /// Called once, by the thread itself.
     pub(super) fn begin(&self) {
         let _ = self.thread.set(current_thread_id());
     }
@@ -60,7 +59,6 @@ impl Worker {
         self.serves.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it waits for a request.
     pub(super) fn is_idle(&self) -> bool {
         self.serves.load(Ordering::SeqCst) && !self.is_gone() && !Worker::is_busy(self.word())
     }
@@ -93,13 +91,11 @@ impl Worker {
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
     }
 
-    /// All requests at hand have ended.
     pub(super) fn end_requests(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word & !BUSY, Ordering::SeqCst);
     }
 
-    /// The request carries much data.
     pub(super) fn count_large(&self) {
         let large = self.large.load(Ordering::Relaxed);
         self.large.store(large + 1, Ordering::Relaxed);
@@ -126,7 +122,6 @@ impl Worker {
         self.waker.wake();
     }
 
-    /// What was given back since.
     pub(super) fn take_returned(&self) -> Vec<(Slot, usize)> {
         std::mem::take(&mut *self.returned.lock())
     }

@@ -22,9 +22,7 @@ pub(super) type Ring = FuseRing<Reading>;
 #[derive(Debug)]
 pub(super) struct WorkerPool<F> {
     pub(super) connection: Arc<Connection<F>>,
-    /// Slots of a queue on one thread.
     pub(super) depth: u16,
-    /// Room for the data of a request.
     pub(super) payload_bytes: usize,
     pub(super) blocking_pool: Arc<BlockingPool<Sleeping<F>>>,
     pub(super) monitor_waker: MonitorWaker,
@@ -66,12 +64,10 @@ impl<F> WorkerPool<F> {
         }
     }
 
-    /// A ring of the reserve.
     pub(super) fn take_ring(&self) -> Option<Ring> {
         self.list.lock().reserve.pop()
     }
 
-    /// How many threads serve.
     pub(super) fn len(&self) -> usize {
         self.list.lock().workers.len()
     }
@@ -92,7 +88,6 @@ impl<F> WorkerPool<F> {
         level.store(workers as u64, Ordering::Relaxed);
     }
 
-    /// The thread of `worker` ends.
     pub(super) fn leave(&self, worker: &Arc<Worker>) {
         worker.end();
         let mut list = self.list.lock();
@@ -120,7 +115,6 @@ impl<F> WorkerPool<F> {
         self.connection.control.is_stopping() || self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether a worker has a request.
     pub(super) fn is_busy(&self) -> bool {
         let busy = |worker: &Arc<Worker>| Worker::is_busy(worker.word());
         self.list.lock().workers.iter().any(busy)

@@ -30,7 +30,6 @@ const READS_MAX: usize = 64;
 /// How long memory is kept after a request with much data.
 const KEEP_MEMORY: Duration = Duration::from_secs(1);
 
-/// The slots of one queue.
 #[derive(Debug)]
 struct QueueSlots {
     queue: QueueIndex,
@@ -99,7 +98,6 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         Ok(())
     }
 
-    /// Serves until the connection or the session ends.
     pub(super) fn serve(&mut self) {
         loop {
             if let Err(errno) = self.wait() {
@@ -385,7 +383,6 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         }
     }
 
-    /// As [`kick`](Self::kick), for all queues.
     pub(super) fn kick_all(&self) {
         for slots in &self.queues {
             self.kick(slots.queue);

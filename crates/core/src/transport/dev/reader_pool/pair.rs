@@ -26,13 +26,11 @@ struct Pair {
     worker: Arc<Worker>,
     thread: ThreadId,
     cpu: usize,
-    /// The worker's word at the last look.
     word: u64,
     /// When it first did not move, and its CPU time then.
     still: Option<(Instant, Duration)>,
 }
 
-/// Sums over all workers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     requests: u64,
