@@ -104,30 +104,22 @@ impl Mappings<'_> {
 #[derive(Clone, Copy, Debug)]
 #[expect(
     missing_docs,
-    reason = "the fields have the header's own names and meanings"
+    reason = "operations and fields have the header's own names and meanings"
 )]
+#[rustfmt::skip]
 pub enum Operation<'a> {
-    /// `LOOKUP`.
     Lookup { name: Name<'a> },
     /// `FORGET`; no reply.
     Forget { nlookup: u64 },
     /// `BATCH_FORGET`; no reply.
     BatchForget { forgets: Forgets<'a> },
-    /// `GETATTR`.
     Getattr { fh: Option<FileHandle> },
-    /// `SETATTR`.
     Setattr(SetattrIn),
-    /// `READLINK`.
     Readlink,
-    /// `SYMLINK`.
     Symlink { name: Name<'a>, target: &'a CStr },
-    /// `MKNOD`.
     Mknod { arg: MknodIn, name: Name<'a> },
-    /// `MKDIR`.
     Mkdir { arg: MkdirIn, name: Name<'a> },
-    /// `UNLINK`.
     Unlink { name: Name<'a> },
-    /// `RMDIR`.
     Rmdir { name: Name<'a> },
     /// `RENAME` (flags 0) and `RENAME2`.
     Rename {
@@ -136,96 +128,62 @@ pub enum Operation<'a> {
         name: Name<'a>,
         new_name: Name<'a>,
     },
-    /// `LINK`.
     Link { old_node: NodeId, name: Name<'a> },
-    /// `OPEN`.
     Open(OpenIn),
-    /// `READ`.
     Read(ReadIn),
     /// `WRITE`; `data` is empty when they are elsewhere ([`Payload::External`]).
     Write { arg: WriteIn, data: &'a [u8] },
-    /// `STATFS`.
     Statfs,
-    /// `RELEASE`.
     Release(ReleaseIn),
-    /// `FSYNC`.
     Fsync(FsyncIn),
-    /// `SETXATTR`.
     Setxattr {
         name: &'a CStr,
         value: &'a [u8],
         flags: u32,
         setxattr_flags: u32,
     },
-    /// `GETXATTR`.
     Getxattr { name: &'a CStr, size: u32 },
-    /// `LISTXATTR`.
     Listxattr { size: u32 },
-    /// `REMOVEXATTR`.
     Removexattr { name: &'a CStr },
-    /// `FLUSH`.
     Flush {
         fh: FileHandle,
         lock_owner: LockOwner,
     },
-    /// `INIT`.
     Init { arg: InitIn, flags: InitFlags },
-    /// `OPENDIR`.
     Opendir(OpenIn),
-    /// `READDIR`.
     Readdir(ReadIn),
-    /// `READDIRPLUS`.
     Readdirplus(ReadIn),
-    /// `RELEASEDIR`.
     Releasedir(ReleaseIn),
-    /// `FSYNCDIR`.
     Fsyncdir(FsyncIn),
-    /// `GETLK`.
     Getlk(LkIn),
-    /// `SETLK`.
     Setlk(LkIn),
-    /// `SETLKW`.
     Setlkw(LkIn),
-    /// `ACCESS`.
     Access { mask: u32 },
-    /// `CREATE`.
     Create { arg: CreateIn, name: Name<'a> },
     /// `INTERRUPT` of the request `unique`; no reply.
     Interrupt { unique: Unique },
-    /// `BMAP`.
     Bmap(BmapIn),
-    /// `DESTROY`.
     Destroy,
-    /// `IOCTL`.
     Ioctl { arg: IoctlIn, data: &'a [u8] },
-    /// `POLL`.
     Poll(PollIn),
     /// `NOTIFY_REPLY`: what the notification RETRIEVE asked for; no reply.
     NotifyReply {
         arg: NotifyRetrieveIn,
         data: &'a [u8],
     },
-    /// `FALLOCATE`.
     Fallocate(FallocateIn),
-    /// `LSEEK`.
     Lseek(LseekIn),
     /// `COPY_FILE_RANGE`, and with `wide` `COPY_FILE_RANGE_64`, whose reply counts in 64 bits.
     CopyFileRange { arg: CopyFileRangeIn, wide: bool },
-    /// `SETUPMAPPING`.
     SetupMapping(SetupmappingIn),
-    /// `REMOVEMAPPING`.
     RemoveMapping { mappings: Mappings<'a> },
-    /// `SYNCFS`.
     Syncfs,
-    /// `TMPFILE`.
     Tmpfile { arg: CreateIn },
-    /// `STATX`.
     Statx {
         fh: Option<FileHandle>,
         flags: u32,
         mask: u32,
     },
-    /// `CUSE_INIT`.
     CuseInit(CuseInitIn),
 }
 

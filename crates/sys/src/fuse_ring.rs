@@ -455,11 +455,6 @@ impl<J> FuseRing<J> {
         self.submit()
     }
 
-    /// Whether [`flush`](Self::flush) would bring an event. Reads memory only.
-    pub fn is_ready(&self) -> bool {
-        self.ring.has_work()
-    }
-
     /// Whether [`next_event`](Self::next_event) has an event. Reads memory only.
     pub fn has_event(&self) -> bool {
         self.ring.peek().is_some()

@@ -36,7 +36,6 @@ const OFF_SQ_RING: u64 = 0;
 const OFF_SQES: u64 = 0x1000_0000;
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_EXT_ARG: u32 = 1 << 3;
-const SQ_TASKRUN: u32 = 1 << 2;
 const REGISTER_FILES: u32 = 2;
 const REGISTER_RESTRICTIONS: u32 = 11;
 /// The `io_uring_register(2)` operation of a thread that enables its ring, for seccomp filters.
@@ -203,7 +202,6 @@ pub(crate) struct IoUring {
     _entries: Mapping,
     sq_head: NonNull<AtomicU32>,
     sq_tail: NonNull<AtomicU32>,
-    sq_flags: NonNull<AtomicU32>,
     sq_size: u32,
     sqes: NonNull<Sqe>,
     cq_head: NonNull<AtomicU32>,
@@ -249,7 +247,6 @@ impl IoUring {
         Ok(IoUring {
             sq_head: rings.at(sq.head)?,
             sq_tail: rings.at(sq.tail)?,
-            sq_flags: rings.at(sq.fifth)?,
             sq_size: params.sq_entries,
             sqes: entries.at(0)?,
             cq_head: rings.at(cq.head)?,
@@ -379,13 +376,6 @@ impl IoUring {
 
     pub(crate) fn has_pushed(&self) -> bool {
         self.pushed > 0
-    }
-
-    /// Whether [`enter`](Self::enter) would bring completions without a wait.
-    pub(crate) fn has_work(&self) -> bool {
-        // SAFETY: of the mapping, see `new`.
-        let flags = unsafe { self.sq_flags.as_ref() };
-        flags.load(Ordering::Relaxed) & SQ_TASKRUN != 0
     }
 
     /// The next completion, without consuming it.

@@ -44,7 +44,11 @@ fn write(size: u32, total: usize) -> Vec<u8> {
     bytes
 }
 
-fn answer(dispatcher: &Dispatcher<Rote>, bytes: &[u8], data: &'static [u8]) -> (i32, Vec<u8>) {
+fn answer(
+    dispatcher: &Dispatcher<RecordingFs>,
+    bytes: &[u8],
+    data: &'static [u8],
+) -> (i32, Vec<u8>) {
     let mut buffer = vec![0; 4096];
     let data = Elsewhere(data);
     let data = WriteSource::out_of_line(&data);
@@ -55,7 +59,7 @@ fn answer(dispatcher: &Dispatcher<Rote>, bytes: &[u8], data: &'static [u8]) -> (
 
 #[test]
 fn a_write_with_out_of_line_data() {
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let (error, body) = answer(&dispatcher, &write(8, 8), b"01234567");
     assert_eq!(error, 0);
     let out: WriteOut = zerocopy::FromBytes::read_from_bytes(&body).unwrap();
@@ -65,7 +69,7 @@ fn a_write_with_out_of_line_data() {
 
 #[test]
 fn out_of_line_data_of_another_size_than_in_the_header_are_refused() {
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     for (size, total, data) in [
         (8, 8, &b"0123456"[..]),
         (8, 8, b"012345678"),
@@ -93,7 +97,7 @@ fn out_of_line_data_are_written_in_several_calls() {
 #[test]
 fn withheld_capabilities_are_not_offered() {
     let withheld = InitFlags::DO_READDIRPLUS;
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default())).withholding(withheld);
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default())).withholding(withheld);
     let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
     assert_eq!(reply.error, 0);
     let features = dispatcher.features().unwrap();
@@ -106,7 +110,7 @@ fn withheld_capabilities_are_not_offered() {
 fn several_dispatchers_share_metrics() {
     let metrics = Arc::<Metrics>::default();
     for _ in 0..2 {
-        let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+        let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
         let dispatcher = dispatcher.counting_into(Arc::clone(&metrics));
         ask(&dispatcher, &init_request(45, offered())).unwrap();
     }
