@@ -17,6 +17,7 @@ pub use helper::{mount_unprivileged, unmount_unprivileged};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount as unmount_call};
+use rustix::process::{getgid, getuid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -182,14 +183,8 @@ fn parameters(
     let mut parameters = vec![
         ("fd", Some(device.as_raw_fd().to_string())),
         ("rootmode", Some("40000".to_owned())),
-        (
-            "user_id",
-            Some(rustix::process::getuid().as_raw().to_string()),
-        ),
-        (
-            "group_id",
-            Some(rustix::process::getgid().as_raw().to_string()),
-        ),
+        ("user_id", Some(getuid().as_raw().to_string())),
+        ("group_id", Some(getgid().as_raw().to_string())),
     ];
     if options.default_permissions {
         parameters.push(("default_permissions", None));

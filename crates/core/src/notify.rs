@@ -95,11 +95,9 @@ impl Notifier {
     /// The attributes of `node` have changed, and `length` bytes of its data from `offset` on, 0 for all.
     /// With a negative `offset` the data are unchanged.
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<()> {
-        self.queue.push(&Notification::InvalInode {
-            node,
-            off: offset,
-            len: length,
-        })
+        let (off, len) = (offset, length);
+        self.queue
+            .push(&Notification::InvalInode { node, off, len })
     }
 
     /// The attributes of `node` have changed; the kernel knows when this returns, and asks for them at their
@@ -111,11 +109,8 @@ impl Notifier {
     /// `ENOTCONN` without a connection that takes notifications, or once it has ended; the kernel's, `ENOENT` for
     /// a node that it does not know.
     pub fn expire_attributes(&self, node: NodeId) -> Result<()> {
-        let notification = Notification::InvalInode {
-            node,
-            off: -1,
-            len: 0,
-        };
+        let (off, len) = (-1, 0);
+        let notification = Notification::InvalInode { node, off, len };
         let device = self.queue.device.get().and_then(Weak::upgrade);
         let device = device.ok_or(Errno::ENOTCONN)?;
         let bytes = notification.encode().ok_or(Errno::EINVAL)?;

@@ -209,22 +209,11 @@ impl<F: FileSystem> Session<F> {
     /// # Errors
     /// [`SessionError::Start`] when the signal that ends waits has another use in this process.
     pub fn new(fs: F, device: OwnedFd, config: SessionConfig) -> Result<Session<F>, SessionError> {
-        Session::with_shared(Arc::new(fs), device, config)
+        Session::with_callers(Arc::new(fs), device, config, None)
     }
 
-    /// As [`new`](Self::new), for a file system that the caller shares.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_shared(
-        fs: Arc<F>,
-        device: OwnedFd,
-        config: SessionConfig,
-    ) -> Result<Session<F>, SessionError> {
-        Session::with_callers(fs, device, config, None)
-    }
-
-    /// The same for a process that does not see callers: `callers` finds them.
+    /// As [`new`](Self::new), for a shared file system. `callers` finds callers for a process that does
+    /// not see them.
     ///
     /// # Errors
     /// As [`new`](Self::new).

@@ -40,7 +40,6 @@ fn opened(body: &mut [u8], opened: Result<Opened>) -> Result<Done> {
 }
 
 fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
-    // Tested first: a reply that does not fit would leave a node that the kernel does not know.
     let (entry, opened) = created?;
     put(body, &entry_out(&entry))?;
     put(&mut body[size_of::<EntryOut>()..], &open_out(&opened))?;
@@ -49,6 +48,10 @@ fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
 
 fn put_written(body: &mut [u8], size: u32) -> Result<usize> {
     put(body, &WriteOut { size, padding: 0 })
+}
+
+fn data(body: usize, moved: usize) -> Result<Done> {
+    Ok(Done::Data { body, moved })
 }
 
 fn empty(result: Result<()>) -> Result<Done> {
@@ -74,7 +77,8 @@ fn check_offset(offset: u64) -> Result<()> {
     }
 }
 
-/// The largest fixed body. A smaller buffer is refused before a method is called.
+/// The largest fixed body. A smaller buffer is refused before a method is called: a result that does not
+/// fit would leave a node that the kernel does not know.
 const FIXED_BODY_BYTES_MAX: usize = 512;
 
 impl<F: FileSystem> Dispatcher<F> {
@@ -269,10 +273,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 } else {
                     put_written(body, bytes_copied as u32)?
                 };
-                Ok(Done::Data {
-                    body,
-                    moved: bytes_copied as usize,
-                })
+                data(body, bytes_copied as usize)
             }
             Operation::Ioctl { arg, data } => self.ioctl(context, node, arg, data, body),
             Operation::Poll(arg) => self.poll(context, node, arg, body),
@@ -317,21 +318,18 @@ impl<F: FileSystem> Dispatcher<F> {
         let size = arg.size.min(agreed.features.write_bytes_max);
         let reply = ReadReply::new(limited(body, size));
         let answer = self.fs.read(context, node, &read_args(arg), reply)?;
-        Ok(match answer.0 {
-            ReadSource::InPlace(length) => Done::Data {
-                body: length,
-                moved: length,
-            },
+        match answer.0 {
+            ReadSource::InPlace(length) => data(length, length),
             ReadSource::File {
                 file,
                 offset,
                 length,
-            } => Done::File {
+            } => Ok(Done::File {
                 file,
                 offset,
                 length,
-            },
-        })
+            }),
+        }
     }
 
     fn write(
@@ -352,11 +350,7 @@ impl<F: FileSystem> Dispatcher<F> {
             .write(context, node, &write_args(arg), source)?
             .min(source.len());
         // A request is far below 4 GiB.
-        let body = put_written(body, written as u32)?;
-        Ok(Done::Data {
-            body,
-            moved: written,
-        })
+        data(put_written(body, written as u32)?, written)
     }
 
     fn readdir(
@@ -423,13 +417,11 @@ impl<F: FileSystem> Dispatcher<F> {
             .fs
             .ioctl(context, node, handle, arg.cmd, data, input.len())?;
         let output = output.min(arg.out_size as usize);
-        put(
-            head,
-            &IoctlOut {
-                result,
-                ..IoctlOut::default()
-            },
-        )?;
+        let out = IoctlOut {
+            result,
+            ..IoctlOut::default()
+        };
+        put(head, &out)?;
         Ok(Done::Body(size_of::<IoctlOut>() + output))
     }
 
@@ -445,14 +437,8 @@ impl<F: FileSystem> Dispatcher<F> {
         let revents = self
             .fs
             .poll(&context, node, FileHandle(arg.fh), arg.events)?;
-        put(
-            body,
-            &PollOut {
-                revents,
-                padding: 0,
-            },
-        )
-        .map(Done::Body)
+        let padding = 0;
+        put(body, &PollOut { revents, padding }).map(Done::Body)
     }
 }
 

@@ -30,29 +30,16 @@ fn option_list(options: &MountOptions) -> OsString {
     if let Some(subtype) = &options.subtype {
         list.push(format!("subtype={}", escape(subtype)));
     }
+    let has = |attribute| options.attributes.contains(attribute);
     let words = [
         (options.is_read_only(), "ro"),
-        (
-            options
-                .attributes
-                .contains(MountAttrFlags::MOUNT_ATTR_NOEXEC),
-            "noexec",
-        ),
-        (
-            options
-                .attributes
-                .contains(MountAttrFlags::MOUNT_ATTR_NOATIME),
-            "noatime",
-        ),
+        (has(MountAttrFlags::MOUNT_ATTR_NOEXEC), "noexec"),
+        (has(MountAttrFlags::MOUNT_ATTR_NOATIME), "noatime"),
         (options.allow_other, "allow_other"),
         (options.default_permissions, "default_permissions"),
     ];
-    list.extend(
-        words
-            .iter()
-            .filter(|(given, _)| *given)
-            .map(|(_, word)| (*word).to_owned()),
-    );
+    let given = words.into_iter().filter(|(given, _)| *given);
+    list.extend(given.map(|(_, word)| word.to_owned()));
     if let Some(bytes) = options.read_bytes_max {
         list.push(format!("max_read={bytes}"));
     }
@@ -100,21 +87,15 @@ pub(crate) fn mount_with_auto_unmount(
 ) -> Result<(OwnedFd, AutoUnmount), MountError> {
     let mut list = option_list(options);
     list.push(",auto_unmount");
-    let (device, socket, child) = run_helper(target, list)?;
+    let (device, socket, helper) = run_helper(target, list)?;
     match device {
         Ok(Some(device)) => {
             let socket = Some(socket);
-            Ok((
-                device,
-                AutoUnmount {
-                    socket,
-                    helper: child,
-                },
-            ))
+            Ok((device, AutoUnmount { socket, helper }))
         }
         device => {
             drop(socket);
-            let output = child.wait_with_output().map_err(MountError::HelperRun)?;
+            let output = helper.wait_with_output().map_err(MountError::HelperRun)?;
             match device {
                 Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
                 _ => Err(MountError::Helper(words(&output))),
@@ -130,17 +111,12 @@ fn run_helper(
 ) -> Result<(io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
     check_target(target)?;
     let helper = helper()?;
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|errno| MountError::HelperRun(errno.into()))?;
+    let failed = |errno: rustix::io::Errno| MountError::HelperRun(errno.into());
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).map_err(failed)?;
     // A second descriptor without close-on-exec: another thread's program that is started at this
     // moment inherits it too, until this helper runs.
-    let inherited =
-        rustix::io::dup(&theirs).map_err(|errno| MountError::HelperRun(errno.into()))?;
+    let inherited = rustix::io::dup(&theirs).map_err(failed)?;
     drop(theirs);
     let child = Command::new(helper)
         .arg("-o")

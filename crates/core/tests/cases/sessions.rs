@@ -7,6 +7,7 @@ use crate::ground::{
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -27,19 +28,14 @@ fn mount_returns_when_the_mount_answers_and_drop_unmounts() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(
-        names,
-        ["held", "locked", "other", "panics", "plain", "slow"]
-    );
+    let expected = ["held", "locked", "other", "panics", "plain", "slow"];
+    assert_eq!(names, expected);
     let error = std::fs::metadata(mount.path("absent")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     let handle = mount.session().handle();
     let features = handle.features().unwrap();
-    assert!(
-        features
-            .flags
-            .contains(InitFlags::FLOCK_LOCKS | InitFlags::PARALLEL_DIROPS)
-    );
+    let wanted = InitFlags::FLOCK_LOCKS | InitFlags::PARALLEL_DIROPS;
+    assert!(features.flags.contains(wanted));
     let snapshot = handle.metrics();
     assert!(snapshot.operation(Opcode::Lookup).unwrap().requests() >= 2);
     assert_eq!(snapshot.operation(Opcode::Read).unwrap().bytes, 5);
@@ -111,6 +107,12 @@ fn a_refusal_at_init_leaves_nothing_mounted() {
     assert!(!is_mounted(directory.path()));
 }
 
+fn mount_line(target: &Path) -> String {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let is_it = |line: &&str| line.contains(target.to_str().unwrap());
+    mounts.lines().find(is_it).expect("mounted").to_owned()
+}
+
 #[test]
 fn the_helper_mounts_and_unmounts() {
     if !can_mount() {
@@ -125,19 +127,11 @@ fn the_helper_mounts_and_unmounts() {
         }
         device => device.unwrap(),
     };
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = mounts
-        .lines()
-        .find(|line| line.contains(directory.path().to_str().unwrap()));
-    let line = line.expect("mounted");
-    assert!(
-        line.starts_with("with,comma ") && line.contains(" fuse.stage "),
-        "{line}"
-    );
-    assert!(
-        line.contains("nosuid") && line.contains("default_permissions"),
-        "{line}"
-    );
+    let line = mount_line(directory.path());
+    assert!(line.starts_with("with,comma "), "{line}");
+    for word in [" fuse.stage ", "nosuid", "default_permissions"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
     let stage = Stage::with(b"helped");
     let session = Session::new(Shared(stage), device, one_reader()).unwrap();
     session.handshake().unwrap();
@@ -163,11 +157,7 @@ fn proc_mounts_shows_the_mount_options() {
     let Some(mount) = Mount::with_options(&stage, one_reader(), &options) else {
         return;
     };
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = mounts
-        .lines()
-        .find(|line| line.contains(mount.root().to_str().unwrap()));
-    let line = line.expect("mounted");
+    let line = mount_line(mount.root());
     assert!(line.starts_with("the\\040source "), "{line}");
     for word in [
         " fuse.stage ro,",
@@ -238,11 +228,8 @@ fn a_reader_that_gets_stuck_is_replaced() {
             .collect();
         let start = Instant::now();
         assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "{:?}",
-            start.elapsed()
-        );
+        let waited = start.elapsed();
+        assert!(waited < Duration::from_secs(60), "{waited:?}");
         let snapshot = mount.metrics();
         assert!(snapshot.displaced >= 5, "{snapshot}");
         assert!(snapshot.blocked >= 5, "{snapshot}");
@@ -361,11 +348,8 @@ fn too_many_lock_waiters_are_refused() {
     // They still wait at the end of the session, which must not wait for them.
     let start = Instant::now();
     drop(mount);
-    assert!(
-        start.elapsed() < drain_timeout / 10,
-        "{:?}",
-        start.elapsed()
-    );
+    let waited = start.elapsed();
+    assert!(waited < drain_timeout / 10, "{waited:?}");
     for (waiter, _) in waiters {
         assert!(waiter.join().unwrap().is_err());
     }
