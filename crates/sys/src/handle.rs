@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_handle_follows_the_inode_until_it_is_gone() {
         let Some(()) = root() else { return };
-        let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
+        let _no_fork = crate::test_ground::FORKING.read().unwrap();
         for place in directories() {
             let path = place.path();
             let mount = open(path, OFlags::DIRECTORY);
@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn a_handle_is_stale_while_its_number_is_reused() {
         let Some(()) = root() else { return };
-        let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
+        let _no_fork = crate::test_ground::FORKING.read().unwrap();
         let place = &directories()[0];
         let mount = open(place.path(), OFlags::DIRECTORY);
         let path = place.path().join("file");

@@ -101,13 +101,8 @@ fn every_prefix_is_refused() {
             parses_or_fails(prefix);
             let error = parse(prefix).unwrap_err();
             if length < HEADER {
-                assert_eq!(
-                    error.kind,
-                    ParseErrorKind::TooShort {
-                        need: HEADER,
-                        got: length
-                    }
-                );
+                let (need, got) = (HEADER, length);
+                assert_eq!(error.kind, ParseErrorKind::TooShort { need, got });
             } else {
                 let mismatch = ParseErrorKind::LengthMismatch {
                     header: whole.len() as u32,
@@ -167,12 +162,10 @@ fn bytes_at_the_end_are_refused() {
         // Later versions make INIT longer; what follows TMPFILE's struct means nothing.
         let tolerated = matches!(opcode, Opcode::Init | Opcode::Tmpfile);
         assert_eq!(parse(&longer).is_ok(), tolerated, "{opcode:?}");
-        // A header that does not count them is no better.
+        // The same with the length of the shorter message.
         let whole = [sample(opcode).finish(), vec![0]].concat();
-        assert!(
-            matches!(kind(&whole), Some(ParseErrorKind::LengthMismatch { .. })),
-            "{opcode:?}"
-        );
+        let mismatch = matches!(kind(&whole), Some(ParseErrorKind::LengthMismatch { .. }));
+        assert!(mismatch, "{opcode:?}");
     }
 }
 
@@ -232,14 +225,11 @@ fn names_are_one_component() {
     }
 }
 
-/// A struct that announces what follows, with more and with less of it.
+/// Refuses a struct with sizes or counts that differ from the bytes that follow.
 fn announced(opcode: Opcode, structure: &(impl IntoBytes + zerocopy::Immutable), rest: &[u8]) {
     let bytes = new(opcode).arg(structure).bytes(rest).finish();
-    assert!(
-        parse(&bytes).is_err(),
-        "{opcode:?} with {} bytes",
-        rest.len()
-    );
+    let length = rest.len();
+    assert!(parse(&bytes).is_err(), "{opcode:?} with {length} bytes");
     parses_or_fails(&bytes);
 }
 

@@ -31,12 +31,10 @@ fn loud(what: &str) {
 fn structs() -> Numbers {
     let mut numbers = Numbers::new();
     for layout in LAYOUTS {
-        numbers.insert(layout.c_name.to_owned(), layout.size.to_string());
+        let name = layout.c_name;
+        numbers.insert(name.to_owned(), layout.size.to_string());
         for (field, offset, size) in layout.fields {
-            numbers.insert(
-                format!("{}.{field}", layout.c_name),
-                format!("{offset} {size}"),
-            );
+            numbers.insert(format!("{name}.{field}"), format!("{offset} {size}"));
         }
     }
     numbers
@@ -61,15 +59,9 @@ where
 fn constants() -> Numbers {
     let mut numbers = Numbers::new();
     for opcode in Opcode::ALL {
-        let prefix = if *opcode == Opcode::CuseInit {
-            ""
-        } else {
-            "FUSE_"
-        };
-        numbers.insert(
-            format!("{prefix}{}", opcode.name()),
-            opcode.number().to_string(),
-        );
+        let is_cuse = *opcode == Opcode::CuseInit;
+        let name = [if is_cuse { "" } else { "FUSE_" }, opcode.name()].concat();
+        numbers.insert(name, opcode.number().to_string());
     }
     flags::<InitFlags>("FUSE_", &mut numbers);
     flags::<OpenReplyFlags>("FOPEN_", &mut numbers);
@@ -109,24 +101,18 @@ fn ours() -> Numbers {
 }
 
 fn numbers_in(text: &str) -> Numbers {
-    let pair = |line: &str| {
-        line.split_once(' ')
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-    };
-    text.lines().filter_map(pair).collect()
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
 fn differences(ours: &Numbers, theirs: &Numbers) -> Vec<String> {
     let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     let differ = |name: &&String| ours.get(*name) != theirs.get(*name);
-    let tell = |name| {
-        format!(
-            "{name}: ours {:?}, theirs {:?}",
-            ours.get(name),
-            theirs.get(name)
-        )
+    let text = |name| {
+        let (ours, theirs) = (ours.get(name), theirs.get(name));
+        format!("{name}: ours {ours:?}, theirs {theirs:?}")
     };
-    names.into_iter().filter(differ).map(tell).collect()
+    names.into_iter().filter(differ).map(text).collect()
 }
 
 #[test]

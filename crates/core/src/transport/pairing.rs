@@ -177,23 +177,13 @@ mod tests {
     fn few_requests_and_several_callers_are_not_paired() {
         let now = Instant::now();
         let too_many = 2 + BUSY.requests / EXCEPTIONS;
+        let (requests, sleeping) = (REQUESTS_MIN - 1, true);
+        let (changes, large) = (too_many, too_many);
         let others = [
-            Sample {
-                requests: REQUESTS_MIN - 1,
-                ..BUSY
-            },
-            Sample {
-                changes: too_many,
-                ..BUSY
-            },
-            Sample {
-                large: too_many,
-                ..BUSY
-            },
-            Sample {
-                sleeping: true,
-                ..BUSY
-            },
+            Sample { requests, ..BUSY },
+            Sample { changes, ..BUSY },
+            Sample { large, ..BUSY },
+            Sample { sleeping, ..BUSY },
         ];
         for other in others {
             let mut pairing = Pairing::new();
@@ -219,10 +209,8 @@ mod tests {
             assert!(!pairing.should_unpair(Sample::default(), false), "idle");
         }
         assert!(pairing.should_unpair(BUSY, true));
-        let others = Sample {
-            changes: 20,
-            ..BUSY
-        };
+        let changes = 20;
+        let others = Sample { changes, ..BUSY };
         assert!(paired().should_unpair(others, false));
     }
 

@@ -102,10 +102,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         loop {
             if let Err(errno) = self.wait() {
                 tracing::error!(error = %errno, "a ring failed");
-                return self
-                    .connection
-                    .control
-                    .stop(End::Failed(errno.raw_os_error()));
+                return self.fail(errno);
             }
             self.handle_events();
             let (here, away) = self.count();
@@ -118,6 +115,11 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
                 return;
             }
         }
+    }
+
+    fn fail(&self, errno: SystemErrno) {
+        let end = End::Failed(errno.raw_os_error());
+        self.connection.control.stop(end);
     }
 
     fn count(&self) -> (usize, usize) {
@@ -209,9 +211,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if let Err(errno) = sent
             && !is_end(errno)
         {
-            self.connection
-                .control
-                .stop(End::Failed(errno.raw_os_error()));
+            self.fail(errno);
         }
     }
 
@@ -258,10 +258,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
                 self.queues[number].reading += 1;
                 self.go_away(number);
             }
-            Err(errno) => self
-                .connection
-                .control
-                .stop(End::Failed(errno.raw_os_error())),
+            Err(errno) => self.fail(errno),
         }
     }
 
@@ -412,9 +409,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             && !is_end(error)
         {
             tracing::error!(%error, "a queue has no memory left");
-            self.connection
-                .control
-                .stop(End::Failed(error.raw_os_error()));
+            self.fail(error);
         }
     }
 }
