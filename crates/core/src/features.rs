@@ -236,12 +236,8 @@ mod tests {
         let features = negotiation.settle();
         assert!(!features.flags.contains(InitFlags::PASSTHROUGH));
         assert!(features.flags.contains(InitFlags::WRITEBACK_CACHE));
-        assert!(
-            features
-                .refused
-                .iter()
-                .any(|r| r.what == InitFlags::PASSTHROUGH)
-        );
+        let mut refused = features.refused.iter();
+        assert!(refused.any(|r| r.what == InitFlags::PASSTHROUGH));
     }
 
     #[test]

@@ -347,13 +347,8 @@ mod tests {
             let signals = SignalFd::block_and_open(&[SIGUSR1, SIGHUP]).unwrap();
             to_this_thread(SIGHUP);
             let pid = rustix::process::getpid().as_raw_nonzero().get();
-            assert_eq!(
-                signals.read(),
-                Ok(Signal {
-                    number: SIGHUP,
-                    pid
-                })
-            );
+            let number = SIGHUP;
+            assert_eq!(signals.read(), Ok(Signal { number, pid }));
             to_this_thread(SIGUSR1);
             assert_eq!(signals.read().map(|signal| signal.number), Ok(SIGUSR1));
             let flags = rustix::fs::fcntl_getfl(&signals).unwrap();

@@ -118,11 +118,8 @@ fn differences(ours: &Numbers, theirs: &Numbers) -> Vec<String> {
 #[test]
 fn layouts_match_the_record() {
     let recorded = numbers_in(RECORDED);
-    assert!(
-        recorded.len() > 400,
-        "the record is not whole: {} lines",
-        recorded.len()
-    );
+    let lines = recorded.len();
+    assert!(lines > 400, "the record is incomplete: {lines} lines");
     assert_eq!(differences(&ours(), &recorded), Vec::<String>::new());
 }
 
@@ -294,11 +291,8 @@ fn layouts_match_the_header() {
             unknown.join(" ")
         ));
     }
-    assert!(
-        known.len() > 300,
-        "only {} numbers could be asked for",
-        known.len()
-    );
+    let count = known.len();
+    assert!(count > 300, "only {count} numbers are known");
     let theirs = ask(&compiler, &header, &known);
     assert_eq!(
         differences(&known, &numbers_in(&theirs)),
@@ -321,11 +315,8 @@ fn no_struct_of_the_header_is_missing() {
         return;
     };
     let structs = structs_of(&header.text);
-    assert!(
-        structs.len() > 60,
-        "only {} structs found in the header",
-        structs.len()
-    );
+    let count = structs.len();
+    assert!(count > 60, "only {count} structs found in the header");
     let is_missing = |name: &&str| !LAYOUTS.iter().any(|layout| layout.c_name == *name);
     let missing: Vec<_> = structs.into_keys().filter(is_missing).collect();
     let missing: Vec<_> = missing
