@@ -38,14 +38,14 @@ pub struct InterruptToken {
     by: Arc<AtomicU8>,
 }
 
-const NOBODY: u8 = 0;
+const NONE: u8 = 0;
 const SHUTDOWN: u8 = 1;
 const CLIENT: u8 = 2;
 
 impl InterruptToken {
     /// Whether an INTERRUPT for the request arrived, or the session ends.
     pub fn is_set(&self) -> bool {
-        self.by.load(Ordering::Acquire) != NOBODY
+        self.by.load(Ordering::Acquire) != NONE
     }
 
     fn set(&self, by: u8) {
@@ -133,7 +133,7 @@ impl Interrupts {
         wait: impl FnOnce(&InterruptToken) -> Result<T>,
     ) -> Result<T> {
         let token = InterruptToken {
-            by: Arc::new(AtomicU8::new(NOBODY)),
+            by: Arc::new(AtomicU8::new(NONE)),
         };
         let thread = THREAD.with(|thread| *thread);
         let mut registry = self.shared.registry.lock();

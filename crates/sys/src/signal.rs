@@ -41,6 +41,7 @@ pub fn interrupt_signal() -> i32 {
     libc::SIGRTMIN() + 7
 }
 
+/// Serialises reading the action and setting it.
 static INSTALLING: Mutex<()> = Mutex::new(());
 /// Set once the handler is installed: until then the signal would end the process.
 static INSTALLED: AtomicBool = AtomicBool::new(false);

@@ -95,12 +95,12 @@ fn encode_wait(wait: Wait) -> u64 {
     }
 }
 
-fn decode_wait(away: u64) -> Option<Wait> {
-    match away {
+fn decode_wait(blocked_on: u64) -> Option<Wait> {
+    match blocked_on {
         NOT_BLOCKED => None,
         BLOCKED_IO => Some(Wait::Io),
         _ => Some(Wait::Lock {
-            uid: (away >> BLOCKED_UID_SHIFT) as u32,
+            uid: (blocked_on >> BLOCKED_UID_SHIFT) as u32,
         }),
     }
 }
@@ -176,6 +176,7 @@ impl Worker {
     }
 }
 
+/// Adds one to a counter that only the calling thread writes.
 fn count(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
