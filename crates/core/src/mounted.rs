@@ -73,7 +73,7 @@ pub fn mount<F: FileSystem>(
         })?;
         session
     } else {
-        mount_and_greet(fs, &target, options, config)?
+        mount_and_handshake(fs, &target, options, config)?
     };
     let handle = session.handle();
     let server = std::thread::Builder::new()
@@ -91,7 +91,7 @@ pub fn mount<F: FileSystem>(
 }
 
 /// Mounts on this thread while another answers INIT, for which the mount may wait.
-fn mount_and_greet<F: FileSystem>(
+fn mount_and_handshake<F: FileSystem>(
     fs: F,
     target: &Path,
     options: &MountOptions,
@@ -100,17 +100,17 @@ fn mount_and_greet<F: FileSystem>(
     let (device, _waits) = open_device()?;
     let session = Session::new(fs, device, config)?;
     std::thread::scope(|scope| {
-        let greeting = scope.spawn(|| session.handshake().map(drop));
+        let handshake = scope.spawn(|| session.handshake().map(drop));
         let mounted = crate::mount::mount(session.device(), target, options);
         if mounted.is_err() {
             session.handle().shutdown();
         }
-        let greeted = greeting.join().unwrap_or_else(|_| {
+        let answered = handshake.join().unwrap_or_else(|_| {
             Err(SessionError::Start(io::Error::other(
                 "the file system panicked when it started",
             )))
         });
-        match (mounted, greeted) {
+        match (mounted, answered) {
             (Ok(()), Ok(())) => Ok(()),
             // A mount that waited for INIT fails because INIT failed.
             (_, Err(error @ SessionError::Init(_))) => {

@@ -98,7 +98,7 @@ impl<F: FileSystem> BlockingJob for Sleeping<F> {
 
     fn run(mut self) -> impl FnOnce() {
         let length = answer(&self.connection.dispatcher, &mut self.slot);
-        move || self.worker.give_back(self.slot, length)
+        move || self.worker.return_slot(self.slot, length)
     }
 }
 

@@ -16,7 +16,7 @@ use thrufs_sys::fuse_ring::FuseRing;
 const RESERVE: usize = 17;
 
 /// Entries of a ring that are submitted together.
-const LINE: u16 = 15;
+const ENTRIES: u16 = 15;
 
 /// Descriptors that are left for everything else.
 const OTHER_DESCRIPTORS: usize = 64;
@@ -102,7 +102,7 @@ fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, UringRe
             .name("thrufs-rings".to_owned())
             .spawn_scoped(scope, || {
                 (0..count)
-                    .map(|_| FuseRing::new(device, LINE))
+                    .map(|_| FuseRing::new(device, ENTRIES))
                     .collect::<Result<Vec<Ring>, Errno>>()
             })
             .map_err(|_| UringRefusal::NoThread(Errno::AGAIN))?;

@@ -117,7 +117,7 @@ impl Worker {
     }
 
     /// A request that was carried out elsewhere, with the length of its reply.
-    pub(super) fn give_back(&self, slot: Slot, length: usize) {
+    pub(super) fn return_slot(&self, slot: Slot, length: usize) {
         self.returned.lock().push((slot, length));
         self.waker.wake();
     }

@@ -34,9 +34,9 @@ const KEEP_MEMORY: Duration = Duration::from_secs(1);
 struct QueueSlots {
     queue: QueueIndex,
     /// Registered, or carried out on this thread.
-    here: usize,
-    away: usize,
-    /// Those of `away` that the kernel reads into.
+    active: usize,
+    detached: usize,
+    /// Those of `detached` that the kernel reads into.
     reading: usize,
 }
 
@@ -58,8 +58,8 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     ) -> WorkerThread<'a, F> {
         let slots = |queue: &QueueIndex| QueueSlots {
             queue: *queue,
-            here: 0,
-            away: 0,
+            active: 0,
+            detached: 0,
             reading: 0,
         };
         WorkerThread {
@@ -94,7 +94,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         let queue = self.queues[number].queue;
         let slot = self.ring.slot(queue, self.pool.payload_bytes)?;
         self.ring.register(slot)?;
-        self.queues[number].here += 1;
+        self.queues[number].active += 1;
         Ok(())
     }
 
@@ -105,11 +105,11 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
                 return self.fail(errno);
             }
             self.handle_events();
-            let (here, away) = self.count();
-            if here + away == 0 {
+            let (active, detached) = self.count();
+            if active + detached == 0 {
                 return;
             }
-            if self.pool.is_ending() && away == 0 {
+            if self.pool.is_ending() && detached == 0 {
                 // Requests that arrive with it are not carried out.
                 let _ = self.ring.flush();
                 return;
@@ -124,7 +124,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
 
     fn count(&self) -> (usize, usize) {
         let sum = |part: fn(&QueueSlots) -> usize| self.queues.iter().map(part).sum();
-        (sum(|slots| slots.here), sum(|slots| slots.away))
+        (sum(|slots| slots.active), sum(|slots| slots.detached))
     }
 
     fn wait(&mut self) -> Result<(), SystemErrno> {
@@ -149,9 +149,9 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
                     self.carry_out(slot);
                 }
                 Event::Read(slot, reading, result) => {
-                    let number = self.come_back(slot.queue());
+                    let number = self.reattach(slot.queue());
                     self.queues[number].reading -= 1;
-                    self.go_on_reading(slot, reading, result);
+                    self.continue_read(slot, reading, result);
                 }
                 Event::Woken => self.take_returned(),
                 Event::Gone(slot, errno) => self.lose(slot.queue(), errno),
@@ -189,7 +189,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             }
             Outcome::Silent => self.send(slot, 0),
             Outcome::File(file_reply) => self.answer_from_file(slot, file_reply),
-            Outcome::Defer(wait) => self.hand_over(slot, wait),
+            Outcome::Defer(wait) => self.carry_out_blocking(slot, wait),
         }
     }
 
@@ -256,14 +256,14 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             Ok(()) => {
                 let number = self.position(queue);
                 self.queues[number].reading += 1;
-                self.go_away(number);
+                self.detach(number);
             }
             Err(errno) => self.fail(errno),
         }
     }
 
     /// A read has completed: with all bytes, at the end of the file, or short.
-    fn go_on_reading(
+    fn continue_read(
         &mut self,
         slot: Slot,
         mut reading: Reading,
@@ -291,7 +291,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     /// Whether this thread may sleep: it has no other request, and another thread serves its queue.
     fn may_sleep(&self, wait: Wait) -> bool {
         let alone = match &self.queues[..] {
-            [only] => only.here == 1 && only.away == 0,
+            [only] => only.active == 1 && only.detached == 0,
             _ => false,
         };
         if !alone || !self.pool.blocking_pool.admit(wait) {
@@ -305,7 +305,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     }
 
     /// Carries out a request that will sleep: here, or in the blocking pool.
-    fn hand_over(&mut self, mut slot: Slot, wait: Wait) {
+    fn carry_out_blocking(&mut self, mut slot: Slot, wait: Wait) {
         if self.may_sleep(wait) {
             let length = answer(&self.connection.dispatcher, &mut slot);
             self.pool.blocking_pool.dismiss(wait);
@@ -320,7 +320,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         };
         let Err(Sleeping { mut slot, .. }) = self.pool.blocking_pool.take(sleeping) else {
             let number = self.position(queue);
-            return self.go_away(number);
+            return self.detach(number);
         };
         let events = &self.connection.metrics().figures;
         let length = if wait.is_for_lock() {
@@ -338,7 +338,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
 
     fn take_returned(&mut self) {
         for (slot, length) in self.worker.take_returned() {
-            self.come_back(slot.queue());
+            self.reattach(slot.queue());
             self.send(slot, length);
         }
     }
@@ -349,15 +349,15 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     }
 
     /// A slot's request is carried out elsewhere: another slot takes its place.
-    fn go_away(&mut self, number: usize) {
+    fn detach(&mut self, number: usize) {
         let slots = &mut self.queues[number];
-        slots.here -= 1;
-        slots.away += 1;
-        let missing = slots.here < usize::from(self.pool.depth);
+        slots.active -= 1;
+        slots.detached += 1;
+        let missing = slots.active < usize::from(self.pool.depth);
         if !missing || slots.reading > READS_MAX || self.pool.is_ending() {
             return;
         }
-        let (last, queue) = (slots.here == 0, slots.queue);
+        let (last, queue) = (slots.active == 0, slots.queue);
         match self.add_slot(number) {
             Ok(()) if last => self.kick(queue),
             Ok(()) => {}
@@ -386,18 +386,18 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         }
     }
 
-    fn come_back(&mut self, queue: QueueIndex) -> usize {
+    fn reattach(&mut self, queue: QueueIndex) -> usize {
         let number = self.position(queue);
         let slots = &mut self.queues[number];
-        slots.here += 1;
-        slots.away -= 1;
+        slots.active += 1;
+        slots.detached -= 1;
         number
     }
 
     /// The kernel has given up a slot: the connection has ended, or it refused a reply.
     fn lose(&mut self, queue: QueueIndex, errno: SystemErrno) {
         let number = self.position(queue);
-        self.queues[number].here -= 1;
+        self.queues[number].active -= 1;
         // /dev/fuse reports whether it was unmounted or aborted.
         if is_end(errno) || self.pool.is_ending() {
             return;
@@ -405,7 +405,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         bump(&self.connection.metrics().figures.replies_refused);
         tracing::warn!(error = %errno, "the kernel did not take a reply");
         if let Err(error) = self.add_slot(number)
-            && self.queues[number].here == 0
+            && self.queues[number].active == 0
             && !is_end(error)
         {
             tracing::error!(%error, "a queue has no memory left");
