@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
-use thrufs_sys::tracepoint::{Scope, TracepointCounter};
+use thrufs_sys::counter::{Counter, Scope};
 use tracepoints::{Opcode, Tracepoints};
 
 /// For so long nothing may have been sent before what was counted is believed to be all of it.
@@ -56,7 +56,7 @@ impl Connection {
 pub struct Counting {
     requests: Requests,
     /// One for each thread that the servers had; none where no server is known.
-    system_calls: Vec<TracepointCounter>,
+    system_calls: Vec<Counter>,
     /// What they said when nothing of what is to be counted had begun.
     before: Tally,
 }
@@ -102,8 +102,8 @@ impl Running {
 /// The counters of requests.
 struct Requests {
     /// Of every opcode: one on each processor.
-    all: Vec<TracepointCounter>,
-    by_opcode: Vec<(Opcode, Vec<TracepointCounter>)>,
+    all: Vec<Counter>,
+    by_opcode: Vec<(Opcode, Vec<Counter>)>,
 }
 
 /// What the counters say at one time.
@@ -198,7 +198,7 @@ impl Counting {
         })
     }
 
-    fn counters(&self) -> impl Iterator<Item = &TracepointCounter> {
+    fn counters(&self) -> impl Iterator<Item = &Counter> {
         let opcodes = self.requests.by_opcode.iter();
         (self.requests.all.iter())
             .chain(opcodes.flat_map(|(_, counters)| counters))
@@ -206,14 +206,14 @@ impl Counting {
     }
 }
 
-fn system_calls(servers: &[Pid], tracepoints: &Tracepoints) -> Outcome<Vec<TracepointCounter>> {
+fn system_calls(servers: &[Pid], tracepoints: &Tracepoints) -> Outcome<Vec<Counter>> {
     let number = tracepoints.system_call()?;
     let mut counters = Vec::new();
     for thread in servers::families(servers)
         .into_iter()
         .flat_map(servers::threads)
     {
-        match TracepointCounter::of_tracepoint(number, Scope::Thread(thread)) {
+        match Counter::of_tracepoint(number, Scope::Thread(thread)) {
             Ok(counter) => counters.push(counter),
             // It has ended.
             Err(Errno::SRCH) => {}
@@ -227,11 +227,10 @@ impl Requests {
     fn of(connection: Connection, tracepoints: &Tracepoints) -> Outcome<Requests> {
         let number = tracepoints.request()?;
         let processors = processors()?;
-        let counters = |filter: String| -> Result<Vec<TracepointCounter>, Errno> {
+        let counters = |filter: String| -> Result<Vec<Counter>, Errno> {
             let filter = CString::new(filter).map_err(|_| Errno::INVAL)?;
             let one = |&processor: &u32| {
-                let counter =
-                    TracepointCounter::of_tracepoint(number, Scope::Processor(processor))?;
+                let counter = Counter::of_tracepoint(number, Scope::Processor(processor))?;
                 counter.set_filter(&filter)?;
                 Ok(counter)
             };
@@ -263,7 +262,7 @@ fn refused(what: &str, error: Errno) -> String {
     }
 }
 
-fn sum(counters: &[TracepointCounter]) -> Outcome<u64> {
+fn sum(counters: &[Counter]) -> Outcome<u64> {
     let mut sum = 0;
     for counter in counters {
         sum += counter

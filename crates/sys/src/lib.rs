@@ -32,6 +32,7 @@ pub mod buffer;
 pub mod cache;
 pub mod clock;
 pub mod closing;
+pub mod counter;
 pub mod cred;
 pub mod dir;
 pub mod fd_passing;
@@ -50,7 +51,7 @@ pub mod sched;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;
-pub mod tracepoint;
+
 pub mod xattr;
 
 mod io_uring;

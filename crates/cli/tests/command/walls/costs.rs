@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs;
 use tempfile::TempDir;
 use thrufs::NodeId;
-use thrufs_sys::tracepoint::{Scope, TracepointCounter};
+use thrufs_sys::counter::{Counter, Scope};
 
 const FILES: u64 = 600;
 
@@ -33,7 +33,7 @@ fn number_of_tracepoint() -> Option<u64> {
 }
 
 /// Counters of all threads of a process.
-struct Counters(Vec<TracepointCounter>);
+struct Counters(Vec<Counter>);
 
 impl Counters {
     fn of(process: Pid) -> Option<Counters> {
@@ -44,7 +44,7 @@ impl Counters {
         let counters = tasks.map(|task| {
             let thread: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
             let scope = Scope::Thread(Pid::from_raw(thread).unwrap());
-            let counter = TracepointCounter::of_tracepoint(number, scope).ok()?;
+            let counter = Counter::of_tracepoint(number, scope).ok()?;
             counter.set_filter(&filter).ok()?;
             counter.enable().ok()?;
             Some(counter)

@@ -227,7 +227,7 @@ impl MonitoredThread {
             Place::Near => set_class(self.id, Class::Prompt),
         };
         if let Err(error) = moved {
-            tracing::debug!(%error, ?place, "a thread stays where it is");
+            tracing::debug!(%error, ?place, "cannot move a thread");
         }
         self.place = place;
     }

@@ -77,7 +77,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if let Some(cpu) = self.worker.group.cpu
             && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
         {
-            tracing::debug!(%error, cpu, "a thread is not bound to its CPU");
+            tracing::debug!(%error, cpu, "cannot bind a thread to its CPU");
         }
         self.ring.enable()?;
         self.ring.await_init()?;
@@ -376,7 +376,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         });
         if !is_kicked {
             // Until the next request of this queue brings them along.
-            tracing::debug!(?queue, "requests may wait for another");
+            tracing::debug!(?queue, "requests may wait behind another");
         }
     }
 

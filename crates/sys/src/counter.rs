@@ -2,6 +2,7 @@
 //! could overflow.
 //!
 //! # Safety
+//!
 //! The call takes one structure on the stack with its size, and answers with a descriptor that is owned
 //! once. The `ioctl(2)`s take numbers or a string that ends in NUL, which the kernel copies. No memory is
 //! shared with the kernel.
@@ -14,20 +15,20 @@ use rustix::process::Pid;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// What is counted.
+/// What is counted where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All that runs on this processor. Needs CAP_PERFMON, or a `perf_event_paranoid` of at most 0.
+    /// Whatever runs on this processor. Needs CAP_PERFMON, or a `perf_event_paranoid` of at most 0.
     Processor(u32),
-    /// This thread, and the threads and processes that it starts while the counter exists. Needs the
-    /// permission of `ptrace(2)`; and CAP_PERFMON, or a `perf_event_paranoid` of at most -1, since kernel
-    /// events are counted.
+    /// This thread, and the threads and processes that it starts while the counter is there. Needs what
+    /// `ptrace(2)` needs; and CAP_PERFMON, or a `perf_event_paranoid` of at most -1, since events of the
+    /// kernel are counted.
     Thread(Pid),
 }
 
-/// Counts the hits of a tracepoint. Disabled at first.
+/// Counts how often a tracepoint is passed. Stopped at first; gone when it is dropped.
 #[derive(Debug)]
-pub struct TracepointCounter {
+pub struct Counter {
     descriptor: OwnedFd,
 }
 
@@ -49,23 +50,24 @@ struct Attributes {
 
 /// `PERF_TYPE_TRACEPOINT`.
 const TRACEPOINT: u32 = 2;
-/// The first two bits of the flags: disabled at first; inherited by threads that the thread starts.
+/// The first two bits of the flags: does not count yet; also in those that the thread starts.
 const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_FILTER`, whose number includes the size of a pointer.
+/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_FILTER`, for the latter of which the type of pointer
+/// counts.
 const ENABLE: libc::Ioctl = 0x2400;
 const DISABLE: libc::Ioctl = 0x2401;
 const SET_FILTER: libc::Ioctl = 0x4008_2406;
 
-impl TracepointCounter {
+impl Counter {
     /// A counter of the tracepoint with this number (`events/SYSTEM/NAME/id` of tracefs).
     ///
     /// # Errors
-    /// EACCES or EPERM without permission (see [`Scope`]), ESRCH without such a thread, EMFILE, ENOENT or
-    /// EINVAL for a number that is none.
-    pub fn of_tracepoint(number: u64, scope: Scope) -> Result<TracepointCounter> {
+    /// EACCES or EPERM without the right to (see [`Scope`]), ESRCH when there is no such thread, EMFILE,
+    /// ENOENT or EINVAL for a number that is none.
+    pub fn of_tracepoint(number: u64, scope: Scope) -> Result<Counter> {
         let (thread, processor, inherit) = match scope {
             Scope::Processor(processor) => {
                 let processor = i32::try_from(processor).map_err(|_| Errno::INVAL)?;
@@ -80,7 +82,7 @@ impl TracepointCounter {
             flags: DISABLED | inherit,
             ..Attributes::default()
         };
-        // SAFETY: the kernel reads the structure's `size` bytes.
+        // SAFETY: the kernel reads as many bytes of the structure as it says itself.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -94,10 +96,10 @@ impl TracepointCounter {
         let descriptor = i32::try_from(check(answer)?).map_err(|_| Errno::OVERFLOW)?;
         // SAFETY: the kernel has just made it for us.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        Ok(TracepointCounter { descriptor })
+        Ok(Counter { descriptor })
     }
 
-    /// Counts only hits that match the filter, in tracefs syntax: `opcode == 3`. Once only.
+    /// Counts only what the filter lets through, in the words of tracefs: `opcode == 3`. Once only.
     ///
     /// # Errors
     /// EEXIST when it has one, EINVAL for a filter that the tracepoint does not understand.
@@ -108,12 +110,18 @@ impl TracepointCounter {
         check_int(answer).map(drop)
     }
 
-    /// Starts or resumes counting.
+    /// Begins to count, or goes on.
+    ///
+    /// # Errors
+    /// None is known.
     pub fn enable(&self) -> Result<()> {
         self.control(ENABLE)
     }
 
-    /// Stops counting; the count is kept.
+    /// Stops; what was counted stays.
+    ///
+    /// # Errors
+    /// None is known.
     pub fn disable(&self) -> Result<()> {
         self.control(DISABLE)
     }
@@ -124,10 +132,10 @@ impl TracepointCounter {
         check_int(answer).map(drop)
     }
 
-    /// The count so far, with those of inherited threads and processes.
+    /// What was counted until now, with what threads and processes that were started count.
     ///
     /// # Errors
-    /// EIO when the kernel returns another length.
+    /// EIO when the kernel's answer has another length.
     pub fn count(&self) -> Result<u64> {
         let mut value = [0; 8];
         if rustix::io::read(&self.descriptor, &mut value)? == value.len() {
@@ -155,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn hits_of_a_thread_and_its_children_are_counted_exactly() {
+    fn a_thread_and_those_that_it_starts_are_counted_exactly() {
         let Some(number) = system_calls() else {
             return skipped("tracefs is not there, or not for us");
         };
-        let counter = match TracepointCounter::of_tracepoint(number, myself()) {
+        let counter = match Counter::of_tracepoint(number, myself()) {
             Err(Errno::ACCESS | Errno::PERM) => return skipped("counting is not for us"),
             counter => counter.unwrap(),
         };
-        // The number of getppid(2) on this machine.
+        // getppid(2), on this machine.
         let filter = format!("id == {}", libc::SYS_getppid);
         let filter = std::ffi::CString::new(filter).unwrap();
         counter.set_filter(&filter).unwrap();
@@ -177,13 +185,13 @@ mod tests {
         ask(5);
         assert_eq!(counter.count(), Ok(1200));
         assert_eq!(counter.set_filter(&filter), Err(Errno::EXIST));
-        let another = TracepointCounter::of_tracepoint(number, myself()).unwrap();
+        let another = Counter::of_tracepoint(number, myself()).unwrap();
         assert_eq!(another.set_filter(c"nonsense == 1"), Err(Errno::INVAL));
     }
 
     #[test]
-    fn invalid_tracepoints_are_refused() {
-        assert!(TracepointCounter::of_tracepoint(u64::MAX, myself()).is_err());
-        assert!(TracepointCounter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
+    fn what_is_no_tracepoint_is_refused() {
+        assert!(Counter::of_tracepoint(u64::MAX, myself()).is_err());
+        assert!(Counter::of_tracepoint(1, Scope::Processor(u32::MAX)).is_err());
     }
 }
