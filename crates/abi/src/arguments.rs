@@ -1,11 +1,11 @@
-//! Reading the arguments of a request: a structure first, then what follows it.
+//! Reads the arguments of a request: a structure, then what follows it.
 
 use crate::name::Name;
 use crate::parse_error::ParseErrorKind;
 use std::ffi::CStr;
 use zerocopy::FromBytes;
 
-/// The bytes of a request's arguments, in the two pieces in which io_uring delivers them.
+/// The bytes of a request's arguments, in the two pieces of io_uring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arguments<'a> {
     structure: &'a [u8],
@@ -38,12 +38,10 @@ impl<'a> Arguments<'a> {
         Ok(string)
     }
 
-    /// A name.
     pub(crate) fn name(&mut self) -> Result<Name<'a>> {
         Name::new(self.string()?).map_err(|_| ParseErrorKind::BadName)
     }
 
-    /// Exactly this many bytes.
     pub(crate) fn bytes(&mut self, count: u32) -> Result<&'a [u8]> {
         let count = count as usize;
         let (bytes, rest) = self
@@ -57,12 +55,11 @@ impl<'a> Arguments<'a> {
         Ok(bytes)
     }
 
-    /// Everything that is left.
     pub(crate) fn remainder(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// Nothing may be left.
+    /// Fails when something is left.
     pub(crate) const fn end(&self) -> Result<()> {
         match self.rest.len() {
             0 => Ok(()),

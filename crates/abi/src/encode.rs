@@ -1,4 +1,4 @@
-//! Making requests, as a kernel would: for clients in user space, tests and fuzzers.
+//! Builds requests as a kernel does: for clients in user space, tests and fuzzers.
 
 use crate::ids::{NodeId, Unique};
 use crate::layout::InHeader;
@@ -14,7 +14,7 @@ pub struct RequestBuilder {
     extensions: Vec<u8>,
 }
 
-/// A request in the three pieces in which io_uring delivers it.
+/// A request in the three pieces of io_uring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitRequest {
     /// The header.
@@ -26,13 +26,13 @@ pub struct SplitRequest {
 }
 
 impl RequestBuilder {
-    /// A request of root's, without arguments.
+    /// A request of root, without arguments.
     #[must_use]
     pub fn new(opcode: Opcode, unique: Unique, node: NodeId) -> RequestBuilder {
         RequestBuilder::from_number(opcode.number(), unique, node)
     }
 
-    /// As [`new`](Self::new), with an operation that need not exist.
+    /// As [`new`](Self::new), for an operation that may be unknown.
     #[must_use]
     pub fn from_number(opcode: u32, unique: Unique, node: NodeId) -> RequestBuilder {
         let header = InHeader {
@@ -49,7 +49,7 @@ impl RequestBuilder {
         }
     }
 
-    /// Whose request it is.
+    /// The caller's ids.
     #[must_use]
     pub fn ids(mut self, uid: u32, gid: u32, pid: u32) -> RequestBuilder {
         (self.header.uid, self.header.gid, self.header.pid) = (uid, gid, pid);
@@ -71,7 +71,7 @@ impl RequestBuilder {
         self
     }
 
-    /// Bytes as they are.
+    /// Bytes without padding.
     #[must_use]
     pub fn bytes(mut self, bytes: &[u8]) -> RequestBuilder {
         self.rest.extend_from_slice(bytes);

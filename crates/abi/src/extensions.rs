@@ -1,12 +1,12 @@
-//! What may follow the arguments of a creation: security labels and a group.
+//! Extensions of a creation's arguments: security labels and a group.
 
 use crate::layout::{ExtHeader, Secctx, SecctxHeader, SuppGroups};
 use crate::parse_error::ParseErrorKind;
 use std::ffi::CStr;
 use zerocopy::FromBytes;
 
-/// The largest count of security labels; the type of an extension up to here is that count
-/// (`FUSE_MAX_NR_SECCTX`).
+/// The largest count of security labels (`FUSE_MAX_NR_SECCTX`). An extension's type up to here is that
+/// count.
 const SECURITY_CONTEXTS_MAX: u32 = 31;
 /// The type of the extension with supplementary groups (`FUSE_EXT_GROUPS`).
 const GROUPS: u32 = 32;
@@ -46,7 +46,7 @@ impl<'a> Extensions<'a> {
             match header.kind {
                 0..=SECURITY_CONTEXTS_MAX => extensions.take_security_contexts(record)?,
                 GROUPS => extensions.take_groups(&record[size_of::<ExtHeader>()..])?,
-                // Unknown kinds are passed over: their size says where the next one starts.
+                // Skips unknown kinds by their size.
                 _ => {}
             }
             bytes = rest;
@@ -63,7 +63,7 @@ impl<'a> Extensions<'a> {
             let after = &after[name.to_bytes_with_nul().len()..];
             let (value, after) = after.split_at_checked(context.size as usize).ok_or(bad)?;
             self.security_context.get_or_insert((name, value));
-            // The next one starts at a multiple of eight bytes; the record's end may come first.
+            // The next one starts at a multiple of eight bytes; the record may end before it.
             let used = rest.len() - after.len();
             let aligned = used.next_multiple_of(8);
             rest = rest.get(aligned..).unwrap_or(&[]);

@@ -2,7 +2,7 @@
 
 use bitflags::bitflags;
 
-/// Flags by their names in the header, less a prefix that they share, and the numbers of their bits.
+/// Flags by their names in the header without a common prefix, and the numbers of their bits.
 macro_rules! flags {
     (@name $flag:ident) => { stringify!($flag) };
     (@name $flag:ident $c_name:literal) => { $c_name };
@@ -25,7 +25,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// Capabilities, agreed on at INIT. Bits from 32 on travel in `flags2`.
+    /// Capabilities, negotiated by INIT. Bits from 32 on are in `flags2`.
     InitFlags: u64, "FUSE_" {
         ASYNC_READ = 0,
         POSIX_LOCKS = 1,
@@ -72,7 +72,7 @@ flags! {
         REQUEST_TIMEOUT = 42,
     }
 
-    /// How the kernel is to treat an open file (`FOPEN_*`).
+    /// How the kernel treats an open file (`FOPEN_*`).
     OpenReplyFlags: u32, "FOPEN_" {
         DIRECT_IO = 0,
         KEEP_CACHE = 1,
@@ -84,7 +84,7 @@ flags! {
         PASSTHROUGH = 7,
     }
 
-    /// Which fields of a SETATTR are meant (`FATTR_*`).
+    /// The fields of a SETATTR to set (`FATTR_*`).
     SetattrValid: u32, "FATTR_" {
         MODE = 0,
         UID = 1,

@@ -1,4 +1,4 @@
-//! The numbers of the protocol, each of a type of its own.
+//! The ids of the protocol, each of a type of its own.
 
 use std::fmt;
 
@@ -19,17 +19,17 @@ macro_rules! ids {
 }
 
 ids! {
-    /// An inode as kernel and server name it (`nodeid`). 0 stands for none.
+    /// An inode as kernel and server name it (`nodeid`). 0 is none.
     NodeId(u64);
-    /// An open file (`fh`); any value that the server likes.
+    /// An open file (`fh`); any value of the server.
     FileHandle(u64);
-    /// A request; even, and not used again on a connection. Its interrupt has the lowest bit set.
+    /// A request; even, and never reused on a connection. Its INTERRUPT has the lowest bit set.
     Unique(u64);
     /// A lower file registered for passthrough.
     BackingId(i32);
-    /// The owner of a lock: a process or an open file, scrambled by the kernel.
+    /// The owner of a lock: a process or an open file, hashed by the kernel.
     LockOwner(u64);
-    /// What tells two inodes apart that had the same node id, one after the other.
+    /// Distinguishes inodes that have the same node id one after the other.
     Generation(u64);
 }
 

@@ -1,8 +1,7 @@
-//! The structures of the wire, as `linux/fuse.h` 7.45 has them.
+//! The structures of the wire, as in `linux/fuse.h` 7.45.
 //!
-//! All numbers are in the byte order of the machine: kernel and server share it. Names are those of
-//! the header without its prefix; `type` is called `kind`. Structures are read by copy, so that
-//! input need not be aligned.
+//! Numbers have the machine's byte order, which kernel and server share. Names are those of the header
+//! without its prefix; `type` is called `kind`. Structures are read by copy, so input need not be aligned.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,7 +20,7 @@ macro_rules! layouts {
             }
         )*
 
-        /// Name, size and (field, offset, size) of each structure, for checks against the header.
+        /// Each structure's layout, for checks against the header.
         pub const LAYOUTS: &[Layout] = &[
             $(
                 Layout {
@@ -36,7 +35,7 @@ macro_rules! layouts {
     };
 }
 
-/// How one structure lies in memory.
+/// The layout of one structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Its name in the header.

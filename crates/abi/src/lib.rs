@@ -1,8 +1,8 @@
 //! The FUSE wire format: protocol 7.45 (Linux 6.18), down to 7.31 (Linux 5.4) where it differs.
 //!
-//! No I/O and no unsafe code. [`Request::parse`] makes a typed [`Operation`] of any bytes, or says
-//! what is wrong with them; [`layout`] has the structures, [`flags`] the flags, [`notify`] what a
-//! server sends unasked, [`encode`] what a client sends.
+//! No I/O and no unsafe code. [`Request::parse`] makes a typed [`Operation`] or an error of any bytes;
+//! [`layout`] has the structures, [`flags`] the flags, [`notify`] the notifications of a server, [`encode`]
+//! the requests of a client.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

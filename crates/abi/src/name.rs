@@ -1,20 +1,20 @@
-//! One component of a path.
+//! Names: single components of a path.
 
 use std::ffi::CStr;
 use std::fmt;
 
-/// The longest name that the kernel sends, in bytes (`FUSE_NAME_MAX` since 6.15; 1024 before).
-/// What is longer than the lower file system allows is its to refuse.
+/// The longest name that the kernel sends, in bytes (`FUSE_NAME_MAX` since 6.15; 1024 before). The lower
+/// file system may refuse shorter ones.
 pub const NAME_BYTES_MAX: usize = 4095;
 
-/// A name as requests carry it: one component, neither empty nor with a slash, ended by a NUL.
+/// A name in a request: one component, neither empty nor with a slash, ended by a NUL.
 ///
-/// `.` and `..` can occur (file handles of clients are resolved by them); whoever takes a name asks
-/// for them by [`is_dot`](Name::is_dot) and [`is_dot_dot`](Name::is_dot_dot).
+/// `.` and `..` can occur (NFS file handles are resolved by them): see [`is_dot`](Name::is_dot) and
+/// [`is_dot_dot`](Name::is_dot_dot).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a>(&'a CStr);
 
-/// These bytes are no name.
+/// Not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadName;
 

@@ -1,4 +1,4 @@
-//! Notifications: what a server tells the kernel without being asked.
+//! Notifications: messages of the server without a request.
 
 use crate::ids::{NodeId, Unique};
 use crate::layout::{
@@ -7,31 +7,31 @@ use crate::layout::{
 };
 use zerocopy::IntoBytes;
 
-/// Codes of notifications (`enum fuse_notify_code`); they stand where a reply has its error.
+/// Codes of notifications (`enum fuse_notify_code`), in the place of a reply's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum NotifyCode {
-    /// Something that was polled is ready.
+    /// A polled file is ready.
     Poll = 1,
     /// Attributes, or a range of data, of an inode have changed.
     InvalInode = 2,
-    /// A name leads elsewhere, or nowhere.
+    /// A name has another node, or none.
     InvalEntry = 3,
-    /// Here are data for the page cache.
+    /// Stores data in the page cache.
     Store = 4,
-    /// Give me data of the page cache.
+    /// Asks for data of the page cache.
     Retrieve = 5,
-    /// A name was removed, and this is what it led to.
+    /// A name was removed, with the node that it had.
     Delete = 6,
-    /// Send every request again that was not answered (7.39).
+    /// Sends every unanswered request again (7.39).
     Resend = 7,
     /// Every name and every listing is stale (7.44).
     IncEpoch = 8,
-    /// Let go of these inodes where nobody uses them (7.45).
+    /// Forgets these inodes where they are not in use (7.45).
     Prune = 9,
 }
 
-/// A notification, described by borrowed parts.
+/// A notification with borrowed parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -40,8 +40,8 @@ pub enum NotifyCode {
 pub enum Notification<'a> {
     /// [`NotifyCode::Poll`].
     Poll { kh: u64 },
-    /// [`NotifyCode::InvalInode`]: a negative `off` means attributes alone, a `len` of 0 or less
-    /// everything from `off` on.
+    /// [`NotifyCode::InvalInode`]: a negative `off` means attributes only, a `len` of 0 or less all from
+    /// `off` on.
     InvalInode { node: NodeId, off: i64, len: i64 },
     /// [`NotifyCode::InvalEntry`]; with `expire_only`, the name is looked up again and not dropped.
     InvalEntry {
@@ -93,7 +93,7 @@ impl Notification<'_> {
         }
     }
 
-    /// The whole message, header and all; `None` when it would be longer than its header can say.
+    /// The whole message with its header; `None` when it is too long for the header.
     #[must_use]
     pub fn encode(&self) -> Option<Vec<u8>> {
         let mut message = vec![0; size_of::<OutHeader>()];

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! The operations.
 
 use crate::layout::{
     AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,
@@ -26,7 +26,7 @@ macro_rules! opcodes {
             /// How many there are.
             pub const COUNT: usize = Opcode::ALL.len();
 
-            /// The operation with this number, if there is one.
+            /// The operation with this number.
             #[must_use]
             pub const fn from_u32(number: u32) -> Option<Opcode> {
                 match number {
@@ -43,8 +43,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// Size of the structure that its arguments start with, in its longest form, in bytes; 0
-            /// for none.
+            /// Size of the structure at the start of its arguments, in its longest form, in bytes; 0 for none.
             pub(crate) const fn structure_bytes(self) -> usize {
                 match self {
                     $(Opcode::$name => size_of::<$structure>(),)*
@@ -78,7 +77,7 @@ opcodes! {
     Listxattr = 23, "LISTXATTR", GetxattrIn;
     Removexattr = 24, "REMOVEXATTR", ();
     Flush = 25, "FLUSH", FlushIn;
-    // As it was up to 7.35, without `flags2`.
+    // The form up to 7.35, without `flags2`.
     Init = 26, "INIT", [u32; 4];
     Opendir = 27, "OPENDIR", OpenIn;
     Readdir = 28, "READDIR", ReadIn;
@@ -117,10 +116,10 @@ impl Opcode {
         self as u32
     }
 
-    /// Its place in [`Opcode::ALL`], for tables with a row for each.
+    /// Its index in [`Opcode::ALL`], for tables with a row for each.
     #[must_use]
     pub fn index(self) -> usize {
-        // Numbers grow along the list, so that a search by halves finds them.
+        // Numbers grow along the list, so binary search finds them.
         Opcode::ALL
             .binary_search_by_key(&self.number(), |opcode| opcode.number())
             .unwrap_or_default()

@@ -1,52 +1,52 @@
-//! Why bytes are no request.
+//! Errors of bytes that are no request.
 
 use crate::ids::Unique;
 use std::fmt;
 
-/// Bytes that are no request, and what can be said of them.
+/// Bytes that are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The request's number, where the header was there: an error can be answered then.
+    /// The request's number, if the header was complete: an error can be sent then.
     pub unique: Option<Unique>,
-    /// The operation's number, where the header was there.
+    /// The operation's number, if the header was complete.
     pub opcode: Option<u32>,
-    /// What is wrong.
+    /// The error.
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong with bytes that are no request.
+/// Kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseErrorKind {
-    /// They end too early.
+    /// The bytes end too early.
     TooShort {
-        /// Bytes that had to be there.
+        /// Bytes that are required.
         need: usize,
-        /// Bytes that were.
+        /// Bytes that are there.
         got: usize,
     },
     /// The header's length is not that of the message.
     LengthMismatch {
-        /// What the header says, in bytes.
+        /// The header's length, in bytes.
         header: u32,
-        /// What there is, in bytes.
+        /// The message's length, in bytes.
         got: usize,
     },
-    /// No such operation is known.
+    /// The operation is unknown.
     UnknownOpcode(u32),
     /// A string has no NUL.
     NoTerminator,
     /// A name is empty, has a slash, or is too long.
     BadName,
-    /// Something follows where nothing may.
+    /// Bytes follow the last argument.
     TrailingBytes(usize),
     /// The extensions are malformed.
     BadExtension,
-    /// A count or size contradicts the bytes that are there.
+    /// A count or size does not fit the bytes.
     BadCount,
 }
 
 impl ParseError {
-    /// The error number to answer with: ENOSYS for unknown operations, else EINVAL.
+    /// The error to reply: ENOSYS for unknown operations, else EINVAL.
     #[must_use]
     pub const fn errno(&self) -> i32 {
         const EINVAL: i32 = 22;

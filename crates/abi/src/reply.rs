@@ -1,4 +1,4 @@
-//! Replies: directory entries being written, and replies being read.
+//! Replies: writing directory entries, and reading replies.
 
 use crate::ids::Unique;
 use crate::layout::{Dirent, EntryOut, OutHeader};
@@ -10,18 +10,18 @@ const fn record_size(fixed: usize, name_length: usize) -> usize {
         .checked_next_multiple_of(8)
     {
         Some(size) => size,
-        // It fits nowhere.
+        // Fits in no buffer.
         None => usize::MAX,
     }
 }
 
-/// Bytes that an entry of READDIR takes, with a name of this length (`FUSE_DIRENT_SIZE`).
+/// Size of an entry of READDIR with a name of this length (`FUSE_DIRENT_SIZE`), bytes.
 #[must_use]
 pub const fn dirent_size(name_length: usize) -> usize {
     record_size(size_of::<Dirent>(), name_length)
 }
 
-/// Bytes that an entry of READDIRPLUS takes (`FUSE_DIRENTPLUS_SIZE`).
+/// Size of an entry of READDIRPLUS (`FUSE_DIRENTPLUS_SIZE`), bytes.
 #[must_use]
 pub const fn direntplus_size(name_length: usize) -> usize {
     record_size(size_of::<EntryOut>() + size_of::<Dirent>(), name_length)
@@ -33,8 +33,7 @@ fn put<'a>(buffer: &'a mut [u8], bytes: &[u8]) -> &'a mut [u8] {
     rest
 }
 
-/// Writes an entry of READDIR to the start of `buffer` and gives the bytes it took; nothing is
-/// written when it does not fit.
+/// Writes an entry of READDIR to the start of `buffer` and returns its size; `None` when it does not fit.
 pub fn encode_dirent(
     buffer: &mut [u8],
     ino: u64,
@@ -56,8 +55,8 @@ pub fn encode_dirent(
     Some(size)
 }
 
-/// Writes an entry of READDIRPLUS to the start of `buffer` and gives the bytes it took; nothing is
-/// written when it does not fit.
+/// Writes an entry of READDIRPLUS to the start of `buffer` and returns its size; `None` when it does not
+/// fit.
 pub fn encode_direntplus(
     buffer: &mut [u8],
     entry: &EntryOut,
@@ -78,9 +77,9 @@ pub fn encode_direntplus(
 /// A reply, as a client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The request it answers; 0 for a notification.
+    /// The request's number; 0 for a notification.
     pub unique: Unique,
-    /// 0, the negative number of an error, or the code of a notification.
+    /// 0, a negative error number, or the code of a notification.
     pub error: i32,
     /// What follows the header.
     pub body: &'a [u8],
@@ -90,7 +89,7 @@ impl<'a> Reply<'a> {
     /// Reads one whole reply.
     ///
     /// # Errors
-    /// `None` for bytes that are none: too short, or of another length than their header says.
+    /// `None` for bytes that are too short, or of another length than in their header.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Reply<'a>> {
         let (header, body) = OutHeader::read_from_prefix(bytes).ok()?;
@@ -111,11 +110,11 @@ impl<'a> Reply<'a> {
 /// An entry of a directory listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry<'a> {
-    /// What READDIRPLUS says of it; its node id is 0 when nothing.
+    /// The attributes in READDIRPLUS; its node id is 0 when there are none.
     pub entry: Option<EntryOut>,
     /// Inode number.
     pub ino: u64,
-    /// Where to go on after it.
+    /// The offset behind it.
     pub off: u64,
     /// `DT_*`.
     pub kind: u32,
@@ -123,7 +122,7 @@ pub struct DirectoryEntry<'a> {
     pub name: &'a [u8],
 }
 
-/// The entries in the answer to READDIR or READDIRPLUS. Ends at the first malformed one.
+/// The entries of a READDIR or READDIRPLUS reply. Ends at the first malformed one.
 #[derive(Clone, Debug)]
 pub struct DirectoryEntries<'a> {
     rest: &'a [u8],

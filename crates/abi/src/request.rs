@@ -1,4 +1,4 @@
-//! Requests: from bytes to a typed operation, or an error. Total: any bytes give one or the other.
+//! Parses requests: any bytes give a typed operation or an error.
 
 use crate::arguments::Arguments;
 use crate::extensions::Extensions;
@@ -17,7 +17,7 @@ use crate::parse_error::{ParseError, ParseErrorKind};
 use std::ffi::CStr;
 use zerocopy::FromBytes;
 
-/// What decides how bytes are to be read, agreed on at INIT.
+/// What INIT negotiated about the format of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dialect {
     /// Minor version of protocol 7.
@@ -27,7 +27,7 @@ pub struct Dialect {
 }
 
 impl Dialect {
-    /// What is spoken before and by INIT.
+    /// The format up to INIT.
     pub const INITIAL: Dialect = Dialect {
         minor: crate::version::KERNEL_MINOR,
         setxattr_ext: false,
@@ -39,18 +39,18 @@ impl Dialect {
 pub enum Payload {
     /// Behind the arguments.
     Inline,
-    /// Elsewhere: the data of WRITE and NOTIFY_REPLY are not among the bytes.
+    /// Elsewhere: the bytes do not include the data of WRITE and NOTIFY_REPLY.
     External,
 }
 
-/// What every request starts with.
+/// The header of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The request's number.
     pub unique: Unique,
-    /// What is asked.
+    /// The operation.
     pub opcode: Opcode,
-    /// Of which inode.
+    /// Its inode.
     pub nodeid: NodeId,
     /// The caller's file-system user id; all ones for none.
     pub uid: u32,
@@ -63,11 +63,11 @@ pub struct Header {
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who asks what of which inode.
+    /// The operation's number, its inode and its caller.
     pub header: Header,
-    /// What is asked, with its arguments.
+    /// The operation with its arguments.
     pub operation: Operation<'a>,
-    /// What follows the arguments.
+    /// Extensions of the arguments.
     pub extensions: Extensions<'a>,
 }
 
@@ -76,7 +76,7 @@ pub struct Request<'a> {
 pub struct Forgets<'a>(&'a [u8]);
 
 impl Forgets<'_> {
-    /// Each node with the lookups that are taken back.
+    /// Each node with the lookups to subtract.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, u64)> {
         self.0
             .chunks_exact(size_of::<ForgetOne>())
@@ -100,34 +100,26 @@ impl Mappings<'_> {
     }
 }
 
-/// What a request asks, with its arguments.
+/// An operation with its arguments.
 #[derive(Clone, Copy, Debug)]
 #[expect(
     missing_docs,
-    reason = "the fields have the header's own names and meanings"
+    reason = "operations and fields have the header's own names and meanings"
 )]
+#[rustfmt::skip]
 pub enum Operation<'a> {
-    /// `LOOKUP`.
     Lookup { name: Name<'a> },
     /// `FORGET`; no reply.
     Forget { nlookup: u64 },
     /// `BATCH_FORGET`; no reply.
     BatchForget { forgets: Forgets<'a> },
-    /// `GETATTR`.
     Getattr { fh: Option<FileHandle> },
-    /// `SETATTR`.
     Setattr(SetattrIn),
-    /// `READLINK`.
     Readlink,
-    /// `SYMLINK`.
     Symlink { name: Name<'a>, target: &'a CStr },
-    /// `MKNOD`.
     Mknod { arg: MknodIn, name: Name<'a> },
-    /// `MKDIR`.
     Mkdir { arg: MkdirIn, name: Name<'a> },
-    /// `UNLINK`.
     Unlink { name: Name<'a> },
-    /// `RMDIR`.
     Rmdir { name: Name<'a> },
     /// `RENAME` (flags 0) and `RENAME2`.
     Rename {
@@ -136,96 +128,62 @@ pub enum Operation<'a> {
         name: Name<'a>,
         new_name: Name<'a>,
     },
-    /// `LINK`.
     Link { old_node: NodeId, name: Name<'a> },
-    /// `OPEN`.
     Open(OpenIn),
-    /// `READ`.
     Read(ReadIn),
     /// `WRITE`; `data` is empty when they are elsewhere ([`Payload::External`]).
     Write { arg: WriteIn, data: &'a [u8] },
-    /// `STATFS`.
     Statfs,
-    /// `RELEASE`.
     Release(ReleaseIn),
-    /// `FSYNC`.
     Fsync(FsyncIn),
-    /// `SETXATTR`.
     Setxattr {
         name: &'a CStr,
         value: &'a [u8],
         flags: u32,
         setxattr_flags: u32,
     },
-    /// `GETXATTR`.
     Getxattr { name: &'a CStr, size: u32 },
-    /// `LISTXATTR`.
     Listxattr { size: u32 },
-    /// `REMOVEXATTR`.
     Removexattr { name: &'a CStr },
-    /// `FLUSH`.
     Flush {
         fh: FileHandle,
         lock_owner: LockOwner,
     },
-    /// `INIT`.
     Init { arg: InitIn, flags: InitFlags },
-    /// `OPENDIR`.
     Opendir(OpenIn),
-    /// `READDIR`.
     Readdir(ReadIn),
-    /// `READDIRPLUS`.
     Readdirplus(ReadIn),
-    /// `RELEASEDIR`.
     Releasedir(ReleaseIn),
-    /// `FSYNCDIR`.
     Fsyncdir(FsyncIn),
-    /// `GETLK`.
     Getlk(LkIn),
-    /// `SETLK`.
     Setlk(LkIn),
-    /// `SETLKW`.
     Setlkw(LkIn),
-    /// `ACCESS`.
     Access { mask: u32 },
-    /// `CREATE`.
     Create { arg: CreateIn, name: Name<'a> },
     /// `INTERRUPT` of the request `unique`; no reply.
     Interrupt { unique: Unique },
-    /// `BMAP`.
     Bmap(BmapIn),
-    /// `DESTROY`.
     Destroy,
-    /// `IOCTL`.
     Ioctl { arg: IoctlIn, data: &'a [u8] },
-    /// `POLL`.
     Poll(PollIn),
     /// `NOTIFY_REPLY`: what the notification RETRIEVE asked for; no reply.
     NotifyReply {
         arg: NotifyRetrieveIn,
         data: &'a [u8],
     },
-    /// `FALLOCATE`.
     Fallocate(FallocateIn),
-    /// `LSEEK`.
     Lseek(LseekIn),
     /// `COPY_FILE_RANGE`, and with `wide` `COPY_FILE_RANGE_64`, whose reply counts in 64 bits.
     CopyFileRange { arg: CopyFileRangeIn, wide: bool },
-    /// `SETUPMAPPING`.
     SetupMapping(SetupmappingIn),
-    /// `REMOVEMAPPING`.
     RemoveMapping { mappings: Mappings<'a> },
-    /// `SYNCFS`.
     Syncfs,
-    /// `TMPFILE`.
     Tmpfile { arg: CreateIn },
-    /// `STATX`.
     Statx {
         fh: Option<FileHandle>,
         flags: u32,
         mask: u32,
     },
-    /// `CUSE_INIT`.
     CuseInit(CuseInitIn),
 }
 
@@ -242,10 +200,10 @@ pub const fn op_struct_size(opcode: Opcode, dialect: Dialect) -> usize {
 type Parsed<T> = Result<T, ParseErrorKind>;
 
 impl<'a> Request<'a> {
-    /// A whole message in one piece, as a read of `/dev/fuse` gives it.
+    /// Parses a whole message in one piece, as a read of `/dev/fuse` returns it.
     ///
     /// # Errors
-    /// Whatever is wrong with the bytes.
+    /// The first error in the bytes.
     pub fn parse(
         message: &'a [u8],
         dialect: Dialect,
@@ -265,14 +223,14 @@ impl<'a> Request<'a> {
         finish(header, &in_header, structure, rest, dialect, elsewhere)
     }
 
-    /// A message in the three pieces in which io_uring delivers it: the header, the structure of
-    /// the operation (followed by anything), and exactly the rest of the arguments.
+    /// Parses a message in the three pieces of io_uring: the header, the structure of the operation
+    /// (followed by anything), and exactly the rest of the arguments.
     ///
-    /// The kernel leaves the second piece alone for `NOTIFY_REPLY` and `REMOVEMAPPING`, whose
-    /// structure then leads the rest (`fuse_set_zero_arg0`); the header's length tells.
+    /// The kernel does not use the second piece for `NOTIFY_REPLY` and `REMOVEMAPPING`: their structure
+    /// then leads the rest (`fuse_set_zero_arg0`), which the header's length shows.
     ///
     /// # Errors
-    /// Whatever is wrong with the bytes.
+    /// The first error in the bytes.
     pub fn parse_split(
         header: &'a [u8],
         structure: &'a [u8],
@@ -297,8 +255,8 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How many of the bytes that the header counts are not among the `got` that are here; `None` where
-/// all have to be. Only bulk data can be elsewhere.
+/// How many of the bytes that the header counts are missing in the `got` bytes; `None` where none may be.
+/// Only bulk data can be elsewhere.
 fn bytes_elsewhere(header: &InHeader, got: usize, payload: Payload) -> Parsed<Option<usize>> {
     let missing = (header.len as usize).checked_sub(got);
     let has_data = matches!(
@@ -433,7 +391,7 @@ fn parse_operation<'a>(
         },
         Opcode::Tmpfile => {
             let arg = arguments.structure()?;
-            // A name is sent along that means nothing.
+            // The kernel sends a name without a meaning.
             arguments.remainder();
             Operation::Tmpfile { arg }
         }
@@ -452,7 +410,7 @@ fn parse_operation<'a>(
     })
 }
 
-/// The operations on data, on attributes by name, and on the connection.
+/// Operations on data, extended attributes, and the connection.
 fn parse_other<'a>(
     opcode: Opcode,
     arguments: &mut Arguments<'a>,
@@ -541,8 +499,7 @@ fn parse_other<'a>(
             }
         }
         Opcode::CuseInit => Operation::CuseInit(arguments.structure()?),
-        // All that is left is what starts with the destruction of the connection, and what
-        // parse_operation has taken.
+        // parse_operation has handled the others.
         _ => Operation::Destroy,
     })
 }
@@ -631,7 +588,7 @@ fn parse_init<'a>(arguments: &mut Arguments<'a>) -> Parsed<Operation<'a>> {
         flags,
         ..InitIn::default()
     };
-    // From 7.36 on more follows, of which later versions may send more yet.
+    // From 7.36 on more fields follow, and later versions may add further ones.
     let more = arguments.remainder();
     if InitFlags::from_bits_retain(u64::from(flags)).contains(InitFlags::INIT_EXT) {
         let (flags2, _) = u32::read_from_prefix(more).map_err(|_| ParseErrorKind::TooShort {

@@ -9,7 +9,7 @@ use thrufs::{
     SetAttr, SetTime, WriteArgs, WriteSource, mount,
 };
 
-/// Nothing changes unless the kernel asks for it, so the kernel may believe all it hears.
+/// All changes come through the kernel, so replies are valid for long.
 const VALID: Duration = Duration::from_secs(3600);
 const DIRECTORY: u32 = 0o040_000;
 

@@ -1,29 +1,29 @@
-//! What methods take and return besides numbers: entries, attributes, open files.
+//! Arguments and results of [`FileSystem`](crate::FileSystem)'s methods: entries, attributes, open files.
 
 use std::time::Duration;
 use thrufs_abi::layout::{Attr, Statx};
 use thrufs_abi::{BackingId, FileHandle, Generation, LockOwner, NodeId, OpenReplyFlags};
 
-/// The answer to a lookup and to every creation: a node, and how long the kernel may believe it.
+/// The reply to LOOKUP and to every creation: a node, and how long the kernel may cache it.
 ///
 /// Each entry that reaches the kernel raises the node's lookup count by one; FORGET lowers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The node; [`NodeId::NONE`](Entry::negative) together with a timeout says "this name does
-    /// not exist", which the kernel then caches.
+    /// The node; [`NodeId::NONE`](Entry::negative) together with a timeout says that the name does not
+    /// exist, which the kernel then caches.
     pub node: NodeId,
-    /// With `node`, never twice the same on one connection (for file handles of clients).
+    /// With `node`, never used twice on one connection (NFS file handles rely on it).
     pub generation: Generation,
     /// The node's attributes.
     pub attr: Attr,
-    /// How long the name may be taken to lead to this node.
+    /// How long the name is valid.
     pub entry_timeout: Duration,
-    /// How long the attributes may be taken to hold.
+    /// How long the attributes are valid.
     pub attr_timeout: Duration,
 }
 
 impl Entry {
-    /// "There is no such name", to be believed for `timeout`.
+    /// A negative entry: the name does not exist, valid for `timeout`.
     pub fn negative(timeout: Duration) -> Entry {
         Entry {
             node: NodeId(0),
@@ -35,21 +35,21 @@ impl Entry {
     }
 }
 
-/// Attributes, and how long they may be believed.
+/// Attributes, and how long they are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// The attributes as the wire has them.
     pub attr: Attr,
-    /// How long they may be taken to hold.
+    /// How long they are valid.
     pub timeout: Duration,
 }
 
-/// Extended attributes of an inode (`statx(2)`), and how long they may be believed.
+/// Extended attributes of an inode (`statx(2)`), and how long they are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct ExtendedAttributes {
-    /// The attributes as the wire has them; `mask` says which were filled in.
+    /// The attributes as the wire has them; `mask` says which are set.
     pub statx: Statx,
-    /// How long they may be taken to hold.
+    /// How long they are valid.
     pub timeout: Duration,
 }
 
@@ -73,13 +73,12 @@ pub enum SetTime {
 
 /// What SETATTR asks for. Fields that are `None` stay as they are.
 ///
-/// All fields empty means "drop set-user-id, set-group-id and file capabilities now": with
-/// KILLPRIV_V2 the kernel sends that before a write it will not tell the server about. The same comes
-/// of `chown(2)` with neither owner nor group, whoever calls it: the kernel leaves it to the server to
-/// refuse that to callers who may not change the file.
+/// All fields empty means "drop set-user-id, set-group-id and file capabilities": with KILLPRIV_V2 the
+/// kernel sends that before a write that it will not report. `chown(2)` with neither owner nor group
+/// sends the same for any caller: the server has to refuse it to callers that may not change the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SetAttr {
-    /// The open file through which it was asked (`ftruncate(2)`).
+    /// The open file that was used (`ftruncate(2)`).
     pub handle: Option<FileHandle>,
     /// Permission bits and set-id bits; the file type bits are to be ignored.
     pub mode: Option<u32>,
@@ -95,21 +94,21 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Time of last status change; only sent when the kernel keeps times itself (writeback cache).
     pub ctime: Option<Timestamp>,
-    /// Set-user-id, set-group-id (if group-executable) and file capabilities must fall along with
-    /// this change: the caller lacks CAP_FSETID.
+    /// Set-user-id, set-group-id (if group-executable) and file capabilities must be dropped: the caller
+    /// lacks CAP_FSETID.
     pub kill_suidgid: bool,
-    /// Whose mandatory locks count as the caller's own.
+    /// The lock owner of the caller, for mandatory locks.
     pub lock_owner: Option<LockOwner>,
 }
 
-/// A file that was opened.
+/// An opened file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opened {
-    /// What later requests on this open file carry; any value the file system likes.
+    /// Repeated in later requests on this open file; any value.
     pub handle: FileHandle,
     /// How the kernel is to treat it.
     pub flags: OpenReplyFlags,
-    /// The lower file to which the kernel may go straight (`PASSTHROUGH` in `flags`).
+    /// The backing file, with `PASSTHROUGH` in `flags`.
     pub backing: Option<BackingId>,
 }
 
@@ -118,7 +117,7 @@ pub struct Opened {
 pub struct OpenArgs {
     /// `open(2)` flags of the client, without `O_CREAT`, `O_EXCL` and `O_NOCTTY`.
     pub flags: u32,
-    /// Set-id bits and capabilities must fall: the open truncates and the caller lacks CAP_FSETID.
+    /// Set-id bits and capabilities must be dropped: the open truncates and the caller lacks CAP_FSETID.
     pub kill_suidgid: bool,
 }
 
@@ -149,15 +148,15 @@ pub struct ReadArgs {
 /// A WRITE.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteArgs {
-    /// The open file. Guessed by the kernel when `from_cache` is set.
+    /// The open file; the kernel's guess when `from_cache` is set.
     pub handle: FileHandle,
     /// Bytes from the start of the file.
     pub offset: u64,
     /// `open(2)` flags as they are now.
     pub flags: u32,
-    /// Written back from the page cache, long after and perhaps by another than the writer.
+    /// Written back from the page cache: late, and perhaps by another process than the writer.
     pub from_cache: bool,
-    /// Set-user-id, set-group-id and capabilities must fall: the writer lacks CAP_FSETID.
+    /// Set-user-id, set-group-id and capabilities must be dropped: the writer lacks CAP_FSETID.
     pub kill_suidgid: bool,
     /// Set when the caller's locks matter.
     pub lock_owner: Option<LockOwner>,
@@ -166,7 +165,7 @@ pub struct WriteArgs {
 /// The last close of an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReleaseArgs {
-    /// The open file, which will not be named again.
+    /// The open file, which no later request uses.
     pub handle: FileHandle,
     /// `open(2)` flags as they are now.
     pub flags: u32,
@@ -179,9 +178,9 @@ pub struct ReleaseArgs {
 /// A byte range lock or a whole-file lock.
 #[derive(Clone, Copy, Debug)]
 pub struct LockArgs {
-    /// The open file through which it is asked.
+    /// The open file that was used.
     pub handle: FileHandle,
-    /// Whose lock: a process for POSIX locks, an open file for OFD locks and `flock(2)`.
+    /// The owner: a process for POSIX locks, an open file for OFD locks and `flock(2)`.
     pub owner: LockOwner,
     /// Whole-file lock of `flock(2)`; the range is then meaningless.
     pub flock: bool,
@@ -191,7 +190,7 @@ pub struct LockArgs {
     pub end: u64,
     /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
     pub kind: u32,
-    /// Process id of the owner, for `F_GETLK` answers to others.
+    /// Process id of the owner, for replies to `F_GETLK`.
     pub pid: u32,
 }
 

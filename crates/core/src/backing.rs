@@ -1,13 +1,11 @@
-//! Lower files that the kernel may use by itself (FUSE passthrough, Linux 6.9).
+//! Lower files that the kernel uses without the server (FUSE passthrough, Linux 6.9).
 //!
-//! A file system [registers](Backings::register) a lower file and names the registration in its
-//! answer to OPEN or CREATE; from then on the kernel reads, writes, splices and maps that file
-//! without asking. It is opened anew for every open file, with the credentials that the registering
-//! thread had, whoever the caller is. So those credentials decide about quotas, reserved blocks and
-//! set-id bits.
+//! A file system [registers](Backings::register) a lower file and names the registration in its reply to
+//! OPEN or CREATE; from then on the kernel reads, writes, splices and maps that file itself. It opens it
+//! anew for every open file, with the credentials of the registering thread, not the caller's: those
+//! decide about quotas, reserved blocks and set-id bits.
 //!
-//! All open files of one node must name the same registration, and either all go through or none:
-//! else the caller's open fails with EIO.
+//! All open files of one node must name the same registration or none: else the open fails with EIO.
 
 use crate::errno::{Errno, Result};
 use parking_lot::Mutex;
@@ -17,8 +15,7 @@ use std::sync::{Arc, Weak};
 use thrufs_abi::BackingId;
 use thrufs_sys::fuse_dev;
 
-/// The backing files of one connection. Clones stand for the same connection, and do not keep its
-/// device open.
+/// The backing files of one connection. Does not keep its device open. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct Backings {
     device: Weak<OwnedFd>,
@@ -33,8 +30,7 @@ impl Backings {
         }
     }
 
-    /// Those of no connection: every registration fails with ENOTCONN. For tests of file systems
-    /// without a kernel.
+    /// Without a connection: every registration fails with ENOTCONN. For tests of file systems.
     pub fn disconnected() -> Backings {
         Backings {
             device: Weak::new(),
@@ -42,15 +38,13 @@ impl Backings {
         }
     }
 
-    /// Registers a lower file. An `O_PATH` descriptor will do, and is to be preferred: any other
-    /// keeps the file open for reading or writing as long as the registration stands. The descriptor
-    /// may be closed afterwards.
+    /// Registers a lower file. An `O_PATH` descriptor is preferred: any other keeps the file open for
+    /// reading or writing until the registration is dropped. The descriptor may be closed afterwards.
     ///
     /// # Errors
-    ///
-    /// `EPERM` without CAP_SYS_ADMIN in the initial user namespace or when PASSTHROUGH is not in
-    /// force, `EISDIR` or `EINVAL` for what is no regular file, `ELOOP` when the lower file system is
-    /// stacked deeper than was negotiated, `ENOTCONN` when the connection has ended.
+    /// `EPERM` without CAP_SYS_ADMIN in the initial user namespace or without PASSTHROUGH, `EISDIR` or
+    /// `EINVAL` for what is no regular file, `ELOOP` when the lower file system is stacked deeper than was
+    /// negotiated, `ENOTCONN` when the connection has ended.
     pub fn register(&self, file: impl AsFd) -> Result<Backing> {
         let device = self.device.upgrade().ok_or(Errno::ENOTCONN)?;
         let id = fuse_dev::backing_open(&*device, file.as_fd())?;
@@ -61,14 +55,13 @@ impl Backings {
         })
     }
 
-    /// How many registrations stand.
+    /// The number of registrations.
     pub fn registered(&self) -> usize {
         self.registered.lock().len()
     }
 
-    /// Takes all registrations back. To be called when the connection has ended: the kernel keeps
-    /// them, and the mounts that their files lie on busy, until it has done away with the connection,
-    /// which takes it a while over io_uring.
+    /// Drops all registrations, at the end of the connection. The kernel keeps them, and their file
+    /// systems busy, until it has torn the connection down, which takes a while over io_uring.
     pub fn give_up_all(&self) {
         let ids = std::mem::take(&mut *self.registered.lock());
         for id in ids {
@@ -77,7 +70,7 @@ impl Backings {
     }
 
     fn give_up(&self, id: i32) {
-        // Without the connection there is no registration either.
+        // The registrations end with the connection.
         if let Some(device) = self.device.upgrade()
             && let Err(error) = fuse_dev::backing_close(&*device, id)
         {
@@ -86,8 +79,8 @@ impl Backings {
     }
 }
 
-/// A registered lower file; dropping it takes the registration back. Files that are open through it
-/// stay open, but new ones can no longer be opened the same way while they are.
+/// A registered lower file; dropping it ends the registration. Files that were opened with it stay open;
+/// until they are closed, the kernel opens no others that way.
 #[derive(Debug)]
 pub struct Backing {
     id: BackingId,
@@ -95,7 +88,7 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// What the answer to OPEN names it by.
+    /// Its name in the reply to OPEN or CREATE.
     pub fn id(&self) -> BackingId {
         self.id
     }
@@ -110,13 +103,13 @@ impl Drop for Backing {
     }
 }
 
-/// What a session does for its file system, from [`FileSystem::started`] on.
+/// A session's services for its file system, from [`FileSystem::started`] on.
 ///
 /// [`FileSystem::started`]: crate::FileSystem::started
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Services {
-    /// Tells the kernel of changes that it cannot see.
+    /// Sends notifications to the kernel.
     pub notifier: crate::Notifier,
     /// Registers lower files for passthrough.
     pub backings: Backings,
@@ -127,13 +120,13 @@ impl Services {
         Services { notifier, backings }
     }
 
-    /// Those of a transport that has no way to tell the kernel anything (virtio-fs): every
-    /// notification and every registration fails with ENOTCONN.
+    /// For a transport without notifications (virtio-fs): every notification and every registration
+    /// fails with ENOTCONN.
     pub fn unavailable() -> Services {
         Services::new(crate::Notifier::unavailable(), Backings::disconnected())
     }
 
-    /// Those of no connection, for tests of file systems without a kernel.
+    /// Without a connection, for tests of file systems.
     pub fn disconnected() -> Services {
         Services::new(crate::Notifier::disconnected(), Backings::disconnected())
     }

@@ -1,4 +1,4 @@
-//! Who asks, and what the thread that serves the request may do.
+//! The caller of a request, and what its serving thread may do.
 
 use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts};
@@ -20,8 +20,8 @@ pub struct Context<'a> {
     poll_handle: Option<PollHandle>,
 }
 
-/// The id that stands for "no caller": the kernel sends it for requests of its own once idmapped
-/// mounts were negotiated, and for ids that have no mapping.
+/// "No caller": sent for the kernel's own requests once idmapped mounts were negotiated, and for ids
+/// without a mapping.
 const NO_ID: u32 = u32::MAX;
 
 impl<'a> Context<'a> {
@@ -55,14 +55,14 @@ impl<'a> Context<'a> {
         self.unique
     }
 
-    /// The caller's file-system user id, in the server's user namespace; `None` when the request
-    /// has no caller (it must then run as the server itself).
+    /// The caller's file-system user id, in the server's user namespace; `None` for a request without a
+    /// caller, which then runs as the server itself.
     pub fn uid(&self) -> Option<u32> {
         (self.uid != NO_ID).then_some(self.uid)
     }
 
-    /// The caller's file-system group id; `None` when the request has no caller. Supplementary
-    /// groups do not travel, see [`supplementary_group`](Self::supplementary_group).
+    /// The caller's file-system group id; `None` without a caller. Requests do not carry supplementary
+    /// groups, see [`supplementary_group`](Self::supplementary_group).
     pub fn gid(&self) -> Option<u32> {
         (self.gid != NO_ID).then_some(self.gid)
     }
@@ -83,27 +83,25 @@ impl<'a> Context<'a> {
         self.extensions.security_context()
     }
 
-    /// In [`poll`](crate::FileSystem::poll): what to give to
-    /// [`Notifier::poll_wakeup`](crate::Notifier::poll_wakeup) once one of the events is there;
-    /// `None` when nobody waits for that.
+    /// In [`poll`](crate::FileSystem::poll): the handle for
+    /// [`Notifier::poll_wakeup`](crate::Notifier::poll_wakeup) once one of the events occurs; `None` when no
+    /// caller waits for it.
     pub fn poll_handle(&self) -> Option<PollHandle> {
         self.poll_handle
     }
 
     /// Whether the calling thread may sleep for long (disk, network, another lock holder).
     ///
-    /// False on a thread that other requests wait for. There, either finish without sleeping or
-    /// return [`Errno::DEFER`] before anything was changed.
+    /// False on a thread that other requests wait for: finish without sleeping, or return
+    /// [`Errno::DEFER`] before anything was changed.
     pub fn may_block(&self) -> bool {
         self.may_block
     }
 
-    /// `Err(DEFER)` where the thread may not sleep: the first line of an operation that is known
-    /// to take long.
+    /// The first line of an operation that is known to take long.
     ///
     /// # Errors
-    ///
-    /// [`Errno::DEFER`] as said.
+    /// [`Errno::DEFER`] where the thread may not sleep.
     pub fn require_blocking(&self) -> Result<()> {
         if self.may_block {
             Ok(())
@@ -112,18 +110,16 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Runs `wait`, a system call or a wait that can sleep until somebody else acts, so that the
-    /// client's signal ends it.
+    /// Runs `wait`, a system call or a wait that another process ends, so that the client's signal
+    /// interrupts it.
     ///
-    /// While `wait` runs, an INTERRUPT for this request sets the token and signals this thread
-    /// until `wait` has returned, so that system calls in it return `EINTR`. A wait that is no
-    /// system call looks at [`InterruptToken::is_set`] at intervals. Call it only where
-    /// [`may_block`](Self::may_block) is true.
+    /// While `wait` runs, an INTERRUPT for this request sets the token and signals this thread until `wait`
+    /// has returned, so that its system calls return `EINTR`. A wait that is no system call reads
+    /// [`InterruptToken::is_set`] at intervals. Only where [`may_block`](Self::may_block) is true.
     ///
     /// # Errors
-    ///
-    /// `EINTR` when the request was interrupted before or during `wait`, `ENOTCONN` when the session
-    /// is ending; else what `wait` returns.
+    /// `EINTR` when the request was interrupted before or during `wait`, `ENOTCONN` when the session ends;
+    /// else those of `wait`.
     pub fn interruptible<T>(&self, wait: impl FnOnce(&InterruptToken) -> Result<T>) -> Result<T> {
         self.interrupts.run(self.unique, wait)
     }

@@ -1,8 +1,8 @@
-//! Bulk data, described rather than carried.
+//! Data of READ and WRITE, described rather than copied.
 //!
-//! A file system that serves lower files never touches their bytes: a read answers with *which
-//! file, where* ([`ReadReply::file`]), a write is handed a source that can be sent to a file
-//! ([`WriteSource::write_to`]). The transport moves the bytes in the way that suits its memory.
+//! A file system that serves lower files never touches their bytes: a read names a file and an offset
+//! ([`ReadReply::file`]), a write gets a source that can be sent to a file ([`WriteSource::write_to`]).
+//! The transport moves the bytes in the way that suits its memory.
 
 use crate::errno::{Errno, Result};
 use rustix::io::{IoSlice, IoSliceMut, ReadWriteFlags};
@@ -11,22 +11,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs_sys::cache;
 
-/// Data are cached in pages of this size or a multiple.
+/// Data are cached in pages of this size or a multiple of it.
 const PAGE_BYTES: u64 = 4096;
 
-/// Whether I/O on a lower file can sleep, and whether the kernel lets us ask first.
+/// Whether I/O on a lower file can sleep, and whether `RWF_NOWAIT` avoids that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoWait {
-    /// Reads accept `RWF_NOWAIT`: try, and leave the thread only for a cold page.
+    /// Reads accept `RWF_NOWAIT`: only a read of an uncached page leaves the thread.
     Supported,
     /// The file lives in memory (tmpfs, ramfs, hugetlbfs): I/O never waits for a device.
     Memory,
-    /// Nobody can tell: every read may sleep and runs where that is allowed.
+    /// Unknown: every read may sleep, and is deferred.
     Unsupported,
 }
 
-/// An open lower file that requests read from and write to. Shared by `Arc`, so that a transport
-/// can keep it while I/O is in flight.
+/// An open lower file. Shared by `Arc`, so that a transport keeps it open while I/O is in flight.
 #[derive(Debug)]
 pub struct LowerFile {
     fd: OwnedFd,
@@ -34,18 +33,18 @@ pub struct LowerFile {
 }
 
 impl LowerFile {
-    /// Wraps a descriptor opened for I/O (not `O_PATH`). It must not carry `O_APPEND`: the page
-    /// cache above writes at offsets of its own.
+    /// Takes a descriptor that was opened for I/O (not `O_PATH`). It must not have `O_APPEND`: the client's
+    /// page cache writes at offsets of its own.
     pub fn new(fd: OwnedFd, no_wait: NoWait) -> LowerFile {
         LowerFile { fd, no_wait }
     }
 
-    /// Gives the descriptor back.
+    /// Returns the descriptor.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// How reads on this file may be tried.
+    /// Whether reads of this file can be tried without sleeping.
     pub fn no_wait(&self) -> NoWait {
         self.no_wait
     }
@@ -69,7 +68,6 @@ impl LowerFile {
     /// when the file has the bytes.
     ///
     /// # Errors
-    ///
     /// [`Errno::DEFER`] when `may_block` is false and the bytes are not in memory; else the lower
     /// file system's own error, unless some bytes were read before it.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64, may_block: bool) -> Result<usize> {
@@ -84,10 +82,9 @@ impl LowerFile {
         })
     }
 
-    /// The same for a transport with memory of another kind: `read` carries out one system call.
+    /// As [`read_at`](Self::read_at), for a transport with memory of another kind: `read` is one system call.
     ///
     /// # Errors
-    ///
     /// As [`read_at`](Self::read_at).
     pub fn read_by(
         &self,
@@ -119,8 +116,8 @@ impl LowerFile {
                 Err(error) if filled == 0 => return Err(error.into()),
                 Err(_) => break,
             }
-            // A short read on a regular file is the end of it, except for the NOWAIT case, where
-            // it can be the end of what is cached. That lies between two pages.
+            // A short read ends at the end of the file, or with NOWAIT at the end of what is cached: a page
+            // boundary.
             let end = offset.saturating_add(filled as u64);
             if !no_wait || !end.is_multiple_of(PAGE_BYTES) {
                 break;
@@ -133,9 +130,9 @@ impl LowerFile {
 /// One of the system calls by which a file is read, see [`LowerFile::read_by`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPart {
-    /// How many bytes are there already: the next go behind them.
+    /// Bytes that are in the buffer already.
     pub filled: usize,
-    /// Where the next are in the file.
+    /// Offset of the next ones in the file.
     pub offset: u64,
     /// Whether to pass `RWF_NOWAIT`.
     pub no_wait: bool,
@@ -147,7 +144,7 @@ impl AsFd for LowerFile {
     }
 }
 
-/// Where the answer to a READ goes. Consumed by exactly one of its methods.
+/// The reply to a READ. Consumed by exactly one of its methods.
 #[derive(Debug)]
 pub struct ReadReply<'a> {
     buffer: &'a mut [u8],
@@ -159,9 +156,9 @@ pub struct ReadAnswer(pub(crate) ReadSource);
 
 #[derive(Debug)]
 pub(crate) enum ReadSource {
-    /// This many bytes lie at the start of the reply's buffer.
+    /// So many bytes, at the start of the reply's buffer.
     InPlace(usize),
-    /// The transport takes them from here: at most `length` bytes at `offset`.
+    /// At most `length` bytes of `file` at `offset`, which the transport moves.
     File {
         file: Arc<LowerFile>,
         offset: u64,
@@ -174,29 +171,28 @@ impl<'a> ReadReply<'a> {
         ReadReply { buffer }
     }
 
-    /// The most bytes the answer can have.
+    /// The most bytes of the reply.
     pub fn size(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Answers with these bytes, cut to [`size`](Self::size). Fewer than asked means end of file.
+    /// Replies with these bytes, cut to [`size`](Self::size). Fewer bytes than asked mean end of file.
     pub fn bytes(self, bytes: &[u8]) -> ReadAnswer {
         let length = bytes.len().min(self.buffer.len());
         self.buffer[..length].copy_from_slice(&bytes[..length]);
         ReadAnswer(ReadSource::InPlace(length))
     }
 
-    /// Answers with what `fill` writes at the start of the buffer; `fill` returns how many bytes.
+    /// Replies with what `fill` writes to the start of the buffer; `fill` returns how many bytes.
     ///
     /// # Errors
-    ///
-    /// What `fill` returns.
+    /// Those of `fill`.
     pub fn fill(self, fill: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<ReadAnswer> {
         let length = fill(self.buffer)?.min(self.buffer.len());
         Ok(ReadAnswer(ReadSource::InPlace(length)))
     }
 
-    /// Answers with the bytes of `file` at `offset`, as many as were asked for and are there.
+    /// Replies with the bytes of `file` at `offset`, as many as were asked for and exist.
     pub fn file(self, file: Arc<LowerFile>, offset: u64) -> ReadAnswer {
         let length = self.buffer.len();
         ReadAnswer(ReadSource::File {
@@ -207,7 +203,7 @@ impl<'a> ReadReply<'a> {
     }
 }
 
-/// Data that a transport has where no slice of it can be had: in memory that others write to.
+/// Data of a transport that is no slice, because others write to its memory.
 pub trait OutOfLineData: fmt::Debug {
     /// How many bytes there are.
     fn len(&self) -> usize;
@@ -220,17 +216,16 @@ pub trait OutOfLineData: fmt::Debug {
     /// Copies the data from `skip` on to `target`, as much as fits, and returns how much that was.
     fn copy_to(&self, skip: usize, target: &mut [u8]) -> usize;
 
-    /// Writes the data from `skip` on to `file` at `offset`, by one system call, and returns how
-    /// much it took.
+    /// Writes the data from `skip` on to `file` at `offset`, by one system call, and returns how much it
+    /// took.
     ///
     /// # Errors
-    ///
     /// The system call's.
     fn write_to(&self, skip: usize, file: BorrowedFd<'_>, offset: u64)
     -> rustix::io::Result<usize>;
 }
 
-/// The data of a WRITE, wherever the transport has it.
+/// The data of a WRITE, wherever the transport has them.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteSource<'a> {
     data: Data<'a>,
@@ -239,7 +234,7 @@ pub struct WriteSource<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Data<'a> {
     Here(&'a [u8]),
-    Apart(&'a dyn OutOfLineData),
+    OutOfLine(&'a dyn OutOfLineData),
 }
 
 impl<'a> WriteSource<'a> {
@@ -249,10 +244,10 @@ impl<'a> WriteSource<'a> {
         }
     }
 
-    /// What a transport has elsewhere, for [`Message::Apart`](crate::Message::Apart).
-    pub fn apart(data: &'a dyn OutOfLineData) -> WriteSource<'a> {
+    /// Data of a transport, for [`Message::OutOfLine`](crate::Message::OutOfLine).
+    pub fn out_of_line(data: &'a dyn OutOfLineData) -> WriteSource<'a> {
         WriteSource {
-            data: Data::Apart(data),
+            data: Data::OutOfLine(data),
         }
     }
 
@@ -260,7 +255,7 @@ impl<'a> WriteSource<'a> {
     pub fn len(&self) -> usize {
         match self.data {
             Data::Here(bytes) => bytes.len(),
-            Data::Apart(data) => data.len(),
+            Data::OutOfLine(data) => data.len(),
         }
     }
 
@@ -277,15 +272,14 @@ impl<'a> WriteSource<'a> {
                 target[..length].copy_from_slice(&bytes[..length]);
                 length
             }
-            Data::Apart(data) => data.copy_to(0, target).min(target.len()),
+            Data::OutOfLine(data) => data.copy_to(0, target).min(target.len()),
         }
     }
 
-    /// Writes all of the data to `file` at `offset`, in one system call when the file takes it in
-    /// one. Returns the bytes written; fewer than [`len`](Self::len) when an error came later.
+    /// Writes all data to `file` at `offset`, in one system call if the file takes them at once. Returns the
+    /// bytes written; fewer than [`len`](Self::len) when an error came later.
     ///
     /// # Errors
-    ///
     /// The lower file system's own, when nothing was written.
     pub fn write_to(&self, file: &LowerFile, offset: u64) -> Result<usize> {
         let length = self.len();
@@ -297,7 +291,7 @@ impl<'a> WriteSource<'a> {
                     let rest = IoSlice::new(&bytes[written..]);
                     rustix::io::pwritev2(&file.fd, &[rest], at, ReadWriteFlags::empty())
                 }
-                Data::Apart(data) => data.write_to(written, file.fd.as_fd(), at),
+                Data::OutOfLine(data) => data.write_to(written, file.fd.as_fd(), at),
             };
             match taken {
                 Ok(0) => break,

@@ -1,11 +1,11 @@
-//! Where READDIR and READDIRPLUS put their entries.
+//! The reply to READDIR and READDIRPLUS.
 
 use crate::attributes::Entry;
 use crate::reply::entry_out;
 use thrufs_abi::layout::EntryOut;
 use thrufs_abi::reply::{dirent_size, direntplus_size, encode_dirent, encode_direntplus};
 
-/// The directory listing being written, straight into the reply.
+/// The directory listing being written, in the reply's buffer.
 #[derive(Debug)]
 pub struct DirectorySink<'a> {
     buffer: &'a mut [u8],
@@ -29,19 +29,19 @@ impl<'a> DirectorySink<'a> {
         self.used
     }
 
-    /// Whether the kernel wants attributes along (READDIRPLUS). Where it does, give them by
-    /// [`entry_plus`](Self::entry_plus), or leave single entries bare by [`entry`](Self::entry).
+    /// Whether the kernel wants attributes (READDIRPLUS): by [`entry_plus`](Self::entry_plus), or single
+    /// entries without by [`entry`](Self::entry).
     pub fn is_plus(&self) -> bool {
         self.plus
     }
 
-    /// Whether nothing was written so far. An empty answer means the end of the directory.
+    /// Whether nothing was written so far. An empty reply means the end of the directory.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Whether an entry with a name of `name_length` bytes still fits. To be asked before a lookup
-    /// count is raised for [`entry_plus`](Self::entry_plus).
+    /// Whether an entry with a name of `name_length` bytes still fits. Called before
+    /// [`entry_plus`](Self::entry_plus) raises a lookup count.
     pub fn fits(&self, name_length: usize) -> bool {
         let size = if self.plus {
             direntplus_size(name_length)
@@ -51,13 +51,13 @@ impl<'a> DirectorySink<'a> {
         size <= self.buffer.len() - self.used
     }
 
-    /// Adds an entry without attributes. `next_offset` is where a later READDIR goes on after it.
-    /// Returns false, having written nothing, when it does not fit.
+    /// Adds an entry without attributes. A later READDIR continues at `next_offset`. Returns false, having
+    /// written nothing, when it does not fit.
     #[must_use]
     pub fn entry(&mut self, ino: u64, next_offset: u64, kind: EntryKind, name: &[u8]) -> bool {
         let free = &mut self.buffer[self.used..];
         let written = if self.plus {
-            // Node id 0 tells the kernel that this one carries no attributes.
+            // Node id 0: no attributes.
             encode_direntplus(
                 free,
                 &EntryOut::default(),
@@ -72,7 +72,7 @@ impl<'a> DirectorySink<'a> {
         self.advance(written)
     }
 
-    /// Adds an entry with attributes; the kernel counts one lookup of its node. Only where
+    /// Adds an entry with attributes; the kernel counts one lookup of its node. Only if
     /// [`is_plus`](Self::is_plus). Returns false, having written nothing, when it does not fit.
     #[must_use]
     pub fn entry_plus(

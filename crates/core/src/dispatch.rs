@@ -1,8 +1,7 @@
-//! The one place that knows opcodes: bytes in, one call of a [`FileSystem`] method, bytes out.
+//! The only module that knows opcodes: parses a request, calls a [`FileSystem`] method, writes the reply.
 //!
-//! A transport owns the memory of requests and replies. It calls [`Dispatcher::dispatch`] with
-//! both and does with the reply what the [`Outcome`] says. Nothing here allocates, waits or logs on
-//! the way of a request that goes well.
+//! A transport owns the memory of both. It calls [`Dispatcher::dispatch`] and does with the reply what the
+//! [`Outcome`] says. A request that succeeds allocates, waits for and logs nothing here.
 //!
 //! | requests | carried out |
 //! |---|---|
@@ -15,8 +14,8 @@
 //! | INIT | once, first; a second one is an error |
 //! | DESTROY | an empty reply; [`FileSystem::destroy`] is called when the session ends |
 //!
-//! What goes wrong stays here: malformed bytes, requests before INIT and panics of the file system
-//! are answered with an error and counted.
+//! Errors stay here: malformed bytes, requests before INIT and panics of the file system are answered
+//! with an error and counted.
 
 mod again;
 mod arguments;
@@ -54,21 +53,20 @@ use thrufs_abi::{Request, Unique};
 pub struct Dispatcher<F> {
     fs: Arc<F>,
     agreed: OnceLock<Agreed>,
-    /// Whether INIT shall agree on io_uring: somebody is ready for it.
+    /// Whether INIT is to agree on io_uring: rings are ready.
     wants_ring: AtomicBool,
-    /// What INIT shall not agree on, whoever asks for it.
+    /// What INIT must not agree on.
     withheld: InitFlags,
     init_failure: Mutex<Option<InitFailure>>,
     metrics: Arc<Metrics>,
     interrupts: Interrupts,
 }
 
-/// What INIT settled.
 #[derive(Debug)]
 struct Agreed {
     dialect: Dialect,
     features: Features,
-    /// The request that it came from, for a successor.
+    /// The INIT request, for a saved session.
     request: Box<[u8]>,
 }
 
@@ -78,41 +76,41 @@ impl Agreed {
     }
 }
 
-/// What a transport is to do about a request.
+/// What a transport does about a request.
 #[derive(Debug)]
 #[must_use]
 pub enum Outcome {
     /// Send this many bytes of the reply buffer.
     Reply(usize),
-    /// Put bytes of a file behind the reply's header, then call
+    /// Read bytes of a file into the reply, behind its header, then call
     /// [`Dispatcher::finish_file_reply`].
     File(FileReply),
-    /// There is nothing to send.
+    /// There is no reply.
     Silent,
-    /// Nothing was done: dispatch the same bytes again where sleeping is allowed.
+    /// Nothing was done: dispatch the same bytes again on a thread that may sleep.
     Defer(Wait),
 }
 
-/// What a deferred request would wait for.
+/// What a deferred request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// A device or a network: it will end by itself.
+    /// A device or a network: the wait ends by itself.
     Io,
-    /// Another holder of a lock: it may never end.
+    /// Another holder of a lock: the wait may never end.
     Lock {
-        /// Of whom.
+        /// The caller's user id.
         uid: u32,
     },
 }
 
 impl Wait {
-    /// Whether it may never end.
+    /// Whether the wait may never end.
     pub fn is_for_lock(self) -> bool {
         matches!(self, Wait::Lock { .. })
     }
 }
 
-/// The bytes of a file as the answer to a READ.
+/// The reply to a READ from a file.
 #[derive(Debug)]
 pub struct FileReply {
     unique: Unique,
@@ -123,32 +121,30 @@ pub struct FileReply {
 }
 
 impl FileReply {
-    /// Where the bytes are.
+    /// The file.
     pub fn file(&self) -> &Arc<LowerFile> {
         &self.file
     }
 
-    /// Where they start, in bytes from the start of the file.
+    /// Offset of the first byte in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many there are at most.
+    /// The most bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// The header of a reply with `bytes` of them.
     pub(crate) fn header(&self, bytes: usize) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         put_header(&mut header, self.unique, Ok(bytes));
         header
     }
 
-    /// Reads them into the place behind the header of `reply`, with one `preadv2(2)` if it can be.
+    /// Reads them behind the header of `reply`, with one `preadv2(2)` if possible.
     ///
     /// # Errors
-    ///
     /// As [`LowerFile::read_at`].
     pub fn read_into(&self, reply: &mut [u8], may_block: bool) -> Result<usize> {
         let end = HEADER_BYTES + self.length;
@@ -157,48 +153,46 @@ impl FileReply {
     }
 }
 
-/// What an operation leaves behind.
 enum Done {
     /// A body of this many bytes.
     Body(usize),
     /// The same, `moved` of which (or of the request) were data.
     Data { body: usize, moved: usize },
-    /// A body that is still in a file.
+    /// A body to read from a file.
     File {
         file: Arc<LowerFile>,
         offset: u64,
         length: usize,
     },
-    /// No reply is wanted.
+    /// No reply.
     Silent,
 }
 
 impl<F> Dispatcher<F> {
-    /// What is counted.
+    /// The metrics that it counts into.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// The requests that wait.
     pub(crate) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
     }
 
-    /// Ends the waits of all requests that sleep until somebody else acts (locks), and of all that
-    /// come from now on: they are answered with ENOTCONN. To be called at the end of a connection.
+    /// Ends all waits for another process (locks), and those to come, with ENOTCONN. Called at the end of a
+    /// connection.
     pub fn end_waits(&self) {
         self.interrupts.stop();
     }
 
-    /// Ends the waits of all requests that sleep now until somebody else acts: they are answered with
-    /// EINTR. Requests that come later may wait. For a transport that will ask for them again.
+    /// Ends all waits for another process with EINTR, and not those to come. For a transport that will
+    /// replay the requests.
     pub fn interrupt_waits(&self) {
         self.interrupts.interrupt_all();
     }
 }
 
 impl<F: FileSystem> Dispatcher<F> {
-    /// A dispatcher that has not seen INIT.
+    /// A dispatcher before INIT.
     pub fn new(fs: Arc<F>) -> Dispatcher<F> {
         Dispatcher {
             fs,
@@ -211,14 +205,14 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// Has INIT take these capabilities as not offered: those that the transport cannot keep.
+    /// Treats these capabilities as not offered: the transport cannot support them.
     #[must_use]
     pub fn withholding(mut self, flags: InitFlags) -> Dispatcher<F> {
         self.withheld |= flags;
         self
     }
 
-    /// Counts into `metrics`, which others may count into as well.
+    /// Counts into `metrics`, which may be shared.
     #[must_use]
     pub fn counting_into(mut self, metrics: Arc<Metrics>) -> Dispatcher<F> {
         self.metrics = metrics;
@@ -230,12 +224,11 @@ impl<F: FileSystem> Dispatcher<F> {
         &self.fs
     }
 
-    /// What was agreed on at INIT; `None` before.
+    /// The result of INIT; `None` before.
     pub fn features(&self) -> Option<&Features> {
         self.agreed.get().map(|agreed| &agreed.features)
     }
 
-    /// Has INIT agree on io_uring, if the kernel offers it.
     pub(crate) fn want_ring(&self) {
         self.wants_ring.store(true, Ordering::Relaxed);
     }
@@ -245,10 +238,10 @@ impl<F: FileSystem> Dispatcher<F> {
         agreed.map_or(Dialect::INITIAL, |agreed| agreed.dialect)
     }
 
-    /// Carries out the request in `request`, and writes the reply, header first, to `reply`.
+    /// Carries out `request`, and writes the reply, header first, to `reply`.
     ///
-    /// `reply` should have room for 16 bytes and the largest body: 64 KiB for extended attributes,
-    /// or what was agreed on for data. With `may_block`, the outcome is never [`Outcome::Defer`].
+    /// `reply` should have room for 16 bytes and the largest body: 64 KiB for extended attributes, or the
+    /// negotiated size of data. With `may_block`, the outcome is never [`Outcome::Defer`].
     pub fn dispatch<'a>(
         &self,
         request: impl Into<Message<'a>>,
@@ -317,8 +310,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Outcome::Reply(outcome)
     }
 
-    /// Completes the reply to a READ once its bytes lie behind the header's place, or could not be
-    /// had. Returns the bytes to send.
+    /// Completes the reply to a READ after its bytes were read, or could not be. Returns the bytes to send.
     pub fn finish_file_reply(
         &self,
         file_reply: &FileReply,
@@ -330,7 +322,7 @@ impl<F: FileSystem> Dispatcher<F> {
         put_header(reply, file_reply.unique, result)
     }
 
-    /// Counts a READ that was answered with the bytes of a file, or could not be.
+    /// Counts a READ that was answered from a file, or could not be.
     pub(crate) fn count_file_reply(&self, file_reply: &FileReply, result: Result<usize>) {
         let moved = result.unwrap_or(0) as u64;
         self.metrics.record(
@@ -341,8 +333,8 @@ impl<F: FileSystem> Dispatcher<F> {
         );
     }
 
-    /// Carries out a request to its end, sleeping where needed. Returns the bytes of `reply` that
-    /// are the answer, 0 when there is none. For clients in the same process and for tests.
+    /// Carries out a request to its end, sleeping where needed. Returns the bytes of the reply, 0 for none.
+    /// For clients in the same process and for tests.
     pub fn answer<'a>(&self, request: impl Into<Message<'a>>, reply: &mut [u8]) -> usize {
         match self.dispatch(request, reply, true) {
             Outcome::Reply(length) => length,
@@ -354,7 +346,7 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// Answers a request that was not carried out with `errno`. Returns the bytes to send.
+    /// Answers a request with `errno` instead of carrying it out. Returns the bytes to send.
     pub fn refuse<'a>(
         &self,
         request: impl Into<Message<'a>>,
@@ -396,7 +388,7 @@ impl<F: FileSystem> Dispatcher<F> {
     fn execute(
         &self,
         request: &Request<'_>,
-        apart: Option<WriteSource<'_>>,
+        out_of_line: Option<WriteSource<'_>>,
         body: &mut [u8],
         may_block: bool,
     ) -> Result<Done> {
@@ -418,12 +410,12 @@ impl<F: FileSystem> Dispatcher<F> {
                 bump(&self.metrics.figures.malformed);
                 Err(Errno::EIO)
             }
-            (_, Some(agreed)) => self.carry_out(agreed, &context, request, apart, body),
+            (_, Some(agreed)) => self.carry_out(agreed, &context, request, out_of_line, body),
         }
     }
 }
 
-/// Whether the kernel waits for no answer, and takes one for a protocol violation.
+/// Whether the kernel expects no reply, and treats one as a protocol violation.
 fn is_silent(opcode: Opcode) -> bool {
     matches!(
         opcode,

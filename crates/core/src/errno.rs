@@ -1,4 +1,4 @@
-//! Error numbers: the only error a file system speaks to its clients.
+//! Error numbers, the only errors that a file system returns to its clients.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::num::NonZeroU16;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(NonZeroU16);
 
-/// What file system methods return.
+/// Result of the file system's methods.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 const LARGEST_SENDABLE: i32 = 511;
@@ -37,12 +37,11 @@ errnos! {
 }
 
 impl Errno {
-    /// Not an answer: "run this call again on a thread that may sleep".
+    /// No error for a client: "call again on a thread that may sleep".
     ///
     /// A method returns it, before it has changed anything, when it would have to wait and
-    /// [`Context::may_block`](crate::Context::may_block) is false. The transport then calls the
-    /// same method again with a context that may block. It never reaches a client: returned from a
-    /// call that already may block, it is reported as `EIO`.
+    /// [`Context::may_block`](crate::Context::may_block) is false. The transport calls the method again with a
+    /// context that may block; returned from that call, it becomes `EIO`.
     pub const DEFER: Errno = Errno::constant(u16::MAX as i32);
 
     const fn constant(number: i32) -> Errno {

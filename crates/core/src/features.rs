@@ -1,12 +1,12 @@
-//! What kernel and file system agree on at INIT: asked for once, kept in one value.
+//! The result of INIT's negotiation.
 
 use std::fmt;
 use thrufs_abi::InitFlags;
 
-/// The agreement of one connection.
+/// What one connection negotiated.
 #[derive(Clone, Debug)]
 pub struct Features {
-    /// Minor version of protocol 7 that both speak.
+    /// Minor version of protocol 7 that is spoken.
     pub minor: u32,
     /// The capabilities in force.
     pub flags: InitFlags,
@@ -14,11 +14,11 @@ pub struct Features {
     pub write_bytes_max: u32,
     /// Most bytes that the kernel reads ahead in one request.
     pub readahead_bytes_max: u32,
-    /// Most requests without a waiting caller (readahead, RELEASE, asynchronous direct I/O).
+    /// Most requests in the background (readahead, RELEASE, asynchronous direct I/O).
     pub background_requests_max: u16,
     /// See [`Negotiation::set_prompt`].
     pub prompt: bool,
-    /// What was asked for and not given.
+    /// Capabilities that were asked for and are not in force.
     pub refused: Vec<Refusal>,
 }
 
@@ -27,7 +27,7 @@ pub struct Features {
 pub struct Refusal {
     /// The capability, by its name in the kernel's header.
     pub what: InitFlags,
-    /// Why not, and what can be done about it.
+    /// Why not, and what to do about it.
     pub why: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What the kernel offers, and what the file system makes of it in
+/// What the kernel offers, and what the file system asks for in
 /// [`FileSystem::init`](crate::FileSystem::init).
 #[derive(Debug)]
 pub struct Negotiation {
@@ -52,7 +52,7 @@ pub struct Negotiation {
     prompt: bool,
 }
 
-/// What every file system gains from and none can be harmed by.
+/// Capabilities that are useful to every file system.
 const ALWAYS: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::BIG_WRITES)
     .union(InitFlags::MAX_PAGES)
@@ -61,14 +61,14 @@ const ALWAYS: InitFlags = InitFlags::ASYNC_READ
     .union(InitFlags::ABORT_ERROR)
     .union(InitFlags::INIT_EXT);
 
-/// 1 MiB: what `fs.fuse.max_pages_limit` allows unless it was raised.
+/// 1 MiB: the default of `fs.fuse.max_pages_limit`.
 pub(crate) const DATA_BYTES_MAX_DEFAULT: u32 = 1 << 20;
 
-/// Largest request data that buffers are made for, whatever the kernel would allow.
+/// Most data of a request, whatever the kernel allows.
 pub(crate) const DATA_BYTES_MAX: u32 = 16 << 20;
 
 impl Negotiation {
-    /// Starts from what the kernel said. `readahead_bytes_max` is the most it will read ahead.
+    /// The kernel's offer. `readahead_bytes_max` is the most it will read ahead.
     pub fn new(minor: u32, offered: InitFlags, readahead_bytes_max: u32) -> Negotiation {
         Negotiation {
             minor,
@@ -98,23 +98,23 @@ impl Negotiation {
         self.wanted |= flags;
     }
 
-    /// Takes back what was asked for, by the core or before.
+    /// Withdraws what was asked for.
     pub fn forgo(&mut self, flags: InitFlags) {
         self.wanted -= flags;
     }
 
-    /// Most bytes in one READ or WRITE: rounded down to pages, between 4 KiB and 16 MiB; the
-    /// kernel caps it by `fs.fuse.max_pages_limit` (1 MiB unless raised).
+    /// Most bytes in one READ or WRITE: rounded down to pages, between 4 KiB and 16 MiB. The kernel caps
+    /// it by `fs.fuse.max_pages_limit` (default: 1 MiB).
     pub fn set_write_bytes_max(&mut self, bytes: u32) {
         self.write_bytes_max = bytes.clamp(4096, DATA_BYTES_MAX) & !4095;
     }
 
-    /// Most bytes to read ahead; the kernel never reads ahead more than it said at first.
+    /// Most bytes to read ahead, up to the kernel's own figure.
     pub fn set_readahead_bytes_max(&mut self, bytes: u32) {
         self.readahead_bytes_max = self.readahead_bytes_max.min(bytes);
     }
 
-    /// Most requests in flight that nobody waits for.
+    /// Most requests in the background.
     pub fn set_background_requests_max(&mut self, requests: u16) {
         self.background_requests_max = requests.max(1);
     }
@@ -129,9 +129,8 @@ impl Negotiation {
         self.stack_depth_max = depth.min(2);
     }
 
-    /// Promises that no method sleeps unless it was told that it may
-    /// ([`Context::may_block`](crate::Context::may_block)): everything is in memory. Over io_uring, a
-    /// thread then takes several requests at once, which wait for each other.
+    /// Promises that no method sleeps unless [`Context::may_block`](crate::Context::may_block) is true:
+    /// everything is in memory. Over io_uring, a thread then takes several requests at once.
     pub fn set_prompt(&mut self, prompt: bool) {
         self.prompt = prompt;
     }
@@ -144,7 +143,6 @@ impl Negotiation {
         self.stack_depth_max
     }
 
-    /// Settles what is in force.
     pub(crate) fn settle(&self) -> Features {
         let mut refused = Vec::new();
         let mut flags = self.wanted;
@@ -180,7 +178,7 @@ impl Negotiation {
     }
 }
 
-/// Combinations that the kernel refuses or silently turns off: with what, what gives way, and why.
+/// Combinations that the kernel refuses or silently turns off: with what, what is dropped, and why.
 const CONFLICTS: &[(InitFlags, InitFlags, &str)] = &[
     (
         InitFlags::WRITEBACK_CACHE,
@@ -221,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_offered_is_refused_with_a_reason() {
+    fn capabilities_that_are_not_offered_are_refused_with_a_reason() {
         let mut negotiation = Negotiation::new(45, InitFlags::ASYNC_READ, 131_072);
         negotiation.want(InitFlags::HANDLE_KILLPRIV_V2);
         let features = negotiation.settle();
@@ -231,19 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn passthrough_gives_way_to_writeback() {
+    fn passthrough_is_dropped_for_writeback() {
         let mut negotiation = Negotiation::new(45, InitFlags::all(), 0);
         negotiation.set_stack_depth_max(1);
         negotiation.want(InitFlags::PASSTHROUGH | InitFlags::WRITEBACK_CACHE);
         let features = negotiation.settle();
         assert!(!features.flags.contains(InitFlags::PASSTHROUGH));
         assert!(features.flags.contains(InitFlags::WRITEBACK_CACHE));
-        assert!(
-            features
-                .refused
-                .iter()
-                .any(|r| r.what == InitFlags::PASSTHROUGH)
-        );
+        let mut refused = features.refused.iter();
+        assert!(refused.any(|r| r.what == InitFlags::PASSTHROUGH));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The manual of a file system: what it is asked, and what its answers mean.
+//! The trait of a file system: its methods, and what their results mean to the kernel.
 
 use crate::attributes::{
     Attributes, CopyArgs, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, NewNode,
@@ -17,86 +17,84 @@ use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
 
 /// A file system.
 ///
-/// One value serves all requests of a connection, from several threads at once. Every method has
-/// a default, so that a file system writes those it has: most answer `ENOSYS`, which the kernel
-/// remembers for the whole connection where it can do without the operation (OPEN, FLUSH, FSYNC,
-/// ACCESS, xattrs, locks, ...), and never asks again.
+/// One value serves all requests of a connection, from several threads at once. Every method has a
+/// default. Most defaults return `ENOSYS`, which the kernel remembers for the whole connection where it
+/// can do without the operation (OPEN, FLUSH, FSYNC, ACCESS, xattrs, locks, ...).
 ///
-/// **Nodes.** The kernel names inodes by [`NodeId`]. The root is [`NodeId::ROOT`] and needs no
-/// lookup. Any other comes into being when an answer carries it in an [`Entry`]; each such answer
-/// raises its lookup count by one, and [`forget`](Self::forget) lowers it. At zero, the kernel
-/// will not name it again, and the number may be used for another inode, with another generation.
-/// A node outlives its names: after unlink it goes on being used as long as somebody has it open.
+/// **Nodes.** The kernel names inodes by [`NodeId`]. The root is [`NodeId::ROOT`] and needs no lookup. Any
+/// other node exists from the first reply that carries it in an [`Entry`]; each such reply raises its lookup
+/// count by one, and [`forget`](Self::forget) lowers it. At zero, the kernel does not name it again, and the
+/// number may be reused for another inode, with another generation. A node outlives its names: after unlink
+/// it is used as long as a process has it open.
 ///
 /// **Names** are one component: never empty, never with a slash; `.` and `..` appear in
 /// [`lookup`](Self::lookup) alone, and only when `EXPORT_SUPPORT` was agreed on.
 ///
-/// **Permissions.** On a mount with `default_permissions` the kernel has checked modes and ACLs
-/// before it asks. Without it, the file system must check for itself, [`access`](Self::access)
-/// included; one that does not says so by [`may_be_mounted`](Self::may_be_mounted).
+/// **Permissions.** On a mount with `default_permissions` the kernel has checked modes and ACLs. Without
+/// it, the file system must check for itself, [`access`](Self::access) included; one that does not says so
+/// by [`may_be_mounted`](Self::may_be_mounted).
 ///
-/// **Waiting.** A thread that other requests wait for must not sleep: see
-/// [`Context::may_block`]. Where it would have to, a method returns [`Errno::DEFER`] before it has
-/// changed anything, and is called again where it may.
+/// **Sleeping.** A thread that other requests wait for must not sleep: see [`Context::may_block`]. A method
+/// that would have to returns [`Errno::DEFER`] before it has changed anything, and is called again where it
+/// may.
 ///
-/// **Ordering.** The kernel sends requests of one caller in order, and those of several callers at
-/// once. FORGET and RELEASE come late: after the calls that caused them have returned.
+/// **Errors** are those of the system call that a method is named for, unless its documentation says
+/// otherwise.
+///
+/// **Order.** The kernel sends requests of one caller in order, and those of several callers at once. FORGET
+/// and RELEASE arrive late: after the calls that caused them have returned.
 #[allow(unused_variables)]
 pub trait FileSystem: Send + Sync + 'static {
-    /// Asked by [`mount`](crate::mount()) before it mounts: whether that would be safe. A file system that
-    /// relies on the kernel's checks refuses mounts that others can use without them.
+    /// Called by [`mount`](crate::mount()) before it mounts. A file system that relies on the kernel's
+    /// permission checks refuses mounts that other users can use without them.
     ///
     /// # Errors
-    ///
-    /// Why not, in words.
+    /// The reason, as a sentence.
     fn may_be_mounted(&self, options: &MountOptions) -> std::result::Result<(), &'static str> {
         Ok(())
     }
 
-    /// Called once, before anything else: say which capabilities to ask for.
+    /// Called once, before anything else, to ask for capabilities.
     ///
     /// # Errors
-    ///
     /// Refuses the mount.
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         Ok(())
     }
 
-    /// Called once the kernel has the answer to INIT: what is in force, and what the session
-    /// does for the file system. Requests may already be arriving on other threads.
+    /// Called once the kernel has the reply to INIT, with what is in force and the session's services.
+    /// Requests may already be arriving on other threads.
     fn started(&self, features: &Features, services: Services) {}
 
-    /// Called once, when the connection has ended (unmounted or aborted) and no other method runs
-    /// or will run.
+    /// Called once, when the connection has ended (unmounted or aborted); no other method runs or will run.
     fn destroy(&self) {}
 
-    /// Writes what a successor, in another process or on another machine, needs to go on with this
-    /// session: nodes and their lookup counts, open files, locks. No other method runs while it is
-    /// called; the session may go on here afterwards.
+    /// Writes the state from which another process, perhaps on another machine, resumes this session: nodes
+    /// and their lookup counts, open files, locks. No other method runs meanwhile; the session may also
+    /// continue here.
     ///
     /// # Errors
+    /// `Unsupported` (the default); those of `sink`; whatever makes the state immovable.
     ///
     /// `Unsupported` (the default); what `sink` says; whatever keeps the state from being moved.
     fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Goes on from what [`save`](Self::save) of another process wrote, which may be damaged or
+    /// Resumes from the state that [`save`](Self::save) of another process wrote, which may be damaged or
     /// hostile. Called at most once, after `init` and `started` and before any request.
     ///
     /// # Errors
-    ///
-    /// `Unsupported` (the default), `InvalidData` for what is no such state, what `source` says. The
-    /// file system is of no use afterwards.
+    /// `Unsupported` (the default), `InvalidData` for what is no such state, those of `source`. The file
+    /// system cannot be used afterwards.
     fn restore(&self, source: &mut dyn io::Read) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Goes on from what a predecessor that died has left in a place that both were given when they
-    /// were made. Called as [`restore`](Self::restore), and instead of it.
+    /// Resumes from the state that a process that died has left in a place that both were given. Called
+    /// instead of [`restore`](Self::restore), at the same time.
     ///
     /// # Errors
-    ///
     /// As [`restore`](Self::restore).
     fn recover(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
@@ -107,17 +105,15 @@ pub trait FileSystem: Send + Sync + 'static {
     /// `Ok` of [`Entry::negative`] lets the kernel cache the absence; `ENOENT` does not.
     ///
     /// # Errors
-    ///
     /// `ENOENT`, `ENOTDIR`, `ESTALE` (the kernel then looks up the path anew), ...
     fn lookup(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry>;
 
-    /// Takes back `count` lookups of `node`. Nobody waits for this and there is no answer.
+    /// Subtracts `count` lookups of `node`. There is no reply.
     fn forget(&self, node: NodeId, count: u64) {}
 
-    /// The attributes of a node; `handle` is there when asked by `fstat(2)`.
+    /// The attributes of a node; with the `handle` of `fstat(2)`.
     ///
     /// # Errors
-    ///
     /// `ESTALE` when the node is gone, ...
     fn getattr(
         &self,
@@ -126,12 +122,11 @@ pub trait FileSystem: Send + Sync + 'static {
         handle: Option<FileHandle>,
     ) -> Result<Attributes>;
 
-    /// Attributes that only `statx(2)` shows, above all the time of birth. `mask` has the
-    /// `STATX_*` bits wanted, `flags` the `AT_STATX_*` synchronisation bits.
+    /// Attributes for `statx(2)` only, above all the time of birth. `mask` has the wanted `STATX_*` bits,
+    /// `flags` the `AT_STATX_*` synchronisation bits.
     ///
     /// # Errors
-    ///
-    /// `ENOSYS` makes the kernel do with [`getattr`](Self::getattr) for good.
+    /// `ENOSYS` makes the kernel use [`getattr`](Self::getattr) for good.
     fn statx(
         &self,
         context: &Context<'_>,
@@ -143,11 +138,9 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Changes attributes and returns the new ones. See [`SetAttr`] for the request that names no
-    /// attribute at all.
+    /// Changes attributes and returns the new ones. See [`SetAttr`] for the request without any.
     ///
     /// # Errors
-    ///
     /// `EPERM`, `EACCES`, `EROFS`, `EFBIG`, ...
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
         Err(Errno::ENOSYS)
@@ -156,17 +149,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Writes the target of a symbolic link to `buffer` (without a NUL) and returns its length.
     ///
     /// # Errors
-    ///
     /// `EINVAL` when `node` is no symbolic link, `ENAMETOOLONG` when it does not fit.
     fn readlink(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         Err(Errno::ENOSYS)
     }
 
     /// Makes a symbolic link and counts a lookup of it.
-    ///
-    /// # Errors
-    ///
-    /// As `symlink(2)`.
     fn symlink(
         &self,
         context: &Context<'_>,
@@ -178,10 +166,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Makes a file, device node, fifo or socket and counts a lookup of it.
-    ///
-    /// # Errors
-    ///
-    /// As `mknod(2)`.
     fn mknod(
         &self,
         context: &Context<'_>,
@@ -193,10 +177,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Makes a directory and counts a lookup of it.
-    ///
-    /// # Errors
-    ///
-    /// As `mkdir(2)`.
     fn mkdir(
         &self,
         context: &Context<'_>,
@@ -208,19 +188,11 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Removes a name that is no directory. Lookup counts do not change.
-    ///
-    /// # Errors
-    ///
-    /// As `unlink(2)`.
     fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
         Err(Errno::ENOSYS)
     }
 
     /// Removes an empty directory.
-    ///
-    /// # Errors
-    ///
-    /// As `rmdir(2)`.
     fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -228,7 +200,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Renames; `flags` are those of `renameat2(2)`.
     ///
     /// # Errors
-    ///
     /// As `renameat2(2)`; `EINVAL` for flags that are not known.
     fn rename(
         &self,
@@ -243,10 +214,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Gives `node` another name and counts a lookup of it.
-    ///
-    /// # Errors
-    ///
-    /// As `link(2)`.
     fn link(
         &self,
         context: &Context<'_>,
@@ -260,7 +227,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Opens a file.
     ///
     /// # Errors
-    ///
     /// As `open(2)`. `ENOSYS` (the default) means that files need no open: the kernel never asks
     /// again, sends no RELEASE, and every request carries handle 0.
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
@@ -270,7 +236,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Makes a file and opens it; counts a lookup. `O_EXCL` may be among the flags.
     ///
     /// # Errors
-    ///
     /// As `open(2)`. `ENOSYS` (the default) makes the kernel use [`mknod`](Self::mknod) and
     /// [`open`](Self::open).
     fn create(
@@ -286,10 +251,6 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Makes a file without a name in `parent`'s file system (`O_TMPFILE`) and opens it; counts a
     /// lookup.
-    ///
-    /// # Errors
-    ///
-    /// As `open(2)`.
     fn tmpfile(
         &self,
         context: &Context<'_>,
@@ -302,10 +263,6 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Reads; see [`ReadReply`] for the ways to answer. Fewer bytes than asked mean the end of the
     /// file.
-    ///
-    /// # Errors
-    ///
-    /// As `read(2)`.
     fn read(
         &self,
         context: &Context<'_>,
@@ -317,10 +274,6 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Writes, and returns the bytes written.
-    ///
-    /// # Errors
-    ///
-    /// As `write(2)`.
     fn write(
         &self,
         context: &Context<'_>,
@@ -335,7 +288,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// once per close, so perhaps often for one open.
     ///
     /// # Errors
-    ///
     /// What `close(2)` is to return. `ENOSYS` (the default) ends FLUSH for the connection.
     fn flush(
         &self,
@@ -347,14 +299,10 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// The last descriptor of an open file is gone. Nobody waits.
+    /// The last descriptor of an open file was closed. Nothing waits for the reply.
     fn release(&self, context: &Context<'_>, node: NodeId, args: &ReleaseArgs) {}
 
     /// Brings a file to stable storage; with `data_only` just what is needed to read it back.
-    ///
-    /// # Errors
-    ///
-    /// As `fsync(2)`.
     fn fsync(
         &self,
         context: &Context<'_>,
@@ -368,18 +316,13 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Opens a directory.
     ///
     /// # Errors
-    ///
     /// As `open(2)`; `ENOSYS` (the default) as for [`open`](Self::open).
     fn opendir(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
         Err(Errno::ENOSYS)
     }
 
-    /// Lists a directory from `offset` on, 0 or what an entry before gave as its `next_offset`,
-    /// until the sink is full. An answer without entries is the end.
-    ///
-    /// # Errors
-    ///
-    /// As `readdir(3)`.
+    /// Lists a directory from `offset` on (0, or the `next_offset` of an entry) until the sink is full. A
+    /// reply without entries is the end.
     fn readdir(
         &self,
         context: &Context<'_>,
@@ -395,10 +338,6 @@ pub trait FileSystem: Send + Sync + 'static {
     fn releasedir(&self, context: &Context<'_>, node: NodeId, args: &ReleaseArgs) {}
 
     /// Brings a directory to stable storage.
-    ///
-    /// # Errors
-    ///
-    /// As `fsync(2)`.
     fn fsyncdir(
         &self,
         context: &Context<'_>,
@@ -409,12 +348,8 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Figures of the file system that holds `node`; by default of one whose size nobody knows, as
-    /// `df(1)` shows `/proc`.
-    ///
-    /// # Errors
-    ///
-    /// As `statfs(2)`.
+    /// Statistics of the file system that holds `node`; by default those of unknown size, as `df(1)` shows
+    /// `/proc`.
     fn statfs(&self, context: &Context<'_>, node: NodeId) -> Result<FileSystemStatistics> {
         Ok(FileSystemStatistics {
             bsize: 4096,
@@ -425,20 +360,12 @@ pub trait FileSystem: Send + Sync + 'static {
     }
 
     /// Brings the whole file system to stable storage (`syncfs(2)`; sent over virtio-fs only).
-    ///
-    /// # Errors
-    ///
-    /// As `syncfs(2)`.
     fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
         Err(Errno::ENOSYS)
     }
 
-    /// Sets an extended attribute. `flags` are `XATTR_CREATE` or `XATTR_REPLACE`;
-    /// `clear_set_group_id` comes with an ACL set by somebody who is not in the file's group.
-    ///
-    /// # Errors
-    ///
-    /// As `setxattr(2)`.
+    /// Sets an extended attribute. `flags` are `XATTR_CREATE` or `XATTR_REPLACE`; `clear_set_group_id`
+    /// comes with an ACL that is set by a caller outside of the file's group.
     fn setxattr(
         &self,
         context: &Context<'_>,
@@ -455,7 +382,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// asks for the length alone.
     ///
     /// # Errors
-    ///
     /// As `getxattr(2)`: `ENODATA`, `ERANGE` when the buffer is too small, ...
     fn getxattr(
         &self,
@@ -469,19 +395,11 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Writes the names of all extended attributes to `buffer`, each ended by a NUL, and returns
     /// their length; an empty buffer asks for the length alone.
-    ///
-    /// # Errors
-    ///
-    /// As `listxattr(2)`.
     fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         Err(Errno::ENOSYS)
     }
 
     /// Removes an extended attribute.
-    ///
-    /// # Errors
-    ///
-    /// As `removexattr(2)`.
     fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
         Err(Errno::ENOSYS)
     }
@@ -489,17 +407,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// May the caller do this (`access(2)`)? Not asked with `default_permissions`.
     ///
     /// # Errors
-    ///
     /// `EACCES` for no.
     fn access(&self, context: &Context<'_>, node: NodeId, mask: u32) -> Result<()> {
         Err(Errno::ENOSYS)
     }
 
-    /// A lock that would stand in the way of this one, or `None`.
-    ///
-    /// # Errors
-    ///
-    /// As `fcntl(2)`.
+    /// A lock that conflicts with this one, or `None`.
     fn getlk(
         &self,
         context: &Context<'_>,
@@ -509,11 +422,10 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Sets or drops a lock; with `wait`, sleeps until it can be had (see
+    /// Sets or drops a lock; with `wait`, sleeps until there is no conflict (see
     /// [`Context::interruptible`]).
     ///
     /// # Errors
-    ///
     /// As `fcntl(2)` and `flock(2)`: `EAGAIN`, `EINTR`, `EDEADLK`, `ENOLCK`, ...
     fn setlk(
         &self,
@@ -528,7 +440,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// `fallocate(2)`, with its mode bits.
     ///
     /// # Errors
-    ///
     /// As `fallocate(2)`. `ENOSYS` becomes `EOPNOTSUPP`, for good.
     fn fallocate(
         &self,
@@ -542,10 +453,9 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// `lseek(2)` for `SEEK_DATA` and `SEEK_HOLE`; the kernel does the others itself.
+    /// `lseek(2)` for `SEEK_DATA` and `SEEK_HOLE`; the kernel handles the others.
     ///
     /// # Errors
-    ///
     /// As `lseek(2)`: `ENXIO` past the end, ...
     fn lseek(
         &self,
@@ -561,18 +471,15 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Copies between two open files, and returns the bytes copied.
     ///
     /// # Errors
-    ///
     /// As `copy_file_range(2)`. `ENOSYS`, `EXDEV` and `EOPNOTSUPP` make the kernel copy by itself.
     fn copy_file_range(&self, context: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
         Err(Errno::ENOSYS)
     }
 
-    /// An ioctl whose argument is encoded in `command` (restricted mode). `data` holds the input
-    /// of `input_length` bytes and takes the output; returns the ioctl's result and the length of
-    /// the output.
+    /// An ioctl whose argument is encoded in `command` (restricted mode). `data` holds `input_length` bytes
+    /// of input and takes the output; returns the ioctl's result and the length of the output.
     ///
     /// # Errors
-    ///
     /// As `ioctl(2)`: `ENOTTY` for one that is not known.
     fn ioctl(
         &self,
@@ -589,7 +496,6 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Which of `events` (`poll(2)`) are ready. `ENOSYS` (the default) means "always", for good.
     ///
     /// # Errors
-    ///
     /// Any.
     fn poll(
         &self,
@@ -601,11 +507,9 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Where block `block` of a file lies on the device, for `swapon` and boot loaders on mounts
-    /// of block devices.
+    /// The device's block of a file's `block`, for `swapon` and boot loaders on mounts of block devices.
     ///
     /// # Errors
-    ///
     /// Any.
     fn bmap(
         &self,
@@ -617,7 +521,7 @@ pub trait FileSystem: Send + Sync + 'static {
         Err(Errno::ENOSYS)
     }
 
-    /// Data that [`Notifier::retrieve`](crate::Notifier::retrieve) asked for: what the kernel's page cache has of `node` at
-    /// `offset`.
+    /// Data that [`Notifier::retrieve`](crate::Notifier::retrieve) asked for: what the kernel's page cache
+    /// has of `node` at `offset`.
     fn retrieved(&self, node: NodeId, cookie: thrufs_abi::Unique, offset: u64, data: &[u8]) {}
 }

@@ -1,20 +1,17 @@
-//! Ending a wait when the client that asked for it was signalled.
+//! Interrupts the wait of a client that was signalled.
 //!
-//! The kernel sends INTERRUPT with the number of the request that nobody wants any more. Only
-//! requests that sleep until somebody else acts can use that: they register here for as long as
-//! they sleep ([`Context::interruptible`](crate::Context::interruptible)); all others never touch
-//! this module.
+//! The kernel sends INTERRUPT with the number of the request. Only requests that wait for another process
+//! can be interrupted: they register here while they wait
+//! ([`Context::interruptible`](crate::Context::interruptible)); no other request uses this module.
 //!
-//! Two races decide its shape:
+//! Two races:
 //!
-//! * **The signal comes before the system call.** A signal only ends the call that a thread is in.
-//!   One that arrives between the registration and the call is lost, so it is sent again every
-//!   10 ms until the waiter has left the registry. Signals are sent under the registry's lock, and
-//!   a waiter leaves under it: nobody is signalled who has left.
-//! * **INTERRUPT comes before the registration.** Another thread may read it first. Numbers that
-//!   are not registered are remembered, the newest 64 of them, and [`Interrupts::run`] looks there
-//!   first. The kernel never uses a number again on one connection, so one that is remembered in
-//!   vain (its request was answered at once) can do no harm and falls out at the other end.
+//! * **The signal precedes the system call.** A signal ends only the call that a thread is in, so it is
+//!   repeated every 10 ms until the waiter has left the registry. Signals are sent, and waiters leave, under
+//!   the registry's lock: a thread that has left gets none.
+//! * **INTERRUPT precedes the registration**, because another thread reads it first. The newest 64 numbers
+//!   that are not registered are kept, and [`Interrupts::run`] looks for its own there. The kernel never
+//!   reuses a number on a connection, so one that is kept in vain is harmless.
 
 use crate::errno::{Errno, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -25,30 +22,30 @@ use std::time::Duration;
 use thrufs_abi::Unique;
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
-/// How many interrupts without a waiter are remembered.
+/// Numbers of interrupts without a waiter that are kept.
 const EARLY_MAX: usize = 64;
 
-/// How long after a signal the next one follows, while the waiter still waits.
+/// Time between two signals to the same waiter.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 thread_local! {
     static THREAD: ThreadId = current_thread_id();
 }
 
-/// Tells a wait whether it was interrupted.
+/// Says whether a wait was interrupted.
 #[derive(Clone, Debug)]
 pub struct InterruptToken {
     by: Arc<AtomicU8>,
 }
 
-const NOBODY: u8 = 0;
+const NONE: u8 = 0;
 const SHUTDOWN: u8 = 1;
 const CLIENT: u8 = 2;
 
 impl InterruptToken {
-    /// Whether an INTERRUPT for the request arrived, or the server is shutting down.
+    /// Whether an INTERRUPT for the request arrived, or the session ends.
     pub fn is_set(&self) -> bool {
-        self.by.load(Ordering::Acquire) != NOBODY
+        self.by.load(Ordering::Acquire) != NONE
     }
 
     fn set(&self, by: u8) {
@@ -56,7 +53,7 @@ impl InterruptToken {
     }
 }
 
-/// The requests of one connection that wait and may be interrupted.
+/// The requests of one connection that wait and can be interrupted.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupts {
     shared: Arc<Shared>,
@@ -72,9 +69,8 @@ struct Shared {
 struct Registry {
     waiters: Vec<Waiter>,
     early: VecDeque<Unique>,
-    /// Set for good at shutdown: whoever comes to wait is sent away.
+    /// Set at the end of the session: further waits fail.
     stopped: bool,
-    /// A thread is repeating signals.
     retrying: bool,
 }
 
@@ -86,12 +82,12 @@ struct Waiter {
 }
 
 impl Registry {
-    /// Signals every waiter whose token is set; whether there is one.
+    /// Signals every interrupted waiter; false when there is none.
     fn signal(&self) -> bool {
         let mut any = false;
         for waiter in self.waiters.iter().filter(|waiter| waiter.token.is_set()) {
             any = true;
-            // Fails when no handler was installed: the wait then has to look at its token.
+            // Fails without a handler: the wait then has to read its token.
             let _ = interrupt_thread(waiter.thread);
         }
         any
@@ -109,7 +105,7 @@ impl Shared {
     }
 }
 
-/// Takes a waiter off the registry, however its wait ends.
+/// Removes a waiter from the registry, however its wait ends.
 struct Registration<'a> {
     shared: &'a Shared,
     unique: Unique,
@@ -130,16 +126,14 @@ impl Interrupts {
     /// Runs `wait` registered under `unique`.
     ///
     /// # Errors
-    ///
-    /// `EINTR` when the interrupt was there first, `ENOTCONN` when the server is shutting down; else
-    /// what `wait` returns.
+    /// `EINTR` when the interrupt came first, `ENOTCONN` when the session ends; else those of `wait`.
     pub(crate) fn run<T>(
         &self,
         unique: Unique,
         wait: impl FnOnce(&InterruptToken) -> Result<T>,
     ) -> Result<T> {
         let token = InterruptToken {
-            by: Arc::new(AtomicU8::new(NOBODY)),
+            by: Arc::new(AtomicU8::new(NONE)),
         };
         let thread = THREAD.with(|thread| *thread);
         let mut registry = self.shared.registry.lock();
@@ -161,8 +155,8 @@ impl Interrupts {
             unique,
         };
         let result = wait(&token);
-        // EINTR for a client that was not signalled would reach it as "restart this call", a number
-        // that no program has heard of. What it will hear next is ENOTCONN anyway.
+        // A client that was not signalled would see EINTR as "restart this call", which no program
+        // handles. Its next request fails with ENOTCONN anyway.
         match result {
             Err(Errno::EINTR) if token.by.load(Ordering::Acquire) == SHUTDOWN => {
                 Err(Errno::ENOTCONN)
@@ -171,7 +165,6 @@ impl Interrupts {
         }
     }
 
-    /// An INTERRUPT for `unique` arrived.
     pub(crate) fn interrupt(&self, unique: Unique) {
         let mut registry = self.shared.registry.lock();
         match registry
@@ -192,7 +185,7 @@ impl Interrupts {
         }
     }
 
-    /// Interrupts everybody who waits, and from now on everybody who comes to wait.
+    /// Interrupts all waits, and those to come.
     pub(crate) fn stop(&self) {
         let mut registry = self.shared.registry.lock();
         registry.stopped = true;
@@ -202,7 +195,7 @@ impl Interrupts {
         self.signal_until_gone(registry);
     }
 
-    /// Interrupts everybody who waits now. Who comes later may wait.
+    /// Interrupts all waits. Later ones are not affected.
     pub(crate) fn interrupt_all(&self) {
         let registry = self.shared.registry.lock();
         for waiter in &registry.waiters {
@@ -211,7 +204,6 @@ impl Interrupts {
         self.signal_until_gone(registry);
     }
 
-    /// How many requests wait at the moment.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {
         self.shared.registry.lock().waiters.len()
@@ -228,8 +220,8 @@ impl Interrupts {
             .name("thrufs-intr".to_owned())
             .spawn(move || shared.retry());
         if spawned.is_err() {
-            // No thread to be had. A moment's patience closes the race in nearly all cases, and
-            // the kernel repeats the INTERRUPT when the client is signalled again.
+            // Without a thread, a short sleep avoids the race in nearly all cases; and the kernel repeats
+            // the INTERRUPT when the client is signalled again.
             for _ in 0..5 {
                 std::thread::sleep(Duration::from_millis(1));
                 if !self.shared.registry.lock().signal() {
@@ -251,17 +243,15 @@ mod tests {
     fn until_set(token: &InterruptToken) -> Result<()> {
         let start = Instant::now();
         while !token.is_set() {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "never interrupted"
-            );
+            let waited = start.elapsed();
+            assert!(waited < Duration::from_secs(60), "never interrupted");
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(Errno::EINTR)
     }
 
     #[test]
-    fn all_who_wait_are_sent_away_and_others_may_come() {
+    fn interrupt_all_ends_current_waits_only() {
         install_interrupt_handler().unwrap();
         let interrupts = Interrupts::default();
         let waits: Vec<_> = (1..=3)
@@ -289,17 +279,17 @@ mod tests {
         for delay_us in [0, 50, 200, 1000] {
             let interrupts = Interrupts::default();
             let (reader, _writer) = rustix::pipe::pipe().unwrap();
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     interrupts.run(Unique(8), |_| {
-                        tell.send(()).unwrap();
-                        // The signal may come right here, before the call: it must come again.
+                        sender.send(()).unwrap();
+                        // The signal may come here, before the call: it must be repeated.
                         std::thread::sleep(Duration::from_micros(300));
                         rustix::io::read(&reader, &mut [0; 1]).map_err(Errno::from)
                     })
                 });
-                told.recv().unwrap();
+                receiver.recv().unwrap();
                 std::thread::sleep(Duration::from_micros(delay_us));
                 interrupts.interrupt(Unique(8));
                 assert_eq!(waiter.join().unwrap(), Err(Errno::EINTR));
@@ -309,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_that_overtakes_its_request_counts_once() {
+    fn an_interrupt_before_its_request_is_used_once() {
         let interrupts = Interrupts::default();
         interrupts.interrupt(Unique(4));
         assert_eq!(interrupts.run(Unique(6), |_| Ok(())), Ok(()));
@@ -332,21 +322,21 @@ mod tests {
     #[test]
     fn shutdown_interrupts_all_and_admits_none() {
         let interrupts = Interrupts::default();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let waiters: Vec<_> = (0..4)
                 .map(|number| {
-                    let (interrupts, tell) = (&interrupts, tell.clone());
+                    let (interrupts, sender) = (&interrupts, sender.clone());
                     scope.spawn(move || {
                         interrupts.run(Unique(number), |token| {
-                            tell.send(()).unwrap();
+                            sender.send(()).unwrap();
                             until_set(token)
                         })
                     })
                 })
                 .collect();
             for _ in 0..4 {
-                told.recv().unwrap();
+                receiver.recv().unwrap();
             }
             assert_eq!(interrupts.waiting(), 4);
             interrupts.stop();

@@ -1,9 +1,8 @@
 //! File systems in user space, at the speed of the kernel's FUSE protocol.
 //!
-//! Write a type that implements [`FileSystem`], and [`mount`](fn@mount) it. Thrufs reads the kernel's
-//! requests, calls one typed method for each, and writes the answer; it negotiates capabilities,
-//! keeps requests that sleep from holding up others, tells the kernel of changes beneath, counts
-//! and times what it does, and ends in order.
+//! Implement [`FileSystem`] for a type, and [`mount`](fn@mount) it. Thrufs reads the kernel's requests,
+//! calls one typed method for each, and writes the reply; it negotiates capabilities, carries requests
+//! that sleep out on threads of their own, sends notifications, and keeps metrics.
 //!
 //! # A whole file system
 //!
@@ -16,29 +15,28 @@
 //! | part | what it is for |
 //! |---|---|
 //! | [`FileSystem`] | the methods, and what their answers mean to the kernel: the manual |
-//! | [`Context`] | who asks; whether the thread may sleep; waiting so that the client's signal ends it |
+//! | [`Context`] | the caller; whether the thread may sleep; waits that the client's signal interrupts |
 //! | [`Negotiation`], [`Features`] | capabilities: asked for in `init`, in force from `started` on |
 //! | [`ReadReply`], [`WriteSource`], [`LowerFile`] | data: in place, or *this file, this offset* |
-//! | [`Notifier`] | telling the kernel what changed behind its back |
-//! | [`Backings`] | letting the kernel use lower files by itself |
+//! | [`Notifier`] | notifications: what changed without the kernel's knowledge |
+//! | [`Backings`] | passthrough: lower files that the kernel reads and writes itself |
 //! | [`mount`](fn@mount), [`MountedSession`] | mounting and serving in one call |
 //! | [`Session`], [`mod@mount`] | the same in steps, for programs that mount in another process |
 //! | [`Snapshot`] | counts and latencies of each operation, as a value or a table |
 //! | [`Dispatcher`] | requests without a kernel: for other transports, tests and fuzzers |
 //!
 //! # Errors
+//! A method fails with an [`Errno`], which the client gets. `ENOSYS`, the default of most methods, makes
+//! the kernel do without the operation for good where it can. [`Errno::DEFER`] is no reply: the method is
+//! called again on a thread that may sleep.
 //!
-//! A method fails with an [`Errno`], and that is what the client gets. `ENOSYS`, the default of most
-//! methods, has the kernel do without the operation for good where it can. [`Errno::DEFER`] is no
-//! answer but a request to be called again where sleeping is allowed.
+//! # Sleeping
 //!
-//! # Who may sleep
-//!
-//! As many threads read requests as are of use, one for each CPU at most. A method that is called on one should not sleep for long:
-//! it looks at [`Context::may_block`], or calls [`Context::require_blocking`] first. Reads that are
-//! answered with a [`LowerFile`] are taken care of: they are tried without sleeping first. A method
-//! that sleeps on a reader all the same is not the end: when all readers are stuck for milliseconds,
-//! others are put in. The bounds are in [`SessionConfig`].
+//! One thread for each CPU reads requests, by default. A method that runs on it should not sleep for long:
+//! it tests [`Context::may_block`], or calls [`Context::require_blocking`] first. Reads that are answered
+//! with a [`LowerFile`] are tried without sleeping first. If a method sleeps on a reader all the same and
+//! all readers are stuck for milliseconds, further readers are started. The bounds are in
+//! [`SessionConfig`].
 //!
 //! # Versions
 //!
@@ -49,6 +47,7 @@
 
 mod attributes;
 mod backing;
+mod blocked_counts;
 mod context;
 mod data;
 mod directory;
@@ -64,7 +63,6 @@ mod notify;
 mod reply;
 pub mod serving;
 pub mod session;
-mod sleepers;
 mod transport;
 
 pub use attributes::{

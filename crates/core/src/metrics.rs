@@ -1,11 +1,10 @@
-//! Counts and latencies per operation, without locks.
+//! Counts and latencies of each operation, without locks.
 //!
-//! Threads count in shards of their own (the sixteen-fold is shared by chance, never by design), so
-//! that they do not fight over cache lines; a reader adds the shards up. A request costs two looks
-//! at the clock and one or two atomic additions to memory that nobody else writes.
+//! Each thread counts in one of sixteen shards, so that threads do not compete for cache lines; a snapshot
+//! adds the shards up. A request costs two reads of the clock and one or two atomic additions.
 //!
-//! Latencies are kept as counts in buckets whose width is a quarter of their power of two: a value
-//! read from them is at most 25 % above the true one.
+//! Latencies are counts in buckets whose width is a quarter of their power of two: a value read from them
+//! is at most 25 % above the true one.
 
 mod histogram;
 mod snapshot;
@@ -24,10 +23,9 @@ use thrufs_abi::Opcode;
 /// Rows of a shard: every opcode below 64 by its number, row 0 for all others.
 const ROWS: usize = 64;
 
-/// Most shards there are; threads beyond share.
+/// Most shards; further threads share them.
 const SHARDS_MAX: usize = 16;
 
-/// Counts of one operation in one shard.
 #[derive(Debug, Default)]
 struct Row {
     errors: AtomicU64,
@@ -35,7 +33,7 @@ struct Row {
     latency: Histogram,
 }
 
-/// What the threads of one connection count, and the levels of its queues and pools.
+/// The metrics of one connection: its operations, queues and pools.
 #[derive(Debug)]
 pub struct Metrics {
     shards: Box<[OnceLock<Box<[Row; ROWS]>>]>,
@@ -52,7 +50,6 @@ thread_local! {
     static SHARD: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The calling thread's number among those that count.
 fn own_shard() -> usize {
     SHARD.with(|shard| {
         shard.get().unwrap_or_else(|| {
@@ -78,7 +75,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts one request. `bytes` are those of the data it moved, either way.
+    /// Counts one request that moved `bytes` bytes of data.
     pub(crate) fn record(&self, opcode: Opcode, latency: Duration, failed: bool, bytes: u64) {
         let shard = &self.shards[own_shard() % SHARDS_MAX];
         let rows = shard.get_or_init(|| Box::new(std::array::from_fn(|_| Row::default())));
@@ -97,29 +94,28 @@ impl Metrics {
         bump(&self.figures.pairs);
     }
 
-    /// Counts a message of a transport of one's own that was no valid request, before it got to a
+    /// Counts a message that was no valid request, for a transport that has not passed it to a
     /// [`Dispatcher`](crate::Dispatcher).
     pub fn count_malformed(&self) {
         bump(&self.figures.malformed);
     }
 
-    /// Counts a request that slept on the thread that took it, because no other was to be had.
+    /// Counts a request that slept on the thread that took it, because no other thread was available.
     pub fn count_blocked_inline(&self) {
         bump(&self.figures.blocked_inline);
     }
 
-    /// Counts a blocking lock that was refused, because too many waited.
+    /// Counts a blocking lock that was refused, because too many were waiting.
     pub fn count_lock_refused(&self) {
         bump(&self.figures.lock_waiters_refused);
     }
 
-    /// Counts a request that is carried out elsewhere, because it would sleep.
+    /// Counts a request that is carried out on another thread, because it would sleep.
     pub fn count_deferred(&self) {
         bump(&self.figures.deferred);
     }
 
-    /// Everything as it is now. Counts of requests that are being answered at this moment may be
-    /// there in part.
+    /// All metrics as they are now. A request that is being answered may be counted in part.
     pub fn snapshot(&self) -> Snapshot {
         let operations = Opcode::ALL
             .iter()
@@ -147,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_add_up() {
+    fn shards_are_summed() {
         let metrics = Metrics::default();
         std::thread::scope(|scope| {
             for _ in 0..40 {

@@ -1,10 +1,9 @@
-//! Putting a FUSE file system into the tree, and taking it out.
+//! Mounting and unmounting a FUSE file system.
 //!
-//! As root: [`mount`], given an open `/dev/fuse`, by the mount API (Linux 5.2) or, where that does not
-//! do, by mount(2). As an ordinary user: [`mount_unprivileged`] by the set-user-id program
-//! `fusermount3`, which hands the open device back. Either way the kernel has sent INIT, or will, and
-//! waits for its answer; with `FUSE_DEV_IOC_SYNC_INIT` (see [`open_device`]) the mount call itself
-//! waits for it, so that it must be answered by another thread or process.
+//! As root: [`mount`], given an open `/dev/fuse`, by the mount API (Linux 5.2) or, where that fails, by
+//! mount(2). As an unprivileged user: [`mount_unprivileged`] by the set-user-id program `fusermount3`, which
+//! returns the open device. The kernel sends INIT and waits for its reply; with `FUSE_DEV_IOC_SYNC_INIT`
+//! (see [`open_device`]) the mount call itself waits for it, so another thread or process must answer it.
 
 mod api;
 mod classic;
@@ -18,36 +17,37 @@ pub use helper::{mount_unprivileged, unmount_unprivileged};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, UnmountFlags, unmount as unmount_call};
+use rustix::process::{getgid, getuid};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use thrufs_sys::fuse_dev;
 
-/// How a file system is mounted.
+/// Mount options.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What `/proc/mounts` shows as the source.
+    /// The source in `/proc/mounts`.
     pub source: String,
-    /// What it shows behind `fuse.` as the type.
+    /// The subtype: `/proc/mounts` shows the type `fuse.SUBTYPE`.
     pub subtype: Option<String>,
     /// `ro`, `nosuid`, `nodev`, `noexec`, the family of `atime`, `nosymfollow`.
     pub attributes: MountAttrFlags,
-    /// Others than the user who mounts may use it.
+    /// Users other than the mounting one may use it.
     pub allow_other: bool,
     /// The kernel checks permissions by mode and ACL.
     pub default_permissions: bool,
-    /// Writes are on the disk when they return (`sync`). As root only.
+    /// Writes are on the disk when they return (`sync`). Root only.
     pub synchronous: bool,
     /// Most bytes in one READ; the kernel's own limit when none.
     pub read_bytes_max: Option<u32>,
-    /// Taken away also when the process that serves is killed: by `fusermount3`, which mounts it then,
-    /// also for root, and stays for that. Without it, the mount answers ENOTCONN until somebody unmounts
-    /// it, so that nobody takes the directory beneath for it. For [`mount`](crate::mount()) alone.
+    /// Unmounts also when the serving process is killed: `fusermount3` mounts, also for root, and stays.
+    /// Without it, the mount answers ENOTCONN until it is unmounted, which keeps programs from writing to the
+    /// directory beneath. For [`mount`](crate::mount()) only.
     pub auto_unmount: bool,
 }
 
 impl MountOptions {
-    /// With permissions checked by the kernel, and for the mounting user alone.
+    /// With permissions checked by the kernel, and for the mounting user only.
     pub fn new(source: impl Into<String>) -> MountOptions {
         MountOptions {
             source: source.into(),
@@ -61,16 +61,16 @@ impl MountOptions {
         }
     }
 
-    /// Whether nothing may be written.
+    /// Whether the mount is read-only.
     pub fn is_read_only(&self) -> bool {
         self.attributes.contains(MountAttrFlags::MOUNT_ATTR_RDONLY)
     }
 }
 
-/// Why a file system could not be mounted or unmounted.
+/// Why mounting or unmounting failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// There is no FUSE.
+    /// `/dev/fuse` cannot be opened.
     #[error("cannot open /dev/fuse: {0}; {advice}", advice = device_advice(.0))]
     Device(#[source] io::Error),
     /// The mount point cannot be used.
@@ -81,18 +81,18 @@ pub enum MountError {
         /// What is wrong with it.
         source: io::Error,
     },
-    /// The file system would not be safe there.
+    /// The file system refuses this mount as unsafe.
     #[error("not mounted on {path}: {why}")]
     Refused {
         /// The mount point.
         path: PathBuf,
-        /// In the file system's words.
+        /// The file system's reason.
         why: &'static str,
     },
     /// A directory cannot be mounted on a file.
     #[error("the mount point {0} is not a directory")]
     NotADirectory(PathBuf),
-    /// This user may not mount.
+    /// This user may not mount here.
     #[error(
         "not permitted to mount on {0}: that needs CAP_SYS_ADMIN; an ordinary user mounts through \
          fusermount3 (package fuse3)"
@@ -103,11 +103,11 @@ pub enum MountError {
     Kernel {
         /// The mount point.
         path: PathBuf,
-        /// What it was told when it did.
+        /// The parameter or call that it refused.
         step: &'static str,
         /// Its error.
         source: io::Error,
-        /// Its own words, if it had any.
+        /// Its message, if it gave one.
         log: String,
     },
     /// The set-user-id helper is missing.
@@ -132,8 +132,8 @@ pub enum MountError {
 }
 
 impl MountError {
-    /// Whether an unmount failed because somebody uses the mount. `fusermount3` says so in words alone,
-    /// which it does not translate.
+    /// Whether an unmount failed because the mount is in use. `fusermount3` reports that by an untranslated
+    /// message only.
     pub(crate) fn is_busy(&self) -> bool {
         match self {
             Self::Unmount { source, .. } => source.kind() == io::ErrorKind::ResourceBusy,
@@ -143,11 +143,10 @@ impl MountError {
     }
 }
 
-/// Opens `/dev/fuse` for one mount, and says whether the mount call will wait for INIT to be
-/// answered (`FUSE_DEV_IOC_SYNC_INIT`, Linux 6.18).
+/// Opens `/dev/fuse` for one mount, and returns whether the mount call will wait for the reply to INIT
+/// (`FUSE_DEV_IOC_SYNC_INIT`, Linux 6.18).
 ///
 /// # Errors
-///
 /// [`MountError::Device`].
 pub fn open_device() -> Result<(OwnedFd, bool), MountError> {
     let device = fuse_dev::open().map_err(|errno| MountError::Device(errno.into()))?;
@@ -158,7 +157,6 @@ pub fn open_device() -> Result<(OwnedFd, bool), MountError> {
 /// Mounts the file system served through `device` on `target`. Needs CAP_SYS_ADMIN.
 ///
 /// # Errors
-///
 /// See [`MountError`].
 pub fn mount(device: impl AsFd, target: &Path, options: &MountOptions) -> Result<(), MountError> {
     check_target(target)?;
@@ -167,8 +165,8 @@ pub fn mount(device: impl AsFd, target: &Path, options: &MountOptions) -> Result
     }
     match api::open() {
         Ok(context) => api::mount(&context, device.as_fd(), target, options),
-        // An older kernel, or a filter of system calls that does not know the API; old filters say
-        // EPERM to that. Where it is privilege that lacks, mount(2) says so too.
+        // An older kernel, or a seccomp filter without the API (old ones return EPERM). If privilege is
+        // missing, mount(2) reports that, too.
         Err(errno @ (Errno::NOSYS | Errno::PERM)) => {
             tracing::debug!(%errno, "no mount API: mounting by mount(2)");
             classic::mount(device.as_fd(), target, options)
@@ -177,8 +175,7 @@ pub fn mount(device: impl AsFd, target: &Path, options: &MountOptions) -> Result
     }
 }
 
-/// What a FUSE file system is told when it is mounted, beside its source, its type and the flags
-/// that all file systems have.
+/// The FUSE options of a mount, besides its source, its type and the general flags.
 fn parameters(
     device: BorrowedFd<'_>,
     options: &MountOptions,
@@ -186,14 +183,8 @@ fn parameters(
     let mut parameters = vec![
         ("fd", Some(device.as_raw_fd().to_string())),
         ("rootmode", Some("40000".to_owned())),
-        (
-            "user_id",
-            Some(rustix::process::getuid().as_raw().to_string()),
-        ),
-        (
-            "group_id",
-            Some(rustix::process::getgid().as_raw().to_string()),
-        ),
+        ("user_id", Some(getuid().as_raw().to_string())),
+        ("group_id", Some(getgid().as_raw().to_string())),
     ];
     if options.default_permissions {
         parameters.push(("default_permissions", None));
@@ -208,10 +199,10 @@ fn parameters(
 }
 
 fn check_target(target: &Path) -> Result<(), MountError> {
-    // Attributes of a dead mount may be remembered, what else it is may not.
+    // Attributes of a dead mount may be cached; statfs(2) is not.
     let asked = rustix::fs::statfs(target).and_then(|_| rustix::fs::stat(target));
     let stat = asked.map_err(|errno| {
-        // By io_uring, the last who ask get one of the others.
+        // Over io_uring, the last requests fail with one of the others.
         let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
         let source = if dead.contains(&errno) {
             io::Error::other("a dead FUSE mount lies here (its server is gone): unmount it first")
@@ -238,11 +229,10 @@ fn kernel_error(path: &Path, step: &'static str, errno: Errno, log: String) -> M
     }
 }
 
-/// Takes away the mount on `target`; with `lazy`, even when it is in use: from the tree at once, for
-/// good when its last user is done.
+/// Unmounts `target`; with `lazy`, also when it is in use: detaches it at once, and ends with its last
+/// use.
 ///
 /// # Errors
-///
 /// [`MountError::Unmount`]; EBUSY when it is in use.
 pub fn unmount(target: &Path, lazy: bool) -> Result<(), MountError> {
     let flags = if lazy {
@@ -254,11 +244,10 @@ pub fn unmount(target: &Path, lazy: bool) -> Result<(), MountError> {
         .map_err(|errno| unmount_error(target, errno.into()))
 }
 
-/// Takes away the mount on `target` together with its connection: requests in progress, answered or
-/// not, end with an error. For a server that cannot end otherwise.
+/// Unmounts `target` and aborts its connection: requests in progress, answered or not, fail. For a server
+/// that cannot end otherwise.
 ///
 /// # Errors
-///
 /// [`MountError::Unmount`].
 pub fn unmount_by_force(target: &Path) -> Result<(), MountError> {
     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;

@@ -1,4 +1,4 @@
-//! Mounting and serving in one call, for programs that are a file system and nothing else.
+//! Mounting and serving in one call, for programs that are only a file system.
 
 use crate::file_system::FileSystem;
 use crate::mount::{AutoUnmount, MountError, MountOptions, open_device};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long an unmount waits for who uses the mount, and how often it looks.
+/// How long an unmount waits while the mount is in use, and how often it tries.
 const IN_USE_WAIT: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -23,35 +23,33 @@ pub enum MountFailure {
     Session(#[from] SessionError),
 }
 
-/// A file system that is mounted and served by threads of this process, until it is dropped or
-/// unmounted.
+/// A file system that is mounted and served by threads of this process, until it is dropped or unmounted.
 ///
-/// Dropping it unmounts. When the process is killed, the mount stays and answers ENOTCONN, unless
-/// [`MountOptions::auto_unmount`] says otherwise.
+/// Dropping unmounts. When the process is killed, the mount stays and answers ENOTCONN, unless
+/// [`MountOptions::auto_unmount`] is set.
 #[derive(Debug)]
 pub struct MountedSession {
     target: PathBuf,
     handle: SessionHandle,
     server: Option<JoinHandle<Result<End, SessionError>>>,
     unprivileged: bool,
-    /// Dropped when nothing is left to be unmounted.
+    /// Dropped once the mount is gone.
     auto_unmount: Option<AutoUnmount>,
 }
 
 /// Mounts `fs` on `target` and serves it. Returns once the mount answers.
 ///
-/// Root mounts by itself; any other user through `fusermount3`.
+/// Root mounts directly, any other user through `fusermount3`.
 ///
 /// # Errors
-///
-/// See [`MountFailure`]. Nothing is left mounted then.
+/// See [`MountFailure`]. Nothing is mounted then.
 pub fn mount<F: FileSystem>(
     fs: F,
     target: impl AsRef<Path>,
     options: &MountOptions,
     config: SessionConfig,
 ) -> Result<MountedSession, MountFailure> {
-    // Relative to where the process is now, not to where it will be when it unmounts.
+    // The working directory may be another at the unmount.
     let target = std::path::absolute(target.as_ref()).map_err(|source| MountError::Target {
         path: target.as_ref().to_owned(),
         source,
@@ -75,7 +73,7 @@ pub fn mount<F: FileSystem>(
         })?;
         session
     } else {
-        mount_and_greet(fs, &target, options, config)?
+        mount_and_handshake(fs, &target, options, config)?
     };
     let handle = session.handle();
     let server = std::thread::Builder::new()
@@ -92,8 +90,8 @@ pub fn mount<F: FileSystem>(
     })
 }
 
-/// Mounts on this thread while another answers INIT, which the mount may be waiting for.
-fn mount_and_greet<F: FileSystem>(
+/// Mounts on this thread while another answers INIT, for which the mount may wait.
+fn mount_and_handshake<F: FileSystem>(
     fs: F,
     target: &Path,
     options: &MountOptions,
@@ -102,19 +100,19 @@ fn mount_and_greet<F: FileSystem>(
     let (device, _waits) = open_device()?;
     let session = Session::new(fs, device, config)?;
     std::thread::scope(|scope| {
-        let greeting = scope.spawn(|| session.handshake().map(drop));
+        let handshake = scope.spawn(|| session.handshake().map(drop));
         let mounted = crate::mount::mount(session.device(), target, options);
         if mounted.is_err() {
             session.handle().shutdown();
         }
-        let greeted = greeting.join().unwrap_or_else(|_| {
+        let answered = handshake.join().unwrap_or_else(|_| {
             Err(SessionError::Start(io::Error::other(
                 "the file system panicked when it started",
             )))
         });
-        match (mounted, greeted) {
+        match (mounted, answered) {
             (Ok(()), Ok(())) => Ok(()),
-            // A mount that waited for INIT fails because INIT did: the reason is on that side.
+            // A mount that waited for INIT fails because INIT failed.
             (_, Err(error @ SessionError::Init(_))) => {
                 let _ = crate::mount::unmount(target, true);
                 Err(MountFailure::Session(error))
@@ -138,22 +136,21 @@ fn unmount(target: &Path, unprivileged: bool, lazy: bool) -> Result<(), MountErr
 }
 
 impl MountedSession {
-    /// A handle on the session.
+    /// A handle of the session.
     pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Waits until somebody unmounts it, or has it end ([`SessionHandle::shutdown`]), which unmounts it as
-    /// well. A mount whose session ended otherwise (aborted, or by an error) stays and answers ENOTCONN,
-    /// unless [`MountOptions::auto_unmount`] was said.
+    /// Waits until it is unmounted, or until [`SessionHandle::shutdown`], which unmounts it too. After any
+    /// other end (aborted, or an error) the mount stays and answers ENOTCONN, unless
+    /// [`MountOptions::auto_unmount`] is set.
     ///
     /// # Errors
-    ///
     /// As [`Session::run`].
     pub fn join(mut self) -> Result<End, SessionError> {
         let result = self.served();
@@ -161,7 +158,7 @@ impl MountedSession {
             _ if self.auto_unmount.is_some() || self.handle.was_shut_down() => {
                 self.clean_up(&result);
             }
-            // The connection is alive and nobody reads from it: not even an error would come.
+            // The connection lives and is not read: requests would wait for ever.
             Err(SessionError::Stuck(_)) if !self.unprivileged => {
                 let _ = crate::mount::abort_mounted(&self.target);
             }
@@ -186,19 +183,19 @@ impl MountedSession {
         }
     }
 
-    /// Leaves no mount behind that nobody serves: an end was asked for.
+    /// Unmounts what is still mounted, after an end that was asked for.
     fn clean_up(&self, result: &Result<End, SessionError>) {
         let unmounted = match result {
             Ok(End::Unmounted) => return,
-            // The connection is alive and nobody reads from it: not even an error would come.
+            // The connection lives and is not read: requests would wait for ever.
             Err(SessionError::Stuck(_)) if !self.unprivileged => {
                 crate::mount::unmount_by_force(&self.target)
             }
             Err(SessionError::Stuck(_)) => unmount(&self.target, self.unprivileged, true),
-            // The device is closed. Whoever has mounted something else here by now is left alone:
-            // that answers. (Attributes of a dead mount may still be cached, figures are not.)
+            // The device is closed. If another file system is mounted here by now, it answers and is left
+            // alone. (Attributes of a dead mount may be cached; statfs(2) is not.)
             _ => match rustix::fs::statfs(&self.target) {
-                // By io_uring the last requests are cancelled, this one among them.
+                // Over io_uring the last requests are cancelled, this one among them.
                 Err(
                     rustix::io::Errno::NOTCONN
                     | rustix::io::Errno::CONNABORTED
@@ -212,13 +209,12 @@ impl MountedSession {
         }
     }
 
-    /// Unmounts and waits for the end. Whoever uses it has half a second to stop: any program that looks
-    /// at all mounts is a user for a moment.
+    /// Unmounts and waits for the end. A mount in use is tried for half a second: a program that lists all
+    /// mounts uses each for a moment.
     ///
     /// # Errors
-    ///
-    /// [`MountFailure::Mount`] when it is in use; it is then unmounted lazily and its users get
-    /// `ENOTCONN`, as when it is dropped.
+    /// [`MountFailure::Mount`] when it is in use; it is then unmounted lazily, and its users get `ENOTCONN`, as
+    /// when it is dropped.
     pub fn unmount(mut self) -> Result<End, MountFailure> {
         let deadline = Instant::now() + IN_USE_WAIT;
         while let Err(error) = unmount(&self.target, self.unprivileged, false) {
@@ -239,7 +235,7 @@ impl Drop for MountedSession {
         {
             tracing::debug!(%error, "in use: unmounting lazily");
             let _ = unmount(&self.target, self.unprivileged, true);
-            // Whoever uses it still gets ENOTCONN from now on.
+            // Processes that use it get ENOTCONN from now on.
             self.handle.shutdown();
         }
         let _ = self.wait();

@@ -1,13 +1,13 @@
-//! Telling the kernel what it cannot see: changes beneath, and data for its cache.
+//! Notifications: changes that the kernel cannot see, and data for its cache.
 //!
-//! A notification takes locks in the kernel: those of an inode or of a directory's inode, which a
-//! client may hold while it waits for the answer to a request. A thread that answers requests and
-//! sends a notification itself can therefore wait for its own answer, for ever. So notifications
-//! are queued here, and one thread that does nothing else writes them, in order. One kind takes no such
-//! lock ([`Notifier::expire_attributes`]).
+//! A notification takes locks of inodes, which a client may hold while it waits for a reply. A thread that
+//! answers requests and sends notifications could wait for its own reply, for ever. So notifications are
+//! queued, and one thread that does nothing else writes them, in order. One kind takes no such lock
+//! ([`Notifier::expire_attributes`]).
 //!
-//! The queue is bounded. When it is full, [`Notifier`]'s methods fail with `EAGAIN` and it is up to
-//! the caller to be content with less, for instance with one
+//! The queue is bounded. When it is full, [`Notifier`]'s methods fail with `EAGAIN`, and the caller can use
+//! a cheaper one, for instance one [`increment_epoch`](Notifier::increment_epoch) for a thousand changed
+//! names.
 //! [`increment_epoch`](Notifier::increment_epoch) for a thousand changed names.
 
 use crate::errno::{Errno, Result};
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use thrufs_abi::{NodeId, Notification, NotifyCode, Unique};
 
-/// Names somebody who waits in `poll(2)`, for [`Notifier::poll_wakeup`].
+/// A waiting `poll(2)`, for [`Notifier::poll_wakeup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PollHandle(pub(crate) u64);
 
@@ -29,22 +29,21 @@ const PRUNE_NODES_MAX: usize = 512;
 
 /// Sends notifications to one connection. Clones share the queue.
 ///
-/// All methods but [`flush`](Self::flush) return at once, with `EAGAIN` when the queue is full and
-/// with `ENOTCONN` once the connection has ended. What the kernel makes of a notification is seen
-/// in the counters alone; that it had nothing cached is success.
+/// All methods but [`flush`](Self::flush) return at once, with `EAGAIN` when the queue is full and with
+/// `ENOTCONN` once the connection has ended. The kernel's result is only counted; that it had nothing cached
+/// is success.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     queue: Arc<Queue>,
 }
 
-/// The messages that wait to be written.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     messages_max: usize,
     next_cookie: AtomicU64,
-    /// Where messages go that do not wait for the others.
+    /// The device, for messages that bypass the queue.
     device: OnceLock<Weak<OwnedFd>>,
     metrics: Arc<Metrics>,
 }
@@ -52,7 +51,7 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     messages: VecDeque<Message>,
-    /// Messages ever queued, and ever done with.
+    /// Messages ever queued, and ever written.
     queued: u64,
     done: u64,
     closed: bool,
@@ -78,50 +77,40 @@ impl Notifier {
         Notifier { queue }
     }
 
-    /// A notifier of a connection that takes no notifications: all methods fail with `ENOTCONN`.
+    /// A notifier of a connection without notifications: all methods fail with `ENOTCONN`.
     pub(crate) fn unavailable() -> Notifier {
         let queue = Arc::new(Queue::new(0, Arc::default()));
         queue.close();
         Notifier { queue }
     }
 
-    /// A notifier whose messages nobody reads; [`pending`](Self::pending) counts them. For tests
-    /// of file systems without a kernel.
+    /// A notifier whose messages are not read; [`pending`](Self::pending) counts them. For tests of file
+    /// systems.
     pub fn disconnected() -> Notifier {
         Notifier {
             queue: Arc::new(Queue::new(1 << 16, Arc::default())),
         }
     }
 
-    /// The attributes of `node` have changed, and its data from `offset` on: `length` bytes, 0 for
-    /// all. With a negative `offset` the data stand.
-    ///
-    /// # Errors
-    ///
-    /// As all methods.
+    /// The attributes of `node` have changed, and `length` bytes of its data from `offset` on, 0 for all.
+    /// With a negative `offset` the data are unchanged.
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<()> {
-        self.queue.push(&Notification::InvalInode {
-            node,
-            off: offset,
-            len: length,
-        })
+        let (off, len) = (offset, length);
+        self.queue
+            .push(&Notification::InvalInode { node, off, len })
     }
 
-    /// The attributes of `node` have changed; the kernel knows when this returns, and asks for them when
-    /// next they are used. In contrast to the other methods it may be called for the answer to a request,
-    /// by the thread that answers it: the kernel takes no lock for it that a request holds. But only for
-    /// a node that the request is about: one that the kernel is forgetting would be waited for.
+    /// The attributes of `node` have changed; the kernel knows when this returns, and asks for them at their
+    /// next use. Unlike the other methods it may be called by a thread that answers a request: the kernel takes
+    /// no lock for it that a request holds. But only for a node of that request: the call waits for a node that
+    /// the kernel is forgetting.
     ///
     /// # Errors
-    ///
-    /// `ENOTCONN` without a connection that takes notifications, or once it has ended; what the kernel
-    /// says, `ENOENT` for a node that it does not know.
+    /// `ENOTCONN` without a connection that takes notifications, or once it has ended; the kernel's, `ENOENT` for
+    /// a node that it does not know.
     pub fn expire_attributes(&self, node: NodeId) -> Result<()> {
-        let notification = Notification::InvalInode {
-            node,
-            off: -1,
-            len: 0,
-        };
+        let (off, len) = (-1, 0);
+        let notification = Notification::InvalInode { node, off, len };
         let device = self.queue.device.get().and_then(Weak::upgrade);
         let device = device.ok_or(Errno::ENOTCONN)?;
         let bytes = notification.encode().ok_or(Errno::EINVAL)?;
@@ -130,11 +119,10 @@ impl Notifier {
         Ok(())
     }
 
-    /// `name` in `parent` leads elsewhere now, or nowhere. With `expire_only`, the kernel looks it
-    /// up again when next it is used, and leaves mounts on it alone (7.38).
+    /// `name` in `parent` has another node now, or none. With `expire_only`, the kernel looks it up again at
+    /// its next use, and leaves mounts on it alone (7.38).
     ///
     /// # Errors
-    ///
     /// As all methods; `ENAMETOOLONG`.
     pub fn inval_entry(&self, parent: NodeId, name: &[u8], expire_only: bool) -> Result<()> {
         check_name(name)?;
@@ -145,12 +133,10 @@ impl Notifier {
         })
     }
 
-    /// `name` in `parent`, which led to `child`, was removed. Beyond what
-    /// [`inval_entry`](Self::inval_entry) does, who watches `child` itself by inotify(7) gets
-    /// `IN_DELETE_SELF`; who watches `parent` gets nothing (Linux 6.18).
+    /// `name` in `parent`, which was `child`, was removed. Beyond [`inval_entry`](Self::inval_entry), an
+    /// inotify(7) watch of `child` gets `IN_DELETE_SELF`; a watch of `parent` gets nothing (Linux 6.18).
     ///
     /// # Errors
-    ///
     /// As all methods; `ENAMETOOLONG`.
     pub fn delete(&self, parent: NodeId, child: NodeId, name: &[u8]) -> Result<()> {
         check_name(name)?;
@@ -162,21 +148,13 @@ impl Notifier {
     }
 
     /// Puts data into the page cache of `node`, from `offset` on.
-    ///
-    /// # Errors
-    ///
-    /// As all methods.
     pub fn store(&self, node: NodeId, offset: u64, data: &[u8]) -> Result<()> {
         self.queue.push(&Notification::Store { node, offset, data })
     }
 
-    /// Asks for what the page cache has of `node` from `offset` on, at most `size` bytes. The
-    /// answer comes to [`FileSystem::retrieved`](crate::FileSystem::retrieved) with the cookie that
-    /// is returned here; none comes when the kernel does not know the node.
-    ///
-    /// # Errors
-    ///
-    /// As all methods.
+    /// Asks for what the page cache has of `node` from `offset` on, at most `size` bytes. The reply goes to
+    /// [`FileSystem::retrieved`](crate::FileSystem::retrieved) with the returned cookie; there is none when
+    /// the kernel does not know the node.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> Result<Unique> {
         let unique = Unique(self.queue.next_cookie.fetch_add(2, Ordering::Relaxed));
         self.queue.push(&Notification::Retrieve {
@@ -188,42 +166,31 @@ impl Notifier {
         Ok(unique)
     }
 
-    /// Has the kernel send again all requests that it sent and that were not answered (7.39): for a
-    /// server that has taken over from one that died. Requests that came by io_uring are not among
-    /// them (observed with Linux 6.18).
-    ///
-    /// # Errors
-    ///
-    /// As all methods.
+    /// Makes the kernel send all unanswered requests again (7.39): for a server that resumes the session of
+    /// one that died. Requests over io_uring are not among them (observed with Linux 6.18).
     pub fn resend(&self) -> Result<()> {
         self.queue.push(&Notification::Resend)
     }
 
-    /// Makes every name and every cached listing stale, at little cost (7.44): each is looked up
-    /// again when next it is used.
-    ///
-    /// # Errors
-    ///
-    /// As all methods.
+    /// Makes every name and every cached listing stale, at little cost (7.44): each is looked up again at its
+    /// next use.
     pub fn increment_epoch(&self) -> Result<()> {
         self.queue.push(&Notification::IncEpoch)
     }
 
-    /// Asks the kernel to forget these nodes, those that nobody uses (7.45).
+    /// Asks the kernel to forget those of these nodes that are not in use (7.45).
     ///
     /// # Errors
-    ///
-    /// As all methods; of a long list a part may have been queued then.
+    /// As all methods; some nodes of a long list may be queued then.
     pub fn prune(&self, nodes: &[NodeId]) -> Result<()> {
         nodes
             .chunks(PRUNE_NODES_MAX)
             .try_for_each(|nodes| self.queue.push(&Notification::Prune { nodes }))
     }
 
-    /// Wakes whoever polls with this handle, which [`Context::poll_handle`] gave.
+    /// Wakes the processes that poll with this handle, which [`Context::poll_handle`] returned.
     ///
     /// # Errors
-    ///
     /// As all methods.
     ///
     /// [`Context::poll_handle`]: crate::Context::poll_handle
@@ -231,10 +198,9 @@ impl Notifier {
         self.queue.push(&Notification::Poll { kh: handle.0 })
     }
 
-    /// Waits until everything that was queued so far was written to the kernel.
+    /// Waits until all messages that were queued so far are written.
     ///
     /// # Errors
-    ///
     /// `EDEADLK` on a thread that answers requests: the kernel may be waiting for that answer.
     /// `ENOTCONN` when the connection ends first.
     pub fn flush(&self) -> Result<()> {
@@ -252,7 +218,7 @@ impl Notifier {
         Ok(())
     }
 
-    /// How many notifications wait to be written.
+    /// How many messages are queued.
     pub fn pending(&self) -> usize {
         self.queue.state.lock().messages.len()
     }
@@ -279,7 +245,7 @@ impl Queue {
         }
     }
 
-    /// Has a connection for what does not wait in the queue, as long as its device is open.
+    /// Sets the device for messages that bypass the queue, as long as it is open.
     pub(crate) fn reach(&self, device: &Arc<OwnedFd>) {
         let _ = self.device.set(Arc::downgrade(device));
     }
@@ -310,7 +276,7 @@ impl Queue {
         queued.store(state.messages.len() as u64, Ordering::Relaxed);
     }
 
-    /// No more messages: ends [`write_all`](Self::write_all) and whoever waits.
+    /// Ends the queue: [`write_all`](Self::write_all) and all waits return.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
@@ -320,7 +286,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The notifying thread's whole life: writes messages to `device` until the queue is closed.
+    /// The notifying thread: writes messages to `device` until the queue is closed.
     pub(crate) fn write_all(&self, device: BorrowedFd<'_>) {
         while let Some(message) = self.next() {
             self.write(device, &message);
@@ -347,7 +313,7 @@ impl Queue {
         loop {
             match rustix::io::write(device, &message.bytes) {
                 Err(rustix::io::Errno::INTR) => {}
-                // Nothing of the kind is cached, or the connection has just ended.
+                // The kernel caches nothing of the kind, or the connection has just ended.
                 Ok(_) | Err(rustix::io::Errno::NOENT | rustix::io::Errno::NODEV) => {
                     return bump(&self.metrics.figures.notifications_sent);
                 }
@@ -374,13 +340,8 @@ mod tests {
         notifier.inval_inode(NodeId(1), -1, 0).unwrap();
         assert_eq!(notifier.resend(), Err(Errno::EAGAIN));
         let snapshot = metrics.snapshot();
-        assert_eq!(
-            (
-                snapshot.notifications_refused,
-                snapshot.notifications_queued
-            ),
-            (1, 2)
-        );
+        assert_eq!(snapshot.notifications_refused, 1);
+        assert_eq!(snapshot.notifications_queued, 2);
         assert_eq!(notifier.pending(), 2);
     }
 
@@ -413,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_serving_thread_may_say_waits_for_no_other() {
+    fn expire_attributes_bypasses_the_queue() {
         let queue = Arc::new(Queue::new(1, Arc::default()));
         let notifier = Notifier::new(Arc::clone(&queue));
         let early = notifier.expire_attributes(NodeId(5));

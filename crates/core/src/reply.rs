@@ -1,5 +1,4 @@
-//! Answers on the wire: from the library's values to the structures of `linux/fuse.h`, written
-//! where the transport wants them.
+//! Writes the library's values as structures of `linux/fuse.h`, into the transport's buffer.
 
 use crate::attributes::{Attributes, Entry, ExtendedAttributes, LockArgs, Opened};
 use crate::errno::{Errno, Result};
@@ -53,7 +52,7 @@ pub(crate) fn open_out(opened: &Opened) -> OpenOut {
     }
 }
 
-/// The answer to GETLK: the lock in the way, or "unlocked".
+/// The reply to GETLK: the conflicting lock, or "unlocked".
 pub(crate) fn lk_out(lock: Option<&LockArgs>) -> LkOut {
     let lk = match lock {
         Some(lock) => FileLock {
@@ -70,7 +69,7 @@ pub(crate) fn lk_out(lock: Option<&LockArgs>) -> LkOut {
     LkOut { lk }
 }
 
-/// Seconds and nanoseconds. The kernel takes what it cannot represent as "for ever".
+/// Seconds and nanoseconds. The kernel treats a time that it cannot represent as "for ever".
 fn timeout(duration: Duration) -> (u64, u32) {
     (duration.as_secs(), duration.subsec_nanos())
 }
@@ -91,7 +90,7 @@ pub(crate) fn put(body: &mut [u8], structure: &(impl IntoBytes + Immutable)) -> 
 pub(crate) fn put_header(reply: &mut [u8], unique: Unique, result: Result<usize>) -> usize {
     let (body, error) = match result {
         Ok(body) => (body, 0),
-        // Not for clients; whoever let it come here had promised to wait.
+        // Not for clients; the method was called where it may block.
         Err(Errno::DEFER) => (0, -Errno::EIO.raw()),
         Err(errno) => (0, -errno.raw()),
     };
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error() {
+    fn a_body_that_does_not_fit_is_an_error() {
         assert_eq!(put(&mut [0; 15], &OpenOut::default()), Err(Errno::EIO));
         assert_eq!(put(&mut [0; 16], &OpenOut::default()), Ok(16));
     }

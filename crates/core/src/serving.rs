@@ -1,18 +1,18 @@
-//! What threads that serve have in common, for transports here and in other crates: how they begin, where
-//! they run, who looks after them, and the pool for requests that sleep.
+//! What serving threads share, for transports here and in other crates: their start, their CPUs, the
+//! stall monitor, and the pool for requests that sleep.
 
-mod count;
-mod pool;
+mod blocking_pool;
+mod live_count;
 mod stall_monitor;
 
-pub use crate::sleepers::Limits;
+pub use crate::blocked_counts::BlockingLimits;
 pub use crate::transport::pairing::{Pairing, Sample};
 pub use crate::transport::scheduling::{
     allowed_cpus, bind, cpu_in_stat, move_to, release, times_in_schedstat,
 };
-pub use count::{Count, Counted};
-pub use pool::{Job, Pool};
-pub use stall_monitor::{Alarm, LOOK_INTERVAL, Monitor, start_monitor};
+pub use blocking_pool::{BlockingJob, BlockingPool};
+pub use live_count::{LiveCount, LiveGuard};
+pub use stall_monitor::{LOOK_INTERVAL, Monitor, MonitorWaker, start_monitor};
 
 use crate::transport::begin_serving_thread;
 use rustix::thread::CpuSet;
@@ -20,13 +20,13 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use thrufs_sys::signal::current_thread_id;
 
-/// Hears that a thread has panicked: requests would never be answered.
+/// Notified when a serving thread panics: its requests would never be answered.
 pub trait OnPanic: Debug + Send + Sync {
     /// Ends what the thread served.
     fn panicked(&self);
 }
 
-/// How threads that serve begin. Clones are the same.
+/// How serving threads begin. Clones are the same.
 #[derive(Clone, Debug)]
 pub struct ServingThreads {
     allowed: CpuSet,
@@ -34,15 +34,15 @@ pub struct ServingThreads {
 }
 
 impl ServingThreads {
-    /// Threads that may use the CPUs of `allowed`, and whose panics `owner` hears of.
+    /// Threads that may use the CPUs of `allowed` and report panics to `owner`.
     pub fn new(allowed: CpuSet, owner: Arc<dyn OnPanic>) -> ServingThreads {
         ServingThreads { allowed, owner }
     }
 
-    /// Makes the calling thread, just started, one that serves, until what is returned is dropped. No
-    /// signal reaches it but the one that ends a wait ([`install_interrupt_handler`] is to be called once
-    /// before), it may not wait for notifications, and it runs where all do: who has started it may be
-    /// paired, and threads inherit the class and the CPUs.
+    /// Makes the calling thread, just started, a serving one until the guard is dropped: it blocks every
+    /// signal but the one that ends a wait ([`install_interrupt_handler`] comes before), it may not wait for
+    /// notifications, and it gets the ordinary class and all allowed CPUs, because a paired thread may have
+    /// started it and threads inherit both.
     ///
     /// [`install_interrupt_handler`]: thrufs_sys::signal::install_interrupt_handler
     pub fn begin(&self) -> ServingThread<'_> {
@@ -52,7 +52,7 @@ impl ServingThreads {
     }
 }
 
-/// The calling thread, while it serves.
+/// Guard of a serving thread.
 #[derive(Debug)]
 pub struct ServingThread<'a>(&'a dyn OnPanic);
 
@@ -70,20 +70,20 @@ mod tests {
     use rustix::thread::sched_getaffinity;
 
     #[derive(Debug)]
-    struct Nobody;
+    struct IgnorePanic;
 
-    impl OnPanic for Nobody {
+    impl OnPanic for IgnorePanic {
         fn panicked(&self) {}
     }
 
     #[test]
-    fn a_thread_that_is_started_by_a_paired_one_is_an_ordinary_one() {
+    fn a_thread_started_by_a_paired_one_is_not_paired() {
         let allowed = allowed_cpus();
         let one = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu));
         if allowed.count() < 2 || !thrufs_sys::sched::may_leave_idle() {
             return thrufs_test_report::skipped("threads cannot be moved here");
         }
-        let threads = ServingThreads::new(allowed, Arc::new(Nobody));
+        let threads = ServingThreads::new(allowed, Arc::new(IgnorePanic));
         let bound = std::thread::spawn(move || {
             bind(current_thread_id(), one.unwrap()).unwrap();
             let child = std::thread::spawn(move || {

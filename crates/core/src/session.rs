@@ -10,10 +10,10 @@
 //! itself waits for the answer to INIT (see [`mount::open_device`](crate::mount::open_device)), the
 //! two must be on different threads or in different processes. [`crate::mount()`] does all of it.
 //!
-//! The end comes in a fixed order: no more requests are read; whoever waits for a lock is
-//! interrupted; requests in progress are given [`SessionConfig::drain_timeout`] to end and are
-//! answered; [`FileSystem::destroy`] is called; the device is closed. A session that ends while it is
-//! still mounted leaves a mount that answers `ENOTCONN`: unmount first.
+//! The end has a fixed order: no more requests are read; waits for locks are interrupted; requests in
+//! progress get [`SessionConfig::drain_timeout`] to end and are answered; [`FileSystem::destroy`] is
+//! called; the device is closed. A session that ends while it is mounted leaves a mount that answers
+//! `ENOTCONN`: unmount first.
 
 pub(crate) mod control;
 mod handshake;
@@ -29,7 +29,7 @@ use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
-use crate::serving::{Limits, ServingThreads};
+use crate::serving::{BlockingLimits, ServingThreads};
 use crate::transport::dev::{Dev, Load};
 use crate::transport::scheduling::Processes;
 use crate::transport::uring::{Prepared, Uring, prepare};
@@ -48,13 +48,12 @@ use thrufs_sys::signal::install_interrupt_handler;
 /// The threads that read requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
-    /// How many; one for each CPU that the process may use when none is given.
+    /// Their number; by default one for each CPU that the process may use.
     pub readers: Option<NonZeroUsize>,
-    /// While a single caller has many small requests, let one reader serve it, on the caller's CPU:
-    /// neither then wakes an idle CPU. On unless said otherwise. It needs procfs, several CPUs and,
-    /// since that reader gives way to other threads and has to be brought back when that goes too
-    /// far, CAP_SYS_NICE or an `RLIMIT_NICE` of 20
-    /// ([`allow_leaving_idle`](thrufs_sys::sched::allow_leaving_idle)); without, it does not happen.
+    /// While a single caller sends many small requests, let one reader serve it on the caller's CPU, so that
+    /// neither wakes an idle one. Default: on. Needs procfs, several CPUs and, because that reader gives way
+    /// to other threads and has to be brought back, CAP_SYS_NICE or an `RLIMIT_NICE` of 20
+    /// ([`allow_leaving_idle`](thrufs_sys::sched::allow_leaving_idle)); has no effect without.
     pub pair: bool,
 }
 
@@ -76,22 +75,21 @@ impl Threads {
     }
 }
 
-/// How a session is served. Every number is a bound with a counter in
-/// [`Snapshot`].
+/// How a session is served. Every bound has a counter in [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// The threads that read requests from `/dev/fuse`.
     pub threads: Threads,
-    /// How requests come.
+    /// The transport.
     pub transport: Transport,
-    /// How they are served that come by io_uring.
+    /// How requests over io_uring are served.
     pub ring: UringConfig,
-    /// Most requests that may sleep at once, away from the readers. Beyond, readers sleep.
+    /// Most requests that may be blocked at once without occupying a reader. Beyond, readers block.
     pub blocked_max: usize,
     /// Most requests that may wait for a lock at once: half of them of one user, three quarters of all users
-    /// but root. Beyond, they get `ENOLCK`.
+    /// but root. Beyond, they fail with `ENOLCK`.
     pub lock_waiters_max: usize,
-    /// Most notifications that wait to be sent.
+    /// Most queued notifications.
     pub notifications_max: usize,
     /// How long the end waits for requests in progress.
     pub drain_timeout: Duration,
@@ -112,9 +110,8 @@ impl Default for SessionConfig {
 }
 
 impl SessionConfig {
-    /// How many requests may sleep.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
+    pub(crate) fn limits(&self) -> BlockingLimits {
+        BlockingLimits {
             blocked_max: self.blocked_max,
             lock_waiters_max: self.lock_waiters_max,
         }
@@ -124,7 +121,7 @@ impl SessionConfig {
 /// Why a session could not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// INIT was not agreed on.
+    /// INIT failed.
     #[error(transparent)]
     Init(#[from] InitFailure),
     /// The device failed.
@@ -152,9 +149,9 @@ pub struct Session<F> {
     handle: SessionHandle,
     queue: Arc<Queue>,
     began: AtomicBool,
-    /// [`run`](Self::run) has seen to the end.
+    /// [`run`](Self::run) ends the threads.
     ran: AtomicBool,
-    /// Rings that wait for INIT, or why there are none; nothing when none are wanted.
+    /// Rings made before INIT, or why there are none; nothing when none are wanted.
     prepared: Mutex<Option<Result<Prepared, UringRefusal>>>,
     ring: OnceLock<Uring<F>>,
 }
@@ -170,22 +167,22 @@ pub struct SessionHandle {
 }
 
 impl SessionHandle {
-    /// The way to tell the kernel of changes.
+    /// Sends notifications to the kernel.
     pub fn notifier(&self) -> Notifier {
         self.notifier.clone()
     }
 
-    /// What was counted so far.
+    /// The metrics so far.
     pub fn metrics(&self) -> Snapshot {
         self.metrics.snapshot()
     }
 
-    /// What was agreed on; `None` before INIT.
+    /// What INIT agreed on; `None` before.
     pub fn features(&self) -> Option<&Features> {
         self.features.get()
     }
 
-    /// How requests come; `None` before INIT.
+    /// The transport in use; `None` before INIT.
     pub fn carrier(&self) -> Option<&Carrier> {
         self.carrier.get()
     }
@@ -210,29 +207,15 @@ impl<F: FileSystem> Session<F> {
     /// A session on `device`, an open `/dev/fuse`.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Start`] when the signal that ends waits has another use in this process.
     pub fn new(fs: F, device: OwnedFd, config: SessionConfig) -> Result<Session<F>, SessionError> {
-        Session::with_shared(Arc::new(fs), device, config)
+        Session::with_callers(Arc::new(fs), device, config, None)
     }
 
-    /// The same for a file system that the caller keeps too.
+    /// As [`new`](Self::new), for a shared file system. `callers` finds callers for a process that does
+    /// not see them.
     ///
     /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn with_shared(
-        fs: Arc<F>,
-        device: OwnedFd,
-        config: SessionConfig,
-    ) -> Result<Session<F>, SessionError> {
-        Session::with_callers(fs, device, config, None)
-    }
-
-    /// The same where this process does not see callers, and somebody else tells where they run.
-    ///
-    /// # Errors
-    ///
     /// As [`new`](Self::new).
     pub fn with_callers(
         fs: Arc<F>,
@@ -294,12 +277,11 @@ impl<F: FileSystem> Session<F> {
         self.handle.clone()
     }
 
-    /// Waits for INIT, answers it, and calls [`FileSystem::started`]. Where requests come by io_uring,
-    /// serving has begun when it returns.
+    /// Waits for INIT, answers it, and calls [`FileSystem::started`]. Over io_uring, serving has begun when it
+    /// returns.
     ///
     /// # Errors
-    ///
-    /// [`SessionError::Init`] when there is no agreement (the kernel was told), [`Ended`] after
+    /// [`SessionError::Init`] when INIT failed (the kernel got an error), [`Ended`] after
     /// [`SessionHandle::shutdown`], [`Device`], [`Misuse`] when called twice.
     ///
     /// [`Ended`]: SessionError::Ended
@@ -353,7 +335,6 @@ impl<F: FileSystem> Session<F> {
     /// ends the session as the module's documentation says.
     ///
     /// # Errors
-    ///
     /// [`SessionError::Start`] when no thread could be started, [`SessionError::Device`] when the
     /// device failed, [`SessionError::Stuck`] when requests did not end,
     /// [`SessionError::Misuse`] before the handshake.
@@ -403,7 +384,7 @@ impl<F: FileSystem> Session<F> {
             .spawn(move || {
                 crate::transport::confine_signals();
                 queue.write_all(connection.device.as_fd());
-                // The connection first: whoever sees no thread left may rely on that.
+                // The connection first: a count of zero means that all has been dropped.
                 drop(connection);
                 drop(count);
             })?;
@@ -411,7 +392,7 @@ impl<F: FileSystem> Session<F> {
         let mut load = Load::All;
         if self.ring.get().is_some() {
             load = Load::Rest;
-            // What is left for it comes seldom, or nobody waits for it.
+            // Few requests remain for it, or ones without a reply.
             config.threads = Threads {
                 readers: NonZeroUsize::new(1),
                 pair: false,
@@ -422,7 +403,6 @@ impl<F: FileSystem> Session<F> {
 }
 
 impl<F> Drop for Session<F> {
-    /// Ends the threads of a session that was never run.
     fn drop(&mut self) {
         let control = &self.connection.control;
         control.stop(End::ShutDown);

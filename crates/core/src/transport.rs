@@ -1,9 +1,9 @@
-//! Ways in which requests come and replies go.
+//! Transports: the ways in which requests arrive and replies leave.
 //!
-//! A transport owns memory and threads. It knows nothing of what is in a request beyond what
-//! [`Dispatcher`] tells it by an [`Outcome`](crate::Outcome). What a mount negotiates, INIT, and what
-//! the kernel only ever sends or takes on `/dev/fuse` (FORGET, INTERRUPT, notifications) stay with
-//! [`dev`], whichever transport carries the rest.
+//! A transport owns memory and threads. It knows a request only by the
+//! [`Outcome`](crate::Outcome) that [`Dispatcher`] returns. INIT, and what the kernel sends or takes on
+//! `/dev/fuse` only (FORGET, INTERRUPT, notifications), stay with [`dev`], whichever transport carries
+//! the rest.
 
 pub(crate) mod choice;
 pub(crate) mod dev;
@@ -23,18 +23,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs_sys::signal::{block, interrupt_signal, unblock};
 
-/// Requests and replies of so many bytes take longer to copy than threads to wake.
+/// Copying a request or reply of this size takes longer than waking a thread.
 const LARGE_BYTES: usize = 32 << 10;
 
-/// What a transport serves from and to: one mounted connection.
+/// One mounted connection, as its transports share it.
 #[derive(Debug)]
 pub(crate) struct Connection<F> {
     pub(crate) dispatcher: Dispatcher<F>,
     pub(crate) device: Arc<OwnedFd>,
-    /// A view of this process's own threads and of callers, for those who look after them. Opened
-    /// before the process gives up its view of the tree.
+    /// This process's threads and the callers in procfs. Opened before the process is confined.
     pub(crate) processes: Option<Processes>,
-    /// The CPUs that the session may use.
     pub(crate) allowed: CpuSet,
     pub(crate) threads: ServingThreads,
     pub(crate) config: SessionConfig,
@@ -51,19 +49,17 @@ impl<F> Connection<F> {
     }
 }
 
-/// Makes the calling thread one that serves: no signal reaches it but the one that ends a wait, and it may
-/// not wait for notifications.
+/// Prepares the calling thread for serving: masks its signals, and forbids it to wait for notifications.
 pub(crate) fn begin_serving_thread() {
     confine_signals();
     mark_serving_thread();
 }
 
-/// Leaves the calling thread with no signal but the one that ends a wait: signals for the process
-/// are for the program's own threads.
+/// Blocks every signal but the one that ends a wait: signals for the process belong to the program's
+/// own threads.
 pub(crate) fn confine_signals() {
     let ours = interrupt_signal();
-    // Faults stay deliverable, or they would end the process without a word. 32 and 33 are the C
-    // library's.
+    // A blocked fault would end the process without a message. 32 and 33 are the C library's.
     let faults = [
         libc::SIGSEGV,
         libc::SIGBUS,

@@ -1,5 +1,5 @@
-//! A thread of the ring transport that panics. Panics of a file system are caught where it is called;
-//! this one comes from outside of that, from whoever is told of it.
+//! A thread of the ring transport that panics. Panics of a file system are caught where it is called; this
+//! one comes from the subscriber of its log message.
 #![allow(clippy::unwrap_used)]
 
 mod ground;
@@ -14,7 +14,7 @@ const OVER: thrufs::Transport = thrufs::Transport::Uring;
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-/// Panics at the first error it is told of, once.
+/// Panics at the first logged error, once.
 struct Fragile;
 
 impl Subscriber for Fragile {
@@ -40,7 +40,7 @@ impl Subscriber for Fragile {
 }
 
 #[test]
-fn a_thread_that_panics_ends_the_session_and_the_mount_says_so() {
+fn a_thread_that_panics_ends_the_session_and_the_mount_gives_enotconn() {
     tracing::subscriber::set_global_default(Fragile).unwrap();
     let stage = Stage::with(b"content");
     let Some(mut mount) = Mount::new(&stage, plain()) else {
@@ -56,7 +56,7 @@ fn a_thread_that_panics_ends_the_session_and_the_mount_says_so() {
     assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
     assert!(
         is_mounted(mount.root()),
-        "nobody is led to the directory beneath"
+        "the directory beneath stays hidden"
     );
     assert!(stage.destroyed.get().is_some());
 }

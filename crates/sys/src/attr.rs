@@ -4,7 +4,6 @@
 //! descriptor with an empty path and `AtFlags::EMPTY_PATH`.
 //!
 //! # Safety
-//!
 //! Only NUL-terminated paths that live across the call are given to the kernel.
 
 #![allow(unsafe_code)]
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// One number on every architecture that this crate compiles for (asm-generic and x86_64).
 const SYS_FCHMODAT2: libc::c_long = 452;
 
-/// Set once `fchmodat2` was answered ENOSYS (before Linux 6.6, or a filter older than it).
+/// Set once `fchmodat2` failed with ENOSYS (before Linux 6.6, or under a filter older than it).
 static WITHOUT_FCHMODAT2: AtomicBool = AtomicBool::new(false);
 
 /// Sets the permission bits (07777) of the inode behind `descriptor`, which may be `O_PATH`. The
@@ -63,7 +62,7 @@ pub fn truncate(descriptor: impl AsFd, length: u64) -> Result<()> {
     // SAFETY: the path ends in NUL.
     let answer = unsafe { libc::truncate(link.path().as_ptr(), signed) };
     match check_int(answer) {
-        // No `/proc` to be seen from here: there is no truncateat.
+        // Without `/proc` in the tree: there is no truncateat.
         Err(Errno::NOENT) => {
             let file = reopen(descriptor, OFlags::WRONLY | OFlags::NONBLOCK)?;
             rustix::fs::ftruncate(file, length)
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn number_is_libc_s() {
+    fn the_number_is_that_of_libc() {
         #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
         assert_eq!(SYS_FCHMODAT2, libc::SYS_fchmodat2);
     }
@@ -131,7 +130,7 @@ mod tests {
         }
     }
 
-    /// What this module leaves to `rustix`, on the descriptors that matter.
+    /// The calls that this module leaves to `rustix`, on `O_PATH` descriptors.
     #[test]
     fn rustix_sets_owner_and_times_of_a_link_by_path_descriptor() {
         let Some(()) = root() else { return };

@@ -1,10 +1,9 @@
-//! Large buffers whose memory comes when it is touched.
+//! Large buffers that get memory only where they are touched.
 //!
 //! # Safety
-//!
-//! A [`PageBuffer`] owns its mapping from `mmap` to `munmap`: nobody else has its address, so slices
-//! of it follow the borrow of the buffer. Anonymous memory is zero before it is written, hence always
-//! initialised, and private, hence nobody else's to change.
+//! A [`PageBuffer`] owns its mapping from `mmap` to `munmap` and no other code has its address, so slices
+//! of it follow the borrow of the buffer. Anonymous memory is zero at first, hence always initialised, and
+//! private, hence changed by no other process.
 
 #![allow(unsafe_code)]
 
@@ -15,10 +14,10 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
-/// Page-aligned memory of its own mapping, zero at first, that takes room only where it was touched.
+/// Page-aligned memory of its own mapping, zero at first.
 ///
-/// Sized for the largest request, it costs what the largest request so far needed. Transparent huge
-/// pages are refused, or the first byte would cost 2 MiB.
+/// Sized for the largest request, it uses what the largest request so far needed. Transparent huge pages
+/// are off, or the first byte would use 2 MiB.
 pub struct PageBuffer {
     start: NonNull<u8>,
     length: usize,
@@ -50,13 +49,13 @@ impl PageBuffer {
         }?;
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
         let mut buffer = Self { start, length };
-        // A kernel without huge pages refuses, and needs no telling.
+        // Fails on a kernel without huge pages.
         let _ = buffer.advise(0..length, Advice::LinuxNoHugepage);
         Ok(buffer)
     }
 
-    /// Gives the memory of the pages that lie wholly within `range` (bytes) back to the kernel; they
-    /// read as zero afterwards. A range that ends with the buffer includes its last page.
+    /// Returns the pages that lie wholly within `range` (bytes) to the kernel; they read as zero afterwards.
+    /// A range that ends with the buffer includes its last page.
     ///
     /// # Errors
     /// EINVAL for a range that is not within the buffer.
@@ -80,8 +79,8 @@ impl PageBuffer {
     /// `range` must start on a page and be within the buffer.
     fn advise(&mut self, range: Range<usize>, advice: Advice) -> Result<()> {
         let start: *mut c_void = self[range.clone()].as_mut_ptr().cast();
-        // SAFETY: the pages are all of this buffer's mapping, and borrowed for writing: nobody
-        // holds a slice of them while they turn to zero.
+        // SAFETY: the pages are all of this buffer's mapping, and borrowed for writing: no slice of them
+        // exists while they turn to zero.
         unsafe { rustix::mm::madvise(start, range.len(), advice) }
     }
 }
@@ -132,15 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_comes_when_touched_and_goes_when_released() {
+    fn memory_is_allocated_when_touched_and_freed_when_released() {
         let page = rustix::param::page_size();
-        // More than a huge page, so that one could be used if it were allowed.
+        // More than a huge page, so that one would be used if it were allowed.
         let mut buffer = PageBuffer::new(4 << 20).unwrap();
         assert_eq!(resident(&buffer), []);
         buffer[5 * page] = 1;
         buffer[7 * page..9 * page].fill(2);
         assert_eq!(resident(&buffer), [5, 7, 8]);
-        // Pages that are only partly within stay as they are.
+        // Pages that are only partly within the range are unchanged.
         buffer.release(5 * page + 1..8 * page + page / 2).unwrap();
         assert_eq!(resident(&buffer), [5, 8]);
         let left = (buffer[5 * page], buffer[7 * page], buffer[8 * page]);
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_no_whole_pages() {
+    fn lengths_are_rounded_up_to_pages() {
         let page = rustix::param::page_size();
         let mut buffer = PageBuffer::new(page + 10).unwrap();
         assert_eq!(buffer.len(), page + 10);
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_lengths() {
+    fn impossible_lengths_are_refused() {
         assert_eq!(PageBuffer::new(0).err(), Some(Errno::INVAL));
         assert_eq!(PageBuffer::new(usize::MAX).err(), Some(Errno::INVAL));
         let huge = PageBuffer::new(isize::MAX.cast_unsigned()).err();

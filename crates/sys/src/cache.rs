@@ -1,7 +1,6 @@
-//! What of a file lies in the page cache (`cachestat(2)`, Linux 6.5).
+//! The part of a file that is in the page cache (`cachestat(2)`, Linux 6.5).
 //!
 //! # Safety
-//!
 //! The kernel reads one structure and writes another, both on the stack and of the sizes that
 //! `linux/mman.h` gives them.
 
@@ -12,7 +11,7 @@ use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The same number on every architecture that this crate knows.
+/// The same number on all supported architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 const PAGE_BYTES: u64 = 4096;
 
@@ -35,8 +34,7 @@ struct Stat {
     recently_evicted: u64,
 }
 
-/// Whether the cache has every page of `length` bytes at `offset`. Pages that are being read at this
-/// moment count.
+/// Whether every page of `length` bytes at `offset` is cached. Pages that are being read count.
 ///
 /// # Errors
 /// ENOSYS before Linux 6.5, EPERM for files that the caller neither owns nor may write, EOPNOTSUPP

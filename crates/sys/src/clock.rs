@@ -1,10 +1,9 @@
-//! The clock by which file systems set times.
+//! The clock of file systems' time stamps.
 //!
-//! rustix looks for all that the vDSO may have once it is asked for the time, and panics where that has
-//! fewer functions than it expects (User-Mode Linux).
+//! rustix panics where the vDSO has fewer functions than it expects (User-Mode Linux) once it is asked for
+//! the time.
 //!
 //! # Safety
-//!
 //! The call fills one structure on the stack.
 
 #![allow(unsafe_code)]

@@ -1,8 +1,7 @@
-//! Closing a descriptor and hearing what came of it.
+//! Closing a descriptor and reporting the error.
 //!
 //! # Safety
-//!
-//! The descriptor is given up by its owner before it is closed, so nobody else closes it.
+//! The descriptor has no owner when it is closed, so it is closed once.
 
 #![allow(unsafe_code)]
 
@@ -10,14 +9,14 @@ use crate::raw::check_int;
 use rustix::io::Result;
 use std::os::fd::{IntoRawFd, OwnedFd};
 
-/// Closes `descriptor` and reports the error of delayed writing that close(2) gives on some file
-/// systems (NFS, SMB, FUSE). The descriptor is closed either way.
+/// Closes `descriptor` and returns the error of delayed writes that close(2) reports on some file systems
+/// (NFS, SMB, FUSE). The descriptor is closed either way.
 ///
 /// # Errors
-/// EIO, ENOSPC, EDQUOT: what writing ran into after write(2) had returned.
+/// EIO, ENOSPC, EDQUOT: of writes for which write(2) had returned.
 pub fn close(descriptor: OwnedFd) -> Result<()> {
     let descriptor = descriptor.into_raw_fd();
-    // SAFETY: into_raw_fd made this the only place that knows the open descriptor.
+    // SAFETY: into_raw_fd left this as the only copy of the open descriptor.
     check_int(unsafe { libc::close(descriptor) }).map(drop)
 }
 
@@ -26,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_file_closes_without_complaint() {
+    fn closing_a_plain_file_succeeds() {
         let file = std::fs::File::open("/").unwrap();
         assert_eq!(close(file.into()), Ok(()));
     }

@@ -1,12 +1,10 @@
 //! Credentials of one thread.
 //!
-//! The kernel keeps credentials per thread; the C library makes them the whole process's by
-//! signalling every thread. A server that acts for many callers at once needs the kernel's way, so
-//! everything here is a raw system call and touches the calling thread alone. A thread started
-//! afterwards inherits what its creator had then.
+//! The kernel keeps credentials per thread; the C library makes them the process's by signalling every
+//! thread. A server that acts for many callers at once needs them per thread, so these are raw system
+//! calls. A new thread inherits its creator's credentials.
 //!
 //! # Safety
-//!
 //! Credentials decide what calls are allowed, not what memory means. The one pointer passed is a
 //! slice of group ids with its length. `unshare` is called with flags that touch the working
 //! directory, root, umask, mounts and users, never the descriptor table (which I/O safety rests on).
@@ -19,17 +17,17 @@ use rustix::io::{Errno, Result};
 use rustix::process::Signal;
 use rustix::thread::{CapabilitiesSecureBits, UnshareFlags};
 
-/// A set of capabilities, 64 bits with a named constant for each (`Capabilities::FSETID`, ...).
+/// A set of capabilities, 64 bits with a constant for each (`Capabilities::FSETID`, ...).
 pub use rustix::thread::CapabilitySet as Capabilities;
 pub use rustix::thread::CapabilitySets;
 
-/// "Nobody": what −1 is as an id. The kernel's calls take it for "no change" and never for an id.
+/// −1, which is no id: the kernel's calls take it for "no change".
 const NO_ID: u32 = u32::MAX;
 
-/// Sets the file-system user id of the calling thread: who its file operations act as. One system
-/// call; a refusal (no CAP_SETUID) is **silent**, as `setfsuid(2)` has it: [`current_fsuid`]
-/// asks. Leaving or reaching id zero takes or gives capabilities, unless
-/// [`keep_capabilities_on_setuid`] was called.
+/// Sets the file-system user id of the calling thread, with which its file operations act. One system
+/// call; a refusal (no CAP_SETUID) is **silent**, as in `setfsuid(2)`: read it by [`current_fsuid`].
+/// Leaving or reaching id zero drops or grants capabilities, unless [`keep_capabilities_on_setuid`] was
+/// called.
 ///
 /// # Errors
 /// EINVAL for `u32::MAX`.
@@ -65,15 +63,15 @@ pub fn current_fsgid() -> u32 {
     swap_fsgid(NO_ID)
 }
 
-/// Gives the id from before. There is no error: −1 as an id changes nothing.
+/// Returns the id from before. There is no error: −1 as an id changes nothing.
 fn swap_fsuid(uid: u32) -> u32 {
-    // SAFETY: takes and gives numbers only.
+    // SAFETY: takes and returns numbers only.
     let before = unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
     before as u32
 }
 
 fn swap_fsgid(gid: u32) -> u32 {
-    // SAFETY: takes and gives numbers only.
+    // SAFETY: takes and returns numbers only.
     let before = unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
     before as u32
 }
@@ -89,8 +87,7 @@ pub fn set_groups(groups: &[u32]) -> Result<()> {
 }
 
 /// Makes the calling thread's capabilities independent of its user ids (SECBIT_NO_SETUID_FIXUP, not
-/// locked): acting as another file-system user then keeps CAP_DAC_OVERRIDE and the rest of the
-/// file-system capabilities, which setfsuid otherwise takes away.
+/// locked): otherwise setfsuid drops CAP_DAC_OVERRIDE and the other file-system capabilities.
 ///
 /// # Errors
 /// EPERM without CAP_SETPCAP.
@@ -104,31 +101,22 @@ pub fn keep_capabilities_on_setuid() -> Result<()> {
 }
 
 /// The effective capabilities of the calling thread.
-///
-/// # Errors
-/// None that a running kernel is known to give.
 pub fn thread_effective() -> Result<Capabilities> {
     Ok(rustix::thread::capabilities(None)?.effective)
 }
 
-/// The permitted capabilities of the calling thread: those it may make effective.
-///
-/// # Errors
-/// None that a running kernel is known to give.
+/// The permitted capabilities of the calling thread: those that it may make effective.
 pub fn thread_permitted() -> Result<Capabilities> {
     Ok(rustix::thread::capabilities(None)?.permitted)
 }
 
-/// All sets of the calling thread, by which [`set_effective`] leaves the others as they are.
-///
-/// # Errors
-/// None that a running kernel is known to give.
+/// All sets of the calling thread, with which [`set_effective`] leaves the others unchanged.
 pub fn thread_sets() -> Result<CapabilitySets> {
     rustix::thread::capabilities(None)
 }
 
-/// Makes exactly `wanted` effective for the calling thread, whose sets these are; its permitted and
-/// inheritable sets stay, so what is put down can be taken up again.
+/// Makes exactly `wanted` effective for the calling thread, which has these `sets`; its permitted and
+/// inheritable sets are unchanged, so a dropped capability can be made effective again.
 ///
 /// # Errors
 /// EPERM when `wanted` is not within the permitted set.
@@ -138,10 +126,10 @@ pub fn set_effective(sets: CapabilitySets, wanted: Capabilities) -> Result<()> {
 }
 
 /// Drops `unwanted` from every set of the calling thread (bounding, ambient, effective, permitted,
-/// inheritable), for good: not even a set-user-id program gives them back. Other threads keep
-/// theirs, so call it before starting any.
+/// inheritable), for good: not even a set-user-id program regains them. Other threads keep theirs, so call
+/// it before starting any.
 ///
-/// Everything that can be dropped is, even when something cannot; the first error is reported then.
+/// Drops all that it can; the first error is returned then.
 ///
 /// # Errors
 /// EPERM when the bounding set cannot be changed (no CAP_SETPCAP).
@@ -167,8 +155,7 @@ pub fn drop_from_all_sets(unwanted: Capabilities) -> Result<()> {
     outcome.and(lowered)
 }
 
-/// Gives the calling thread its own umask, working directory and root (`CLONE_FS`), which threads
-/// share otherwise.
+/// Unshares the calling thread's umask, working directory and root (`CLONE_FS`) from other threads.
 ///
 /// # Errors
 /// ENOMEM; EPERM under a filter.
@@ -177,9 +164,9 @@ pub fn unshare_fs_attributes() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
 }
 
-/// Moves the calling thread into a mount namespace of its own, a copy of the one it was in (and
-/// unshares as [`unshare_fs_attributes`] does). Mounts may still propagate: make them private or
-/// slaves next, with `rustix::mount::mount_change`.
+/// Moves the calling thread into a copy of its mount namespace (and unshares as
+/// [`unshare_fs_attributes`]). Mounts may still propagate: make them private or slaves next, with
+/// `rustix::mount::mount_change`.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN, ENOSPC at the limit of namespaces.
@@ -188,9 +175,9 @@ pub fn unshare_mount_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }
 }
 
-/// Moves the process, which must not have other threads, into a user namespace of its own. There it
-/// has every capability, until it gives them up, and no ids before `/proc/self/uid_map` and
-/// `gid_map` are written (user_namespaces(7)).
+/// Moves the process, which must be single-threaded, into a new user namespace. There it has every
+/// capability, until it drops them, and no ids before `/proc/self/uid_map` and `gid_map` are written
+/// (user_namespaces(7)).
 ///
 /// # Errors
 /// EINVAL with other threads, EPERM or ENOSPC where users may not make any.
@@ -199,9 +186,8 @@ pub fn unshare_user_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
-/// Has the children that the calling thread starts from then on live in a process namespace of their
-/// own: the first of them is its process 1, and all end with it (pid_namespaces(7)). The thread can
-/// start no threads from then on.
+/// Puts later children of the calling thread into a new pid namespace: the first of them is its process 1,
+/// and all end with it (pid_namespaces(7)). The thread can start no threads afterwards.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN, ENOSPC at the limit of namespaces, EINVAL when it was done before.
@@ -210,24 +196,21 @@ pub fn unshare_process_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }
 }
 
-/// Sets the umask (0777) and gives the one from before. It is the thread's own only after
+/// Sets the umask (0777) and returns the one from before. It is the thread's own only after
 /// [`unshare_fs_attributes`].
 pub fn set_umask(mask: u32) -> u32 {
     rustix::process::umask(Mode::from_raw_mode(mask & 0o777)).as_raw_mode()
 }
 
-/// Gives up, for the calling thread and what it executes, that programs raise privileges
-/// (`PR_SET_NO_NEW_PRIVS`). Cannot be undone.
-///
-/// # Errors
-/// None that a running kernel is known to give.
+/// Keeps the calling thread and the programs it executes from raising privileges
+/// (`PR_SET_NO_NEW_PRIVS`), for good.
 pub fn no_new_privs() -> Result<()> {
     rustix::thread::set_no_new_privs(true)
 }
 
-/// Has `signal` sent to this process when the *thread* that started it ends, or never (`None`).
-/// Set-user-id programs and changes of credentials clear it: set it after those. A parent that was
-/// gone before the call is not noticed: check `getppid` afterwards.
+/// Sends `signal` to this process when the *thread* that started it ends, or never (`None`). Set-user-id
+/// programs and changes of credentials clear it: set it after those. A parent that ended before the call
+/// is not noticed: check `getppid` afterwards.
 ///
 /// # Errors
 /// EINVAL for what is no signal.
@@ -261,25 +244,25 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_the_thread_s_own() {
+    fn ids_belong_to_the_thread() {
         let Some(()) = root() else { return };
         let place = directory();
         set_mode(place.path(), 0o777);
         let (there, here) = (place.path().join("there"), place.path().join("here"));
         std::thread::scope(|scope| {
             let (go, wait) = std::sync::mpsc::channel::<()>();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, receiver) = std::sync::mpsc::channel();
             let there = &there;
             scope.spawn(move || {
                 set_fsgid(CALLER + 1).unwrap();
                 set_fsuid(CALLER).unwrap();
-                tell.send(()).unwrap();
-                // Until the other thread has looked at its own ids.
+                sender.send(()).unwrap();
+                // Until the other thread has read its own ids.
                 wait.recv().unwrap();
                 std::fs::write(there, "").unwrap();
                 assert_eq!((current_fsuid(), current_fsgid()), (CALLER, CALLER + 1));
             });
-            told.recv().unwrap();
+            receiver.recv().unwrap();
             assert_eq!((current_fsuid(), current_fsgid()), (0, 0));
             std::fs::write(&here, "").unwrap();
             go.send(()).unwrap();
@@ -294,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_refused() {
+    fn minus_one_as_an_id_is_refused() {
         let before = (current_fsuid(), current_fsgid());
         assert_eq!(set_fsuid(u32::MAX), Err(Errno::INVAL));
         assert_eq!(set_fsgid(u32::MAX), Err(Errno::INVAL));
@@ -302,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_seen_by_who_asks() {
+    fn a_refusal_is_visible_in_the_current_id() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
             set_fsuid(CALLER).unwrap();
@@ -321,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn capabilities_stay_when_told_to() {
+    fn capabilities_stay_with_keep_capabilities_on_setuid() {
         let Some(()) = root() else { return };
         let place = directory();
         let secret = place.path().join("secret");
@@ -371,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_stays_dropped() {
+    fn dropped_capabilities_stay_dropped() {
         let Some(()) = root() else { return };
         let before = thread_effective().unwrap();
         in_a_thread(|| {
@@ -384,7 +367,7 @@ mod tests {
             assert_eq!(thread_effective(), Ok(before - unwanted));
             let again = set_effective(thread_sets().unwrap(), before);
             assert_eq!(again, Err(Errno::PERM));
-            // SETPCAP is gone: the bounding set cannot change any more, the others can.
+            // Without SETPCAP the bounding set cannot change any more, the others can.
             assert_eq!(drop_from_all_sets(Capabilities::MKNOD), Err(Errno::PERM));
             let left = thread_effective();
             assert_eq!(left, Ok(before - unwanted - Capabilities::MKNOD));
@@ -397,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_the_thread_s_own() {
+    fn groups_belong_to_the_thread() {
         let Some(()) = root() else { return };
         let before = thread_status("Groups");
         in_a_thread(|| {
@@ -410,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn umask_is_the_thread_s_own_once_unshared() {
+    fn umask_belongs_to_the_thread_once_unshared() {
         let before = thread_status("Umask");
         in_a_thread(|| {
             unshare_fs_attributes().unwrap();

@@ -1,10 +1,9 @@
-//! Reading a directory in whole buffers.
+//! Reads a directory in whole buffers.
 //!
-//! Unlike `rustix::fs::RawDir`, the buffer and the descriptor belong to the caller between calls: a
-//! server reads exactly as much as one request asked for, from the offset that it asked for.
+//! Unlike with `rustix::fs::RawDir`, buffer and descriptor are the caller's between calls: a server reads
+//! as much as one request asks for, from the offset that it asks for.
 //!
 //! # Safety
-//!
 //! The kernel fills a slice by pointer and length. Its entries are then parsed as bytes, checked,
 //! without a single pointer cast.
 
@@ -15,8 +14,8 @@ use rustix::io::Result;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Fills `buffer` with entries from the descriptor's offset on and gives the bytes filled, zero at
-/// the end; read them with [`DirEntries`]. One entry takes at most 280 bytes.
+/// Fills `buffer` with entries from the descriptor's offset on and returns the bytes filled, zero at the
+/// end; read them with [`DirEntries`]. One entry takes at most 280 bytes.
 ///
 /// # Errors
 /// EINVAL when not even one entry fits, ENOTDIR, ENOENT for a directory that was removed.
@@ -33,9 +32,9 @@ pub fn getdents64(directory: impl AsFd, buffer: &mut [u8]) -> Result<usize> {
 /// One entry of a directory, `struct linux_dirent64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// The inode number as the file system lists it (for a mount point: of what lies beneath).
+    /// The inode number that the file system lists (for a mount point: of the directory beneath).
     pub ino: u64,
-    /// Where to seek to go on after this entry; opaque.
+    /// The offset behind this entry; opaque.
     pub off: i64,
     /// `DT_*`; zero where the file system does not say.
     pub kind: u8,
@@ -43,15 +42,15 @@ pub struct DirEntry<'a> {
     pub name: &'a CStr,
 }
 
-/// The entries in the bytes that [`getdents64`] filled. Stops at the first malformed one, which a
-/// kernel does not produce.
+/// The entries in the bytes that [`getdents64`] filled. Ends at the first malformed one, which a kernel
+/// does not write.
 #[derive(Clone, Debug)]
 pub struct DirEntries<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> DirEntries<'a> {
-    /// Over `filled`, which must be the filled part alone.
+    /// Over `filled`, the filled part only.
     #[must_use]
     pub const fn new(filled: &'a [u8]) -> Self {
         Self { rest: filled }
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn going_on_from_an_offset() {
+    fn a_listing_continues_at_an_offset() {
         for place in directories() {
             for index in 0..10 {
                 std::fs::write(place.path().join(index.to_string()), "").unwrap();
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_end() {
+    fn any_bytes_end_the_listing() {
         let directory = open("/", OFlags::DIRECTORY);
         let mut buffer = [0; 4096];
         let filled = getdents64(directory, &mut buffer).unwrap();

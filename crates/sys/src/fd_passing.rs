@@ -1,4 +1,4 @@
-//! Descriptors that go with bytes over a Unix socket: one framing for all who pass them.
+//! Descriptors that are passed with bytes over a Unix socket, in one framing.
 
 use rustix::io::{Errno, Result};
 use rustix::net::{
@@ -12,22 +12,21 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// Most descriptors of one message: `SCM_MAX_FD` of `include/net/scm.h`.
 const DESCRIPTORS_MAX: usize = 253;
 
-/// What [`receive`] has received.
+/// The result of [`receive`].
 #[derive(Debug)]
 pub struct Received {
-    /// How many bytes; 0 at the end of the stream.
+    /// The number of bytes; 0 at the end of the stream.
     pub bytes: usize,
-    /// The descriptors that came along, with `FD_CLOEXEC`.
+    /// The descriptors, with `FD_CLOEXEC`.
     pub descriptors: Vec<OwnedFd>,
-    /// Whether all of the message's bytes and descriptors had room.
+    /// Whether all bytes and descriptors of the message fitted.
     pub is_whole: bool,
 }
 
-/// Sends bytes and descriptors (`SCM_RIGHTS`, unix(7)), without a signal when nobody is there any more.
-/// Gives how many bytes were sent; of a stream, the descriptors go with the first.
+/// Sends bytes and descriptors (`SCM_RIGHTS`, unix(7)), without SIGPIPE when the peer has closed. Returns
+/// how many bytes were sent; on a stream, the descriptors go with the first.
 ///
 /// # Errors
-///
 /// As sendmsg(2), but EINTR; `EINVAL` for more than 253 descriptors.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -52,7 +51,6 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 /// Receives bytes and the descriptors that come with them.
 ///
 /// # Errors
-///
 /// As recvmsg(2), but EINTR.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], flags: RecvFlags) -> Result<Received> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -83,7 +81,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn bytes_and_descriptors_come_as_they_were_sent() {
+    fn bytes_and_descriptors_arrive_as_they_were_sent() {
         let kind = SocketType::SEQPACKET;
         let (one, other) =
             socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();

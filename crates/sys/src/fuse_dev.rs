@@ -3,7 +3,6 @@
 //! The commands follow `linux/fuse.h`, section "Device ioctls".
 //!
 //! # Safety
-//!
 //! Each ioctl here reads at most one small structure that lives on the caller's stack for the
 //! length of the call, and writes no memory.
 
@@ -26,16 +25,16 @@ struct BackingMap {
     padding: u64,
 }
 
-/// What [`clone_channel`] sends, for those who filter system calls.
+/// The command of [`clone_channel`], for seccomp filters.
 pub const CLONE: Opcode = opcode::read::<u32>(MAGIC, 0);
-/// What [`backing_open`] sends.
+/// The command of [`backing_open`].
 pub const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(MAGIC, 1);
-/// What [`backing_close`] sends.
+/// The command of [`backing_close`].
 pub const BACKING_CLOSE: Opcode = opcode::write::<u32>(MAGIC, 2);
 const SYNC_INIT: Opcode = opcode::none(MAGIC, 3);
 
-/// Opens `/dev/fuse` for reading and writing, close-on-exec. The descriptor belongs to no session
-/// until it is given to a mount or to [`clone_channel`].
+/// Opens `/dev/fuse` for reading and writing, close-on-exec. The descriptor has no session until it is
+/// given to a mount or to [`clone_channel`].
 ///
 /// # Errors
 /// ENOENT or ENODEV without the FUSE module, EACCES or EPERM where the device is not ours to use.
@@ -83,7 +82,7 @@ pub fn backing_open(device: impl AsFd, file: BorrowedFd<'_>) -> Result<i32> {
     check_int(answer)
 }
 
-/// Gives up a backing id. Files that are open through it keep their reference.
+/// Closes a backing id. Files that were opened with it keep their reference.
 ///
 /// # Errors
 /// ENOENT for an id that is not registered; EPERM as [`backing_open`].
@@ -95,9 +94,8 @@ pub fn backing_close(device: impl AsFd, id: i32) -> Result<()> {
     check_int(answer).map(drop)
 }
 
-/// Asks, before the mount, that mounting wait for the reply to INIT and fail with it
-/// (`FUSE_DEV_IOC_SYNC_INIT`, Linux 6.18). INIT must then be answered by another thread than the
-/// one that mounts.
+/// Makes the later mount wait for the reply to INIT and fail with it (`FUSE_DEV_IOC_SYNC_INIT`, Linux
+/// 6.18). Another thread than the mounting one must then answer INIT.
 ///
 /// # Errors
 /// ENOTTY on a kernel that does not know it, EINVAL when the device is mounted already.
@@ -153,7 +151,7 @@ mod tests {
         }
     }
 
-    /// A session just far enough to try the device on: INIT is answered, nothing else.
+    /// A session with which the device can be tried: INIT is answered, nothing else.
     struct Session {
         device: OwnedFd,
         place: TempDir,

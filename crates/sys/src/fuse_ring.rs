@@ -1,10 +1,9 @@
 //! FUSE over io_uring (Linux 6.14, `linux/fuse.h`, section "FUSE over io-uring"): a thread's ring, and
-//! the memory in which requests come and replies go.
+//! the memory of requests and replies.
 //!
-//! A [`Slot`] is the memory of one request at a time. It is given to the kernel by
-//! [`register`](FuseRing::register), comes back with a request as [`Event::Request`], goes out with
-//! the reply by [`commit`](FuseRing::commit), and comes back with the next. Where it is not, nobody
-//! can touch it: it moves.
+//! A [`Slot`] is the memory of one request at a time. [`register`](FuseRing::register) passes it to the
+//! kernel, [`Event::Request`] returns it with a request, [`commit`](FuseRing::commit) passes it back with
+//! the reply, and so on. A slot moves, so code that does not have it cannot touch its memory.
 //!
 //! ```text
 //! 0      128        256      288   512                    32K−16   32K
@@ -12,21 +11,20 @@
 //! └──────── fuse_uring_req_header ─┴──────────────────────┴────────┴ body of the reply (payload)
 //! ```
 //!
-//! The kernel reads and writes the headers and the payload; the rest is ours. Request and reply share
-//! the payload, so one of the two has to lie elsewhere: names are few bytes and move out of the way,
-//! data of a WRITE are many and stay, and the reply to them is few.
+//! The kernel reads and writes the headers and the payload; the rest is ours. Request and reply share the
+//! payload, so one of the two has to be elsewhere: names are few bytes and are moved away; data of a WRITE
+//! are many and stay, and their reply is small.
 //!
 //! # Safety
-//!
-//! While a slot is the kernel's, its memory is owned by the ring (`held`) and borrowed by nobody. The
-//! ring gives it back when the kernel has said that it is done with it, and leaks it when the ring
-//! goes before that. A [`PageBuffer`] does not move, whoever owns it.
+//! While a slot is the kernel's, the ring owns its memory (`held`) and nothing borrows it. The ring returns
+//! it after the kernel's completion, and leaks it when the ring is dropped before that. A [`PageBuffer`]
+//! does not move with its owner.
 
 #![allow(unsafe_code)]
 
 use crate::buffer::PageBuffer;
-pub use crate::ring::REGISTER_ENABLE_RINGS as ENABLE;
-use crate::ring::{Cqe, FIXED_FILE, MORE, Ring, Sqe};
+pub use crate::io_uring::REGISTER_ENABLE_RINGS as ENABLE;
+use crate::io_uring::{Cqe, FIXED_FILE, IoUring, MORE, Sqe};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, Result};
 use std::fmt;
@@ -46,22 +44,22 @@ const IN_HEADER_BYTES: usize = 40;
 const OUT_HEADER_BYTES: usize = 16;
 
 const OPCODE: usize = 4;
-/// `FUSE_WRITE`, whose data stay where they are however few they are.
+/// `FUSE_WRITE`: its data are never moved.
 const OPCODE_WRITE: u32 = 16;
 
-/// Where names go, and replies to requests with much data.
-const ASIDE: usize = 512;
+/// Where names are moved to, and replies to requests with much data.
+const SMALL: usize = 512;
 const PAYLOAD: usize = 32 << 10;
 const REPLY: usize = PAYLOAD - OUT_HEADER_BYTES;
 
 /// The smallest payload that the kernel takes (`FUSE_MIN_READ_BUFFER`).
 const PAYLOAD_BYTES_MIN: usize = 8192;
 
-/// How long the answer to INIT may take to have an effect, and how often that is tried.
+/// How long INIT's reply may take to have an effect, and the interval of tries.
 const INIT_PATIENCE: Duration = Duration::from_secs(3);
 const INIT_INTERVAL: Duration = Duration::from_micros(50);
 
-/// What a slot keeps when memory is given back: the first page of the payload.
+/// Bytes of a slot whose memory is kept: up to the first page of the payload.
 const KEPT_BYTES: usize = PAYLOAD + 4096;
 
 const OP_POLL_ADD: u8 = 6;
@@ -71,26 +69,24 @@ const POLL_ADD_MULTI: u32 = 1;
 const CMD_REGISTER: u64 = 1;
 const CMD_COMMIT_AND_FETCH: u64 = 2;
 
-/// The places of the registered files.
+/// Indices of the registered files.
 const DEVICE: i32 = 0;
 const WAKER: i32 = 1;
 
-/// A queue of the kernel's: one for each possible CPU.
+/// A queue of the kernel, one for each possible CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueIndex(pub u16);
 
 /// The memory of one request on a queue.
 pub struct Slot {
-    /// Its place among those of its ring.
     place: u32,
     queue: QueueIndex,
     memory: PageBuffer,
-    /// Two `struct iovec`, which the kernel reads when it registers the slot: at once, or later on a
-    /// thread of its own.
+    /// Two `struct iovec`. The kernel reads them when it registers the slot, perhaps later on a kernel
+    /// thread.
     pieces: Box<[u64; 4]>,
-    /// Where the reply is written.
     reply_at: usize,
-    /// The highest byte that was used since memory was given back.
+    /// The highest byte that was used since memory was released.
     used: usize,
 }
 
@@ -100,7 +96,7 @@ impl fmt::Debug for Slot {
     }
 }
 
-/// A request in the pieces in which it came, and the room for its reply, header first.
+/// A request in the pieces in which it arrives, and the buffer for its reply, header first.
 #[derive(Debug)]
 pub struct RingRequest<'a> {
     /// `struct fuse_in_header`.
@@ -109,12 +105,12 @@ pub struct RingRequest<'a> {
     pub structure: &'a [u8],
     /// All other arguments.
     pub rest: &'a [u8],
-    /// Where the reply goes: at least 31 KiB, and the whole payload unless the request has much data.
+    /// The reply's buffer: at least 31 KiB, and the whole payload unless the request has much data.
     pub reply: &'a mut [u8],
 }
 
 impl Slot {
-    /// The queue that it serves.
+    /// Its queue.
     pub fn queue(&self) -> QueueIndex {
         self.queue
     }
@@ -131,7 +127,7 @@ impl Slot {
         (u32::from_ne_bytes(bytes) as usize).min(self.memory.len() - PAYLOAD)
     }
 
-    /// A request has come: makes room for its reply.
+    /// Makes room for the reply to a request that has arrived.
     fn take_in(&mut self) {
         let length = self.payload_length();
         self.used = self.used.max(PAYLOAD + length);
@@ -139,23 +135,23 @@ impl Slot {
         opcode.copy_from_slice(&self.memory[OPCODE..OPCODE + 4]);
         if length <= NAMES_BYTES_MAX && u32::from_ne_bytes(opcode) != OPCODE_WRITE {
             let (before, payload) = self.memory.split_at_mut(PAYLOAD);
-            before[ASIDE..ASIDE + length].copy_from_slice(&payload[..length]);
+            before[SMALL..SMALL + length].copy_from_slice(&payload[..length]);
             self.reply_at = REPLY;
         } else {
-            self.reply_at = ASIDE;
+            self.reply_at = SMALL;
         }
     }
 
-    /// The request, and the room for its reply.
+    /// The request, and the buffer for its reply.
     pub fn request(&mut self) -> RingRequest<'_> {
         let length = self.payload_length();
-        let (headers, rest) = self.memory.split_at_mut(ASIDE);
+        let (headers, rest) = self.memory.split_at_mut(SMALL);
         let (rest, reply) = if self.reply_at == REPLY {
-            let (aside, reply) = rest.split_at_mut(REPLY - ASIDE);
-            (&aside[..length], reply)
+            let (small, reply) = rest.split_at_mut(REPLY - SMALL);
+            (&small[..length], reply)
         } else {
-            let (aside, payload) = rest.split_at_mut(PAYLOAD - ASIDE);
-            (&payload[..length], aside)
+            let (small, payload) = rest.split_at_mut(PAYLOAD - SMALL);
+            (&payload[..length], small)
         };
         RingRequest {
             header: &headers[..IN_HEADER_BYTES],
@@ -165,8 +161,8 @@ impl Slot {
         }
     }
 
-    /// A reply of `length` bytes, header included, is where the [`request`](Self::request) has room for it.
-    /// None at all, 0, is an empty one: the kernel takes nothing less.
+    /// Puts a reply of `length` bytes, header included, where the kernel reads it. Without a reply, 0, the
+    /// kernel takes an empty one.
     fn put_reply(&mut self, length: usize) {
         let (at, end) = (self.reply_at, self.reply_at + length.max(OUT_HEADER_BYTES));
         if length < OUT_HEADER_BYTES {
@@ -184,40 +180,37 @@ impl Slot {
         self.memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4].copy_from_slice(&(body as u32).to_ne_bytes());
     }
 
-    /// Gives back what large requests have left behind.
+    /// Releases the memory that large requests left behind.
     fn release_memory(&mut self) {
         if self.used > KEPT_BYTES {
             let end = self.memory.len();
-            // Advice that is not taken costs memory and nothing else.
+            // madvise(2) that fails costs memory and nothing else.
             let _ = self.memory.release(KEPT_BYTES..end);
             self.used = 0;
         }
     }
 }
 
-/// Arguments up to this size are names: two of them, or a name and the target of a link.
+/// Arguments up to this size are names: two of them, or a name and a link's target.
 const NAMES_BYTES_MAX: usize = 6 << 10;
 
 /// What has happened on a ring.
 #[derive(Debug)]
 pub enum Event<J> {
-    /// A request has come.
+    /// A request has arrived.
     Request(Slot),
-    /// The kernel has no more use for a slot, or could not take it.
+    /// The kernel has returned a slot, or refused it.
     Gone(Slot, Errno),
-    /// [`read`](FuseRing::read) has come to its end.
+    /// [`read`](FuseRing::read) has completed.
     Read(Slot, J, Result<usize>),
     /// [`Waker::wake`] was called, once or several times.
     Woken,
 }
 
-/// Who has a slot's memory while it is not on a request.
 #[derive(Debug)]
-enum Held<J> {
-    Nobody,
-    /// The kernel, for a request.
+enum Holder<J> {
+    Free,
     Request(Slot),
-    /// The kernel, for reading a file.
     Read(Slot, J),
 }
 
@@ -226,30 +219,30 @@ enum Held<J> {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
-    /// The thread's wait ends with [`Event::Woken`], now or when it next waits.
+    /// Ends the thread's wait with [`Event::Woken`], now or when it next waits.
     pub fn wake(&self) {
-        // Fails at the 2^64th time without anybody having waited in between.
+        // Fails only when the counter is full, after 2^64 calls without a wait.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// The ring of one thread, on one `/dev/fuse`. `J` is what belongs to a read of a file.
+/// The ring of one thread, on one `/dev/fuse`. `J` is the context of a file's read.
 #[derive(Debug)]
 pub struct FuseRing<J> {
-    ring: Ring,
+    ring: IoUring,
     waker: Waker,
-    held: Vec<Held<J>>,
+    held: Vec<Holder<J>>,
 }
 
 impl<J> FuseRing<J> {
-    /// A ring for at most `slots` of them on `device`, to be enabled by the thread that will have it.
+    /// A ring for at most `slots` slots on `device`, to be enabled by its thread.
     ///
     /// # Errors
     /// EPERM or EACCES where rings are forbidden (`kernel.io_uring_disabled`, a filter), ENOSYS without
     /// io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE, EBADF.
     pub fn new(device: BorrowedFd<'_>, slots: u16) -> Result<FuseRing<J>> {
-        // Each slot has one entry in line at most, and the waker one.
-        let ring = Ring::new(u32::from(slots) + 1)?;
+        // Each slot has at most one entry in the submission queue, and the waker one.
+        let ring = IoUring::new(u32::from(slots) + 1)?;
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
         ring.register_files(&[device.as_raw_fd(), waker.0.as_raw_fd()])?;
         ring.restrict_to(&[OP_URING_CMD, OP_READ, OP_POLL_ADD])?;
@@ -260,15 +253,15 @@ impl<J> FuseRing<J> {
         })
     }
 
-    /// Wakes whoever waits in it.
+    /// Wakes the ring's thread.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Makes it the calling thread's. Before anything else that follows.
+    /// Binds the ring to the calling thread. Comes before all calls below.
     ///
     /// # Errors
-    /// EBADFD when it is somebody's already.
+    /// EBADFD when it is enabled already.
     pub fn enable(&mut self) -> Result<()> {
         self.ring.enable()?;
         self.watch_waker()
@@ -296,7 +289,7 @@ impl<J> FuseRing<J> {
         let payload_bytes = payload_bytes.max(PAYLOAD_BYTES_MIN);
         let memory = PageBuffer::new(PAYLOAD + payload_bytes)?;
         let place = u32::try_from(self.held.len()).map_err(|_| Errno::NOMEM)?;
-        self.held.push(Held::Nobody);
+        self.held.push(Holder::Free);
         Ok(Slot {
             place,
             queue,
@@ -307,16 +300,15 @@ impl<J> FuseRing<J> {
         })
     }
 
-    /// Waits until the answer to INIT has taken effect. Where `mount(2)` itself waits for it
-    /// (`FUSE_DEV_IOC_SYNC_INIT`), that is when the mounting thread next runs, and slots are refused
-    /// until then.
+    /// Waits until the reply to INIT has taken effect. Where `mount(2)` itself waits for INIT
+    /// (`FUSE_DEV_IOC_SYNC_INIT`), that is when the mounting thread next runs; until then, slots are refused.
     ///
     /// # Errors
     /// EAGAIN when that lasts for seconds, and those of `io_uring_enter(2)`.
     pub fn await_init(&mut self) -> Result<()> {
         let start = Instant::now();
-        // A refused command whose reason is EAGAIN is tried again by a thread of the kernel's, and
-        // refused later. So what is tried is one that is always refused.
+        // The kernel retries a command refused with EAGAIN on a kernel thread, and refuses it later. So
+        // what is tried is a command that is always refused.
         while self.try_in_vain()? == Errno::AGAIN {
             if start.elapsed() >= INIT_PATIENCE {
                 return Err(Errno::AGAIN);
@@ -326,7 +318,7 @@ impl<J> FuseRing<J> {
         Ok(())
     }
 
-    /// Commits nothing, to no queue, and says why that was refused.
+    /// Commits to no queue, and returns the error.
     fn try_in_vain(&mut self) -> Result<Errno> {
         let mut entry = command(CMD_COMMIT_AND_FETCH, 0, QueueIndex(u16::MAX));
         entry.user_data = Kind::Trial as u64;
@@ -334,7 +326,7 @@ impl<J> FuseRing<J> {
         unsafe { self.push(&entry) }?;
         loop {
             self.wait(None)?;
-            // Nothing else is on the way yet but a call to wake up, which is told again at the end.
+            // Only a wake-up can precede it, which is reported again at the end.
             while let Some(completion) = self.ring.pop() {
                 if completion.user_data == Kind::Trial as u64 {
                     return Ok(Errno::from_raw_os_error(-completion.res.min(-1)));
@@ -343,7 +335,7 @@ impl<J> FuseRing<J> {
         }
     }
 
-    /// Gives the kernel a new slot, at once. After [`await_init`](Self::await_init).
+    /// Passes a new slot to the kernel, at once. After [`await_init`](Self::await_init).
     ///
     /// # Errors
     /// EINVAL for a queue that does not exist or too small a slot, ENOTCONN when the connection is
@@ -357,12 +349,12 @@ impl<J> FuseRing<J> {
         entry.len = 2;
         entry.user_data = user_data(Kind::Request, slot.place);
         let place = slot.place as usize;
-        // SAFETY: the pieces, which do not move, and the memory that they name are kept in `held` until
-        // the kernel gives them back.
+        // SAFETY: the pieces, which do not move, and the memory that they name are in `held` until the
+        // kernel returns them.
         unsafe { self.push(&entry) }?;
-        self.hold(Held::Request(slot), place);
+        self.hold(Holder::Request(slot), place);
         self.submit()?;
-        // What the kernel refuses, it refuses at once, in the order of its completions.
+        // The kernel refuses at once, in the order of its completions.
         let refused = |completion: &Cqe| completion.user_data == entry.user_data;
         let next = self.ring.peek().filter(refused);
         if next.is_none_or(|completion| completion.res >= 0) {
@@ -374,27 +366,26 @@ impl<J> FuseRing<J> {
         }
     }
 
-    /// Sends the reply of `length` bytes that is in the slot, 0 for none, and takes the next
-    /// request, when it comes. Goes out with the next [`wait`](Self::wait).
+    /// Sends the reply of `length` bytes in the slot, 0 for none, and takes the next request when it
+    /// arrives. Submitted with the next [`wait`](Self::wait).
     ///
     /// # Errors
-    /// Those of `io_uring_enter(2)` when the line was full.
+    /// Those of `io_uring_enter(2)` when the submission queue was full.
     pub fn commit(&mut self, mut slot: Slot, length: usize) -> Result<()> {
         slot.put_reply(length);
         let mut entry = command(CMD_COMMIT_AND_FETCH, slot.word(COMMIT_ID), slot.queue);
         entry.user_data = user_data(Kind::Request, slot.place);
         let place = slot.place as usize;
-        self.hold(Held::Request(slot), place);
-        // SAFETY: it names the memory that was registered, which is now held.
+        self.hold(Holder::Request(slot), place);
+        // SAFETY: it names the memory that was registered, which is held.
         unsafe { self.push(&entry) }
     }
 
-    /// Reads `length` bytes of `file` at `offset` into the reply's body, from its byte `filled` on,
-    /// without anybody waiting. Goes out with the next [`wait`](Self::wait); `job` keeps the file
-    /// open.
+    /// Makes the kernel read `length` bytes of `file` at `offset` into the reply's body, from its byte
+    /// `filled` on. Submitted with the next [`wait`](Self::wait); `job` keeps the file open.
     ///
     /// # Errors
-    /// EINVAL when there is not so much room, and those of `io_uring_enter(2)` when the line was full.
+    /// EINVAL when they do not fit, and those of `io_uring_enter(2)` when the submission queue was full.
     pub fn read(
         &mut self,
         slot: Slot,
@@ -418,18 +409,17 @@ impl<J> FuseRing<J> {
             ..Sqe::EMPTY
         };
         let place = slot.place as usize;
-        self.hold(Held::Read(slot, job), place);
+        self.hold(Holder::Read(slot, job), place);
         // SAFETY: `length` bytes of memory that is held until the read has completed.
         unsafe { self.push(&entry) }
     }
 
-    fn hold(&mut self, held: Held<J>, place: usize) {
+    fn hold(&mut self, held: Holder<J>, place: usize) {
         self.held[place] = held;
     }
 
     /// # Safety
-    ///
-    /// As [`Ring::push`].
+    /// As [`IoUring::push`].
     unsafe fn push(&mut self, entry: &Sqe) -> Result<()> {
         // SAFETY: the caller's promise.
         while !unsafe { self.ring.push(entry) } {
@@ -445,20 +435,19 @@ impl<J> FuseRing<J> {
         }
     }
 
-    /// Submits what is in line, and waits until something has happened. False when `timeout` was over,
-    /// or a signal came, before.
+    /// Submits, and waits for an event. False when `timeout` was over, or a signal came, before.
     ///
     /// # Errors
     /// Those of `io_uring_enter(2)`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
-        // Where something was submitted, the kernel does not say how the wait has ended.
+        // When something was submitted, the kernel does not report how the wait has ended.
         match self.ring.enter(1, timeout) {
             Ok(()) | Err(Errno::INTR | Errno::TIME) => Ok(self.has_event()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Submits what is in line, and does not wait.
+    /// Submits, without a wait.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -466,19 +455,12 @@ impl<J> FuseRing<J> {
         self.submit()
     }
 
-    /// Whether something has happened that [`flush`](Self::flush) would bring. Costs a look at
-    /// memory.
-    pub fn is_ready(&self) -> bool {
-        self.ring.has_work()
-    }
-
-    /// Whether something has happened that [`next_event`](Self::next_event) has not told yet. Costs a
-    /// look at memory.
+    /// Whether [`next_event`](Self::next_event) has an event. Reads memory only.
     pub fn has_event(&self) -> bool {
         self.ring.peek().is_some()
     }
 
-    /// What has happened, one at a time.
+    /// The next event.
     pub fn next_event(&mut self) -> Option<Event<J>> {
         loop {
             let completion = self.ring.pop()?;
@@ -495,38 +477,37 @@ impl<J> FuseRing<J> {
         }
         if completion.user_data & 3 == Kind::Waker as u64 {
             if completion.flags & MORE == 0 {
-                // Whoever cannot be woken finds out at the end of the connection.
+                // Without it, the thread sees only the end of the connection.
                 let _ = self.watch_waker();
             }
             return Some(Event::Woken);
         }
-        let held = std::mem::replace(self.held.get_mut(place)?, Held::Nobody);
+        let held = std::mem::replace(self.held.get_mut(place)?, Holder::Free);
         let refused = || Errno::from_raw_os_error(-completion.res);
         let event = match held {
-            Held::Nobody => return None,
-            Held::Request(slot) if completion.res < 0 => Event::Gone(slot, refused()),
-            Held::Request(mut slot) => {
+            Holder::Free => return None,
+            Holder::Request(slot) if completion.res < 0 => Event::Gone(slot, refused()),
+            Holder::Request(mut slot) => {
                 slot.take_in();
                 Event::Request(slot)
             }
-            Held::Read(slot, job) if completion.res < 0 => Event::Read(slot, job, Err(refused())),
-            Held::Read(slot, job) => {
+            Holder::Read(slot, job) if completion.res < 0 => Event::Read(slot, job, Err(refused())),
+            Holder::Read(slot, job) => {
                 Event::Read(slot, job, Ok(completion.res.unsigned_abs() as usize))
             }
         };
         Some(event)
     }
 
-    /// Gives back the memory that large requests have left behind in slots that wait for the next
-    /// one. False, and nothing was done, when replies were not sent yet, or requests have come that
-    /// nobody has looked at: they lie there: the ring
-    /// takes none while its thread is elsewhere.
+    /// Releases the memory that large requests left behind, in slots that wait for a request. Does nothing
+    /// and returns false when replies are not submitted, or completions not read, because their slots are in
+    /// use. (The ring takes requests only on its own thread, so none arrives meanwhile.)
     pub fn release_memory(&mut self) -> bool {
         if self.ring.has_pushed() || self.has_event() {
             return false;
         }
         for held in &mut self.held {
-            if let Held::Request(slot) = held {
+            if let Holder::Request(slot) = held {
                 slot.release_memory();
             }
         }
@@ -537,8 +518,8 @@ impl<J> FuseRing<J> {
 impl<J> Drop for FuseRing<J> {
     fn drop(&mut self) {
         for held in self.held.drain(..) {
-            // The kernel may write to it until the ring is torn down, of which nobody is told.
-            if let Held::Request(slot) | Held::Read(slot, _) = held {
+            // The kernel may write to it until the ring is torn down, which is not reported.
+            if let Holder::Request(slot) | Holder::Read(slot, _) = held {
                 std::mem::forget(slot.memory);
                 std::mem::forget(slot.pieces);
             }
@@ -592,7 +573,7 @@ mod tests {
         }
     }
 
-    /// Does as the kernel does with a request.
+    /// Delivers a request as the kernel does.
     fn deliver(slot: &mut Slot, opcode: u32, unique: u64, rest: &[u8]) {
         let memory = &mut slot.memory;
         memory[OPCODE..OPCODE + 4].copy_from_slice(&opcode.to_ne_bytes());
@@ -611,14 +592,14 @@ mod tests {
         slot.put_reply(16 + body.len());
     }
 
-    /// The reply where the kernel looks for it: its header and its body.
+    /// The reply where the kernel reads it: its header and its body.
     fn replied(slot: &Slot) -> (&[u8], &[u8]) {
         let length = slot.payload_length();
         (&slot.memory[..16], &slot.memory[PAYLOAD..PAYLOAD + length])
     }
 
     #[test]
-    fn names_make_room_for_the_reply() {
+    fn names_are_moved_away_for_the_reply() {
         let mut slot = slot();
         deliver(&mut slot, 1, 6, b"name\0");
         let request = slot.request();
@@ -633,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn data_stay_where_they_are() {
+    fn data_of_requests_are_not_moved() {
         for (opcode, length) in [(OPCODE_WRITE, 10), (OPCODE_WRITE, 40_000), (21, 40_000)] {
             let data: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             let mut slot = slot();
@@ -648,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn no_reply_is_an_empty_one() {
+    fn no_reply_is_sent_as_an_empty_one() {
         let mut slot = slot();
         deliver(&mut slot, 41, 77, b"");
         slot.put_reply(0);
@@ -697,7 +678,7 @@ mod tests {
                     assert!(matches!(ring.next_event(), Some(Event::Woken)));
                 }
             });
-            // Two at once would be one.
+            // Two wake-ups at once count as one.
             for () in waiting {
                 std::thread::sleep(Duration::from_millis(20));
                 waker.wake();
@@ -706,7 +687,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_does_nothing_else() {
+    fn a_ring_refuses_other_operations() {
         const OP_NOP: u8 = 0;
         const OP_WRITE: u8 = 23;
         let Some(mut ring) = ring() else { return };
@@ -732,13 +713,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mounted_takes_no_slots() {
+    fn slots_are_refused_before_the_mount() {
         let Some(mut ring) = ring() else { return };
         std::thread::spawn(move || {
             ring.enable().unwrap();
             let slot = ring.slot(QueueIndex(0), 4096).unwrap();
             assert!(ring.register(slot).is_err());
-            assert!(ring.held.iter().all(|held| matches!(held, Held::Nobody)));
+            assert!(ring.held.iter().all(|held| matches!(held, Holder::Free)));
         })
         .join()
         .unwrap();

@@ -1,10 +1,9 @@
 //! File handles: naming an inode without holding a descriptor.
 //!
-//! A handle is what a file system gives for an inode; with a descriptor of its mount it opens that
-//! inode again, wherever it was moved, and gives ESTALE once it is gone. See `name_to_handle_at(2)`.
+//! With a descriptor of its mount, a handle opens its inode again, wherever it was moved, and fails with
+//! ESTALE once it is gone. See `name_to_handle_at(2)`.
 //!
 //! # Safety
-//!
 //! [`FileHandleBuf`] has the layout of `struct file_handle` followed by room for the longest handle
 //! there is, and its length never passes that room: the kernel may read and write all of it.
 
@@ -20,16 +19,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// The longest handle the kernel gives, bytes (`MAX_HANDLE_SZ`).
+/// The kernel's longest handle, bytes (`MAX_HANDLE_SZ`).
 pub const MAX_HANDLE_SIZE: usize = 128;
 
 /// The name is empty and the descriptor itself is meant.
 pub const AT_EMPTY_PATH: u32 = 0x1000;
-/// Follow a symbolic link in the last place (the default is not to).
+/// Follow a symbolic link in the last component (the default is not to).
 pub const AT_SYMLINK_FOLLOW: u32 = 0x400;
-/// An identifier is enough: the handle need not be one that can be opened (Linux 6.5).
+/// An identifier is enough: the handle need not open (Linux 6.5).
 pub const AT_HANDLE_FID: u32 = 0x200;
-/// Give the 64-bit mount id that is never reused (Linux 6.12). [`name_to_handle`] adds it itself.
+/// Return the 64-bit mount id that is never reused (Linux 6.12). [`name_to_handle`] adds it itself.
 pub const AT_HANDLE_MNT_ID_UNIQUE: u32 = 0x001;
 
 /// Whether the kernel knows `AT_HANDLE_MNT_ID_UNIQUE`.
@@ -38,11 +37,11 @@ const UNKNOWN: u8 = 0;
 const UNIQUE: u8 = 1;
 const REUSED: u8 = 2;
 
-/// A file handle, held in place: 136 bytes, nothing on the heap.
+/// A file handle of up to 136 bytes, without allocation.
 #[derive(Clone)]
 #[repr(C)]
 pub struct FileHandleBuf {
-    /// Room for, then length of the handle. Never above [`MAX_HANDLE_SIZE`].
+    /// The room, then the length of the handle. Never above [`MAX_HANDLE_SIZE`].
     handle_bytes: u32,
     handle_type: i32,
     bytes: [u8; MAX_HANDLE_SIZE],
@@ -59,8 +58,8 @@ impl FileHandleBuf {
         }
     }
 
-    /// Puts a handle together again that was taken apart into [`kind`](Self::kind) and
-    /// [`bytes`](Self::bytes); nothing when it is longer than [`MAX_HANDLE_SIZE`].
+    /// The handle with this [`kind`](Self::kind) and these [`bytes`](Self::bytes); nothing when they are
+    /// longer than [`MAX_HANDLE_SIZE`].
     #[must_use]
     pub fn from_parts(kind: i32, bytes: &[u8]) -> Option<Self> {
         let mut handle = Self::new();
@@ -76,7 +75,7 @@ impl FileHandleBuf {
         &self.bytes[..self.handle_bytes as usize]
     }
 
-    /// The type of the handle, as the file system numbers its own.
+    /// The file system's type of the handle.
     #[must_use]
     pub const fn kind(&self) -> i32 {
         self.handle_type
@@ -114,16 +113,16 @@ impl fmt::Debug for FileHandleBuf {
     }
 }
 
-/// Writes the handle of `name` in `directory` to `out` and gives the id of the mount it was found
-/// on: the 64-bit one that is never reused where the kernel has it (see [`mount_ids_are_unique`]),
-/// else the old one. `name` may be empty with [`AT_EMPTY_PATH`]; a symbolic link is not followed
-/// unless [`AT_SYMLINK_FOLLOW`] says so. One system call.
+/// Writes the handle of `name` in `directory` to `out` and returns its mount's id: the 64-bit one that is
+/// never reused where the kernel has it (see [`mount_ids_are_unique`]), else the old one. `name` may be
+/// empty with [`AT_EMPTY_PATH`]; a symbolic link is followed only with [`AT_SYMLINK_FOLLOW`]. One system
+/// call.
 ///
 /// On an error `out` is an empty handle.
 ///
 /// # Errors
-/// EOPNOTSUPP where the file system gives no handles (or none that open, without
-/// [`AT_HANDLE_FID`]), and those of a lookup.
+/// EOPNOTSUPP where the file system has no handles (or none that open, without [`AT_HANDLE_FID`]), and
+/// those of a lookup.
 pub fn name_to_handle(
     directory: impl AsFd,
     name: &CStr,
@@ -143,7 +142,7 @@ pub fn name_to_handle(
             }
         }
         let answer = reused(directory, name, flags, out);
-        // The same complaint without the flag: it was not the flag.
+        // The same error without the flag: the flag is not the cause.
         if answer.is_ok() && UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN {
             UNIQUE_IDS.store(REUSED, Ordering::Relaxed);
         }
@@ -152,12 +151,12 @@ pub fn name_to_handle(
     reused(directory, name, flags, out)
 }
 
-/// Whether the mount ids of [`name_to_handle`] are those of `STATX_MNT_ID_UNIQUE` (Linux 6.12) and
-/// not the small ones of `STATX_MNT_ID`, which are reused. Asks the kernel the first time.
+/// Whether [`name_to_handle`] returns ids of `STATX_MNT_ID_UNIQUE` (Linux 6.12) and not the small ones of
+/// `STATX_MNT_ID`, which are reused. The first call asks the kernel.
 #[must_use]
 pub fn mount_ids_are_unique() -> bool {
     if UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN {
-        // Flags are judged before the file system is asked: any other error means it was known.
+        // Flags are checked before the file system is asked: any other error means that it is known.
         let known = !matches!(
             unique(CWD, c"/", 0, &mut FileHandleBuf::new()),
             Err(Errno::INVAL | Errno::NOSYS)
@@ -190,8 +189,7 @@ fn reused(
     Ok(u64::from(mount_id.cast_unsigned()))
 }
 
-/// `mount_id` must point at a u64 with `AT_HANDLE_MNT_ID_UNIQUE` among the flags, else at an i32;
-/// both callers above see to it.
+/// `mount_id` must point at a u64 with `AT_HANDLE_MNT_ID_UNIQUE` among the flags, else at an i32.
 fn call(
     directory: BorrowedFd<'_>,
     name: &CStr,
@@ -219,23 +217,22 @@ fn call(
     answer.map(drop)
 }
 
-/// How often an ENOMEM of `open_by_handle_at` is asked about again: first at once, giving way to
-/// other threads, then after pauses that double, a tenth of a second in all.
+/// How often `open_by_handle_at` is repeated after ENOMEM: first at once, yielding to other threads, then
+/// after pauses that double, a tenth of a second in all.
 ///
-/// When the inode is gone and its number is, at this moment, being given to a new one, the kernel's
-/// `iget_locked` finds an inode still under creation (I_CREATING) and has no better word for it than
-/// "no inode", which ext4 and others report as ENOMEM (observed on Linux 6.18, with files made and
-/// removed in parallel). Once the new inode is complete its generation differs: ESTALE.
+/// When the inode is gone and its number is being reused at this moment, the kernel's `iget_locked` finds
+/// an inode under creation (I_CREATING) and returns none, which ext4 and others report as ENOMEM (observed
+/// on Linux 6.18, with files created and removed in parallel). Once the new inode is complete its
+/// generation differs: ESTALE.
 const ENOMEM_RETRIES: u32 = 24;
-/// How many of these are without a pause: the new inode is complete within microseconds, unless who
-/// makes it was taken off the CPU.
+/// So many are without a pause: the new inode is complete within microseconds, unless its creator was
+/// preempted.
 const ENOMEM_RETRIES_AT_ONCE: u32 = 16;
-/// The first pause.
 const ENOMEM_PAUSE: Duration = Duration::from_micros(400);
 
-/// Opens the inode that `handle` names; `mount` is any descriptor on its mount that is really open
-/// (an `O_PATH` one is refused). `flags` are those of `open(2)`, `O_PATH` among them; close-on-exec
-/// is added. Needs CAP_DAC_READ_SEARCH in the thread's effective set.
+/// Opens the inode that `handle` names; `mount` is any descriptor on its mount but an `O_PATH` one.
+/// `flags` are those of `open(2)`, `O_PATH` among them; close-on-exec is added. Needs CAP_DAC_READ_SEARCH
+/// in the thread's effective set.
 ///
 /// # Errors
 /// ESTALE when the inode is gone, EPERM without the capability, EBADF when `mount` is `O_PATH`,
@@ -274,7 +271,7 @@ pub fn open_by_handle(
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// As [`open_by_handle`], for a handle kept as its two parts.
+/// As [`open_by_handle`], for a handle in two parts.
 ///
 /// # Errors
 /// EINVAL when `bytes` is longer than a handle can be, and those of [`open_by_handle`].
@@ -324,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn parts() {
+    fn a_handle_is_rebuilt_from_its_parts() {
         let handle = FileHandleBuf::from_parts(7, b"abc").unwrap();
         assert_eq!((handle.kind(), handle.bytes()), (7, &b"abc"[..]));
         assert_ne!(handle, FileHandleBuf::from_parts(8, b"abc").unwrap());
@@ -336,7 +333,7 @@ mod tests {
     #[test]
     fn a_handle_follows_the_inode_until_it_is_gone() {
         let Some(()) = root() else { return };
-        let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
+        let _no_fork = crate::test_ground::FORKING.read().unwrap();
         for place in directories() {
             let path = place.path();
             let mount = open(path, OFlags::DIRECTORY);
@@ -362,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn symbolic_links_are_named_themselves() {
+    fn handles_of_symbolic_links_name_the_link() {
         for place in directories() {
             let directory = open(place.path(), OFlags::DIRECTORY);
             std::os::unix::fs::symlink("file", place.path().join("link")).unwrap();
@@ -405,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_flags_do_not_make_ids_forgotten() {
+    fn wrong_flags_do_not_disable_unique_mount_ids() {
         let before = mount_ids_are_unique();
         let mut handle = FileHandleBuf::from_parts(1, b"old").unwrap();
         let answer = name_to_handle(CWD, c"/", 0x4000_0000, &mut handle);
@@ -430,7 +427,7 @@ mod tests {
     #[test]
     fn a_handle_is_stale_while_its_number_is_reused() {
         let Some(()) = root() else { return };
-        let _nobody_forks = crate::test_ground::FORKING.read().unwrap();
+        let _no_fork = crate::test_ground::FORKING.read().unwrap();
         let place = &directories()[0];
         let mount = open(place.path(), OFlags::DIRECTORY);
         let path = place.path().join("file");

@@ -1,16 +1,15 @@
-//! A descriptor that the process was started with, known by its number alone.
+//! A descriptor that the process was started with, given by its number.
 //!
 //! # Safety
-//!
-//! A number is borrowed for two calls of fcntl(2), which say EBADF where nothing is open. What they
-//! do to a descriptor that somebody in this process owns, a copy and a flag, takes nothing from them.
+//! The number is borrowed for two calls of fcntl(2), which fail with EBADF where nothing is open. They copy
+//! the descriptor and set its flag, which takes nothing from an owner in this process.
 
 #![allow(unsafe_code)]
 
 use rustix::io::{Errno, FdFlags, Result, fcntl_dupfd_cloexec, fcntl_setfd};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
-/// The open file of this number, and has programs that are started from now on not inherit it.
+/// Returns a copy of this descriptor, and sets its close-on-exec flag.
 ///
 /// # Errors
 /// EBADF when nothing is open there, EMFILE.
@@ -33,7 +32,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     #[test]
-    fn it_is_the_same_file_and_goes_no_further() {
+    fn an_inherited_descriptor_is_the_same_file_and_is_closed_on_exec() {
         let file = std::fs::File::open("/proc").unwrap();
         fcntl_setfd(&file, FdFlags::empty()).unwrap();
         let own = take(file.as_raw_fd()).unwrap();
@@ -45,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_open_is_told() {
+    fn a_closed_number_is_ebadf() {
         assert_eq!(take(-1).unwrap_err(), Errno::BADF);
         assert_eq!(take(i32::MAX).unwrap_err(), Errno::BADF);
     }

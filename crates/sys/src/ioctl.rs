@@ -1,10 +1,8 @@
-//! The inode-flag ioctls that a client may send through, and no others.
+//! The inode-flag ioctls that a client may send, and no others.
 //!
 //! # Safety
-//!
-//! The kernel believes the command about the size of what the argument points at, so only commands
-//! from the list below are sent, each with a buffer of at least the size it can touch, aligned for
-//! the widest field.
+//! The kernel trusts the command for the size of its argument, so only the commands below are sent, each
+//! with a buffer of at least the size it can touch, aligned for the widest field.
 
 #![allow(unsafe_code)]
 
@@ -30,9 +28,8 @@ struct Argument([u8; 32]);
 
 /// The commands that are sent, with their names.
 ///
-/// Not `FS_IOC32_*`: since Linux 5.13 the kernel of a 32-bit program translates the two on flags
-/// (`compat_sys_ioctl`), and checks nothing of whoever sends them from a 64-bit one, since no file system
-/// there knows them.
+/// Not `FS_IOC32_*`: since Linux 5.13 the kernel translates them for 32-bit programs
+/// (`compat_sys_ioctl`), and a 64-bit program that sends them reaches file systems that do not know them.
 pub const COMMANDS: [(u32, &str); 5] = [
     (FS_IOC_GETFLAGS, "FS_IOC_GETFLAGS"),
     (FS_IOC_SETFLAGS, "FS_IOC_SETFLAGS"),
@@ -41,7 +38,7 @@ pub const COMMANDS: [(u32, &str); 5] = [
     (FS_IOC_FSSETXATTR, "FS_IOC_FSSETXATTR"),
 ];
 
-/// Whether a command is sent, and if so, whether its argument is the 28 bytes of `struct fsxattr` and not a
+/// Whether a command is sent, and if so, whether its argument is `struct fsxattr` (28 bytes) and not a
 /// number.
 fn allowed(command: u32) -> Option<bool> {
     let is_sent = COMMANDS.iter().any(|(sent, _)| *sent == command);
@@ -53,16 +50,15 @@ pub fn changes(command: u32) -> bool {
     matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
-/// Sends `command` with `argument`, which is read and written in place, to the file behind
-/// `descriptor` (not `O_PATH`), and gives the call's own answer, which is zero for all of these.
+/// Sends `command` with `argument`, which is read and written in place, to the file behind `descriptor`
+/// (not `O_PATH`), and returns the call's result, which is zero for all of these.
 ///
-/// The three commands on numbers are declared with a `long` and copied as an `int` (`fs/ioctl.c`);
-/// callers, and FUSE itself, come with either, so 4 and 8 bytes are both their size. The upper half
-/// of 8 bytes is left as it was.
+/// The three commands on numbers are declared with a `long` and copied as an `int` (`fs/ioctl.c`); callers
+/// and FUSE use either, so they may have 4 or 8 bytes. The upper half of 8 bytes is unchanged.
 ///
 /// # Errors
-/// ENOTTY for any other command and where the file system has none, EINVAL for an argument of
-/// another size, EPERM without the rights to the flags.
+/// ENOTTY for any other command and where the file system has none, EINVAL for an argument of another
+/// size, EPERM.
 pub fn file_ioctl(descriptor: impl AsFd, command: u32, argument: &mut [u8]) -> Result<i32> {
     let is_fsxattr = allowed(command).ok_or(Errno::NOTTY)?;
     let fits = if is_fsxattr {
@@ -103,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_there_and_back() {
+    fn flags_round_trip() {
         let place = directory();
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
         let mut four = [0; 4];
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_sent() {
+    fn other_commands_are_refused() {
         let place = directory();
         let file = open(place.path().join("file"), OFlags::CREATE | OFlags::RDWR);
         // The last three are FS_IOC32_GETFLAGS, FS_IOC32_SETFLAGS and FS_IOC32_GETVERSION.

@@ -1,15 +1,13 @@
-//! Who else has a file open, found out by trying to take a lease on it (fcntl(2), `F_SETLEASE`).
+//! Finds out whether a file is open elsewhere, by taking a lease on it (fcntl(2), `F_SETLEASE`).
 //!
-//! The kernel grants a read lease only on a file that nobody has open for writing, nor mapped so that
-//! stores reach it, and a write lease only on one that is open nowhere else. Whoever opens the file
-//! meanwhile in a way that conflicts waits until the lease is given up, which takes microseconds; only an
-//! open with `O_NONBLOCK` fails, with `EWOULDBLOCK`, and the process is sent SIGIO, which [`prepare`] has
-//! it ignore.
+//! The kernel grants a read lease only on a file that is neither open for writing nor mapped writable, and
+//! a write lease only on one that is open nowhere else. A conflicting open meanwhile waits until the lease
+//! is released, which takes microseconds; only an open with `O_NONBLOCK` fails, with `EWOULDBLOCK`. This
+//! process is then sent SIGIO, which [`prepare`] makes it ignore.
 //!
 //! # Safety
-//!
-//! Both commands of fcntl(2) take a number and no pointer. The action for the signal is a plain
-//! structure on the stack, filled by the kernel before it is looked at, and SIG_IGN is no code of ours.
+//! Both commands of fcntl(2) take a number and no pointer. The signal's action is a structure on the stack,
+//! filled by the kernel before it is read, and SIG_IGN is no code of ours.
 
 #![allow(unsafe_code)]
 
@@ -18,11 +16,8 @@ use rustix::io::{Errno, Result};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Has the process ignore SIGIO, which ends it otherwise, unless somebody handles it already. To be
-/// called once before the others.
-///
-/// # Errors
-/// None that is known.
+/// Makes the process ignore SIGIO, which would end it, unless it has a handler. Called once before the
+/// others.
 pub fn prepare() -> Result<()> {
     let mut current = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: no new action; the current one is written to `current`.
@@ -40,12 +35,11 @@ pub fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Whether somebody has the file open for writing that `file` is, opened for reading alone.
+/// Whether the file of `file`, a descriptor for reading only, is open for writing.
 ///
 /// # Errors
-/// EACCES for a file of somebody else without CAP_LEASE, EINVAL where the file system has no leases,
-/// and for what is not a regular file. EAGAIN for a `file` that is itself open for writing is an
-/// answer: somebody has.
+/// EACCES for another user's file without CAP_LEASE, EINVAL where the file system has no leases, and for
+/// what is not a regular file. A `file` that is itself open for writing counts (EAGAIN).
 pub fn has_writers(file: impl AsFd) -> Result<bool> {
     let file = file.as_fd().as_raw_fd();
     // SAFETY: no pointers, and the descriptor lives through the call.
@@ -55,13 +49,13 @@ pub fn has_writers(file: impl AsFd) -> Result<bool> {
     };
     // SAFETY: as above.
     match check_int(unsafe { libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK) }) {
-        // Another thread has asked about the same open file, and given up the lease of both.
+        // Another thread has tested the same open file, and released the lease of both.
         Ok(_) | Err(Errno::AGAIN) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// A write lease: nobody else has the file open, and whoever opens it waits until this is dropped.
+/// A write lease: the file is open nowhere else, and opening it waits until this is dropped.
 #[derive(Debug)]
 pub struct Exclusive<'a>(BorrowedFd<'a>);
 
@@ -73,8 +67,8 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-/// Keeps everybody else from opening the file that `file` is, which is open for writing; nothing when
-/// somebody has it open already. One at a time for one open file: leases do not count.
+/// Blocks further opens of the file of `file`, which is open for writing; nothing when it is open elsewhere
+/// already. One at a time for one open file: leases do not count.
 ///
 /// # Errors
 /// As [`has_writers`].
@@ -94,7 +88,7 @@ mod tests {
     use std::os::unix::fs::OpenOptionsExt;
 
     #[test]
-    fn writers_are_seen_and_nothing_is_left() {
+    fn writers_are_found_and_leases_released() {
         prepare().unwrap();
         let _no_copies = FORKING
             .read()
@@ -106,7 +100,7 @@ mod tests {
         assert_eq!(has_writers(&reader), Ok(true));
         drop(writer);
         assert_eq!(has_writers(&reader), Ok(false));
-        // A lease that was left would keep this one waiting.
+        // A lease that was left would block this open.
         let mut options = OpenOptions::new();
         options.write(true).custom_flags(libc::O_NONBLOCK);
         let writer = options.open(&path).unwrap();

@@ -1,20 +1,19 @@
 //! The system calls that a FUSE server needs and that `rustix` does not offer.
 //!
-//! This crate is the fence around the unsafe code of Thrufs: every module is a thin, safe wrapper,
-//! the rest of the project forbids `unsafe`. Where `rustix` has a safe call, nothing is written
-//! here and callers use `rustix` (statx with every field and mask bit, `chownat` and `utimensat`
-//! with `EMPTY_PATH`, `preadv2`/`pwritev2`, resource limits, pidfds, CPU affinity, the mount API).
+//! All unsafe code of Thrufs that makes system calls is here: every module is a thin, safe wrapper, and
+//! the rest of the project forbids `unsafe`. Where `rustix` has a safe call, callers use it (statx with
+//! every field and mask bit, `chownat` and `utimensat` with `EMPTY_PATH`, `preadv2`/`pwritev2`, resource
+//! limits, pidfds, CPU affinity, the mount API).
 //!
-//! Conventions: errors are [`rustix::io::Errno`], descriptors are borrowed, paths are [`CStr`]s,
-//! and nothing on a request's way allocates. What a kernel cannot do is remembered once per
-//! process, in an atomic, and answered from then on by the older call.
+//! Conventions: errors are [`rustix::io::Errno`], descriptors are borrowed, paths are [`CStr`]s, and nothing
+//! allocates on a request's path. A call that the kernel lacks is remembered once per process, in an atomic,
+//! and replaced by the older call from then on.
 //!
 //! # Safety
-//!
-//! Three promises hold everywhere. A pointer given to the kernel comes from a reference that lives
-//! across the call, with the length of what it points at. A descriptor comes from a `BorrowedFd`,
-//! so it is open for the length of the call; one that the kernel returns is owned exactly once.
-//! Credentials, masks and limits change what calls may do, never what memory means.
+//! Three invariants hold everywhere. A pointer given to the kernel comes from a reference that lives
+//! across the call, with the length of its target. A descriptor comes from a `BorrowedFd`, so it is open
+//! during the call; one that the kernel returns is owned exactly once. Credentials, masks and limits change
+//! what calls may do, never what memory means.
 //!
 //! [`CStr`]: std::ffi::CStr
 
@@ -51,9 +50,10 @@ pub mod sched;
 pub mod shared_memory;
 pub mod signal;
 pub mod socket;
+
 pub mod xattr;
 
+mod io_uring;
 mod raw;
-mod ring;
 #[cfg(test)]
 mod test_ground;

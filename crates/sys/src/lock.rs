@@ -5,7 +5,6 @@
 //! owner has its own. They conflict with POSIX locks of other programs on the same file.
 //!
 //! # Safety
-//!
 //! `fcntl` is given a pointer to one `struct flock` on the stack.
 
 #![allow(unsafe_code)]
@@ -15,43 +14,42 @@ use rustix::fs::FlockOperation;
 use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// The last byte there can be, as FUSE and the kernel write it (`OFFSET_MAX`): a lock that ends here
-/// reaches to the end of the file however far that grows.
+/// The last byte, as FUSE and the kernel write it (`OFFSET_MAX`): a lock that ends here covers the file to
+/// its end, however it grows.
 pub const END_OF_FILE: u64 = i64::MAX.cast_unsigned();
 
-// The same on every architecture that this crate compiles for (`asm-generic/fcntl.h`).
+// The same on all supported architectures (`asm-generic/fcntl.h`).
 const F_OFD_GETLK: libc::c_int = 36;
 const F_OFD_SETLK: libc::c_int = 37;
 const F_OFD_SETLKW: libc::c_int = 38;
 
-/// What a lock does.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockKind {
     /// Shared: other readers may hold it too.
     Read,
     /// Exclusive.
     Write,
-    /// Gives up what is held of the range.
+    /// Releases the range.
     Unlock,
 }
 
 /// A lock on a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RangeLock {
-    /// What it does.
+    /// Its kind.
     pub kind: LockKind,
     /// The first byte.
     pub start: u64,
     /// The last byte, itself included. [`END_OF_FILE`] and above mean "to the end".
     pub end: u64,
-    /// Who holds it, in answers: a process id, or −1 for an OFD lock (and on other machines of a
-    /// network file system). Ignored in requests.
+    /// The holder, in results: a process id, or −1 for an OFD lock (and on other machines of a network file
+    /// system). Ignored in requests.
     pub pid: i32,
 }
 
 impl RangeLock {
-    /// As `struct flock`; EINVAL for a range that ends before it starts or starts past
-    /// [`END_OF_FILE`].
+    /// As `struct flock`; EINVAL for a range that ends before it starts or starts past [`END_OF_FILE`].
     fn to_flock(self) -> Result<libc::flock> {
         let start = i64::try_from(self.start).map_err(|_| Errno::INVAL)?;
         if self.end < self.start {
@@ -77,7 +75,7 @@ impl RangeLock {
         })
     }
 
-    /// From the kernel's answer; nothing when it says that no lock is in the way.
+    /// From the kernel's result; nothing when no lock conflicts.
     fn from_flock(flock: &libc::flock) -> Option<Self> {
         let kind = match libc::c_int::from(flock.l_type) {
             libc::F_RDLCK => LockKind::Read,
@@ -104,28 +102,28 @@ fn fcntl(descriptor: BorrowedFd<'_>, command: libc::c_int, flock: &mut libc::flo
     check_int(answer).map(drop)
 }
 
-/// Gives a lock that stands in the way of `wanted` (one of them, with its range and holder), or
-/// nothing when it could be had. Asking with [`LockKind::Unlock`] gives the description's *own* lock
-/// in the range (recent kernels; EINVAL on older ones).
+/// Returns a lock that conflicts with `wanted` (one of them, with its range and holder), or nothing.
+/// [`LockKind::Unlock`] queries the description's *own* lock in the range (recent kernels; EINVAL on older
+/// ones).
 ///
 /// # Errors
-/// EINVAL for a range upside down, EBADF for an `O_PATH` descriptor.
+/// EINVAL for an invalid range, EBADF for an `O_PATH` descriptor.
 pub fn ofd_get(descriptor: impl AsFd, wanted: &RangeLock) -> Result<Option<RangeLock>> {
     let mut flock = wanted.to_flock()?;
     fcntl(descriptor.as_fd(), F_OFD_GETLK, &mut flock)?;
     Ok(RangeLock::from_flock(&flock))
 }
 
-/// Takes or gives up a lock, without waiting.
+/// Takes or releases a lock, without waiting.
 ///
 /// # Errors
-/// EAGAIN when another stands in the way; EBADF when the descriptor is not open for what the lock
-/// protects (reading, writing); EINVAL, ENOLCK.
+/// EAGAIN when another lock conflicts; EBADF when the descriptor is not open for what the lock protects
+/// (reading, writing); EINVAL, ENOLCK.
 pub fn ofd_set(descriptor: impl AsFd, lock: &RangeLock) -> Result<()> {
     fcntl(descriptor.as_fd(), F_OFD_SETLK, &mut lock.to_flock()?)
 }
 
-/// Takes a lock, sleeping until it can be had. There is no detection of deadlocks among OFD locks.
+/// Takes a lock, sleeping until none conflicts. The kernel detects no deadlocks of OFD locks.
 ///
 /// # Errors
 /// EINTR when a signal without `SA_RESTART` arrived ([`crate::signal::interrupt_thread`]), and those
@@ -134,11 +132,10 @@ pub fn ofd_set_wait(descriptor: impl AsFd, lock: &RangeLock) -> Result<()> {
     fcntl(descriptor.as_fd(), F_OFD_SETLKW, &mut lock.to_flock()?)
 }
 
-/// Takes or gives up the whole-file lock of `flock(2)`, without waiting. Turning one kind into the
-/// other is not atomic.
+/// Takes or releases the whole-file lock of `flock(2)`, without waiting. A conversion is not atomic.
 ///
 /// # Errors
-/// EWOULDBLOCK when another stands in the way, EBADF for an `O_PATH` descriptor.
+/// EWOULDBLOCK when another lock conflicts, EBADF for an `O_PATH` descriptor.
 pub fn flock(descriptor: impl AsFd, kind: LockKind) -> Result<()> {
     let operation = match kind {
         LockKind::Read => FlockOperation::NonBlockingLockShared,
@@ -148,7 +145,7 @@ pub fn flock(descriptor: impl AsFd, kind: LockKind) -> Result<()> {
     rustix::fs::flock(descriptor, operation)
 }
 
-/// As [`flock`], sleeping until the lock can be had.
+/// As [`flock`], sleeping until no lock conflicts.
 ///
 /// # Errors
 /// EINTR when a signal without `SA_RESTART` arrived ([`crate::signal::interrupt_thread`]).
@@ -199,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn as_the_kernel_has_it_and_back() {
+    fn locks_round_trip_as_struct_flock() {
         for (kind, end, length) in [
             (LockKind::Read, 9, 10),
             (LockKind::Write, END_OF_FILE - 1, i64::MAX),
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn to_the_end_and_upside_down() {
+    fn ranges_to_the_end_and_invalid_ranges() {
         let (_place, first, second) = two();
         for end in [u64::MAX, END_OF_FILE, END_OF_FILE + 1] {
             ofd_set(&first, &lock(LockKind::Write, 5, end)).unwrap();
@@ -256,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_with_unlock_never_shows_others() {
+    fn querying_with_unlock_never_shows_other_locks() {
         let (_place, first, second) = two();
         ofd_set(&first, &lock(LockKind::Write, 0, 9)).unwrap();
         let unlock = lock(LockKind::Unlock, 0, 9);
@@ -271,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_with_posix_locks_too() {
+    fn ofd_locks_conflict_with_posix_locks() {
         let (_place, first, second) = two();
         rustix::fs::fcntl_lock(&first, FlockOperation::LockExclusive).unwrap();
         let holder = ofd_get(&second, &lock(LockKind::Read, 0, 0))
@@ -280,16 +277,16 @@ mod tests {
         assert_eq!(holder.pid, rustix::process::getpid().as_raw_nonzero().get());
     }
 
-    /// Interrupts a thread that waits, until it says so; gives what its wait ended with.
+    /// Interrupts a waiting thread until it reports; returns how its wait ended.
     fn interrupted(wait: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         install_interrupt_handler().unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
-                tell.send(current_thread_id()).unwrap();
+                sender.send(current_thread_id()).unwrap();
                 wait()
             });
-            let thread = told.recv().unwrap();
+            let thread = receiver.recv().unwrap();
             let start = Instant::now();
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiter.is_finished(), "it did not wait");
@@ -327,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_the_holder_lets_go() {
+    fn a_wait_ends_when_the_holder_unlocks() {
         let (_place, first, second) = two();
         let wanted = lock(LockKind::Write, 0, u64::MAX);
         ofd_set(&first, &wanted).unwrap();

@@ -1,7 +1,6 @@
 //! The one call of the mount API that `rustix::mount` lacks.
 //!
 //! # Safety
-//!
 //! `mount_setattr` is given a NUL-terminated path and one structure on the stack, with its size.
 
 #![allow(unsafe_code)]
@@ -26,9 +25,9 @@ struct MountAttr {
     user_namespace: u64,
 }
 
-/// Sets and clears attributes of the mount at `name` in `directory`, and its propagation unless that
-/// is empty (`mount_setattr(2)`, Linux 5.12). `flags` are zero, [`AT_EMPTY_PATH`] and
-/// [`AT_RECURSIVE`]. All of it happens or nothing.
+/// Sets and clears attributes of the mount at `name` in `directory`, and its propagation unless that is
+/// empty (`mount_setattr(2)`, Linux 5.12), atomically. `flags` are zero, [`AT_EMPTY_PATH`] and
+/// [`AT_RECURSIVE`].
 ///
 /// # Errors
 /// EPERM without CAP_SYS_ADMIN, EINVAL for what is no mount point, EBUSY for turning read-only while
@@ -70,11 +69,11 @@ mod tests {
     use rustix::mount::{MountFlags, mount, mount_change};
 
     #[test]
-    fn read_only_there_and_back() {
+    fn read_only_is_set_and_cleared() {
         let Some(()) = root() else { return };
         let place = directory();
         in_a_thread(|| {
-            // The namespace, and with it the mount, ends with the thread.
+            // The mount ends with the namespace, and that with the thread.
             crate::cred::unshare_mount_namespace().unwrap();
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
             mount_change("/", private).unwrap();

@@ -1,22 +1,19 @@
-//! The magic links of `/proc/self/fd`: what an `O_PATH` descriptor cannot do itself is done through
-//! its link, which leads to the very inode and nowhere else, a symbolic link included.
+//! The magic links of `/proc/self/fd`: operations that an `O_PATH` descriptor does not support go through
+//! its link, which leads to the same inode, also for a symbolic link.
 //!
-//! One descriptor of that directory is kept for the life of the process. It makes each of these
-//! calls a quarter shorter than the absolute path does (there is nothing to walk but the number),
-//! and it goes on working in a mount namespace where `/proc` is not to be seen: call [`prepare`]
-//! before going there.
+//! One descriptor of that directory is kept for the life of the process. Calls relative to it take a quarter
+//! less time than with the absolute path (there is only the number to look up), and they work in a mount
+//! namespace without `/proc`: call [`prepare`] before entering it.
 //!
-//! From that directory `..` leads to the rest of `/proc`, and from there anywhere. Who is to be shut in
-//! takes it as a mount of its own, of which it is the root, so that there is nothing above
-//! ([`Detached`]).
+//! `..` of that directory leads to the rest of `/proc`, and from there anywhere. A process that confines
+//! itself takes the directory as a mount of its own, with nothing above its root ([`Detached`]).
 //!
-//! The directory belongs to the process that opened it. A child after `fork` would act on its
-//! parent's descriptors, so a fork handler makes the child forget it and open its own.
+//! The directory belongs to the process that opened it. A child after `fork` would act on its parent's
+//! descriptors, so a fork handler makes the child forget it and open its own.
 //!
 //! # Safety
-//!
-//! The kept descriptor is never closed, so borrowing it for ever is sound. The fork handler only
-//! stores to an atomic, which is allowed in a child of many threads.
+//! The kept descriptor is never closed, so borrowing it for ever is sound. The fork handler only stores to
+//! an atomic, which is allowed in a child of a multi-threaded process.
 
 #![allow(unsafe_code)]
 
@@ -30,9 +27,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// The kept descriptor, or −1.
 static KEPT: AtomicI32 = AtomicI32::new(-1);
-/// Whether the fork handler is there (more than once does no harm).
+/// Whether the fork handler is installed (twice is harmless).
 static HANDLES_FORK: AtomicBool = AtomicBool::new(false);
-/// Whether the directory is the working directory of every thread: see [`Detached::work_in`].
+/// Whether every thread works in the directory: see [`Detached::work_in`].
 static IS_WORKING_DIRECTORY: AtomicBool = AtomicBool::new(false);
 /// `PROC_SUPER_MAGIC` of `linux/magic.h`.
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
@@ -42,8 +39,8 @@ extern "C" fn forget_in_child() {
     IS_WORKING_DIRECTORY.store(false, Ordering::Release);
 }
 
-/// Opens `/proc/self/fd` if that is not done yet. Later calls of this crate do it themselves;
-/// calling it early turns a missing `/proc` into an error at start-up.
+/// Opens `/proc/self/fd` unless it is open. Other calls do so themselves; an early call reports a missing
+/// `/proc` at start-up.
 ///
 /// # Errors
 /// Those of `open(2)`, and ENODEV when something else than procfs is mounted there.
@@ -55,7 +52,7 @@ pub fn prepare() -> Result<()> {
 pub(crate) fn directory() -> Result<BorrowedFd<'static>> {
     match KEPT.load(Ordering::Acquire) {
         -1 => keep(),
-        // SAFETY: what was stored there is never closed.
+        // SAFETY: the stored descriptor is never closed.
         kept => Ok(unsafe { BorrowedFd::borrow_raw(kept) }),
     }
 }
@@ -78,19 +75,18 @@ fn keep() -> Result<BorrowedFd<'static>> {
     let opened = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty())?;
     must_be_procfs(&opened)?;
     let number = opened.as_raw_fd();
-    // If another thread was first, ours is closed.
+    // If another thread was faster, ours is closed.
     let kept = directory_or(opened)?.map_or(number, |(_ours, kept)| kept);
-    // SAFETY: what is stored in KEPT is never closed.
+    // SAFETY: the descriptor in KEPT is never closed.
     Ok(unsafe { BorrowedFd::borrow_raw(kept) })
 }
 
-/// `/proc/self/fd` as a mount of its own that is in no tree: `..` stays in it, and a descriptor of it
-/// leads to what this process has open and nowhere else.
+/// `/proc/self/fd` as a detached mount: `..` stays in it, and it leads only to what this process has open.
 #[derive(Debug)]
 pub struct Detached(OwnedFd);
 
 impl Detached {
-    /// Takes it, while `/proc` is there to be seen (`open_tree(2)`, Linux 5.2).
+    /// Clones the mount, while `/proc` is in the tree (`open_tree(2)`, Linux 5.2).
     ///
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN over the mount namespace, those of `open(2)`, and ENODEV when
@@ -102,12 +98,12 @@ impl Detached {
         Ok(Self(tree))
     }
 
-    /// Puts it in the place of the directory that was kept, and works in it: where there is no `/proc`,
-    /// calls that take a path find the links by their numbers alone. A path beginning with `/proc`
-    /// would be looked up in the tree that the process was shut in, where anybody may have made one.
+    /// Replaces the kept directory by this one, and works in it: without `/proc`, calls that take a path
+    /// find the links by their numbers. A path beginning with `/proc` would be looked up in the confined
+    /// process's tree, where a client may have created one.
     ///
-    /// To be called when the process, whose only thread this is, is where it will stay: nobody is to
-    /// change the working directory afterwards.
+    /// Called by the only thread of the process, after which nothing may change the working directory.
+    ///
     ///
     /// # Errors
     /// Those of `dup3(2)` and `fchdir(2)`.
@@ -115,8 +111,8 @@ impl Detached {
         rustix::process::fchdir(&self.0)?;
         let before = directory_or(self.0)?;
         if let Some((tree, kept)) = before {
-            // SAFETY: `kept` is open, and stays so: another file is put in its place, in one step. It is
-            // never closed, so forgetting it is right.
+            // SAFETY: `kept` is open and stays so: dup3(2) replaces its file in one step. It is never closed,
+            // so forgetting it is right.
             let mut kept = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(kept) });
             rustix::io::dup3(&tree, &mut kept, rustix::io::DupFlags::CLOEXEC)?;
         }
@@ -125,7 +121,7 @@ impl Detached {
     }
 }
 
-/// Keeps `directory` if none is kept; gives it back with the one that is.
+/// Keeps `directory` unless one is kept; returns it with the kept one otherwise.
 fn directory_or(directory: OwnedFd) -> Result<Option<(OwnedFd, RawFd)>> {
     forget_after_fork()?;
     let number = directory.as_raw_fd();
@@ -146,9 +142,9 @@ fn must_be_procfs(directory: &OwnedFd) -> Result<()> {
     }
 }
 
-/// Where the link of `descriptor` says that it leads: a path as this process sees it, where it can; with
-/// ` (deleted)` behind it when the name is gone. A hint: it is out of date at once, and what was opened by
-/// a file handle may have none.
+/// The path that the link of `descriptor` shows to this process, with ` (deleted)` behind it when the name
+/// is gone. A hint: it may be out of date at once, and is absent for some files opened by handle.
+///
 ///
 /// # Errors
 /// Those of `readlinkat(2)`.
@@ -158,15 +154,15 @@ pub fn path_hint(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
     Ok(path.into_bytes())
 }
 
-/// Opens the inode behind `descriptor` (which may be `O_PATH`) once more, with `flags` of its own;
-/// close-on-exec is added. One system call. Permission is checked as if it were opened by name,
-/// so write-only, truncating or appending opens of an `O_PATH` descriptor work.
+/// Opens the inode behind `descriptor` (which may be `O_PATH`) once more, with `flags` of its own and
+/// close-on-exec. One system call. Permission is checked as if it were opened by name, so write-only,
+/// truncating or appending opens work.
 ///
 /// # Errors
 /// Those of `open(2)`: ELOOP for a symbolic link, ENXIO for a socket, ENOENT without `/proc`.
 pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
     let link = Link::of(descriptor);
-    // The link itself must be followed, and creating makes no sense for what exists.
+    // The link must be followed, and an existing file is not created.
     let flags = flags.difference(OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL);
     rustix::fs::openat(
         directory()?,
@@ -176,8 +172,8 @@ pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
     )
 }
 
-/// Gives the inode behind `descriptor` (which may be `O_PATH`) another name. Who may do so by the
-/// descriptor itself (`linkat` with `AT_EMPTY_PATH`) needs CAP_DAC_READ_SEARCH; this needs nothing.
+/// Gives the inode behind `descriptor` (which may be `O_PATH`) another name. `linkat` with `AT_EMPTY_PATH`
+/// needs CAP_DAC_READ_SEARCH for that; this needs no capability.
 ///
 /// # Errors
 /// Those of `linkat(2)`.
@@ -187,7 +183,6 @@ pub fn link(descriptor: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> 
     rustix::fs::linkat(directory()?, link.in_directory(), parent, name, flags)
 }
 
-/// `/proc/self/fd/N`, written on the stack.
 pub(crate) struct Link {
     text: [u8; Self::ROOM],
 }
@@ -216,7 +211,7 @@ impl Link {
         Self { text }
     }
 
-    /// A path for calls that take no directory: absolute, unless the process works in [`directory`].
+    /// A path for calls without a directory argument: absolute, unless the process works in [`directory`].
     pub(crate) fn path(&self) -> &CStr {
         if IS_WORKING_DIRECTORY.load(Ordering::Acquire) {
             return self.in_directory();
@@ -224,7 +219,6 @@ impl Link {
         CStr::from_bytes_until_nul(&self.text).expect("the last byte is never written")
     }
 
-    /// The path relative to [`directory`].
     pub(crate) fn in_directory(&self) -> &CStr {
         let text = &self.text[Self::STEM.len()..];
         CStr::from_bytes_until_nul(text).expect("the last byte is never written")
@@ -238,7 +232,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn links_are_written_right() {
+    fn links_are_formatted() {
         let text = |number| {
             let link = Link::of(borrowed(number));
             (link.path().to_owned(), link.in_directory().to_owned())
@@ -252,14 +246,14 @@ mod tests {
     }
 
     fn borrowed(number: i32) -> BorrowedFd<'static> {
-        // SAFETY: the caller only has the number written.
+        // SAFETY: the caller only formats the number.
         unsafe { BorrowedFd::borrow_raw(number) }
     }
 
-    /// The child must not find its parent's descriptors: it opens a file on a number that is
-    /// another file in the parent, and reopens that.
+    /// The child must not find its parent's descriptors: it opens a file on a number that is another file
+    /// in the parent, and reopens it.
     #[test]
-    fn a_child_after_fork_finds_its_own() {
+    fn a_child_after_fork_finds_its_own_descriptors() {
         let _alone = crate::test_ground::FORKING.write().unwrap();
         let place = place();
         let (mine, childs) = (place.path().join("mine"), place.path().join("childs"));
@@ -292,7 +286,7 @@ mod tests {
         assert_eq!(length(&file), Ok(6));
     }
 
-    /// A process of its own is not to be had here: what is kept for all threads is left alone.
+    /// No process of its own is possible here: the kept directory of all threads is left alone.
     #[test]
     fn a_detached_directory_has_nothing_above_it() {
         let Some(()) = root() else { return };
@@ -319,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn reopen_with_other_flags() {
+    fn reopening_with_other_flags() {
         let place = place();
         let path = place.path().join("file");
         std::fs::write(&path, b"content").unwrap();

@@ -1,17 +1,16 @@
-//! What a process does to itself before it executes another program.
+//! What a process does to its descriptors before it executes another program.
 //!
 //! # Safety
-//!
-//! Only the close-on-exec mark of descriptors is changed. Closing a range of descriptors is not
-//! offered: they may belong to someone in this process.
+//! Only close-on-exec flags are changed. Closing a range is not offered: its descriptors may have owners in
+//! this process.
 
 #![allow(unsafe_code)]
 
 use crate::raw::check;
 use rustix::io::Result;
 
-/// Marks every descriptor from `first` to `last`, both included, close-on-exec
-/// (`close_range(2)`, Linux 5.11). `u32::MAX` as `last` means all there are.
+/// Sets close-on-exec on every descriptor from `first` to `last`, both included (`close_range(2)`, Linux
+/// 5.11). `u32::MAX` as `last` means all.
 ///
 /// # Errors
 /// EINVAL when `first` is above `last`.

@@ -1,9 +1,8 @@
-//! Where and with what right a thread runs: its scheduling class and its CPUs (`sched(7)`).
+//! A thread's scheduling class and CPUs (`sched(7)`).
 //!
 //! # Safety
-//!
-//! The calls take numbers and one structure on the stack; they change when a thread runs and
-//! nothing that it sees.
+//! The calls take numbers and one structure on the stack; they change when a thread runs and nothing that it
+//! sees.
 
 #![allow(unsafe_code)]
 
@@ -16,30 +15,30 @@ use std::sync::mpsc;
 /// The two classes of ordinary threads that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// `SCHED_OTHER` with the shortest slice that there is, 0.1 ms. When such a thread wakes up, it
-    /// need not wait until one with a longer slice, which computes, has used it up (Linux 6.12; older
-    /// kernels ignore it). It gets no more of the CPU than others.
+    /// `SCHED_OTHER` with the shortest slice, 0.1 ms. When such a thread wakes up, it does not wait until a
+    /// computing thread has used up its longer slice (Linux 6.12; older kernels ignore it). Its share of
+    /// the CPU is the same.
     Prompt,
-    /// `SCHED_IDLE`: runs when nothing else wants the CPU, and nearly never otherwise. The scheduler
-    /// counts a CPU with nothing but such threads as idle.
+    /// `SCHED_IDLE`: runs when no other thread wants the CPU, and nearly never otherwise. The scheduler
+    /// treats a CPU that runs only such threads as idle.
     Idle,
 }
 
 /// The shortest slice that the scheduler grants, in nanoseconds (`__setparam_fair` of the kernel).
 const SLICE_NS: u64 = 100_000;
 
-/// What nice value 0 is in the units of `RLIMIT_NICE` (`getrlimit(2)`).
+/// Nice value 0 in units of `RLIMIT_NICE` (`getrlimit(2)`).
 const NICE_ZERO: u64 = 20;
 
 /// The CPU on which this thread runs at the moment.
 pub fn current_cpu() -> usize {
     // SAFETY: no arguments.
     let cpu = unsafe { libc::sched_getcpu() };
-    // It fails only where the kernel does not know the call.
+    // It fails only where the kernel lacks the call.
     usize::try_from(cpu).unwrap_or(0)
 }
 
-/// Gives a thread of this process, or of one with the same owner, another class.
+/// Changes the class of a thread of this process, or of one with the same owner.
 ///
 /// # Errors
 /// EPERM for leaving [`Class::Idle`] with neither CAP_SYS_NICE nor a limit that grants it (see
@@ -50,7 +49,7 @@ pub fn set_class(thread: ThreadId, class: Class) -> Result<()> {
         Class::Prompt => (libc::SCHED_OTHER as u32, SLICE_NS),
         Class::Idle => (libc::SCHED_IDLE as u32, 0),
     };
-    // SAFETY: the kernel reads as many bytes as `size` says, which is what it wrote before.
+    // SAFETY: the kernel reads `size` bytes, which is the size that it wrote before.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_sched_setattr,
@@ -62,7 +61,7 @@ pub fn set_class(thread: ThreadId, class: Class) -> Result<()> {
     check(answer).map(drop)
 }
 
-/// What the scheduler knows of a thread: its nice value stays as it is only if it is said again.
+/// The scheduler's parameters of a thread: setting the class resets the nice value unless it is repeated.
 fn attributes(thread: ThreadId) -> Result<libc::sched_attr> {
     let size = size_of::<libc::sched_attr>() as u32;
     let mut attributes = libc::sched_attr {
@@ -86,24 +85,24 @@ fn attributes(thread: ThreadId) -> Result<libc::sched_attr> {
         )
     };
     check(answer)?;
-    // Flags that were not asked for, such as that of clamped frequencies, need fields that are not here.
+    // Other flags, such as that of clamped frequencies, need fields that are not here.
     attributes.sched_flags &= libc::SCHED_FLAG_RESET_ON_FORK as u64;
     Ok(attributes)
 }
 
-/// Whether threads of this process can come back from [`Class::Idle`]: tried on a thread made for
-/// it, since one that cannot would be lost. That thread sleeps meanwhile: on a busy machine it would
-/// not get as far as coming back by itself.
+/// Whether threads of this process can return from [`Class::Idle`]: tried on a new thread, since one that
+/// cannot would be lost. That thread sleeps meanwhile: on a busy machine it would not get to return by
+/// itself.
 pub fn may_leave_idle() -> bool {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let thread = std::thread::Builder::new()
         .name("thrufs-probe".to_owned())
         .spawn(move || {
-            let _ = tell.send(crate::signal::current_thread_id());
+            let _ = sender.send(crate::signal::current_thread_id());
             let _ = released.recv();
         });
-    let (Ok(thread), Ok(probe)) = (thread, told.recv()) else {
+    let (Ok(thread), Ok(probe)) = (thread, receiver.recv()) else {
         return false;
     };
     let tried = set_class(probe, Class::Idle).and_then(|()| set_class(probe, Class::Prompt));
@@ -112,9 +111,9 @@ pub fn may_leave_idle() -> bool {
     tried.is_ok()
 }
 
-/// Has no thread of a process be in [`Class::Idle`], as far as that is possible: for a process that is
-/// ending. Each of its threads needs its turn for that, and the last one gives back what all had; on a
-/// busy machine, one that runs when nothing else does would take seconds.
+/// Returns all threads of a process from [`Class::Idle`] as far as possible, before it ends. Each of its
+/// threads must run to end, and the last one releases what all had; on a busy machine, a thread that runs
+/// when no other does would take seconds.
 pub fn hurry(process: u32) {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
         return;
@@ -124,20 +123,20 @@ pub fn hurry(process: u32) {
         let is_idle = attributes(thread)
             .is_ok_and(|attributes| attributes.sched_policy == libc::SCHED_IDLE as u32);
         if is_idle {
-            // Without the right to, it takes its time.
+            // Without permission it takes its time.
             let _ = set_class(thread, Class::Prompt);
         }
     }
 }
 
-/// Raises the limit on the nice value so far that threads may come back from [`Class::Idle`] without
-/// any capability (`RLIMIT_NICE`). For a process that still may, before it drops what lets it.
+/// Raises `RLIMIT_NICE` so that threads can return from [`Class::Idle`] without a capability. For a process
+/// that is about to drop its capabilities.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_RESOURCE, unless the limit was high enough.
 pub fn allow_leaving_idle() -> Result<()> {
     let limit = getrlimit(Resource::Nice);
-    // No limit reads as none.
+    // An infinite limit reads as none.
     let raised = |now: Option<u64>| now.map(|now| now.max(NICE_ZERO));
     setrlimit(
         Resource::Nice,
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_and_back() {
+    fn a_thread_returns_from_the_idle_class() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
             let me = current_thread_id();
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_ending_is_hurried() {
+    fn a_process_that_ends_leaves_the_idle_class() {
         let Some(()) = root() else { return };
         let _alone = crate::test_ground::FORKING.write().unwrap();
         let mut sleeping = std::process::Command::new("sleep")
@@ -204,7 +203,7 @@ mod tests {
         in_a_thread(|| {
             let me = current_thread_id();
             let others = attributes(me).unwrap().sched_runtime;
-            // Of a process that may be nice itself.
+            // The test process may have a nice value already.
             let nice = rustix::process::nice(3).unwrap();
             set_class(me, Class::Prompt).unwrap();
             let now = attributes(me).unwrap();
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_lets_threads_without_capabilities_come_back() {
+    fn rlimit_nice_lets_threads_return_without_capabilities() {
         let Some(()) = root() else { return };
         in_a_thread(|| {
             if let Err(error) = allow_leaving_idle() {

@@ -1,24 +1,23 @@
-//! Memory of somebody else: mapped here, and written by others at any time.
+//! Memory that other processes write to at any time, mapped here.
 //!
-//! A virtual machine's memory comes as a descriptor from whoever runs it. Its guest writes to it while
-//! we look, our own threads may write to the same place for two requests of a hostile guest, and
-//! whoever gave the descriptor may cut the file short.
+//! A virtual machine's memory is a descriptor of the process that runs it. Its guest writes to it while we
+//! read, our own threads may write to the same bytes for two requests of a hostile guest, and the owner of
+//! the file may truncate it.
 //!
 //! # Safety
-//!
 //! A [`SharedMapping`] owns its mapping from `mmap` to `munmap`; a borrow of it keeps it mapped.
 //!
-//! * **No reference to its bytes exists**, so nothing is assumed of what they hold. They are accessed
-//!   by atomic loads and stores of one to eight bytes, through references to atomics that live no
-//!   longer than one access, and by system calls that are given addresses. What comes out is a copy,
-//!   which nobody else can change any more; any bit pattern is valid for the integers and bytes that
-//!   are copied. Other processes' accesses are outside what the language knows of; those of our own
-//!   threads are atomic, so they are no data races, whoever overlaps whom.
-//! * **Every access is checked** to lie within the mapping, and within its alignment where it is one
-//!   of several bytes. Offsets that do not are answered with [`Outside`].
-//! * **Cutting the file short** makes accesses fault: the system calls fail with EFAULT, loads and
-//!   stores end the process by SIGBUS. Files that are too short are refused at first; who shortens one
-//!   later ends the process that serves them, and nobody else's.
+//! * **No reference to its bytes exists**, so nothing is assumed of their contents. They are accessed by
+//!   atomic loads and stores of one to eight bytes, through references to atomics that live no longer than
+//!   one access, and by system calls that are given addresses. The result is a copy, which no other process
+//!   can change; any bit pattern is valid for the integers and bytes that are copied. Other processes'
+//!   accesses are outside of the language's memory model; those of our own threads are atomic, so
+//!   overlapping ones are no data races.
+//! * **Every access is checked** to lie within the mapping, and to be aligned where it is of several bytes;
+//!   otherwise it fails with [`Outside`].
+//! * **Truncating the file** makes accesses fault: the system calls fail with EFAULT, loads and stores end
+//!   the process by SIGBUS. Files that are too short are refused at first; truncating one later ends only
+//!   the process that serves its owner.
 
 #![allow(unsafe_code)]
 
@@ -35,10 +34,10 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// Most spans of one system call (`IOV_MAX`).
 pub const SPANS_MAX: usize = 1024;
 
-/// `HUGETLBFS_MAGIC`, whose files are mapped in whole huge pages alone.
+/// `HUGETLBFS_MAGIC`, whose files are mapped in whole huge pages only.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// An access that is not within the mapping, or not aligned to its size.
+/// An access that is not within the mapping, or not aligned to its size. Nothing was accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
 
@@ -48,7 +47,7 @@ type Within<T> = std::result::Result<T, Outside>;
 pub struct SharedMapping {
     start: NonNull<u8>,
     length: usize,
-    /// What was mapped, in whole pages.
+    /// The mapping, in whole pages.
     whole: NonNull<u8>,
     whole_length: usize,
 }
@@ -89,8 +88,7 @@ impl SharedMapping {
     /// Maps `length` bytes of `file` from `offset` on. The descriptor may be closed afterwards.
     ///
     /// # Errors
-    /// EINVAL for zero, for more than `isize::MAX`, and for what the file does not have; what
-    /// `mmap(2)` says.
+    /// EINVAL for zero, for more than `isize::MAX`, and beyond the file's end; those of `mmap(2)`.
     pub fn new(file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self> {
         let end = offset.checked_add(length as u64).ok_or(Errno::INVAL)?;
         let size = rustix::fs::fstat(file)?.st_size;
@@ -115,7 +113,7 @@ impl SharedMapping {
                 offset - before,
             )
         }?;
-        // A guest's memory is not for dumps of this process.
+        // A guest's memory does not belong into core dumps.
         // SAFETY: advice on what was just mapped, which changes no byte.
         let _ = unsafe { rustix::mm::madvise(whole, whole_length, Advice::LinuxDontDump) };
         let whole = NonNull::new(whole.cast::<u8>()).ok_or(Errno::NOMEM)?;
@@ -141,7 +139,7 @@ impl SharedMapping {
         self.length == 0
     }
 
-    /// Where `length` bytes at `offset` are.
+    /// The address of `length` bytes at `offset`.
     fn place(&self, offset: usize, length: usize) -> Option<*mut u8> {
         let end = offset.checked_add(length)?;
         if end > self.length {
@@ -163,7 +161,7 @@ impl SharedMapping {
         Ok(unsafe { &*place })
     }
 
-    /// Whether what lies at `offset` is aligned to so many bytes, a power of two.
+    /// Whether `offset` is aligned to so many bytes, a power of two.
     #[must_use]
     pub fn is_aligned(&self, offset: usize, bytes: usize) -> bool {
         let address = (self.start.as_ptr().addr()).wrapping_add(offset);
@@ -171,26 +169,17 @@ impl SharedMapping {
     }
 
     /// Loads the 16 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn load_u16(&self, offset: usize, order: Ordering) -> Within<u16> {
         Ok(self.atomic::<AtomicU16>(offset)?.load(order))
     }
 
     /// Stores 16 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn store_u16(&self, offset: usize, value: u16, order: Ordering) -> Within<()> {
         self.atomic::<AtomicU16>(offset)?.store(value, order);
         Ok(())
     }
 
-    /// Stores 32 bits at `offset`, in no order with others.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
+    /// Stores 32 bits at `offset`, unordered (relaxed).
     pub fn store_u32(&self, offset: usize, value: u32) -> Within<()> {
         self.atomic::<AtomicU32>(offset)?
             .store(value, Ordering::Relaxed);
@@ -198,44 +187,29 @@ impl SharedMapping {
     }
 
     /// Loads the 64 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn load_u64(&self, offset: usize, order: Ordering) -> Within<u64> {
         Ok(self.atomic::<AtomicU64>(offset)?.load(order))
     }
 
     /// Stores 64 bits at `offset`.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
     pub fn store_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<()> {
         self.atomic::<AtomicU64>(offset)?.store(value, order);
         Ok(())
     }
 
-    /// Adds to the 64 bits at `offset`, wrapping around, and gives what was there before.
-    ///
-    /// # Errors
-    /// When they are outside, or not aligned.
+    /// Adds to the 64 bits at `offset`, wrapping around, and returns the value before.
     pub fn add_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<u64> {
         Ok(self.atomic::<AtomicU64>(offset)?.fetch_add(value, order))
     }
 
-    /// Sets bits of the byte at `offset`, ordered after everything that was done before.
-    ///
-    /// # Errors
-    /// When it is outside.
+    /// Sets bits of the byte at `offset`, ordered after all earlier accesses (release).
     pub fn set_bits(&self, offset: usize, bits: u8) -> Within<()> {
         self.atomic::<AtomicU8>(offset)?
             .fetch_or(bits, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Copies what lies at `offset` to `target`.
-    ///
-    /// # Errors
-    /// When not all of it is within; nothing is copied then.
+    /// Copies bytes at `offset` to `target`.
     pub fn copy_out(&self, offset: usize, target: &mut [u8]) -> Within<()> {
         let (head, words) = self.split(offset, target.len())?;
         let (first, rest) = target.split_at_mut(head);
@@ -250,10 +224,7 @@ impl SharedMapping {
         self.load_bytes(at, last)
     }
 
-    /// Copies `source` to what lies at `offset`.
-    ///
-    /// # Errors
-    /// When not all of it is within; nothing is copied then.
+    /// Copies `source` to the bytes at `offset`.
     pub fn copy_in(&self, offset: usize, source: &[u8]) -> Within<()> {
         let (head, words) = self.split(offset, source.len())?;
         let (first, rest) = source.split_at(head);
@@ -295,9 +266,6 @@ impl SharedMapping {
     }
 
     /// `length` bytes at `offset`, for a system call.
-    ///
-    /// # Errors
-    /// When they are outside.
     pub fn span(&self, offset: usize, length: usize) -> Within<Span<'_>> {
         let place = self.place(offset, length).ok_or(Outside)?;
         Ok(Span {
@@ -333,7 +301,7 @@ impl fmt::Debug for SharedMapping {
     }
 }
 
-/// The pages in which `file` is mapped: where mappings of it may begin and end.
+/// The page size of `file`'s mappings: the unit of their offsets and lengths.
 fn page_size_of(file: BorrowedFd<'_>) -> Result<u64> {
     let page = rustix::param::page_size() as u64;
     let system = rustix::fs::fstatfs(file)?;
@@ -344,14 +312,12 @@ fn page_size_of(file: BorrowedFd<'_>) -> Result<u64> {
     Ok(huge.max(page))
 }
 
-/// Room for the vectors of a system call. It is 16 KiB, so it stays where it was made: moving it would
-/// cost more than most calls do.
+/// Vectors of a system call. 16 KiB that are not moved: that would cost more than most calls.
 type Vectors = [MaybeUninit<libc::iovec>; SPANS_MAX];
 
 const NO_VECTORS: Vectors = [const { MaybeUninit::uninit() }; SPANS_MAX];
 
-/// Writes the vectors of the first [`SPANS_MAX`] spans to `vectors`; the others are left out. Returns how
-/// many that were.
+/// Writes the vectors of the first [`SPANS_MAX`] spans to `vectors`, and returns their number.
 fn put_spans<'a>(
     vectors: &mut Vectors,
     spans: impl IntoIterator<Item = Span<'a>>,
@@ -368,7 +334,7 @@ fn signed(offset: u64) -> Result<i64> {
     i64::try_from(offset).map_err(|_| Errno::INVAL)
 }
 
-/// `preadv2(2)` into the first [`SPANS_MAX`] of `spans`, with `RWF_NOWAIT` if told so.
+/// `preadv2(2)` into the first [`SPANS_MAX`] of `spans`, with `RWF_NOWAIT` if `no_wait`.
 ///
 /// # Errors
 /// The system call's; EFAULT when memory of the mapping is gone.
@@ -382,8 +348,8 @@ pub fn read_at<'a>(
     let (start, count) = put_spans(&mut vectors, spans);
     let flags = if no_wait { libc::RWF_NOWAIT } else { 0 };
     let offset = signed(offset)?;
-    // SAFETY: `count` vectors were written, and each describes bytes of a mapping that is borrowed by
-    // its span across the call; nobody assumes anything of those bytes.
+    // SAFETY: `count` vectors were written, and each describes bytes of a mapping that its span borrows
+    // across the call; nothing is assumed of those bytes.
     let answer = unsafe { libc::preadv2(file.as_raw_fd(), start, count, offset, flags) };
     check(answer as libc::c_long)
 }
@@ -400,7 +366,7 @@ pub fn write_at<'a>(
     let mut vectors = NO_VECTORS;
     let (start, count) = put_spans(&mut vectors, spans);
     let offset = signed(offset)?;
-    // SAFETY: as for `read_at`; the kernel reads the bytes once, whatever they are.
+    // SAFETY: as for `read_at`; the kernel reads the bytes once.
     let answer = unsafe { libc::pwritev2(file.as_raw_fd(), start, count, offset, 0) };
     check(answer as libc::c_long)
 }

@@ -1,15 +1,12 @@
-//! Signals: waking one thread out of a blocking call, and reading the process's signals from a
-//! descriptor.
+//! Signals: waking one thread out of a blocking call, and reading the process's signals from a descriptor.
 //!
 //! The waking signal is [`SIGRTMIN + 7`](interrupt_signal). Its handler does nothing and is installed
 //! without `SA_RESTART`, so that its arrival makes a sleeping system call of that thread return EINTR.
 //!
-//! **The race to know about:** a signal that arrives just before the thread enters its call
-//! interrupts nothing. Whoever interrupts must go on, at intervals, until the thread has said that
-//! it noticed.
+//! **Race:** a signal that arrives just before the thread enters its call interrupts nothing. It must be
+//! repeated at intervals until the thread has reported that it noticed.
 //!
 //! # Safety
-//!
 //! The handler touches nothing, so it is async-signal-safe whatever it interrupts. Masks and actions
 //! are plain structures on the stack, filled by libc's own initialisers before use.
 
@@ -22,40 +19,40 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Asks a process to end.
+/// Terminate.
 pub const SIGTERM: i32 = libc::SIGTERM;
 /// Ctrl-C.
 pub const SIGINT: i32 = libc::SIGINT;
-/// The terminal went away, or by custom: reload.
+/// The terminal was closed, or by convention: reload.
 pub const SIGHUP: i32 = libc::SIGHUP;
 /// A child ended.
 pub const SIGCHLD: i32 = libc::SIGCHLD;
-/// By custom: say how you are.
+/// By convention: report status.
 pub const SIGUSR1: i32 = libc::SIGUSR1;
 /// For the program's own use.
 pub const SIGUSR2: i32 = libc::SIGUSR2;
 /// Ctrl-\.
 pub const SIGQUIT: i32 = libc::SIGQUIT;
 
-/// The signal that [`interrupt_thread`] sends: `SIGRTMIN + 7`. It is computed because the C library
-/// keeps the first few real-time signals to itself.
+/// The signal of [`interrupt_thread`]: `SIGRTMIN + 7`. Computed, because the C library reserves the first
+/// few real-time signals.
 #[must_use]
 pub fn interrupt_signal() -> i32 {
     libc::SIGRTMIN() + 7
 }
 
-/// Serialises looking at the action and setting it.
+/// Serialises reading the action and setting it.
 static INSTALLING: Mutex<()> = Mutex::new(());
-/// Set once the handler is there: until then the signal would end the process.
+/// Set once the handler is installed: until then the signal would end the process.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn do_nothing(_signal: libc::c_int) {}
 
-/// Installs the empty handler of [`interrupt_signal`] for the process, and unblocks the signal in
-/// the calling thread; again and again is the same as once.
+/// Installs the empty handler of [`interrupt_signal`] for the process, and unblocks the signal in the
+/// calling thread. Idempotent.
 ///
 /// # Errors
-/// EBUSY when something else in the process has a handler for it (which stays as it is).
+/// EBUSY when the process has another handler for it (which stays).
 pub fn install_interrupt_handler() -> Result<()> {
     let _one_at_a_time = INSTALLING
         .lock()
@@ -70,7 +67,7 @@ pub fn install_interrupt_handler() -> Result<()> {
     let mut action = unsafe { current.assume_init() };
     if action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN {
         action.sa_sigaction = ours;
-        // No SA_RESTART: sleeping calls shall return EINTR.
+        // No SA_RESTART: sleeping calls are to return EINTR.
         action.sa_flags = 0;
         action.sa_mask = set_of(&[])?;
         // SAFETY: `action` is complete, and its handler lives as long as the program.
@@ -93,31 +90,31 @@ impl ThreadId {
         ThreadId(number)
     }
 
-    /// The number that the kernel knows it by.
+    /// The kernel's thread id.
     #[must_use]
     pub const fn as_raw(self) -> i32 {
         self.0
     }
 }
 
-/// The calling thread. One system call: keep the answer.
+/// The calling thread. One system call: keep the result.
 #[must_use]
 pub fn current_thread_id() -> ThreadId {
     ThreadId(rustix::thread::gettid().as_raw_nonzero().get())
 }
 
-/// Sends [`interrupt_signal`] to one thread of this process: what it sleeps in returns EINTR. Harmless
-/// to a thread that is doing something else, or that ended and whose number another thread has now.
+/// Sends [`interrupt_signal`] to one thread of this process: the system call that it sleeps in returns
+/// EINTR. Harmless to a running thread, and to another one that reuses the id.
 ///
 /// # Errors
-/// ESRCH when there is no such thread any more; EINVAL before [`install_interrupt_handler`], because
-/// the signal would end the process.
+/// ESRCH when the thread has ended; EINVAL before [`install_interrupt_handler`], because the signal would
+/// end the process.
 pub fn interrupt_thread(thread: ThreadId) -> Result<()> {
     if !INSTALLED.load(Ordering::Acquire) {
         return Err(Errno::INVAL);
     }
     let process = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: takes numbers; the signal has a handler, so it ends nobody.
+    // SAFETY: takes numbers; the signal has a handler, so it ends no process.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, process, thread.0, interrupt_signal()) };
     check(answer).map(drop)
 }
@@ -136,28 +133,25 @@ fn set_of(signals: &[i32]) -> Result<libc::sigset_t> {
     Ok(set)
 }
 
-/// Changes the calling thread's mask and gives the one from before.
+/// Changes the calling thread's mask and returns the one from before.
 fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> Result<libc::sigset_t> {
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: reads one set and writes another.
     let code = unsafe { libc::pthread_sigmask(how, &raw const *set, before.as_mut_ptr()) };
-    // pthread calls give the error itself instead of setting errno.
+    // pthread calls return the error instead of setting errno.
     if code != 0 {
         return Err(Errno::from_raw_os_error(code));
     }
-    // SAFETY: written, since the call went well.
+    // SAFETY: written by the call, which succeeded.
     Ok(unsafe { before.assume_init() })
 }
 
-/// What a thread's signal mask was before [`block`].
+/// A thread's signal mask from before [`block`].
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 
 impl SignalMask {
-    /// Gives the calling thread this mask again: for a child after `fork`, or at the end.
-    ///
-    /// # Errors
-    /// None that a running kernel is known to give.
+    /// Restores the calling thread's mask: for a child after `fork`, or at the end.
     pub fn restore(&self) -> Result<()> {
         change_mask(libc::SIG_SETMASK, &self.0).map(drop)
     }
@@ -165,7 +159,7 @@ impl SignalMask {
 
 impl std::fmt::Debug for SignalMask {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: reads the set; the numbers asked for are signals.
+        // SAFETY: reads the set; the numbers are signals.
         let blocked = |signal: &i32| unsafe { libc::sigismember(&raw const self.0, *signal) } == 1;
         formatter
             .debug_set()
@@ -174,8 +168,8 @@ impl std::fmt::Debug for SignalMask {
     }
 }
 
-/// Blocks `signals` in the calling thread, and in the threads and children that it starts from then
-/// on (a child keeps the mask across `exec`: see [`unblock`]).
+/// Blocks `signals` in the calling thread, and in threads and children that it starts afterwards (a child
+/// keeps the mask across `exec`: see [`unblock`]).
 ///
 /// # Errors
 /// EINVAL for what is no signal.
@@ -194,16 +188,15 @@ pub fn unblock(signals: &[i32]) -> Result<()> {
 /// A signal that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// Which one, for instance [`SIGTERM`].
+    /// Its number, for instance [`SIGTERM`].
     pub number: i32,
     /// The process that sent it (for [`SIGCHLD`] the child); zero when the kernel did.
     pub pid: i32,
 }
 
-/// Signals as a descriptor: readable when one is waiting.
+/// Signals as a descriptor, readable when one is pending.
 ///
-/// Every thread that does not block them may still be given the signals, so open this before
-/// starting threads.
+/// A thread that does not block them may receive them instead, so open this before starting threads.
 #[derive(Debug)]
 pub struct SignalFd {
     descriptor: OwnedFd,
@@ -211,8 +204,8 @@ pub struct SignalFd {
 }
 
 impl SignalFd {
-    /// Blocks `signals` in the calling thread and opens a descriptor that reads them, close-on-exec
-    /// and blocking. Several of one kind that arrive before they are read are one.
+    /// Blocks `signals` in the calling thread and opens a descriptor that reads them, close-on-exec and
+    /// blocking. Several of one number that arrive before they are read are one.
     ///
     /// # Errors
     /// EINVAL for what is no signal, EMFILE, ENFILE.
@@ -222,7 +215,7 @@ impl SignalFd {
         // SAFETY: reads one set.
         let answer = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
         let number = check_int(answer).inspect_err(|_| {
-            // The caller learns of the first error; the mask goes back as far as it will.
+            // The first error is returned; the mask is restored as far as possible.
             let _ = before.restore();
         })?;
         // SAFETY: the kernel has just given this descriptor to us alone.
@@ -253,11 +246,7 @@ impl SignalFd {
         })
     }
 
-    /// Gives the calling thread the mask it had before. Signals that wait are then delivered as
-    /// their action says.
-    ///
-    /// # Errors
-    /// None that a running kernel is known to give.
+    /// Restores the calling thread's mask. Pending signals are then delivered by their action.
     pub fn restore_mask(&self) -> Result<()> {
         self.before.restore()
     }
@@ -280,7 +269,7 @@ mod tests {
     use super::*;
     use crate::test_ground::in_a_thread;
 
-    /// Sent to the calling thread alone, and waiting there when this returns.
+    /// Sends it to the calling thread alone; it is pending when this returns.
     fn to_this_thread(signal: i32) {
         // SAFETY: the tests send what they blocked.
         assert_eq!(unsafe { libc::raise(signal) }, 0);
@@ -291,13 +280,13 @@ mod tests {
         install_interrupt_handler().unwrap();
         install_interrupt_handler().unwrap();
         let (reader, _writer) = rustix::pipe::pipe().unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
-                tell.send(current_thread_id()).unwrap();
+                sender.send(current_thread_id()).unwrap();
                 rustix::io::read(&reader, &mut [0; 1])
             });
-            let thread = told.recv().unwrap();
+            let thread = receiver.recv().unwrap();
             assert_ne!(thread, current_thread_id());
             while !sleeper.is_finished() {
                 let _ = interrupt_thread(thread);
@@ -308,11 +297,11 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ended_is_not_found() {
+    fn a_thread_that_has_ended_is_esrch() {
         install_interrupt_handler().unwrap();
         let thread = in_a_thread(current_thread_id);
-        // The kernel lets go of the number shortly after the thread was joined, and might use it
-        // again for a thread of another test: hence the patience.
+        // The kernel frees the id shortly after the thread was joined, and might reuse it for a thread of
+        // another test: hence the retries.
         let gone = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             interrupt_thread(thread) == Err(Errno::SRCH)
@@ -320,7 +309,7 @@ mod tests {
         assert!(gone);
     }
 
-    /// Needs a process of its own, in which nothing has installed the handler.
+    /// Needs a process of its own, without the handler.
     #[test]
     fn a_foreign_handler_is_left_alone() {
         const INSIDE: &str = "THRUFS_SYS_TEST_FOREIGN_HANDLER";
@@ -359,13 +348,8 @@ mod tests {
             let signals = SignalFd::block_and_open(&[SIGUSR1, SIGHUP]).unwrap();
             to_this_thread(SIGHUP);
             let pid = rustix::process::getpid().as_raw_nonzero().get();
-            assert_eq!(
-                signals.read(),
-                Ok(Signal {
-                    number: SIGHUP,
-                    pid
-                })
-            );
+            let number = SIGHUP;
+            assert_eq!(signals.read(), Ok(Signal { number, pid }));
             to_this_thread(SIGUSR1);
             assert_eq!(signals.read().map(|signal| signal.number), Ok(SIGUSR1));
             let flags = rustix::fs::fcntl_getfl(&signals).unwrap();
@@ -375,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_come_and_go() {
+    fn masks_are_set_and_restored() {
         in_a_thread(|| {
             let blocked = |signal: i32| {
                 let mask = crate::test_ground::thread_status("SigBlk");

@@ -1,11 +1,10 @@
-//! Who is at the other end of a socket.
+//! The peer of a socket.
 //!
-//! `rustix` tells too, and takes the process id to be one: where the peer's process has no number in
-//! this process's namespace, the kernel says 0, which its type cannot hold.
+//! `rustix` has this call with a non-zero process id: when the peer has none in this process's namespace,
+//! the kernel returns 0, which that type cannot hold.
 //!
 //! # Safety
-//!
-//! The kernel fills in a structure of this module's, of the length that it is told.
+//! The kernel fills in a structure of this module, of the given length.
 
 #![allow(unsafe_code)]
 
@@ -13,11 +12,11 @@ use crate::raw::check;
 use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The user who connected the other end of a Unix socket, or listened there (`SO_PEERCRED`,
-/// unix(7)), as this process's user namespace numbers users.
+/// The user that connected the other end of a Unix socket, or listened there (`SO_PEERCRED`, unix(7)), as
+/// an id of this process's user namespace.
 ///
 /// # Errors
-/// EINVAL should the kernel answer with something else.
+/// EINVAL should the kernel return another length.
 pub fn peer_user(socket: impl AsFd) -> Result<u32> {
     let mut peer = libc::ucred {
         pid: 0,

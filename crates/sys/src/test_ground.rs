@@ -1,4 +1,4 @@
-//! What the tests of this crate stand on: places on known file systems, and skipping aloud.
+//! Directories on known file systems for the tests of this crate, and skipping with a message.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -7,16 +7,15 @@ use tempfile::TempDir;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
-/// Written by tests that start a process, read by those that need their descriptors to be closed
-/// when they close them: until it executes, a child holds a copy of every one.
+/// Held for writing by tests that start a process, for reading by those whose descriptors must be closed
+/// when they close them: until it executes, a child holds a copy of every descriptor.
 pub(crate) static FORKING: RwLock<()> = RwLock::new(());
 
-/// Says loudly that something was not tested.
 pub(crate) fn skipped(why: &str) {
     thrufs_test_report::skipped(why);
 }
 
-/// Something when the test runs as root; says so when it does not.
+/// Something when the test runs as root; reports a skipped test otherwise.
 pub(crate) fn root() -> Option<()> {
     let root = rustix::process::geteuid().is_root().then_some(());
     root.or_else(|| {
@@ -33,8 +32,8 @@ pub(crate) fn directory() -> TempDir {
         .unwrap()
 }
 
-/// A new directory on a tmpfs and one where temporary files live (often ext4): the two families of
-/// behaviour.
+/// A new directory on a tmpfs and one on the file system of temporary files (often ext4): the two families
+/// of behaviour.
 pub(crate) fn directories() -> Vec<TempDir> {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     let mut places = vec![directory()];
@@ -50,16 +49,16 @@ pub(crate) fn directories() -> Vec<TempDir> {
     places
 }
 
-/// Opens `path` without following a link in the last place; creates with mode 0666.
+/// Opens `path` without following a link in the last component; creates with mode 0666.
 pub(crate) fn open(path: impl AsRef<Path>, flags: OFlags) -> OwnedFd {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     rustix::fs::openat(CWD, path.as_ref(), flags, Mode::from_raw_mode(0o666)).unwrap()
 }
 
-/// Runs `work` in a thread of its own, so that what it does to its credentials ends with it.
+/// Runs `work` in a thread of its own, so that its changes of credentials end with it.
 pub(crate) fn in_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        // What it says is said of the test.
+        // Its output belongs to the test.
         let name = std::thread::current().name().unwrap_or("?").to_owned();
         let thread = std::thread::Builder::new().name(name);
         thread.spawn_scoped(scope, work).unwrap().join().unwrap()

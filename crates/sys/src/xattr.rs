@@ -1,18 +1,16 @@
 //! Extended attributes by descriptor, `O_PATH` and symbolic links included.
 //!
-//! `fgetxattr` and its kin refuse `O_PATH` descriptors, and so does `getxattrat` with
-//! `AT_EMPTY_PATH` (observed on Linux 6.18: EBADF). What works on every kind of inode is the
-//! descriptor's link in `/proc/self/fd`: with `getxattrat` (Linux 6.13) relative to the kept
-//! descriptor of [`proc_fd`](crate::proc_fd), so that it also works where `/proc` is not mounted;
-//! on older kernels by the absolute path. One system call either way. On a descriptor that is really
-//! open, `rustix::fs::fgetxattr` takes a third of the time: use it where there is one.
+//! `fgetxattr` and its kin refuse `O_PATH` descriptors, and so does `getxattrat` with `AT_EMPTY_PATH`
+//! (observed on Linux 6.18: EBADF). The descriptor's link in `/proc/self/fd` works for every kind of inode:
+//! with `getxattrat` (Linux 6.13) relative to the kept descriptor of [`proc_fd`](crate::proc_fd), which works
+//! without `/proc` in the tree; on older kernels by the absolute path. One system call either way. On a
+//! descriptor that is not `O_PATH`, `rustix::fs::fgetxattr` takes a third of the time.
 //!
 //! Sizes are bytes. An empty buffer asks for the size, as in `getxattr(2)`.
 //!
 //! # Safety
-//!
-//! Values and lists are given with pointer and length of one slice; the kernel writes no more than
-//! the length it was told.
+//! Values and lists are given with pointer and length of one slice; the kernel writes no more than that
+//! length.
 
 #![allow(unsafe_code)]
 
@@ -23,18 +21,18 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// `setxattr`: fail with EEXIST when the attribute is there.
+/// `setxattr`: fail with EEXIST when the attribute exists.
 pub const CREATE: u32 = 1;
-/// `setxattr`: fail with ENODATA when it is not.
+/// `setxattr`: fail with ENODATA when it does not.
 pub const REPLACE: u32 = 2;
 
-// One number on every architecture that this crate compiles for (asm-generic and x86_64).
+// The same number on all supported architectures (asm-generic and x86_64).
 const SYS_SETXATTRAT: libc::c_long = 463;
 const SYS_GETXATTRAT: libc::c_long = 464;
 const SYS_LISTXATTRAT: libc::c_long = 465;
 const SYS_REMOVEXATTRAT: libc::c_long = 466;
 
-/// Set once `*xattrat` was answered ENOSYS (before Linux 6.13, or a filter older than it).
+/// Set once `*xattrat` failed with ENOSYS (before Linux 6.13, or under a filter older than it).
 static WITHOUT_AT: AtomicBool = AtomicBool::new(false);
 
 /// `struct xattr_args` of `linux/xattr.h`.
@@ -58,7 +56,7 @@ impl XattrArgs {
     }
 }
 
-/// Calls `modern`; `old` when the kernel does not know it, now and, by `without`, from then on.
+/// Calls `modern`; `old` when the kernel lacks it, now and, by `without`, from then on.
 fn either<T>(
     without: &AtomicBool,
     modern: impl FnOnce() -> Result<T>,
@@ -73,11 +71,10 @@ fn either<T>(
     old()
 }
 
-/// Calls one of `*xattrat(2)` on the inode that `link` leads to, with what follows the flags (none).
+/// Calls one of `*xattrat(2)` on the inode of `link`, without flags.
 ///
 /// # Safety
-///
-/// `first` and, where it is an address, `second` are what the call takes there.
+/// `first` and, where it is an address, `second` are valid arguments of the call.
 unsafe fn call_at<T>(
     call: libc::c_long,
     link: &Link,
@@ -86,11 +83,11 @@ unsafe fn call_at<T>(
     third: usize,
 ) -> Result<usize> {
     let (directory, path) = (directory()?.as_raw_fd(), link.in_directory().as_ptr());
-    // SAFETY: the path ends in NUL; the caller sees to the rest.
+    // SAFETY: the path ends in NUL; the caller answers for the rest.
     check(unsafe { libc::syscall(call, directory, path, 0_u32, first, second, third) })
 }
 
-/// Reads attribute `name` into `value` and gives its size; with an empty `value` only the size.
+/// Reads attribute `name` into `value` and returns its size; with an empty `value` only the size.
 ///
 /// # Errors
 /// ENODATA when it is not there, ERANGE when `value` is too small, EOPNOTSUPP, EPERM, EACCES.
@@ -144,9 +141,8 @@ pub fn set(descriptor: impl AsFd, name: &CStr, value: &[u8], flags: u32) -> Resu
     either(&WITHOUT_AT, modern, old)
 }
 
-/// Writes the names, each ending in NUL, into `names` and gives their size; with an empty `names`
-/// only the size. What is listed depends on the calling thread's capabilities: `trusted.*` shows
-/// only with CAP_SYS_ADMIN.
+/// Writes the names, each ending in NUL, into `names` and returns their size; with an empty `names` only
+/// the size. `trusted.*` is listed only with CAP_SYS_ADMIN.
 ///
 /// # Errors
 /// ERANGE when `names` is too small, EOPNOTSUPP, EACCES.
@@ -187,7 +183,7 @@ mod tests {
     use rustix::fs::OFlags;
     use std::os::fd::BorrowedFd;
 
-    /// Held by who forces the old calls, and by who cannot do with them.
+    /// Held by the test that forces the old calls, and by those that need the new ones.
     static FORCING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     fn names(descriptor: BorrowedFd<'_>) -> Vec<Vec<u8>> {
@@ -246,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_new_calls_and_the_old() {
+    fn new_and_old_calls_give_the_same() {
         let _alone = FORCING.lock().unwrap();
         let mut buffer = [0; 64];
         let known = get(open("/", OFlags::PATH), c"user.none", &mut buffer);
@@ -261,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn enosys_is_remembered_and_other_errors_are_answers() {
+    fn only_enosys_selects_the_old_calls() {
         let without = AtomicBool::new(false);
         let answer = either::<()>(&without, || Err(Errno::PERM), || Ok(()));
         assert_eq!(answer, Err(Errno::PERM));
@@ -271,8 +267,8 @@ mod tests {
         assert_eq!(either(&without, || panic!("asked again"), || Ok(6)), Ok(6));
     }
 
-    /// A thread that acts as another user still finds its own descriptors below `/proc`, although
-    /// the change of user made the process undumpable and those files root's.
+    /// A thread that acts as another user still finds its own descriptors below `/proc`, although the change
+    /// of user made the process undumpable and those files root's.
     #[test]
     fn works_as_another_user() {
         const CALLER: u32 = 54321;

@@ -15,7 +15,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use thrufs::serving::{Limits, Pool, ServingThreads, allowed_cpus};
+use thrufs::serving::{BlockingLimits, BlockingPool, ServingThreads, allowed_cpus};
 use thrufs::{Dispatcher, Metrics, Snapshot};
 use thrufs_sys::signal::install_interrupt_handler;
 use vhost::vhost_user::{BackendReqHandler, Error};
@@ -184,7 +184,7 @@ impl<M: MakeFileSystem> Device<M> {
         journal: Option<Journal>,
     ) -> Shared<M> {
         let metrics = &self.handle.state.metrics;
-        let limits = Limits {
+        let limits = BlockingLimits {
             blocked_max: self.config.blocked_max,
             lock_waiters_max: self.config.lock_waiters_max,
         };
@@ -199,7 +199,11 @@ impl<M: MakeFileSystem> Device<M> {
                 self.config.drain_timeout,
                 mailboxes.to_vec(),
             ),
-            pool: Arc::new(Pool::new(limits, Arc::clone(metrics), threads.clone())),
+            pool: Arc::new(BlockingPool::new(
+                limits,
+                Arc::clone(metrics),
+                threads.clone(),
+            )),
             threads,
             watch,
             spin: self.config.spin,

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use thrufs::serving::Count;
+use thrufs::serving::LiveCount;
 use thrufs::{FileSystem, Wait};
 
 /// The guest is notified after so many requests although more are pending, so that it works in parallel.
@@ -109,7 +109,7 @@ pub(crate) struct QueueHelpers<M: MakeFileSystem> {
     is_sized: bool,
     awake: AtomicUsize,
     ending: AtomicBool,
-    threads: Arc<Count>,
+    threads: Arc<LiveCount>,
 }
 
 impl<M: MakeFileSystem> QueueHelpers<M> {

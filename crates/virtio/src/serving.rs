@@ -29,7 +29,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs::serving::{Pool, ServingThreads};
+use thrufs::serving::{BlockingPool, ServingThreads};
 use thrufs::{Dispatcher, Errno, Metrics};
 
 /// The queue for FORGETs, which have no reply.
@@ -46,7 +46,7 @@ const KEEP_MEMORY: Timespec = Timespec {
 
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
-    pub(crate) pool: Arc<Pool<Sleeping<M::FileSystem>>>,
+    pub(crate) pool: Arc<BlockingPool<Sleeping<M::FileSystem>>>,
     pub(crate) threads: ServingThreads,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) connection: Arc<Connection>,

@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use thrufs::serving::{Count, Counted};
+use thrufs::serving::{LiveCount, LiveGuard};
 use thrufs::{
     Attributes, Context, Dispatcher, Entry, Errno, FileHandle, FileSystem, InitFlags, Metrics,
     Name, NodeId, Services,
@@ -84,7 +84,7 @@ impl FileSystem for NullFileSystem {
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
     // Dropped last: the next session starts when all files of this one are closed.
-    _count: Counted,
+    _count: LiveGuard,
 }
 
 impl<F: FileSystem> GuestSession<F> {
@@ -127,7 +127,7 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     current: Mutex<Option<Arc<GuestSession<M::FileSystem>>>>,
     generation: AtomicU64,
     /// Sessions not destroyed yet: at most one. Locked to make the next.
-    last: Mutex<Arc<Count>>,
+    last: Mutex<Arc<LiveCount>>,
 }
 
 impl<M: MakeFileSystem> Sessions<M> {

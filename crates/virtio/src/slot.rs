@@ -179,8 +179,8 @@ impl Slot {
             return carry_out(Message::Whole(bytes), reply);
         };
         let data = self.chain.readable(&self.regions, at);
-        let data = WriteSource::apart(&data);
-        carry_out(Message::Apart { bytes, data }, reply)
+        let data = WriteSource::out_of_line(&data);
+        carry_out(Message::OutOfLine { bytes, data }, reply)
     }
 
     /// Dispatches the request. The caller [sends](Self::send) a reply.

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thrufs::Metrics;
 use thrufs::serving::{
-    Alarm, Monitor, Pairing, Sample, allowed_cpus, bind, move_to, release, start_monitor,
+    Monitor, MonitorWaker, Pairing, Sample, allowed_cpus, bind, move_to, release, start_monitor,
 };
 use thrufs_sys::sched::may_leave_idle;
 use thrufs_sys::signal::{ThreadId, current_thread_id};
@@ -67,7 +67,7 @@ pub(crate) struct Watch {
     allowed: CpuSet,
     pulses: Vec<Pulse>,
     /// Has a monitor only where threads can be paired.
-    alarm: Alarm,
+    alarm: MonitorWaker,
     ending: AtomicBool,
     awake_helpers: AtomicUsize,
 }
@@ -77,7 +77,7 @@ impl Watch {
         Watch {
             allowed: allowed_cpus(),
             pulses: (0..queues).map(|_| Pulse::default()).collect(),
-            alarm: Alarm::default(),
+            alarm: MonitorWaker::default(),
             ending: AtomicBool::new(false),
             awake_helpers: AtomicUsize::new(0),
         }
@@ -244,7 +244,7 @@ struct Round {
 }
 
 impl Monitor for Round {
-    fn alarm(&self) -> &Alarm {
+    fn waker(&self) -> &MonitorWaker {
         &self.watch.alarm
     }
 

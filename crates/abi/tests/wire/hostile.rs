@@ -36,8 +36,7 @@ fn with_length(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Everything that a request lends lies within its bytes and is what it claims to be. Debug output
-/// walks all of it.
+/// All that a request borrows lies within its bytes and is well-formed. Debug output walks all of it.
 fn is_sane(bytes: &[u8], request: &Request<'_>) {
     let range = bytes.as_ptr_range();
     let within = |part: &[u8]| {
@@ -71,8 +70,8 @@ fn is_sane(bytes: &[u8], request: &Request<'_>) {
     assert!(!format!("{request:?}").is_empty());
 }
 
-/// Whatever the bytes: all ways to read them end, and say so in words.
-fn survives(bytes: &[u8]) {
+/// All ways to parse any bytes give a request or an error with a message.
+fn parses_or_fails(bytes: &[u8]) {
     for dialect in [LATEST, Dialect::INITIAL] {
         for payload in [Payload::Inline, Payload::External] {
             match Request::parse(bytes, dialect, payload) {
@@ -99,16 +98,11 @@ fn every_prefix_is_refused() {
         let whole = sample(opcode).finish();
         for length in 0..whole.len() {
             let prefix = &whole[..length];
-            survives(prefix);
+            parses_or_fails(prefix);
             let error = parse(prefix).unwrap_err();
             if length < HEADER {
-                assert_eq!(
-                    error.kind,
-                    ParseErrorKind::TooShort {
-                        need: HEADER,
-                        got: length
-                    }
-                );
+                let (need, got) = (HEADER, length);
+                assert_eq!(error.kind, ParseErrorKind::TooShort { need, got });
             } else {
                 let mismatch = ParseErrorKind::LengthMismatch {
                     header: whole.len() as u32,
@@ -128,7 +122,7 @@ fn every_prefix_with_a_length_to_match_is_refused_or_shorter() {
         let whole = sample(opcode).finish();
         for length in HEADER..whole.len() {
             let prefix = with_length(whole[..length].to_vec());
-            survives(&prefix);
+            parses_or_fails(&prefix);
             // INIT has shorter forms; TMPFILE's name means nothing, so that none of it is missed.
             if !matches!(opcode, Opcode::Init | Opcode::Tmpfile) {
                 assert!(parse(&prefix).is_err(), "{opcode:?} cut to {length} bytes");
@@ -138,7 +132,7 @@ fn every_prefix_with_a_length_to_match_is_refused_or_shorter() {
 }
 
 #[test]
-fn every_change_of_a_byte_is_survived() {
+fn every_change_of_a_byte_gives_a_request_or_an_error() {
     for &opcode in Opcode::ALL {
         let whole = sample(opcode)
             .extension(&samples::security_context(b"security.x", b"label"))
@@ -154,7 +148,7 @@ fn every_change_of_a_byte_is_survived() {
                 }
                 // The other ways cost more; the values that matter are those at the edges.
                 if matches!(value, 0 | 1 | 0x2f | 0x7f | 0x80 | 0xff) {
-                    survives(&bytes);
+                    parses_or_fails(&bytes);
                 }
             }
         }
@@ -168,25 +162,23 @@ fn bytes_at_the_end_are_refused() {
         // Later versions make INIT longer; what follows TMPFILE's struct means nothing.
         let tolerated = matches!(opcode, Opcode::Init | Opcode::Tmpfile);
         assert_eq!(parse(&longer).is_ok(), tolerated, "{opcode:?}");
-        // A header that does not count them is no better.
+        // The same with the length of the shorter message.
         let whole = [sample(opcode).finish(), vec![0]].concat();
-        assert!(
-            matches!(kind(&whole), Some(ParseErrorKind::LengthMismatch { .. })),
-            "{opcode:?}"
-        );
+        let mismatch = matches!(kind(&whole), Some(ParseErrorKind::LengthMismatch { .. }));
+        assert!(mismatch, "{opcode:?}");
     }
 }
 
 #[test]
-fn unknown_operations_are_told_by_number() {
+fn unknown_operations_are_reported_by_number() {
     for number in [0, 7, 19, 54, 4095, 4097, 1 << 20, 436_207_616, u32::MAX] {
         let bytes = RequestBuilder::from_number(number, Unique(8), NodeId(1))
             .name(b"x")
             .finish();
         let error = parse(&bytes).unwrap_err();
         assert_eq!(error.kind, ParseErrorKind::UnknownOpcode(number));
-        let whose = (error.unique, error.opcode);
-        assert_eq!(whose, (Some(Unique(8)), Some(number)));
+        let request = (error.unique, error.opcode);
+        assert_eq!(request, (Some(Unique(8)), Some(number)));
         // ENOSYS: the kernel then stops asking.
         assert_eq!(error.errno(), 38);
     }
@@ -233,19 +225,16 @@ fn names_are_one_component() {
     }
 }
 
-/// A struct that announces what follows, with more and with less of it.
+/// Refuses a struct with sizes or counts that differ from the bytes that follow.
 fn announced(opcode: Opcode, structure: &(impl IntoBytes + zerocopy::Immutable), rest: &[u8]) {
     let bytes = new(opcode).arg(structure).bytes(rest).finish();
-    assert!(
-        parse(&bytes).is_err(),
-        "{opcode:?} with {} bytes",
-        rest.len()
-    );
-    survives(&bytes);
+    let length = rest.len();
+    assert!(parse(&bytes).is_err(), "{opcode:?} with {length} bytes");
+    parses_or_fails(&bytes);
 }
 
 #[test]
-fn sizes_and_counts_that_contradict_the_bytes() {
+fn sizes_and_counts_that_contradict_the_bytes_are_refused() {
     let most = u32::MAX;
     for (size, there) in [(0, 1), (1, 0), (5, 4), (5, 6), (most, 5), (most - 39, 5)] {
         let rest = vec![7; there];
@@ -266,13 +255,13 @@ fn sizes_and_counts_that_contradict_the_bytes() {
             announced(Opcode::RemoveMapping, &size, &rest);
         }
     }
-    // 2^28 items of 16 bytes are 0 bytes to whoever multiplies in 32 bits.
+    // 2^28 items of 16 bytes are 0 bytes modulo 2^32.
     announced(Opcode::BatchForget, &[1_u32 << 28, 0], &[]);
     announced(Opcode::RemoveMapping, &(1_u32 << 28), &[]);
 }
 
 #[test]
-fn nothing_is_a_count_too() {
+fn zero_is_a_valid_count() {
     let bytes = new(Opcode::BatchForget)
         .arg(&BatchForgetIn::default())
         .finish();
@@ -302,7 +291,7 @@ fn with_extensions(extensions: &[u8], units: u16) -> Vec<u8> {
 }
 
 #[test]
-fn extensions_that_contradict_themselves() {
+fn malformed_extensions_are_refused() {
     let words = samples::words;
     let units = |bytes: &[u8]| (bytes.len() / 8) as u16;
     for (why, extensions) in [
@@ -327,7 +316,7 @@ fn extensions_that_contradict_themselves() {
     ] {
         let bytes = with_extensions(&extensions, units(&extensions));
         assert_eq!(kind(&bytes), Some(ParseErrorKind::BadExtension), "{why}");
-        survives(&bytes);
+        parses_or_fails(&bytes);
     }
     // More of them announced than there are bytes.
     for units in [100, u16::MAX] {
@@ -341,7 +330,7 @@ fn extensions_that_contradict_themselves() {
 }
 
 #[test]
-fn split_requests_that_lack_a_piece() {
+fn split_requests_without_a_piece_are_refused() {
     let split = sample(Opcode::Write).finish_split();
     let parse = |header: &[u8], structure: &[u8]| {
         Request::parse_split(header, structure, &split.rest, LATEST, Payload::Inline)
@@ -359,23 +348,23 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        survives(&bytes);
+    fn any_bytes_give_a_request_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        parses_or_fails(&bytes);
     }
 
     #[test]
-    fn any_body_behind_a_good_header(
+    fn any_body_behind_a_valid_header_gives_a_request_or_an_error(
         opcode in select(Opcode::ALL),
         body in prop::collection::vec(any::<u8>(), 0..300),
         units in 0_u16..8,
     ) {
         let mut bytes = new(opcode).bytes(&body).finish();
         bytes[36..38].copy_from_slice(&units.to_ne_bytes());
-        survives(&bytes);
+        parses_or_fails(&bytes);
     }
 
     #[test]
-    fn any_changes_to_a_good_request(
+    fn any_change_of_a_valid_request_gives_a_request_or_an_error(
         opcode in select(Opcode::ALL),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
@@ -384,12 +373,12 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        survives(&bytes);
-        survives(&with_length(bytes));
+        parses_or_fails(&bytes);
+        parses_or_fails(&with_length(bytes));
     }
 
     #[test]
-    fn any_name_and_value_there_and_back(
+    fn any_name_and_value_round_trip(
         name in prop::collection::vec(1_u8.., 1..300),
         value in prop::collection::vec(any::<u8>(), 0..5000),
         setxattr_ext in any::<bool>(),
@@ -411,7 +400,7 @@ proptest! {
     }
 
     #[test]
-    fn any_batch_there_and_back(nodes in prop::collection::vec(any::<(u64, u64)>(), 0..64)) {
+    fn any_batch_round_trips(nodes in prop::collection::vec(any::<(u64, u64)>(), 0..64)) {
         let head = BatchForgetIn { count: nodes.len() as u32, dummy: 0 };
         let mut request = new(Opcode::BatchForget).arg(&head);
         for &(nodeid, nlookup) in &nodes {
@@ -425,7 +414,7 @@ proptest! {
     }
 
     #[test]
-    fn any_listing_there_and_back(
+    fn any_listing_round_trips(
         entries in prop::collection::vec(
             (any::<u64>(), any::<u64>(), any::<u32>(), prop::collection::vec(any::<u8>(), 1..256)),
             0..20,
@@ -463,7 +452,7 @@ proptest! {
     }
 
     #[test]
-    fn any_reply_is_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_give_a_reply_or_none(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         if let Some(reply) = Reply::parse(&bytes) {
             prop_assert_eq!(reply.body.len(), bytes.len() - 16);
         }

@@ -23,7 +23,7 @@ const RECORDED: &str = include_str!("layout.recorded");
 /// Numbers by name: `struct` for a size, `struct.field` for "offset size", constants by their name.
 type Numbers = BTreeMap<String, String>;
 
-/// Past the capture of the test harness: whoever reads the log must see what was not checked.
+/// Past the capture of the test harness: the log must show what was not checked.
 fn loud(what: &str) {
     let _ = writeln!(std::io::stderr(), "\n*** abi layout test: {what}");
 }
@@ -31,12 +31,10 @@ fn loud(what: &str) {
 fn structs() -> Numbers {
     let mut numbers = Numbers::new();
     for layout in LAYOUTS {
-        numbers.insert(layout.c_name.to_owned(), layout.size.to_string());
+        let name = layout.c_name;
+        numbers.insert(name.to_owned(), layout.size.to_string());
         for (field, offset, size) in layout.fields {
-            numbers.insert(
-                format!("{}.{field}", layout.c_name),
-                format!("{offset} {size}"),
-            );
+            numbers.insert(format!("{name}.{field}"), format!("{offset} {size}"));
         }
     }
     numbers
@@ -61,15 +59,9 @@ where
 fn constants() -> Numbers {
     let mut numbers = Numbers::new();
     for opcode in Opcode::ALL {
-        let prefix = if *opcode == Opcode::CuseInit {
-            ""
-        } else {
-            "FUSE_"
-        };
-        numbers.insert(
-            format!("{prefix}{}", opcode.name()),
-            opcode.number().to_string(),
-        );
+        let is_cuse = *opcode == Opcode::CuseInit;
+        let name = [if is_cuse { "" } else { "FUSE_" }, opcode.name()].concat();
+        numbers.insert(name, opcode.number().to_string());
     }
     flags::<InitFlags>("FUSE_", &mut numbers);
     flags::<OpenReplyFlags>("FOPEN_", &mut numbers);
@@ -109,39 +101,30 @@ fn ours() -> Numbers {
 }
 
 fn numbers_in(text: &str) -> Numbers {
-    let pair = |line: &str| {
-        line.split_once(' ')
-            .map(|(k, v)| (k.to_owned(), v.to_owned()))
-    };
-    text.lines().filter_map(pair).collect()
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
 fn differences(ours: &Numbers, theirs: &Numbers) -> Vec<String> {
     let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
     let differ = |name: &&String| ours.get(*name) != theirs.get(*name);
-    let tell = |name| {
-        format!(
-            "{name}: ours {:?}, theirs {:?}",
-            ours.get(name),
-            theirs.get(name)
-        )
+    let text = |name| {
+        let (ours, theirs) = (ours.get(name), theirs.get(name));
+        format!("{name}: ours {ours:?}, theirs {theirs:?}")
     };
-    names.into_iter().filter(differ).map(tell).collect()
+    names.into_iter().filter(differ).map(text).collect()
 }
 
 #[test]
-fn everything_is_as_recorded() {
+fn layouts_match_the_record() {
     let recorded = numbers_in(RECORDED);
-    assert!(
-        recorded.len() > 400,
-        "the record is not whole: {} lines",
-        recorded.len()
-    );
+    let lines = recorded.len();
+    assert!(lines > 400, "the record is incomplete: {lines} lines");
     assert_eq!(differences(&ours(), &recorded), Vec::<String>::new());
 }
 
 #[test]
-fn structs_have_no_holes() {
+fn structs_have_no_padding() {
     for layout in LAYOUTS {
         let mut end = 0;
         for (field, offset, size) in layout.fields {
@@ -288,7 +271,7 @@ fn known(header: &Header, ours: Numbers) -> (Numbers, Vec<String>) {
 }
 
 #[test]
-fn everything_is_as_the_header_says() {
+fn layouts_match_the_header() {
     let (Some(compiler), Some(header)) = (compiler(), header()) else {
         loud("NOT checked against linux/fuse.h: no C compiler or no header here");
         return;
@@ -308,11 +291,8 @@ fn everything_is_as_the_header_says() {
             unknown.join(" ")
         ));
     }
-    assert!(
-        known.len() > 300,
-        "only {} numbers could be asked for",
-        known.len()
-    );
+    let count = known.len();
+    assert!(count > 300, "only {count} numbers are known");
     let theirs = ask(&compiler, &header, &known);
     assert_eq!(
         differences(&known, &numbers_in(&theirs)),
@@ -335,11 +315,8 @@ fn no_struct_of_the_header_is_missing() {
         return;
     };
     let structs = structs_of(&header.text);
-    assert!(
-        structs.len() > 60,
-        "only {} structs found in the header",
-        structs.len()
-    );
+    let count = structs.len();
+    assert!(count > 60, "only {count} structs found in the header");
     let is_missing = |name: &&str| !LAYOUTS.iter().any(|layout| layout.c_name == *name);
     let missing: Vec<_> = structs.into_keys().filter(is_missing).collect();
     let missing: Vec<_> = missing

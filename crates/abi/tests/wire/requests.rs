@@ -76,7 +76,7 @@ fn bytes_need_not_be_aligned() {
 }
 
 #[test]
-fn flags_say_whether_a_handle_counts() {
+fn flags_decide_whether_a_handle_is_valid() {
     let no_handle = thrufs_abi::layout::GetattrIn {
         getattr_flags: 0,
         dummy: 0,
@@ -95,7 +95,7 @@ fn setxattr_before_the_long_form() {
         minor: 32,
         setxattr_ext: false,
     };
-    // Size and flags alone, then the name: no kernel before 5.12 sends more.
+    // Size and flags only, then the name: the form before Linux 5.12.
     let request = RequestBuilder::new(Opcode::Setxattr, Unique(2), NodeId(1))
         .arg(&[5_u32, 1])
         .name(b"user.x")
@@ -110,7 +110,7 @@ fn setxattr_before_the_long_form() {
         setxattr_flags: 0,
     };
     assert_eq!(whole, format!("{expected:?}"));
-    // The same bytes make no sense in the long form.
+    // The same bytes are invalid in the long form.
     assert!(Request::parse(&bytes, LATEST, Payload::Inline).is_err());
     let split = request.finish_split();
     let (structure, rest) = (&split.structure, &split.rest);
@@ -129,7 +129,7 @@ fn parse_init(bytes: &[u8]) -> Option<(InitIn, InitFlags)> {
 }
 
 #[test]
-fn init_of_every_age() {
+fn init_of_every_length() {
     let init = || RequestBuilder::new(Opcode::Init, Unique(2), NodeId(0));
     // 7.31 to 7.35: 16 bytes.
     let (arg, flags) = parse_init(&init().arg(&[7_u32, 31, 0x2_0000, 0xb]).finish()).unwrap();
@@ -155,7 +155,7 @@ fn init_of_every_age() {
 }
 
 #[test]
-fn data_elsewhere() {
+fn out_of_line_data() {
     for (opcode, structure) in [
         (Opcode::Write, samples::WRITE.as_bytes()),
         (Opcode::NotifyReply, samples::RETRIEVED.as_bytes()),
@@ -223,8 +223,8 @@ fn creations_carry_extensions() {
 }
 
 #[test]
-fn no_security_module_had_anything_to_say() {
-    // What Linux sends then: a head that announces nothing.
+fn empty_security_contexts() {
+    // Linux sends a header with a count of zero.
     let bytes = sample(Opcode::Mkdir)
         .extension(&samples::words(&[8, 0]))
         .finish();

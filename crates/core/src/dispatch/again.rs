@@ -1,11 +1,10 @@
-//! Carrying a request out again whose first executor died, nobody knows how far it had come.
+//! Replays a request that a dead worker had begun.
 //!
-//! Most requests may simply be carried out twice: what they read, or what they set, is the same the
-//! second time. Of those that are not so, the dead one has noted when it began and what it found
-//! ([`Begun`]). They are tried again, and an error that speaks of success the first time (mkdir's EEXIST,
-//! unlink's ENOENT) is held against both: it was the first answer too when the name was there before
-//! (or was not), and otherwise an inode that has changed since is the work of the first time. Changes
-//! alone say nothing: a directory changes with each name in it. What remains in doubt stands in ADR 16.
+//! Most requests read or set the same when they are carried out twice. For the others, the dead worker has
+//! recorded when it began and what it found ([`Begun`]). They are tried again. An error that may follow
+//! from a first success (EEXIST of mkdir, ENOENT of unlink) was the first reply too if the name existed
+//! before (or did not); otherwise an inode that has changed since is the result of the first try. Changes
+//! alone prove nothing: a directory changes with each name in it. ADR 16 says what remains in doubt.
 
 use super::arguments::{create_args, open_args};
 use super::{Dispatcher, Outcome, message::Message};
@@ -25,29 +24,29 @@ const TYPE: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
-/// `O_CREAT`, `O_EXCL` and `O_TRUNC`, which are done.
+/// `O_CREAT`, `O_EXCL` and `O_TRUNC`, which the first CREATE has done.
 const ONCE: u32 = 0o100 | 0o200 | 0o1000;
-/// More than any value has.
+/// Larger than any extended attribute.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// [`Begun::before`]: nothing is known; the name, or the extended attribute, was not there. Else it is
-/// the number of the inode that was ([`number_of`]).
+/// Values of [`Begun::before`]: unknown; and the name, or the extended attribute, did not exist. Any other
+/// is the number of the inode ([`number_of`]).
 const UNKNOWN: u64 = 0;
 const ABSENT: u64 = u64::MAX;
 
-/// What it means to carry a request out twice.
+/// What happens when a request is carried out twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// As much as once.
+    /// The same as once.
     Harmless,
-    /// That it began has to be noted, with [`Begun`].
+    /// Its begin has to be recorded, with [`Begun`].
     Noted,
-    /// It must be noted, and not be carried out again: too few is better than too many.
+    /// Its begin has to be recorded, and it is not replayed: rather never than twice.
     Never,
 }
 
 impl Repeat {
-    /// What it means for a request of this kind.
+    /// The kind of a request.
     pub fn of(opcode: Opcode) -> Repeat {
         match opcode {
             Opcode::Forget | Opcode::BatchForget => Repeat::Never,
@@ -69,21 +68,21 @@ impl Repeat {
     }
 }
 
-/// What was noted before a request was carried out.
+/// The record of a request that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// The time, by the coarse clock that file systems use: nanoseconds since 1970.
+    /// The time of the coarse clock that file systems use, in nanoseconds since 1970.
     pub nanoseconds: u64,
-    /// What [`Dispatcher::look_before`] has seen.
+    /// What [`Dispatcher::look_before`] found.
     pub before: u64,
 }
 
 impl Begun {
-    /// Whether what has this time was changed since.
+    /// Whether an inode with this change time has changed since.
     fn is_before(self, time: Timestamp) -> bool {
         let seconds = u64::try_from(time.seconds).unwrap_or(0);
         if time.nanoseconds == 0 {
-            // A file system that knows seconds only, or one in a billion.
+            // A file system with a granularity of seconds; or one time in a billion.
             return seconds >= self.nanoseconds / 1_000_000_000;
         }
         let time = seconds
@@ -101,8 +100,8 @@ fn changed(attr: &Attr) -> Timestamp {
 }
 
 impl<F: FileSystem> Dispatcher<F> {
-    /// What has to be known of the time before `request`, whose opcode is one of [`Repeat::Noted`]. To
-    /// be asked again by who may block, when the request is deferred.
+    /// What has to be recorded before `request`, of the kind [`Repeat::Noted`]. Called again with `may_block`
+    /// when the request was deferred.
     pub fn look_before<'a>(&self, request: impl Into<Message<'a>>, may_block: bool) -> u64 {
         let Ok(request) = request.into().parse(self.dialect()) else {
             return UNKNOWN;
@@ -121,7 +120,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let node = request.header.nodeid;
         match &request.operation {
             Operation::Rename { flags, name, .. } => match self.found(context, node, *name) {
-                // Twice, and two names are as they were.
+                // After two such renames, both names are as before.
                 Ok(entry) if has_two(*flags) => entry.node.0,
                 found => seen_by(found.map(|entry| number_of(&entry))),
             },
@@ -145,8 +144,8 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// Carries out to its end, sleeping where needed, what `begun` says was begun before. Returns the
-    /// bytes of `reply` that are the answer.
+    /// Replays, sleeping where needed, the request that `begun` recorded. Returns the bytes of `reply` to
+    /// send.
     pub fn answer_again<'a>(
         &self,
         request: impl Into<Message<'a>>,
@@ -172,7 +171,7 @@ impl<F: FileSystem> Dispatcher<F> {
     fn first_answer(&self, message: Message<'_>, reply: &mut [u8]) -> usize {
         match self.dispatch(message, reply, true) {
             Outcome::Reply(length) => length,
-            // No request that is noted is answered by a file.
+            // No recorded request is answered from a file.
             Outcome::File(_) | Outcome::Silent | Outcome::Defer(_) => 0,
         }
     }
@@ -181,7 +180,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Context::new(&request.header, &request.extensions, &self.interrupts, true)
     }
 
-    /// What has this name, uncounted.
+    /// Finds the name without counting a lookup.
     fn found(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<Entry> {
         let entry = self.fs.lookup(context, parent, name)?;
         if entry.node.0 == 0 {
@@ -191,7 +190,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Ok(entry)
     }
 
-    /// What has this name and was changed since, counted; otherwise `errno`.
+    /// Finds the name, counting a lookup, if the inode has changed since; otherwise `errno`.
     fn made(
         &self,
         context: &Context<'_>,
@@ -212,7 +211,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Err(errno)
     }
 
-    /// The answer to a request that failed the second time: bytes of `body`, or the error.
+    /// The reply to a replayed request that failed: bytes of `body`, or the error.
     fn look_after(
         &self,
         request: &Request<'_>,
@@ -248,7 +247,7 @@ impl<F: FileSystem> Dispatcher<F> {
         put(body, &entry_out(&entry?))
     }
 
-    /// The requests that are answered with nothing.
+    /// Requests without a body in their reply.
     fn look_after_rest(
         &self,
         context: &Context<'_>,
@@ -296,7 +295,7 @@ impl<F: FileSystem> Dispatcher<F> {
         if is_done { Ok(0) } else { Err(errno) }
     }
 
-    /// Opens what the first CREATE has made: as it would have been open, had it been answered.
+    /// Opens what the first CREATE made, as CREATE would have.
     fn open_made(
         &self,
         context: &Context<'_>,
@@ -332,18 +331,18 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 }
 
-/// Whether a rename leaves something under both names: an exchange, or a whiteout.
+/// Whether a rename leaves both names: an exchange, or a whiteout.
 fn has_two(flags: u32) -> bool {
     flags & !RENAME_NOREPLACE != 0
 }
 
-/// What distinguishes an inode from others that had its name, here and in a successor: nodes that the
-/// client does not know get another id each time.
+/// Identifies an inode in this process and the next: nodes that the client does not know get another id
+/// each time.
 fn number_of(entry: &Entry) -> u64 {
     entry.attr.ino.clamp(UNKNOWN + 1, ABSENT - 1)
 }
 
-/// As [`Begun::before`] has it.
+/// A value of [`Begun::before`].
 fn seen_by(found: Result<u64>) -> u64 {
     match found {
         Ok(number) => number,
@@ -352,7 +351,7 @@ fn seen_by(found: Result<u64>) -> u64 {
     }
 }
 
-/// Whether it can be seen, before it is tried again, that it was done.
+/// Whether the request has visibly been done before.
 fn request_is_done<F: FileSystem>(
     dispatcher: &Dispatcher<F>,
     request: &Request<'_>,
@@ -366,11 +365,11 @@ fn request_is_done<F: FileSystem>(
     }
     let context = dispatcher.context(request);
     let now = dispatcher.found(&context, request.header.nodeid, *name);
-    // An exchange, or a whiteout in its place: another has the old name now.
+    // An exchange or a whiteout has put another inode under the old name.
     now.is_ok_and(|entry| entry.node.0 != begun.before)
 }
 
-/// The error that a reply of `length` bytes says.
+/// The error in a reply of `length` bytes.
 fn errno_of(reply: &[u8], length: usize) -> Option<Errno> {
     let reply = thrufs_abi::Reply::parse(reply.get(..length)?)?;
     (reply.error < 0).then(|| Errno::from_raw(-reply.error))

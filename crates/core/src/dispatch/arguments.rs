@@ -1,4 +1,4 @@
-//! From the structures of the wire to the arguments of [`FileSystem`](crate::FileSystem)'s methods.
+//! Converts structures of the wire to arguments of [`FileSystem`](crate::FileSystem)'s methods.
 
 use crate::attributes::{
     CopyArgs, LockArgs, NewNode, OpenArgs, ReadArgs, ReleaseArgs, SetAttr, SetTime, Timestamp,
@@ -17,7 +17,7 @@ pub(super) fn set_attr(arg: &SetattrIn) -> SetAttr {
     let valid = SetattrValid::from_bits_retain(arg.valid);
     let has = |flag| valid.contains(flag);
     let timestamp = |seconds: u64, nanoseconds: u32| Timestamp {
-        // The wire has the two's complement in an unsigned field.
+        // The wire has an unsigned field for a signed number.
         seconds: seconds.cast_signed(),
         nanoseconds: nanoseconds.min(999_999_999),
     };
@@ -89,7 +89,7 @@ pub(super) fn mknod_args(arg: &MknodIn) -> NewNode {
 }
 
 pub(super) fn mkdir_args(arg: &MkdirIn) -> NewNode {
-    // The kernel sends the permission bits alone.
+    // The kernel sends the permission bits without a file type.
     let mode = libc::S_IFDIR | (arg.mode & !libc::S_IFMT);
     NewNode {
         mode,
@@ -149,7 +149,7 @@ pub(super) fn lock_args(arg: &LkIn) -> LockArgs {
 }
 
 pub(super) fn copy_args(arg: &CopyFileRangeIn, wide: bool) -> CopyArgs {
-    // The short form of the answer counts in 32 bits.
+    // The short form of the reply counts in 32 bits.
     let length_max = if wide {
         u64::MAX
     } else {
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setattr_of_nothing_sets_nothing() {
+    fn a_setattr_without_fields_sets_nothing() {
         let arg = SetattrIn {
             size: 7,
             mode: 7,

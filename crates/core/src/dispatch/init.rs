@@ -10,10 +10,10 @@ use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR, negotiate};
 use thrufs_abi::{Dialect, Header, InitFlags};
 
-/// Why there was no agreement at INIT.
+/// Why INIT failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InitFailure {
-    /// The kernel speaks a version that is not spoken here.
+    /// The kernel's version is not supported.
     #[error(
         "the kernel speaks FUSE {major}.{minor}; {KERNEL_VERSION}.{MIN_MINOR} (Linux 5.4) or \
          newer is needed"
@@ -50,8 +50,8 @@ impl<F: FileSystem> Dispatcher<F> {
         let (major, minor) = (arg.major, arg.minor);
         let minor = match negotiate(major, minor) {
             Agreement::Speak { minor } => minor,
-            // "If the major versions are different, the one with the larger uses the smaller's":
-            // it sends INIT once more.
+            // "If the major versions are different, the one with the larger uses the smaller's": the kernel
+            // sends INIT once more.
             Agreement::AskAgain => {
                 let (major, minor) = (KERNEL_VERSION, KERNEL_MINOR);
                 let out = InitOut {
@@ -71,7 +71,7 @@ impl<F: FileSystem> Dispatcher<F> {
         self.fs
             .init(&mut negotiation)
             .map_err(|errno| self.fail_init(InitFailure::Refused(errno), errno))?;
-        // Whoever has no ring ready must not agree to it: all callers would wait for one.
+        // Agreeing without rings would make all callers wait for one.
         negotiation.forgo(InitFlags::OVER_IO_URING);
         if self.wants_ring.load(Ordering::Relaxed) && negotiation.offers(InitFlags::OVER_IO_URING) {
             negotiation.want(InitFlags::OVER_IO_URING);
@@ -83,7 +83,7 @@ impl<F: FileSystem> Dispatcher<F> {
             minor,
             setxattr_ext,
         };
-        // A second INIT does not come here, and one that raced with this loses.
+        // A second INIT does not come here; of two at once, the later loses.
         let first = self.agreed.set(Agreed {
             dialect,
             features,

@@ -1,12 +1,12 @@
-//! The bytes of a request, as transports have them.
+//! The bytes of a request, as its transport has them.
 
 use crate::data::WriteSource;
 use thrufs_abi::{Dialect, ParseError, Payload, Request};
 
-/// One request, in one piece, in those in which io_uring delivers it, or with its data elsewhere.
+/// A request in one piece, in the pieces of io_uring, or with its data out of line.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
-    /// All of it, one after the other.
+    /// All of it, contiguous.
     Whole(&'a [u8]),
     /// See [`Request::parse_split`].
     Pieces {
@@ -17,11 +17,11 @@ pub enum Message<'a> {
         /// All other arguments, and nothing else.
         rest: &'a [u8],
     },
-    /// A WRITE whose data are not among the bytes.
-    Apart {
+    /// A WRITE with out-of-line data.
+    OutOfLine {
         /// The header and the structure of the operation.
         bytes: &'a [u8],
-        /// The data, as many as the header and the structure say.
+        /// The data, as many bytes as header and structure say.
         data: WriteSource<'a>,
     },
 }
@@ -35,14 +35,13 @@ impl<'a> Message<'a> {
                 structure,
                 rest,
             } => Request::parse_split(header, structure, rest, dialect, Payload::Inline),
-            Message::Apart { bytes, .. } => Request::parse(bytes, dialect, Payload::External),
+            Message::OutOfLine { bytes, .. } => Request::parse(bytes, dialect, Payload::External),
         }
     }
 
-    /// The data that are elsewhere; `None` where they are among the bytes.
     pub(super) fn data(self) -> Option<WriteSource<'a>> {
         match self {
-            Message::Apart { data, .. } => Some(data),
+            Message::OutOfLine { data, .. } => Some(data),
             Message::Whole(_) | Message::Pieces { .. } => None,
         }
     }

@@ -1,4 +1,4 @@
-//! One arm per operation: arguments from the wire, the method, the answer onto the wire.
+//! One arm per operation: converts its arguments, calls the method, writes the reply.
 
 use super::arguments::{
     copy_args, create_args, lock_args, mkdir_args, mknod_args, open_args, read_args, release_args,
@@ -40,7 +40,6 @@ fn opened(body: &mut [u8], opened: Result<Opened>) -> Result<Done> {
 }
 
 fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
-    // Asked before, so that nothing is left behind that cannot be told.
     let (entry, opened) = created?;
     put(body, &entry_out(&entry))?;
     put(&mut body[size_of::<EntryOut>()..], &open_out(&opened))?;
@@ -49,6 +48,10 @@ fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
 
 fn put_written(body: &mut [u8], size: u32) -> Result<usize> {
     put(body, &WriteOut { size, padding: 0 })
+}
+
+fn data(body: usize, moved: usize) -> Result<Done> {
+    Ok(Done::Data { body, moved })
 }
 
 fn empty(result: Result<()>) -> Result<Done> {
@@ -65,8 +68,8 @@ fn limited(body: &mut [u8], size: u32) -> &mut [u8] {
     &mut body[..length]
 }
 
-/// Refuses offsets that are negative to the system calls: one of them, -1, has those with flags use the
-/// position of the file, which is no client's.
+/// Refuses negative offsets: -1 makes preadv2(2) and pwritev2(2) use the file's position, which belongs to
+/// no client.
 fn check_offset(offset: u64) -> Result<()> {
     match i64::try_from(offset) {
         Ok(_) => Ok(()),
@@ -74,7 +77,8 @@ fn check_offset(offset: u64) -> Result<()> {
     }
 }
 
-/// The largest fixed body, so that no method is called whose answer would not fit.
+/// The largest fixed body. A smaller buffer is refused before a method is called: a result that does not
+/// fit would leave a node that the kernel does not know.
 const FIXED_BODY_BYTES_MAX: usize = 512;
 
 impl<F: FileSystem> Dispatcher<F> {
@@ -83,7 +87,7 @@ impl<F: FileSystem> Dispatcher<F> {
         agreed: &Agreed,
         context: &Context<'_>,
         request: &Request<'_>,
-        apart: Option<WriteSource<'_>>,
+        out_of_line: Option<WriteSource<'_>>,
         body: &mut [u8],
     ) -> Result<Done> {
         if body.len() < FIXED_BODY_BYTES_MAX {
@@ -100,7 +104,7 @@ impl<F: FileSystem> Dispatcher<F> {
             Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
             Operation::Read(arg) => self.read(agreed, context, node, arg, body),
             Operation::Write { arg, data } => {
-                let source = apart.unwrap_or(WriteSource::from_bytes(data));
+                let source = out_of_line.unwrap_or(WriteSource::from_bytes(data));
                 self.write(context, node, arg, source, body)
             }
             Operation::Forget { nlookup } => {
@@ -156,7 +160,6 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// The operations that make, remove and move names.
     fn carry_out_naming(
         &self,
         context: &Context<'_>,
@@ -213,7 +216,7 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    /// The operations on open files, extended attributes and locks, and those that are rare.
+    /// Operations on open files, extended attributes and locks, and rare ones.
     fn carry_out_rest(
         &self,
         context: &Context<'_>,
@@ -270,10 +273,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 } else {
                     put_written(body, bytes_copied as u32)?
                 };
-                Ok(Done::Data {
-                    body,
-                    moved: bytes_copied as usize,
-                })
+                data(body, bytes_copied as usize)
             }
             Operation::Ioctl { arg, data } => self.ioctl(context, node, arg, data, body),
             Operation::Poll(arg) => self.poll(context, node, arg, body),
@@ -282,12 +282,12 @@ impl<F: FileSystem> Dispatcher<F> {
                 put(body, &BmapOut { block }).map(Done::Body)
             }
             Operation::NotifyReply { arg, data } => {
-                // The reply to RETRIEVE has the number that the notification gave it.
+                // A reply to RETRIEVE repeats the number of the notification.
                 fs.retrieved(node, context.unique(), arg.offset, data);
                 Ok(Done::Silent)
             }
             Operation::Destroy => Ok(Done::Body(0)),
-            // DAX mappings belong to virtio-fs; everything else was taken before.
+            // DAX mappings belong to virtio-fs; all others are handled above.
             _ => Err(Errno::ENOSYS),
         }
     }
@@ -297,7 +297,7 @@ impl<F: FileSystem> Dispatcher<F> {
         Errno::EINVAL
     }
 
-    /// `.` and `..` are looked up, never made or removed; the kernel does not send them.
+    /// `.` and `..` are for LOOKUP only; the kernel does not send them otherwise.
     fn require_plain(&self, name: &Name<'_>) -> Result<()> {
         if name.is_dot() || name.is_dot_dot() {
             Err(self.bad_name())
@@ -318,21 +318,18 @@ impl<F: FileSystem> Dispatcher<F> {
         let size = arg.size.min(agreed.features.write_bytes_max);
         let reply = ReadReply::new(limited(body, size));
         let answer = self.fs.read(context, node, &read_args(arg), reply)?;
-        Ok(match answer.0 {
-            ReadSource::InPlace(length) => Done::Data {
-                body: length,
-                moved: length,
-            },
+        match answer.0 {
+            ReadSource::InPlace(length) => data(length, length),
             ReadSource::File {
                 file,
                 offset,
                 length,
-            } => Done::File {
+            } => Ok(Done::File {
                 file,
                 offset,
                 length,
-            },
-        })
+            }),
+        }
     }
 
     fn write(
@@ -353,11 +350,7 @@ impl<F: FileSystem> Dispatcher<F> {
             .write(context, node, &write_args(arg), source)?
             .min(source.len());
         // A request is far below 4 GiB.
-        let body = put_written(body, written as u32)?;
-        Ok(Done::Data {
-            body,
-            moved: written,
-        })
+        data(put_written(body, written as u32)?, written)
     }
 
     fn readdir(
@@ -373,8 +366,8 @@ impl<F: FileSystem> Dispatcher<F> {
             .fs
             .readdir(context, node, FileHandle(arg.fh), arg.offset, &mut sink);
         match result {
-            // Entries that were written may have been counted: they are given out, and the error
-            // comes back when the kernel asks for what follows them.
+            // Lookups of entries that were written are counted: the reply carries them, and the error
+            // recurs when the kernel asks for what follows.
             Err(errno) if sink.is_empty() => Err(errno),
             _ => Ok(Done::Body(sink.used())),
         }
@@ -409,8 +402,8 @@ impl<F: FileSystem> Dispatcher<F> {
         input: &[u8],
         body: &mut [u8],
     ) -> Result<Done> {
-        // Unrestricted ioctls, which read and write the client's memory at will, exist for
-        // character devices only.
+        // Unrestricted ioctls, which read and write the client's memory, exist for character devices
+        // only.
         if IoctlFlags::from_bits_retain(arg.flags).contains(IoctlFlags::UNRESTRICTED) {
             return Err(Errno::ENOTTY);
         }
@@ -424,13 +417,11 @@ impl<F: FileSystem> Dispatcher<F> {
             .fs
             .ioctl(context, node, handle, arg.cmd, data, input.len())?;
         let output = output.min(arg.out_size as usize);
-        put(
-            head,
-            &IoctlOut {
-                result,
-                ..IoctlOut::default()
-            },
-        )?;
+        let out = IoctlOut {
+            result,
+            ..IoctlOut::default()
+        };
+        put(head, &out)?;
         Ok(Done::Body(size_of::<IoctlOut>() + output))
     }
 
@@ -446,19 +437,13 @@ impl<F: FileSystem> Dispatcher<F> {
         let revents = self
             .fs
             .poll(&context, node, FileHandle(arg.fh), arg.events)?;
-        put(
-            body,
-            &PollOut {
-                revents,
-                padding: 0,
-            },
-        )
-        .map(Done::Body)
+        let padding = 0;
+        put(body, &PollOut { revents, padding }).map(Done::Body)
     }
 }
 
-/// The answer to a question for extended attributes: their size when no room was offered, else
-/// what `get` writes.
+/// The reply to a query of extended attributes: their size when no room was offered, else what
+/// `get` writes.
 fn xattr_answer(
     size: u32,
     body: &mut [u8],

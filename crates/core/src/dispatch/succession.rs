@@ -1,8 +1,8 @@
-//! Going on with a session that another process began.
+//! Resumes a session that another process began.
 //!
-//! INIT is played again as the client sent it, so that the successor's file system agrees on what it
-//! would have agreed on by itself. Where that is something else than what the client was told (another
-//! version, other options), there can be no succession: the client cannot be told anew.
+//! The client's INIT is replayed, so that this process's file system negotiates as it would by itself. If
+//! the result is not the one that the client was sent (another version, other options), the session
+//! cannot be resumed: INIT is not repeated.
 //!
 //! What [`Dispatcher::save`] writes, in little-endian order:
 //!
@@ -27,10 +27,10 @@ use thrufs_abi::{Dialect, Header, Opcode, Operation, Payload, Reply, Request, Re
 const MAGIC: [u8; 8] = *b"THRUSESS";
 const VERSION: u32 = 1;
 
-/// An INIT request with everything that it may have is shorter.
+/// Longer than an INIT request with all its fields.
 const INIT_BYTES_MAX: usize = 4096;
 
-/// The request that `header` and `arg` came from.
+/// Rebuilds the request from its parts.
 pub(super) fn init_request(header: &Header, arg: &InitIn) -> Box<[u8]> {
     RequestBuilder::new(Opcode::Init, header.unique, header.nodeid)
         .ids(header.uid, header.gid, header.pid)
@@ -60,16 +60,16 @@ fn read_array<const N: usize>(source: &mut dyn Read) -> io::Result<[u8; N]> {
 }
 
 impl<F: FileSystem> Dispatcher<F> {
-    /// The INIT request that the session came from, as the client sent it; `None` before.
+    /// The session's INIT request, as the client sent it; `None` before.
     pub fn init_request(&self) -> Option<Vec<u8>> {
         self.agreed.get().map(|agreed| agreed.request.to_vec())
     }
 
-    /// Writes what [`restore`](Self::restore) in another process needs to go on with this session. No
-    /// request may be in progress. The session can go on here afterwards, if it does not there.
+    /// Writes the state from which [`restore`](Self::restore) in another process resumes this session. No
+    /// request may be in progress. The session may also continue here.
     ///
     /// # Errors
-    ///
+    /// Those of [`FileSystem::save`] and of `sink`.
     /// Those of [`FileSystem::save`] and of `sink`.
     pub fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
         sink.write_all(&MAGIC)?;
@@ -84,15 +84,13 @@ impl<F: FileSystem> Dispatcher<F> {
         self.fs.save(sink)
     }
 
-    /// Goes on with the session that another process has [saved](Self::save): INIT, then
-    /// [`FileSystem::started`] with services that are unavailable (there is no other transport that
-    /// sessions move between than virtio-fs), then [`FileSystem::restore`]. The dispatcher must not
-    /// have seen a request. Where nothing was agreed on when the state was saved, nothing is now, and
-    /// the client's INIT will come.
+    /// Resumes the session that another process has [saved](Self::save): INIT, then [`FileSystem::started`]
+    /// with services that are unavailable (only virtio-fs moves sessions), then [`FileSystem::restore`]. The
+    /// dispatcher must not have seen a request. A session that was saved before INIT waits for INIT here.
     ///
     /// # Errors
-    ///
-    /// `InvalidData` for what is no saved session, or when INIT comes to something else here than it
+    /// `InvalidData` for what is no saved session, or when INIT has another result here; those of
+    /// [`FileSystem::restore`]. The dispatcher cannot be used afterwards.
     /// came to there; those of [`FileSystem::restore`]. The dispatcher is of no use afterwards.
     pub fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
         if read_array(source)? != MAGIC {
@@ -117,7 +115,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let features = self.play_init(&request)?;
         if outcome(features) != agreed {
             return Err(invalid(
-                "what the client was told at INIT does not hold here: the options or the versions \
+                "INIT has another result here than the client was sent: the options or the versions \
                  differ",
             ));
         }
@@ -125,11 +123,10 @@ impl<F: FileSystem> Dispatcher<F> {
         self.fs.restore(source)
     }
 
-    /// Goes on with the session of a process that died, which began with `init_request`: INIT, then
+    /// Resumes the session of a process that died, which began with `init_request`: INIT, then
     /// [`FileSystem::started`] as in [`restore`](Self::restore), then [`FileSystem::recover`].
     ///
     /// # Errors
-    ///
     /// `InvalidData` when INIT does not succeed; those of [`FileSystem::recover`].
     pub fn resume(&self, init_request: &[u8]) -> io::Result<()> {
         let features = self.play_init(init_request)?;

@@ -1,17 +1,17 @@
-//! Crafted requests against a file system that answers by rote.
+//! Crafted requests to a file system with scripted replies.
 
-mod apart;
 mod every_opcode;
 mod hostile;
-mod rote;
+mod out_of_line;
+mod recording_fs;
 mod succession;
 
 use super::*;
-use rote::Rote;
+use recording_fs::RecordingFs;
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::{NodeId, Reply, RequestBuilder};
 
-/// All that a kernel offers and that a transport without rings can do.
+/// All capabilities that a kernel offers and a transport without rings supports.
 fn offered() -> InitFlags {
     InitFlags::all() - InitFlags::OVER_IO_URING - InitFlags::RESERVED
 }
@@ -32,7 +32,7 @@ fn init_request(minor: u32, flags: InitFlags) -> Vec<u8> {
 }
 
 /// A dispatcher that has seen INIT.
-fn connected(fs: Rote) -> Dispatcher<Rote> {
+fn connected(fs: RecordingFs) -> Dispatcher<RecordingFs> {
     let dispatcher = Dispatcher::new(Arc::new(fs));
     let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
     assert_eq!(reply.error, 0);
@@ -53,7 +53,6 @@ impl Owned {
     }
 }
 
-/// What comes back, if anything does.
 fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owned> {
     let mut buffer = vec![0xee; (1 << 20) + 4096];
     let length = dispatcher.answer(request, &mut buffer);
@@ -70,8 +69,7 @@ fn ask<F: FileSystem>(dispatcher: &Dispatcher<F>, request: &[u8]) -> Option<Owne
     })
 }
 
-/// What comes back, of a request that is answered.
-fn reply_to(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> Owned {
+fn reply_to(dispatcher: &Dispatcher<RecordingFs>, request: RequestBuilder) -> Owned {
     ask(dispatcher, &request.finish()).unwrap()
 }
 
@@ -80,8 +78,8 @@ fn request(opcode: Opcode) -> RequestBuilder {
 }
 
 #[test]
-fn init_settles_versions_sizes_and_capabilities() {
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+fn init_negotiates_versions_sizes_and_capabilities() {
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     assert!(dispatcher.features().is_none());
     let reply = ask(&dispatcher, &init_request(99, offered())).unwrap();
     let out: InitOut = reply.structure();
@@ -98,13 +96,10 @@ fn init_settles_versions_sizes_and_capabilities() {
     assert!(flags.contains(InitFlags::BIG_WRITES | InitFlags::MAX_PAGES | InitFlags::INIT_EXT));
     assert!(
         flags.contains(InitFlags::DO_READDIRPLUS | InitFlags::SETXATTR_EXT),
-        "as Rote wants"
+        "as RecordingFs wants"
     );
-    assert!(
-        !flags.contains(InitFlags::WRITEBACK_CACHE),
-        "nobody asked for it"
-    );
-    // A second one is an error and changes nothing.
+    assert!(!flags.contains(InitFlags::WRITEBACK_CACHE), "not asked for");
+    // A second INIT fails and changes nothing.
     let again = ask(&dispatcher, &init_request(31, InitFlags::empty())).unwrap();
     assert_eq!(again.error, -libc::EINVAL);
     assert_eq!(dispatcher.features().unwrap().minor, 45);
@@ -112,7 +107,7 @@ fn init_settles_versions_sizes_and_capabilities() {
 
 #[test]
 fn init_of_other_versions() {
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     let old = ask(&dispatcher, &init_request(30, offered())).unwrap();
     assert_eq!(old.error, -libc::EPROTO);
     let failure = dispatcher.init_failure().unwrap();
@@ -125,7 +120,7 @@ fn init_of_other_versions() {
     );
     assert!(failure.to_string().contains("Linux 5.4"));
 
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     let arg = InitIn {
         major: 8,
         minor: 3,
@@ -145,8 +140,8 @@ fn init_of_other_versions() {
 
 #[test]
 fn a_file_system_may_refuse_to_start() {
-    let rote = Rote::that(|rote| rote.refuse_init = Some(Errno::ENODEV));
-    let dispatcher = Dispatcher::new(Arc::new(rote));
+    let fs = RecordingFs::with(|fs| fs.refuse_init = Some(Errno::ENODEV));
+    let dispatcher = Dispatcher::new(Arc::new(fs));
     let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
     assert_eq!(reply.error, -libc::ENODEV);
     let failure = dispatcher.init_failure();
@@ -156,7 +151,7 @@ fn a_file_system_may_refuse_to_start() {
 
 #[test]
 fn old_dialects_have_the_short_setxattr() {
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     ask(
         &dispatcher,
         &init_request(31, offered() - InitFlags::SETXATTR_EXT),
@@ -173,7 +168,7 @@ fn old_dialects_have_the_short_setxattr() {
 
 #[test]
 fn requests_before_init_are_answered_with_eio() {
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     let lookup = request(Opcode::Lookup).name(b"x").finish();
     assert_eq!(ask(&dispatcher, &lookup).unwrap().error, -libc::EIO);
     assert_eq!(dispatcher.metrics().snapshot().malformed, 1);
@@ -181,8 +176,8 @@ fn requests_before_init_are_answered_with_eio() {
 }
 
 #[test]
-fn deferring_and_carrying_out_later() {
-    let dispatcher = connected(Rote::that(|rote| rote.defer = true));
+fn deferred_requests_are_carried_out_where_they_may_block() {
+    let dispatcher = connected(RecordingFs::with(|fs| fs.defer = true));
     let mut buffer = vec![0; 70_000];
     let getattr = request(Opcode::Getattr).arg(&[0_u64; 2]).finish();
     let outcome = dispatcher.dispatch(&getattr, &mut buffer, false);
@@ -202,17 +197,17 @@ fn deferring_and_carrying_out_later() {
     let snapshot = dispatcher.metrics().snapshot();
     let counts = (snapshot.deferred, snapshot.requests());
     assert_eq!(counts, (3, 1), "only INIT was answered");
-    // Rote defers only where it may not block.
+    // RecordingFs defers only where it may not block.
     assert_eq!(ask(&dispatcher, &getattr).unwrap().error, 0);
     assert_eq!(ask(&dispatcher, &setlkw).unwrap().error, 0);
-    // One that defers for ever gets no further than EIO.
-    let dispatcher = connected(Rote::that(|rote| rote.fail = Some(Errno::DEFER)));
+    // Deferring for ever ends in EIO.
+    let dispatcher = connected(RecordingFs::with(|fs| fs.fail = Some(Errno::DEFER)));
     assert_eq!(ask(&dispatcher, &getattr).unwrap().error, -libc::EIO);
 }
 
 #[test]
 fn a_panic_is_an_error_and_the_next_request_is_served() {
-    let dispatcher = connected(Rote::that(|rote| rote.panic_on = Some(NodeId(13))));
+    let dispatcher = connected(RecordingFs::with(|fs| fs.panic_on = Some(NodeId(13))));
     let bad = RequestBuilder::new(Opcode::Getattr, Unique(4), NodeId(13)).arg(&[0_u64; 2]);
     assert_eq!(reply_to(&dispatcher, bad).error, -libc::EIO);
     let forget = RequestBuilder::new(Opcode::Forget, Unique(6), NodeId(13)).arg(&1_u64);
@@ -223,16 +218,16 @@ fn a_panic_is_an_error_and_the_next_request_is_served() {
 }
 
 #[test]
-fn answers_that_were_not_delivered_are_taken_back() {
-    let dispatcher = connected(Rote::default());
-    let rote = Arc::clone(dispatcher.file_system());
+fn undelivered_replies_are_reverted() {
+    let dispatcher = connected(RecordingFs::default());
+    let fs = Arc::clone(dispatcher.file_system());
     let undeliver = |request: RequestBuilder| {
         let request = request.finish();
         let mut buffer = vec![0; 70_000];
         let length = dispatcher.answer(&request, &mut buffer);
-        rote.clear();
+        fs.clear();
         dispatcher.undelivered(&request, &buffer[..length]);
-        rote.calls()
+        fs.calls()
     };
     let lookup = undeliver(request(Opcode::Lookup).name(b"x"));
     assert_eq!(lookup, ["forget 42 1"]);
@@ -265,7 +260,7 @@ fn answers_that_were_not_delivered_are_taken_back() {
 
 #[test]
 fn an_interrupt_reaches_its_waiter() {
-    let dispatcher = connected(Rote::that(|rote| rote.wait_in_setlk = true));
+    let dispatcher = connected(RecordingFs::with(|fs| fs.wait_in_setlk = true));
     let lock = thrufs_abi::layout::LkIn::default();
     let setlkw = request(Opcode::Setlkw).arg(&lock).finish();
     std::thread::scope(|scope| {

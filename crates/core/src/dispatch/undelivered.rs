@@ -1,7 +1,7 @@
-//! Taking back what an answer gave, when the answer could not be delivered.
+//! Reverts a reply that was not delivered.
 //!
-//! A reply that the kernel does not take (ENOENT: the request was aborted meanwhile) leaves its
-//! lookups uncounted and its open file unknown there. The file system must not keep them for ever.
+//! When the kernel does not take a reply (ENOENT: the request was aborted meanwhile), it has not counted
+//! its lookups and does not know its open file. The file system must not keep them for ever.
 
 use super::Dispatcher;
 use crate::attributes::ReleaseArgs;
@@ -15,7 +15,7 @@ use thrufs_abi::{FileHandle, NodeId, Opcode, Payload, Reply, Request};
 use zerocopy::FromBytes;
 
 impl<F: FileSystem> Dispatcher<F> {
-    /// Undoes what `reply`, the answer to `request`, would have made the kernel count.
+    /// Reverts the lookups and the open file of `reply`, the reply to `request`.
     pub fn undelivered(&self, request: &[u8], reply: &[u8]) {
         bump(&self.metrics.figures.replies_refused);
         let undo = AssertUnwindSafe(|| self.take_back(request, reply));
@@ -60,8 +60,7 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     fn release(&self, request: &Request<'_>, node: NodeId, opened: &OpenOut, directory: bool) {
-        // Nobody reads requests meanwhile on this thread, but it has happened before it: at worst
-        // a release is late.
+        // On a reader, a release that sleeps delays the next request.
         let context = Context::new(&request.header, &request.extensions, &self.interrupts, true);
         let handle = FileHandle(opened.fh);
         let args = ReleaseArgs {

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Two bits behind the leading one tell the bucket within its power of two.
+/// Two bits behind the leading one select the bucket within its power of two.
 const SUB_BITS: u32 = 2;
-/// The first power of two that has buckets of its own; what is quicker falls into the first one.
+/// The first power of two with buckets of its own; lower values fall into the first bucket.
 const FIRST_POWER: u32 = 8;
-/// The last one: 2^36 ns are 69 s, and what is slower falls into the last bucket.
+/// The last one: 2^36 ns are 69 s; higher values fall into the last bucket.
 const LAST_POWER: u32 = 36;
 const BUCKETS: usize = (((LAST_POWER - FIRST_POWER + 1) << SUB_BITS) + 1) as usize;
 
@@ -23,7 +23,7 @@ fn bucket_of(nanoseconds: u64) -> usize {
     1 + (((power - FIRST_POWER) << SUB_BITS) as usize) + sub as usize
 }
 
-/// The first value that no longer belongs to a bucket, in nanoseconds.
+/// The upper end of a bucket in nanoseconds, exclusive.
 fn bucket_end(bucket: usize) -> u64 {
     if bucket == 0 {
         return 1 << FIRST_POWER;
@@ -34,7 +34,6 @@ fn bucket_end(bucket: usize) -> u64 {
     (1 << power) + ((sub + 1) << (power - u64::from(SUB_BITS)))
 }
 
-/// Counts that several threads may add to.
 #[derive(Debug)]
 pub(super) struct Histogram([AtomicU64; BUCKETS]);
 
@@ -69,8 +68,8 @@ impl Latencies {
         self.0.iter().sum()
     }
 
-    /// The time within which this percentage (0 to 100) of the requests were done, rounded up by
-    /// at most 25 %; zero when there were none.
+    /// The time within which this percentage (0 to 100) of the requests ended, rounded up by at most 25 %;
+    /// zero without requests.
     pub fn percentile(&self, percentage: f64) -> Duration {
         let count = self.count();
         let rank = ((percentage / 100.0 * count as f64).ceil() as u64).clamp(1, count.max(1));
@@ -84,13 +83,12 @@ impl Latencies {
         Duration::ZERO
     }
 
-    /// Upper ends and counts of the buckets that hold something, in order: for exporters.
+    /// Upper ends and counts of the buckets that are not empty, in order: for exporters.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let filled = self.0.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(bucket, count)| (Duration::from_nanos(bucket_end(bucket)), *count))
     }
 
-    /// What was counted since `earlier`.
     pub(super) fn since(&self, earlier: &Latencies) -> Latencies {
         let mut difference = self.clone();
         for (now, before) in difference.0.iter_mut().zip(&earlier.0) {
@@ -105,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_below_the_end_of_its_bucket_and_not_by_much() {
+    fn every_value_is_at_most_25_percent_below_its_bucket_s_end() {
         let mut last = 0;
         for step in 0..4000_u64 {
             let value = (1.01_f64.powi(step as i32) * 256.0) as u64;

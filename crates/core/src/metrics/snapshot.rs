@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thrufs_abi::Opcode;
 
-/// What was counted of one operation.
+/// Counts of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationCounts {
-    /// Which one.
+    /// The operation.
     pub opcode: Opcode,
-    /// Requests that were answered with an error.
+    /// Requests that failed.
     pub errors: u64,
     /// Bytes of data that were read or written.
     pub bytes: u64,
-    /// How long requests took in the server, from the read of the request to its answer.
+    /// Time in the server, from the read of the request to its reply.
     pub latencies: Latencies,
 }
 
@@ -29,7 +29,7 @@ impl OperationCounts {
         }
     }
 
-    /// Requests that were served, errors included.
+    /// Requests, failed ones included.
     pub fn requests(&self) -> u64 {
         self.latencies.count()
     }
@@ -37,14 +37,13 @@ impl OperationCounts {
 
 macro_rules! figures {
     ($($(#[$doc:meta])* $name:ident: $label:literal,)*) => {
-        /// What belongs to no single operation: things that happen rarely enough for one counter each, and
-        /// how many threads do what at the moment.
+        /// Metrics without an operation: events that are rare enough for one counter each, and current levels.
         #[derive(Debug, Default)]
         pub(crate) struct Figures {
             $(pub(crate) $name: AtomicU64,)*
         }
 
-        /// Metrics at one moment. Its `Display` is a table for people.
+        /// Metrics at one moment. Its `Display` is a table.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Snapshot {
             operations: Vec<OperationCounts>,
@@ -59,7 +58,7 @@ macro_rules! figures {
                 }
             }
 
-            /// All figures that belong to no single operation, by name.
+            /// All metrics without an operation, by name.
             pub fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$(($label, self.$name),)*].into_iter()
             }
@@ -68,31 +67,31 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Threads that read requests from `/dev/fuse` now.
+    /// Threads that read requests from `/dev/fuse`, now.
     readers: "readers",
-    /// Threads that take requests from rings now.
+    /// Threads that take requests from rings, now.
     ring_threads: "ring threads",
-    /// Threads that carry out requests which sleep, now.
+    /// Threads that carry out requests that sleep, now.
     blocked: "blocked",
     /// Threads that wait for a lock, now.
     lock_waiters: "waiting for locks",
-    /// Threads that wait to be needed, now.
+    /// Standby threads, now.
     standby: "standing by",
     /// Notifications that wait to be sent, now.
     notifications_queued: "notifications queued",
     /// Messages that were no valid request.
     malformed: "malformed requests",
-    /// Requests with an operation that is not known.
+    /// Requests with an unknown operation.
     unknown: "unknown requests",
     /// Requests that left the reading thread because they would sleep.
     deferred: "deferred",
-    /// Requests that slept on a reading thread, because no other was to be had.
+    /// Requests that slept on a reading thread, because no other thread was available.
     blocked_inline: "slept on a reader",
-    /// Readers that were found stuck in a request and replaced.
+    /// Readers that were stuck in a request and replaced.
     displaced: "readers replaced",
-    /// Times that a reader was paired with its only caller.
+    /// Pairings of a reader with its only caller.
     pairs: "readers paired",
-    /// Blocking locks that were refused with ENOLCK, because too many waited.
+    /// Blocking locks that were refused with ENOLCK, because too many were waiting.
     lock_waiters_refused: "locks refused",
     /// Panics caught in the file system.
     panics: "panics",
@@ -121,12 +120,12 @@ impl Snapshot {
             .find(|counts| counts.opcode == opcode)
     }
 
-    /// All requests together.
+    /// The sums over all operations.
     pub fn requests(&self) -> u64 {
         self.operations.iter().map(OperationCounts::requests).sum()
     }
 
-    /// The operations since `earlier`, which was taken of the same connection; levels are as now.
+    /// The operations since `earlier`, a snapshot of the same connection; levels are as now.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut difference = self.clone();
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn differences() {
+    fn a_difference_has_the_counts_between_two_snapshots() {
         let metrics = Metrics::default();
         metrics.record(Opcode::Write, Duration::from_micros(3), false, 512);
         let before = metrics.snapshot();

@@ -22,16 +22,14 @@ pub(super) fn can_name(options: &MountOptions) -> bool {
 /// A file system to be configured.
 ///
 /// # Errors
-///
-/// ENOSYS where there is no such API.
+/// ENOSYS without the mount API.
 pub(super) fn open() -> rustix::io::Result<OwnedFd> {
     fsopen("fuse", FsOpenFlags::FSOPEN_CLOEXEC)
 }
 
-/// Mounts what `context` becomes.
+/// Creates the file system of `context` and mounts it.
 ///
 /// # Errors
-///
 /// [`MountError::Kernel`].
 pub(super) fn mount(
     context: &OwnedFd,
@@ -83,8 +81,7 @@ fn configure(
     Ok(())
 }
 
-/// What the kernel has written about a mount that it refused (`fsopen(2)`): lines that start with
-/// their level.
+/// The kernel's messages about a refused mount (`fsopen(2)`): lines that start with their level.
 fn messages(context: &OwnedFd) -> String {
     const LINES_MAX: usize = 16;
     let mut log = String::new();

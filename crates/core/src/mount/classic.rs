@@ -1,5 +1,5 @@
-//! Mounting by `mount(2)`: where there is no mount API (kernels before 5.2, and containers whose
-//! filter of system calls does not let it through), and for sources whose names are too long for it.
+//! Mounting by `mount(2)`: without the mount API (kernels before 5.2, and containers with a seccomp filter
+//! that blocks it), and for sources that are too long for it.
 
 use super::{MountError, MountOptions, kernel_error, parameters};
 use rustix::io::Errno;
@@ -8,10 +8,9 @@ use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Mounts in one call. It gives no reasons: what there is of them is in the kernel's log.
+/// Mounts in one call. The kernel logs the reason of a failure, if any.
 ///
 /// # Errors
-///
 /// [`MountError::NotPermitted`], [`MountError::Kernel`].
 pub(super) fn mount(
     device: BorrowedFd<'_>,
@@ -42,8 +41,8 @@ fn kind(options: &MountOptions) -> String {
     }
 }
 
-/// What the kernel splits at commas, which it knows no way to escape: only words and numbers go
-/// here. The source and the subtype, which may have commas, are arguments of their own.
+/// The options string. The kernel splits it at commas and knows no escape, so it holds words and numbers
+/// only. The source and the subtype, which may have commas, are arguments of their own.
 fn option_list(device: BorrowedFd<'_>, options: &MountOptions) -> String {
     let words: Vec<String> = parameters(device, options)
         .into_iter()
@@ -55,16 +54,15 @@ fn option_list(device: BorrowedFd<'_>, options: &MountOptions) -> String {
     words.join(",")
 }
 
-/// The same attributes in the flags of `mount(2)`.
+/// The attributes as flags of `mount(2)`.
 ///
 /// # Errors
-///
-/// EINVAL, as from `fsmount(2)`, for what has no flag and for contradictions.
+/// EINVAL, as from `fsmount(2)`, for attributes without a flag and for contradictions.
 fn flags(options: &MountOptions) -> rustix::io::Result<MountFlags> {
     const ATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR__ATIME;
     let attributes = options.attributes;
     let mut flags = match attributes & ATIME {
-        // Zero in the one, and what the other takes when it is given nothing.
+        // Zero in the mount API, and the default of mount(2).
         MountAttrFlags::MOUNT_ATTR_RELATIME => MountFlags::empty(),
         MountAttrFlags::MOUNT_ATTR_NOATIME => MountFlags::NOATIME,
         MountAttrFlags::MOUNT_ATTR_STRICTATIME => MountFlags::STRICTATIME,
@@ -109,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_option_list() {
+    fn the_option_list_of_mount_2() {
         let file = std::fs::File::open("/dev/null").unwrap();
         let number = file.as_raw_fd();
         let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type() {
+    fn the_type_has_the_subtype() {
         let mut options = with(MountAttrFlags::empty());
         assert_eq!(kind(&options), "fuse");
         options.subtype = Some(String::new());
@@ -158,14 +156,14 @@ mod tests {
         let mut options = with(MountAttrFlags::MOUNT_ATTR_NODEV);
         options.synchronous = true;
         assert_eq!(flags(&options).map(|flags| flags.bits()), Ok(4 | 16));
-        // Both kinds of atime; a mapping of ids, which mount(2) cannot make.
+        // Two kinds of atime; and an id mapping, which mount(2) cannot make.
         for attribute in [0x30, 0x10_0000] {
             let options = with(MountAttrFlags::from_bits_retain(attribute));
             assert_eq!(flags(&options), Err(Errno::INVAL), "{attribute:#x}");
         }
     }
 
-    /// The line about `place` in the table of mounts, from its attributes on.
+    /// The line of `place` in the mount table, from its attributes on.
     fn mount_line(place: &Path) -> Option<String> {
         let table = std::fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
         let mut lines = table.lines().rev();
@@ -174,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_make_the_same_mount() {
+    fn mount_api_and_mount_2_make_the_same_mount() {
         let device = match super::super::open_device() {
             Ok(_) if !rustix::process::geteuid().is_root() => {
                 return eprintln!("SKIPPED both_ways_make_the_same_mount: mounting needs root");
             }
             Err(error) => return eprintln!("SKIPPED both_ways_make_the_same_mount: {error}"),
-            // Without waiting for INIT, which nobody answers here.
+            // Without waiting for INIT, which is not answered here.
             Ok(_) => || thrufs_sys::fuse_dev::open().unwrap(),
         };
         let place = tempfile::tempdir().unwrap();

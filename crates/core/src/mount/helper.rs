@@ -1,7 +1,7 @@
-//! Mounting as an ordinary user: `fusermount3`.
+//! Mounting as an unprivileged user: `fusermount3`.
 //!
-//! The helper is set-user-id. It checks that the user may mount there, opens the device, mounts, and
-//! sends the device back over the socket whose number it finds in `_FUSE_COMMFD`.
+//! The set-user-id helper checks that the user may mount there, opens the device, mounts, and sends the
+//! device over the socket whose number is in `_FUSE_COMMFD`.
 
 use super::{MountError, MountOptions, check_target};
 use rustix::mount::MountAttrFlags;
@@ -30,41 +30,26 @@ fn option_list(options: &MountOptions) -> OsString {
     if let Some(subtype) = &options.subtype {
         list.push(format!("subtype={}", escape(subtype)));
     }
+    let has = |attribute| options.attributes.contains(attribute);
     let words = [
         (options.is_read_only(), "ro"),
-        (
-            options
-                .attributes
-                .contains(MountAttrFlags::MOUNT_ATTR_NOEXEC),
-            "noexec",
-        ),
-        (
-            options
-                .attributes
-                .contains(MountAttrFlags::MOUNT_ATTR_NOATIME),
-            "noatime",
-        ),
+        (has(MountAttrFlags::MOUNT_ATTR_NOEXEC), "noexec"),
+        (has(MountAttrFlags::MOUNT_ATTR_NOATIME), "noatime"),
         (options.allow_other, "allow_other"),
         (options.default_permissions, "default_permissions"),
     ];
-    list.extend(
-        words
-            .iter()
-            .filter(|(given, _)| *given)
-            .map(|(_, word)| (*word).to_owned()),
-    );
+    let given = words.into_iter().filter(|(given, _)| *given);
+    list.extend(given.map(|(_, word)| word.to_owned()));
     if let Some(bytes) = options.read_bytes_max {
         list.push(format!("max_read={bytes}"));
     }
     list.join(",").into()
 }
 
-/// Mounts on `target` through `fusermount3` and returns the device. The helper always adds `nosuid`
-/// and `nodev`.
+/// Mounts on `target` through `fusermount3` and returns the device. The helper adds `nosuid` and `nodev`.
 ///
 /// # Errors
-///
-/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words, and those of the mount
+/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's message, and those of the mount
 /// point.
 pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
     let list = option_list(options);
@@ -77,7 +62,7 @@ pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<Owned
     }
 }
 
-/// A `fusermount3` that unmounts when this process is gone. It sees that by its end of a socket.
+/// A `fusermount3` that unmounts when this process has ended: its socket is closed then.
 #[derive(Debug)]
 pub(crate) struct AutoUnmount {
     socket: Option<OwnedFd>,
@@ -85,17 +70,16 @@ pub(crate) struct AutoUnmount {
 }
 
 impl Drop for AutoUnmount {
-    /// Lets it end: it looks whether there is something left to be unmounted.
+    /// Lets the helper end: it unmounts what is still mounted.
     fn drop(&mut self) {
         self.socket = None;
         let _ = self.helper.wait();
     }
 }
 
-/// As [`mount_unprivileged`], and has the helper stay.
+/// As [`mount_unprivileged`], with a helper that stays.
 ///
 /// # Errors
-///
 /// As [`mount_unprivileged`].
 pub(crate) fn mount_with_auto_unmount(
     target: &Path,
@@ -103,21 +87,15 @@ pub(crate) fn mount_with_auto_unmount(
 ) -> Result<(OwnedFd, AutoUnmount), MountError> {
     let mut list = option_list(options);
     list.push(",auto_unmount");
-    let (device, socket, child) = run_helper(target, list)?;
+    let (device, socket, helper) = run_helper(target, list)?;
     match device {
         Ok(Some(device)) => {
             let socket = Some(socket);
-            Ok((
-                device,
-                AutoUnmount {
-                    socket,
-                    helper: child,
-                },
-            ))
+            Ok((device, AutoUnmount { socket, helper }))
         }
         device => {
             drop(socket);
-            let output = child.wait_with_output().map_err(MountError::HelperRun)?;
+            let output = helper.wait_with_output().map_err(MountError::HelperRun)?;
             match device {
                 Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
                 _ => Err(MountError::Helper(words(&output))),
@@ -126,24 +104,19 @@ pub(crate) fn mount_with_auto_unmount(
     }
 }
 
-/// Has it mount. Gives what it sent, our end of the socket, and the helper.
+/// Makes the helper mount. Returns the device, our end of the socket, and the helper.
 fn run_helper(
     target: &Path,
     list: OsString,
 ) -> Result<(io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
     check_target(target)?;
     let helper = helper()?;
-    let (ours, theirs) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )
-    .map_err(|errno| MountError::HelperRun(errno.into()))?;
-    // A second descriptor without close-on-exec, for the helper alone: any other program that is
-    // started in this moment would inherit it too, for as long as it takes to start this one.
-    let inherited =
-        rustix::io::dup(&theirs).map_err(|errno| MountError::HelperRun(errno.into()))?;
+    let failed = |errno: rustix::io::Errno| MountError::HelperRun(errno.into());
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).map_err(failed)?;
+    // A second descriptor without close-on-exec: another thread's program that is started at this
+    // moment inherits it too, until this helper runs.
+    let inherited = rustix::io::dup(&theirs).map_err(failed)?;
     drop(theirs);
     let child = Command::new(helper)
         .arg("-o")
@@ -182,11 +155,10 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(received.descriptors.into_iter().next())
 }
 
-/// Takes away one's own mount on `target` through `fusermount3`.
+/// Unmounts the user's own mount on `target` through `fusermount3`.
 ///
 /// # Errors
-///
-/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's words.
+/// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's message.
 pub fn unmount_unprivileged(target: &Path, lazy: bool) -> Result<(), MountError> {
     let mut command = Command::new(helper()?);
     command.arg("-u");

@@ -1,7 +1,7 @@
-//! A thread that looks after those that serve, every 2 ms while there is something to look at.
+//! The thread of a stall monitor, which looks at serving threads every 2 ms while there are requests.
 //!
-//! While nobody has a request it sleeps. The first request after that wakes it; later ones find it awake
-//! by a look at a flag. It goes to sleep again when there was nothing to do for 100 ms.
+//! It sleeps while there are none. The next request wakes it; later ones see by a flag that it is awake.
+//! It sleeps again after 100 ms without anything to do.
 
 use crate::transport::confine_signals;
 use std::io;
@@ -10,41 +10,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// The time between two looks.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// So many looks at nothing, and nobody looks until there is something.
+/// Looks without anything to do before the monitor sleeps.
 const CALM_LOOKS: u32 = 50;
 
-/// What such a thread does.
+/// The work of a stall monitor.
 pub trait Monitor: Send + 'static {
-    /// What wakes it.
-    fn alarm(&self) -> &Alarm;
+    /// The flag that wakes it.
+    fn waker(&self) -> &MonitorWaker;
 
-    /// Whether it shall end.
+    /// Whether its thread is to end.
     fn is_ending(&self) -> bool;
 
     /// Looks. True when there was something to do.
     fn look(&mut self, now: Instant) -> bool;
 
-    /// Nobody will look for a while, or any more.
+    /// The monitor is about to sleep or to end.
     fn rest(&mut self);
 
-    /// Whether somebody has a request all the same. Asked once the flag is down.
+    /// Whether there is a request after all. Called once the flag is down.
     fn is_needed(&self) -> bool {
         false
     }
 }
 
-/// The flag by which those that serve know whether it is awake.
+/// The flag that says whether the monitor is awake.
 #[derive(Debug, Default)]
-pub struct Alarm {
+pub struct MonitorWaker {
     armed: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-impl Alarm {
-    /// Called with every request, after it was counted: wakes the monitor when it sleeps. That one lowers
-    /// the flag first and looks at the counts after, so that one of the two sees the other.
+impl MonitorWaker {
+    /// Called with every request, after it was counted: wakes the monitor when it sleeps. The monitor lowers
+    /// the flag first and reads the counts afterwards, so that one of the two sees the other.
     #[inline]
     pub fn arm(&self) {
         if !self.armed.load(Ordering::SeqCst) && !self.armed.swap(true, Ordering::SeqCst) {
@@ -52,12 +52,12 @@ impl Alarm {
         }
     }
 
-    /// Says whom it wakes. The first time counts.
+    /// Sets the thread that it wakes, once.
     pub fn set_monitor(&self, thread: Thread) {
         let _ = self.thread.set(thread);
     }
 
-    /// Has the monitor see that it shall end.
+    /// Makes the monitor look whether it is to end.
     pub fn wake(&self) {
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -75,28 +75,30 @@ impl Alarm {
     }
 }
 
-/// Starts a thread for `monitor`, which is `alarm`'s only one.
+/// Starts the thread of `monitor`, the only one of `waker`.
 ///
 /// # Errors
-///
-/// When there is none to be had.
-pub fn start_monitor<M: Monitor>(alarm: &Alarm, mut monitor: M) -> io::Result<JoinHandle<()>> {
+/// The system's, when no thread is available.
+pub fn start_monitor<M: Monitor>(
+    waker: &MonitorWaker,
+    mut monitor: M,
+) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new()
         .name("thrufs-monitor".to_owned())
         .spawn(move || {
             confine_signals();
             watch(&mut monitor);
         })?;
-    alarm.set_monitor(thread.thread().clone());
-    // It may sleep already, and a request may have come while nobody knew whom to wake.
-    alarm.wake();
+    waker.set_monitor(thread.thread().clone());
+    // A request may have come before the thread was set.
+    waker.wake();
     Ok(thread)
 }
 
 fn watch(monitor: &mut impl Monitor) {
     let mut calm = 0;
     while !monitor.is_ending() {
-        if !monitor.alarm().is_armed() {
+        if !monitor.waker().is_armed() {
             std::thread::park();
             continue;
         }
@@ -109,14 +111,14 @@ fn watch(monitor: &mut impl Monitor) {
         if calm >= CALM_LOOKS {
             calm = 0;
             monitor.rest();
-            let armed = &monitor.alarm().armed;
+            let armed = &monitor.waker().armed;
             armed.store(false, Ordering::SeqCst);
             if monitor.is_needed() {
                 armed.store(true, Ordering::SeqCst);
             }
         }
     }
-    // What they have in hand shall be done soon, whoever else wants their CPUs.
+    // Paired threads are to finish their requests soon, in the ordinary class.
     monitor.rest();
 }
 
@@ -125,9 +127,9 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    /// Looks as often as it says, and notes after how many looks it rested.
+    /// Is busy at one look, and records after how many looks it rested.
     struct Script {
-        alarm: Arc<Alarm>,
+        waker: Arc<MonitorWaker>,
         busy_at: u32,
         looks: u32,
         rests: Arc<std::sync::Mutex<Vec<u32>>>,
@@ -135,8 +137,8 @@ mod tests {
     }
 
     impl Monitor for Script {
-        fn alarm(&self) -> &Alarm {
-            &self.alarm
+        fn waker(&self) -> &MonitorWaker {
+            &self.waker
         }
 
         fn is_ending(&self) -> bool {
@@ -158,21 +160,21 @@ mod tests {
     }
 
     #[test]
-    fn it_rests_after_enough_looks_at_nothing_unless_it_is_needed() {
-        let (alarm, rests) = (Arc::<Alarm>::default(), Arc::default());
+    fn the_monitor_rests_after_enough_idle_looks_unless_it_is_needed() {
+        let (waker, rests) = (Arc::<MonitorWaker>::default(), Arc::default());
         let script = Script {
-            alarm: Arc::clone(&alarm),
+            waker: Arc::clone(&waker),
             busy_at: CALM_LOOKS - 1,
             looks: 0,
             rests: Arc::clone(&rests),
             is_needed_once: AtomicBool::new(true),
         };
-        let thread = start_monitor(&alarm, script).unwrap();
-        alarm.arm();
+        let thread = start_monitor(&waker, script).unwrap();
+        waker.arm();
         thread.join().unwrap();
         let first = 2 * CALM_LOOKS - 1;
         let at_the_end = first + CALM_LOOKS;
         assert_eq!(*rests.lock().unwrap(), [first, at_the_end, at_the_end]);
-        assert!(!alarm.is_armed());
+        assert!(!waker.is_armed());
     }
 }

@@ -1,6 +1,6 @@
-//! Whether a session goes on, and how many of its threads still do.
+//! Whether a session is to end, and how many of its threads are left.
 
-use crate::serving::{Count, Counted, OnPanic};
+use crate::serving::{LiveCount, LiveGuard, OnPanic};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,18 +20,17 @@ pub enum End {
     Failed(i32),
 }
 
-/// Shared by everybody who serves, waits for or ends a session.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    /// Looked at before every read of a request.
+    /// Read before every read of a request.
     stopping: AtomicBool,
     end: Mutex<Option<End>>,
     ended: Condvar,
-    threads: Arc<Count>,
+    threads: Arc<LiveCount>,
 }
 
 impl Control {
-    /// Ends the session. The first reason stands.
+    /// Ends the session. The first reason stays.
     pub(crate) fn stop(&self, end: End) {
         self.end.lock().get_or_insert(end);
         self.stopping.store(true, Ordering::SeqCst);
@@ -42,17 +41,15 @@ impl Control {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody asked for the end before anything else brought it.
+    /// Whether [`SessionHandle::shutdown`](super::SessionHandle::shutdown) was the first reason.
     pub(crate) fn was_shut_down(&self) -> bool {
         matches!(*self.end.lock(), Some(End::ShutDown))
     }
 
-    /// Counts a thread, for as long as the value lives.
-    pub(crate) fn thread(&self) -> Counted {
+    pub(crate) fn thread(&self) -> LiveGuard {
         self.threads.one_more()
     }
 
-    /// Waits until the session is to end.
     pub(crate) fn wait_for_end(&self) -> End {
         let mut end = self.end.lock();
         loop {

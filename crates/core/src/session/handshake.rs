@@ -14,11 +14,10 @@ use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 const REQUEST_BYTES: usize = 8192;
 const REPLY_BYTES: usize = 4096;
 
-/// How long between two looks at a device that is not mounted yet, on kernels where reading it
-/// does not wait for that.
+/// Time between two reads of a device that is not mounted yet, on kernels where the read does not wait.
 const MOUNT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Answers INIT; more than once only where a kernel of a newer major version asks again.
+/// Answers INIT; repeatedly only for a kernel of a newer major version, which asks again.
 pub(super) fn answer_init<F: FileSystem>(
     connection: &Arc<Connection<F>>,
 ) -> Result<(), SessionError> {
@@ -74,7 +73,7 @@ impl Watch {
                 while !watched.load(Ordering::Acquire) {
                     std::thread::park_timeout(INTERVAL);
                     if control.is_stopping() && !watched.load(Ordering::Acquire) {
-                        // At worst the thread has just left its read: a signal harms nothing else.
+                        // If the thread has just left its read, the signal has no effect.
                         let _ = interrupt_thread(thread);
                     }
                 }

@@ -1,26 +1,26 @@
 //! The `/dev/fuse` transport.
 //!
-//! Each thread has a seat: a descriptor of its own, cloned from the session's, and two buffers. A
-//! reader reads a request into its seat, has it dispatched, writes the reply to the descriptor that
-//! the request came from (the kernel looks for it there) and reads again: two system calls per
-//! request, no queue, no hand-over, no memory that another thread writes to.
+//! Each thread has a descriptor of its own, cloned from the session's, and two [`buffers`]. A reader
+//! reads a request, has it dispatched, writes the reply to the same descriptor (the kernel looks for
+//! the request there) and reads again: two system calls per request, no queue, no hand-over, no memory
+//! that another thread writes to.
 //!
-//! **Who sleeps.** A request that would sleep does not move to another thread; the *role* of
-//! reader does ([`crew`]). The thread with the request gives its role to one that stands by, carries
-//! the request out where it lies, answers it, and becomes a reader again if one is missing.
+//! **Requests that sleep** stay on their thread; the *role* of reader moves ([`reader_pool`]). The
+//! thread hands its role to a standby worker, carries the request out where it lies, answers it, and
+//! becomes a reader again if one is missing.
 //!
-//! **Who gets stuck.** Requests that nobody expected to sleep, and that do, are found by the
-//! [`steward`], which takes the role from a thread that has had it for milliseconds without reading.
+//! **Requests that sleep unexpectedly** are found by the [`stall_monitor`], which takes the role from
+//! a thread that has held it for milliseconds without reading.
 //!
-//! **Where readers run.** A caller that is alone and its reader share a CPU ([`super::pairing`]).
+//! **CPUs.** A lone caller and its reader share a CPU ([`super::pairing`]).
 //!
-//! **Memory.** Buffers are address space until they are touched. A seat that stands by gives back
-//! what lies beyond the first pages.
+//! **Memory.** Buffers are address space until they are touched. A standby worker releases all but
+//! the first pages.
 
-mod crew;
+mod buffers;
 mod pipe;
-mod seat;
-mod steward;
+mod reader_pool;
+mod stall_monitor;
 
 use super::{Connection, LARGE_BYTES, begin_serving_thread, scheduling};
 use crate::dispatch::{FileReply, Outcome, Wait};
@@ -28,142 +28,147 @@ use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::session::{End, SessionConfig};
-use crew::{Aside, Crew, Member, Next};
+use buffers::Buffers;
 use pipe::SPLICE_BYTES_MIN;
-use seat::Seat;
+use reader_pool::{Blocking, Next, ReaderPool, Worker};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use thrufs_sys::signal::current_thread_id;
 
-/// What comes by `/dev/fuse`.
+/// Which requests arrive on `/dev/fuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Everything.
+    /// All.
     All,
-    /// What does not come by another transport: FORGETs, for which nobody waits, and now and then an
-    /// INTERRUPT.
+    /// Those that no other transport carries: FORGETs, which have no reply, and a rare INTERRUPT.
     Rest,
 }
 
-/// How long FORGETs are let gather, where nothing else comes. To be woken for each would cost those
-/// who cause them more than the FORGETs do.
+/// How long FORGETs gather, where nothing else arrives. A wake-up for each one would cost their callers
+/// more than the FORGETs themselves.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The threads of a session on `/dev/fuse`.
 #[derive(Debug)]
 pub(crate) struct Dev<F> {
-    crew: Arc<Crew<F>>,
+    pool: Arc<ReaderPool<F>>,
 }
 
 impl<F: FileSystem> Dev<F> {
-    /// Starts the threads that serve `connection` as `config` says.
+    /// Starts the threads that serve `connection`.
     ///
     /// # Errors
-    ///
-    /// What the system says when there is no thread or memory to be had.
+    /// The system's, when a thread or memory is not available.
     pub(crate) fn start(
         connection: &Arc<Connection<F>>,
         config: SessionConfig,
         load: Load,
     ) -> io::Result<Dev<F>> {
-        let crew = Arc::new(Crew::new(connection, config, load));
-        steward::start(&crew)?;
-        crew.start().inspect_err(|_| {
-            // The steward is there already and has nobody to look after.
+        let pool = Arc::new(ReaderPool::new(connection, config, load));
+        stall_monitor::start(&pool)?;
+        pool.start().inspect_err(|_| {
+            // The monitor's thread runs already.
             connection.control.stop(End::Failed(libc::EAGAIN));
-            crew.wake();
+            pool.wake();
         })?;
-        Ok(Dev { crew })
+        Ok(Dev { pool })
     }
 
-    /// Wakes threads so that they see that they shall end. To be called again until they have.
+    /// Wakes the threads so that they see that the session ends. Repeated until they have ended.
     pub(crate) fn wake(&self) {
-        self.crew.wake();
+        self.pool.wake();
     }
 }
 
-/// Starts a thread for `member`, which is a reader from its first moment.
-fn spawn<F: FileSystem>(crew: &Arc<Crew<F>>, member: &Arc<Member>) -> io::Result<()> {
-    let connection = &crew.connection;
-    // What can fail is done before anybody relies on the thread.
+/// Starts a thread for `worker`, which is a reader from the start.
+fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::Result<()> {
+    let connection = &pool.connection;
+    // All that can fail comes before the thread counts as a reader.
     let data_bytes_max = connection
         .dispatcher
         .features()
         .map_or(crate::features::DATA_BYTES_MAX_DEFAULT, |features| {
             features.write_bytes_max
         });
-    let seat = Seat::new(connection, data_bytes_max)?;
+    let buffers = Buffers::new(connection, data_bytes_max)?;
     let count = connection.control.thread();
-    let (crew, member) = (Arc::clone(crew), Arc::clone(member));
+    let (pool, worker) = (Arc::clone(pool), Arc::clone(worker));
     std::thread::Builder::new()
-        .name(format!("thrufs-{}", member.number()))
+        .name(format!("thrufs-{}", worker.number()))
         .spawn(move || {
             begin_serving_thread();
-            scheduling::release(current_thread_id(), &crew.connection.allowed);
-            member.begin();
-            // Last, also when this thread panics: whoever sees no thread left may rely on that.
+            scheduling::release(current_thread_id(), &pool.connection.allowed);
+            worker.begin();
+            // Dropped last, also when this thread panics: a count of zero means that all has been dropped.
             let _count = count;
-            let leaving = Leaving { crew, member };
-            let (crew, member) = (&leaving.crew, &leaving.member);
-            Worker { crew, member, seat }.serve();
+            let leaving = Leaving { pool, worker };
+            let (pool, worker) = (&leaving.pool, &leaving.worker);
+            WorkerThread {
+                pool,
+                worker,
+                buffers,
+            }
+            .serve();
         })?;
     Ok(())
 }
 
-/// Takes a member off the roster at the end of its thread.
 struct Leaving<F: FileSystem> {
-    crew: Arc<Crew<F>>,
-    member: Arc<Member>,
+    pool: Arc<ReaderPool<F>>,
+    worker: Arc<Worker>,
 }
 
 impl<F: FileSystem> Drop for Leaving<F> {
     fn drop(&mut self) {
-        self.crew.leave(&self.member);
+        self.pool.leave(&self.worker);
     }
 }
 
-/// One thread at its work.
-struct Worker<'a, F> {
-    crew: &'a Arc<Crew<F>>,
-    member: &'a Arc<Member>,
-    seat: Seat,
+/// A worker on its thread, with its buffers.
+struct WorkerThread<'a, F> {
+    pool: &'a Arc<ReaderPool<F>>,
+    worker: &'a Arc<Worker>,
+    buffers: Buffers,
 }
 
-impl<F: FileSystem> Worker<'_, F> {
+impl<F: FileSystem> WorkerThread<'_, F> {
     fn serve(&mut self) {
-        while !self.crew.connection.control.is_stopping() {
-            let length = match self.seat.read() {
+        while !self.pool.connection.control.is_stopping() {
+            let length = match self.buffers.read() {
                 Ok(length) => length,
                 Err(errno) => match self.read_failed(errno) {
-                    Some(end) => return self.crew.connection.control.stop(end),
-                    None if self.member.is_reader() => continue,
-                    // Called off.
+                    Some(end) => return self.pool.connection.control.stop(end),
+                    None if self.worker.is_reader() => continue,
+                    // Interrupted: the reader's role was taken away.
                     None => 0,
                 },
             };
             if length > 0 {
-                self.member.take_up(self.crew, self.seat.caller(length));
+                self.worker
+                    .begin_request(self.pool, self.buffers.caller(length));
                 let silent = self.carry_out(length);
-                if silent && self.crew.load == Load::Rest {
+                if silent && self.pool.load == Load::Rest {
                     std::thread::sleep(FORGET_INTERVAL);
                 }
-                if self.member.put_down() {
+                if self.worker.end_request() {
                     continue;
                 }
             }
-            match self.crew.rejoin(self.member, || self.seat.release_memory()) {
+            match self
+                .pool
+                .rejoin(self.worker, || self.buffers.release_memory())
+            {
                 Next::Read => {}
                 Next::Leave => return,
             }
         }
     }
 
-    /// What an error of reading means: nothing, or the end of the session.
+    /// The end of the session that an error of reading means, if it means one.
     fn read_failed(&self, errno: rustix::io::Errno) -> Option<End> {
         use rustix::io::Errno;
         match errno {
-            // A signal; another reader was quicker; the request was withdrawn.
+            // A signal; another reader was faster; the request was withdrawn.
             Errno::INTR | Errno::AGAIN | Errno::NOENT => None,
             Errno::NODEV => Some(End::Unmounted),
             Errno::CONNABORTED => Some(End::Aborted),
@@ -171,56 +176,55 @@ impl<F: FileSystem> Worker<'_, F> {
         }
     }
 
-    /// Carries out the request of `length` bytes in the seat, and answers it. True when it wants no
-    /// answer.
+    /// Carries out the request of `length` bytes in the buffers, and answers it. True when it has no reply.
     fn carry_out(&mut self, length: usize) -> bool {
         if length >= LARGE_BYTES {
-            self.member.count_large();
+            self.worker.count_large();
         }
-        let dispatcher = &self.crew.connection.dispatcher;
-        let (request, reply) = self.seat.buffers(length);
+        let dispatcher = &self.pool.connection.dispatcher;
+        let (request, reply) = self.buffers.split(length);
         match dispatcher.dispatch(request, reply, false) {
             Outcome::Reply(reply) => self.send(length, reply),
             Outcome::Silent => return true,
             Outcome::File(file_reply) => self.answer_from_file(length, &file_reply),
-            Outcome::Defer(wait) => self.carry_out_aside(length, wait),
+            Outcome::Defer(wait) => self.carry_out_blocking(length, wait),
         }
         false
     }
 
-    /// Answers the READ in the seat, of `length` bytes, with bytes of a file.
+    /// Answers the READ of `length` bytes in the buffers from a file.
     fn answer_from_file(&mut self, length: usize, file_reply: &FileReply) {
-        let dispatcher = &self.crew.connection.dispatcher;
+        let dispatcher = &self.pool.connection.dispatcher;
         if file_reply.length() >= SPLICE_BYTES_MIN {
             let (file, offset) = (file_reply.file(), file_reply.offset());
             let bytes = file.available(offset, file_reply.length());
             if bytes >= SPLICE_BYTES_MIN
                 && file.is_in_memory(offset, bytes)
-                && self.seat.splice(file_reply, bytes)
+                && self.buffers.splice(file_reply, bytes)
             {
-                self.member.count_large();
+                self.worker.count_large();
                 return dispatcher.count_file_reply(file_reply, Ok(bytes));
             }
         }
-        let (_, reply) = self.seat.buffers(length);
+        let (_, reply) = self.buffers.split(length);
         let mut result = file_reply.read_into(reply, false);
         if result == Err(Errno::DEFER) {
             bump(&dispatcher.metrics().figures.deferred);
-            // Refused or not: the bytes have to be waited for.
-            let _ = self.crew.stand_aside(self.member, Wait::Io);
+            // Whether admitted or refused, the bytes have to be waited for.
+            let _ = self.pool.begin_blocking(self.worker, Wait::Io);
             result = file_reply.read_into(reply, true);
         }
         let reply = dispatcher.finish_file_reply(file_reply, reply, result);
         self.send(length, reply);
     }
 
-    /// Carries out again what was deferred, having given the reader's role away.
-    fn carry_out_aside(&mut self, length: usize, wait: Wait) {
-        let dispatcher = &self.crew.connection.dispatcher;
-        let aside = self.crew.stand_aside(self.member, wait);
-        let (request, reply) = self.seat.buffers(length);
-        let reply = if aside == Aside::Refused && wait.is_for_lock() {
-            // The last reader must not wait for a lock, whose holder may need it to let go.
+    /// Carries out a deferred request, after the reader's role was handed on.
+    fn carry_out_blocking(&mut self, length: usize, wait: Wait) {
+        let dispatcher = &self.pool.connection.dispatcher;
+        let blocking = self.pool.begin_blocking(self.worker, wait);
+        let (request, reply) = self.buffers.split(length);
+        let reply = if blocking == Blocking::Refused && wait.is_for_lock() {
+            // The last reader must not wait for a lock: its holder may need that reader to unlock it.
             bump(&dispatcher.metrics().figures.lock_waiters_refused);
             dispatcher.refuse(request, reply, Errno::ENOLCK)
         } else {
@@ -233,15 +237,15 @@ impl<F: FileSystem> Worker<'_, F> {
 
     fn send(&self, request: usize, reply: usize) {
         if reply >= LARGE_BYTES {
-            self.member.count_large();
+            self.worker.count_large();
         }
-        let Err(errno) = self.seat.write(reply) else {
+        let Err(errno) = self.buffers.write(reply) else {
             return;
         };
-        let (request, reply) = self.seat.request_and_reply(request, reply);
-        self.crew.connection.dispatcher.undelivered(request, reply);
+        let (request, reply) = self.buffers.request_and_reply(request, reply);
+        self.pool.connection.dispatcher.undelivered(request, reply);
         use rustix::io::Errno;
-        // An aborted request and an ended connection are all in a day's work.
+        // The request was aborted, or the connection has ended: both are ordinary.
         if !matches!(errno, Errno::NOENT | Errno::NODEV) {
             tracing::warn!(error = %errno, "the kernel did not take a reply");
         }

@@ -1,71 +1,68 @@
-//! One caller, one reader, one CPU.
+//! Pairing: one caller, one reader, one CPU.
 //!
-//! A caller that asks one thing after another and the reader that answers never work at the same
-//! time. Yet the scheduler sends each, when woken, to a CPU that is idle, so that every question
-//! wakes one CPU and every answer another, which on many machines costs several times what the
-//! request itself does (in a virtual machine, an idle CPU was given back to the host). On one CPU
-//! they take turns for the price of a switch.
+//! A caller that sends one request after another and the reader that answers never work at the same time.
+//! Yet the scheduler wakes each on an idle CPU, so every request wakes one CPU and every reply another.
+//! On many machines that costs several times what the request does (in a virtual machine, an idle CPU
+//! was given back to the host). On one CPU they take turns for the price of a switch.
 //!
-//! A reader is *paired* with its caller so: it is the only one that reads; it is bound to the CPU
-//! that the caller is on, so that the question finds it there; and it is in the class `SCHED_IDLE`,
-//! so that the answer finds the caller there: to the scheduler, a CPU with nothing but such threads
-//! on it is idle, and the caller stays instead of being sent to another.
+//! A *paired* reader is the only one that reads; it is bound to its caller's CPU; and it is in the class
+//! `SCHED_IDLE`, because a CPU that runs nothing else counts as idle, so that the scheduler leaves the
+//! caller there.
 //!
-//! Such a reader gives way to everything else on its CPU. So the steward, which is an ordinary
-//! thread, looks every 2 ms, and dissolves the pair when the reader got nowhere although there is
-//! work, or serves less than was served before; when others call, too; when requests are large, and
-//! it is better to copy on one CPU while the caller works on the other; when they sleep. Then readers
-//! are as many as they are meant to be again. The next pair is made after a rest, which doubles
-//! while pairs fail. Nobody is paired while the steward sleeps.
+//! Such a reader gives way to every other thread of its CPU. So the stall monitor, an ordinary thread,
+//! takes a sample every 2 ms. It dissolves the pair when the reader has work and made no progress, or
+//! serves less than before; when there are other callers; when requests are large (copying on one CPU
+//! while the caller works on another is faster); and when requests sleep. The other readers then return.
+//! The next pair is made after a rest, which doubles while pairs fail. While the monitor sleeps, there is
+//! no pair.
 //!
-//! This module decides. Those who look after threads carry out.
+//! This module decides; the stall monitors carry out.
 
 use std::time::{Duration, Instant};
 
-/// Requests in one look below which it is not worth it.
+/// A sample with fewer requests is not worth a pair.
 const REQUESTS_MIN: u64 = 8;
-/// Looks in a row that have to find one caller.
+/// So many samples in a row have to show one caller.
 const LOOKS: u32 = 2;
 /// One request in so many may be another caller's, and one large.
 const EXCEPTIONS: u64 = 8;
-/// Busy looks after which what a pair does is compared with what was done before.
+/// Busy samples after which a pair is compared with the time before it.
 const TRIAL_LOOKS: u32 = 8;
 const REST_MIN: Duration = Duration::from_millis(8);
 const REST_MAX: Duration = Duration::from_secs(4);
-/// Who was paired for so long has done well.
+/// A pair that lasted so long did well.
 const SUCCESS: Duration = Duration::from_secs(1);
 
-/// What was seen of a thread that serves since the look before.
+/// What a serving thread did since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
-    /// Those that a caller waits for. What the kernel does by itself (forgetting, writing back) has
-    /// none, and comes in floods.
+    /// Requests with a caller. What the kernel does by itself (FORGET, write-back) has none, and arrives in
+    /// floods.
     pub requests: u64,
-    /// How often one came from another caller than the one before.
+    /// Requests with another caller than the request before.
     pub changes: u64,
-    /// How many carried much data, either way.
+    /// Requests with much data, in either direction.
     pub large: u64,
-    /// Somebody sleeps in a request.
+    /// A thread sleeps in a request.
     pub sleeping: bool,
 }
 
 impl Sample {
     fn one_caller(&self) -> bool {
-        // One change is what makes a caller the caller.
+        // The first request of a caller is a change.
         let few = |number: u64| number <= 1 + self.requests / EXCEPTIONS;
         !self.sleeping && few(self.changes) && few(self.large)
     }
 }
 
-/// Decides whether a thread that serves, and one caller, should share a CPU: the thread is then bound
-/// to the caller's and in the class `SCHED_IDLE`, so that neither wakes another CPU. To be told every
-/// 2 ms what was seen.
+/// Decides whether a serving thread and its only caller should share a CPU: the thread is then bound to
+/// the caller's CPU and in the class `SCHED_IDLE`. Takes a sample every 2 ms.
 #[derive(Debug)]
 pub struct Pairing {
     good_looks: u32,
-    /// Requests in the good looks; while paired, in one of them on average.
+    /// Requests in the good samples; while paired, their average.
     before: u64,
-    /// Looks at the pair that found it at work, and the requests in them.
+    /// Samples with requests since the pair was made or last compared, and the requests in them.
     busy_looks: u32,
     served: u64,
     since: Option<Instant>,
@@ -78,7 +75,7 @@ impl Pairing {
         clippy::new_without_default,
         reason = "there is nothing usual about it"
     )]
-    /// Nothing was seen yet.
+    /// A thread that is not paired.
     pub fn new() -> Pairing {
         Pairing {
             good_looks: 0,
@@ -91,7 +88,7 @@ impl Pairing {
         }
     }
 
-    /// Whether a reader should be paired, of those that are not.
+    /// Whether a pair should be made.
     pub fn should_pair(&mut self, sample: Sample, now: Instant) -> bool {
         if self.rests_until.is_some_and(|until| now < until) {
             return false;
@@ -114,8 +111,8 @@ impl Pairing {
         self.since = Some(now);
     }
 
-    /// Whether the pair should be dissolved. `stalled` says that the reader has work and has not moved
-    /// since the last look.
+    /// Whether the pair should be dissolved. `stalled`: the reader has work and has not moved since the last
+    /// sample.
     pub fn should_unpair(&mut self, sample: Sample, stalled: bool) -> bool {
         if sample.requests > 0 {
             self.busy_looks += 1;
@@ -124,9 +121,8 @@ impl Pairing {
         stalled || !sample.one_caller() || self.is_slow()
     }
 
-    /// Whether the last trial had less than half of the requests there were before. It says nothing
-    /// for sure: callers change their ways. But it is what shows that a pair shares its CPU with
-    /// somebody who leaves it enough not to stall.
+    /// Whether the last trial had less than half of the requests of the time before. Callers change, so it
+    /// is no proof; but it alone shows a competing thread that leaves the pair enough CPU time not to stall.
     fn is_slow(&mut self) -> bool {
         if self.busy_looks < TRIAL_LOOKS {
             return false;
@@ -136,7 +132,7 @@ impl Pairing {
         slow
     }
 
-    /// The pair was dissolved, because it did not do well or could not be made.
+    /// The pair was dissolved because it did not do well, or could not be made.
     pub fn failed(&mut self, now: Instant) {
         let lasted = self.since.take().map(|since| now.duration_since(since));
         self.rest = if lasted.is_some_and(|lasted| lasted >= SUCCESS) {
@@ -148,7 +144,7 @@ impl Pairing {
         (self.good_looks, self.before) = (0, 0);
     }
 
-    /// The pair was dissolved because there was nothing to do.
+    /// The pair was dissolved because there were no requests.
     pub fn ended(&mut self) {
         self.since = None;
         self.rest = REST_MIN;
@@ -167,7 +163,7 @@ mod tests {
         sleeping: false,
     };
     #[test]
-    fn one_caller_that_keeps_asking_is_paired() {
+    fn one_caller_with_many_requests_is_paired() {
         let now = Instant::now();
         let mut pairing = Pairing::new();
         assert!(!pairing.should_pair(BUSY, now));
@@ -178,26 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn few_requests_and_several_callers_are_not_paired() {
         let now = Instant::now();
         let too_many = 2 + BUSY.requests / EXCEPTIONS;
+        let (requests, sleeping) = (REQUESTS_MIN - 1, true);
+        let (changes, large) = (too_many, too_many);
         let others = [
-            Sample {
-                requests: REQUESTS_MIN - 1,
-                ..BUSY
-            },
-            Sample {
-                changes: too_many,
-                ..BUSY
-            },
-            Sample {
-                large: too_many,
-                ..BUSY
-            },
-            Sample {
-                sleeping: true,
-                ..BUSY
-            },
+            Sample { requests, ..BUSY },
+            Sample { changes, ..BUSY },
+            Sample { large, ..BUSY },
+            Sample { sleeping, ..BUSY },
         ];
         for other in others {
             let mut pairing = Pairing::new();
@@ -223,15 +209,13 @@ mod tests {
             assert!(!pairing.should_unpair(Sample::default(), false), "idle");
         }
         assert!(pairing.should_unpair(BUSY, true));
-        let others = Sample {
-            changes: 20,
-            ..BUSY
-        };
+        let changes = 20;
+        let others = Sample { changes, ..BUSY };
         assert!(paired().should_unpair(others, false));
     }
 
     #[test]
-    fn a_pair_that_does_less_than_was_done_before_parts() {
+    fn a_pair_with_half_of_the_requests_before_is_dissolved() {
         let parts = |requests| {
             let mut pairing = paired();
             let sample = Sample { requests, ..BUSY };

@@ -1,9 +1,8 @@
-//! Where threads run: ours, which are told, and callers, which are asked about.
+//! CPUs and scheduling classes of this process's threads and of callers.
 //!
-//! The kernel tells both through procfs. A session opens its view of it before the process gives up
-//! its view of the tree: where that is permitted, a private instance that holds processes and nothing
-//! else (`subset=pid`), and in which no symbolic link is followed, so that the descriptor leads
-//! nowhere.
+//! procfs tells where threads run. A session opens it before the process is confined: where permitted, a
+//! private instance with processes only (`subset=pid`) that follows no symbolic link, so that the
+//! descriptor leads to no other file.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{
@@ -19,13 +18,13 @@ use std::time::Duration;
 use thrufs_sys::sched::{Class, set_class};
 use thrufs_sys::signal::ThreadId;
 
-/// Tells where callers run, for a process that does not see them: one in a process namespace of its own.
+/// Finds callers for a process that does not see them, because it has a pid namespace of its own.
 pub trait Callers: Debug + Send + Sync {
-    /// The CPU that a caller, given as requests name it, runs on or ran on last.
+    /// The CPU that a caller runs on or last ran on. `caller` is the thread id in its requests.
     fn cpu(&self, caller: u32) -> Option<usize>;
 }
 
-/// What is known of threads: of those of this process, and of callers.
+/// procfs, for the threads of this process and for callers.
 #[derive(Clone, Debug)]
 pub(crate) struct Processes {
     view: Arc<OwnedFd>,
@@ -33,14 +32,13 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Opens a view of procfs, in which callers are as well unless somebody else tells of them; `None` where
-    /// there is none.
+    /// Opens procfs; `None` where that fails. Without `callers`, procfs shows the callers as well.
     pub(crate) fn open(callers: Option<Arc<dyn Callers>>) -> Option<Processes> {
         let view = Arc::new(open_processes()?);
         Some(Processes { view, callers })
     }
 
-    /// The CPU that a caller, given as requests name it, runs on or ran on last.
+    /// As [`Callers::cpu`].
     pub(crate) fn cpu_of_caller(&self, caller: u32) -> Option<usize> {
         match &self.callers {
             Some(callers) => callers.cpu(caller),
@@ -75,7 +73,7 @@ fn open_proc() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open("/proc", flags, Mode::empty())
 }
 
-/// A file that procfs has on a thread, which is in the group of threads `process`.
+/// A file of procfs about a thread of the process `process`.
 fn read(processes: BorrowedFd<'_>, process: u32, thread: u32, file: &str) -> Option<Vec<u8>> {
     let path = format!("{process}/task/{thread}/{file}");
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -91,13 +89,12 @@ fn read_own(processes: BorrowedFd<'_>, thread: ThreadId, file: &str) -> Option<V
     read(processes, std::process::id(), thread, file)
 }
 
-/// The CPU that a thread runs on or ran on last, of the content of its `stat` in procfs.
+/// The CPU in a thread's `stat` of procfs: the one that it runs on or last ran on.
 pub fn cpu_in_stat(stat: &[u8]) -> Option<usize> {
     stat_field(stat, 39)?.parse().ok()
 }
 
-/// For how long a thread has run since it started, and waited for a CPU, of the content of its
-/// `schedstat` in procfs.
+/// A thread's time on a CPU and its time of waiting for one, since its start, from its `schedstat`.
 pub fn times_in_schedstat(schedstat: &[u8]) -> Option<(Duration, Duration)> {
     let mut words = std::str::from_utf8(schedstat).ok()?.split_whitespace();
     let mut next = || Some(Duration::from_nanos(words.next()?.parse().ok()?));
@@ -105,57 +102,53 @@ pub fn times_in_schedstat(schedstat: &[u8]) -> Option<(Duration, Duration)> {
 }
 
 /// Field `number` of `stat`, counted from 1 as `proc_pid_stat(5)` does; from the third on. The name
-/// in parentheses, before it, may hold anything.
+/// in parentheses, before it, may hold any bytes.
 fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[end_of_name + 1..]).ok()?;
     fields.split_whitespace().nth(number.checked_sub(3)?)
 }
 
-/// Whether a thread of this process runs, or would if there were a CPU for it. False where nobody
-/// can tell.
+/// Whether a thread of this process runs or waits for a CPU. False where procfs does not tell.
 pub(crate) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> bool {
     let stat = processes.and_then(|processes| read_own(processes, thread, "stat"));
     stat.is_some_and(|stat| stat_field(&stat, 3) == Some("R"))
 }
 
 fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
-    // Requests name the thread. Its own entry in its own list says the least, the fastest.
+    // `caller` is a thread id; a thread's own entry in its own task list is the cheapest to read.
     let stat = read(processes, caller, caller, "stat")?;
     cpu_in_stat(&stat)
 }
 
-/// For how long a thread of this process has run since it started, and waited for a CPU
-/// (`schedstat`).
+/// As [`times_in_schedstat`], for a thread of this process.
 pub(crate) fn times(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<(Duration, Duration)> {
     times_in_schedstat(&read_own(processes, thread, "schedstat")?)
 }
 
-/// For how long a thread of this process has run since it started.
+/// The time on a CPU of a thread of this process, since its start.
 pub(crate) fn time_on_cpu(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<Duration> {
     times(processes, thread).map(|(run, _)| run)
 }
 
-/// The CPUs that the calling thread may use, none if that cannot be told.
+/// The CPUs that the calling thread may use; none if the kernel does not tell.
 pub fn allowed_cpus() -> CpuSet {
     sched_getaffinity(None).unwrap_or_default()
 }
 
-/// Puts a thread on one CPU, where it runs when nothing else wants to.
+/// Binds a thread to one CPU, in the class `SCHED_IDLE`.
 ///
 /// # Errors
-///
-/// That of the system, and the thread is as it was.
+/// The system's; the thread is then as it was.
 pub fn bind(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     move_to(thread, cpu)?;
     set_class(thread, Class::Idle)
 }
 
-/// Moves a bound thread.
+/// Moves a bound thread to another CPU.
 ///
 /// # Errors
-///
-/// EINVAL for a CPU that is gone or not for this process.
+/// EINVAL for a CPU that is offline or not allowed.
 pub fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     let mut only = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
@@ -165,21 +158,20 @@ pub fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     sched_setaffinity(Pid::from_raw(thread.as_raw()), &only)
 }
 
-/// Lets a thread run on these CPUs.
+/// Restricts a thread to these CPUs.
 ///
 /// # Errors
-///
-/// EINVAL when none of them is there.
+/// EINVAL when none of them is online.
 pub(crate) fn allow(thread: ThreadId, cpus: &CpuSet) -> rustix::io::Result<()> {
     sched_setaffinity(Pid::from_raw(thread.as_raw()), cpus)
 }
 
-/// Makes a bound thread one like the others again, free on all of `allowed`.
+/// Returns a bound thread to the ordinary class and to all CPUs of `allowed`.
 pub fn release(thread: ThreadId, allowed: &CpuSet) {
     let released = set_class(thread, Class::Prompt)
         .and_then(|()| sched_setaffinity(Pid::from_raw(thread.as_raw()), allowed));
     match released {
-        // A thread that has ended is free enough.
+        // SRCH: the thread has ended.
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => tracing::warn!(%error, "a reader stays bound to its CPU"),
     }
@@ -192,7 +184,7 @@ mod tests {
     use thrufs_sys::signal::current_thread_id;
 
     #[test]
-    fn a_thread_that_asks_wants_its_cpu_and_has_one() {
+    fn the_calling_thread_wants_a_cpu_and_has_one() {
         for processes in [open_processes().unwrap(), open_proc().unwrap()] {
             let me = current_thread_id();
             assert!(wants_cpu(Some(processes.as_fd()), me));
@@ -211,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_private_view_shows_processes_and_leads_nowhere() {
+    fn the_private_procfs_shows_processes_and_follows_no_link() {
         let Ok(processes) = mount_processes() else {
             return eprintln!("SKIPPED: this user may not mount a procfs");
         };
@@ -230,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_confuse() {
+    fn thread_names_with_parentheses_are_skipped() {
         let stat = b"7 (a ) R b) S 1 2 3";
         assert_eq!(stat_field(stat, 3), Some("S"));
         assert_eq!(stat_field(stat, 6), Some("3"));

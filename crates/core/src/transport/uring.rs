@@ -1,32 +1,31 @@
 //! The io_uring transport (Linux 6.14).
 //!
-//! The kernel has a queue for each possible CPU and puts a request on the queue of the CPU where its
-//! caller is. Each CPU has a thread here that is bound to it ([`plan`]), with a ring, and memory in
-//! which requests come and replies go ([`thrufs_sys::fuse_ring`]). The thread carries a request out where
-//! it lies ([`server`]): sending the reply and waiting for the next is one system call, and neither
-//! the request nor its data cross to another CPU.
+//! The kernel has a queue for each possible CPU and puts a request on the queue of its caller's CPU. Each
+//! CPU has a thread that is bound to it ([`plan`]), with a ring, and with memory for requests and replies
+//! ([`thrufs_sys::fuse_ring`]). The thread carries a request out where it lies ([`worker_thread`]): one
+//! system call sends the reply and waits for the next, and neither the request nor its data cross to
+//! another CPU.
 //!
-//! **Who sleeps.** Requests that say so go to a [pool](crate::serving::Pool), and reads of what is not in memory to the
-//! kernel, by the same ring; each leaves room for another on its queue. What sleeps unexpectedly is
-//! found by the [`steward`]. Where that can happen (that is for the file system to say,
-//! [`Negotiation::set_prompt`](crate::Negotiation::set_prompt)) a thread takes one request at a time,
-//! so that it keeps nobody else waiting, and each queue has a second thread from the start.
+//! **Requests that sleep** go to a [pool](crate::serving::BlockingPool), and reads of uncached bytes to the
+//! kernel, over the same ring; another slot takes their place on the queue. Requests that sleep
+//! unexpectedly are found by the [`stall_monitor`]. A file system that has such requests says so
+//! ([`Negotiation::set_prompt`](crate::Negotiation::set_prompt)): a thread then takes one request at a
+//! time, so that none waits for it, and each queue has two threads.
 //!
-//! **How it starts.** Once INIT was answered with `OVER_IO_URING`, every caller waits until each queue
-//! has memory. So all that can fail is tried before: rings are made before INIT is read
-//! ([`prepare`](mod@prepare)), and what fails after it is made known to the kernel, which falls back to `/dev/fuse`
-//! when an entry is refused.
+//! **Start.** Once INIT was answered with `OVER_IO_URING`, every caller waits until each queue has memory.
+//! So what can fail is tried before INIT is read ([`prepare`](mod@prepare)). After a later failure, an entry
+//! that the kernel refuses makes it fall back to `/dev/fuse`.
 //!
-//! **What stays on `/dev/fuse`.** FORGET, INTERRUPT, notifications, and the news of the connection's
-//! end: [`super::dev`], with one reader.
+//! **On `/dev/fuse`** stay FORGET, INTERRUPT, notifications and the end of the connection:
+//! [`super::dev`], with one reader.
 
 mod kick;
-mod member;
 mod plan;
 mod prepare;
-mod server;
-mod steward;
-mod team;
+mod stall_monitor;
+mod worker;
+mod worker_pool;
+mod worker_thread;
 
 pub use prepare::ring_availability;
 pub(crate) use prepare::{Prepared, prepare};
@@ -36,37 +35,36 @@ use super::choice::{Carrier, UringRefusal};
 use crate::dispatch::{Dispatcher, FileReply, Message, Wait};
 use crate::features::Features;
 use crate::file_system::FileSystem;
-use crate::serving::Job;
+use crate::serving::BlockingJob;
 use crate::session::End;
-use member::Member;
 use plan::Group;
 use rustix::io::Errno;
-use server::Server;
 use std::io;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
-use team::{Ring, Team};
 use thrufs_sys::fuse_ring::{QueueIndex, RingRequest, Slot};
+use worker::Worker;
+use worker_pool::{Ring, WorkerPool};
+use worker_thread::WorkerThread;
 
-/// How long threads have to start.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Requests in hand at once where none sleeps unexpectedly.
+/// Slots of a queue where no request sleeps unexpectedly.
 const DEPTH_PROMPT: u16 = 8;
 
 /// The longest reply without data: an extended attribute.
 const BODY_BYTES_MIN: usize = 64 << 10;
 
-/// A READ whose bytes are on their way from a file.
+/// A READ that the kernel carries out.
 #[derive(Debug)]
 pub(super) struct Reading {
     file_reply: FileReply,
     filled: usize,
 }
 
-/// The request in a slot, and the room for its reply.
+/// The request in a slot, and the buffer for its reply.
 fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
     let RingRequest {
         header,
@@ -82,27 +80,25 @@ fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
     (message, reply)
 }
 
-/// Where a thread says whether it serves; nothing for those that come later, to help.
+/// Where a thread reports that it serves; nothing for a substitute that starts later.
 type Report = Option<SyncSender<Result<(), Errno>>>;
 
-/// A request that will sleep.
 #[derive(Debug)]
 struct Sleeping<F> {
     slot: Slot,
     wait: Wait,
-    /// Whose it is.
-    member: Arc<Member>,
+    worker: Arc<Worker>,
     connection: Arc<Connection<F>>,
 }
 
-impl<F: FileSystem> Job for Sleeping<F> {
+impl<F: FileSystem> BlockingJob for Sleeping<F> {
     fn wait(&self) -> Wait {
         self.wait
     }
 
     fn run(mut self) -> impl FnOnce() {
         let length = answer(&self.connection.dispatcher, &mut self.slot);
-        move || self.member.give_back(self.slot, length)
+        move || self.worker.return_slot(self.slot, length)
     }
 }
 
@@ -112,19 +108,17 @@ fn answer<F: FileSystem>(dispatcher: &Dispatcher<F>, slot: &mut Slot) -> usize {
     dispatcher.answer(message, reply)
 }
 
-/// The threads of a session on io_uring.
 #[derive(Debug)]
 pub(crate) struct Uring<F> {
-    team: Arc<Team<F>>,
+    pool: Arc<WorkerPool<F>>,
 }
 
 impl<F: FileSystem> Uring<F> {
-    /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`.
+    /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`; if it
+    /// could not be made to, the session is ended.
     ///
     /// # Errors
-    ///
-    /// Why there is no ring. If even that could not be made known to the kernel, the session is told
-    /// to end.
+    /// Why the session has no ring.
     pub(crate) fn start(
         connection: &Arc<Connection<F>>,
         features: &Features,
@@ -137,47 +131,46 @@ impl<F: FileSystem> Uring<F> {
         let each = if features.prompt { 1 } else { 2 };
         let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
         let payload_bytes = BODY_BYTES_MIN.max(features.write_bytes_max as usize);
-        let team = Arc::new(Team::new(connection, depth, payload_bytes, rings));
-        if let Err(refusal) = start_all(&team, &groups, first) {
-            give_up(&team);
+        let pool = Arc::new(WorkerPool::new(connection, depth, payload_bytes, rings));
+        if let Err(refusal) = start_all(&pool, &groups, first) {
+            give_up(&pool);
             return Err(refusal);
         }
         let carrier = Carrier::Uring {
-            threads: team.len(),
+            threads: pool.len(),
             queues: groups.iter().map(|group| group.queues.len()).sum(),
             depth,
         };
-        Ok((Uring { team }, carrier))
+        Ok((Uring { pool }, carrier))
     }
 }
 
 impl<F> Uring<F> {
-    /// Wakes threads so that they see that they shall end. To be called again until they have.
+    /// Wakes the threads so that they see that the session ends. Repeated until they have ended.
     pub(crate) fn wake(&self) {
-        self.team.wake();
+        self.pool.wake();
     }
 
-    /// Ends the threads for requests that sleep, once all others have ended. Returns how many are left at
-    /// `deadline`.
+    /// Ends the blocking pool, after all other threads. Returns how many threads are left at `deadline`.
     pub(crate) fn end(&self, deadline: Instant) -> usize {
-        self.team.pool.end(deadline)
+        self.pool.blocking_pool.end(deadline)
     }
 }
 
 fn start_all<F: FileSystem>(
-    team: &Arc<Team<F>>,
+    pool: &Arc<WorkerPool<F>>,
     groups: &[Group],
     rings: Vec<Ring>,
 ) -> Result<(), UringRefusal> {
     let no_thread = |error: io::Error| {
         UringRefusal::NoThread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     };
-    steward::start(team).map_err(no_thread)?;
+    stall_monitor::start(pool).map_err(no_thread)?;
     let (report, reports) = sync_channel(rings.len());
     let count = rings.len();
     for (number, ring) in rings.into_iter().enumerate() {
         let number = number % groups.len();
-        let added = team.add(number, &groups[number], ring, Some(report.clone()));
+        let added = pool.add(number, &groups[number], ring, Some(report.clone()));
         added.map_err(no_thread)?;
     }
     drop(report);
@@ -196,69 +189,68 @@ fn await_reports(reports: &Receiver<Result<(), Errno>>, count: usize) -> Result<
     Ok(())
 }
 
-/// Has the kernel use `/dev/fuse` after all: an entry that it must refuse makes it do so.
-fn give_up<F>(team: &Team<F>) {
-    let refused = team.take_ring().is_some_and(|mut ring| {
+/// Makes the kernel fall back to `/dev/fuse`: it does when it refuses an entry.
+fn give_up<F>(pool: &WorkerPool<F>) {
+    let refused = pool.take_ring().is_some_and(|mut ring| {
         let refused = ring.enable().and_then(|()| {
-            let slot = ring.slot(QueueIndex(u16::MAX), team.payload_bytes)?;
+            let slot = ring.slot(QueueIndex(u16::MAX), pool.payload_bytes)?;
             ring.register(slot)
         });
-        // Not agreed on any more: it has done so before.
+        // Or it has fallen back already, and refuses every entry.
         matches!(
             refused,
             Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTCONN)
         )
     });
-    team.abandon();
+    pool.abandon();
     if !refused {
-        // Better no mount than one whose callers wait for ever.
-        team.connection.control.stop(End::Failed(libc::EIO));
+        // A failed mount is better than callers that wait for ever.
+        pool.connection.control.stop(End::Failed(libc::EIO));
     }
 }
 
 fn spawn<F: FileSystem>(
-    team: &Arc<Team<F>>,
-    member: Arc<Member>,
+    pool: &Arc<WorkerPool<F>>,
+    worker: Arc<Worker>,
     ring: Ring,
     report: Report,
 ) -> io::Result<()> {
-    let count = team.connection.control.thread();
-    let team = Arc::clone(team);
+    let count = pool.connection.control.thread();
+    let pool = Arc::clone(pool);
     std::thread::Builder::new()
-        .name(format!("thrufs-ring-{}", member.group_number))
+        .name(format!("thrufs-ring-{}", worker.group_number))
         .spawn(move || {
-            // Last, also when this thread panics: whoever sees no thread left may rely on that.
+            // Dropped last, also when this thread panics: a count of zero means that all has been dropped.
             let _count = count;
             let _leaving = Leaving {
-                team: &team,
-                member: &member,
+                pool: &pool,
+                worker: &worker,
             };
-            let _serving = team.connection.threads.begin();
-            member.begin();
-            let mut server = Server::new(&team, &member, ring);
-            let begun = server.begin();
+            let _serving = pool.connection.threads.begin();
+            worker.begin();
+            let mut thread = WorkerThread::new(&pool, &worker, ring);
+            let begun = thread.begin();
             let is_late = report.is_none();
             if let Some(report) = report {
                 let _ = report.send(begun);
             }
             if begun.is_ok() {
                 if is_late {
-                    server.kick_all();
+                    thread.kick_all();
                 }
-                server.serve();
+                thread.serve();
             }
         })
         .map(drop)
 }
 
-/// Takes a member off the roster at the end of its thread.
 struct Leaving<'a, F> {
-    team: &'a Team<F>,
-    member: &'a Arc<Member>,
+    pool: &'a WorkerPool<F>,
+    worker: &'a Arc<Worker>,
 }
 
 impl<F> Drop for Leaving<'_, F> {
     fn drop(&mut self) {
-        self.team.leave(self.member);
+        self.pool.leave(self.worker);
     }
 }

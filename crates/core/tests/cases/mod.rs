@@ -1,4 +1,4 @@
-//! Tests of real mounts that are the same over each transport.
+//! Tests of real mounts, run over each transport.
 
 mod notifications;
 pub mod sessions;

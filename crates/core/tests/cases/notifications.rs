@@ -29,7 +29,7 @@ fn inval_inode_drops_attributes_and_data() {
     // The read has touched the time of access, and stat asks for that.
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 6);
     set(&mount, b"after!, and longer");
-    assert_eq!(std::fs::metadata(&path).unwrap().len(), 6, "believed");
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 6, "cached");
     let notifier = mount.stage.notifier();
     // Attributes alone: the data stay as they were.
     notifier.inval_inode(node_of("plain"), -1, 0).unwrap();
@@ -41,7 +41,7 @@ fn inval_inode_drops_attributes_and_data() {
     notifier.flush().unwrap();
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"after!");
-    // What is not cached is nothing to worry about.
+    // A notification about a node that is not cached succeeds.
     notifier.inval_inode(NodeId(999), 0, 0).unwrap();
     notifier.flush().unwrap();
     let snapshot = mount.metrics();
@@ -52,7 +52,7 @@ fn inval_inode_drops_attributes_and_data() {
 }
 
 #[test]
-fn inval_entry_and_epoch_have_names_looked_up_again() {
+fn inval_entry_and_epoch_cause_new_lookups() {
     let Some(mount) = mount(b"") else { return };
     let lookups = |name: &str| {
         let before = mount.stage.count("lookup");
@@ -60,7 +60,7 @@ fn inval_entry_and_epoch_have_names_looked_up_again() {
         mount.stage.count("lookup") - before
     };
     assert_eq!((lookups("plain"), lookups("other")), (1, 1));
-    assert_eq!((lookups("plain"), lookups("other")), (0, 0), "believed");
+    assert_eq!((lookups("plain"), lookups("other")), (0, 0), "cached");
     let notifier = mount.stage.notifier();
     for expire_only in [false, true] {
         notifier
@@ -88,7 +88,7 @@ fn delete_removes_the_name() {
     let path = mount.path("plain");
     std::fs::metadata(&path).unwrap();
     mount.stage.gone.lock().unwrap().push("plain".into());
-    std::fs::metadata(&path).expect("believed");
+    std::fs::metadata(&path).expect("cached");
     let notifier = mount.stage.notifier();
     notifier
         .delete(NodeId::ROOT, node_of("plain"), b"plain")
@@ -98,7 +98,7 @@ fn delete_removes_the_name() {
     assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
 }
 
-/// What inotify(7) says of a watched place since it was last asked, without names.
+/// The events of an inotify(7) watch since the last call, without names.
 fn events(watch: &OwnedFd) -> inotify::ReadFlags {
     let mut buffer = [MaybeUninit::uninit(); 1024];
     let mut reader = inotify::Reader::new(watch, &mut buffer);
@@ -116,7 +116,7 @@ fn watch(path: &Path) -> OwnedFd {
 }
 
 #[test]
-fn delete_is_heard_by_who_watches_the_file_and_by_nobody_else() {
+fn delete_reaches_watches_of_the_file_only() {
     let Some(mount) = mount(b"") else { return };
     let path = mount.path("plain");
     let (above, file) = (watch(path.parent().unwrap()), watch(&path));
@@ -155,7 +155,7 @@ fn store_and_retrieve_reach_the_page_cache() {
 }
 
 #[test]
-fn prune_has_unused_nodes_forgotten() {
+fn prune_forgets_unused_nodes() {
     let Some(mount) = mount(b"") else { return };
     std::fs::metadata(mount.path("plain")).unwrap();
     std::fs::metadata(mount.path("other")).unwrap();
@@ -178,7 +178,7 @@ fn prune_has_unused_nodes_forgotten() {
 }
 
 #[test]
-fn resend_repeats_what_was_not_answered() {
+fn resend_repeats_unanswered_requests() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, one_reader()) else {
         return;
@@ -195,7 +195,7 @@ fn resend_repeats_what_was_not_answered() {
         stage.gate.wait_for(2);
         stage.gate.open();
         assert_eq!(held.join().unwrap(), b"content");
-        eventually("one of two answers is not wanted", || {
+        eventually("one of two replies is refused", || {
             mount.metrics().replies_refused == 1
         });
     });
@@ -204,7 +204,7 @@ fn resend_repeats_what_was_not_answered() {
 #[test]
 fn a_serving_thread_may_not_wait_for_notifications() {
     let Some(mount) = mount(b"") else { return };
-    // From outside it may; the other side is tested where the mark is set.
+    // This thread does not serve; unit tests have one that does.
     assert_eq!(mount.stage.notifier().flush(), Ok(()));
     let too_long = [b'x'; 5000];
     let refused = mount

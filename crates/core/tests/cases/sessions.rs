@@ -1,12 +1,13 @@
 //! Real mounts: their beginning, their end, and what happens when requests sleep.
 
 use crate::ground::{
-    Mount, Shared, Stage, can_mount, eventually, is_mounted, node_of, one_reader, plain,
-    sleeps_aside,
+    Mount, Shared, Stage, can_mount, check_deferred_read, eventually, is_mounted, node_of,
+    one_reader, plain,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use thrufs::{
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
 #[test]
-fn a_mount_answers_as_soon_as_it_is_there_and_goes_on_drop() {
+fn mount_returns_when_the_mount_answers_and_drop_unmounts() {
     let stage = Stage::with(b"hello");
     let Some(mut mount) = Mount::new(&stage, plain()) else {
         return;
@@ -27,19 +28,14 @@ fn a_mount_answers_as_soon_as_it_is_there_and_goes_on_drop() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(
-        names,
-        ["held", "locked", "other", "panics", "plain", "slow"]
-    );
+    let expected = ["held", "locked", "other", "panics", "plain", "slow"];
+    assert_eq!(names, expected);
     let error = std::fs::metadata(mount.path("absent")).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     let handle = mount.session().handle();
     let features = handle.features().unwrap();
-    assert!(
-        features
-            .flags
-            .contains(InitFlags::FLOCK_LOCKS | InitFlags::PARALLEL_DIROPS)
-    );
+    let wanted = InitFlags::FLOCK_LOCKS | InitFlags::PARALLEL_DIROPS;
+    assert!(features.flags.contains(wanted));
     let snapshot = handle.metrics();
     assert!(snapshot.operation(Opcode::Lookup).unwrap().requests() >= 2);
     assert_eq!(snapshot.operation(Opcode::Read).unwrap().bytes, 5);
@@ -56,7 +52,7 @@ fn a_mount_answers_as_soon_as_it_is_there_and_goes_on_drop() {
 }
 
 #[test]
-fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
+fn unmounting_from_outside_ends_the_session_and_frees_the_mount_point() {
     let stage = Stage::with(b"one");
     let Some(mut mount) = Mount::new(&stage, plain()) else {
         return;
@@ -73,9 +69,9 @@ fn unmounting_from_outside_ends_the_session_and_the_place_can_be_used_again() {
     assert!(!is_mounted(mount.root()));
 }
 
-/// A program that looks at every mount was enough for an unmount to fail.
+/// Regression: a program that looks at every mount was enough for an unmount to fail.
 #[test]
-fn an_unmount_waits_for_who_uses_it_for_a_moment_only() {
+fn an_unmount_waits_for_a_mount_in_use_for_half_a_second() {
     let Some(mut mount) = Mount::new(&Stage::with(b"used"), plain()) else {
         return;
     };
@@ -111,6 +107,12 @@ fn a_refusal_at_init_leaves_nothing_mounted() {
     assert!(!is_mounted(directory.path()));
 }
 
+fn mount_line(target: &Path) -> String {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let is_it = |line: &&str| line.contains(target.to_str().unwrap());
+    mounts.lines().find(is_it).expect("mounted").to_owned()
+}
+
 #[test]
 fn the_helper_mounts_and_unmounts() {
     if !can_mount() {
@@ -125,19 +127,11 @@ fn the_helper_mounts_and_unmounts() {
         }
         device => device.unwrap(),
     };
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = mounts
-        .lines()
-        .find(|line| line.contains(directory.path().to_str().unwrap()));
-    let line = line.expect("mounted");
-    assert!(
-        line.starts_with("with,comma ") && line.contains(" fuse.stage "),
-        "{line}"
-    );
-    assert!(
-        line.contains("nosuid") && line.contains("default_permissions"),
-        "{line}"
-    );
+    let line = mount_line(directory.path());
+    assert!(line.starts_with("with,comma "), "{line}");
+    for word in [" fuse.stage ", "nosuid", "default_permissions"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
     let stage = Stage::with(b"helped");
     let session = Session::new(Shared(stage), device, one_reader()).unwrap();
     session.handshake().unwrap();
@@ -151,7 +145,7 @@ fn the_helper_mounts_and_unmounts() {
 }
 
 #[test]
-fn options_of_the_mount_are_those_that_were_asked_for() {
+fn proc_mounts_shows_the_mount_options() {
     let mut options = MountOptions::new("the source");
     options.subtype = Some("stage".to_owned());
     options.attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
@@ -163,11 +157,7 @@ fn options_of_the_mount_are_those_that_were_asked_for() {
     let Some(mount) = Mount::with_options(&stage, one_reader(), &options) else {
         return;
     };
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let line = mounts
-        .lines()
-        .find(|line| line.contains(mount.root().to_str().unwrap()));
-    let line = line.expect("mounted");
+    let line = mount_line(mount.root());
     assert!(line.starts_with("the\\040source "), "{line}");
     for word in [
         " fuse.stage ro,",
@@ -238,11 +228,8 @@ fn a_reader_that_gets_stuck_is_replaced() {
             .collect();
         let start = Instant::now();
         assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "{:?}",
-            start.elapsed()
-        );
+        let waited = start.elapsed();
+        assert!(waited < Duration::from_secs(60), "{waited:?}");
         let snapshot = mount.metrics();
         assert!(snapshot.displaced >= 5, "{snapshot}");
         assert!(snapshot.blocked >= 5, "{snapshot}");
@@ -259,13 +246,13 @@ fn a_reader_that_gets_stuck_is_replaced() {
 
 #[test]
 fn requests_that_sleep_leave_the_reader_at_once() {
-    sleeps_aside(one_reader(), |mount| {
+    check_deferred_read(one_reader(), |mount| {
         assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
     });
 }
 
 #[test]
-fn beyond_the_bound_readers_sleep_and_nothing_is_lost() {
+fn beyond_blocked_max_readers_sleep_and_no_request_is_lost() {
     let stage = Stage::with(b"content");
     let config = SessionConfig {
         blocked_max: 1,
@@ -282,7 +269,7 @@ fn beyond_the_bound_readers_sleep_and_nothing_is_lost() {
         stage.gate.wait_for(2);
         let third = scope.spawn(|| std::fs::read(mount.path("plain")).unwrap());
         std::thread::sleep(Duration::from_millis(50));
-        assert!(!third.is_finished(), "nobody is left to read requests");
+        assert!(!third.is_finished(), "no reader is left");
         stage.gate.open();
         assert_eq!(first.join().unwrap(), b"content");
         assert_eq!(second.join().unwrap(), 7);
@@ -290,19 +277,19 @@ fn beyond_the_bound_readers_sleep_and_nothing_is_lost() {
     });
 }
 
-/// A thread that sleeps in flock(2) on the mount, and whom to signal.
+/// A thread that sleeps in flock(2) on the mount, and its id for signals.
 fn lock(mount: &Mount) -> (std::thread::JoinHandle<rustix::io::Result<()>>, ThreadId) {
     let file = File::open(mount.path("locked")).unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let waiter = std::thread::spawn(move || {
-        tell.send(current_thread_id()).unwrap();
+        sender.send(current_thread_id()).unwrap();
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
     });
-    (waiter, told.recv().unwrap())
+    (waiter, receiver.recv().unwrap())
 }
 
-/// Those who wait for a lock, as many as may, keep nobody else waiting and hear signals.
-pub fn waiters_for_locks(config: SessionConfig) {
+/// As many lock waiters as are allowed delay no other request and are interrupted by signals.
+pub fn check_lock_waiters(config: SessionConfig) {
     let stage = Stage::with(b"content");
     let config = SessionConfig {
         lock_waiters_max: 8,
@@ -315,10 +302,13 @@ pub fn waiters_for_locks(config: SessionConfig) {
     eventually("all wait", || stage.count("waiting for a lock") == 8);
     let snapshot = mount.metrics();
     assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
-    eventually("nobody else sleeps", || mount.metrics().blocked == 0);
+    eventually("no other request sleeps", || mount.metrics().blocked == 0);
     let start = Instant::now();
     assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"content");
-    assert!(start.elapsed() < Duration::from_secs(60), "nobody waits");
+    assert!(
+        start.elapsed() < Duration::from_secs(60),
+        "other requests are not delayed"
+    );
     let (refused, _) = lock(&mount);
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     for (waiter, thread) in waiters {
@@ -333,12 +323,12 @@ pub fn waiters_for_locks(config: SessionConfig) {
 }
 
 #[test]
-fn a_lock_that_is_waited_for_is_interrupted_with_its_client() {
-    waiters_for_locks(one_reader());
+fn waits_for_locks_are_interrupted_with_their_clients() {
+    check_lock_waiters(one_reader());
 }
 
 #[test]
-fn too_many_who_wait_for_locks_are_refused() {
+fn too_many_lock_waiters_are_refused() {
     let stage = Stage::with(b"content");
     // Far longer than all this takes.
     let drain_timeout = Duration::from_secs(600);
@@ -355,14 +345,11 @@ fn too_many_who_wait_for_locks_are_refused() {
     let (refused, _) = lock(&mount);
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     assert_eq!(mount.metrics().lock_waiters_refused, 1);
-    // They are still there at the end, which must not wait for them.
+    // They still wait at the end of the session, which must not wait for them.
     let start = Instant::now();
     drop(mount);
-    assert!(
-        start.elapsed() < drain_timeout / 10,
-        "{:?}",
-        start.elapsed()
-    );
+    let waited = start.elapsed();
+    assert!(waited < drain_timeout / 10, "{waited:?}");
     for (waiter, _) in waiters {
         assert!(waiter.join().unwrap().is_err());
     }
@@ -383,7 +370,7 @@ fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
     let handle = mount.session().handle();
     handle.shutdown();
     assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::NOTCONN));
-    assert!(!held.is_finished(), "what is in progress is given time");
+    assert!(!held.is_finished(), "a request in progress is given time");
     stage.gate.open();
     let session = mount.session.take().unwrap();
     assert_eq!(session.join().unwrap(), End::ShutDown);
@@ -393,7 +380,7 @@ fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
 }
 
 #[test]
-fn the_end_does_not_wait_for_ever() {
+fn the_end_waits_for_drain_timeout_at_most() {
     let stage = Stage::with(b"content");
     let config = SessionConfig {
         drain_timeout: Duration::from_millis(200),
@@ -412,7 +399,7 @@ fn the_end_does_not_wait_for_ever() {
         matches!(ended, Err(SessionError::Stuck(1 | 2))),
         "{ended:?}"
     );
-    assert!(stage.destroyed.get().is_none(), "somebody is still in it");
+    assert!(stage.destroyed.get().is_none(), "a request is in progress");
     assert!(!is_mounted(mount.root()));
     assert!(
         held.join().unwrap().is_err(),
@@ -433,7 +420,7 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
     stage.gate.wait_for(1);
     rustix::mount::unmount(mount.root(), UnmountFlags::DETACH).unwrap();
     thrufs::mount::abort_connection(connection).unwrap();
-    // Answered by nobody.
+    // Before it is answered.
     assert!(held.join().unwrap().is_err());
     stage.gate.open();
     let ended = mount.session.take().unwrap().join();
@@ -444,7 +431,7 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
 }
 
 #[test]
-fn a_panic_in_the_file_system_is_eio_and_no_more() {
+fn a_panic_in_the_file_system_is_eio() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, one_reader()) else {
         return;

@@ -1,4 +1,4 @@
-//! A file system whose every slow corner can be held, and mounts of it.
+//! A file system with calls that a test can hold, and mounts of it.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use thrufs::{
 
 pub const VALID: Duration = Duration::from_secs(3600);
 
-/// Longer than any patience of a test.
+/// Longer than any timeout of a test.
 const HELD_AT_MOST: Duration = Duration::from_secs(120);
 
 /// The names in the root. Each is a file; the node is its place here and two.
@@ -37,8 +37,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Waits until it is open, or long enough for a test that has failed meanwhile and waits itself
-    /// for whoever is held.
+    /// Waits until it is open, with a limit for a failed test that itself waits for the held thread.
     pub fn pass(&self) {
         let mut state = self.state.lock().unwrap();
         state.0 += 1;
@@ -117,7 +116,7 @@ impl Stage {
     }
 }
 
-/// So that a test keeps what it mounts.
+/// A stage that the test shares with the session.
 pub struct Shared(pub Arc<Stage>);
 
 impl FileSystem for Shared {
@@ -172,7 +171,7 @@ impl FileSystem for Shared {
     fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
         self.0.called("getattr");
         if node == node_of("slow") {
-            // On a thread that should not: nobody told it.
+            // Unexpectedly: without `require_blocking`.
             self.0.gate.pass();
         }
         Ok(Attributes {
@@ -234,7 +233,7 @@ impl FileSystem for Shared {
         context.require_blocking()?;
         self.0.called("waiting for a lock");
         context.interruptible(|_| {
-            // A lock that nobody ever lets go: a sleep that only a signal ends.
+            // A lock that is never released: a sleep that only a signal ends.
             let (reader, _writer) = rustix::pipe::pipe()?;
             rustix::io::read(&reader, &mut [0; 1])?;
             Ok(())
@@ -257,7 +256,7 @@ pub struct Mount {
     directory: tempfile::TempDir,
 }
 
-/// Whether file systems can be mounted here; says so loudly when not.
+/// Whether file systems can be mounted here; reports a skipped test otherwise.
 pub fn can_mount() -> bool {
     let root = rustix::process::geteuid().is_root();
     let device = std::fs::OpenOptions::new()
@@ -279,7 +278,7 @@ pub fn plain() -> SessionConfig {
     }
 }
 
-/// Whether the kernel offers io_uring; says so loudly when it does not.
+/// Whether the kernel offers io_uring; reports a skipped test otherwise.
 fn has_ring() -> bool {
     let switch = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
     if switch.is_ok_and(|switch| switch.trim() == "Y") {
@@ -291,7 +290,7 @@ fn has_ring() -> bool {
     false
 }
 
-/// One thread that reads requests from `/dev/fuse`, whatever else is served otherwise.
+/// One thread that reads requests from `/dev/fuse`, in all test programs.
 pub fn one_reader() -> SessionConfig {
     let threads = thrufs::Threads {
         readers: std::num::NonZeroUsize::new(1),
@@ -353,7 +352,7 @@ impl Mount {
 }
 
 impl Drop for Mount {
-    /// Whatever a test has left, before its directory is removed with all that is in it.
+    /// Unmounts before the directory is removed with its contents.
     fn drop(&mut self) {
         self.stage.gate.open();
         drop(self.session.take());
@@ -363,10 +362,10 @@ impl Drop for Mount {
     }
 }
 
-/// A request that says that it sleeps leaves whom it was taken by at once, so that others are served as
-/// `ask` asks them. On a busy machine somebody may be thought stuck all the same: that is not looked at.
+/// A deferred request leaves its thread at once, so that the requests of `ask` are served meanwhile. (On a
+/// busy machine another thread may count as stuck; that is not checked.)
 #[track_caller]
-pub fn sleeps_aside(config: SessionConfig, ask: impl FnOnce(&Mount)) {
+pub fn check_deferred_read(config: SessionConfig, ask: impl FnOnce(&Mount)) {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, config) else {
         return;
@@ -384,7 +383,7 @@ pub fn sleeps_aside(config: SessionConfig, ask: impl FnOnce(&Mount)) {
     eventually("it is back", || mount.metrics().blocked == 0);
 }
 
-/// Waits, with patience but not for ever, until `condition` holds.
+/// Waits, with a generous limit, until `condition` holds.
 #[track_caller]
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();

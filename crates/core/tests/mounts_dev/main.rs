@@ -1,5 +1,4 @@
-//! Real mounts: their beginning, their end, what happens when requests sleep, and what the kernel makes of
-//! each notification, over /dev/fuse.
+//! Real mounts over /dev/fuse: their start and end, requests that sleep, notifications.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../cases/mod.rs"]
@@ -7,5 +6,5 @@ mod cases;
 #[path = "../ground/mod.rs"]
 mod ground;
 
-/// What the mounts of this program are served over, unless a case says otherwise.
+/// The transport of this program's mounts, unless a case sets another.
 const OVER: thrufs::Transport = thrufs::Transport::Dev;

@@ -1,17 +1,17 @@
-//! What is particular to io_uring: requests that sleep while others of their CPU go on, and ends.
+//! io_uring only: requests that sleep while others of their queue are served, and the session's end.
 
-use crate::cases::sessions::waiters_for_locks;
-use crate::ground::{self, Mount, Stage, can_mount, is_mounted, plain, sleeps_aside};
+use crate::cases::sessions::check_lock_waiters;
+use crate::ground::{self, Mount, Stage, can_mount, check_deferred_read, is_mounted, plain};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use thrufs::{Carrier, MountOptions, Session, SessionConfig, UringConfig};
 
-/// Who had to wait for what is held would wait longer, and on a busy machine nobody else does.
+/// A request that waits for a held one waits longer; on a busy machine no other does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Has the calling thread, and those that it starts, ask from one CPU: their requests share a queue.
+/// Binds the calling thread, and those that it starts, to one CPU: their requests share a queue.
 fn stay_on_one_cpu() {
     let allowed = sched_getaffinity(None).unwrap();
     let first = (0..CpuSet::MAX_CPU)
@@ -22,14 +22,14 @@ fn stay_on_one_cpu() {
     sched_setaffinity(None, &one).unwrap();
 }
 
-/// Asks the server something that no cache answers.
+/// Sends a request that no cache answers.
 fn ask(mount: &Mount, number: usize) {
     let missing = mount.path(&format!("missing-{number}"));
     assert!(std::fs::symlink_metadata(missing).is_err());
 }
 
 #[test]
-fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
+fn stuck_requests_do_not_delay_others_of_their_queue() {
     let stage = Stage::with(b"content");
     let Some(mount) = Mount::new(&stage, plain()) else {
         return;
@@ -40,7 +40,7 @@ fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
         for number in 1..=5 {
             let stuck = scope.spawn(|| std::fs::metadata(&slow).unwrap().len());
             stage.gate.wait_for(number);
-            // From the second on nobody is there to take it, until another thread is put in.
+            // From the second on no thread serves the queue, until the monitor starts another.
             let (mount, begun) = (&mount, Instant::now());
             let asking = scope.spawn(move || ask(mount, number));
             while !asking.is_finished() && begun.elapsed() < PATIENCE {
@@ -57,9 +57,9 @@ fn what_gets_stuck_keeps_nobody_waiting_on_its_queue() {
 }
 
 #[test]
-fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
+fn deferred_requests_leave_their_queue_at_once() {
     stay_on_one_cpu();
-    sleeps_aside(plain(), |mount| {
+    check_deferred_read(plain(), |mount| {
         for number in 0..100 {
             ask(mount, number);
         }
@@ -67,13 +67,13 @@ fn what_says_that_it_sleeps_leaves_its_queue_at_once() {
 }
 
 #[test]
-fn who_waits_for_a_lock_keeps_nobody_waiting_and_hears_signals() {
+fn waits_for_locks_do_not_delay_others_and_are_interrupted() {
     stay_on_one_cpu();
-    waiters_for_locks(plain());
+    check_lock_waiters(plain());
 }
 
 #[test]
-fn threads_serve_as_many_queues_as_they_are_told() {
+fn threads_serve_queues_per_thread_queues() {
     let depth = NonZeroU16::new(3);
     for queues_per_thread in [1, 2, 1000] {
         let ring = UringConfig {
@@ -94,7 +94,7 @@ fn threads_serve_as_many_queues_as_they_are_told() {
         else {
             panic!("{:?}", handle.carrier());
         };
-        // Each has a second, because requests of this file system may sleep.
+        // Each queue has two threads, because requests of this file system may sleep.
         let allowed = sched_getaffinity(None).unwrap().count() as usize;
         assert_eq!(*threads, 2 * allowed.div_ceil(queues_per_thread));
         assert!(*queues >= allowed);
@@ -115,7 +115,7 @@ fn threads_serve_as_many_queues_as_they_are_told() {
 #[test]
 fn a_session_that_is_never_run_ends_its_threads() {
     let stage = Stage::with(b"content");
-    // Nothing but a look at whether there is a ring to be had.
+    // Skips where there is no ring.
     if Mount::new(&stage, plain()).is_none() || !can_mount() {
         return;
     }
@@ -135,14 +135,14 @@ fn a_session_that_is_never_run_ends_its_threads() {
     drop(session);
     assert_eq!(handle.metrics().ring_threads, 0, "they have left");
     let dead = std::fs::read_dir(directory.path()).unwrap_err();
-    // The connection ends a moment after its threads; who asks in between is told by the ring.
+    // The connection ends a moment after its threads; a request in between gets the ring's error.
     let over = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
     assert!(over.contains(&dead.raw_os_error().unwrap()), "{dead}");
     thrufs::mount::unmount(directory.path(), true).unwrap();
     assert!(!is_mounted(directory.path()));
 }
 
-/// A mount point on which nothing is left, whatever becomes of the test.
+/// A mount point that is unmounted when the test ends or fails.
 struct Place(tempfile::TempDir);
 
 impl Place {

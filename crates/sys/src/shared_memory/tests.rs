@@ -49,7 +49,7 @@ fn bits_are_added_to_those_that_are_set() {
 }
 
 #[test]
-fn nothing_outside_is_touched() {
+fn accesses_outside_are_refused() {
     let (_file, mapping) = mapping();
     assert_eq!(mapping.copy_out(BYTES - 3, &mut [0; 4]), Err(Outside));
     assert_eq!(mapping.copy_in(usize::MAX, &[1]), Err(Outside));
@@ -64,7 +64,7 @@ fn nothing_outside_is_touched() {
 }
 
 #[test]
-fn integers_lie_in_the_machines_order() {
+fn integers_have_the_machines_byte_order() {
     let (file, mapping) = mapping();
     mapping.store_u16(2, 0x0102, Ordering::Release).unwrap();
     mapping.store_u32(4, 0x0304_0506).unwrap();
@@ -75,7 +75,7 @@ fn integers_lie_in_the_machines_order() {
 }
 
 #[test]
-fn what_the_file_does_not_have_is_not_mapped() {
+fn ranges_beyond_the_file_are_not_mapped() {
     let file = memory(4096);
     let refused = |offset, length| SharedMapping::new(file.as_fd(), offset, length).err();
     assert_eq!(refused(0, 0), Some(Errno::INVAL));
@@ -97,7 +97,7 @@ fn an_offset_within_a_page() {
 }
 
 #[test]
-fn data_move_by_system_calls() {
+fn data_are_moved_by_system_calls() {
     let (memory_file, mapping) = mapping();
     let file = memory(100);
     rustix::io::pwrite(&file, b"0123456789", 0).unwrap();

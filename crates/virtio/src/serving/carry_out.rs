@@ -4,7 +4,7 @@ use crate::mailbox::{Mailbox, Returned};
 use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
-use thrufs::serving::Job;
+use thrufs::serving::BlockingJob;
 use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
 
 pub(crate) struct Sleeping<F: FileSystem> {
@@ -39,7 +39,7 @@ impl<F: FileSystem> Sleeping<F> {
     }
 }
 
-impl<F: FileSystem> Job for Sleeping<F> {
+impl<F: FileSystem> BlockingJob for Sleeping<F> {
     fn wait(&self) -> Wait {
         self.wait
     }

@@ -3,7 +3,7 @@
 #[path = "../../../../abi/tests/wire/samples.rs"]
 mod samples;
 
-use super::rote::{TIMEOUT, lower_file};
+use super::recording_fs::{TIMEOUT, lower_file};
 use super::*;
 use std::fmt::Debug;
 use thrufs_abi::layout::{
@@ -21,7 +21,6 @@ fn shown<T: FromBytes + Debug>(body: &[u8]) -> String {
     T::read_from_bytes(body).map_or("of another size".to_owned(), |out| format!("{out:?}"))
 }
 
-/// The body of a reply that is no error.
 fn body(opcode: Opcode, body: &[u8]) -> String {
     match opcode {
         _ if body.is_empty() => "done".to_owned(),
@@ -47,10 +46,10 @@ fn body(opcode: Opcode, body: &[u8]) -> String {
 }
 
 #[test]
-fn each_sample_becomes_a_call_and_an_answer() {
+fn each_sample_request_calls_its_method_and_is_answered() {
     let mut lines = String::new();
     for &opcode in Opcode::ALL {
-        let dispatcher = connected(Rote::default());
+        let dispatcher = connected(RecordingFs::default());
         dispatcher.file_system().clear();
         let reply = ask(&dispatcher, &samples::sample(opcode).finish());
         let answer = reply.map_or("no reply".to_owned(), |reply| {
@@ -66,10 +65,10 @@ fn each_sample_becomes_a_call_and_an_answer() {
     assert_eq!(lines, RECORDED);
 }
 
-/// Errors of the file system reach whoever waits for an answer.
+/// Errors of the file system are replied to requests that have a reply.
 #[test]
-fn each_call_may_fail() {
-    let failing = connected(Rote::that(|rote| rote.fail = Some(Errno::EDQUOT)));
+fn each_error_of_a_method_is_replied() {
+    let failing = connected(RecordingFs::with(|fs| fs.fail = Some(Errno::EDQUOT)));
     for &opcode in Opcode::ALL {
         let before = failing.file_system().calls().len();
         let reply = ask(&failing, &samples::sample(opcode).finish());
@@ -84,9 +83,9 @@ fn each_call_may_fail() {
 /// Asks once of a file system that does and once of one that fails: the call, and the answer.
 fn both(request: RequestBuilder) -> (String, Owned) {
     let request = request.finish();
-    let failing = connected(Rote::that(|rote| rote.fail = Some(Errno::EDQUOT)));
+    let failing = connected(RecordingFs::with(|fs| fs.fail = Some(Errno::EDQUOT)));
     assert_eq!(ask(&failing, &request).unwrap().error, -libc::EDQUOT);
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let reply = ask(&dispatcher, &request).unwrap();
     assert_eq!((reply.unique, reply.error), (Unique(100), 0));
     let snapshot = dispatcher.metrics().snapshot();
@@ -102,8 +101,8 @@ fn check_empty(request: RequestBuilder, call: &str) {
 }
 
 /// A dispatcher whose reads and writes are those of a file.
-fn on_lower(file: &Arc<LowerFile>) -> Dispatcher<Rote> {
-    connected(Rote::that(|rote| rote.lower = Some(Arc::clone(file))))
+fn on_lower(file: &Arc<LowerFile>) -> Dispatcher<RecordingFs> {
+    connected(RecordingFs::with(|fs| fs.lower = Some(Arc::clone(file))))
 }
 
 fn arg(opcode: Opcode, structure: &(impl IntoBytes + Immutable)) -> RequestBuilder {
@@ -111,15 +110,15 @@ fn arg(opcode: Opcode, structure: &(impl IntoBytes + Immutable)) -> RequestBuild
 }
 
 #[test]
-fn an_absent_name_has_no_node_and_a_timeout() {
-    let dispatcher = connected(Rote::default());
+fn a_negative_entry_has_no_node_and_a_timeout() {
+    let dispatcher = connected(RecordingFs::default());
     let reply = reply_to(&dispatcher, request(Opcode::Lookup).name(b"absent"));
     let out: EntryOut = reply.structure();
     assert_eq!((out.nodeid, out.entry_valid), (0, TIMEOUT.as_secs()));
 }
 
 #[test]
-fn flags_say_what_counts() {
+fn flags_decide_which_fields_are_passed() {
     let open = arg(Opcode::Open, &[0x8001_u32, 1]);
     assert_eq!(both(open).0, "open 7 0x8001 true");
     let size_and_kill = SetattrIn {
@@ -223,13 +222,13 @@ fn listings_end_with_the_size_that_was_asked_for() {
     let (_, reply) = both(arg(Opcode::Readdir, &read(0, 0)));
     assert_eq!(reply.body, []);
     // An error does not lose what was counted before it.
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let request = arg(Opcode::Readdirplus, &read(4096, 500)).finish();
     let reply = ask(&dispatcher, &request).unwrap();
     assert_eq!(reply.error, 0);
     assert_eq!(DirectoryEntries::new(&reply.body, true).count(), 1);
     // Not agreed on, not served.
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     ask(
         &dispatcher,
         &init_request(45, offered() - InitFlags::DO_READDIRPLUS),
@@ -254,7 +253,7 @@ fn extended_attributes() {
     assert_eq!(reply.structure::<GetxattrOut>().size, 14);
     let (_, reply) = both(request_of(Opcode::Listxattr, 14));
     assert_eq!(reply.body, b"user.a\0user.b\0");
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let short = ask(
         &dispatcher,
         &request_of(Opcode::Getxattr, 4).name(b"user.a").finish(),
@@ -314,7 +313,7 @@ fn locks() {
         lk_flags: 0,
         ..lock
     };
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let reply = reply_to(&dispatcher, arg(Opcode::Setlk, &reversed));
     assert_eq!(reply.error, -libc::EINVAL);
 }
@@ -338,7 +337,7 @@ fn ioctl() {
     };
     let (_, reply) = both(arg(Opcode::Ioctl, &narrow).bytes(b"abc"));
     assert_eq!(&reply.body[16..], b"cb");
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let wild = IoctlIn { flags: 2, ..ioctl };
     let reply = reply_to(&dispatcher, arg(Opcode::Ioctl, &wild).bytes(b"abc"));
     assert_eq!(reply.error, -libc::ENOTTY);

@@ -1,11 +1,11 @@
-//! Bytes that no kernel sends.
+//! Requests that no kernel sends.
 
 use super::*;
 use thrufs_abi::layout::{ReadIn, WriteIn};
 
 #[test]
-fn every_opcode_survives_every_length() {
-    let dispatcher = connected(Rote::default());
+fn every_opcode_of_every_length_is_answered_or_refused() {
+    let dispatcher = connected(RecordingFs::default());
     let mut buffer = vec![0; 70_000];
     for &opcode in Opcode::ALL {
         for filler in [0_u8, 1, 0x2f, 0x7f, 0xff] {
@@ -25,7 +25,7 @@ fn every_opcode_survives_every_length() {
 
 #[test]
 fn every_prefix_of_a_request_is_refused() {
-    let dispatcher = connected(Rote::default());
+    let dispatcher = connected(RecordingFs::default());
     let whole = request(Opcode::Lookup).name(b"name").finish();
     for length in 0..whole.len() {
         let before = dispatcher.metrics().snapshot().malformed;
@@ -38,13 +38,13 @@ fn every_prefix_of_a_request_is_refused() {
     assert_eq!(dispatcher.file_system().calls(), Vec::<String>::new());
 }
 
-fn error(dispatcher: &Dispatcher<Rote>, request: RequestBuilder) -> i32 {
+fn error(dispatcher: &Dispatcher<RecordingFs>, request: RequestBuilder) -> i32 {
     -reply_to(dispatcher, request).error
 }
 
 #[test]
-fn unknown_and_foreign_opcodes() {
-    let dispatcher = connected(Rote::default());
+fn unknown_and_unsupported_opcodes_are_refused() {
+    let dispatcher = connected(RecordingFs::default());
     for number in [0, 7, 19, 54, 4095, 4097, u32::MAX] {
         let unknown = RequestBuilder::from_number(number, Unique(8), NodeId(1));
         assert_eq!(error(&dispatcher, unknown), libc::ENOSYS, "{number}");
@@ -59,8 +59,8 @@ fn unknown_and_foreign_opcodes() {
 }
 
 #[test]
-fn names_that_lead_elsewhere() {
-    let dispatcher = connected(Rote::default());
+fn names_of_several_components_and_dots_are_refused() {
+    let dispatcher = connected(RecordingFs::default());
     for name in [&b""[..], b"a/b", b"/", b".", b".."] {
         let rename = request(Opcode::Rename).arg(&3_u64).name(b"good");
         for request in [
@@ -77,8 +77,8 @@ fn names_that_lead_elsewhere() {
 }
 
 #[test]
-fn a_write_whose_size_is_a_lie() {
-    let dispatcher = connected(Rote::default());
+fn a_write_with_a_wrong_size_is_refused() {
+    let dispatcher = connected(RecordingFs::default());
     for size in [1000, 2] {
         let write = WriteIn {
             size,
@@ -90,8 +90,8 @@ fn a_write_whose_size_is_a_lie() {
 }
 
 #[test]
-fn reply_buffers_that_are_too_small_are_an_error_and_no_crash() {
-    let dispatcher = connected(Rote::default());
+fn too_small_reply_buffers_give_an_error() {
+    let dispatcher = connected(RecordingFs::default());
     let read = ReadIn {
         size: 4096,
         ..ReadIn::default()
@@ -114,10 +114,10 @@ fn reply_buffers_that_are_too_small_are_an_error_and_no_crash() {
     }
 }
 
-/// With flags, the system calls take the offset -1 for the position of the file.
+/// With flags, preadv2(2) and pwritev2(2) take the offset -1 for the file's position.
 #[test]
-fn reads_and_writes_at_negative_offsets() {
-    let dispatcher = connected(Rote::default());
+fn reads_and_writes_at_negative_offsets_are_refused() {
+    let dispatcher = connected(RecordingFs::default());
     for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {
         let read = ReadIn {
             offset,

@@ -3,34 +3,34 @@
 use super::*;
 use std::io;
 
-fn saved(dispatcher: &Dispatcher<Rote>) -> Vec<u8> {
+fn saved(dispatcher: &Dispatcher<RecordingFs>) -> Vec<u8> {
     let mut state = Vec::new();
     dispatcher.save(&mut state).unwrap();
     state
 }
 
-fn restored(fs: Rote, state: &[u8]) -> io::Result<Dispatcher<Rote>> {
+fn restored(fs: RecordingFs, state: &[u8]) -> io::Result<Dispatcher<RecordingFs>> {
     let dispatcher = Dispatcher::new(Arc::new(fs));
     dispatcher.restore(&mut &*state)?;
     Ok(dispatcher)
 }
 
-fn kind(result: io::Result<Dispatcher<Rote>>) -> Option<io::ErrorKind> {
+fn kind(result: io::Result<Dispatcher<RecordingFs>>) -> Option<io::ErrorKind> {
     result.err().map(|error| error.kind())
 }
 
 #[test]
-fn another_dispatcher_goes_on() {
-    let first = connected(Rote::default());
+fn another_dispatcher_resumes_a_saved_session() {
+    let first = connected(RecordingFs::default());
     let state = saved(&first);
-    let second = restored(Rote::default(), &state).unwrap();
+    let second = restored(RecordingFs::default(), &state).unwrap();
     assert_eq!(
         second.features().unwrap().flags,
         first.features().unwrap().flags
     );
     assert_eq!(
         second.file_system().calls(),
-        ["started", "restore as Rote has it"]
+        ["started", "restore saved by the fs"]
     );
     // It answers in the dialect that was agreed on, and knows that INIT was.
     let getattr = request(Opcode::Getattr).arg(&thrufs_abi::layout::GetattrIn::default());
@@ -42,8 +42,8 @@ fn another_dispatcher_goes_on() {
 }
 
 #[test]
-fn the_init_request_is_kept_as_it_was_sent() {
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+fn the_init_request_is_saved_as_it_was_sent() {
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     assert_eq!(dispatcher.init_request(), None);
     let sent = init_request(45, offered());
     assert_eq!(ask(&dispatcher, &sent).unwrap().error, 0);
@@ -51,27 +51,27 @@ fn the_init_request_is_kept_as_it_was_sent() {
 }
 
 #[test]
-fn a_session_that_did_not_begin_is_saved_as_that() {
-    let before = Dispatcher::new(Arc::new(Rote::default()));
+fn a_session_before_init_is_saved_as_such() {
+    let before = Dispatcher::new(Arc::new(RecordingFs::default()));
     let state = saved(&before);
-    let after = restored(Rote::default(), &state).unwrap();
+    let after = restored(RecordingFs::default(), &state).unwrap();
     assert!(after.features().is_none());
     assert!(after.file_system().calls().is_empty());
     assert_eq!(ask(&after, &init_request(45, offered())).unwrap().error, 0);
 }
 
 #[test]
-fn what_does_not_hold_here_is_refused() {
-    let state = saved(&connected(Rote::default()));
-    let other = Rote {
+fn another_result_of_init_is_refused() {
+    let state = saved(&connected(RecordingFs::default()));
+    let other = RecordingFs {
         wants_writeback: true,
-        ..Rote::default()
+        ..RecordingFs::default()
     };
     let refused = restored(other, &state);
     assert_eq!(kind(refused), Some(io::ErrorKind::InvalidData));
-    let unwilling = Rote {
+    let unwilling = RecordingFs {
         refuse_init: Some(Errno::EPERM),
-        ..Rote::default()
+        ..RecordingFs::default()
     };
     let refused = restored(unwilling, &state).err().unwrap();
     assert!(
@@ -81,10 +81,10 @@ fn what_does_not_hold_here_is_refused() {
 }
 
 #[test]
-fn what_is_no_session_is_refused() {
-    let state = saved(&connected(Rote::default()));
+fn malformed_saved_sessions_are_refused() {
+    let state = saved(&connected(RecordingFs::default()));
     for length in 0..state.len() {
-        let refused = kind(restored(Rote::default(), &state[..length]));
+        let refused = kind(restored(RecordingFs::default(), &state[..length]));
         assert_eq!(
             refused,
             Some(io::ErrorKind::UnexpectedEof),
@@ -95,21 +95,21 @@ fn what_is_no_session_is_refused() {
     for at in [0, 8, 15, 16 + 4] {
         let mut bent = state.clone();
         bent[at] ^= 0x55;
-        let refused = kind(restored(Rote::default(), &bent));
+        let refused = kind(restored(RecordingFs::default(), &bent));
         assert_eq!(refused, Some(io::ErrorKind::InvalidData), "byte {at}");
     }
 }
 
 #[test]
-fn a_successor_of_the_dead_begins_with_their_init() {
+fn a_session_of_a_dead_process_is_resumed_by_its_init() {
     let sent = init_request(45, offered());
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
     dispatcher.resume(&sent).unwrap();
     assert_eq!(dispatcher.file_system().calls(), ["started", "recover"]);
     assert!(dispatcher.resume(&sent).is_err(), "once");
 
     for bytes in [&[][..], &sent[..50], &request(Opcode::Statfs).finish()] {
-        let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+        let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
         let error = dispatcher.resume(bytes).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(dispatcher.file_system().calls().is_empty());
@@ -117,7 +117,7 @@ fn a_successor_of_the_dead_begins_with_their_init() {
 }
 
 #[test]
-fn a_file_system_that_knows_nothing_of_it_says_so() {
+fn a_file_system_without_save_is_unsupported() {
     struct Plain;
     impl FileSystem for Plain {
         fn lookup(

@@ -1,14 +1,12 @@
-//! Large answers to READ, by way of a pipe.
+//! Large replies to READ by `splice(2)`.
 //!
 //! `splice(2)` puts references to the pages of a file into a pipe, and `/dev/fuse` copies from them:
 //! once, where reading and writing copies twice. It takes three system calls instead of two, so it is
-//! for large answers (`cargo xtask bench --splice` measures what it brings). Requests are not
-//! spliced: a reader would have to take every one of them through the pipe, because only then it
-//! knows which of them carries data.
+//! for large replies (`cargo xtask bench --splice` measures the gain). Requests are not spliced: a
+//! reader learns only afterwards which of them carry data, so all would pass through the pipe.
 //!
-//! A splice cannot be tried without waiting, as a read can, so a reader asks first whether the pages
-//! are there. Whatever is in the way, nothing is lost: the kernel has not been answered, and the
-//! bytes are read and written as always.
+//! A splice cannot be tried without waiting, as a read can, so a reader first asks whether the pages
+//! are in memory. If a splice fails, the kernel has no reply yet, and the bytes are read and written.
 
 use rustix::io::{Errno, Result};
 use rustix::pipe::{
@@ -16,15 +14,15 @@ use rustix::pipe::{
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Answers below this are copied.
+/// Smaller replies are copied.
 pub(super) const SPLICE_BYTES_MIN: usize = 128 << 10;
-/// The largest pipe that may be had without privilege (`fs.pipe-max-size`).
+/// The largest pipe of an unprivileged user (`fs.pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
 const PAGE: usize = 4096;
-/// So many failures in a row, and there will be no more.
+/// So many failures in a row end all splicing.
 const FAILURES_MAX: u32 = 8;
 
-/// A pipe that is empty between two answers, or none.
+/// A pipe, empty between two replies; created at the first.
 #[derive(Debug, Default)]
 pub(super) struct ReplyPipe {
     ends: Option<Ends>,
@@ -39,8 +37,7 @@ struct Ends {
 }
 
 impl ReplyPipe {
-    /// Sends `header` and the `length` bytes of `file` at `offset` to `device`. False when nothing
-    /// was sent.
+    /// Sends `header` and `length` bytes of `file` at `offset` to `device`. False when nothing was sent.
     pub(super) fn send(
         &mut self,
         device: BorrowedFd<'_>,
@@ -55,7 +52,7 @@ impl ReplyPipe {
         let Some(ends) = self.ends() else {
             return false;
         };
-        // A page for the header, and one more where the bytes do not begin on one.
+        // A page for the header, and one for bytes that do not begin on a page.
         if length + 2 * PAGE > ends.bytes {
             return false;
         }
@@ -67,14 +64,13 @@ impl ReplyPipe {
             Err(error) => {
                 tracing::debug!(%error, "an answer could not be spliced");
                 self.failures += 1;
-                // With whatever is left in it.
+                // Closed with the bytes that are left in it.
                 self.ends = None;
             }
         }
         sent.is_ok()
     }
 
-    /// Closes it until it is needed again.
     pub(super) fn release(&mut self) {
         self.ends = None;
     }
@@ -93,7 +89,7 @@ impl ReplyPipe {
 impl Ends {
     fn new() -> Result<Ends> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // An ordinary user's may be refused, when the user has many pipes.
+        // Refused for an unprivileged user with many pipes.
         let _ = fcntl_setpipe_size(&writer, PIPE_BYTES);
         let bytes = fcntl_getpipe_size(&writer)?;
         Ok(Ends {
@@ -111,7 +107,7 @@ impl Ends {
         while left > 0 {
             let flags = SpliceFlags::NONBLOCK;
             match splice(&file, Some(&mut offset), &self.writer, None, left, flags)? {
-                // The file ends before: the header promises too much.
+                // The file ends before: the header announces too much.
                 0 => return Err(Errno::NODATA),
                 moved => left -= moved,
             }
@@ -120,7 +116,7 @@ impl Ends {
     }
 
     fn empty_into(&self, device: BorrowedFd<'_>, bytes: usize) -> Result<()> {
-        // The device takes an answer in one piece or not at all.
+        // The device takes a reply in one piece or not at all.
         match splice(
             &self.reader,
             None,
@@ -142,7 +138,6 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::FileExt;
 
-    /// Somewhere that takes what `/dev/fuse` would.
     fn sink() -> (std::fs::File, std::fs::File) {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         fcntl_setpipe_size(&writer, PIPE_BYTES).unwrap();
@@ -174,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_whole_is_not_sent() {
+    fn a_reply_that_cannot_be_spliced_whole_is_not_sent() {
         let (file, bytes) = file(200_000);
         let (mut reader, writer) = sink();
         let mut pipe = ReplyPipe::default();

@@ -1,12 +1,11 @@
-//! Has the kernel hand over requests that wait.
+//! Makes the kernel hand over requests that wait for a slot.
 //!
-//! A request that finds no memory on its queue waits, and is handed over with the next reply that is
-//! sent there. New memory alone does not bring it (observed with Linux 6.18). When all requests of a
-//! queue are carried out elsewhere, and may take for ever, no reply is sent; so one has to be made. The
-//! kernel is asked for data that it does not have (`FUSE_NOTIFY_RETRIEVE`): its answer comes as a
-//! request, on the queue of the CPU where the question was asked, and takes a reply. It takes no
-//! lock of an inode, so a thread that serves may ask. It has to be about a regular file that the kernel
-//! knows; one that a request was about just now, or has found.
+//! A request that finds no free slot on its queue waits, and is handed over with the next reply that is
+//! sent there. A new slot alone does not fetch it (observed with Linux 6.18). When all requests of a queue
+//! are carried out elsewhere, perhaps for ever, no reply is sent; so one is provoked. The kernel is asked
+//! for data that it does not have (`FUSE_NOTIFY_RETRIEVE`): it answers with a request on the queue of the
+//! asking CPU, which takes a reply. It locks no inode for that, so a serving thread may ask. It must be
+//! about a regular file that the kernel knows: one of a recent request.
 
 use crate::transport::scheduling;
 use rustix::io::Result;
@@ -19,7 +18,7 @@ use thrufs_sys::fuse_ring::QueueIndex;
 use thrufs_sys::signal::current_thread_id;
 use zerocopy::FromBytes;
 
-/// Numbers that neither the kernel's requests nor the notifier's questions have.
+/// Set in numbers of kicks, and neither in those of the kernel's requests nor in the notifier's.
 const KICK: u64 = 1 << 63;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -27,9 +26,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// Asks about `file` on the CPU of `queue`.
 ///
 /// # Errors
-///
-/// EINVAL when this thread may not run there or it is no regular file, ENOENT when the kernel does not
-/// know it any more, and those of writing to the device.
+/// EINVAL when this thread may not run there or `file` is no regular file, ENOENT when the kernel has
+/// forgotten it, and those of writing to the device.
 pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> Result<()> {
     let question = Notification::Retrieve {
         unique: Unique(KICK | NEXT.fetch_add(2, Ordering::Relaxed) & (KICK - 1)),
@@ -50,12 +48,10 @@ pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> R
     written.map(drop)
 }
 
-/// Whether the request with this header is the answer to a kick.
 pub(super) fn is_answer(header: &InHeader) -> bool {
     header.unique & KICK != 0 && header.opcode == Opcode::NotifyReply.number()
 }
 
-/// Whether the request with this header is about a regular file.
 pub(super) fn is_about_file(header: &InHeader) -> bool {
     matches!(
         Opcode::from_u32(header.opcode),
@@ -63,7 +59,7 @@ pub(super) fn is_about_file(header: &InHeader) -> bool {
     )
 }
 
-/// The regular file that an answer tells the kernel of.
+/// The regular file that a reply makes known to the kernel.
 pub(super) fn found_file(request: &[u8], reply: &[u8]) -> Option<NodeId> {
     let (header, _) = InHeader::ref_from_prefix(request).ok()?;
     if header.opcode != Opcode::Lookup.number() && header.opcode != Opcode::Create.number() {
@@ -88,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_from_others() {
+    fn answers_to_kicks_are_recognised() {
         assert!(is_answer(&header(Opcode::NotifyReply, KICK | 4)));
         assert!(!is_answer(&header(Opcode::NotifyReply, 4)));
         assert!(!is_answer(&header(Opcode::Lookup, KICK | 4)));
     }
 
     #[test]
-    fn directories_are_of_no_use() {
+    fn requests_about_directories_have_no_file() {
         assert!(is_about_file(&header(Opcode::Read, 2)));
         assert!(!is_about_file(&header(Opcode::Readdir, 2)));
         assert!(!is_about_file(&header(Opcode::Lookup, 2)));

@@ -1,19 +1,18 @@
-//! Which thread serves which queues.
+//! The plan which thread serves which queues.
 //!
-//! The kernel has a queue for each *possible* CPU and puts a request on that of the CPU where its
-//! caller is. Each CPU that the session may use has a thread of its own, unless there are too many of
-//! them. The queues of all others (CPUs that are not there yet, or belong to others) are spread over
-//! these threads: nearly nobody asks there, but a connection without an entry in each does not start.
+//! The kernel has a queue for each *possible* CPU and puts a request on the queue of its caller's CPU.
+//! Each CPU of the session has a thread of its own, unless there are too many. The queues of other CPUs
+//! (offline, or not allowed) are spread over these threads: they get few requests, but a connection needs
+//! an entry in every queue to start.
 
 use rustix::thread::CpuSet;
 use std::num::NonZeroUsize;
 use thrufs_sys::fuse_ring::QueueIndex;
 
-/// What one thread serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) queues: Vec<QueueIndex>,
-    /// Where the thread belongs, if all its own callers are there.
+    /// The CPU to bind the thread to, if it serves a single one.
     pub(super) cpu: Option<usize>,
 }
 
@@ -49,7 +48,7 @@ pub(super) fn groups(
 }
 
 fn queue(cpu: usize) -> QueueIndex {
-    // Linux knows far fewer CPUs.
+    // Linux supports fewer than 65,536 CPUs.
     QueueIndex(u16::try_from(cpu).unwrap_or(u16::MAX))
 }
 

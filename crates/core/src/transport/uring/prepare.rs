@@ -1,7 +1,7 @@
-//! What can be done, and can fail, before INIT is answered.
+//! Steps of the start that can fail, taken before INIT is answered.
 
 use super::plan::{Group, count_cpus, groups};
-use super::team::Ring;
+use super::worker_pool::Ring;
 use crate::session::SessionConfig;
 use crate::transport::choice::{Transport, UringRefusal};
 use rustix::io::Errno;
@@ -11,30 +11,30 @@ use std::os::fd::{AsFd, BorrowedFd};
 use thrufs_sys::fuse_dev;
 use thrufs_sys::fuse_ring::FuseRing;
 
-/// Rings for threads that stand in for those that sleep, and one to give up with. A confined process
-/// cannot make any later.
+/// Rings for substitutes of threads that sleep, and one for giving up. A confined process cannot make
+/// any later.
 const RESERVE: usize = 17;
 
-/// Room in a ring for entries that go out together.
-const LINE: u16 = 15;
+/// Entries of a ring that are submitted together.
+const ENTRIES: u16 = 15;
 
-/// Descriptors that everything else has to live on.
+/// Descriptors that are left for everything else.
 const OTHER_DESCRIPTORS: usize = 64;
 
-/// Most threads that serve queues, unless one is asked to serve fewer than that comes to.
+/// Most serving threads, unless `queues_per_thread` asks for fewer.
 const THREADS_MAX: usize = 64;
 
-/// Says whether new mounts are offered it. Absent where the kernel was built without, or is too old.
+/// Whether the kernel offers it to new mounts. Absent in kernels without it.
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Rings and what to do with them.
+/// Rings, and the queues that they will serve.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(super) groups: Vec<Group>,
     pub(super) rings: Vec<Ring>,
 }
 
-/// Makes rings on `device`, for as many threads as it takes. `None` when none are wanted.
+/// Makes rings on `device`, as many as the threads need. `None` when none are wanted.
 pub(crate) fn prepare(
     device: BorrowedFd<'_>,
     config: &SessionConfig,
@@ -47,14 +47,12 @@ pub(crate) fn prepare(
     }
 }
 
-/// On how many queues a session with `config` would be served by io_uring if it were started now, by a
-/// process like this one. None, 0, with [`Transport::Dev`], which wants none. Nothing is left of what
-/// it takes to find out.
+/// The number of queues that a session with `config`, started now by this process, would serve by
+/// io_uring; 0 with [`Transport::Dev`]. Leaves nothing behind.
 ///
 /// # Errors
-///
-/// What such a session would say ([`Carrier::Dev`](crate::Carrier::Dev)), in the same order; and
-/// [`UringRefusal::NoRing`] where `/dev/fuse` cannot be opened.
+/// The reason that such a session would give ([`Carrier::Dev`](crate::Carrier::Dev)), in the same order;
+/// and [`UringRefusal::NoRing`] where `/dev/fuse` cannot be opened.
 pub fn ring_availability(config: &SessionConfig) -> Result<usize, UringRefusal> {
     let device = fuse_dev::open().map_err(UringRefusal::NoRing)?;
     let allowed = crate::transport::scheduling::allowed_cpus();
@@ -62,7 +60,7 @@ pub fn ring_availability(config: &SessionConfig) -> Result<usize, UringRefusal> 
     let Some(prepared) = prepared.transpose()? else {
         return Ok(0);
     };
-    // Opening the device has loaded the module, if it was not there.
+    // Opening the device has loaded the module.
     let parameter = std::fs::read_to_string(PARAMETER).unwrap_or_default();
     if parameter.trim() != "Y" {
         return Err(UringRefusal::NotOffered);
@@ -95,16 +93,16 @@ fn make(
     Ok(Prepared { groups, rings })
 }
 
-/// Makes them on a thread that ends at once. The kernel takes a ring down only when all threads have
-/// let go of it, the one that made it too; and that may be anybody's, and wait for an answer from the
-/// very mount whose connection ends with its rings.
+/// Makes rings on a thread that ends at once. The kernel tears a ring down only when its creating thread
+/// has released it too. The calling thread is the program's, and may wait for an answer of the very
+/// mount whose connection ends with its rings.
 fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, UringRefusal> {
     std::thread::scope(|scope| {
         let maker = std::thread::Builder::new()
             .name("thrufs-rings".to_owned())
             .spawn_scoped(scope, || {
                 (0..count)
-                    .map(|_| FuseRing::new(device, LINE))
+                    .map(|_| FuseRing::new(device, ENTRIES))
                     .collect::<Result<Vec<Ring>, Errno>>()
             })
             .map_err(|_| UringRefusal::NoThread(Errno::AGAIN))?;
@@ -113,7 +111,7 @@ fn make_rings(device: BorrowedFd<'_>, count: usize) -> Result<Vec<Ring>, UringRe
     })
 }
 
-/// Each thread costs two descriptors, and its second another two: a quarter of all at most.
+/// A thread and its substitute cost two descriptors each: together at most a quarter of the limit.
 fn threads_max() -> usize {
     (descriptors() / 16).clamp(1, THREADS_MAX)
 }

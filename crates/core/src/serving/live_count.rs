@@ -1,4 +1,4 @@
-//! How many there still are, for who waits for their end.
+//! A count of live threads or values, and a wait until it is zero.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::time::Instant;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Count {
+pub struct LiveCount {
     number: Mutex<usize>,
     fewer: Condvar,
 }
 
-/// One of those that are counted, until this is dropped.
+/// Counts until it is dropped.
 #[derive(Debug)]
-pub struct Counted(Arc<Count>);
+pub struct LiveGuard(Arc<LiveCount>);
 
-impl Count {
+impl LiveCount {
     /// Counts one more.
-    pub fn one_more(self: &Arc<Self>) -> Counted {
+    pub fn one_more(self: &Arc<Self>) -> LiveGuard {
         *self.number.lock() += 1;
-        Counted(Arc::clone(self))
+        LiveGuard(Arc::clone(self))
     }
 
-    /// Waits until none is left. Returns how many are at `deadline`.
+    /// Waits until none is left. Returns how many are left at `deadline`.
     pub fn wait_for_none(&self, deadline: Instant) -> usize {
         let mut number = self.number.lock();
         self.fewer
@@ -31,7 +31,7 @@ impl Count {
     }
 }
 
-impl Drop for Counted {
+impl Drop for LiveGuard {
     fn drop(&mut self) {
         *self.0.number.lock() -= 1;
         self.0.fewer.notify_all();

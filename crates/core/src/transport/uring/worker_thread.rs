@@ -1,12 +1,12 @@
-//! One thread: takes requests from its queues, and answers them.
+//! A worker's thread: takes requests from its queues, and answers them.
 //!
-//! All that has come is carried out in a row, and the replies go out together with the next wait: one
-//! system call for each request when they come one by one, fewer when they come faster. Replies with
-//! much data go out at once, so that their callers go on meanwhile.
+//! It carries out all that has arrived, and submits the replies with the next wait: one system call per
+//! request when they arrive one by one, fewer when they arrive faster. Replies with much data are
+//! submitted at once, so that their callers continue meanwhile.
 
 use super::kick::{found_file, is_about_file, is_answer, kick};
-use super::member::Member;
-use super::team::{Ring, Team};
+use super::worker::Worker;
+use super::worker_pool::{Ring, WorkerPool};
 use super::{Reading, Sleeping, answer, message};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
@@ -22,116 +22,115 @@ use thrufs_abi::layout::InHeader;
 use thrufs_sys::fuse_ring::{Event, QueueIndex, RingRequest, Slot};
 use zerocopy::FromBytes;
 
-/// How many reads of one queue may be with the kernel at once, and be replaced by memory for further
-/// requests. Beyond, requests wait until one comes back. (Those with the pool, which may take for
-/// ever, are always replaced; the pool has its own bounds.)
+/// Reads of one queue that the kernel may carry out at once while other slots take their place. Beyond,
+/// requests wait until a read completes. (Requests in the blocking pool, perhaps for ever, are always
+/// replaced; the pool has bounds of its own.)
 const READS_MAX: usize = 64;
 
-/// How long memory stays after a request with much data.
+/// How long memory is kept after a request with much data.
 const KEEP_MEMORY: Duration = Duration::from_secs(1);
 
-/// The slots of one queue.
 #[derive(Debug)]
-struct Rotation {
+struct QueueSlots {
     queue: QueueIndex,
-    /// In the kernel, or in hand.
-    here: usize,
-    away: usize,
-    /// Of those that are away: with the kernel.
+    /// Registered, or carried out on this thread.
+    active: usize,
+    detached: usize,
+    /// Those of `detached` that the kernel reads into.
     reading: usize,
 }
 
-/// See the module.
-pub(super) struct Server<'a, F> {
+pub(super) struct WorkerThread<'a, F> {
     connection: &'a Arc<Connection<F>>,
-    team: &'a Arc<Team<F>>,
-    member: &'a Arc<Member>,
+    pool: &'a Arc<WorkerPool<F>>,
+    worker: &'a Arc<Worker>,
     ring: Ring,
-    rotations: Vec<Rotation>,
-    /// When much data was last moved, until memory was given back.
+    queues: Vec<QueueSlots>,
+    /// When a request last carried much data; nothing once memory was released.
     large: Option<Instant>,
 }
 
-impl<'a, F: FileSystem> Server<'a, F> {
+impl<'a, F: FileSystem> WorkerThread<'a, F> {
     pub(super) fn new(
-        team: &'a Arc<Team<F>>,
-        member: &'a Arc<Member>,
+        pool: &'a Arc<WorkerPool<F>>,
+        worker: &'a Arc<Worker>,
         ring: Ring,
-    ) -> Server<'a, F> {
-        let rotation = |queue: &QueueIndex| Rotation {
+    ) -> WorkerThread<'a, F> {
+        let slots = |queue: &QueueIndex| QueueSlots {
             queue: *queue,
-            here: 0,
-            away: 0,
+            active: 0,
+            detached: 0,
             reading: 0,
         };
-        Server {
-            connection: &team.connection,
-            team,
-            member,
+        WorkerThread {
+            connection: &pool.connection,
+            pool,
+            worker,
             ring,
-            rotations: member.group.queues.iter().map(rotation).collect(),
+            queues: worker.group.queues.iter().map(slots).collect(),
             large: None,
         }
     }
 
-    /// Puts the thread where it belongs, and its memory into the kernel's hands.
+    /// Binds the thread to its CPU, and registers its slots.
     pub(super) fn begin(&mut self) -> Result<(), SystemErrno> {
-        if let Some(cpu) = self.member.group.cpu
+        if let Some(cpu) = self.worker.group.cpu
             && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
         {
-            tracing::debug!(%error, cpu, "a thread is not bound to its CPU");
+            tracing::debug!(%error, cpu, "cannot bind a thread to its CPU");
         }
         self.ring.enable()?;
         self.ring.await_init()?;
-        for number in 0..self.rotations.len() {
-            for _ in 0..self.team.depth {
+        for number in 0..self.queues.len() {
+            for _ in 0..self.pool.depth {
                 self.add_slot(number)?;
             }
         }
-        self.member.serve();
+        self.worker.serve();
         Ok(())
     }
 
-    fn add_slot(&mut self, rotation: usize) -> Result<(), SystemErrno> {
-        let queue = self.rotations[rotation].queue;
-        let slot = self.ring.slot(queue, self.team.payload_bytes)?;
+    fn add_slot(&mut self, number: usize) -> Result<(), SystemErrno> {
+        let queue = self.queues[number].queue;
+        let slot = self.ring.slot(queue, self.pool.payload_bytes)?;
         self.ring.register(slot)?;
-        self.rotations[rotation].here += 1;
+        self.queues[number].active += 1;
         Ok(())
     }
 
-    /// Serves until the connection or the session is over.
     pub(super) fn serve(&mut self) {
         loop {
             if let Err(errno) = self.wait() {
                 tracing::error!(error = %errno, "a ring failed");
-                return self
-                    .connection
-                    .control
-                    .stop(End::Failed(errno.raw_os_error()));
+                return self.fail(errno);
             }
             self.handle_events();
-            let (here, away) = self.count();
-            if here + away == 0 {
+            let (active, detached) = self.count();
+            if active + detached == 0 {
                 return;
             }
-            if self.team.is_ending() && away == 0 {
-                // The last replies go out. What comes in their place is not taken up.
+            if self.pool.is_ending() && detached == 0 {
+                // Requests that arrive with it are not carried out.
                 let _ = self.ring.flush();
                 return;
             }
         }
     }
 
+    fn fail(&self, errno: SystemErrno) {
+        let end = End::Failed(errno.raw_os_error());
+        self.connection.control.stop(end);
+    }
+
     fn count(&self) -> (usize, usize) {
-        let sum = |part: fn(&Rotation) -> usize| self.rotations.iter().map(part).sum();
-        (sum(|rotation| rotation.here), sum(|rotation| rotation.away))
+        let sum = |part: fn(&QueueSlots) -> usize| self.queues.iter().map(part).sum();
+        (sum(|slots| slots.active), sum(|slots| slots.detached))
     }
 
     fn wait(&mut self) -> Result<(), SystemErrno> {
         let due = |last: Instant| last.elapsed() >= KEEP_MEMORY;
         if self.large.is_some_and(due) {
-            // What lies in that memory goes out first.
+            // Replies with data in that memory are submitted first.
             self.ring.flush()?;
             if self.ring.release_memory() {
                 self.large = None;
@@ -150,29 +149,29 @@ impl<'a, F: FileSystem> Server<'a, F> {
                     self.carry_out(slot);
                 }
                 Event::Read(slot, reading, result) => {
-                    let number = self.come_back(slot.queue());
-                    self.rotations[number].reading -= 1;
-                    self.go_on_reading(slot, reading, result);
+                    let number = self.reattach(slot.queue());
+                    self.queues[number].reading -= 1;
+                    self.continue_read(slot, reading, result);
                 }
                 Event::Woken => self.take_returned(),
                 Event::Gone(slot, errno) => self.lose(slot.queue(), errno),
             }
         }
         if busy {
-            self.member.put_down();
+            self.worker.end_requests();
         }
     }
 
     fn carry_out(&mut self, mut slot: Slot) {
-        self.member.take_up();
-        self.team.alarm.arm();
+        self.worker.begin_request();
+        self.pool.monitor_waker.arm();
         let RingRequest { header, rest, .. } = slot.request();
         if let Ok((header, _)) = InHeader::ref_from_prefix(header) {
             if is_answer(header) {
                 return self.send(slot, 0);
             }
             if is_about_file(header) {
-                self.member.note_file(header.nodeid);
+                self.worker.note_file(header.nodeid);
             }
         }
         if rest.len() >= LARGE_BYTES {
@@ -184,18 +183,18 @@ impl<'a, F: FileSystem> Server<'a, F> {
                 let RingRequest { header, reply, .. } = slot.request();
                 let reply = reply.get(..length).unwrap_or_default();
                 if let Some(file) = found_file(header, reply) {
-                    self.member.note_file(file.0);
+                    self.worker.note_file(file.0);
                 }
                 self.send(slot, length);
             }
             Outcome::Silent => self.send(slot, 0),
             Outcome::File(file_reply) => self.answer_from_file(slot, file_reply),
-            Outcome::Defer(wait) => self.hand_over(slot, wait),
+            Outcome::Defer(wait) => self.carry_out_blocking(slot, wait),
         }
     }
 
     fn note_large(&mut self) {
-        self.member.count_large();
+        self.worker.count_large();
         self.large = Some(Instant::now());
     }
 
@@ -212,27 +211,25 @@ impl<'a, F: FileSystem> Server<'a, F> {
         if let Err(errno) = sent
             && !is_end(errno)
         {
-            self.connection
-                .control
-                .stop(End::Failed(errno.raw_os_error()));
+            self.fail(errno);
         }
     }
 
-    /// Answers a READ with bytes of a file: at once when they are in memory.
+    /// Answers a READ from a file, at once when the bytes are in memory.
     fn answer_from_file(&mut self, mut slot: Slot, file_reply: FileReply) {
         let result = file_reply.read_into(slot.request().reply, false);
         if result == Err(Errno::DEFER) {
             bump(&self.connection.metrics().figures.deferred);
             if self.may_sleep(Wait::Io) {
                 let result = file_reply.read_into(slot.request().reply, true);
-                self.team.pool.dismiss(Wait::Io);
+                self.pool.blocking_pool.dismiss(Wait::Io);
                 return self.finish_reading(slot, &file_reply, result);
             }
             let reading = Reading {
                 file_reply,
                 filled: 0,
             };
-            return self.read_aside(slot, reading);
+            return self.read_asynchronously(slot, reading);
         }
         self.finish_reading(slot, &file_reply, result);
     }
@@ -248,8 +245,8 @@ impl<'a, F: FileSystem> Server<'a, F> {
         self.send(slot, length);
     }
 
-    /// Has the kernel read what is missing, while this thread goes on.
-    fn read_aside(&mut self, slot: Slot, reading: Reading) {
+    /// Submits a read of the missing bytes.
+    fn read_asynchronously(&mut self, slot: Slot, reading: Reading) {
         let queue = slot.queue();
         let file = Arc::clone(reading.file_reply.file());
         let offset = reading.file_reply.offset() + reading.filled as u64;
@@ -257,19 +254,16 @@ impl<'a, F: FileSystem> Server<'a, F> {
         let part = (reading.filled, left);
         match self.ring.read(slot, file.as_fd(), offset, part, reading) {
             Ok(()) => {
-                let number = self.rotation(queue);
-                self.rotations[number].reading += 1;
-                self.go_away(number);
+                let number = self.position(queue);
+                self.queues[number].reading += 1;
+                self.detach(number);
             }
-            Err(errno) => self
-                .connection
-                .control
-                .stop(End::Failed(errno.raw_os_error())),
+            Err(errno) => self.fail(errno),
         }
     }
 
-    /// A read has come to its end: of the file, of what was asked, or too early.
-    fn go_on_reading(
+    /// A read has completed: with all bytes, at the end of the file, or short.
+    fn continue_read(
         &mut self,
         slot: Slot,
         mut reading: Reading,
@@ -281,55 +275,56 @@ impl<'a, F: FileSystem> Server<'a, F> {
             Ok(more) => {
                 reading.filled += more;
                 if reading.filled < length {
-                    return self.read_aside(slot, reading);
+                    return self.read_asynchronously(slot, reading);
                 }
                 Ok(length)
             }
-            Err(SystemErrno::INTR | SystemErrno::AGAIN) => return self.read_aside(slot, reading),
+            Err(SystemErrno::INTR | SystemErrno::AGAIN) => {
+                return self.read_asynchronously(slot, reading);
+            }
             Err(_) if reading.filled > 0 => Ok(reading.filled),
             Err(errno) => Err(errno.into()),
         };
         self.finish_reading(slot, &reading.file_reply, result);
     }
 
-    /// Whether this thread may sleep, because it has no other request, now or soon, and others have
-    /// its queue.
+    /// Whether this thread may sleep: it has no other request, and another thread serves its queue.
     fn may_sleep(&self, wait: Wait) -> bool {
-        let alone = match &self.rotations[..] {
-            [only] => only.here == 1 && only.away == 0,
+        let alone = match &self.queues[..] {
+            [only] => only.active == 1 && only.detached == 0,
             _ => false,
         };
-        if !alone || !self.team.pool.admit(wait) {
+        if !alone || !self.pool.blocking_pool.admit(wait) {
             return false;
         }
-        let may = self.team.stands_in_for(self.member);
+        let may = self.pool.has_substitute(self.worker);
         if !may {
-            self.team.pool.dismiss(wait);
+            self.pool.blocking_pool.dismiss(wait);
         }
         may
     }
 
-    /// Carries out a request that will sleep: here, or where others may.
-    fn hand_over(&mut self, mut slot: Slot, wait: Wait) {
+    /// Carries out a request that will sleep: here, or in the blocking pool.
+    fn carry_out_blocking(&mut self, mut slot: Slot, wait: Wait) {
         if self.may_sleep(wait) {
             let length = answer(&self.connection.dispatcher, &mut slot);
-            self.team.pool.dismiss(wait);
+            self.pool.blocking_pool.dismiss(wait);
             return self.send(slot, length);
         }
         let queue = slot.queue();
         let sleeping = Sleeping {
             slot,
             wait,
-            member: Arc::clone(self.member),
+            worker: Arc::clone(self.worker),
             connection: Arc::clone(self.connection),
         };
-        let Err(Sleeping { mut slot, .. }) = self.team.pool.take(sleeping) else {
-            let number = self.rotation(queue);
-            return self.go_away(number);
+        let Err(Sleeping { mut slot, .. }) = self.pool.blocking_pool.take(sleeping) else {
+            let number = self.position(queue);
+            return self.detach(number);
         };
         let events = &self.connection.metrics().figures;
         let length = if wait.is_for_lock() {
-            // A queue must not wait for a lock, whose holder may need it to let go.
+            // A queue must not wait for a lock: its holder may need that queue to unlock it.
             bump(&events.lock_waiters_refused);
             let (message, reply) = message(&mut slot);
             let dispatcher = &self.connection.dispatcher;
@@ -342,88 +337,85 @@ impl<'a, F: FileSystem> Server<'a, F> {
     }
 
     fn take_returned(&mut self) {
-        for (slot, length) in self.member.take_returned() {
-            self.come_back(slot.queue());
+        for (slot, length) in self.worker.take_returned() {
+            self.reattach(slot.queue());
             self.send(slot, length);
         }
     }
 
-    fn rotation(&mut self, queue: QueueIndex) -> usize {
-        let position = |rotation: &Rotation| rotation.queue == queue;
-        self.rotations.iter().position(position).unwrap_or(0)
+    fn position(&self, queue: QueueIndex) -> usize {
+        let position = |slots: &QueueSlots| slots.queue == queue;
+        self.queues.iter().position(position).unwrap_or(0)
     }
 
-    /// A slot is carried out elsewhere: another takes its place.
-    fn go_away(&mut self, number: usize) {
-        let rotation = &mut self.rotations[number];
-        rotation.here -= 1;
-        rotation.away += 1;
-        let missing = rotation.here < usize::from(self.team.depth);
-        if !missing || rotation.reading > READS_MAX || self.team.is_ending() {
+    /// A slot's request is carried out elsewhere: another slot takes its place.
+    fn detach(&mut self, number: usize) {
+        let slots = &mut self.queues[number];
+        slots.active -= 1;
+        slots.detached += 1;
+        let missing = slots.active < usize::from(self.pool.depth);
+        if !missing || slots.reading > READS_MAX || self.pool.is_ending() {
             return;
         }
-        let (last, queue) = (rotation.here == 0, rotation.queue);
+        let (last, queue) = (slots.active == 0, slots.queue);
         match self.add_slot(number) {
             Ok(()) if last => self.kick(queue),
             Ok(()) => {}
-            // Requests wait until the slot is back.
+            // Requests wait until a slot is back.
             Err(error) => tracing::debug!(%error, "no further memory for requests"),
         }
     }
 
-    /// Has the kernel hand over what came while there was no memory for it.
+    /// Makes the kernel hand over requests that found no free slot.
     fn kick(&self, queue: QueueIndex) {
-        // The kernel may have forgotten some.
-        let mut files = self.team.files().into_iter();
+        // The kernel may have forgotten some of the files.
+        let mut files = self.pool.files().into_iter();
         let is_kicked = files.any(|file| {
             let kicked = kick(self.connection.device.as_fd(), file, queue);
             kicked.is_ok()
         });
         if !is_kicked {
-            // Until the next request of this queue, which brings the others along.
-            tracing::debug!(?queue, "requests may wait for another");
+            // Until the next request of this queue brings them along.
+            tracing::debug!(?queue, "requests may wait behind another");
         }
     }
 
-    /// As [`kick`](Self::kick), for all queues.
     pub(super) fn kick_all(&self) {
-        for rotation in &self.rotations {
-            self.kick(rotation.queue);
+        for slots in &self.queues {
+            self.kick(slots.queue);
         }
     }
 
-    fn come_back(&mut self, queue: QueueIndex) -> usize {
-        let number = self.rotation(queue);
-        let rotation = &mut self.rotations[number];
-        rotation.here += 1;
-        rotation.away -= 1;
+    fn reattach(&mut self, queue: QueueIndex) -> usize {
+        let number = self.position(queue);
+        let slots = &mut self.queues[number];
+        slots.active += 1;
+        slots.detached -= 1;
         number
     }
 
-    /// The kernel has given up a slot: with the connection, or for a reason that nobody knows yet.
+    /// The kernel has given up a slot: the connection has ended, or it refused a reply.
     fn lose(&mut self, queue: QueueIndex, errno: SystemErrno) {
-        let number = self.rotation(queue);
-        self.rotations[number].here -= 1;
-        // Whether it was unmounted or aborted is told on /dev/fuse.
-        if is_end(errno) || self.team.is_ending() {
+        let number = self.position(queue);
+        self.queues[number].active -= 1;
+        // /dev/fuse reports whether it was unmounted or aborted.
+        if is_end(errno) || self.pool.is_ending() {
             return;
         }
         bump(&self.connection.metrics().figures.replies_refused);
         tracing::warn!(error = %errno, "the kernel did not take a reply");
         if let Err(error) = self.add_slot(number)
-            && self.rotations[number].here == 0
+            && self.queues[number].active == 0
             && !is_end(error)
         {
             tracing::error!(%error, "a queue has no memory left");
-            self.connection
-                .control
-                .stop(End::Failed(error.raw_os_error()));
+            self.fail(error);
         }
     }
 }
 
-/// Whether this is how the kernel says that the connection has ended. An abort comes by any of them,
-/// depending on what the slot was at.
+/// Whether the kernel says so that the connection has ended. An abort gives any of them, depending on
+/// the state of the slot.
 fn is_end(errno: SystemErrno) -> bool {
     matches!(
         errno,

@@ -1,17 +1,16 @@
-//! An io_uring of one thread (`io_uring_setup(2)`), as much of it as `/dev/fuse` needs.
+//! The part of io_uring that `/dev/fuse` needs, for one thread (`io_uring_setup(2)`).
 //!
-//! A ring is made disabled and restricted to a few operations, so that whoever takes over the process
-//! cannot use it to pass by a filter of system calls; the thread that serves enables it.
+//! A ring is created disabled and restricted to a few operations, so that a process that was taken over
+//! cannot bypass its seccomp filter with it; the serving thread enables it.
 //!
 //! # Safety
+//! The kernel shares three pieces of memory with us, mapped from the ring's descriptor and unmapped with
+//! it: the submission entries and the two index rings. Indices are atomics; an entry is written before the
+//! tail is moved past it (release), and a completion is read after the tail was seen beyond it (acquire)
+//! and before the head is moved (release). Each side writes its own index. One thread has the ring
+//! (`&mut`), so ours have one writer.
 //!
-//! The kernel shares three pieces of memory with us, mapped from the ring's descriptor and unmapped
-//! with it: the entries to submit, and the two index rings. Indices are atomics; an entry is written
-//! before the tail is moved past it (release), and a completion is read after the tail was seen beyond
-//! it (acquire) and before the head is moved (release). Each side writes the index of the side that
-//! it owns. One thread has the ring (`&mut`), so ours have one writer.
-//!
-//! What an entry points at is the business of whoever pushes it: [`Ring::push`] is unsafe for that.
+//! [`IoUring::push`] is unsafe because its caller answers for what the entry points at.
 
 #![allow(unsafe_code)]
 
@@ -24,7 +23,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-// linux/io_uring.h; the names are its own.
+// As in linux/io_uring.h.
 const SETUP_R_DISABLED: u32 = 1 << 6;
 const SETUP_SUBMIT_ALL: u32 = 1 << 7;
 const SETUP_TASKRUN_FLAG: u32 = 1 << 9;
@@ -37,19 +36,18 @@ const OFF_SQ_RING: u64 = 0;
 const OFF_SQES: u64 = 0x1000_0000;
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_EXT_ARG: u32 = 1 << 3;
-const SQ_TASKRUN: u32 = 1 << 2;
 const REGISTER_FILES: u32 = 2;
 const REGISTER_RESTRICTIONS: u32 = 11;
-/// What a thread registers that makes a ring its own, for those who filter system calls.
+/// The `io_uring_register(2)` operation of a thread that enables its ring, for seccomp filters.
 pub const REGISTER_ENABLE_RINGS: u32 = 12;
 const RESTRICTION_SQE_OP: u16 = 1;
 const RESTRICTION_SQE_FLAGS_ALLOWED: u16 = 2;
-/// The flag of an entry whose descriptor is the number of a registered file.
+/// Flag of an entry: `fd` is the index of a registered file.
 pub(crate) const FIXED_FILE: u8 = 1;
-/// The flag of a completion that more will follow.
+/// Flag of a completion: more will follow.
 pub(crate) const MORE: u32 = 1 << 1;
 
-/// `struct io_uring_sqe`, with the room that commands of file systems have (`SQE128`).
+/// `struct io_uring_sqe`, with the room for commands of file systems (`SQE128`).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Sqe {
@@ -97,7 +95,7 @@ pub(crate) struct Cqe {
     pub(crate) flags: u32,
 }
 
-/// `struct io_sqring_offsets` and `struct io_cqring_offsets`: of one shape.
+/// `struct io_sqring_offsets` and `struct io_cqring_offsets`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct Offsets {
@@ -105,9 +103,9 @@ struct Offsets {
     tail: u32,
     ring_mask: u32,
     ring_entries: u32,
-    /// The submission ring's flags; the completion ring's overflow.
+    /// `flags` of the submission ring; `overflow` of the completion ring.
     fifth: u32,
-    /// The submission ring's dropped; the completion ring's entries.
+    /// `dropped` of the submission ring; `cqes` of the completion ring.
     sixth: u32,
     rest: [u32; 4],
 }
@@ -149,7 +147,6 @@ struct GetEvents {
     ts: u64,
 }
 
-/// A mapping of its own.
 #[derive(Debug)]
 struct Mapping {
     start: NonNull<u8>,
@@ -175,7 +172,7 @@ impl Mapping {
         Ok(Mapping { start, length })
     }
 
-    /// The place of a `T` at `offset`, for [`Ring`]'s own use.
+    /// A pointer to the `T` at `offset`, for [`IoUring`] only.
     fn at<T>(&self, offset: u32) -> Result<NonNull<T>> {
         let offset = offset as usize;
         let inside = offset
@@ -184,7 +181,7 @@ impl Mapping {
         if !inside || !offset.is_multiple_of(align_of::<T>()) {
             return Err(Errno::INVAL);
         }
-        // SAFETY: inside the mapping, as was just seen.
+        // SAFETY: inside the mapping, as checked above.
         Ok(unsafe { self.start.add(offset) }.cast())
     }
 }
@@ -192,21 +189,19 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let start: *mut c_void = self.start.as_ptr().cast();
-        // SAFETY: the mapping is this value's, and pointers into it are the ring's, which is going.
+        // SAFETY: the mapping is this value's, and pointers into it are the ring's, which is being dropped.
         let _ = unsafe { rustix::mm::munmap(start, self.length) };
     }
 }
 
-/// See the module.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct IoUring {
     fd: OwnedFd,
-    // Mapped as long as the pointers below are used.
+    // Mapped as long as the pointers below exist.
     _rings: Mapping,
     _entries: Mapping,
     sq_head: NonNull<AtomicU32>,
     sq_tail: NonNull<AtomicU32>,
-    sq_flags: NonNull<AtomicU32>,
     sq_size: u32,
     sqes: NonNull<Sqe>,
     cq_head: NonNull<AtomicU32>,
@@ -217,18 +212,18 @@ pub(crate) struct Ring {
     pushed: u32,
 }
 
-// SAFETY: the pointers lead to mappings that go along, and nothing of it is bound to a thread before
-// the ring is enabled; a ring that is enabled refuses other threads by itself (EEXIST).
-unsafe impl Send for Ring {}
+// SAFETY: the pointers lead to mappings that move along; the ring is bound to a thread only once it is
+// enabled, and then refuses other threads (EEXIST).
+unsafe impl Send for IoUring {}
 
-impl Ring {
-    /// A disabled ring with room for `entries` that are not submitted yet, which hands over what has come
-    /// when its thread asks for it, and at no other time (`DEFER_TASKRUN`).
+impl IoUring {
+    /// A disabled ring with room for `entries` submissions. Completions arrive only while its thread waits
+    /// for them (`DEFER_TASKRUN`).
     ///
     /// # Errors
     /// EPERM or EACCES where rings are forbidden (`kernel.io_uring_disabled`, a filter), ENOSYS
     /// without io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE.
-    pub(crate) fn new(entries: u32) -> Result<Ring> {
+    pub(crate) fn new(entries: u32) -> Result<IoUring> {
         let layout = SETUP_R_DISABLED | SETUP_SUBMIT_ALL | SETUP_SQE128 | SETUP_NO_SQARRAY;
         let deferred = SETUP_DEFER_TASKRUN | SETUP_TASKRUN_FLAG | SETUP_SINGLE_ISSUER;
         let mut params = Params {
@@ -249,10 +244,9 @@ impl Ring {
         let rings = Mapping::new(&fd, OFF_SQ_RING, cq.sixth as usize + completions)?;
         let room = params.sq_entries as usize * size_of::<Sqe>();
         let entries = Mapping::new(&fd, OFF_SQES, room)?;
-        Ok(Ring {
+        Ok(IoUring {
             sq_head: rings.at(sq.head)?,
             sq_tail: rings.at(sq.tail)?,
-            sq_flags: rings.at(sq.fifth)?,
             sq_size: params.sq_entries,
             sqes: entries.at(0)?,
             cq_head: rings.at(cq.head)?,
@@ -274,7 +268,7 @@ impl Ring {
             .map(drop)
     }
 
-    /// Lets the ring do these operations, and register nothing more once it is enabled.
+    /// Restricts the ring to these operations, and forbids further registrations once it is enabled.
     ///
     /// # Errors
     /// EBADFD when it is enabled already.
@@ -294,7 +288,7 @@ impl Ring {
         self.register(REGISTER_RESTRICTIONS, list.as_ptr().cast(), list.len())
     }
 
-    /// Registers files, which entries then call by their places ([`FIXED_FILE`]).
+    /// Registers files, which entries then name by their indices ([`FIXED_FILE`]).
     ///
     /// # Errors
     /// EMFILE, ENOMEM, EBUSY when there are some already.
@@ -302,7 +296,7 @@ impl Ring {
         self.register(REGISTER_FILES, files.as_ptr().cast(), files.len())
     }
 
-    /// Makes it the calling thread's.
+    /// Binds the ring to the calling thread.
     ///
     /// # Errors
     /// EBADFD when it is enabled already.
@@ -310,10 +304,9 @@ impl Ring {
         self.register(REGISTER_ENABLE_RINGS, std::ptr::null(), 0)
     }
 
-    /// Puts an entry in line. False when the line is full: submit first.
+    /// Adds an entry to the submission queue. False when it is full: submit first.
     ///
     /// # Safety
-    ///
     /// What the entry points at must be valid, and the kernel's, until its last completion.
     pub(crate) unsafe fn push(&mut self, entry: &Sqe) -> bool {
         if self.pushed == self.sq_size {
@@ -325,18 +318,18 @@ impl Ring {
         let place = at & (self.sq_size - 1);
         // SAFETY: one of `sq_size` entries of the mapping.
         let target = unsafe { self.sqes.add(place as usize) };
-        // SAFETY: it is not in the kernel's hands: that has taken over all that were submitted, and
-        // there are fewer than `sq_size` that were not.
+        // SAFETY: the kernel does not use it: it has consumed all that were submitted, and fewer than
+        // `sq_size` were not.
         unsafe { target.write(*entry) };
         tail.store(at.wrapping_add(1), Ordering::Release);
         self.pushed += 1;
         true
     }
 
-    /// Submits what was pushed, and waits until `wanted` completions are there or `timeout` is over.
+    /// Submits, and waits until there are `wanted` completions or `timeout` is over.
     ///
     /// # Errors
-    /// EINTR, ETIME, and what `io_uring_enter(2)` says otherwise.
+    /// EINTR, ETIME, and others of `io_uring_enter(2)`.
     pub(crate) fn enter(&mut self, wanted: u32, timeout: Option<Duration>) -> Result<()> {
         let time = timeout.map(|timeout| {
             // `struct __kernel_timespec`.
@@ -358,8 +351,8 @@ impl Ring {
             ),
             None => (0, std::ptr::null::<c_void>(), 0),
         };
-        // SAFETY: the kernel reads the argument and the time, which live across the call. What the
-        // entries point at is for `push`'s callers to keep.
+        // SAFETY: the kernel reads the argument and the time, which live across the call. `push`'s callers
+        // answer for what the entries point at.
         let answer = check(unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -371,7 +364,7 @@ impl Ring {
                 size,
             )
         });
-        // What the kernel took is told by its index, also when the wait has failed afterwards.
+        // The kernel's index shows what it took, even when the wait has failed afterwards.
         // SAFETY: of the mapping, see `new`.
         let head = unsafe { self.sq_head.as_ref() };
         // SAFETY: the same.
@@ -381,19 +374,11 @@ impl Ring {
         answer.map(drop)
     }
 
-    /// Whether something was pushed that the kernel has not taken yet.
     pub(crate) fn has_pushed(&self) -> bool {
         self.pushed > 0
     }
 
-    /// Whether there is something to be had by [`enter`](Self::enter) without waiting.
-    pub(crate) fn has_work(&self) -> bool {
-        // SAFETY: of the mapping, see `new`.
-        let flags = unsafe { self.sq_flags.as_ref() };
-        flags.load(Ordering::Relaxed) & SQ_TASKRUN != 0
-    }
-
-    /// The next completion, which stays.
+    /// The next completion, without consuming it.
     pub(crate) fn peek(&self) -> Option<Cqe> {
         // SAFETY: of the mapping, see `new`.
         let head = unsafe { self.cq_head.as_ref() };
@@ -410,7 +395,6 @@ impl Ring {
         Some(unsafe { source.read() })
     }
 
-    /// The next completion.
     pub(crate) fn pop(&mut self) -> Option<Cqe> {
         let completion = self.peek()?;
         // SAFETY: of the mapping, see `new`.

@@ -1,4 +1,4 @@
-//! What one thread needs to serve: a channel to the kernel and two buffers.
+//! The descriptor and the two buffers of one worker.
 
 use super::pipe::ReplyPipe;
 use crate::dispatch::FileReply;
@@ -14,26 +14,24 @@ use zerocopy::FromBytes;
 
 const PAGE: usize = 4096;
 
-/// What stands before the data of a WRITE.
+/// The headers before the data of a WRITE.
 const WRITE_HEAD_BYTES: usize = size_of::<InHeader>() + size_of::<WriteIn>();
 
-/// Requests are read so that the data of a WRITE start on a page, and replies laid out so that the
-/// data of a READ do: copies from page to page are the cheapest.
+/// Data of a WRITE and of a READ start on a page: copies from page to page are the cheapest.
 const REQUEST_START: usize = PAGE - WRITE_HEAD_BYTES;
 const REPLY_START: usize = PAGE - HEADER_BYTES;
 
-/// The smallest buffer that the kernel reads into (`FUSE_MIN_READ_BUFFER`), and with an attribute
-/// of 64 KiB, its name and what stands before it, the largest request without data.
+/// The largest request without data: an attribute of 64 KiB, its name and the headers. Above the
+/// kernel's minimum (`FUSE_MIN_READ_BUFFER`).
 const REQUEST_BYTES_MIN: usize = 80 << 10;
 /// The largest reply without data: an extended attribute.
 const BODY_BYTES_MIN: usize = 64 << 10;
 
-/// Memory that a seat keeps when it stands by.
+/// Bytes of each buffer that a standby worker keeps.
 const KEPT_BYTES: usize = 4 * PAGE;
 
-/// See the module.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Buffers {
     channel: Channel,
     request: PageBuffer,
     reply: PageBuffer,
@@ -42,9 +40,9 @@ pub(super) struct Seat {
 
 #[derive(Debug)]
 enum Channel {
-    /// Cloned from the session's device: its own list of requests in progress, its own lock.
+    /// Cloned from the session's device: its list of requests in progress and its lock are its own.
     Own(OwnedFd),
-    /// The session's own, where cloning failed.
+    /// The session's own, because cloning failed.
     Shared(OwnedFd),
 }
 
@@ -56,19 +54,19 @@ impl AsFd for Channel {
     }
 }
 
-impl Seat {
-    /// A seat for requests and replies with at most `data_bytes_max` bytes of data.
-    pub(super) fn new<F>(connection: &Connection<F>, data_bytes_max: u32) -> io::Result<Seat> {
+impl Buffers {
+    /// Buffers for requests and replies with at most `data_bytes_max` bytes of data.
+    pub(super) fn new<F>(connection: &Connection<F>, data_bytes_max: u32) -> io::Result<Buffers> {
         let device = connection.device.as_fd();
         let channel = match clone_channel(device) {
             Ok(channel) => Channel::Own(channel),
-            // Without /dev/fuse in reach (a confined process) or without descriptors.
+            // A confined process cannot open /dev/fuse; or no descriptor is left.
             Err(_) => Channel::Shared(rustix::io::fcntl_dupfd_cloexec(device, 3)?),
         };
         let data = data_bytes_max as usize;
         let request = REQUEST_START + REQUEST_BYTES_MIN.max(WRITE_HEAD_BYTES + data);
         let reply = REPLY_START + HEADER_BYTES + BODY_BYTES_MIN.max(data);
-        Ok(Seat {
+        Ok(Buffers {
             channel,
             request: PageBuffer::new(request)?,
             reply: PageBuffer::new(reply)?,
@@ -76,24 +74,21 @@ impl Seat {
         })
     }
 
-    /// Waits for a request; returns its length.
     pub(super) fn read(&mut self) -> Result<usize> {
         rustix::io::read(&self.channel, &mut self.request[REQUEST_START..])
     }
 
-    /// The thread that asked, as the request of `length` bytes names it; zero when nobody did.
+    /// The caller's thread id in the request of `length` bytes; zero when it has no caller.
     pub(super) fn caller(&self, length: usize) -> u32 {
         let request = &self.request[REQUEST_START..REQUEST_START + length];
         InHeader::ref_from_prefix(request).map_or(0, |(header, _)| header.pid)
     }
 
-    /// The request of `length` bytes, and the room for its reply.
-    pub(super) fn buffers(&mut self, length: usize) -> (&[u8], &mut [u8]) {
+    pub(super) fn split(&mut self, length: usize) -> (&[u8], &mut [u8]) {
         let request = &self.request[REQUEST_START..REQUEST_START + length];
         (request, &mut self.reply[REPLY_START..])
     }
 
-    /// The request and the reply, of these lengths.
     pub(super) fn request_and_reply(&self, request: usize, reply: usize) -> (&[u8], &[u8]) {
         (
             &self.request[REQUEST_START..REQUEST_START + request],
@@ -101,7 +96,6 @@ impl Seat {
         )
     }
 
-    /// Sends the first `length` bytes of the reply.
     pub(super) fn write(&self, length: usize) -> Result<()> {
         let reply = &self.reply[REPLY_START..REPLY_START + length];
         loop {
@@ -112,8 +106,8 @@ impl Seat {
         }
     }
 
-    /// Sends the first `bytes` bytes of the reply that `file_reply` stands for, straight from the
-    /// file. False when nothing was sent, and they have to be read and written.
+    /// Splices the reply that `file_reply` describes, with `bytes` bytes of its file. False when nothing
+    /// was sent, and the bytes have to be read and written.
     pub(super) fn splice(&mut self, file_reply: &FileReply, bytes: usize) -> bool {
         let header = file_reply.header(bytes);
         let (device, file) = (self.channel.as_fd(), &**file_reply.file());
@@ -121,12 +115,12 @@ impl Seat {
         self.pipe.send(device, &header, file, offset, bytes)
     }
 
-    /// Gives back the memory that large requests have left behind.
+    /// Releases the memory that large requests left behind.
     pub(super) fn release_memory(&mut self) {
         self.pipe.release();
         for buffer in [&mut self.request, &mut self.reply] {
             let end = buffer.len();
-            // Advice that is not taken costs memory and nothing else.
+            // madvise(2) that fails costs memory and nothing else.
             let _ = buffer.release(KEPT_BYTES.min(end)..end);
         }
     }

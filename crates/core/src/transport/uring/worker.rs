@@ -1,4 +1,4 @@
-//! One thread that serves queues, as others see it.
+//! A worker, which serves queues, as other threads see it.
 
 use super::plan::Group;
 use parking_lot::Mutex;
@@ -8,35 +8,35 @@ use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::{Slot, Waker};
 use thrufs_sys::signal::{ThreadId, current_thread_id};
 
-/// The member has a request in hand.
+/// The worker has a request.
 const BUSY: u64 = 1;
 /// Added to the word by every request.
 const ONE_REQUEST: u64 = 2;
 
-/// See the module. The word and the counts are written by the thread itself, without a lock, and
-/// read by the steward.
+/// See the module. The word and the counts are written by the worker's own thread, without a lock, and
+/// read by the stall monitor.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Member {
+pub(super) struct Worker {
     word: AtomicU64,
     large: AtomicU64,
-    /// A regular file that a request was about, or has found; 0 for none yet.
+    /// A regular file of a recent request; 0 before the first.
     file: AtomicU64,
-    /// It waits for requests, or has one.
+    /// Its slots are registered.
     serves: AtomicBool,
-    /// Which group of queues it serves.
+    /// The number of its group of queues.
     pub(super) group_number: usize,
     pub(super) group: Group,
     waker: Waker,
     returned: Mutex<Vec<(Slot, usize)>>,
     thread: OnceLock<ThreadId>,
-    /// Its thread has ended, or will before it serves another request.
+    /// Its thread has ended, or will without another request.
     gone: AtomicBool,
 }
 
-impl Member {
-    pub(super) fn new(group_number: usize, group: Group, waker: Waker) -> Member {
-        Member {
+impl Worker {
+    pub(super) fn new(group_number: usize, group: Group, waker: Waker) -> Worker {
+        Worker {
             word: AtomicU64::new(0),
             large: AtomicU64::new(0),
             file: AtomicU64::new(0),
@@ -50,19 +50,17 @@ impl Member {
         }
     }
 
-    /// Called once, by the thread itself.
     pub(super) fn begin(&self) {
         let _ = self.thread.set(current_thread_id());
     }
 
-    /// Its memory is in the kernel's hands.
+    /// Its slots are registered.
     pub(super) fn serve(&self) {
         self.serves.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it waits for a request.
     pub(super) fn is_idle(&self) -> bool {
-        self.serves.load(Ordering::SeqCst) && !self.is_gone() && !Member::is_busy(self.word())
+        self.serves.load(Ordering::SeqCst) && !self.is_gone() && !Worker::is_busy(self.word())
     }
 
     pub(super) fn note_file(&self, node: u64) {
@@ -85,27 +83,25 @@ impl Member {
         self.thread.get().copied()
     }
 
-    /// A request is taken in hand. Ordered before a look at whether the steward is awake; see
-    /// [`Alarm::arm`](crate::serving::Alarm::arm).
-    pub(super) fn take_up(&self) {
+    /// A request has begun. Ordered before the waker's flag is read: see
+    /// [`MonitorWaker::arm`](crate::serving::MonitorWaker::arm).
+    pub(super) fn begin_request(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word
             .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
     }
 
-    /// All that were in hand are done.
-    pub(super) fn put_down(&self) {
+    pub(super) fn end_requests(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word & !BUSY, Ordering::SeqCst);
     }
 
-    /// The request in hand carries much data.
     pub(super) fn count_large(&self) {
         let large = self.large.load(Ordering::Relaxed);
         self.large.store(large + 1, Ordering::Relaxed);
     }
 
-    /// Says whether it is busy, and changes with every request.
+    /// Changes with every request; see [`is_busy`](Self::is_busy).
     pub(super) fn word(&self) -> u64 {
         self.word.load(Ordering::SeqCst)
     }
@@ -114,19 +110,18 @@ impl Member {
         word & BUSY != 0
     }
 
-    /// Requests taken up so far, and those of them with much data.
+    /// Requests so far, and those of them with much data.
     pub(super) fn counts(&self) -> (u64, u64) {
         let requests = self.word.load(Ordering::Relaxed) / ONE_REQUEST;
         (requests, self.large.load(Ordering::Relaxed))
     }
 
     /// A request that was carried out elsewhere, with the length of its reply.
-    pub(super) fn give_back(&self, slot: Slot, length: usize) {
+    pub(super) fn return_slot(&self, slot: Slot, length: usize) {
         self.returned.lock().push((slot, length));
         self.waker.wake();
     }
 
-    /// What was given back since.
     pub(super) fn take_returned(&self) -> Vec<(Slot, usize)> {
         std::mem::take(&mut *self.returned.lock())
     }

@@ -1,37 +1,35 @@
-//! The requests of a pool of threads that sleep: for a device, or for a lock.
+//! Counts of the requests that are blocked in a pool, on a device or on a lock.
 //!
-//! The latter may wait for ever, so one user must not have all places: it gets half of them, and all users but
-//! root together three quarters, since a user with subordinate ids is as many users as it likes.
+//! A wait for a lock may last for ever, so one user gets half of the places only, and all users but root
+//! together three quarters: a user with subordinate ids is as many users as it likes.
 
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many may sleep.
+/// How many requests may be blocked.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// For devices.
+pub struct BlockingLimits {
+    /// On devices.
     pub blocked_max: usize,
-    /// For locks.
+    /// On locks.
     pub lock_waiters_max: usize,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Sleepers {
+pub(crate) struct BlockedCounts {
     blocked: usize,
     lock_waiters: usize,
     /// Those of `lock_waiters` that are not root's.
     of_users: usize,
     by_user: HashMap<u32, usize>,
-    /// What the metrics were told last.
+    /// What was last reported to the metrics.
     reported: [usize; 3],
 }
 
-impl Sleepers {
-    /// Whether there is room for one more.
-    pub(crate) fn admits(&self, wait: Wait, limits: Limits) -> bool {
+impl BlockedCounts {
+    pub(crate) fn admits(&self, wait: Wait, limits: BlockingLimits) -> bool {
         let Wait::Lock { uid } = wait else {
             return self.blocked < limits.blocked_max;
         };
@@ -41,7 +39,6 @@ impl Sleepers {
         self.lock_waiters < most && (uid == 0 || is_within_share)
     }
 
-    /// Counts one more.
     pub(crate) fn enter(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked += 1;
@@ -54,7 +51,6 @@ impl Sleepers {
         }
     }
 
-    /// One of those that were counted sleeps no more.
     pub(crate) fn leave(&mut self, wait: Wait) {
         let Wait::Lock { uid } = wait else {
             self.blocked -= 1;
@@ -70,19 +66,16 @@ impl Sleepers {
         }
     }
 
-    /// How many sleep for a device.
-    pub(crate) fn blocked(&self) -> usize {
+    pub(crate) fn io_count(&self) -> usize {
         self.blocked
     }
 
-    /// Whether nothing sleeps.
     pub(crate) fn is_empty(&self) -> bool {
         self.blocked + self.lock_waiters == 0
     }
 
-    /// Adds to the levels what has changed since the last time, with the threads that stand by for such
-    /// requests. A session over io_uring has two pools, the readers of its device and those of its rings:
-    /// the levels are their sum.
+    /// Adds the changes since the last report to the metrics, which are the sum of a session's pools: over
+    /// io_uring it has two, the readers of its device and the blocking pool.
     pub(crate) fn report(&mut self, metrics: &Metrics, standby: usize) {
         let levels = &metrics.figures;
         let levels: [&AtomicU64; 3] = [&levels.blocked, &levels.lock_waiters, &levels.standby];
@@ -102,8 +95,8 @@ mod tests {
         Wait::Lock { uid }
     }
 
-    fn limits(blocked_max: usize, lock_waiters_max: usize) -> Limits {
-        Limits {
+    fn limits(blocked_max: usize, lock_waiters_max: usize) -> BlockingLimits {
+        BlockingLimits {
             blocked_max,
             lock_waiters_max,
         }
@@ -112,11 +105,11 @@ mod tests {
     #[test]
     fn one_user_has_half_of_the_lock_waiters_and_all_but_root_three_quarters() {
         const MOST: usize = 8;
-        let mut sleepers = Sleepers::default();
+        let mut blocked = BlockedCounts::default();
         let mut enter = |uid| {
-            let admitted = sleepers.admits(lock(uid), limits(0, MOST));
+            let admitted = blocked.admits(lock(uid), limits(0, MOST));
             if admitted {
-                sleepers.enter(lock(uid));
+                blocked.enter(lock(uid));
             }
             admitted
         };
@@ -124,29 +117,24 @@ mod tests {
         assert_eq!([8; 3].map(&mut enter), [true, true, false]);
         assert!(!enter(9));
         assert_eq!([0; 3].map(&mut enter), [true, true, false]);
-        sleepers.leave(lock(7));
-        let admits = |uid, most| sleepers.admits(lock(uid), limits(0, most));
+        blocked.leave(lock(7));
+        let admits = |uid, most| blocked.admits(lock(uid), limits(0, most));
         assert!(!admits(8, 6) && admits(9, MOST) && admits(0, MOST));
         for uid in [7, 7, 7, 8, 8, 0, 0] {
-            sleepers.leave(lock(uid));
+            blocked.leave(lock(uid));
         }
-        assert!(sleepers.is_empty() && sleepers.of_users == 0 && sleepers.by_user.is_empty());
-        assert!(
-            sleepers.admits(lock(7), limits(0, 1)),
-            "one may always wait"
-        );
-        assert!(!sleepers.admits(Wait::Io, limits(0, 1)));
-        sleepers.enter(Wait::Io);
-        assert!(
-            sleepers.admits(Wait::Io, limits(2, 0)) && !sleepers.admits(Wait::Io, limits(1, 0))
-        );
-        assert!(!sleepers.is_empty() && sleepers.blocked() == 1);
+        assert!(blocked.is_empty() && blocked.of_users == 0 && blocked.by_user.is_empty());
+        assert!(blocked.admits(lock(7), limits(0, 1)), "one may always wait");
+        assert!(!blocked.admits(Wait::Io, limits(0, 1)));
+        blocked.enter(Wait::Io);
+        assert!(blocked.admits(Wait::Io, limits(2, 0)) && !blocked.admits(Wait::Io, limits(1, 0)));
+        assert!(!blocked.is_empty() && blocked.io_count() == 1);
     }
 
     #[test]
-    fn what_two_pools_of_a_session_do_is_summed() {
+    fn metrics_sum_the_pools_of_a_session() {
         let metrics = Metrics::default();
-        let (mut readers, mut rings) = (Sleepers::default(), Sleepers::default());
+        let (mut readers, mut rings) = (BlockedCounts::default(), BlockedCounts::default());
         let seen = || {
             let snapshot = metrics.snapshot();
             (snapshot.blocked, snapshot.lock_waiters, snapshot.standby)

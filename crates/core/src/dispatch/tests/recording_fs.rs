@@ -1,4 +1,4 @@
-//! A file system that answers by rote and writes down what it was asked.
+//! A file system with fixed replies that records its calls.
 
 use crate::attributes::{
     Attributes, CopyArgs, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, NewNode,
@@ -16,7 +16,7 @@ use thrufs_abi::{
 };
 
 #[derive(Default)]
-pub(super) struct Rote {
+pub(super) struct RecordingFs {
     pub(super) fail: Option<Errno>,
     pub(super) refuse_init: Option<Errno>,
     pub(super) wants_writeback: bool,
@@ -41,12 +41,11 @@ fn tempfile() -> std::fs::File {
     rustix::fs::memfd_create("lower", flags).unwrap().into()
 }
 
-impl Rote {
-    /// One that is set up otherwise than the default.
-    pub(super) fn that(set: impl FnOnce(&mut Rote)) -> Rote {
-        let mut rote = Rote::default();
-        set(&mut rote);
-        rote
+impl RecordingFs {
+    pub(super) fn with(set: impl FnOnce(&mut RecordingFs)) -> RecordingFs {
+        let mut fs = RecordingFs::default();
+        set(&mut fs);
+        fs
     }
 
     pub(super) fn calls(&self) -> Vec<String> {
@@ -112,7 +111,7 @@ fn named(name: Name<'_>) -> &str {
     text(name.as_cstr())
 }
 
-impl FileSystem for Rote {
+impl FileSystem for RecordingFs {
     fn init(&self, negotiation: &mut Negotiation) -> Result<()> {
         negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::SETXATTR_EXT);
         if self.wants_writeback {
@@ -126,11 +125,11 @@ impl FileSystem for Rote {
     }
 
     fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {
-        sink.write_all(b"as Rote has it")
+        sink.write_all(b"saved by the fs")
     }
 
     fn restore(&self, source: &mut dyn io::Read) -> io::Result<()> {
-        let mut state = [0; 14];
+        let mut state = [0; 15];
         source.read_exact(&mut state)?;
         let state = String::from_utf8_lossy(&state).into_owned();
         self.note(NodeId(0), format!("restore {state}"));

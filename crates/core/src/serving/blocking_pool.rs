@@ -1,42 +1,41 @@
 //! Threads for requests that sleep.
 //!
-//! A request that says it would sleep leaves the thread of its queue with the memory it lies in, is
-//! carried out here, and goes back with its reply, because only the thread of a queue answers its
-//! requests. Those who wait for a lock are counted apart: they may wait for ever, and must not keep
-//! others out.
+//! A request that would sleep leaves its queue's thread with the memory it lies in, is carried out here,
+//! and goes back with its reply, because only the queue's thread answers its requests. Requests that wait
+//! for a lock, perhaps for ever, have bounds of their own, so that they do not keep others out.
 
-use super::{Count, ServingThreads};
+use super::{LiveCount, ServingThreads};
+use crate::blocked_counts::{BlockedCounts, BlockingLimits};
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
-use crate::sleepers::{Limits, Sleepers};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a thread without work stays.
+/// How long an idle thread stays.
 const KEEP_THREAD: Duration = Duration::from_secs(10);
-/// This many stay, so that the next request that sleeps need not wait for a thread.
+/// So many idle threads never end: the next request that sleeps needs no new thread.
 const KEPT: usize = 2;
 
 /// A request that will sleep.
-pub trait Job: Send + 'static {
-    /// For what.
+pub trait BlockingJob: Send + 'static {
+    /// What it sleeps for.
     fn wait(&self) -> Wait;
 
-    /// Carries it out to its end. What is returned gives it back, and is called once it counts no more
-    /// among those that sleep.
+    /// Carries it out to its end. The returned call gives it back, once it does not count as blocked any
+    /// more.
     fn run(self) -> impl FnOnce();
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Pool<J> {
-    limits: Limits,
+pub struct BlockingPool<J> {
+    limits: BlockingLimits,
     metrics: Arc<Metrics>,
     threads: ServingThreads,
-    count: Arc<Count>,
+    count: Arc<LiveCount>,
     state: Mutex<State<J>>,
     called: Condvar,
 }
@@ -44,16 +43,19 @@ pub struct Pool<J> {
 #[derive(Debug)]
 struct State<J> {
     jobs: VecDeque<J>,
-    /// Threads that wait for a job.
     idle: usize,
-    sleepers: Sleepers,
+    blocked: BlockedCounts,
     ending: bool,
 }
 
-impl<J> Pool<J> {
-    /// A pool without threads: they are started when there are jobs.
-    pub fn new(limits: Limits, metrics: Arc<Metrics>, threads: ServingThreads) -> Pool<J> {
-        Pool {
+impl<J> BlockingPool<J> {
+    /// A pool without threads: they start with the first requests.
+    pub fn new(
+        limits: BlockingLimits,
+        metrics: Arc<Metrics>,
+        threads: ServingThreads,
+    ) -> BlockingPool<J> {
+        BlockingPool {
             limits,
             metrics,
             threads,
@@ -61,7 +63,7 @@ impl<J> Pool<J> {
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
                 idle: 0,
-                sleepers: Sleepers::default(),
+                blocked: BlockedCounts::default(),
                 ending: false,
             }),
             called: Condvar::new(),
@@ -69,36 +71,36 @@ impl<J> Pool<J> {
     }
 
     fn enter(&self, state: &mut State<J>, wait: Wait) {
-        state.sleepers.enter(wait);
+        state.blocked.enter(wait);
         self.note(state);
     }
 
-    /// Counts a request that will sleep on a thread of its own. False when so many sleep already.
+    /// Counts a request that will sleep on the caller's thread. False when too many are blocked.
     pub fn admit(&self, wait: Wait) -> bool {
         let mut state = self.state.lock();
-        let admitted = state.sleepers.admits(wait, self.limits);
+        let admitted = state.blocked.admits(wait, self.limits);
         if admitted {
             self.enter(&mut state, wait);
         }
         admitted
     }
 
-    /// It sleeps no more.
+    /// The request that [`admit`](Self::admit) counted has ended.
     pub fn dismiss(&self, wait: Wait) {
         let mut state = self.state.lock();
-        state.sleepers.leave(wait);
+        state.blocked.leave(wait);
         self.note(&mut state);
     }
 
     fn note(&self, state: &mut State<J>) {
-        state.sleepers.report(&self.metrics, state.idle);
+        state.blocked.report(&self.metrics, state.idle);
     }
 
-    /// Waits until nobody sleeps, calling `wake` again and again, until `deadline`. False when somebody
-    /// still does.
+    /// Waits until no request is blocked, calling `wake` again and again. False when some still are at
+    /// `deadline`.
     pub fn drain(&self, deadline: Instant, wake: impl Fn()) -> bool {
         const INTERVAL: Duration = Duration::from_millis(1);
-        while !self.state.lock().sleepers.is_empty() {
+        while !self.state.lock().blocked.is_empty() {
             if Instant::now() >= deadline {
                 return false;
             }
@@ -108,14 +110,14 @@ impl<J> Pool<J> {
         true
     }
 
-    /// Takes no more, and has threads without work end.
+    /// Refuses further requests, and ends idle threads.
     pub fn begin_to_end(&self) {
         self.state.lock().ending = true;
         self.called.notify_all();
     }
 
-    /// Takes no more, and waits for those that were taken until `deadline`. Returns how many threads are
-    /// left.
+    /// Refuses further requests, and waits for those in progress until `deadline`. Returns how many threads
+    /// are left.
     pub fn end(&self, deadline: Instant) -> usize {
         self.begin_to_end();
         self.count.wait_for_none(deadline)
@@ -143,15 +145,14 @@ impl<J> Pool<J> {
     }
 }
 
-impl<J: Job> Pool<J> {
+impl<J: BlockingJob> BlockingPool<J> {
     /// Takes a request over.
     ///
     /// # Errors
-    ///
-    /// The request, when so many sleep already, or no thread is to be had.
+    /// The request, when too many are blocked, or no thread is available.
     pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
         let (mut state, wait) = (self.state.lock(), job.wait());
-        if state.ending || !state.sleepers.admits(wait, self.limits) {
+        if state.ending || !state.blocked.admits(wait, self.limits) {
             return Err(job);
         }
         if state.idle <= state.jobs.len() && self.spawn().is_err() {

@@ -1,4 +1,4 @@
-//! What transports of another kind need: data elsewhere, capabilities withheld, counts in common.
+//! For virtio-fs: out-of-line data, withheld capabilities, shared metrics.
 
 use super::*;
 use crate::data::OutOfLineData;
@@ -21,7 +21,7 @@ impl OutOfLineData for Elsewhere {
         length
     }
 
-    /// Three bytes at once, at most.
+    /// Writes three bytes at once, at most.
     fn write_to(
         &self,
         skip: usize,
@@ -44,18 +44,22 @@ fn write(size: u32, total: usize) -> Vec<u8> {
     bytes
 }
 
-fn answer(dispatcher: &Dispatcher<Rote>, bytes: &[u8], data: &'static [u8]) -> (i32, Vec<u8>) {
+fn answer(
+    dispatcher: &Dispatcher<RecordingFs>,
+    bytes: &[u8],
+    data: &'static [u8],
+) -> (i32, Vec<u8>) {
     let mut buffer = vec![0; 4096];
     let data = Elsewhere(data);
-    let data = WriteSource::apart(&data);
-    let length = dispatcher.answer(Message::Apart { bytes, data }, &mut buffer);
+    let data = WriteSource::out_of_line(&data);
+    let length = dispatcher.answer(Message::OutOfLine { bytes, data }, &mut buffer);
     let reply = Reply::parse(&buffer[..length]).unwrap();
     (reply.error, reply.body.to_vec())
 }
 
 #[test]
-fn data_of_a_write_lie_elsewhere() {
-    let dispatcher = connected(Rote::default());
+fn a_write_with_out_of_line_data() {
+    let dispatcher = connected(RecordingFs::default());
     let (error, body) = answer(&dispatcher, &write(8, 8), b"01234567");
     assert_eq!(error, 0);
     let out: WriteOut = zerocopy::FromBytes::read_from_bytes(&body).unwrap();
@@ -64,8 +68,8 @@ fn data_of_a_write_lie_elsewhere() {
 }
 
 #[test]
-fn data_elsewhere_are_as_many_as_said() {
-    let dispatcher = connected(Rote::default());
+fn out_of_line_data_of_another_size_than_in_the_header_are_refused() {
+    let dispatcher = connected(RecordingFs::default());
     for (size, total, data) in [
         (8, 8, &b"0123456"[..]),
         (8, 8, b"012345678"),
@@ -79,21 +83,21 @@ fn data_elsewhere_are_as_many_as_said() {
 }
 
 #[test]
-fn data_elsewhere_go_to_a_file_in_several_calls() {
+fn out_of_line_data_are_written_in_several_calls() {
     let file = tempfile::tempfile().unwrap();
     let copy = file.try_clone().unwrap();
     let lower = LowerFile::new(file.into(), crate::NoWait::Memory);
     let data = Elsewhere(b"01234567");
-    assert_eq!(WriteSource::apart(&data).write_to(&lower, 2), Ok(8));
+    assert_eq!(WriteSource::out_of_line(&data).write_to(&lower, 2), Ok(8));
     let mut seen = [0; 10];
     rustix::io::pread(&copy, &mut seen, 0).unwrap();
     assert_eq!(&seen, b"\0\x0001234567");
 }
 
 #[test]
-fn what_is_withheld_is_not_offered() {
+fn withheld_capabilities_are_not_offered() {
     let withheld = InitFlags::DO_READDIRPLUS;
-    let dispatcher = Dispatcher::new(Arc::new(Rote::default())).withholding(withheld);
+    let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default())).withholding(withheld);
     let reply = ask(&dispatcher, &init_request(45, offered())).unwrap();
     assert_eq!(reply.error, 0);
     let features = dispatcher.features().unwrap();
@@ -103,10 +107,10 @@ fn what_is_withheld_is_not_offered() {
 }
 
 #[test]
-fn several_count_into_one() {
+fn several_dispatchers_share_metrics() {
     let metrics = Arc::<Metrics>::default();
     for _ in 0..2 {
-        let dispatcher = Dispatcher::new(Arc::new(Rote::default()));
+        let dispatcher = Dispatcher::new(Arc::new(RecordingFs::default()));
         let dispatcher = dispatcher.counting_into(Arc::clone(&metrics));
         ask(&dispatcher, &init_request(45, offered())).unwrap();
     }
@@ -115,7 +119,7 @@ fn several_count_into_one() {
 }
 
 #[test]
-fn services_that_there_are_not() {
+fn unavailable_services_fail_with_enotconn() {
     let services = Services::unavailable();
     let refused = services.notifier.increment_epoch();
     assert_eq!(refused, Err(Errno::ENOTCONN));

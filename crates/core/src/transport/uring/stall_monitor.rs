@@ -1,0 +1,234 @@
+//! The stall monitor of the threads that serve rings; looks every 2 ms while there are requests.
+//!
+//! **Pairing.** A thread is bound to its callers' CPU. While they send many small requests, it is in the
+//! class `SCHED_IDLE` besides, so that a caller that is answered stays on that CPU
+//! ([`crate::transport::pairing`]). Such a thread gives way to everything else: when others keep it from
+//! running, it is returned to the ordinary class, for a rest that grows.
+//!
+//! **Stalls.** When all threads of a queue sleep unexpectedly, another is started, with a ring of the
+//! reserve. It stays.
+
+use super::worker::Worker;
+use super::worker_pool::WorkerPool;
+use crate::file_system::FileSystem;
+use crate::metrics::bump;
+use crate::serving::{LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, start_monitor};
+use crate::transport::pairing::{Pairing, Sample};
+use crate::transport::{Connection, scheduling};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs_sys::sched::{Class, may_leave_idle, set_class};
+use thrufs_sys::signal::ThreadId;
+
+/// After so many looks at one request that computes, it is treated as one that sleeps.
+const RUNNING_LOOKS: u32 = 5;
+
+pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> {
+    let connection = &pool.connection;
+    let wanted = connection.config.threads.pair && connection.processes.is_some();
+    let monitor = RingMonitor {
+        pool: Arc::clone(pool),
+        threads: Vec::new(),
+        may_pair: wanted && may_leave_idle(),
+        _count: connection.control.thread(),
+    };
+    start_monitor(&pool.monitor_waker, monitor).map(drop)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Bound to its callers' CPU, in the ordinary class.
+    Near,
+    /// Bound to its callers' CPU, in the class `SCHED_IDLE`.
+    Together,
+}
+
+/// A worker's thread, and the last sample of it.
+struct MonitoredThread {
+    worker: Arc<Worker>,
+    id: ThreadId,
+    pairing: Pairing,
+    place: Place,
+    counts: (u64, u64),
+    word: u64,
+    same: u32,
+    /// Its time on a CPU, and its time of waiting for one.
+    time: (Duration, Duration),
+}
+
+struct RingMonitor<F> {
+    pool: Arc<WorkerPool<F>>,
+    threads: Vec<MonitoredThread>,
+    may_pair: bool,
+    /// Last: a count of zero means that all has been dropped.
+    _count: LiveGuard,
+}
+
+impl<F: FileSystem> Monitor for RingMonitor<F> {
+    fn waker(&self) -> &MonitorWaker {
+        &self.pool.monitor_waker
+    }
+
+    fn is_ending(&self) -> bool {
+        self.pool.is_ending()
+    }
+
+    fn look(&mut self, now: Instant) -> bool {
+        self.add_new_threads();
+        let mut busy = false;
+        for thread in &mut self.threads {
+            let sample = thread.take_sample();
+            busy |= sample.requests > 0 || thread.same > 0;
+            if thread.worker.group.cpu.is_some() {
+                thread.find_place(&self.pool.connection, sample, self.may_pair, now);
+            }
+        }
+        self.replace_stuck();
+        busy
+    }
+
+    /// Returns all threads to the ordinary class.
+    fn rest(&mut self) {
+        for thread in &mut self.threads {
+            thread.go(Place::Near);
+            thread.pairing.ended();
+        }
+    }
+
+    fn is_needed(&self) -> bool {
+        self.pool.is_busy()
+    }
+}
+
+impl<F: FileSystem> RingMonitor<F> {
+    fn add_new_threads(&mut self) {
+        self.threads.retain(|thread| !thread.worker.is_gone());
+        if self.threads.len() == self.pool.len() {
+            return;
+        }
+        for worker in self.pool.workers() {
+            let known = |thread: &MonitoredThread| Arc::ptr_eq(&thread.worker, &worker);
+            if let Some(id) = worker.thread()
+                && !self.threads.iter().any(known)
+            {
+                self.threads.push(MonitoredThread::new(worker, id));
+            }
+        }
+    }
+
+    /// Starts another thread for each group that has only stuck threads.
+    fn replace_stuck(&mut self) {
+        let mut groups: HashMap<usize, bool> = HashMap::new();
+        for thread in &self.threads {
+            let stuck = thread.is_stuck(self.pool.connection.processes());
+            let all = groups.entry(thread.worker.group_number).or_insert(true);
+            *all &= stuck;
+        }
+        for (number, _) in groups.into_iter().filter(|(_, stuck)| *stuck) {
+            let Some(thread) = self
+                .threads
+                .iter()
+                .find(|thread| thread.worker.group_number == number)
+            else {
+                continue;
+            };
+            let Some(ring) = self.pool.take_ring() else {
+                continue;
+            };
+            bump(&self.pool.connection.metrics().figures.displaced);
+            if let Err(error) = self.pool.add(number, &thread.worker.group, ring, None) {
+                tracing::debug!(%error, "no further thread");
+            }
+        }
+    }
+}
+
+impl MonitoredThread {
+    fn new(worker: Arc<Worker>, id: ThreadId) -> MonitoredThread {
+        MonitoredThread {
+            counts: worker.counts(),
+            word: worker.word(),
+            worker,
+            id,
+            pairing: Pairing::new(),
+            place: Place::Near,
+            same: 0,
+            time: (Duration::ZERO, Duration::ZERO),
+        }
+    }
+
+    fn take_sample(&mut self) -> Sample {
+        let (requests, large) = self.worker.counts();
+        let before = std::mem::replace(&mut self.counts, (requests, large));
+        let word = self.worker.word();
+        let same = std::mem::replace(&mut self.word, word) == word && Worker::is_busy(word);
+        self.same = if same { self.same + 1 } else { 0 };
+        Sample {
+            requests: requests - before.0,
+            changes: 0,
+            large: large - before.1,
+            sleeping: false,
+        }
+    }
+
+    fn find_place<F>(
+        &mut self,
+        connection: &Connection<F>,
+        sample: Sample,
+        may_pair: bool,
+        now: Instant,
+    ) {
+        match self.place {
+            Place::Together => {
+                let kept = self.is_kept_from_work(connection.processes());
+                if self.pairing.should_unpair(sample, kept) {
+                    self.pairing.failed(now);
+                    self.go(Place::Near);
+                } else if sample.requests == 0 {
+                    // Other threads of this CPU could starve it before the next caller's request, unseen.
+                    self.go(Place::Near);
+                    self.pairing.ended();
+                }
+            }
+            Place::Near if may_pair && self.pairing.should_pair(sample, now) => {
+                self.go(Place::Together);
+                self.pairing.paired(now);
+                self.is_kept_from_work(connection.processes());
+                bump(&connection.metrics().figures.pairs);
+            }
+            Place::Near => {}
+        }
+    }
+
+    /// Whether it waited for its CPU for longer than it ran since the last look.
+    fn is_kept_from_work(&mut self, processes: Option<BorrowedFd<'_>>) -> bool {
+        let time = processes.and_then(|processes| scheduling::times(processes, self.id));
+        let Some(time) = time else {
+            return false;
+        };
+        let before = std::mem::replace(&mut self.time, time);
+        let (run, waited) = (time.0 - before.0, time.1.saturating_sub(before.1));
+        waited > run && waited > LOOK_INTERVAL / 2
+    }
+
+    fn is_stuck(&self, processes: Option<BorrowedFd<'_>>) -> bool {
+        self.same > 0 && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(processes, self.id))
+    }
+
+    fn go(&mut self, place: Place) {
+        let (Some(cpu), true) = (self.worker.group.cpu, place != self.place) else {
+            return;
+        };
+        let moved = match place {
+            Place::Together => scheduling::bind(self.id, cpu),
+            Place::Near => set_class(self.id, Class::Prompt),
+        };
+        if let Err(error) = moved {
+            tracing::debug!(%error, ?place, "cannot move a thread");
+        }
+        self.place = place;
+    }
+}
