@@ -1,7 +1,7 @@
 //! What clients say to the control socket of a mount, and what servers answer.
 #![no_main]
 
-// The command is no library: the module is taken in as it is, and uses nothing of the command.
+// Not a library: the module is included, and uses nothing else of the command.
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../crates/cli/src/control/protocol.rs"]
 mod protocol;

@@ -1,6 +1,5 @@
-//! The state of a device, as it comes from somewhere.
-//!
-//! Whatever the bytes are: they are refused, or they are what would be written for what was read.
+//! The saved state of a device from an untrusted source: it is refused, or encoding what was decoded gives
+//! the same bytes.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
 //! Requests through the one request path, to a small file system in memory.
 //!
-//! The bytes are a series of bodies; the first byte of each chooses the operation, so that it is
-//! mostly arguments that are tried. Every reply must be one: of the length that its header says,
-//! with the request's number, its error in the range that the kernel takes.
+//! The input is a series of bodies; the first byte of each chooses the operation, so that mostly arguments
+//! are tried. Every reply must have the length in its header, the request's number, and an error in the
+//! range that the kernel accepts.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -236,7 +236,7 @@ fuzz_target!(|input: Vec<(u8, u64, bool, Vec<u8>)>| {
     ask(&dispatcher, &init(), &mut reply);
     for (at, (choice, node, raw, body)) in input.into_iter().take(REQUESTS_MAX).enumerate() {
         if raw {
-            // Not even a header that is right.
+            // Without a valid header.
             ask(&dispatcher, &body, &mut reply);
             continue;
         }

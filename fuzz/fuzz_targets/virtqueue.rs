@@ -101,7 +101,7 @@ fn round(machine: &Machine, ring: &mut Ring, chain: &mut Chain) {
         if ring.complete(head, written as u32).is_err() {
             return;
         }
-        // What was written may have made more available, for ever.
+        // The guest may make entries available without end.
         if taken > 64 {
             break;
         }

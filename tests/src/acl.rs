@@ -7,8 +7,7 @@ use rustix::fs::XattrFlags;
 /// The attribute of a file's ACL.
 pub const NAME: &str = "system.posix_acl_access";
 
-/// Permissions of the owning group, of others, of the mask, of a user and of a group that are named. The
-/// owner has all.
+/// Permissions of the owning group, others, the mask, a named user and a named group. The owner has all.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct List {
@@ -21,19 +20,11 @@ pub struct List {
 
 impl List {
     /// Makes it a file's ACL.
-    ///
-    /// # Panics
-    ///
-    /// When the file system refuses it.
     pub fn set(self, path: &Path) {
         self.set_with(path, &[]);
     }
 
-    /// The same with more users, who are behind the first in number.
-    ///
-    /// # Panics
-    ///
-    /// When the file system refuses it.
+    /// The same with more users, of greater ids.
     pub fn set_with(self, path: &Path, users: &[(u32, u16)]) {
         let value = self.value_with(users);
         rustix::fs::setxattr(path, NAME, &value, XattrFlags::empty()).unwrap();
@@ -51,7 +42,7 @@ impl List {
             .chain([(0x04, self.group, nobody)])
             .chain(self.other_group.map(group))
             .chain([(0x10, self.mask, nobody), (0x20, self.others, nobody)]);
-        // The form of `linux/posix_acl_xattr.h`: version 2, then tag, permissions and id.
+        // `linux/posix_acl_xattr.h`: version 2, then tag, permissions and id.
         let mut bytes = 2u32.to_le_bytes().to_vec();
         for (tag, permissions, id) in entries {
             bytes.extend([u16::to_le_bytes(tag), permissions.to_le_bytes()].concat());

@@ -34,11 +34,7 @@ pub struct Node {
 /// Every name below a directory, by its path relative to it; the directory itself is "".
 pub type Snapshot = BTreeMap<PathBuf, Node>;
 
-/// Reads the whole tree below `root`. Symbolic links are not followed.
-///
-/// # Errors
-///
-/// Whatever reading it failed with.
+/// Reads the whole tree below `root` without following symbolic links.
 pub fn snapshot(root: &Path) -> io::Result<Snapshot> {
     let mut found = Snapshot::new();
     let mut first_names = HashMap::new();

@@ -1,8 +1,5 @@
-//! Tests that cross crates: the harness that mounts a tree with the `thrufs` command, the comparison of
-//! whole trees.
-//!
-//! The judges here know nothing of the server's inside: they speak system calls to a directory. Who unmounts
-//! what stands in [`mounted::Mounted`].
+//! Tests that cross crates: the harness that mounts a tree with the `thrufs` command, and the comparison of
+//! whole trees. The judges know nothing of the server: they make system calls in a directory.
 
 #![deny(unsafe_code)]
 // The whole crate is tests: a failed step must stop the case, and the panic is its report.

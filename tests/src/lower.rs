@@ -63,10 +63,9 @@ impl Lower {
 /// Size of an image in bytes. Sparse: only what the cases write takes space.
 const IMAGE_BYTES: u64 = 512 << 20;
 
-/// The directories of one test: `source`, which is served, `outside`, which must never be reached
-/// through the mount although it is on the same file system, and `mnt`.
-///
-/// Unmounts the lower file system when dropped, so whoever serves `source` must stop first.
+/// The directories of one test: `source`, which is served, `outside`, on the same file system but never to
+/// be reached through the mount, and `mnt`. Drop unmounts the lower file system, so a server of `source`
+/// must stop first.
 pub struct Ground {
     lower_dir: PathBuf,
     source: PathBuf,
@@ -74,16 +73,12 @@ pub struct Ground {
     mnt: PathBuf,
     /// How many file systems lie on `lower_dir`.
     mounts: usize,
-    // Last, so that the directory goes after the file system in it was unmounted.
+    // Last: removed after the file system in it is unmounted.
     base: tempfile::TempDir,
 }
 
 impl Ground {
-    /// Makes the directories, and the file system where `lower` asks for one.
-    ///
-    /// # Errors
-    ///
-    /// What was missing, as text.
+    /// Makes the directories, and the file system of `lower`.
     pub fn prepare(lower: Lower) -> Result<Self, String> {
         let base = tempfile::Builder::new()
             .prefix("thrufs-test-")
@@ -106,7 +101,7 @@ impl Ground {
 
     fn fill(&mut self, lower: Lower) -> Result<(), String> {
         let text = |error: std::io::Error| error.to_string();
-        // Callers without privilege must be able to walk down to the tree.
+        // Unprivileged callers walk down to the tree.
         open_to_all(self.base.path()).map_err(text)?;
         fs::create_dir(&self.lower_dir).map_err(text)?;
         fs::create_dir(&self.mnt).map_err(text)?;
@@ -123,7 +118,7 @@ impl Ground {
             Lower::Ramfs => self.mount_lower("ramfs", c"mode=755")?,
         }
         if self.mounts > 0 {
-            // As where systemd is: what is mounted beneath later comes into the view of who serves it.
+            // As under systemd: later mounts beneath propagate to the server's namespace.
             let shared = MountPropagationFlags::SHARED;
             rustix::mount::mount_change(&self.lower_dir, shared)
                 .map_err(|error| format!("propagation: {error}"))?;

@@ -1,4 +1,4 @@
-//! On what the POSIX case list runs here, and the report of it.
+//! The settings of the POSIX case list, and its report.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
 use crate::tree::Native;
 
-/// On what the list runs.
+/// One setting of the list.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The file system beneath.
     pub lower: Lower,
     /// Options of the mount or share, or none for a native run.
     pub options: Option<&'static str>,
-    /// The shares of the guest that this runs in, if it does.
+    /// The shares of the guest that this runs in.
     pub share: Option<Share>,
-    /// The queues of the relay that mounts a share here, if one does.
+    /// The queues of the relay that mounts a share here.
     pub queues: Option<Queues>,
 }
 
 impl Setting {
-    /// Whether the kernel uses the files beneath by itself.
+    /// Whether the mount uses passthrough.
     fn passes_through(&self) -> bool {
         self.share.is_none()
             && self.queues.is_none()
@@ -46,7 +46,6 @@ impl Setting {
 }
 
 impl Setup for Setting {
-    /// The lower file system and the options.
     fn name(&self) -> String {
         let way = match (self.options, self.share) {
             (None, _) => "native",
@@ -142,8 +141,8 @@ impl Setup for Setting {
     }
 }
 
-/// Runs every case on every setting and reports, as the arguments of this process say; or says why nothing
-/// can run here.
+/// Runs every case on every setting, as the arguments of this process say, or reports why nothing can run
+/// here.
 pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
     let Some(reason) = skip else {
         return run_with(std::env::args(), settings);
@@ -153,7 +152,7 @@ pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The same with arguments that are given.
+/// The same with given arguments.
 pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setting>) -> ExitCode {
     let settings = settings.into_iter();
     thrufs_testing::suite::run(arguments, settings.map(|it| Arc::new(it) as Arc<dyn Setup>))
@@ -162,7 +161,7 @@ pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setti
 /// The file systems that are served with default options only.
 const OTHERS: [Lower; 3] = [Lower::Xfs, Lower::Btrfs, Lower::Overlay];
 
-/// The grounds of the native run.
+/// The settings of the native run.
 pub fn native_settings() -> Vec<Setting> {
     let lowers = [Lower::Tmpfs, Lower::Ext4].into_iter().chain(OTHERS);
     known(lowers.map(|lower| Setting {
@@ -173,7 +172,7 @@ pub fn native_settings() -> Vec<Setting> {
     }))
 }
 
-/// The ground of a run through the mount with such options.
+/// A setting of a mount with such options.
 pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
     Setting {
         lower,
@@ -183,8 +182,8 @@ pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
     }
 }
 
-/// All grounds of the run through the mount: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs
-/// alone, the defaults on the others.
+/// All settings of the mount run: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs alone, the
+/// defaults on the others.
 pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) -> Vec<Setting> {
     let on = |lower| move |options: &&'static str| mount_setting(lower, options);
     let tmpfs = options.iter().map(on(Lower::Tmpfs));
@@ -194,7 +193,7 @@ pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) 
     known(tmpfs.chain(ext4).chain(tmpfs_alone).chain(others))
 }
 
-/// The ground of a run through a share, mounted by a relay over such queues.
+/// A setting of a share, mounted by a relay over such queues.
 pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Setting {
     Setting {
         lower,
@@ -204,7 +203,7 @@ pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Set
     }
 }
 
-/// Those whose file system and transport this kernel has; says which it has not.
+/// The settings whose file system and transport this kernel has; reports the others as skipped.
 pub fn known(settings: impl IntoIterator<Item = Setting>) -> Vec<Setting> {
     let mut known = Vec::new();
     for setting in settings {

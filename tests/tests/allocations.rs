@@ -21,7 +21,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is being taken down has no counter any more.
+    // A thread that ends has no counter any more.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 

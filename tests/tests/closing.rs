@@ -1,6 +1,5 @@
-//! A close that is done when it returns: what others do beneath directly afterwards finds no open file of
-//! ours in the way. What the kernel tells us of only later (RELEASE is asynchronous) comes in the end, and
-//! how late it is is said.
+//! A close that is done when it returns: another process finds no open file of the server in its way
+//! directly afterwards. What waits for RELEASE, which is asynchronous, comes later; its delay is reported.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -30,7 +29,7 @@ const WAYS: [&str; 4] = [
     "locks=shared",
 ];
 
-/// What may come after close(2) has returned comes within this time, also on a busy machine.
+/// Limit of what RELEASE does after close(2) has returned, also on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
 fn on_each_way(lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
@@ -43,7 +42,7 @@ fn on_each_way(lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
     });
 }
 
-/// How often something did not succeed at once, and the median and longest delay.
+/// How many did not succeed at once, and the median and longest delay.
 fn delays(mounted: &Mounted, what: &str, usage: &str, count: usize) -> (usize, Duration, Duration) {
     let through = mounted.mnt().join("file");
     let beneath = mounted.source().join("file");
@@ -98,7 +97,7 @@ fn a_lease_can_be_taken_beneath_when_a_reader_has_closed() {
         let (late, median, longest) = delays(mounted, "lease", "read", rounds(200));
         eprintln!("{name}: {late} of 200 late, median {median:?}, longest {longest:?}");
         if name.contains("nopassthrough") {
-            // Our file is closed at RELEASE: a FLUSH for every reader would cost too much.
+            // The server's file is closed at RELEASE: a FLUSH for every reader would cost too much.
             assert!(longest < LATE_MAX);
         } else {
             assert_eq!(late, 0, "{name}: up to {longest:?} late");
@@ -106,7 +105,6 @@ fn a_lease_can_be_taken_beneath_when_a_reader_has_closed() {
     });
 }
 
-/// How long until `done` says so.
 #[track_caller]
 fn delay_until(mut done: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
@@ -119,7 +117,7 @@ fn delay_until(mut done: impl FnMut() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Says what the delays are, and gives the median.
+/// Prints the delays, and returns the median.
 fn say(name: &str, what: &str, mut delays: Vec<Duration>) -> Duration {
     delays.sort();
     let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
@@ -129,7 +127,7 @@ fn say(name: &str, what: &str, mut delays: Vec<Duration>) -> Duration {
     median
 }
 
-/// Waits until the server has heard of the last close.
+/// Waits until the server has received the last RELEASE.
 #[track_caller]
 fn wait_for_releases(mounted: &Mounted) {
     let is_done = || {
@@ -213,12 +211,12 @@ fn a_waiter_for_a_lock_beneath_goes_on() {
             delays.push(delay_until(attempt));
             flock(&beneath, FlockOperation::Unlock).unwrap();
         }
-        // The unlock of flock(2) rides on RELEASE.
+        // RELEASE carries the unlock of flock(2).
         say(name, "flock", delays);
     });
 }
 
-/// A tmpfs on a directory of the source, gone when dropped.
+/// A tmpfs on a directory of the source, unmounted on drop.
 struct Submount<'a>(&'a Path);
 
 impl<'a> Submount<'a> {
@@ -232,7 +230,7 @@ impl<'a> Submount<'a> {
         match rustix::mount::unmount(self.0, UnmountFlags::empty()) {
             Ok(()) => true,
             Err(rustix::io::Errno::BUSY) => {
-                // Whoever tries again and again holds up those who let go.
+                // A busy loop would delay the release.
                 thread::sleep(Duration::from_micros(50));
                 false
             }
@@ -252,7 +250,7 @@ impl Drop for Submount<'_> {
 #[test]
 fn a_mount_beneath_can_be_unmounted() {
     on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
-        // A name is believed for a while: a fresh one each time.
+        // Names are cached: a fresh one each time.
         let place = |name: &str| {
             let at = mounted.source().join(name);
             fs::create_dir(&at).unwrap();
@@ -277,14 +275,14 @@ fn a_mount_beneath_can_be_unmounted() {
             assert_eq!(fs::read_dir(through.join("one/two")).unwrap().count(), 1);
             walked.push(delay_until(|| submount.unmounts()));
         }
-        // By the last release, and not because it was idle for half a second.
+        // By the last release, not by half a second of idleness.
         for median in [
             say(name, "written", written),
             say(name, "walked and read", walked),
         ] {
             assert!(median < Duration::from_millis(400), "{median:?}");
         }
-        // Without any open file: when it was idle for a while.
+        // Without any open file: by idleness.
         let (at, through) = place("looked-at");
         let submount = Submount::on(&at);
         fs::write(at.join("file"), b"content").unwrap();
@@ -297,7 +295,7 @@ fn a_mount_beneath_can_be_unmounted() {
     });
 }
 
-/// A file system beneath that tells of what went wrong at close(2), and not earlier.
+/// A file system beneath that reports its error only at close(2).
 #[test]
 fn an_error_of_the_close_beneath_is_reported() {
     over_each(|transport| {

@@ -15,7 +15,7 @@ use thrufs_abi::NodeId;
 use thrufs_hostdir::{Config, HostDir};
 use thrufs_testing::Client;
 
-/// Something mounted, detached when dropped.
+/// A mount point, detached on drop.
 struct Mounted(PathBuf);
 
 impl Drop for Mounted {
@@ -30,13 +30,12 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {errors}");
 }
 
-/// Mounts the file system in an image file.
 fn mount_image(image: &Path, at: &Path) -> Mounted {
     run(Command::new("mount").args(["-o", "loop"]).args([image, at]));
     Mounted(at.to_owned())
 }
 
-/// What is mounted on a name that somebody tries to replace was taken for a file of the mount around it.
+/// A mount on the name to be replaced was once taken for a file of the mount around it.
 #[test]
 fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
     if !rustix::process::geteuid().is_root() {

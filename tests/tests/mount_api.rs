@@ -13,7 +13,7 @@ use thrufs_tests::fence::seccomp;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 
-/// Everything that came with Linux 5.2 and after it.
+/// Everything since Linux 5.2.
 const MOUNT_API: [libc::c_long; 7] = [
     libc::SYS_fsopen,
     libc::SYS_fsconfig,

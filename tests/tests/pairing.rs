@@ -1,5 +1,5 @@
-//! A lone caller is served on its own CPU, by a reader that gives way to everything else; others
-//! and busy machines are served as well as without that.
+//! A lone caller is served on its own CPU, by a reader in the idle class; several callers and busy machines
+//! are served as well as without that.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -16,11 +16,10 @@ use thrufs_tests::wait_until;
 /// `SCHED_IDLE`, as field 41 of `/proc/PID/task/TID/stat` shows it.
 const IDLE_CLASS: &str = "5";
 
-/// Long enough for a machine that does other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request that waits for its turn on a busy machine may take so long; one that is starved takes
-/// longer than any test.
+/// A request may wait so long for its turn on a busy machine; one that is starved takes longer than any
+/// test.
 const SLOWEST: Duration = Duration::from_secs(10);
 
 fn must_skip_pairing() -> bool {
@@ -42,7 +41,7 @@ fn stat_field(stat: &Path, number: usize) -> Option<String> {
     fields.split_whitespace().nth(number - 3).map(str::to_owned)
 }
 
-/// The threads in the idle class, each with the CPUs that it may use.
+/// The threads in the idle class, each with its CPUs.
 fn paired_readers(worker: u32) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
@@ -64,7 +63,7 @@ fn ask(mounted: &Mounted) {
     assert!(start.elapsed() < SLOWEST, "{:?}", start.elapsed());
 }
 
-/// Asks until `done`, which is looked at now and then.
+/// Asks until `done`, which is checked now and then.
 fn ask_until(mounted: &Mounted, what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {

@@ -1,5 +1,5 @@
-//! Shares that are mounted here through the queues of a virtio-fs device: random operations against a
-//! native twin in every cache mode, and what goes wrong beneath and between.
+//! Shares mounted here through the queues of a virtio-fs device: random operations against a native twin in
+//! every cache mode, and faults beneath and between.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -82,7 +82,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The worker that has the connection of a front end: the one with threads of queues.
+/// The worker with a front end's connection: the one with threads of queues.
 fn serving_workers(share: &Share) -> Vec<u32> {
     let serves = |pid: &u32| {
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -137,7 +137,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
     let relayed = start("cache=never");
     let (mnt, share) = (relayed.relay().mnt(), relayed.share());
     let open = File::create(mnt.join("open")).unwrap();
-    // Fewer deaths than there may be in a minute.
+    // Fewer deaths than are allowed in a minute.
     for round in 0..8_u64 {
         let workers = serving_workers(share);
         let pid = Pid::from_raw(workers[0].try_into().unwrap()).unwrap();
@@ -177,7 +177,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
     let workers = serving_workers(share);
     assert_eq!(workers.len(), 1);
     std::thread::scope(|scope| {
-        // Calls that are under way all the time.
+        // Calls in progress all the time.
         let busy = scope.spawn(move || {
             let deadline = Instant::now() + PATIENCE;
             while Instant::now() < deadline {
@@ -206,7 +206,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
         ),
         "{written:?}"
     );
-    // And the next one is served.
+    // The next one is served.
     let again = Relay::start(share.socket(), mnt, Queues::USUAL).unwrap();
     assert!(lock_path.exists());
     again.stop().unwrap();
@@ -314,7 +314,7 @@ fn a_share_with_few_descriptors_serves_many_files() {
         let content = fs::read_to_string(mnt.join(number.to_string())).unwrap();
         assert_eq!(content, number.to_string());
     }
-    // More files open than the server may have: some are refused, in so many words.
+    // More open files than the server may have: some are refused.
     let mut open = Vec::new();
     let refused = (0..300).find_map(|number| match File::open(mnt.join(number.to_string())) {
         Ok(file) => {
@@ -332,7 +332,6 @@ fn a_share_with_few_descriptors_serves_many_files() {
     relay.stop().unwrap();
 }
 
-/// Tries to lock without waiting.
 fn is_free(file: &File) -> bool {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => true,
@@ -371,7 +370,7 @@ fn several_clients_of_one_share_see_each_other() {
     assert!(!is_free(&files[1]));
     assert!(!is_free(&files[2]));
     assert!(!is_free(&open_to_lock(ground.source())), "nor beneath");
-    // Who waits gets it when the holder goes, by force: its locks go with its worker.
+    // A waiter gets it when the holder is killed: its locks go with its worker.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| flock(&files[1], FlockOperation::LockExclusive));
         std::thread::sleep(Duration::from_millis(100));

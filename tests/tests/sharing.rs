@@ -1,5 +1,5 @@
-//! What shares ask of a served directory and mounts do not: other names of attributes and other ids on
-//! the host, submounts that are announced, a cache without data.
+//! Requests of shares that mounts do not make: mapped attribute names and ids, announced submounts, a cache
+//! without data.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -130,7 +130,7 @@ fn ids_are_translated_each_way_by_itself() {
         gid_map: IdMap::Translated(gids),
         ..Config::default()
     };
-    // A thread of its own: it acts as others.
+    // A thread of its own: it changes credentials.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let client = client(dir.path(), config);
@@ -306,7 +306,7 @@ fn what_is_made_has_its_label_or_is_not_made() {
         root.call(request.extension(label)).map(drop)
     };
     let before = client.file_system().statistics();
-    // An attribute that is no label, and which everybody may set.
+    // An attribute that is no label, and which all may set.
     let (good, bad) = (label(b"user.label", b"secret"), label(b"nonsense", b"x"));
     assert_eq!(mkdir(b"refused", &bad), Err(Errno::EOPNOTSUPP));
     assert_eq!(create(b"refused", &bad), Err(Errno::EOPNOTSUPP));

@@ -29,10 +29,9 @@ use thrufs::{
     WriteArgs, WriteSource, mount,
 };
 
-/// How often to look for the gate.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// So many may sleep at once, and others are still served.
+/// As many requests may block while others are served.
 const READERS: usize = 16;
 
 const FIRST_FILE: u64 = 10;
@@ -140,7 +139,7 @@ impl FileSystem for SlowFiles {
         Ok(source.len())
     }
 
-    /// Nothing, for those who look through the whole tree of the machine.
+    /// Empty, so that a walk of the machine's whole tree passes.
     fn readdir(
         &self,
         _: &Context<'_>,

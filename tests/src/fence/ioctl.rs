@@ -22,10 +22,6 @@ impl Argument {
 }
 
 /// Sends a command with an argument of zeroes to a regular file or directory.
-///
-/// # Errors
-///
-/// What the kernel answers.
 pub fn send(file: impl AsFd, command: u32, argument: &mut Argument) -> Result<(), Errno> {
     argument.0.fill(0);
     let pointer = argument.0.as_mut_ptr();

@@ -1,5 +1,5 @@
-//! The same against a mount: processes of several users that ask for everything at random, and are killed
-//! in the middle of it, while another uses it and somebody beneath moves what is served.
+//! The same against a mount: processes of several users make every call at random and are killed in the
+//! middle, while another uses the mount, and files beneath are moved.
 
 use super::{Ends, clean, descriptors, has_failed, picture, status};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -17,23 +17,23 @@ use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::wait_until;
 
-/// Those who misbehave at once: root, and an ordinary user each.
+/// Of misbehaving processes: root, and ordinary users.
 const USERS: [&str; 3] = ["0", "4001", "4002"];
 
-/// Private memory of the worker, in KiB, beside that of the inodes that it knows.
+/// Private memory of the worker, in KiB, beside that of its inodes.
 const WORKER_KIB_MAX: u64 = 48 << 10;
 
-/// Descriptors that the worker may have beside those of the budget for inodes (half of the limit), and of
-/// what the processes have open at most.
+/// Descriptors of the worker: half of the limit for inodes, those that the processes have open at most, and
+/// others.
 const WORKER_DESCRIPTORS_MAX: usize = 512 + USERS.len() * 130 + 200;
 
 /// Threads: readers, the pool, and waiters for locks.
 const WORKER_THREADS_MAX: u64 = 200;
 
-/// The limit on descriptors, so that there is pressure.
+/// Few descriptors, so that there is pressure.
 const LIMIT: u32 = 1024;
 
-/// Each of these processes lives so long at most, in milliseconds.
+/// Longest life of such a process, in milliseconds.
 const LIFE_MS_MAX: u64 = 400;
 
 struct Hour<'a> {
@@ -64,7 +64,6 @@ impl Hour<'_> {
         }
     }
 
-    /// Exchanges and replaces what is served, beneath.
     fn move_beneath(&self, seed: u64) {
         let _ends = Ends(&self.ends);
         let mut random = Random(seed);
@@ -80,7 +79,7 @@ impl Hour<'_> {
                 }
                 1 => fs::rename(one, other),
                 2 => fs::remove_file(one),
-                // Not blocking: it may have become a fifo.
+                // Non-blocking: it may have become a fifo.
                 _ => OpenOptions::new()
                     .write(true)
                     .create(true)
@@ -92,7 +91,7 @@ impl Hour<'_> {
         }
     }
 
-    /// Somebody who means no harm, all the while.
+    /// A well-behaved client, all the while.
     fn use_it(&self, directory: &Path) {
         let _ends = Ends(&self.ends);
         while self.goes_on() {
@@ -101,7 +100,7 @@ impl Hour<'_> {
         }
     }
 
-    /// Looks at it from outside.
+    /// Checks the log and the resources from outside.
     fn watch(&self, seconds: u64) {
         let _ends = Ends(&self.ends);
         let deadline = Instant::now() + Duration::from_secs(seconds);
@@ -137,7 +136,7 @@ impl Hour<'_> {
     }
 }
 
-/// A file is made, written, read, moved and removed, as it should be.
+/// Makes, writes, reads, moves and removes a file.
 fn use_it(directory: &Path, round: u64) {
     let (path, moved) = (
         directory.join(format!("file-{round}")),
@@ -153,7 +152,7 @@ fn use_it(directory: &Path, round: u64) {
             );
             assert_eq!(fs::metadata(&path).unwrap().size(), 10_000);
         }
-        // The others may have taken all there is.
+        // Others may have filled the file system.
         Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}"),
     }
     drop(file);
@@ -161,7 +160,6 @@ fn use_it(directory: &Path, round: u64) {
     fs::remove_file(&moved).unwrap();
 }
 
-/// A figure of the mount's.
 fn figure(mnt: &Path, name: &str) -> u64 {
     let output = Command::new(programs::thrufs().unwrap())
         .args(["ctl".as_ref(), mnt.as_os_str(), "statistics".as_ref()])
@@ -183,7 +181,7 @@ fn a_hostile_time(options: &str) {
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
     let outside = picture(ground.outside());
     let server = Server::start(&ground, options, Some(LIMIT));
-    // Everybody may make files at the top.
+    // Any user may make files at the top.
     clean(ground.source());
     let place = ground.mnt().join("well-meaning");
     fs::create_dir(&place).unwrap();

@@ -1,14 +1,14 @@
-//! Who changes the file.
+//! The callers that change the file.
 
 use std::thread;
 
 use thrufs_sys::cred::{self, Capabilities};
 use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM};
 
-/// The files' group: [`MEMBER`]'s, and nobody else's.
+/// The files' group: [`MEMBER`] alone is in it.
 pub const GROUP: u32 = TEAM;
 
-/// The files' owner, who is not in their group.
+/// The files' owner, not in their group.
 pub const OWNER: u32 = ALICE.uid;
 
 /// A caller, as seen from the file.
@@ -20,7 +20,7 @@ pub enum Who {
     RootWithoutFsetid,
     /// The file's owner.
     Owner,
-    /// The same, with CAP_FSETID and no other capability.
+    /// The same, with CAP_FSETID alone.
     OwnerWithFsetid,
     /// Another user, in the file's group.
     Member,
@@ -38,7 +38,7 @@ impl Who {
         Who::Other,
     ];
 
-    /// The group that what the caller makes belongs to.
+    /// The group of what the caller makes.
     pub fn gid(self) -> u32 {
         match self {
             Who::Root | Who::RootWithoutFsetid => 0,
@@ -48,7 +48,6 @@ impl Who {
         }
     }
 
-    /// Runs `body` as the caller.
     #[track_caller]
     pub fn run<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
         match self {
@@ -65,7 +64,7 @@ impl Who {
             Who::Owner => ALICE.run(body),
             Who::OwnerWithFsetid => in_a_thread(|| {
                 cred::keep_capabilities_on_setuid().unwrap();
-                // The thread that it starts inherits that.
+                // Inherited by the thread that it starts.
                 ALICE.run(|| {
                     cred::set_effective(cred::thread_sets().unwrap(), Capabilities::FSETID)
                         .unwrap();

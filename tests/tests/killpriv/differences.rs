@@ -1,5 +1,5 @@
-//! Where a file served through the mount does not end as the like one beneath: every such cell, and
-//! why. Nothing else may differ, and each of these must.
+//! Cells in which a served file ends otherwise than the like one beneath, and why. Any other difference
+//! fails, and so does an entry that is no longer true.
 
 use crate::callers::Who;
 use crate::matrix::{Cell, Ground, Kind, Order};
@@ -55,7 +55,7 @@ const BUFFERED_WRITES: &[Operation] = &[
     Operation::SendfileInto,
 ];
 const DIRECT_WRITE: &[Operation] = &[Operation::DirectWrite];
-/// Whose requests do not say whether bits have to fall.
+/// Requests that do not say whether bits have to fall.
 const REQUESTS: &[Operation] = &[
     Operation::CopyFileRange,
     Operation::Fallocate,
@@ -245,7 +245,6 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// Whether a difference of this kind is among them.
 pub fn is_named(ground: Ground, cell: Cell, kind: Kind) -> bool {
     DIFFERENCES.iter().any(|difference| {
         difference.kind == kind

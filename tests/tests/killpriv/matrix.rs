@@ -21,7 +21,7 @@ use crate::ways::Way;
 /// When the bits were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
-    /// Before the file was opened, and before the kernel above had heard of it.
+    /// Before the file was opened, and before the kernel above had looked it up.
     Before,
     /// Through the mount, after the file was opened and written to.
     After,
@@ -32,8 +32,8 @@ pub enum Order {
 impl Order {
     pub const ALL: &[Order] = &[Order::Before, Order::After, Order::Beneath];
 
-    /// Whether files with these bits are tried. A mark is no privilege, and whether one that the
-    /// kernel does not know of stays is nobody's concern.
+    /// Whether files with these bits are tried. A mark is no privilege: whether an unknown one stays does
+    /// not matter.
     pub fn takes(self, bits: Bits) -> bool {
         self != Order::Beneath || !bits.has_mark()
     }
@@ -54,20 +54,20 @@ pub struct Cell {
     pub caller: Who,
 }
 
-/// In what the served file differs from the one beneath.
+/// How the served file differs from the one beneath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// It has kept what the other has lost.
     Kept,
     /// It has lost what the other has kept.
     Lost,
-    /// The clients of the mount are shown another mode than the file has.
+    /// Clients of the mount see another mode than the file has.
     Shown,
     /// Something else.
     Other,
 }
 
-/// A file through the mount and a like one beneath, and what became of them.
+/// A served file and a like one beneath, and what became of them.
 struct Pair {
     cell: Cell,
     native: Side,
@@ -96,8 +96,8 @@ impl Side {
         self.file = Some(File::from(file.unwrap()));
     }
 
-    /// So that the kernel has asked for what must fall, and knows that there is nothing. That nothing
-    /// is on its way when the bits are set.
+    /// The kernel has then asked for privileges, knows that there are none, and has no request on its way
+    /// when the bits are set.
     fn write_first(&self, operation: Operation) {
         let file = self.file.as_ref().unwrap();
         match operation {
@@ -116,7 +116,7 @@ impl Side {
     }
 }
 
-/// The difference and how it shows, if there is one.
+/// The difference with its description.
 fn compare(pair: &Pair, order: Order) -> Option<(Kind, String)> {
     let (native, served) = (Left::on(&pair.native.path), Left::on(&pair.beneath));
     let shown = rustix::fs::lstat(&pair.served.path).unwrap().st_mode & 0o7777;
@@ -146,7 +146,6 @@ fn direction(native: Left, served: Left) -> Kind {
     }
 }
 
-/// A file in the tree beneath, and its like.
 fn make_pair(mounted: &Mounted, order: Order, cell: Cell) -> Pair {
     let Cell {
         operation,
@@ -170,7 +169,7 @@ fn make_pair(mounted: &Mounted, order: Order, cell: Cell) -> Pair {
     }
 }
 
-/// Everything that one caller does to files whose bits are set in one order.
+/// One caller's operations on files whose bits are set in one order.
 struct Round<'a> {
     mounted: &'a Mounted,
     ground: Ground,
@@ -221,7 +220,7 @@ impl Round<'_> {
         });
     }
 
-    /// Has what was written under writeback sent to the server.
+    /// Sends what was written under writeback to the server.
     fn flush(&self) {
         let root = File::open(self.mounted.mnt()).unwrap();
         rustix::fs::syncfs(root).unwrap();
@@ -289,7 +288,7 @@ fn run_way(way: Way, lower: Lower) -> Found {
     found
 }
 
-/// What is wrong: differences without a name, and names without a difference.
+/// Differences without an entry, and entries without a difference.
 fn faults(way: Way, found: &Found) -> Vec<String> {
     let mut faults = Vec::new();
     for (&(ground, cell), (kind, text)) in found {
@@ -341,7 +340,7 @@ fn on_tmpfs() {
     check(Lower::Tmpfs, Way::ALL);
 }
 
-/// What comes by the ring comes as on tmpfs.
+/// Without io_uring, which is as on tmpfs.
 #[test]
 fn on_ext4() {
     let ways = [Way::Passthrough, Way::Cached, Way::Direct, Way::Writeback];

@@ -16,12 +16,12 @@ use crate::callers::{GROUP, OWNER, Who};
 /// What a file holds at first, so that a block can be overwritten.
 pub const CONTENT: [u8; 8192] = [b'o'; 8192];
 
-/// What is copied from. Also a block.
+/// The source of copies. Also a block.
 pub const BLOCK: [u8; 4096] = [b'n'; 4096];
 
 macro_rules! operations {
     ($($(#[$attribute:meta])* $name:ident,)*) => {
-        /// A way to change a file, or something that looks like one.
+        /// A change of a file, or a call that looks like one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Operation {
             $($(#[$attribute])* $name,)*
@@ -53,7 +53,7 @@ operations! {
     Fallocate,
     FallocateKeepSize,
     PunchHole,
-    /// To whom the file belongs already.
+    /// To the present owner.
     ChownToSame,
     ChownToOther,
     /// Neither owner nor group: chown(2) of -1 and -1.
@@ -79,7 +79,7 @@ pub struct Target<'a> {
 type Outcome = Result<(), Errno>;
 
 impl Operation {
-    /// How the file has to be open.
+    /// How the file must be open.
     pub fn flags(self) -> OFlags {
         let extra = match self {
             Operation::Append => OFlags::APPEND,
@@ -130,7 +130,7 @@ impl Operation {
     }
 }
 
-/// A block, as `O_DIRECT` wants it.
+/// A block, aligned for `O_DIRECT`.
 pub fn write_aligned(file: &File) -> Outcome {
     let memory = [b'd'; 8192];
     let start = memory.as_ptr().align_offset(4096);

@@ -1,5 +1,5 @@
-//! Bits that are set beneath while the kernel above believes that there are none: how long they
-//! outlive the writes of somebody without CAP_FSETID, on each path.
+//! Bits set beneath while the kernel above has cached that there are none: how long they outlive writes by
+//! a caller without CAP_FSETID, on each data path.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -14,15 +14,15 @@ use thrufs_tests::mounted::{Mounted, must_skip};
 
 use crate::privileges::{Bits, Left};
 
-/// How long attributes are believed where a test waits for the end of it.
+/// Validity of attributes where a test waits for its end.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Longer than that.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 
-/// A file of root that everybody may write, which a user has open through a mount and has written to.
+/// A file of root that all may write, which a user has open through a mount and has written to.
 struct Victim {
-    // First: the mount is in use as long as it is open.
+    // First: an open file keeps the mount busy.
     file: File,
     path: PathBuf,
     beneath: PathBuf,
@@ -183,7 +183,7 @@ fn a_capability_falls_on_every_path() {
     }
 }
 
-/// Natively, it would stay: it was given after the write.
+/// Natively, it would stay: it was set after the write.
 #[test]
 fn under_writeback_a_capability_falls_with_data_written_before() {
     if must_skip() {

@@ -1,4 +1,4 @@
-//! Where files cannot go straight through they are served by the cache, and the log says why, once.
+//! Files without passthrough are cached, and the log says why, once.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -26,7 +26,7 @@ fn use_files(dir: &Path) {
     }
 }
 
-/// What the worker says comes into the log by way of the supervisor, soon.
+/// The worker's log comes through the supervisor, soon.
 #[track_caller]
 fn said_once(log: impl Fn() -> String, reason: &str) {
     wait_until(reason, || log().contains(reason));
@@ -55,7 +55,7 @@ fn when_nobody_wants_it_nothing_is_said() {
     });
 }
 
-/// Root of a user namespace of its own may mount and has CAP_SYS_ADMIN, but not where it counts.
+/// Root of a user namespace of its own may mount and has CAP_SYS_ADMIN, but not in the initial one.
 #[test]
 fn without_privilege() {
     let unshare = ["-r", "-m", "--propagation", "private"];
@@ -91,7 +91,7 @@ fn without_privilege() {
     }
 }
 
-/// A file system on a directory of the source, gone when dropped.
+/// A file system on a directory of the source, unmounted on drop.
 struct Submount<'a>(&'a Path);
 
 impl Drop for Submount<'_> {
@@ -100,7 +100,7 @@ impl Drop for Submount<'_> {
     }
 }
 
-/// The source is a plain file system, so that the mount allows for one layer; a submount has two.
+/// The source is a plain file system, so the mount allows for one layer; a submount has two.
 #[test]
 fn on_a_submount_that_is_stacked_deeper() {
     over_each(|transport| {
@@ -124,7 +124,7 @@ fn on_a_submount_that_is_stacked_deeper() {
     });
 }
 
-/// Another FUSE mount beneath does part of its work at close(2).
+/// A FUSE file system beneath does part of its work at close(2).
 #[test]
 fn on_a_file_system_that_another_serves() {
     over_each(|transport| {

@@ -31,7 +31,7 @@ fn chown(path: &Path) -> io::Result<()> {
 
 fn touch(path: &Path) -> io::Result<()> {
     let time = std::time::SystemTime::UNIX_EPOCH;
-    // Not by an open file.
+    // By path.
     let spec = rustix::fs::Timespec {
         tv_sec: time.elapsed().unwrap().as_secs() as i64,
         tv_nsec: 0,
@@ -91,7 +91,6 @@ fn reads(served: &Served) -> Vec<(&'static str, i32)> {
     ]
 }
 
-/// The error of each way to list.
 fn lists(served: &Served) -> Vec<(&'static str, i32)> {
     vec![
         ("opendir", errno(fs::read_dir(served.at("held")))),
@@ -99,7 +98,6 @@ fn lists(served: &Served) -> Vec<(&'static str, i32)> {
     ]
 }
 
-/// The error of each way to open for writing.
 fn writes(served: &Served) -> Vec<(&'static str, i32)> {
     let file = served.at("held/file");
     vec![
@@ -120,7 +118,6 @@ fn writes(served: &Served) -> Vec<(&'static str, i32)> {
     ]
 }
 
-/// The error of each way to change what is there.
 fn changes(served: &Served) -> Vec<(&'static str, i32)> {
     let file = served.at("held/file");
     let free = served.at("free/file");
@@ -160,7 +157,6 @@ fn changes(served: &Served) -> Vec<(&'static str, i32)> {
     ]
 }
 
-/// The error of each way to make something new.
 fn makes(served: &Served) -> Vec<(&'static str, i32)> {
     let new = served.at("held/new");
     let free = served.at("free/file");
@@ -195,7 +191,7 @@ fn all_are(expected: i32, results: &[(&str, i32)]) {
     assert!(others.is_empty(), "not {expected}: {others:?}");
 }
 
-/// Sees that the tree beneath is as it was made.
+/// Asserts that the tree beneath is as it was made.
 #[track_caller]
 fn is_untouched(served: &Served) {
     for directory in ["free", "held"] {
@@ -265,7 +261,7 @@ fn what_is_read_only_can_be_read_and_nothing_else() {
     });
 }
 
-/// The ways that change how data come, and nothing else.
+/// Actions that choose the data path change nothing else.
 #[test]
 fn data_paths_are_as_rules_say() {
     let rules = |names: &[&str]| -> String {
@@ -320,7 +316,7 @@ fn data_paths_are_as_rules_say() {
     }
 }
 
-/// What the server has to look into a file for, it does for changes too.
+/// Rules on content hold for changes too.
 #[test]
 fn rules_on_content_mean_what_they_say_of_changes() {
     let policy = "[[rule]]\ncontent = 'image/png'\naction = 'deny'\n";
@@ -363,8 +359,7 @@ fn rules_on_content_mean_what_they_say_of_changes() {
     });
 }
 
-/// Flags of inodes are attributes: what is read-only keeps them. They can be set through a file that
-/// is open for reading.
+/// Inode flags are attributes: a read-only file keeps them, although a descriptor for reading can set them.
 #[test]
 fn flags_of_what_is_read_only_stay() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
@@ -385,7 +380,6 @@ fn flags_of_what_is_read_only_stay() {
     });
 }
 
-/// Runs with this umask, in a thread of its own.
 fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let ran = scope.spawn(|| {
@@ -397,7 +391,7 @@ fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// What is about to be made is judged by the owner and mode that it will have.
+/// A new file is judged by the owner and mode that it will have.
 #[test]
 fn new_files_are_judged_as_they_will_be() {
     let policy = "[[rule]]\ntype = 'file'\nmode = 'o+w'\naction = 'deny'\nerrno = 'EPERM'\n\
@@ -418,7 +412,7 @@ fn new_files_are_judged_as_they_will_be() {
                 Mode::from_raw_mode(mode),
             ))
         };
-        // With the usual umask, nobody else may write it.
+        // With the usual umask, only the owner may write it.
         let made = with_umask(0o022, || make("masked", 0o666));
         assert_eq!(made, 0);
         let made = with_umask(0, || make("open", 0o666));

@@ -1,4 +1,4 @@
-//! One line for each open.
+//! One audit record for each open.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ fn fill(source: &Path) {
     fs::set_permissions(source.join("told/file"), all(0o666)).unwrap();
 }
 
-/// What is told of one call: path, access, created, truncated, outcome, error.
+/// The records of one call: path, access, created, truncated, outcome, error.
 fn told(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
     let before = served.audited().len();
     call();
@@ -109,7 +109,7 @@ fn each_open_is_told_in_one_line() {
     }
 }
 
-/// Threads that open at once, for whom no line may be lost or mixed with another.
+/// Concurrent opens: no line is lost or mixed with another.
 #[test]
 fn no_line_is_lost_among_many() {
     const THREADS: usize = 8;
@@ -141,7 +141,7 @@ fn names_of_any_bytes_are_told() {
     });
 }
 
-/// A small file system for the log, which can be full.
+/// A small file system for the log, to be filled.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -162,7 +162,7 @@ impl SmallDisk {
     /// Leaves less room than a line takes.
     fn fill(&self) {
         let log = fs::metadata(self.log()).unwrap().len();
-        // To the last bytes of a page of the log itself.
+        // To the last bytes of a page of the log.
         let mut file = OpenEnd(
             fs::OpenOptions::new()
                 .append(true)

@@ -1,4 +1,4 @@
-//! Rules on who asks.
+//! Rules on callers.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -32,7 +32,7 @@ fn callers_are_told_apart_by_their_ids() {
         assert_eq!(ALICE.run(|| errno(fs::create_dir(&new))), libc::EACCES);
         assert_eq!(BOB.run(|| errno(fs::create_dir(&new))), libc::EROFS);
         fs::create_dir(&new).unwrap();
-        // While somebody else has it open, too.
+        // Also while another caller has it open.
         let _held = File::open(&file).unwrap();
         assert_eq!(ALICE.run(|| errno(File::open(&file))), libc::EACCES);
     });

@@ -1,9 +1,7 @@
-//! What a redacting rule takes out is read by nobody, whatever they do to the file.
+//! No reader sees what a redacting rule takes out, whatever is done to the file: a test for each hole that
+//! there was, and a random writer while all that is readable is searched.
 //!
-//! Each hole that there was, by name, and a writer that does all there is at random while others
-//! search everything that they can read.
-//!
-//! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` makes it longer or shorter.
+//! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` its length.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -28,7 +26,7 @@ pub fn printed() -> String {
     example.split("```").next().unwrap().to_owned()
 }
 
-/// By the name alone, which is all that such a rule has.
+/// A rule by name alone.
 pub const BY_NAME: &str = "[[rule]]\npath = '**/*.jpg'\naction = 'redact'\nredact = 'gps'\n";
 
 pub fn fill(source: &Path) {
@@ -37,7 +35,6 @@ pub fn fill(source: &Path) {
     put(source, "other/free", b"words");
 }
 
-/// What can be read of a file by its name.
 pub fn seen(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
@@ -53,8 +50,8 @@ fn is_clean(path: &Path) {
 
 const MODES: [&str; 3] = ["cache=auto", "cache=never", "cache=auto,writeback"];
 
-/// One byte made a photograph something that the rule did not mean; another makes the block that
-/// says where it was taken part of the picture.
+/// One byte made a photograph something that the rule did not match; another made the block with the place
+/// part of the picture.
 #[test]
 fn a_byte_in_the_right_place_does_not_undo_a_rule() {
     for (policy, options) in [
@@ -90,7 +87,7 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
                 fs::read(served.beneath("photos/a.jpg")).unwrap(),
                 samples::photograph()
             );
-            // But it can be made anew, and removed.
+            // It can be made anew, and removed.
             fs::write(&path, samples::photograph()).unwrap();
             assert!(samples::is_clean(&seen(&path).unwrap()));
             truncate(&path, 0).unwrap();
@@ -99,7 +96,6 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
     }
 }
 
-/// Who opened the file while there was nothing in it does not change what others write into it.
 #[test]
 fn a_writer_that_came_first_does_not_change_what_others_write() {
     for options in MODES {
@@ -149,12 +145,12 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
                 beneath,
                 [samples::photograph(), b"behind".to_vec()].concat()
             );
-            // Beneath, others write as well.
+            // Others write beneath as well.
             let late = open(&served.at("photos/late.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
             fs::write(served.beneath("photos/late.jpg"), samples::photograph()).unwrap();
             assert_eq!(errno(late.write_at(&[0], 0)), libc::EACCES);
             is_clean(&served.at("photos/late.jpg"));
-            // In place, and of the size that is there.
+            // In place, with the same size.
             let same = open(&served.at("photos/same.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
             same.write_all_at(&vec![0; samples::photograph().len()], 0)
                 .unwrap();
@@ -168,7 +164,7 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
     }
 }
 
-/// Attributes have a time of change as well: who is writing is not taken for somebody else.
+/// Attributes have a time of change as well: the writer is not taken for another.
 #[test]
 fn a_writer_may_change_attributes_meanwhile() {
     for options in MODES {
@@ -205,7 +201,7 @@ fn a_writer_may_change_attributes_meanwhile() {
     }
 }
 
-/// Neither a name that nobody has looked up nor one that was removed takes a file out of a rule.
+/// Neither a name without a lookup nor a removed one takes a file out of a rule.
 #[test]
 fn other_names_of_a_file_show_nothing() {
     let fill = |source: &Path| {
@@ -234,7 +230,7 @@ fn other_names_of_a_file_show_nothing() {
                 libc::EXDEV
             );
             assert!(samples::is_clean(&seen(&name).unwrap()));
-            // Both known, then one of them gone, in every way that there is.
+            // Both known, then one of them removed, in every way.
             assert_eq!(errno(fs::remove_file(&name)), libc::EACCES);
             assert_eq!(
                 errno(fs::rename(served.at("photos/b.jpg"), &name)),
@@ -245,14 +241,14 @@ fn other_names_of_a_file_show_nothing() {
             assert!(samples::is_clean(&seen(&name).unwrap()));
             fs::remove_file(&name).unwrap();
 
-            // The one that is known is removed; the file is known, and has another.
+            // The known one is removed; the file has another.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let held = rustix::fs::open(served.at("other/c.bin"), flags, Mode::empty()).unwrap();
             let known = format!("/proc/self/fd/{}", held.as_raw_fd());
             fs::remove_file(served.at("other/c.bin")).unwrap();
             is_clean(Path::new(&known));
 
-            // A name more within the rule, which can go again.
+            // A further name within the rule, which can go again.
             let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
             fs::hard_link(served.at("photos/b.jpg"), &more).unwrap();
             fs::remove_file(&other).unwrap();
@@ -261,7 +257,7 @@ fn other_names_of_a_file_show_nothing() {
                 &seen(&served.at("photos/b.jpg")).unwrap()
             ));
 
-            // What has nothing to do with it is as it was, once its names are known.
+            // Unrelated files are as before, once their names are known.
             assert_eq!(errno(File::open(served.at("other/twin"))), libc::EACCES);
             assert_eq!(fs::metadata(served.at("other/other")).unwrap().nlink(), 2);
             crate::busy::until_free(&served.at("other/twin"));
@@ -270,7 +266,7 @@ fn other_names_of_a_file_show_nothing() {
     }
 }
 
-/// What can be changed about a file does not except it.
+/// No changeable property excepts a file.
 #[test]
 fn no_attribute_and_no_content_excepts_a_file() {
     let policy = format!(
@@ -282,7 +278,7 @@ fn no_attribute_and_no_content_excepts_a_file() {
         let path = served.at("photos/a.jpg");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(samples::is_clean(&seen(&path).unwrap()));
-        // As a copy that is not whole yet is, beneath.
+        // As an incomplete copy, beneath.
         let mut bytes = samples::photograph();
         bytes[0] = 0;
         fs::write(served.beneath("photos/a.jpg"), &bytes).unwrap();
@@ -291,7 +287,7 @@ fn no_attribute_and_no_content_excepts_a_file() {
     });
 }
 
-/// Programs keep thumbnails there, and copies of what stands in a file.
+/// Programs keep thumbnails there, and copies of metadata.
 #[test]
 fn what_stands_beside_a_file_is_not_shown() {
     with_policy("", REDACT, fill, |served| {
@@ -308,8 +304,8 @@ fn what_stands_beside_a_file_is_not_shown() {
     });
 }
 
-/// Where a name in another case is the same, patterns could be gone around. Mounting one name on the
-/// other stands in for a file system that does so, which not every kernel has.
+/// Where names differ in case alone and are one, patterns could be evaded. A bind mount of one name on the
+/// other stands in for such a file system, which not every kernel has.
 #[test]
 fn names_that_differ_in_case_alone_are_not_one() {
     let policy = "[[rule]]\npath = 'secret'\naction = 'hide'\n".to_owned() + BY_NAME;
@@ -351,7 +347,7 @@ impl Drop for Bound {
     }
 }
 
-/// A sequence that a seed repeats.
+/// A reproducible sequence.
 pub struct Random(u64);
 
 impl Random {
@@ -367,7 +363,7 @@ impl Random {
         self.0 % below
     }
 
-    /// Somewhere in a photograph, where something begins more often than elsewhere.
+    /// An offset in a photograph, more often near its blocks' beginnings.
     pub fn offset(&mut self) -> u64 {
         match self.below(4) {
             0 | 1 => *self.of(&[0, 2, 3, 4, 6, 12]),
@@ -376,7 +372,7 @@ impl Random {
         }
     }
 
-    /// Some bytes and where to write them: at times there where they have a parser see something else.
+    /// Bytes and where to write them: at times where they make a parser see something else.
     pub fn mark(&mut self) -> (u64, &'static [u8]) {
         match self.below(2) {
             0 => *self.of(&TURNS),
@@ -389,13 +385,13 @@ impl Random {
     }
 }
 
-/// The seed of a sequence, and of how many steps it is: `steps` unless `THRUFS_HOLD_STEPS` says it.
+/// The seed of a sequence, and its steps: `steps` unless `THRUFS_HOLD_STEPS` is set.
 pub fn seed_and_steps(steps: u64) -> (u64, u64) {
     let steps = thrufs_test_report::number("THRUFS_HOLD_STEPS", steps);
     (thrufs_test_report::seed(), steps)
 }
 
-/// Most files that the writer has open at once.
+/// Files that the writer has open at once.
 const HELD_MAX: usize = 6;
 
 const NAMES: [&str; 9] = [
@@ -424,10 +420,10 @@ const MARKS: [&[u8]; 9] = [
     b"words",
 ];
 
-/// What makes the position part of the picture, and the block that has it no such block.
+/// What makes the place part of the picture, and its block another one.
 const TURNS: [(u64, &[u8]); 4] = [(2, b"\xff\xda"), (3, b"\xda"), (9, b"words"), (19, b"\xda")];
 
-/// Who may write, and does.
+/// A permitted writer.
 struct Writer<'a> {
     served: &'a Served,
     random: Random,
@@ -455,7 +451,7 @@ impl Writer<'_> {
         self.held.push(file);
     }
 
-    /// One that is held, or one more.
+    /// An open file, or one more.
     fn file(&mut self) -> io::Result<File> {
         if !self.held.is_empty() && self.random.below(2) == 0 {
             let at = self.random.below(self.held.len() as u64) as usize;
@@ -477,7 +473,7 @@ impl Writer<'_> {
         Ok(file)
     }
 
-    /// One step; what fails has been refused.
+    /// One step; an error is a refusal.
     fn step(&mut self) -> io::Result<()> {
         match self.random.below(14) {
             0..=2 => {
@@ -567,14 +563,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Somebody else makes photographs: through the mount, piece by piece and not always to the end,
-    /// or beneath.
+    /// Another process makes photographs: through the mount, piece by piece and not always to the end, or
+    /// beneath.
     fn camera(&mut self) -> io::Result<()> {
         let photographs = ["photos/a.jpg", "photos/b.jpg", "photos/d/c.jpg"];
         let name = *self.random.of(&photographs);
         let original = samples::photograph();
         if self.random.below(3) == 0 {
-            // Not where that takes the redacted one of two names away, which only the host may.
+            // Not where that takes away the redacted one of two names, which only the host may.
             let (new, name) = (
                 self.served.ground().outside().join("new"),
                 self.served.beneath(name),
@@ -589,7 +585,7 @@ impl Writer<'_> {
         let mut file = open(&self.served.at(name), flags)?;
         for piece in original.chunks(7001) {
             if self.random.below(3) == 0 {
-                // Others come in between.
+                // Other steps in between.
                 let _ = self.step();
             }
             if self.random.below(20) == 0 {
@@ -600,7 +596,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Everything that can be read now, by name and by what is open.
+    /// Searches all that can be read now, by name and by descriptor.
     fn search(&mut self, what: &str) {
         search_names(self.served, what);
         for mut file in &self.held {
@@ -687,7 +683,7 @@ fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
     }
 }
 
-/// Whoever knows a file from before it was hidden learns nothing more of it.
+/// A file that was known before it was hidden shows nothing more.
 #[test]
 fn what_is_hidden_has_no_attributes_for_those_who_know_it() {
     let hide = "[[rule]]\npath = 'photos'\naction = 'hide'\n";

@@ -1,4 +1,4 @@
-//! Reading a policy again.
+//! Reloads of a policy.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -77,7 +77,7 @@ fn descriptors(process: u32) -> usize {
     fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
 }
 
-/// More than it may take anyhow, after many reloads.
+/// Allowed growth, after many reloads.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
 #[test]
@@ -92,7 +92,7 @@ fn many_reloads_under_load() {
                 let over = &over;
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
-                        // Denied, or hidden: never open, and nothing else happens.
+                        // Denied, or hidden: never open, and no other error.
                         let got = errno(File::open(&file));
                         assert!([libc::EACCES, libc::ENOENT].contains(&got), "{got}, {turn}");
                         assert_eq!(fs::read(&other).unwrap(), b"content");
@@ -120,7 +120,7 @@ fn many_reloads_under_load() {
     });
 }
 
-/// Ends the others also when their thread panics.
+/// Stops the other threads, also on a panic.
 pub struct StopAll<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAll<'_> {
@@ -129,7 +129,7 @@ impl Drop for StopAll<'_> {
     }
 }
 
-/// A server in the background, ended when dropped.
+/// A server in the background, ended on drop.
 struct Background<'a>(&'a Ground);
 
 impl Drop for Background<'_> {
@@ -144,8 +144,8 @@ impl Drop for Background<'_> {
     }
 }
 
-/// The process in the background: the one with the mount point among its arguments whose parent is
-/// not another such.
+/// The server in the background: the process with the mount point among its arguments whose parent is not
+/// another such.
 fn server_of(ground: &Ground) -> u32 {
     let mnt = ground.mnt().to_str().unwrap();
     let serves = |pid: &u32| {

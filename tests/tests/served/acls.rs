@@ -21,7 +21,7 @@ const LIST: List = List {
     other_group: Some((1002, 0)),
 };
 
-/// Where the kernel above checks, by ACLs or without.
+/// The kernel above checks permissions, with ACLs or without.
 fn checked(acl: bool) -> Config {
     Config {
         acl,
@@ -43,7 +43,7 @@ fn serve_lists(config: Config) -> (Served, [(PathBuf, NodeId); 2]) {
     (served, known)
 }
 
-/// The mode that is told, by GETATTR and by STATX.
+/// The mode in the replies to GETATTR and STATX.
 fn told(served: &Served, node: NodeId) -> u32 {
     let root = served.client.root();
     let attr = root.getattr(node).unwrap().attr;
@@ -58,7 +58,7 @@ fn a_mode_gives_nobody_more_than_the_acl() {
     let (served, known) = serve_lists(checked(false));
     for (path, node) in &known {
         assert_eq!((told(&served, *node), mode(path)), (0o740, 0o764));
-        // More entries than are read at once; what the last of them refuses counts.
+        // More entries than one read takes; what the last of them refuses counts.
         let mut more: Vec<_> = (1..200).map(|number| (USER + number, 6)).collect();
         let all = List {
             other_group: None,
@@ -130,8 +130,8 @@ fn a_file_without_an_acl_has_its_mode() {
     }
 }
 
-/// Who is not in the group gives it no program: the file is never executable by the group while it has the
-/// bit, so one step takes that and sets the ACL.
+/// A caller outside the group gives it no program: one step takes the bit and sets the ACL, so the file is
+/// never executable by the group with the bit.
 #[test]
 fn an_acl_of_who_is_not_in_the_group_takes_the_set_group_id_bit() {
     if !is_root() {

@@ -1,6 +1,6 @@
-//! File systems mounted beneath a served directory, for as long as a test takes. No program is started
-//! for that: until it is executed, it holds every descriptor of this process, and with them removed files
-//! whose end other tests wait for.
+//! File systems mounted beneath a served directory for the time of a test. No program is started for that:
+//! until exec, it would hold every descriptor of this process, and with them removed files whose end other
+//! tests wait for.
 
 use super::{Served, is_root, serve_in};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::Config;
 
-/// Something mounted, detached when dropped.
+/// A mount point, detached on drop.
 pub struct Beneath(PathBuf);
 
 impl Drop for Beneath {
@@ -17,14 +17,13 @@ impl Drop for Beneath {
     }
 }
 
-/// A tmpfs on a directory.
 pub fn tmpfs(at: &Path) -> Beneath {
     let mounted = rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), None);
     mounted.unwrap();
     Beneath(at.to_owned())
 }
 
-/// What an overlay is made of, on a tmpfs.
+/// The directories of an overlay, on a tmpfs.
 pub fn layers(base: &Path) -> Beneath {
     let layers = tmpfs(base);
     for name in ["below", "above", "work"] {
@@ -33,8 +32,8 @@ pub fn layers(base: &Path) -> Beneath {
     layers
 }
 
-/// An overlay of the [`layers`] in `base`. Without more options, its files have no handles; with
-/// `nfs_export`, they have some that do not show the inode's number.
+/// An overlay of the [`layers`] in `base`. Its files have no handles by default; with `nfs_export`, handles
+/// that do not show the inode's number.
 pub fn overlay(base: &Path, at: &Path, more: &str) -> Beneath {
     let base = base.display();
     let data = format!("lowerdir={base}/below,upperdir={base}/above,workdir={base}/work{more}");
@@ -43,7 +42,7 @@ pub fn overlay(base: &Path, at: &Path, more: &str) -> Beneath {
     Beneath(at.to_owned())
 }
 
-/// Serves an overlay as it usually is: without file handles.
+/// Serves an overlay with its defaults: without file handles.
 pub fn on_overlay(config: Config, test: impl FnOnce(&Served)) {
     if !is_root() {
         return;

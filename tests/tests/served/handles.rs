@@ -1,4 +1,4 @@
-//! Numbers of nodes and of open files: stale ones, those of others, and those of another kind.
+//! Node ids and file handles: stale ones, of other files, and of another kind.
 
 use super::{ROOT, Served, lock, serve};
 use std::fs;
@@ -89,7 +89,7 @@ fn an_open_file_serves_requests_about_itself_only() {
     let root = served.client.root();
     let [one, two, dir_one, dir_two] =
         ["one", "two", "dir-one", "dir-two"].map(|name| root.walk(name).unwrap());
-    // The numbers of files and of directories are counted apart: these are the same.
+    // Files and directories are numbered separately: these are the same.
     let (of_one, of_two) = (
         root.open(one, libc::O_RDWR).unwrap().fh,
         root.open(two, libc::O_RDWR).unwrap().fh,
@@ -106,7 +106,7 @@ fn an_open_file_serves_requests_about_itself_only() {
         (dir_one, of_one),
     ] {
         for (operation, answer) in by_file(&served, node, fh) {
-            // What asks for no open file of a directory is answered by it.
+            // An ioctl needs no open file: the directory answers it.
             let is_directorys = node == dir_one && operation == "ioctl";
             assert_eq!(answer.is_err(), !is_directorys, "{operation} {node:?}");
             if let Err(error) = answer {
@@ -121,7 +121,7 @@ fn an_open_file_serves_requests_about_itself_only() {
         }
         root.releasedir(node, fh).unwrap();
     }
-    // A copy is asked of one file and goes into another: each has its own.
+    // A copy has two files, each with its own handle.
     let copy = CopyFileRangeIn {
         fh_in: of_one,
         nodeid_out: one.0,
@@ -133,7 +133,7 @@ fn an_open_file_serves_requests_about_itself_only() {
     for name in ["one", "two"] {
         assert_eq!(fs::read(served.path(name)).unwrap(), b"content");
     }
-    // Nothing was closed by others, and each does what it is for.
+    // Both are still open, and work.
     for (node, fh) in [(one, of_one), (two, of_two)] {
         for (operation, answer) in by_file(&served, node, fh) {
             let unknown = operation == "ioctl" && answer == Err(Errno::ENOTTY);
@@ -180,7 +180,7 @@ fn a_size_is_that_of_the_file_that_is_asked_for() {
     assert_eq!(fs::read(served.path("two")).unwrap(), b"content");
 }
 
-/// The kernel of a 32-bit program translates what it sends; as it is, nobody sends it who may.
+/// The kernel translates the requests of 32-bit programs; untranslated, only a hostile client sends them.
 #[test]
 fn flags_of_files_stay_as_they_are_in_a_read_only_tree() {
     let served = serve(Config {
@@ -208,7 +208,7 @@ fn flags_of_files_stay_as_they_are_in_a_read_only_tree() {
     }
 }
 
-/// Every operation on a node, none of which may do anything here.
+/// Every operation on a node, none of which may have an effect here.
 fn by_node(served: &Served, node: NodeId) -> Vec<(&'static str, Result<()>)> {
     let root = served.client.root();
     let set = SetattrIn {
@@ -256,7 +256,7 @@ fn a_node_that_is_not_known_is_stale_whatever_is_asked() {
     let root = served.client.root();
     let forgotten = root.walk("dir").unwrap();
     root.forget(forgotten, 1);
-    // In the same place, with another generation.
+    // The same place, with another generation.
     let other = root.walk("other").unwrap();
     assert_eq!(other.0 as u32, forgotten.0 as u32);
     let generations = [

@@ -1,4 +1,4 @@
-//! Many directories that are open, and listed bit by bit.
+//! Many open directories, listed bit by bit.
 
 use super::{connect, is_root};
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use thrufs_tests::lower::{Ground, Lower};
 const DIRECTORIES: usize = 100;
 const NAMES: usize = 400;
 
-/// How many descriptors this process has of directories in `place`, opened to be listed.
+/// This process's descriptors of directories in `place`, opened for listing.
 fn descriptors_in(place: &Path) -> usize {
     let numbers = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let is_listed = |number: &fs::DirEntry| {

@@ -29,7 +29,7 @@ fn a_lock_in_the_way_has_the_process_that_holds_it() {
         (one, 1, write, 0),
         (one, 2, read, 20),
         (one, 3, read, 20),
-        // Who asks, and what nobody knows, on the other file.
+        // The owner itself, and unknown ones, on the other file.
         (one, 9, read, 40),
         (two, 4, read, 40),
         (two, 9, write, 60),

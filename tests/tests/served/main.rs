@@ -1,5 +1,5 @@
-//! The host directory, driven request by request through the in-process client: what a kernel
-//! would hardly send, what only another user may see, and what is left behind.
+//! The host directory, request by request through the in-process client: what a kernel would hardly send,
+//! what only another user may see, and what is left behind.
 #![allow(clippy::unwrap_used)]
 
 mod acls;
@@ -82,7 +82,7 @@ fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
 
 const ROOT: NodeId = NodeId::ROOT;
 
-/// Others would act as the server's user: whoever serves it, and before anything is mounted.
+/// Else others would act as the server's user: refused for any server, before anything is mounted.
 #[test]
 fn a_program_mounts_it_for_others_only_where_the_kernel_checks() {
     let directory = tempfile::tempdir().unwrap();
@@ -289,7 +289,7 @@ fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
 fn another_file_under_the_same_inode_number_is_another_node() {
     let served = serve(Config::default());
     let root = served.client.root();
-    // ext4 gives the number of a removed file to the next one; the old node must not become it.
+    // ext4 reuses the number of a removed file; the old node must not become the new one.
     served.write("a", b"old");
     let old = root.lookup(ROOT, b"a").unwrap();
     fs::remove_file(served.path("a")).unwrap();

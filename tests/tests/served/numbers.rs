@@ -10,7 +10,7 @@ use thrufs_hostdir::{Config, Locks};
 
 const MOST: u64 = i64::MAX as u64;
 
-/// Past what an offset can be, as a kernel takes it: negative.
+/// Beyond the kernel's largest offset: negative.
 const NEGATIVE: [u64; 4] = [MOST + 1, u64::MAX - 4096, u64::MAX - 1, u64::MAX];
 
 struct File {
@@ -33,7 +33,7 @@ fn file() -> File {
 #[track_caller]
 fn refused<T>(answer: Result<T>, what: &str, number: u64) {
     let error = answer.map(drop).expect_err(what);
-    // Which of them is the lower file system's business.
+    // The lower file system chooses between these.
     let known = [
         Errno::EINVAL,
         Errno::EFBIG,
@@ -176,7 +176,7 @@ fn ranges_of_locks() {
             "{kind}"
         );
     }
-    // To the end, however that is said; and each byte there can be is locked.
+    // To the end, in both encodings: the last byte is locked.
     root.setlk(node, &with(0, u64::MAX, libc::F_WRLCK), false)
         .unwrap();
     let last = with(MOST, MOST, libc::F_RDLCK);
@@ -186,7 +186,7 @@ fn ranges_of_locks() {
         .unwrap();
     let in_the_way = root.getlk(node, fh, 8, last.lk).unwrap();
     assert_eq!((in_the_way.start, in_the_way.end), (MOST, MOST));
-    // Who holds nothing gives up nothing.
+    // An owner without locks releases none.
     let mut others = with(0, MOST, libc::F_UNLCK);
     others.owner = 99;
     root.setlk(node, &others, false).unwrap();
@@ -239,7 +239,7 @@ fn masks_of_changes() {
     let beneath = |name: &str| fs::metadata(served.path(name)).unwrap().mode();
     assert_eq!(beneath("file"), libc::S_IFREG | 0o640);
     assert_eq!(beneath("dir"), libc::S_IFDIR | 0o7777);
-    // Bits that mean nothing change nothing.
+    // Unknown bits change nothing.
     let unknown = !SetattrValid::all().bits();
     root.setattr(file, &set(unknown, 0, 0)).unwrap();
     assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
@@ -263,14 +263,14 @@ fn masks_of_changes() {
     );
     assert!(root.setattr(link, &set(mode, 0o777, 0)).is_err());
     assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
-    // With the number of a file that is not open: by the node.
+    // With a handle that is not open: by the node.
     let by_handle = SetattrIn {
         fh: 12_345,
         ..set(size | SetattrValid::FH.bits(), 0, 3)
     };
     root.setattr(file, &by_handle).unwrap();
     assert_eq!(fs::read(served.path("file")).unwrap(), b"con");
-    // A second has no more nanoseconds than it has.
+    // Nanoseconds stay below one second.
     let times = SetattrIn {
         valid: (SetattrValid::ATIME | SetattrValid::MTIME).bits(),
         atime: 5,

@@ -1,4 +1,4 @@
-//! Changes that only an owner may make, by callers whom the kernel above let through.
+//! Changes reserved for the owner, by callers whom the kernel above let through.
 
 use super::{Served, is_root, mode, one_owner, serve};
 use std::fs;
@@ -14,10 +14,10 @@ use thrufs_testing::user::{ALICE, BOB};
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
-/// Neither owner: somebody with CAP_FOWNER, as the kernel above has found.
+/// Neither owner: has CAP_FOWNER, as the kernel above has checked.
 const CAPABLE: u32 = 1003;
 
-/// A file that the kernel above knows to be `uid`'s.
+/// A file whose owner is `uid` for the kernel above.
 fn file_of(served: &Served, uid: u32) -> NodeId {
     let path = served.path("file");
     let _ = fs::remove_file(&path);
@@ -64,7 +64,7 @@ fn whom_the_kernel_above_lets_through_changes_a_mode() {
         assert_eq!(set_mode(&served, node, caller, bits), Ok(()), "{caller}");
         assert_eq!(mode(&served.path("file")), bits, "{caller}");
     }
-    // What is given away by a request is known above.
+    // A change of owner by a request is known above.
     let give = |uid| SetattrIn {
         valid: (SetattrValid::UID | SetattrValid::GID).bits(),
         uid,
@@ -81,7 +81,7 @@ fn whom_the_kernel_above_lets_through_changes_a_mode() {
     }
 }
 
-/// The kernel above may have let it through by a name that it remembers.
+/// The kernel above may have let it through by a cached name.
 #[test]
 fn who_owns_neither_name_nor_sticky_directory_takes_no_name_away() {
     if !is_root() {
@@ -138,8 +138,8 @@ fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {
     }
 }
 
-/// For the group, the lower file system is asked as somebody who is in the new one, and has no reason to
-/// take a bit that is no privilege.
+/// For the group, the lower file system is asked by a member of the new one, and has no reason to take a
+/// bit that is no privilege.
 #[test]
 fn an_owner_gives_a_file_to_another_of_its_groups() {
     if !is_root() {
@@ -159,7 +159,7 @@ fn an_owner_gives_a_file_to_another_of_its_groups() {
     assert_eq!(given.mode & 0o7777, 0o2644);
 }
 
-/// The kernel above lets callers link a file and set its times by the owner and the mode that it was told.
+/// The kernel above checks links and times by the owner and the mode that it has cached.
 #[test]
 fn links_and_times_go_by_what_the_kernel_above_was_told() {
     if !is_root() {
@@ -205,7 +205,7 @@ fn links_and_times_go_by_what_the_kernel_above_was_told() {
     }
 }
 
-/// The kernel above lets a caller set the set-group-ID bit by the group that it was told of the directory.
+/// The kernel above allows the set-group-ID bit by the group that it has cached for the directory.
 #[test]
 fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
     if !is_root() {
@@ -249,7 +249,7 @@ fn mapped_owners_are_compared() {
     }
 }
 
-/// What such a server makes is its user's, whoever asks.
+/// What such a server makes is its user's, for any caller.
 #[test]
 fn a_server_without_privilege_makes_no_set_id_file_for_others() {
     if !is_root() {

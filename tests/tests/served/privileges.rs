@@ -1,4 +1,4 @@
-//! Set-id bits, by who changes a file and how.
+//! Set-id bits, by caller and kind of change.
 
 use super::{Served, is_root, mode, one_owner, serve};
 use rustix::fs::XattrFlags;
@@ -14,8 +14,8 @@ const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
 const STRANGER: u32 = 1002;
 
-/// A file of somebody's with this mode, which is set through the server: this thread may have served a
-/// request that left it without CAP_FSETID.
+/// A file with this owner and mode, which is set through the server: this thread may have served a request
+/// that left it without CAP_FSETID.
 fn with_mode(served: &Served, mode: u32) -> NodeId {
     let path = served.path("file");
     fs::write(&path, b"0123456789").unwrap();
@@ -62,7 +62,7 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
         let written = served.client.root().write(node, fh, 0, b"x", flags);
         written.map(drop)
     };
-    // What of a request sets, and whether bits fall: to another size, and to another owner.
+    // Which attribute is set, and whether bits fall: another size, and another owner.
     let set = |node, valid: SetattrValid, flags| {
         let kills = match flags {
             0 => SetattrValid::empty(),
@@ -138,7 +138,6 @@ fn an_open_that_truncates_takes_them_away_where_it_says_so() {
     }
 }
 
-/// What was set beneath is seen at open.
 #[test]
 fn a_writer_knows_the_mode_that_was_set_beneath() {
     if !is_root() {
@@ -157,8 +156,8 @@ fn a_writer_knows_the_mode_that_was_set_beneath() {
     assert_eq!(mode(&served.path("file")), 0o2764);
 }
 
-/// The order to drop them, and chown(2) of nothing: who writes may, and who could set the bits.
-/// What somebody else has written is never executed with them.
+/// The order to drop them, and chown(2) of -1 and -1: by callers who may write, and who could set the bits.
+/// Content written by others never runs with them.
 #[test]
 fn privileges_fall_before_the_content_changes() {
     if !is_root() {
@@ -222,8 +221,7 @@ fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
 
 const CAPABILITY: &str = "security.capability";
 
-/// A file with a mode and a capability, which are set beneath: through a server that maps ids they
-/// could not be.
+/// A file with a mode and a capability, which are set beneath: a server that maps ids could not.
 fn with_capability(served: &Served, uid: u32, gid: u32, mode: u32) -> NodeId {
     const NET_RAW: [u8; 20] = [
         1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -240,8 +238,8 @@ fn has_capability(served: &Served) -> bool {
     rustix::fs::getxattr(served.path("file"), CAPABILITY, &mut [0u8; 64]).is_ok()
 }
 
-/// A store through a shared map takes nothing away: who passes for the owner of what is root's would
-/// leave a program of root.
+/// A store through a shared map takes nothing away: a caller mapped to root's files would leave a program
+/// of root.
 #[test]
 fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
     if !is_root() {
@@ -297,7 +295,7 @@ fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
     }
 }
 
-/// Who is let write by a mode or an ACL can open the file beneath, where nobody takes anything away.
+/// A caller with access by mode or ACL could open the file beneath, where nothing is taken away.
 #[test]
 fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
     if !is_root() {

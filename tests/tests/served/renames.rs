@@ -1,5 +1,5 @@
-//! RENAME as no kernel sends it: ours has looked first whether the new name is there, what the two
-//! names are, and what the flags mean. Here the server is alone.
+//! RENAME requests that no kernel sends: a kernel looks up the new name first, and checks both types and
+//! the flags. Here the server is alone.
 
 use super::{ROOT, Served, beneath, is_root, serve, serve_in};
 use std::fs;
@@ -14,7 +14,7 @@ const NOREPLACE: u32 = libc::RENAME_NOREPLACE;
 const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
 const WHITEOUT: u32 = libc::RENAME_WHITEOUT;
 
-/// A policy has renames go another way.
+/// Under a policy, renames take another path.
 fn with_policy() -> Config {
     let text = b"[[rule]]\npath = \"/denied\"\naction = \"deny\"\n";
     let policy = Policy::parse(text, &Accounts::default());
@@ -46,7 +46,7 @@ fn on_each(test: impl Fn(&Served)) {
     });
 }
 
-/// What there is beneath, with its content.
+/// The tree beneath, with its content.
 fn picture(served: &Served) -> Vec<(String, Vec<u8>)> {
     let mut picture = Vec::new();
     for directory in ["", "dir", "dir/sub", "empty"] {
@@ -98,7 +98,7 @@ fn exchanged_files_are_each_under_the_name_of_the_other() {
         assert_eq!(fs::read(served.path("b")).unwrap(), b"of a");
         let of = |name: &str| NodeId(root.lookup(ROOT, name.as_bytes()).unwrap().nodeid);
         assert_eq!((of("a"), of("b")), (b, a));
-        // A file with a directory, and each still leads to what it was.
+        // A file with a directory; each node leads to what it was.
         root.rename((ROOT, b"a"), (ROOT, b"dir"), EXCHANGE).unwrap();
         assert_eq!((of("a"), of("dir")), (dir, b));
         assert_eq!(root.getattr(b).unwrap().attr.size, 4);
@@ -115,7 +115,7 @@ fn exchanged_files_are_each_under_the_name_of_the_other() {
             ((ROOT, b"a"), (sub, b"x"), Errno::ENOENT),
         ] {
             let refused = root.rename(from, to, EXCHANGE).unwrap_err();
-            // Which of two reasons is named first is the lower file system's business.
+            // The lower file system chooses between two errors.
             assert!([errno, Errno::EINVAL].contains(&refused), "{refused}");
             assert_eq!(picture(served), before);
         }
@@ -254,7 +254,7 @@ fn nothing_is_renamed_across_mounts() {
         root.link(root.walk("a").unwrap(), on, b"l").map(drop),
         Err(Errno::EXDEV)
     );
-    // What something is mounted on stays where it is.
+    // Mount points stay where they are.
     assert_eq!(
         root.rename((ROOT, b"on"), (ROOT, b"x"), 0),
         Err(Errno::EBUSY)

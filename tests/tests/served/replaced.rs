@@ -1,5 +1,5 @@
-//! Two files that take each other's place while one of them is looked up. A handle and attributes are
-//! read one after the other, and must be of one file.
+//! Two files exchange their names during a lookup. A handle and attributes are read one after the other,
+//! and must be of one file.
 
 use super::{ROOT, Served, beneath, is_root, serve, serve_in};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -16,14 +16,14 @@ use thrufs_testing::{Caller, InProcess};
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
-/// How often somebody looks. A hundred are enough to see it where nobody takes care.
+/// A hundred are enough to show the bug.
 const LOOKS: usize = 20_000;
 
 fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Looks one name up, again and again, while the file behind it becomes another.
+/// Looks one name up, again and again, while its file changes.
 fn look_while_they_change_places(served: &Served) {
     served.write("small", b"1");
     served.write("large", b"22222");
@@ -40,7 +40,7 @@ fn look_while_they_change_places(served: &Served) {
         let mut wrong = None;
         for _ in 0..LOOKS {
             let entry = match root.lookup(ROOT, b"small") {
-                // Never twice the same in a row: the kernel looks again.
+                // Never twice in a row: the kernel looks again.
                 Err(Errno::ESTALE) => continue,
                 entry => entry.unwrap(),
             };
@@ -54,7 +54,7 @@ fn look_while_they_change_places(served: &Served) {
         assert_eq!(wrong, None, "two files are taken for one");
         assert_eq!(seen.len(), 2, "they did change places");
     });
-    // What a node leads to is what was said of it.
+    // A node leads to the file that the lookup described.
     for name in ["small", "large"] {
         let entry = root.lookup(ROOT, name.as_bytes()).unwrap();
         let attributes = root.getattr(NodeId(entry.nodeid)).unwrap();
@@ -89,8 +89,8 @@ fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
     drop((served.client, overlay, layers));
 }
 
-/// Whose OPEN came too late looks again, and what it then finds it can open, whatever becomes of the name:
-/// a kernel tries no third time.
+/// An OPEN that came too late is followed by a second lookup, and what that finds can be opened, whatever
+/// becomes of the name: a kernel tries no third time.
 #[test]
 fn who_came_too_late_once_does_not_a_second_time() {
     let served = serve(Config::default());
@@ -102,7 +102,7 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.open(first, libc::O_RDONLY).map(drop),
         Err(Errno::ESTALE)
     );
-    // Removed beneath, and through the server, which lets go of what has no name.
+    // Removed beneath, and through the server, which closes files without names.
     for is_by_us in [false, true] {
         assert_eq!(
             root.open(first, libc::O_RDONLY).map(drop),
@@ -120,7 +120,7 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.release(second, fh).unwrap();
         root.forget(second, 1);
     }
-    // Also who wanted to create, and once only.
+    // Also an open that would create, and once only.
     served.write("file", b"third");
     let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
     assert_eq!(created, Err(Errno::ESTALE));
@@ -136,8 +136,7 @@ fn who_came_too_late_once_does_not_a_second_time() {
     );
 }
 
-/// Of who creates, nobody knows whether it may open what others have made: it is late as often as they are
-/// faster.
+/// A CREATE cannot tell whether it may open what others have made: it is late as often as they are faster.
 #[test]
 fn who_creates_may_be_late_again() {
     let served = serve(Config::default());
@@ -151,7 +150,7 @@ fn who_creates_may_be_late_again() {
     }
 }
 
-/// The same for whatever else takes a path. A file without a name gets none by link(2), natively too.
+/// The same for all other requests with a path. link(2) gives no name to a file without one, natively too.
 #[test]
 fn nor_does_who_wants_anything_else_of_it() {
     type Usage = fn(&Root<'_>, NodeId) -> Result<()>;
@@ -201,7 +200,7 @@ fn nor_does_who_wants_anything_else_of_it() {
     }
 }
 
-/// Its blocks are free then, not when the kernel above forgets it.
+/// Its blocks are free then, not at FORGET.
 #[test]
 fn what_has_lost_its_name_is_let_go_of() {
     let served = serve(Config::default());
@@ -219,8 +218,8 @@ fn what_has_lost_its_name_is_let_go_of() {
     assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE));
 }
 
-/// Without file handles, nothing else leads to what has another name that nobody has looked up, or to a
-/// directory that somebody is in. What is gone for good takes up nothing.
+/// Without file handles, nothing else leads to a file with another, unknown name, or to a directory in use.
+/// Removed files take up nothing.
 #[test]
 fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
     let few = Config {
@@ -244,7 +243,7 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
         root.rmdir(ROOT, b"directory").unwrap();
         root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
             .unwrap();
-        // More than descriptors are kept of.
+        // More than the budget of descriptors.
         for number in 0..40 {
             root.mkdir(ROOT, format!("{number}").as_bytes(), 0o755)
                 .unwrap();
@@ -259,7 +258,7 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
     });
 }
 
-/// One user has half of the descriptors for that, and all but root have three quarters; what is found again
+/// One user has half of the descriptors for that, and all but root have three quarters; a file found again
 /// by another name counts no more.
 #[test]
 fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
@@ -293,7 +292,7 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
         let made = user.tmpfile(ROOT, libc::O_RDWR, 0o600).map(drop);
         assert_eq!(made, Err(Errno::ENFILE));
         second.iter().for_each(|node| root.forget(*node, 1));
-        // A file that keeps a name that nobody has looked up is held like that, until somebody does.
+        // A file with an unknown name is held like that, until its lookup.
         let user = served.client.user(1001, 1001);
         for number in 0..40 {
             served.write("one", b"content");
@@ -307,7 +306,7 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
     });
 }
 
-/// A cleaner of old files removes what others hold.
+/// Clean-up by root removes what others hold.
 #[test]
 fn what_root_removes_takes_a_share_of_the_descriptors_too() {
     beneath::on_overlay(Config::default(), |served| {
@@ -325,7 +324,7 @@ fn what_root_removes_takes_a_share_of_the_descriptors_too() {
     });
 }
 
-/// A handle leads to what has another name, whoever has removed how much.
+/// A handle leads to a file with another name, however much was removed.
 #[test]
 fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
     if !is_root() {
@@ -348,7 +347,7 @@ fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
     assert_eq!(refused, 0);
 }
 
-/// Counts what is kept for whoever goes on.
+/// Counts what is kept for the next worker.
 #[derive(Debug, Default)]
 struct Kept(AtomicUsize);
 

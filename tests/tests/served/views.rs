@@ -1,4 +1,4 @@
-//! Files of which readers do not see everything, in one process: when they are shown, and who may write.
+//! Files with redacted content, in one process: when they are shown, and which callers may write.
 
 use super::{Served, serve};
 use crate::samples;
@@ -32,7 +32,6 @@ fn redacting(rest: &str) -> Served {
     served
 }
 
-/// The file that has this in it, and a handle.
 fn opened(served: &Served, content: &[u8], flags: i32) -> (NodeId, u64) {
     served.write(NAME, content);
     thread::sleep(SETTLED);
@@ -62,7 +61,7 @@ fn beneath(served: &Served) -> File {
     options.write(true).open(served.path(NAME)).unwrap()
 }
 
-/// Whether it is this photograph, without its place.
+/// Asserts that it is this photograph, without its place.
 #[track_caller]
 fn is_view_of(seen: Result<Vec<u8>>, content: &[u8]) {
     let seen = seen.unwrap();
@@ -89,7 +88,7 @@ fn a_reader_sees_each_version_redacted_once_it_is_old_enough() {
         let age = changed.modified().unwrap().elapsed().unwrap();
         assert!(age >= SETTLED, "{age:?}");
         is_view_of(seen, &new);
-        // Once more, from what is known of it.
+        // Again, from the cache.
         is_view_of(read(&served, file), &new);
     }
 }
@@ -111,7 +110,7 @@ fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
         let text = opened(&served, b"", libc::O_RDONLY);
         assert_eq!(read(&served, text), Ok(vec![]));
     }
-    // Nor what could be understood, and is of another type than the rule says.
+    // Nor content of another type than the rule's.
     let served = redacting("content = ['image/png']\n");
     let root = served.client.root();
     served.write(NAME, &samples::photograph());
@@ -161,7 +160,7 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
     let writer = (node, root.open(node, libc::O_RDWR).unwrap().fh);
     let other = (node, root.open(node, libc::O_RDWR).unwrap().fh);
     write(&served, other, 0, &photograph[..100]).unwrap();
-    // There is something in it, and another has put it there.
+    // It has content, from another writer.
     assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
     assert_eq!(root.open(node, libc::O_WRONLY).err(), Some(Errno::EPERM));
     for (at, piece) in photograph.chunks(1000).enumerate() {
@@ -174,7 +173,7 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
     is_view_of(read(&served, reader), &photograph);
     is_view_of(read_anew(&served, node), &photograph);
     assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
-    // It reads as others do, and what it has open keeps nobody from that.
+    // It reads as others do, and its open file keeps no reader away.
     is_view_of(read(&served, writer), &photograph);
     is_view_of(read_anew(&served, node), &photograph);
 }
@@ -269,7 +268,7 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
         );
         assert_eq!(cut.map(drop), expected, "{what}");
         if expected.is_err() {
-            // It keeps nobody from reading either, whatever it has open.
+            // Nor does it keep readers away, whatever it has open.
             let photograph = samples::photograph();
             fs::write(served.path(NAME), &photograph).unwrap();
             is_view_of(read_anew(&served, writer.0), &photograph);
@@ -277,7 +276,7 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
     }
 }
 
-/// An empty file may get other names and attributes while nobody has written to it yet.
+/// An empty file may change its names and attributes before the first write.
 #[test]
 fn an_empty_file_is_written_to_whatever_became_of_its_names() {
     let served = redacting("");

@@ -1,4 +1,4 @@
-//! Waiting for locks in a circle.
+//! Deadlocks of locks.
 
 use super::{Served, lock, serve};
 use std::sync::mpsc;
@@ -68,7 +68,7 @@ fn circle(length: usize) {
             let sender = sender.clone();
             scope.spawn(move || {
                 let answer = write(owner + 1, owner, true);
-                // Who was refused gives up what it has, and who got it does so, too.
+                // The refused owner gives up its locks, then each one that got one.
                 for file in [owner, owner + 1] {
                     shared
                         .set(file % length, owner as u64 + 1, libc::F_UNLCK, 0, false)
@@ -80,7 +80,7 @@ fn circle(length: usize) {
         let answers: Vec<_> = (0..length)
             .map_while(|_| answers.recv_timeout(PATIENCE).ok())
             .collect();
-        // Where nobody was refused, all wait: so that this ends.
+        // Without a refusal all wait: this ends it.
         for (file, owner) in
             (0..length).flat_map(|file| (1..=length).map(move |owner| (file, owner)))
         {
@@ -113,7 +113,7 @@ fn two_readers_that_both_want_to_write() {
         let first = scope.spawn(|| shared.set(0, 1, libc::F_WRLCK, 0, true));
         while shared.set(0, 2, libc::F_WRLCK, 0, false) == Ok(()) {}
         let (sender, answer) = mpsc::channel();
-        // Whichever of them waits first: the other is refused.
+        // Whichever waits first: the other is refused.
         let second = scope.spawn(move || {
             let answer = shared.set(0, 2, libc::F_WRLCK, 0, true);
             shared.set(0, 2, libc::F_UNLCK, 0, false).unwrap();
@@ -121,7 +121,7 @@ fn two_readers_that_both_want_to_write() {
             answer
         });
         if answer.recv_timeout(SOON).is_err() {
-            // The second waits, so the first was refused. Where nobody was, this ends both waits.
+            // The second waits, so the first was refused. Otherwise this ends both waits.
             shared.set(0, 1, libc::F_UNLCK, 0, false).unwrap();
         }
         let answers = [first.join().unwrap(), second.join().unwrap()];
@@ -132,7 +132,7 @@ fn two_readers_that_both_want_to_write() {
     });
 }
 
-/// Nobody waits in a circle: other ranges, other kinds, a holder that does not wait.
+/// No circle: other ranges, other kinds, a holder that does not wait.
 #[test]
 fn who_only_waits_gets_it() {
     let shared = &shared(2);
@@ -152,7 +152,7 @@ fn who_only_waits_gets_it() {
         assert_eq!(two.join().unwrap(), Ok(()));
         shared.set(1, 2, libc::F_UNLCK, 0, false).unwrap();
         assert_eq!(one.join().unwrap(), Ok(()));
-        // All is forgotten of those that waited.
+        // Nothing is left of the waits.
         shared.set(1, 1, libc::F_UNLCK, 0, false).unwrap();
         let waits = scope.spawn(|| shared.set(0, 2, write, 0, true));
         std::thread::sleep(SOON);

@@ -26,7 +26,7 @@ fn trusted_attributes_are_shown_to_root_alone() {
     assert!(!has(user.listxattr(node), b"trusted.thrufs"));
     assert!(has(user.listxattr(node), b"user.thrufs"));
     assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
-    // Another way is taken while the file is open; once it answered 0 for every size.
+    // An open file takes another path, which once answered 0 for every size.
     let fh = root.open(node, libc::O_RDONLY).unwrap().fh;
     assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
     root.release(node, fh).unwrap();
@@ -40,7 +40,7 @@ fn trusted_attributes_are_shown_to_root_alone() {
 const OWNER: u32 = 1001;
 const ACL: &[u8] = b"system.posix_acl_access";
 
-/// Serves an empty file of somebody's, with other names for its attributes on the host.
+/// Serves an empty file of a user, with mapped names of its attributes.
 fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
     let parsed = |text: &str| Policy::parse(text.as_bytes(), &Accounts::default()).unwrap();
     let served = serve(Config {
@@ -54,7 +54,7 @@ fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
     (served, node)
 }
 
-/// The kernel above does not know what the attribute is called on the host, and checks none of these.
+/// The kernel above does not know the attribute's name on the host, and checks none of these.
 #[test]
 fn a_name_that_the_kernel_above_does_not_check_is_roots_whatever_it_is_on_the_host() {
     if !is_root() {
@@ -84,7 +84,7 @@ fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
     assert_eq!(served.client.root().removexattr(node, ACL), Ok(()));
 }
 
-/// Whom the kernel above lets write, sets what is no ACL, whose the file may be.
+/// A caller whom the kernel above lets write sets any attribute but an ACL, of any owner's file.
 #[test]
 fn who_owns_no_file_sets_what_is_no_acl() {
     if !is_root() {
@@ -99,7 +99,7 @@ fn who_owns_no_file_sets_what_is_no_acl() {
     }
 }
 
-/// Ids that an ACL names are others on the host; its other entries name nobody.
+/// Named entries have ids of the host; the other entries have none.
 #[test]
 fn ids_in_an_acl_are_mapped_both_ways() {
     if !is_root() {
@@ -148,7 +148,7 @@ fn what_users_keep_beside_a_redacted_file_is_hidden_by_either_name() {
         return;
     }
     let rule = "[[rule]]\npath = 'file'\naction = 'redact'\nredact = 'gps'\n";
-    // Here what is "user." above is another's on the host, and there the other way around.
+    // Here "user." above is another namespace on the host, and there the other way around.
     for (map, name, on_host) in [
         (
             ":map:user.:trusted.:",

@@ -33,7 +33,7 @@ fn whole(fh: u64, owner: u64, kind: i32) -> LkIn {
     }
 }
 
-/// Whether somebody beneath could write to a range.
+/// Whether a range could be locked beneath.
 fn is_free(path: &Path, start: u64, end: u64) -> bool {
     let file = File::options().write(true).open(path).unwrap();
     let wanted = RangeLock {
@@ -93,12 +93,12 @@ fn locks_are_held_on() {
             assert!(!is_free(&path, 1 << 40, 1 << 41), "{way:?} {round}");
             assert!(!flock_is_free(&path), "{way:?} {round}");
         }
-        // They are of the same owners.
+        // They have the same owners.
         let ours = range(fh, 5, libc::F_WRLCK, 0, 9);
         root.setlk(node, &ours, false).unwrap();
         let another = range(fh, 6, libc::F_WRLCK, 0, 0);
         assert_eq!(root.setlk(node, &another, false), Err(Errno::EAGAIN));
-        // And they are given up when the client does so.
+        // They are released when the client does so.
         root.flush(node, fh, LockOwner(5)).unwrap();
         assert!(is_free(&path, 0, 24), "{way:?}");
         assert!(!is_free(&path, 25, 25), "{way:?}");

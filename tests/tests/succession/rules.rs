@@ -1,5 +1,5 @@
-//! A tree under a policy, and then another server: what was granted stays granted, and what is asked for
-//! is judged as before.
+//! A tree under a policy, and then another server: granted opens stay granted, and new requests are judged
+//! as before.
 
 use crate::ground::{Server, Way, config_for, last_place_of, mounted};
 use crate::samples;
@@ -91,7 +91,7 @@ fn content(root: &Root<'_>, node: NodeId, handle: u64) -> Vec<u8> {
     root.read(node, handle, 0, 1 << 20).unwrap()
 }
 
-/// What the rules say of each file, by nodes that were looked up before.
+/// Asserts the rules of each file, by nodes that were looked up before.
 fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
     let (root, user) = (client.root(), client.user(1000, 1000));
     let [denied, kept, plain, of_one, photo] = *nodes;
@@ -143,14 +143,14 @@ fn what_is_open_is_seen_as_it_was() {
         assert!(samples::is_clean(&content(&root, photo, shown)));
         assert_eq!(content(&root, kept, held), b"content");
         assert_eq!(content(&root, direct, straight), b"content");
-        // Who opens it too goes the same way.
+        // A further open takes the same data path.
         let again = root.open(direct, libc::O_RDONLY).unwrap();
         assert_ne!(again.open_flags & 1, 0, "FOPEN_DIRECT_IO");
         root.release(direct, again.fh).unwrap();
         for (node, handle) in [(photo, shown), (kept, held), (direct, straight)] {
             root.release(node, handle).unwrap();
         }
-        // Looked through anew: it changed meanwhile.
+        // Scanned anew: it changed meanwhile.
         fs::write(source.join("photos/a.jpg"), samples::photograph()).unwrap();
         let shown = open(&root, photo, libc::O_RDONLY).unwrap();
         assert!(samples::is_clean(&content(&root, photo, shown)));
@@ -173,7 +173,7 @@ fn names_are_known_however_they_came_about() {
         let below_handle = below.1.fh;
         let below = NodeId(below.0.nodeid);
         root.release(below, below_handle).unwrap();
-        // A second name, under a rule; and a file that has gone there, with its directory.
+        // A second name, under a rule; and a file that moved there, with its directory.
         let linked = root.walk("plain/x").unwrap();
         fs::hard_link(source.join("plain/x"), source.join("denied/second")).unwrap();
         assert_eq!(
@@ -195,7 +195,7 @@ fn names_are_known_however_they_came_about() {
         );
         let handle = open(&root, made, read).unwrap();
         root.release(made, handle).unwrap();
-        // Names that were taken away are so: the other one counts.
+        // Removed names no longer count, the other one does.
         fs::remove_file(source.join("denied/second")).unwrap();
         assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), linked);
         server.passed_on(way, source);
@@ -221,7 +221,7 @@ fn renames_and_exchanges_are_noted() {
         }
         root.rename((plain, b"x"), (ROOT, b"x"), 0).unwrap();
         server.passed_on(way, source);
-        // A directory comes under the rule, and what is in it.
+        // A directory comes under the rule, with what is in it.
         root.rename((ROOT, b"x"), (plain, b"x"), 0).unwrap();
         assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), one);
         let handle = open(&root, one, libc::O_RDWR).unwrap();
@@ -289,7 +289,7 @@ fn a_name_is_noted_before_it_is_given() {
     root.walk("plain/x").unwrap();
     let replaced = root.walk("plain/replaced").unwrap();
     open(&root, replaced, libc::O_RDONLY).unwrap();
-    // Who is about to replace what is open has it kept, in the midst of the rename.
+    // A rename that is about to replace an open file has it kept, while it is in progress.
     let (ledger, (tell, told)) = (server.ledger(), std::sync::mpsc::channel());
     let beneath = source.join("plain/x");
     server.when_keeping(move || {
@@ -330,12 +330,12 @@ fn what_was_granted_stays_granted_after_a_death_and_is_asked_for_on_a_move() {
     assert!(!samples::is_clean(&content(&root, photo, shown)), "granted");
     assert_eq!(content(&root, denied, read), b"content");
     root.write(kept, written, 0, b"C", 0).unwrap();
-    // Others are judged by what is in force.
+    // Others are judged by the policy in force.
     assert_eq!(open(&root, photo, libc::O_RDONLY), Err(Errno::EBUSY));
     assert_eq!(open(&root, denied, libc::O_RDONLY), Err(Errno::EACCES));
     assert_eq!(open(&root, kept, libc::O_RDWR), Err(Errno::EROFS));
 
-    // To another machine, nothing goes that would not be granted there.
+    // Nothing goes to another machine that would not be granted there.
     let state = server.saved().unwrap();
     let refused = server.restored(source, Migration::default(), &state);
     assert!(refused.is_err(), "{refused:?}");
@@ -381,7 +381,7 @@ fn files_go_by_their_paths_whatever_was_asked_for() {
     is_judged(&client, &nodes, "by path");
 }
 
-/// Whatever a state says, no file is shown that the rules here keep back.
+/// Whatever a state has, no file is shown that the rules here withhold.
 #[test]
 fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
     let ground = Ground::prepare(Lower::Default).unwrap();
@@ -417,7 +417,7 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
             assert!(samples::is_clean(&bytes), "byte {at}");
         }
         if let Ok(handle) = open(&root, denied, libc::O_RDONLY) {
-            // A node may have become another file, but not be opened under another's name.
+            // A node may become another file, but is not opened under another's name.
             let bytes = root.read(denied, handle, 0, 100).unwrap();
             let beneath = fs::metadata(source.join("denied/x")).unwrap();
             let told = root.getattr(denied).unwrap().attr.ino;
@@ -476,18 +476,18 @@ fn an_open_is_told_once() {
         assert!(client.transact(request).is_some());
         assert_eq!(told(), 2 * at + 1);
         server.died(source);
-        // The answer was never seen: it is carried out again, and answered.
+        // The answer was never seen: the request is replayed.
         let answer = server.answer_again(request, begun);
         assert_eq!(answer[4..8], [0; 4], "no error");
         assert_eq!(told(), 2 * at + 1, "{}", fs::read_to_string(&log).unwrap());
-        // Another open of the same file is another.
+        // Another open of the same file is separate.
         let other = root.walk(["plain/x", "plain/new"][at]).unwrap();
         root.open(other, libc::O_RDWR).unwrap();
         assert_eq!(told(), 2 * at + 2);
     }
 }
 
-/// Whoever may write to a redacted file goes on, and nobody else who has it open for that.
+/// The writer of a redacted file continues; no other descriptor open for writing does.
 #[test]
 fn the_writer_of_a_redacted_file_stays_the_only_one() {
     on_each(|ground, way| {
@@ -527,7 +527,7 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
     });
 }
 
-/// A death gives nobody back what somebody else has taken.
+/// A death returns nothing that another caller has taken.
 #[test]
 fn who_was_refused_stays_refused_by_the_next_server() {
     let ground = Ground::prepare(Lower::Default).unwrap();

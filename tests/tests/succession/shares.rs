@@ -1,4 +1,4 @@
-//! What a user holds counts in the next server too.
+//! A user's share counts in the next server too.
 
 use crate::ground::{Server, Way, config_for, mounted};
 use std::fs;

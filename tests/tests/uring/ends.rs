@@ -17,7 +17,7 @@ use crate::load::{Load, serve};
 
 const RETRY_INTERVAL: Duration = Duration::from_micros(300);
 
-/// Unmounts as soon as nobody holds anything open.
+/// Unmounts as soon as nothing is open.
 fn unmount_in_a_pause(ground: &Ground) {
     let deadline = Instant::now() + END_TIMEOUT;
     loop {
@@ -29,7 +29,7 @@ fn unmount_in_a_pause(ground: &Ground) {
     }
 }
 
-/// What nobody serves answers ENOTCONN until somebody unmounts it.
+/// A mount without a server answers ENOTCONN until it is unmounted.
 #[track_caller]
 fn take_dead_away(ground: &Ground) {
     assert_eq!(rustix::fs::statfs(ground.mnt()).err(), Some(Errno::NOTCONN));
@@ -49,7 +49,7 @@ fn unmounting_between_requests_ends_everybody() {
         return;
     }
     let (ground, server) = serve(Lower::Tmpfs, "");
-    // Each round, all that it holds is let go for a while.
+    // In each round, nothing is held for a while.
     let mut load = Load::start(&ground, "load", 3000);
     load.wait_for_progress();
     unmount_in_a_pause(&ground);
@@ -65,7 +65,7 @@ fn a_forced_unmount_ends_everybody() {
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start_with_writers(&ground);
     load.wait_for_progress();
-    // It aborts the connection first; whoever is in there keeps the mount.
+    // It aborts the connection first; a process inside keeps the mount.
     let forced = unmount(ground.mnt(), UnmountFlags::FORCE);
     load.expect_ends();
     assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
@@ -124,7 +124,6 @@ fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
         assert!(!status.success(), "a server that was killed is no success");
         take_dead_away(&ground);
         load.check_written(ground.source());
-        // And again.
         let again = Server::start(&ground, &format!("transport=uring,{options}"), None);
         load.check_written(ground.mnt());
         fs::write(ground.mnt().join("new"), b"works").unwrap();

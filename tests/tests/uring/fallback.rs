@@ -1,4 +1,4 @@
-//! Where there is no ring to be had, `/dev/fuse` serves, and one line of the log says why.
+//! Without a ring, `/dev/fuse` serves, and one line of the log says why.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,7 @@ use thrufs_tests::wait_until;
 
 const OPTIONS: &str = "transport=uring";
 
-/// Sees that the mount works without a ring, and that the log names `reason` once.
+/// Checks that the mount works without a ring, and that the log names `reason` once.
 fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
     assert!(!has_ring(server.worker()), "it has a ring");
     assert!(prove(OPTIONS, server.pid()).is_err(), "who believes it?");
@@ -22,7 +22,7 @@ fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
     fs::write(&file, "content").unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "content");
     fs::remove_file(&file).unwrap();
-    // It comes into the log by way of the supervisor.
+    // The log comes through the supervisor.
     wait_until("the reason", || server.log_text().contains("not io_uring"));
     let log = server.log_text();
     let lines = log.lines().filter(|line| line.contains("not io_uring"));
@@ -72,7 +72,7 @@ fn with_few_descriptors_it_serves_one_way_or_the_other() {
         return;
     }
     let mut without = 0;
-    // From what serving by /dev/fuse takes, two for each processor's reader, to more than rings take.
+    // From the need of /dev/fuse, two for each processor's reader, to more than rings take.
     let least = inherited_descriptors() + 16 + 2 * cpus().len() as u32;
     for files_max in [0, 4, 8, 12, 20, 44].map(|more| least + more) {
         eprintln!("{files_max} descriptors");

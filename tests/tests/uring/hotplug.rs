@@ -52,9 +52,9 @@ fn go_and_come_back(cpu: &Path, load: &mut Load) {
     thread::sleep(Duration::from_millis(100));
 }
 
-/// Does it, and sees that all callers make rounds meanwhile and after. The kernel may take minutes to take a
-/// CPU away: its thread `cpuhp` was seen to wait so long for an RCU grace period (Linux 6.18), while requests
-/// were answered as ever.
+/// Runs `change`, and checks that all callers make rounds meanwhile and after. The kernel may take minutes
+/// to remove a CPU: its thread `cpuhp` was seen to wait so long for an RCU grace period (Linux 6.18), while
+/// requests were answered.
 fn while_load_goes_on<T: Send>(load: &mut Load, change: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let changing = scope.spawn(change);

@@ -1,4 +1,4 @@
-//! What large requests leave behind in memory is given back.
+//! Memory of large requests is given back.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -14,10 +14,10 @@ use crate::load::serve;
 
 const LARGE: usize = 1 << 20;
 
-/// What may be left of it for each processor: stacks of the threads that stood in for those that slept.
+/// Allowed for each processor: stacks of replacement threads.
 const LEFT_KIB_MAX: u64 = 1024;
 
-/// Memory is back a few seconds after the last large request, or later where the machine is busy.
+/// Memory is back a few seconds after the last large request, or later on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Resident memory without pages of files, in KiB.
@@ -33,7 +33,7 @@ fn resident_kib(process: u32) -> u64 {
     of("RssAnon:") + of("RssShmem:")
 }
 
-/// Past the page cache: a page-aligned buffer, so that one call is one request.
+/// Past the page cache: with an aligned buffer, one call is one request.
 fn move_much_data(path: &Path) {
     let file: File = OpenOptions::new()
         .read(true)
@@ -99,8 +99,8 @@ fn memory_of_large_requests_is_given_back() {
     gives_memory_back(Lower::Ext4, "");
 }
 
-/// While requests keep coming, memory of an earlier large one is given back between them, and never
-/// with a request or a reply in it.
+/// While requests keep coming, memory of an earlier large one is given back between them, and never with a
+/// request or a reply in it.
 #[test]
 fn memory_that_is_given_back_holds_nothing() {
     const PIECE: usize = 24 << 10;

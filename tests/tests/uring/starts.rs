@@ -1,5 +1,5 @@
-//! The start of a mount. It is made by another process than the one that serves, and the kernel takes
-//! no entry of a ring before that one has gone on: on busy CPUs it often has not.
+//! The start of a mount. Another process than the server makes it, and the kernel takes no entry of a ring
+//! before that one has gone on, which on busy CPUs it often has not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,13 +13,13 @@ use crate::load::Load;
 
 const OPTIONS: &str = "transport=uring";
 
-/// So often that what happens in one of five is all but certain.
+/// What happens in one of five starts is all but certain to show.
 const TURNS: usize = 20;
 
-/// Turns that take longer.
+/// With busy CPUs, which takes longer.
 const BUSY_TURNS: usize = 5;
 
-/// Sees that nothing was wrong at this start, or at one before on the same ground.
+/// Asserts that neither this start nor one before on the same ground logged a warning.
 #[track_caller]
 fn expect_no_warning(server: &Server, turn: usize) {
     let log = server.log_text();
@@ -40,7 +40,7 @@ fn starting_on_one_cpu_goes_without_a_warning() {
     }
 }
 
-/// Stops the others when its thread ends, also by a panic.
+/// Stops the others when its thread ends, also on a panic.
 struct StopAll<'a>(&'a AtomicBool);
 
 impl Drop for StopAll<'_> {

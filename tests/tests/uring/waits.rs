@@ -1,4 +1,4 @@
-//! Who waits for a lock holds up nobody else, and can be interrupted.
+//! A caller that waits for a lock delays no other, and can be interrupted.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ use crate::load::serve;
 /// More than a queue has memory for at once.
 const WAITERS: usize = 24;
 
-/// A hundred requests that nobody holds up take a fraction of it; if they are, it is for ever.
+/// A hundred requests without delay take a fraction of it; delayed ones never end.
 const PROMPT_MAX: Duration = Duration::from_secs(60);
 
 /// EINTR, as the helper prints it.
 const INTERRUPTED: &str = "errno 4";
 
-/// Aborts the connection when the test fails, so that those who wait can be killed.
+/// Aborts the connection when the test fails, so that waiters can be killed.
 struct AbortOnPanic(Connection);
 
 impl Drop for AbortOnPanic {

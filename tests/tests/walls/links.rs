@@ -1,9 +1,9 @@
-//! Nothing beneath a mount leads out of the source, however fast a directory and a symbolic link
-//! change places beneath while clients work in it.
+//! Nothing beneath a mount leads out of the source, however fast a directory and a symbolic link change
+//! places beneath.
 //!
-//! The link points to `../outside`. Beneath, that is a directory with a secret. Through the mount
-//! the client's kernel would go to `../outside` of the mount point, where there is nothing: so
-//! whatever does reach the secret was led there by the server.
+//! The link points to `../outside`. Beneath, that is a directory with a secret. Through the mount the
+//! client's kernel would resolve it above the mount point, where there is nothing: so the server led to the
+//! secret what reaches it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -24,12 +24,12 @@ const HARMLESS: &[u8] = b"harmless content in";
 
 const RUN_TIME: Duration = Duration::from_secs(1);
 
-/// No more swaps and operations than these prove nothing: a busy machine is given the time for more.
+/// Fewer swaps and operations prove nothing: a busy machine gets the time for more.
 const MOST_LITTLE: u64 = 100;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Times of everything outside: a change that was undone again shows in them.
+/// Times of everything outside, which show a change that was undone.
 fn times(dir: &Path) -> Vec<(i64, i64, i64, i64)> {
     [".", "secret", "sub", "sub/secret"]
         .iter()
@@ -120,7 +120,7 @@ fn chmod(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything that takes a path below the directory that changes.
+/// Everything that takes a path below the changing directory.
 fn work(dir: &Path, worker: usize, round: u64) -> io::Result<()> {
     let own = dir.join(format!("own-{worker}-{}", round % 7));
     let other = dir.join(format!("other-{worker}"));
@@ -179,7 +179,7 @@ fn swap(one: &Path, two: &Path) {
     rustix::fs::renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Stops the others when its thread ends, also by a panic.
+/// Stops the others when its thread ends, also on a panic.
 struct StopAll<'a>(&'a AtomicBool);
 
 impl Drop for StopAll<'_> {
@@ -197,7 +197,7 @@ fn no_way_out(options: &str) {
     fs::write(source.join("file"), HARMLESS).unwrap();
     std::os::unix::fs::symlink("../outside", source.join("dir-link")).unwrap();
     std::os::unix::fs::symlink("../outside/secret", source.join("file-link")).unwrap();
-    // The ground of the test: beneath, the links do lead to the secret.
+    // Beneath, the links do lead to the secret.
     assert_eq!(fs::read(source.join("dir-link/secret")).unwrap(), SECRET);
     assert_eq!(fs::read(source.join("file-link")).unwrap(), SECRET);
     let before = (snapshot(&outside).unwrap(), times(&outside));
@@ -226,7 +226,7 @@ fn no_way_out(options: &str) {
                 let _stop = StopAll(stop);
                 let mut round = worker as u64 * 5;
                 while !stop.load(Ordering::Relaxed) {
-                    // Which name is the directory changes all the time: both are tried.
+                    // The name of the directory changes all the time: both are tried.
                     for dir in ["dir", "dir-link"] {
                         let worked = work(&mnt.join(dir), worker, round);
                         done.fetch_add(u64::from(worked.is_ok()), Ordering::Relaxed);

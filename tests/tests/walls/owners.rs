@@ -1,6 +1,6 @@
-//! The kernel above checks a caller by the owner, group and mode that it was told last. Each of them is
-//! changed beneath here, after a stranger has what he needs open, and he tries what he could do before:
-//! through the mount as beneath.
+//! The kernel above checks a caller by the owner, group and mode that it has cached. Each is changed
+//! beneath here, after a stranger has opened what it needs; then the stranger tries what it could do
+//! before, through the mount and beneath.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::{Transport, over_each};
 
-/// A change through a descriptor that only the owner may make.
+/// A change through a descriptor, reserved for the owner.
 type Change = (&'static str, fn(&File) -> Result<()>);
 
 const ACL: &str = "system.posix_acl_access";
@@ -83,7 +83,7 @@ fn program_of_member(directory: &Path) -> File {
     })
 }
 
-/// What there is to be protected.
+/// What is protected.
 fn state(path: &Path) -> (u32, u32, u32, Vec<i64>, IFlags) {
     let found = fs::metadata(path).unwrap();
     let times = vec![found.mtime(), found.mtime_nsec()];
@@ -91,10 +91,9 @@ fn state(path: &Path) -> (u32, u32, u32, Vec<i64>, IFlags) {
     (found.mode(), found.uid(), found.gid(), times, flags)
 }
 
-/// What became of each change.
 type Outcomes = Vec<(&'static str, Result<()>, bool)>;
 
-/// What became of each change after `take` beneath, tried through `directory`.
+/// The outcome of each change after `take` beneath, through `directory`.
 fn tried(directory: &Path, beneath: &Path, take: fn(&Path)) -> Outcomes {
     let path = beneath.join("program");
     let tried = CHANGES.iter().map(|(name, change)| {
@@ -102,7 +101,7 @@ fn tried(directory: &Path, beneath: &Path, take: fn(&Path)) -> Outcomes {
         take(&path);
         let before = state(&path);
         let answer = MEMBER.run(|| change(&file)).map_err(|error| match error {
-            // Under writeback, the time that it is looks like any other.
+            // Under writeback, setting the current time looks like any other.
             Errno::ACCESS if name.starts_with("times") => Errno::PERM,
             error => error,
         });
@@ -113,7 +112,7 @@ fn tried(directory: &Path, beneath: &Path, take: fn(&Path)) -> Outcomes {
     tried.collect()
 }
 
-/// Each once: who is held back does not depend on the transport.
+/// Each once: the result does not depend on the transport.
 fn options_over(transport: Transport) -> &'static [&'static str] {
     match transport {
         Transport::Dev => &["passthrough", "cache=never", "writeback"],
@@ -172,7 +171,7 @@ fn who_was_the_owner_in_a_guest_changes_it_no_more() {
     changes_no_more(relayed.ground(), &mut Vec::new(), "share");
 }
 
-/// The new owner is no stranger, and root never is.
+/// The new owner has its rights, and root is never refused.
 #[test]
 fn who_became_the_owner_may_change_it() {
     over_each(|transport| {
@@ -188,7 +187,7 @@ fn who_became_the_owner_may_change_it() {
                 Some(BOB.gid),
             )
             .unwrap();
-            // Root asks, so that the kernel above hears of it.
+            // So that the kernel above sees the new owner.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(0o711)).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().uid(), BOB.uid);
             BOB.run(|| change(&file)).unwrap();
@@ -204,7 +203,7 @@ fn who_became_the_owner_may_change_it() {
     });
 }
 
-/// By a name that the kernel above remembers, for as long as it does.
+/// By a name in the kernel's cache, for as long as it is valid.
 #[test]
 fn what_is_anothers_stays_in_a_sticky_directory() {
     over_each(|transport| {
@@ -231,7 +230,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
                     fs::write(above.join("file"), "bob's").unwrap();
                     fs::write(above.join("own"), "bob's").unwrap();
                 });
-                // Known to the kernel above, so that what is compared is what it was told of this name.
+                // Looked up through the mount, so that the kernel above compares cached attributes.
                 fs::write(sticky.join("precious"), "alice's").unwrap();
                 chown(sticky.join("precious"), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
                 fs::metadata(above.join("precious")).unwrap();
@@ -264,7 +263,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
                 "directory {options}: {refused}"
             );
             fs::remove_dir(sticky.join("own")).unwrap();
-            // Root, and who owns the directory, remove everything.
+            // Root, and the owner of the directory, remove everything.
             for owner in [0, BOB.uid] {
                 chown(&sticky, Some(owner), None).unwrap();
                 fs::metadata(&above).unwrap();
@@ -280,7 +279,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
     });
 }
 
-/// Who may write a file may set its times to now.
+/// With write access, times can be set to now.
 #[test]
 fn who_may_write_no_more_sets_no_times() {
     over_each(|transport| {
@@ -335,7 +334,7 @@ const MAKINGS: [Making; 3] = [
     }),
 ];
 
-/// In a directory whose group is another since the kernel above asked, which it does not soon again.
+/// In a directory whose group is another since the kernel above asked; its cache stays valid.
 fn makes_no_program(ground: &Ground) {
     for (name, make) in MAKINGS {
         for (before, mode) in [(None, 0o777), (Some(MEMBER.gid), 0o2777)] {
@@ -384,7 +383,7 @@ const MEMBER_ALONE: User = User {
     ..MEMBER
 };
 
-/// A worker has none of its starter's groups, which would let everybody set that bit.
+/// A worker has none of its starter's groups, which would let any caller set that bit.
 #[test]
 fn groups_of_the_starter_give_nothing() {
     over_each(|transport| {

@@ -1,4 +1,4 @@
-//! What a stranger asks for gets the same answer through the mount as beneath, and leaves the same.
+//! A stranger's request gets the same answer through the mount as beneath, and leaves the same.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -56,7 +56,7 @@ fn prepare(directory: &Path) {
     fs::set_permissions(&sticky, Permissions::from_mode(0o1777)).unwrap();
 }
 
-/// All that there is in the end.
+/// The final state.
 fn left(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| {
         let path = entry.unwrap().path();
@@ -83,7 +83,7 @@ fn value_of(name: &str) -> Vec<u8> {
     match name {
         // `VFS_CAP_REVISION_2` with CAP_CHOWN.
         "security.capability" => [0x0200_0000u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat(),
-        // Everything for everybody.
+        // All permissions for all.
         "system.posix_acl_access" | "system.posix_acl_default" => {
             let entry = |tag: u32| [7 << 16 | tag, u32::MAX];
             let entries = [1, 4, 0x20].map(entry).concat();
@@ -260,7 +260,7 @@ fn a_stranger_gets_the_same_answers() {
 /// Blocks for which no file is written.
 const METADATA: u64 = 64;
 
-/// Blocks that a file system keeps for root.
+/// Blocks reserved for root stay free.
 fn leaves_root_its_blocks(ground: &Ground, about: &str) {
     fs::set_permissions(ground.source(), Permissions::from_mode(0o777)).unwrap();
     let free = || rustix::fs::statvfs(ground.source()).unwrap();
