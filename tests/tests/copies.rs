@@ -37,7 +37,7 @@ fn mount_image(image: &Path, at: &Path) -> Mounted {
 
 /// A mount on the name to be replaced was once taken for a file of the mount around it.
 #[test]
-fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
+fn a_mount_of_a_copied_file_system_is_not_taken_for_the_original() {
     if !rustix::process::geteuid().is_root() {
         thrufs_test_report::skipped("needs root");
         return;

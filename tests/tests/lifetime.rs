@@ -95,7 +95,7 @@ fn a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced() {
 }
 
 #[test]
-fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
+fn a_killed_program_of_the_library_leaves_enotconn_or_unmounts_as_configured() {
     if must_skip() {
         return;
     }
@@ -224,7 +224,7 @@ fn waits_beneath(worker: u32) {
 /// The notifier waits for the lock of a directory in which a caller waits for the worker: the worker cannot
 /// die, and holds the connection. A thread of the worker sends what the library would.
 #[test]
-fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
+fn a_worker_killed_while_its_notifier_waits_releases_all_callers() {
     if cfg!(not(target_arch = "x86_64")) {
         thrufs_test_report::skipped("written for x86-64");
         return;
@@ -582,7 +582,7 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
 
 /// The kernel holds the backing files: the server keeps no descriptor.
 #[test]
-fn files_that_go_straight_through_need_no_descriptors() {
+fn passthrough_files_need_no_descriptors() {
     over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
@@ -613,7 +613,7 @@ fn files_that_go_straight_through_need_no_descriptors() {
 /// The kernel reuses the number of a file system that is gone. A server that ends must not take the next
 /// one for its own.
 #[test]
-fn an_end_takes_away_no_mount_of_others() {
+fn a_server_that_ends_unmounts_no_other_mount() {
     over_each(|transport| {
         let others = tempfile::tempdir().unwrap();
         let ended = AtomicU64::new(0);

@@ -213,7 +213,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_got_over() {
+fn a_full_disk_is_reported_and_the_mount_continues() {
     if must_skip() {
         return;
     }

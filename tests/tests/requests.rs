@@ -122,7 +122,7 @@ fn a_warm_open_costs_open_and_release() {
 
 /// Data of a file that is old enough are cached from one open to the next, young ones are not.
 #[test]
-fn what_is_old_is_read_once() {
+fn old_data_stay_cached_across_opens() {
     let options = "nopassthrough,cache=auto";
     counted_with(options, |mounted, tracer| {
         let beneath = mounted.source().join("file");
@@ -220,12 +220,12 @@ fn writes_cost_one_request_each(open: fn(&Path) -> File, write: fn(&File)) {
 }
 
 #[test]
-fn small_writes_of_root_cost_one_question() {
+fn small_writes_of_root_cost_one_getxattr() {
     writes_cost_one_request_each(open_for_writing, write_many);
 }
 
 #[test]
-fn small_writes_of_a_user_cost_one_question() {
+fn small_writes_of_a_user_cost_one_getxattr() {
     writes_cost_one_request_each(
         |path| USER.run(|| open_for_writing(path)),
         |file| USER.run(|| write_many(file)),

@@ -99,7 +99,7 @@ fn attributes_that_a_map_denies() {
 }
 
 #[test]
-fn capabilities_that_have_another_name_are_the_client_s_to_drop() {
+fn capabilities_under_a_mapped_name_are_the_client_s_to_drop() {
     let dir = TempDir::new().unwrap();
     let negotiated = |map: Option<&str>| {
         let config = Config {
@@ -153,7 +153,7 @@ fn ids_are_translated_each_way_by_itself() {
 }
 
 #[test]
-fn submounts_are_announced_to_who_wants_to_know() {
+fn submounts_are_announced_to_clients_that_ask() {
     if !is_root() {
         return;
     }
@@ -279,7 +279,7 @@ fn label(name: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_made_has_its_label_or_is_not_made() {
+fn new_files_have_their_label_or_are_not_made() {
     let dir = TempDir::new().unwrap();
     let config = Config {
         security_label: true,

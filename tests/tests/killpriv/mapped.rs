@@ -18,7 +18,7 @@ fn set_privileges(beneath: &Path) {
 }
 
 #[test]
-fn who_passes_for_the_owner_stores_into_no_program_of_root() {
+fn a_caller_mapped_to_root_stores_into_no_program_of_root() {
     if must_skip() {
         return;
     }

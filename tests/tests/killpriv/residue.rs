@@ -74,7 +74,7 @@ impl Victim {
 }
 
 #[test]
-fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
+fn with_passthrough_they_stay_until_the_next_getattr() {
     if must_skip() {
         return;
     }
@@ -95,7 +95,7 @@ fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
 }
 
 #[test]
-fn passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
+fn with_passthrough_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
     if must_skip() {
         return;
     }

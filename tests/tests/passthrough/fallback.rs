@@ -47,7 +47,7 @@ fn with_writeback() {
 }
 
 #[test]
-fn when_nobody_wants_it_nothing_is_said() {
+fn nopassthrough_logs_nothing() {
     over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("nopassthrough")).unwrap();
         use_files(mounted.mnt());
@@ -126,7 +126,7 @@ fn on_a_submount_that_is_stacked_deeper() {
 
 /// A FUSE file system beneath does part of its work at close(2).
 #[test]
-fn on_a_file_system_that_another_serves() {
+fn on_a_fuse_file_system() {
     over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();

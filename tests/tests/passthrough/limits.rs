@@ -40,7 +40,7 @@ fn chattr(flag: &str, path: &Path) {
 }
 
 #[test]
-fn what_only_grows_is_only_appended_to() {
+fn append_only_files_are_only_appended_to() {
     on_each(&[Lower::Ext4], "", |mounted| {
         let path = mounted.mnt().join("log");
         let beneath = mounted.source().join("log");
@@ -69,7 +69,7 @@ fn what_only_grows_is_only_appended_to() {
 }
 
 #[test]
-fn what_must_not_change_does_not() {
+fn immutable_files_do_not_change() {
     on_each(&[Lower::Ext4], "", |mounted| {
         let path = mounted.mnt().join("file");
         fs::write(&path, b"content").unwrap();
@@ -168,7 +168,7 @@ fn place_program(mounted: &Mounted) {
 }
 
 #[test]
-fn a_program_that_runs_is_busy() {
+fn a_running_program_is_busy() {
     for way in ["passthrough", "nopassthrough"] {
         on_each(&LOWERS, way, |mounted| {
             place_program(mounted);
@@ -217,7 +217,7 @@ fn a_lease_beneath_is_respected() {
 
 /// As beneath, with direct I/O and without. (All that can be mounted here has it.)
 #[test]
-fn direct_io_is_to_be_had_as_beneath() {
+fn direct_io_is_available_as_beneath() {
     on_each(&LOWERS, "", |mounted| {
         let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
         fs::write(&beneath, b"content").unwrap();

@@ -11,5 +11,5 @@ mod kinds;
 mod limits;
 mod names;
 mod races;
+mod requests;
 mod sizes;
-mod straight;

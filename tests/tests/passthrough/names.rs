@@ -171,7 +171,7 @@ fn a_file_that_is_replaced_lives_on() {
 }
 
 #[test]
-fn hard_links_share_a_way() {
+fn hard_links_share_a_data_path() {
     over_all(|mounted| {
         let (one, other) = (mounted.mnt().join("one"), mounted.mnt().join("other"));
         let file = read_write(&one);

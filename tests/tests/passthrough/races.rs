@@ -63,19 +63,19 @@ fn race(mounted: &Mounted) {
 
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
-fn nobody_sees_a_mixed_way() {
+fn racing_processes_see_no_mixed_data_path() {
     on_each(&[Lower::Ext4], "", race);
 }
 
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
-fn nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks() {
+fn racing_processes_see_no_mixed_data_path_with_few_descriptors_and_shared_locks() {
     on_each(&[Lower::Tmpfs], "descriptors=16,locks=shared", race);
 }
 
 /// The same without passthrough.
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
-fn nobody_sees_a_broken_file_without_passthrough() {
+fn racing_processes_see_no_broken_file_without_passthrough() {
     on_each(&[Lower::Tmpfs], "nopassthrough", race);
 }

@@ -229,7 +229,7 @@ fn over_modes(policy: &str, run: impl Fn(&Served)) {
 }
 
 #[test]
-fn what_is_denied_keeps_its_name_and_gives_nothing_else() {
+fn denied_files_are_listed_and_refuse_all_access() {
     for (name, number) in [("EACCES", libc::EACCES), ("ENXIO", libc::ENXIO)] {
         let policy =
             format!("[[rule]]\npath = ['held', 'held/**']\naction = 'deny'\nerrno = '{name}'\n");
@@ -248,7 +248,7 @@ fn what_is_denied_keeps_its_name_and_gives_nothing_else() {
 }
 
 #[test]
-fn what_is_read_only_can_be_read_and_nothing_else() {
+fn read_only_files_refuse_every_change() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
     over_modes(policy, |served| {
         all_are(0, &reads(served));
@@ -318,7 +318,7 @@ fn data_paths_are_as_rules_say() {
 
 /// Rules on content hold for changes too.
 #[test]
-fn rules_on_content_mean_what_they_say_of_changes() {
+fn rules_on_content_apply_to_changes() {
     let policy = "[[rule]]\ncontent = 'image/png'\naction = 'deny'\n";
     let fill = |source: &Path| {
         put(source, "text", b"just words");
@@ -361,7 +361,7 @@ fn rules_on_content_mean_what_they_say_of_changes() {
 
 /// Inode flags are attributes: a read-only file keeps them, although a descriptor for reading can set them.
 #[test]
-fn flags_of_what_is_read_only_stay() {
+fn inode_flags_of_read_only_files_stay() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
     thrufs_tests::transport::over_each(|transport| {
         let lower = thrufs_tests::lower::Lower::Ext4;
@@ -393,7 +393,7 @@ fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
 
 /// A new file is judged by the owner and mode that it will have.
 #[test]
-fn new_files_are_judged_as_they_will_be() {
+fn new_files_are_judged_by_their_future_attributes() {
     let policy = "[[rule]]\ntype = 'file'\nmode = 'o+w'\naction = 'deny'\nerrno = 'EPERM'\n\
          [[rule]]\ngroup = 4242\naction = 'deny'\nerrno = 'EXDEV'\n"
         .replace("EXDEV", "EBUSY");

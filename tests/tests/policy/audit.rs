@@ -38,7 +38,7 @@ fn told(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
 }
 
 #[test]
-fn each_open_is_told_in_one_line() {
+fn each_open_has_one_audit_record() {
     for options in ["cache=always", "cache=auto,nopassthrough", "cache=never"] {
         with_policy(options, POLICY, fill, |served| {
             let file = served.at("told/file");
@@ -131,7 +131,7 @@ fn no_line_is_lost_among_many() {
 }
 
 #[test]
-fn names_of_any_bytes_are_told() {
+fn names_of_any_bytes_are_audited() {
     let name = OsStr::from_bytes(b"told/\xff\"\\\n\x01");
     let fill = |source: &Path| put(source, name, b"content");
     with_policy("", POLICY, fill, |served| {
@@ -196,7 +196,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn an_open_that_cannot_be_told_of_fails() {
+fn an_open_without_an_audit_record_fails() {
     for options in ["cache=auto", "cache=auto,nopassthrough"] {
         thrufs_tests::transport::over_each(|transport| {
             let disk = SmallDisk::new();
@@ -230,7 +230,7 @@ fn an_open_that_cannot_be_told_of_fails() {
 }
 
 #[test]
-fn a_rotated_log_is_told_from_anew() {
+fn a_rotated_log_is_opened_again() {
     with_policy("", POLICY, fill, |served| {
         let file = served.at("told/file");
         let log = served.ground().base().join("audit.log");
@@ -256,7 +256,7 @@ fn a_rotated_log_is_told_from_anew() {
 
 /// Audited and redacted at once, as a reader of photographs would be.
 #[test]
-fn the_way_of_the_data_is_told() {
+fn the_data_path_is_audited() {
     let policy = format!("audit-log = 'LOG'\n[[rule]]\npath = '**'\naction = 'audit'\n{REDACT}");
     let fill = |source: &Path| {
         put(source, "photos/a.jpg", &crate::samples::photograph());

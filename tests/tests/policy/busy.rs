@@ -39,7 +39,7 @@ const MODES: [&str; 5] = [
 ];
 
 #[test]
-fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
+fn a_file_is_busy_while_an_unredacted_descriptor_is_open() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
             let path = served.at(NAME);

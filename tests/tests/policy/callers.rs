@@ -17,7 +17,7 @@ fn fill(source: &Path) {
 }
 
 #[test]
-fn callers_are_told_apart_by_their_ids() {
+fn rules_distinguish_callers_by_id() {
     let policy = "[[rule]]\npath = '**'\ncaller-uid = 4001\naction = 'deny'\n\
                   [[rule]]\npath = '**'\ncaller-gid = 4002\naction = 'read-only'\n";
     with_policy("cache=always", policy, fill, |served| {
@@ -39,7 +39,7 @@ fn callers_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn callers_are_told_apart_by_their_program() {
+fn rules_distinguish_callers_by_program() {
     let cat = fs::canonicalize("/bin/cat").unwrap();
     let policy = format!(
         "[[rule]]\npath = 'file'\ncaller-exe = '!{}'\naction = 'deny'\n",

@@ -32,7 +32,7 @@ fn read_all(file: &File) {
 }
 
 #[test]
-fn what_goes_through_costs_no_request() {
+fn a_policy_costs_passthrough_no_request() {
     with_policy("cache=always", &policy(), fill, |served| {
         let tracer = match Tracer::start(served.ground().mnt()) {
             Ok(tracer) => tracer,

@@ -292,7 +292,7 @@ fn photographs(source: &Path) {
 }
 
 #[test]
-fn no_request_shows_what_is_taken_out() {
+fn no_request_shows_redacted_content() {
     let (mut seed, steps) = seed_and_steps(2000);
     for policy in [printed(), BY_NAME.to_owned()] {
         let mut done = 0;

@@ -127,7 +127,7 @@ fn names_hidden_by_attributes_can_not_be_made_either() {
 
 /// A process has its working directory hidden by a reload.
 #[test]
-fn nothing_is_left_in_a_directory_that_was_hidden() {
+fn a_working_directory_is_empty_once_hidden() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -236,7 +236,7 @@ impl Drop for Above {
 
 /// Mounts on directories of the mount survive a reload, unless it hides them.
 #[test]
-fn what_is_mounted_above_outlives_a_reload() {
+fn mounts_on_the_mount_outlive_a_reload() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
             let above = Above::on(served.at("empty"));

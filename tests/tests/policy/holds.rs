@@ -289,7 +289,7 @@ fn no_attribute_and_no_content_excepts_a_file() {
 
 /// Programs keep thumbnails there, and copies of metadata.
 #[test]
-fn what_stands_beside_a_file_is_not_shown() {
+fn extended_attributes_of_redacted_files_are_not_shown() {
     with_policy("", REDACT, fill, |served| {
         for (name, kept) in [("photos/a.jpg", false), ("other/free", true)] {
             let path = served.at(name);
@@ -659,7 +659,7 @@ fn mutate(served: &Served, seed: u64, steps: u64) {
 }
 
 #[test]
-fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
+fn no_reader_sees_redacted_content_whatever_is_written() {
     let (seed, steps) = seed_and_steps(150);
     let fill = |source: &Path| {
         fill(source);
@@ -685,7 +685,7 @@ fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
 
 /// A file that was known before it was hidden shows nothing more.
 #[test]
-fn what_is_hidden_has_no_attributes_for_those_who_know_it() {
+fn hidden_nodes_have_no_attributes() {
     let hide = "[[rule]]\npath = 'photos'\naction = 'hide'\n";
     let fill = |source: &Path| {
         fill(source);

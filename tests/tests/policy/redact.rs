@@ -238,7 +238,7 @@ fn pages_of_an_earlier_policy_are_never_shown() {
 }
 
 #[test]
-fn what_is_not_understood_is_denied() {
+fn unparsable_files_are_denied() {
     let fill = |source: &Path| {
         put(source, "photos/broken", &samples::broken_photograph());
         put(source, "photos/text", b"words");
@@ -265,7 +265,7 @@ fn what_is_not_understood_is_denied() {
 
 /// As a camera: make, write, look at what was written, close.
 #[test]
-fn writers_write_what_they_mean() {
+fn writes_to_redacted_files_arrive_unchanged() {
     for options in MODES {
         with_policy(options, REDACT, fill, |served| {
             let path = served.at("photos/new");
@@ -379,7 +379,7 @@ fn changes_beneath_show_no_place() {
 
 /// Messages of parsers would reveal content.
 #[test]
-fn the_log_says_nothing_of_what_is_in_files() {
+fn the_log_reveals_no_content() {
     let fill = |source: &Path| {
         fill(source);
         put(source, "photos/broken", &samples::broken_photograph());
@@ -409,7 +409,7 @@ fn the_log_says_nothing_of_what_is_in_files() {
 }
 
 #[test]
-fn what_is_explained_is_what_happens() {
+fn explain_agrees_with_the_mount() {
     let policy = REDACT_IMAGES;
     let fill = |source: &Path| {
         fill(source);

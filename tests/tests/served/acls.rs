@@ -54,7 +54,7 @@ fn told(served: &Served, node: NodeId) -> u32 {
 }
 
 #[test]
-fn a_mode_gives_nobody_more_than_the_acl() {
+fn a_mode_grants_no_more_than_the_acl() {
     let (served, known) = serve_lists(checked(false));
     for (path, node) in &known {
         assert_eq!((told(&served, *node), mode(path)), (0o740, 0o764));
@@ -133,7 +133,7 @@ fn a_file_without_an_acl_has_its_mode() {
 /// A caller outside the group gives it no program: one step takes the bit and sets the ACL, so the file is
 /// never executable by the group with the bit.
 #[test]
-fn an_acl_of_who_is_not_in_the_group_takes_the_set_group_id_bit() {
+fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
     if !is_root() {
         return;
     }

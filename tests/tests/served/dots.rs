@@ -76,7 +76,7 @@ fn only_directories_have_parents() {
 /// The parent of a submount's root is on another mount: once it was stored under the submount's number,
 /// where its handle means another file or none.
 #[test]
-fn above_a_submount_lies_what_it_is_mounted_on() {
+fn the_parent_of_a_submount_is_its_mount_point_s() {
     if !is_root() {
         return;
     }

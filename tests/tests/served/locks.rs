@@ -8,7 +8,7 @@ use thrufs_hostdir::{Config, Locks};
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
 
 #[test]
-fn a_lock_in_the_way_has_the_process_that_holds_it() {
+fn getlk_reports_the_process_that_holds_the_lock() {
     let served = serve(Config {
         locks: Locks::Shared,
         ..Config::default()

@@ -208,7 +208,7 @@ fn what_a_caller_creates_is_the_callers() {
 }
 
 #[test]
-fn creating_never_opens_what_somebody_else_made() {
+fn creating_never_opens_a_file_of_another_user() {
     let served = serve(Config::default());
     served.write("there", b"secret");
     let user = served.client.user(1001, 1001);
@@ -247,7 +247,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn nobody_becomes_the_owner_with_the_number_minus_one() {
+fn the_id_minus_one_owns_no_new_file() {
     let served = serve(Config::default());
     let root = served.client.root();
     served.write("file", b"");
@@ -376,7 +376,7 @@ fn exported_nodes_survive_being_forgotten() {
 }
 
 #[test]
-fn without_export_nobody_asks_for_dots() {
+fn without_export_dots_are_refused() {
     let served = serve(Config::default());
     let root = served.client.root();
     assert!(root.lookup(ROOT, b".").is_err());

@@ -54,7 +54,7 @@ fn set_mtime(served: &Served, caller: u32, node: NodeId, valid: SetattrValid) ->
 }
 
 #[test]
-fn whom_the_kernel_above_lets_through_changes_a_mode() {
+fn a_caller_with_cap_fowner_changes_a_mode() {
     if !is_root() {
         return;
     }
@@ -83,7 +83,7 @@ fn whom_the_kernel_above_lets_through_changes_a_mode() {
 
 /// The kernel above may have let it through by a cached name.
 #[test]
-fn who_owns_neither_name_nor_sticky_directory_takes_no_name_away() {
+fn in_a_sticky_directory_only_owners_remove_names() {
     if !is_root() {
         return;
     }
@@ -113,7 +113,7 @@ fn who_owns_neither_name_nor_sticky_directory_takes_no_name_away() {
 
 /// The kernel above may have checked it before it heard of the new owner.
 #[test]
-fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {
+fn a_change_that_races_a_new_owner_is_refused() {
     if !is_root() {
         return;
     }
@@ -161,7 +161,7 @@ fn an_owner_gives_a_file_to_another_of_its_groups() {
 
 /// The kernel above checks links and times by the owner and the mode that it has cached.
 #[test]
-fn links_and_times_go_by_what_the_kernel_above_was_told() {
+fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
     if !is_root() {
         return;
     }

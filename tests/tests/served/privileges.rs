@@ -32,7 +32,7 @@ fn with_mode(served: &Served, mode: u32) -> NodeId {
 }
 
 #[test]
-fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
+fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
     if !is_root() {
         return;
     }
@@ -183,7 +183,7 @@ fn privileges_fall_before_the_content_changes() {
 }
 
 #[test]
-fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
+fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
     if !is_root() {
         return;
     }
@@ -241,7 +241,7 @@ fn has_capability(served: &Served) -> bool {
 /// A store through a shared map takes nothing away: a caller mapped to root's files would leave a program
 /// of root.
 #[test]
-fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
+fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
     if !is_root() {
         return;
     }
@@ -297,7 +297,7 @@ fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
 
 /// A caller with access by mode or ACL could open the file beneath, where nothing is taken away.
 #[test]
-fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
+fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
     if !is_root() {
         return;
     }

@@ -274,7 +274,7 @@ fn nothing_is_renamed_across_mounts() {
 }
 
 #[test]
-fn what_was_replaced_can_still_be_opened_by_who_knows_it() {
+fn a_replaced_file_can_still_be_opened_by_its_node() {
     on_each(|served| {
         let root = served.client.root();
         let b = root.walk("b").unwrap();

@@ -92,7 +92,7 @@ fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
 /// An OPEN that came too late is followed by a second lookup, and what that finds can be opened, whatever
 /// becomes of the name: a kernel tries no third time.
 #[test]
-fn who_came_too_late_once_does_not_a_second_time() {
+fn an_open_that_lost_a_race_succeeds_after_a_second_lookup() {
     let served = serve(Config::default());
     let root = served.client.root();
     served.write("file", b"first");
@@ -138,7 +138,7 @@ fn who_came_too_late_once_does_not_a_second_time() {
 
 /// A CREATE cannot tell whether it may open what others have made: it is late as often as they are faster.
 #[test]
-fn who_creates_may_be_late_again() {
+fn a_create_may_lose_several_races() {
     let served = serve(Config::default());
     let root = served.client.root();
     for _ in 0..2 {
@@ -152,7 +152,7 @@ fn who_creates_may_be_late_again() {
 
 /// The same for all other requests with a path. link(2) gives no name to a file without one, natively too.
 #[test]
-fn nor_does_who_wants_anything_else_of_it() {
+fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
     type Usage = fn(&Root<'_>, NodeId) -> Result<()>;
     let usages: [(&str, Usage, Result<()>); 6] = [
         ("getattr", |root, node| root.getattr(node).map(drop), Ok(())),
@@ -202,7 +202,7 @@ fn nor_does_who_wants_anything_else_of_it() {
 
 /// Its blocks are free then, not at FORGET.
 #[test]
-fn what_has_lost_its_name_is_let_go_of() {
+fn removed_files_are_closed_at_once() {
     let served = serve(Config::default());
     let root = served.client.root();
     served.write("file", b"content");
@@ -221,7 +221,7 @@ fn what_has_lost_its_name_is_let_go_of() {
 /// Without file handles, nothing else leads to a file with another, unknown name, or to a directory in use.
 /// Removed files take up nothing.
 #[test]
-fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
+fn removed_files_are_held_on_file_systems_without_handles() {
     let few = Config {
         descriptor_budget: Some(1),
         ..Config::default()
@@ -261,7 +261,7 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
 /// One user has half of the descriptors for that, and all but root have three quarters; a file found again
 /// by another name counts no more.
 #[test]
-fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
+fn a_user_that_holds_many_removed_files_is_limited_to_its_share() {
     let few = Config {
         descriptor_budget: Some(32),
         ..Config::default()
@@ -308,7 +308,7 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
 
 /// Clean-up by root removes what others hold.
 #[test]
-fn what_root_removes_takes_a_share_of_the_descriptors_too() {
+fn files_removed_by_root_count_towards_a_share() {
     beneath::on_overlay(Config::default(), |served| {
         let root = served.client.root();
         let refused = || served.client.file_system().statistics().refused_to_users;
@@ -326,7 +326,7 @@ fn what_root_removes_takes_a_share_of_the_descriptors_too() {
 
 /// A handle leads to a file with another name, however much was removed.
 #[test]
-fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
+fn removed_files_with_handles_take_no_descriptors() {
     if !is_root() {
         return;
     }

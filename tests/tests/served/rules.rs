@@ -101,7 +101,7 @@ fn set(valid: SetattrValid, size: u64) -> SetattrIn {
 }
 
 #[test]
-fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
+fn rules_decide_every_changing_request() {
     const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
     const NO: fn(Errno) -> Result<()> = Err;
     let (hidden, kept, fifo, moved) = (Errno::EACCES, Errno::EROFS, Errno::EBUSY, Errno::EXDEV);
@@ -275,7 +275,7 @@ fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
 }
 
 #[test]
-fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
+fn files_that_become_hidden_stay_usable_where_they_are_open() {
     under("", |served| {
         let root = served.client.root();
         let [a, b, dir, x, p] =
@@ -432,7 +432,7 @@ fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
 }
 
 #[test]
-fn an_open_is_judged_by_what_it_may_do() {
+fn an_open_is_judged_by_its_access_mode() {
     under(RULES, |served| {
         let root = served.client.root();
         served.write("of-root", b"1");
@@ -462,7 +462,7 @@ fn an_open_is_judged_by_what_it_may_do() {
 
 /// Looking into files and writing a log may block.
 #[test]
-fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
+fn opens_that_inspect_content_or_write_a_log_may_block() {
     for (rule, sleeps) in [
         ("content = \"text/plain\"\naction = \"read-only\"", true),
         (
@@ -489,7 +489,7 @@ fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
 
 /// A judgement by a thousand names deep in a tree took seconds, during which no name could change.
 #[test]
-fn what_has_many_names_is_judged_apart_and_what_has_too_many_and_too_deep_is_not() {
+fn files_with_many_names_are_judged_without_the_name_lock_up_to_a_limit() {
     const LEVELS: usize = 100;
     let served = serve(with("[[rule]]\npath = \"hidden\"\naction = \"hide\"\n"));
     let root = served.client.root();
@@ -525,7 +525,7 @@ fn what_has_many_names_is_judged_apart_and_what_has_too_many_and_too_deep_is_not
 }
 
 #[test]
-fn each_open_is_told_and_what_cannot_be_told_of_is_taken_back() {
+fn each_open_is_audited_and_undone_if_it_cannot_be() {
     let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
                  [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
     let log = tempfile::NamedTempFile::new().unwrap();

@@ -94,7 +94,7 @@ fn a_reader_sees_each_version_redacted_once_it_is_old_enough() {
 }
 
 #[test]
-fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
+fn files_without_a_place_are_shown_whole_and_unparsable_ones_are_refused() {
     for rest in ["", "content = ['image/*', 'video/*']\n"] {
         let served = redacting(rest);
         let plain = samples::plain_photograph();
@@ -135,7 +135,7 @@ fn a_film_is_refused() {
 }
 
 #[test]
-fn nothing_is_shown_while_somebody_has_it_open_for_writing_beneath() {
+fn reads_are_refused_while_the_file_is_open_for_writing_beneath() {
     let served = redacting("");
     let photograph = samples::photograph();
     let file @ (node, _) = opened(&served, &photograph, libc::O_RDONLY);
@@ -152,7 +152,7 @@ fn nothing_is_shown_while_somebody_has_it_open_for_writing_beneath() {
 }
 
 #[test]
-fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
+fn the_writer_of_an_empty_file_is_alone_and_reads_it_redacted() {
     let served = redacting("");
     let photograph = samples::photograph();
     let reader @ (node, _) = opened(&served, b"", libc::O_RDONLY);
@@ -179,7 +179,7 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
 }
 
 #[test]
-fn a_writer_waits_for_who_has_it_open_beneath() {
+fn a_writer_waits_for_openers_beneath() {
     let served = redacting("");
     let writer = opened(&served, b"", libc::O_RDWR);
     // To write as well.
@@ -278,7 +278,7 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
 
 /// An empty file may change its names and attributes before the first write.
 #[test]
-fn an_empty_file_is_written_to_whatever_became_of_its_names() {
+fn an_empty_file_is_written_to_after_its_names_changed() {
     let served = redacting("");
     let writer = opened(&served, b"", libc::O_RDWR);
     fs::hard_link(served.path(NAME), served.path("photos/b.jpg")).unwrap();

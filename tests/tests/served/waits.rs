@@ -97,7 +97,7 @@ fn circle(length: usize) {
 }
 
 #[test]
-fn who_would_wait_for_itself_is_refused() {
+fn a_lock_that_would_deadlock_is_refused() {
     for length in [2, 3, 8] {
         circle(length);
     }
@@ -134,7 +134,7 @@ fn two_readers_that_both_want_to_write() {
 
 /// No circle: other ranges, other kinds, a holder that does not wait.
 #[test]
-fn who_only_waits_gets_it() {
+fn a_waiter_outside_a_circle_gets_its_lock() {
     let shared = &shared(2);
     let write = libc::F_WRLCK;
     shared.set(0, 1, write, 0, false).unwrap();

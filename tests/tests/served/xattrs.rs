@@ -56,7 +56,7 @@ fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
 
 /// The kernel above does not know the attribute's name on the host, and checks none of these.
 #[test]
-fn a_name_that_the_kernel_above_does_not_check_is_roots_whatever_it_is_on_the_host() {
+fn attribute_names_that_the_kernel_above_does_not_check_are_roots() {
     if !is_root() {
         return;
     }
@@ -71,7 +71,7 @@ fn a_name_that_the_kernel_above_does_not_check_is_roots_whatever_it_is_on_the_ho
 }
 
 #[test]
-fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
+fn a_former_owner_sets_no_acl_under_a_mapped_name() {
     if !is_root() {
         return;
     }
@@ -86,7 +86,7 @@ fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
 
 /// A caller whom the kernel above lets write sets any attribute but an ACL, of any owner's file.
 #[test]
-fn who_owns_no_file_sets_what_is_no_acl() {
+fn a_writer_sets_attributes_of_files_of_other_users() {
     if !is_root() {
         return;
     }
@@ -143,7 +143,7 @@ fn ids_in_an_acl_are_mapped_both_ways() {
 }
 
 #[test]
-fn what_users_keep_beside_a_redacted_file_is_hidden_by_either_name() {
+fn user_attributes_of_a_redacted_file_are_hidden_by_either_name() {
     if !is_root() {
         return;
     }

@@ -130,7 +130,7 @@ fn asked_twice(ask: Ask, disturb: Disturb, is_done: bool) -> (i32, i32) {
 }
 
 #[test]
-fn what_failed_fails_again_whatever_changed_meanwhile() {
+fn replayed_requests_fail_as_before_whatever_changed() {
     let exists = Errno::EEXIST.raw();
     let none = Errno::ENOENT.raw();
     let cases: [(Ask, Disturb, i32); 10] = [
@@ -160,7 +160,7 @@ fn what_failed_fails_again_whatever_changed_meanwhile() {
 }
 
 #[test]
-fn what_was_done_is_not_an_error_the_second_time() {
+fn replayed_requests_that_were_done_succeed() {
     let cases: [(Ask, Disturb); 10] = [
         (
             |root| mkdir(root, b"new"),
@@ -186,7 +186,7 @@ fn what_was_done_is_not_an_error_the_second_time() {
 
 /// The file with the new name was changed since, and is not the renamed one.
 #[test]
-fn a_rename_that_others_made_impossible_was_not_done() {
+fn a_replayed_rename_that_became_impossible_fails() {
     let moved_elsewhere: Disturb = |source| {
         fs::rename(source.join("file"), source.join("elsewhere")).unwrap();
         touch_link(source);

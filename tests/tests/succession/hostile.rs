@@ -49,7 +49,7 @@ fn any_byte_of_a_state_may_be_another() {
 }
 
 #[test]
-fn who_takes_no_handles_is_not_led_astray_by_them() {
+fn a_server_without_handles_ignores_those_in_a_state() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let server = session(&ground, MigrationMode::FileHandles);
     let state = server.saved().unwrap();
@@ -88,7 +88,7 @@ fn paths_do_not_lead_out_of_the_tree() {
 }
 
 #[test]
-fn a_ledger_that_was_scribbled_on_ends_nobody() {
+fn a_corrupt_ledger_does_not_crash_the_server() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let server = session(&ground, MigrationMode::FindPaths);
     let ledger = server.ledger();

@@ -112,7 +112,7 @@ fn locks_are_held_on() {
 }
 
 #[test]
-fn nobody_takes_a_lock_while_no_server_is_there() {
+fn locks_are_held_while_no_server_runs() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     fs::write(source.join("file"), "content").unwrap();
@@ -159,7 +159,7 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
 }
 
 #[test]
-fn who_goes_on_after_all_has_its_locks_again() {
+fn a_source_that_resumes_after_all_has_its_locks_again() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     fs::write(source.join("file"), "content").unwrap();

@@ -17,7 +17,7 @@ fn make(source: &Path, name: &str, owner: u32) {
 }
 
 #[test]
-fn who_lost_a_file_before_a_death_changes_it_no_more() {
+fn a_former_owner_changes_nothing_after_a_death() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     make(source, "lost", ALICE.uid);

@@ -258,7 +258,7 @@ fn run(lower: Lower, seed: u64) {
 }
 
 #[test]
-fn operations_are_the_same_whoever_goes_on() {
+fn operations_are_the_same_across_servers() {
     let seed = thrufs_test_report::seed();
     for case in 0..thrufs_test_report::number("THRUFS_PROPERTY_CASES", CASES_DEFAULT) {
         let lower = [Lower::Default, Lower::Tmpfs, Lower::Overlay][(seed + case + 2) as usize % 3];

@@ -111,7 +111,7 @@ fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
 }
 
 #[test]
-fn files_are_judged_as_before_and_without_being_looked_up_again() {
+fn files_are_judged_as_before_without_a_lookup() {
     on_each(|ground, way| {
         let source = ground.source();
         let server = Server::new(source, config(way, POLICY));
@@ -128,7 +128,7 @@ fn files_are_judged_as_before_and_without_being_looked_up_again() {
 }
 
 #[test]
-fn what_is_open_is_seen_as_it_was() {
+fn open_files_are_seen_as_before() {
     on_each(|ground, way| {
         let source = ground.source();
         let server = Server::new(source, config(way, POLICY));
@@ -158,7 +158,7 @@ fn what_is_open_is_seen_as_it_was() {
 }
 
 #[test]
-fn names_are_known_however_they_came_about() {
+fn names_are_known_from_lookup_create_link_and_rename() {
     on_each(|ground, way| {
         let source = ground.source();
         let server = Server::new(source, config(way, POLICY));
@@ -235,7 +235,7 @@ fn renames_and_exchanges_are_noted() {
 }
 
 #[test]
-fn who_died_between_a_rename_and_its_note_has_not_hidden_where_the_file_is() {
+fn a_death_between_a_rename_and_its_record_does_not_hide_the_file() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -311,7 +311,7 @@ fn a_name_is_noted_before_it_is_given() {
 }
 
 #[test]
-fn what_was_granted_stays_granted_after_a_death_and_is_asked_for_on_a_move() {
+fn open_grants_survive_a_death_and_are_checked_on_a_move() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -369,7 +369,7 @@ fn a_session_moves_from_policy_to_policy_only() {
 }
 
 #[test]
-fn files_go_by_their_paths_whatever_was_asked_for() {
+fn files_are_saved_by_path_under_any_request() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -430,7 +430,7 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
 }
 
 #[test]
-fn an_open_is_told_once() {
+fn an_open_is_audited_once() {
     let rules = "[[rule]]\npath = \"plain/**\"\naction = \"audit\"\n";
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
@@ -529,7 +529,7 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
 
 /// A death returns nothing that another caller has taken.
 #[test]
-fn who_was_refused_stays_refused_by_the_next_server() {
+fn refused_opens_stay_refused_by_the_next_server() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     fs::create_dir(source.join("photos")).unwrap();

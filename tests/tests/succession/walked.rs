@@ -204,7 +204,7 @@ fn open_files_without_names_survive_a_death() {
 }
 
 #[test]
-fn files_beneath_that_nobody_knows_by_name_are_searched_for() {
+fn files_without_a_known_name_are_searched_for() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -373,7 +373,7 @@ fn mounts_beneath_are_entered_again() {
 }
 
 #[test]
-fn files_that_are_gone_and_not_open_keep_nobody_from_moving() {
+fn removed_files_that_are_not_open_do_not_prevent_a_move() {
     for way in WAYS {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source();
@@ -390,7 +390,7 @@ fn files_that_are_gone_and_not_open_keep_nobody_from_moving() {
 }
 
 #[test]
-fn another_file_in_the_place_of_one_is_not_taken_for_it() {
+fn a_file_in_the_place_of_another_is_not_taken_for_it() {
     for lower in [Lower::Default, Lower::Overlay] {
         let ground = Ground::prepare(lower).unwrap();
         let source = ground.source();

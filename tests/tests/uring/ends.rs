@@ -44,7 +44,7 @@ fn expect_success(mut server: Server) {
 }
 
 #[test]
-fn unmounting_between_requests_ends_everybody() {
+fn unmounting_between_requests_releases_all_callers() {
     if must_skip_ring() {
         return;
     }
@@ -58,7 +58,7 @@ fn unmounting_between_requests_ends_everybody() {
 }
 
 #[test]
-fn a_forced_unmount_ends_everybody() {
+fn a_forced_unmount_releases_all_callers() {
     if must_skip_ring() {
         return;
     }
@@ -110,7 +110,7 @@ fn sigterm_under_load_ends_in_time() {
 }
 
 #[test]
-fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
+fn a_killed_worker_releases_all_callers_and_loses_no_acknowledged_write() {
     if must_skip_ring() {
         return;
     }
@@ -133,7 +133,7 @@ fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
 }
 
 #[test]
-fn an_aborted_connection_lets_everybody_go() {
+fn an_aborted_connection_releases_all_callers() {
     if must_skip_ring() {
         return;
     }

@@ -67,7 +67,7 @@ fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
 }
 
 #[test]
-fn with_few_descriptors_it_serves_one_way_or_the_other() {
+fn with_few_descriptors_it_serves_over_some_transport() {
     if must_skip_ring() {
         return;
     }

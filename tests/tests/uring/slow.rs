@@ -77,7 +77,7 @@ fn look_a_hundred_times(mnt: &Path) {
 }
 
 /// While processes run the helper with `slow` on one CPU, another there asks for other files.
-fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
+fn slow_files_delay_no_other(options: &str, slow: &[[&str; 2]]) {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = SlowSource::mount(&ground);
     let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
@@ -120,28 +120,28 @@ fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
 const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];
 
 #[test]
-fn a_slow_file_holds_up_nobody() {
+fn a_slow_file_delays_no_other_request() {
     if must_skip_ring() {
         return;
     }
     for options in OPTIONS {
-        slow_ones_hold_up_nobody(options, &[["stat", "slow-0"]]);
+        slow_files_delay_no_other(options, &[["stat", "slow-0"]]);
     }
 }
 
 #[test]
-fn several_slow_files_hold_up_nobody() {
+fn several_slow_files_delay_no_other_request() {
     if must_skip_ring() {
         return;
     }
     for options in OPTIONS {
         let slow = [["stat", "slow-0"], ["stat", "slow-1"], ["stat", "slow-2"]];
-        slow_ones_hold_up_nobody(options, &slow);
+        slow_files_delay_no_other(options, &slow);
     }
 }
 
 #[test]
-fn slow_fsyncs_hold_up_nobody() {
+fn slow_fsyncs_delay_no_other_request() {
     if must_skip_ring() {
         return;
     }
@@ -149,6 +149,6 @@ fn slow_fsyncs_hold_up_nobody() {
         // More than the threads for requests that are not expected to block.
         let names: Vec<String> = (0..8).map(|number| format!("sync-{number}")).collect();
         let slow: Vec<[&str; 2]> = names.iter().map(|name| ["sync", name.as_str()]).collect();
-        slow_ones_hold_up_nobody(options, &slow);
+        slow_files_delay_no_other(options, &slow);
     }
 }

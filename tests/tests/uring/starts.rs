@@ -28,7 +28,7 @@ fn expect_no_warning(server: &Server, turn: usize) {
 }
 
 #[test]
-fn starting_on_one_cpu_goes_without_a_warning() {
+fn a_start_on_one_cpu_logs_no_warning() {
     if must_skip_ring() {
         return;
     }

@@ -32,7 +32,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-fn waiters_hold_up_nobody(options: &str, owner: &str) {
+fn waiters_delay_no_other(options: &str, owner: &str) {
     let (ground, server) = serve(Lower::Tmpfs, options);
     let path = ground.mnt().join("file");
     std::fs::write(&path, "x").unwrap();
@@ -93,16 +93,16 @@ fn waiters_hold_up_nobody(options: &str, owner: &str) {
 }
 
 #[test]
-fn waiting_for_shared_locks_holds_up_nobody() {
+fn waiters_for_shared_locks_delay_no_other_request() {
     if !must_skip_ring() {
-        waiters_hold_up_nobody("locks=shared,cache=never", "flock");
-        waiters_hold_up_nobody("locks=shared,cache=never", "process");
+        waiters_delay_no_other("locks=shared,cache=never", "flock");
+        waiters_delay_no_other("locks=shared,cache=never", "process");
     }
 }
 
 #[test]
-fn waiting_for_shared_locks_at_depth_one_holds_up_nobody() {
+fn waiters_for_shared_locks_at_depth_one_delay_no_other_request() {
     if !must_skip_ring() {
-        waiters_hold_up_nobody("locks=shared,cache=never,ring_depth=1", "process");
+        waiters_delay_no_other("locks=shared,cache=never,ring_depth=1", "process");
     }
 }

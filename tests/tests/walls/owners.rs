@@ -152,7 +152,7 @@ fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
 }
 
 #[test]
-fn who_was_the_owner_changes_what_was_taken_over_no_more() {
+fn a_former_owner_changes_the_file_no_more() {
     over_each(|transport| {
         let mut beneath = Vec::new();
         for options in options_over(transport) {
@@ -163,7 +163,7 @@ fn who_was_the_owner_changes_what_was_taken_over_no_more() {
 }
 
 #[test]
-fn who_was_the_owner_in_a_guest_changes_it_no_more() {
+fn a_former_owner_in_a_guest_changes_the_file_no_more() {
     if must_skip() {
         return;
     }
@@ -173,7 +173,7 @@ fn who_was_the_owner_in_a_guest_changes_it_no_more() {
 
 /// The new owner has its rights, and root is never refused.
 #[test]
-fn who_became_the_owner_may_change_it() {
+fn a_new_owner_may_change_the_file() {
     over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("acl")).unwrap();
         let everybody = Permissions::from_mode(0o777);
@@ -205,7 +205,7 @@ fn who_became_the_owner_may_change_it() {
 
 /// By a name in the kernel's cache, for as long as it is valid.
 #[test]
-fn what_is_anothers_stays_in_a_sticky_directory() {
+fn files_of_other_owners_stay_in_a_sticky_directory() {
     over_each(|transport| {
         for options in options_over(transport) {
             let mounted = Mounted::start(&transport.with(options));
@@ -281,7 +281,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
 
 /// With write access, times can be set to now.
 #[test]
-fn who_may_write_no_more_sets_no_times() {
+fn a_user_that_lost_write_access_sets_no_times() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with(""));
         let beneath = mounted.source().join("file");
@@ -300,7 +300,7 @@ fn who_may_write_no_more_sets_no_times() {
 
 /// Natively the kernel refuses with `protected_hardlinks`, which is on here or not.
 #[test]
-fn what_was_taken_over_gets_no_further_name() {
+fn a_file_with_a_new_owner_gets_no_link() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with(""));
         fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
@@ -361,7 +361,7 @@ fn makes_no_program(ground: &Ground) {
 }
 
 #[test]
-fn who_is_in_no_group_makes_no_program_of_it() {
+fn a_user_outside_the_group_makes_no_set_group_id_program() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with("cache=always"));
         makes_no_program(mounted.ground());
@@ -369,7 +369,7 @@ fn who_is_in_no_group_makes_no_program_of_it() {
 }
 
 #[test]
-fn who_is_in_no_group_in_a_guest_makes_no_program_of_it() {
+fn a_user_of_a_guest_outside_the_group_makes_no_set_group_id_program() {
     if must_skip() {
         return;
     }
@@ -406,7 +406,7 @@ fn groups_of_the_starter_give_nothing() {
 
 /// Natively the kernel looks at the mode, with `protected_hardlinks`.
 #[test]
-fn what_became_set_user_id_gets_no_further_name() {
+fn a_file_that_became_set_user_id_gets_no_link() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with("cache=always"));
         let native = mounted.outside().join("native");

@@ -70,7 +70,7 @@ fn work(mnt: &Path) {
 }
 
 #[test]
-fn who_holds_its_share_keeps_nobody_else_from_opening() {
+fn a_user_that_holds_its_share_of_open_files_does_not_block_others() {
     over_each(|transport| {
         let ground = open_ground();
         let options = transport.with("nopassthrough,locks=shared");
@@ -107,7 +107,7 @@ fn who_holds_its_share_keeps_nobody_else_from_opening() {
 /// Without file handles, only an `O_PATH` descriptor of the server leads to a removed file that is in use.
 /// One user has so many; what is more is closed.
 #[test]
-fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
+fn a_user_that_holds_removed_files_is_limited_to_its_share() {
     const LOST: usize = 96 / 2;
     over_each(|transport| {
         let ground = open_ground();
@@ -178,7 +178,7 @@ fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
 
 /// Requests that wait for a lock may wait for ever. One user has half of the 128 places.
 #[test]
-fn who_waits_for_locks_keeps_nobody_else_from_waiting() {
+fn a_user_that_waits_for_locks_does_not_block_others() {
     const WAITERS: usize = 70;
     const PLACES: usize = 128 / 2;
     over_each(|transport| {

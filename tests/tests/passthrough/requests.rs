@@ -77,7 +77,7 @@ fn without_passthrough_requests_carry_data() {
 }
 
 #[test]
-fn files_without_a_name_go_straight_through() {
+fn files_without_a_name_use_passthrough() {
     on_each(&[Lower::Tmpfs, Lower::Ext4], "", |mounted| {
         let Some(tracer) = tracer(mounted) else {
             return;
