@@ -34,14 +34,14 @@ impl List {
     pub fn value_with(self, users: &[(u32, u16)]) -> Vec<u8> {
         let user = |(id, permissions)| (0x02, permissions, id);
         let group = |(id, permissions)| (0x08, permissions, id);
-        let nobody = u32::MAX;
-        let entries = [(0x01, 7, nobody)]
+        let none = u32::MAX;
+        let entries = [(0x01, 7, none)]
             .into_iter()
             .chain(self.user.map(user))
             .chain(users.iter().copied().map(user))
-            .chain([(0x04, self.group, nobody)])
+            .chain([(0x04, self.group, none)])
             .chain(self.other_group.map(group))
-            .chain([(0x10, self.mask, nobody), (0x20, self.others, nobody)]);
+            .chain([(0x10, self.mask, none), (0x20, self.others, none)]);
         // `linux/posix_acl_xattr.h`: version 2, then tag, permissions and id.
         let mut bytes = 2u32.to_le_bytes().to_vec();
         for (tag, permissions, id) in entries {

@@ -35,7 +35,7 @@ pub fn thrufs_client() -> Result<PathBuf, String> {
     })
 }
 
-/// Starts `thrufs-test-helper`, whose documentation lists the commands.
+/// Starts `thrufs-test-helper`; its documentation lists the commands.
 #[track_caller]
 pub fn start_helper<S: AsRef<OsStr>>(command: &[S]) -> Process {
     let helper = built("thrufs-test-helper");

@@ -101,7 +101,7 @@ impl Setup for Setting {
                 Some("this file system leaves the times when the size stays")
             }
             Need::HostMaps if self.share.is_some() => {
-                Some("what lies beneath is a share as well, whose maps are the guest's")
+                Some("the file system beneath is a share as well, with the guest's maps")
             }
             Need::SharedMaps
                 if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>
@@ -111,7 +111,7 @@ impl Setup for Setting {
             Need::TrustedAttributes
                 if self.queues.is_some() && !self.has_option("modcaps=+sys_admin") =>
             {
-                Some("the worker of a share has no SYS_ADMIN unless it is told to keep it")
+                Some("the worker of a share has no SYS_ADMIN unless an option keeps it")
             }
             Need::WriteThrough if self.has_option("writeback") => {
                 Some("with writeback the kernel keeps written data until a flush")
@@ -120,13 +120,13 @@ impl Setup for Setting {
                 Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
             }
             Need::CloseToOpen if self.has_option("cache=always") => {
-                Some("cache=always is for what nobody else writes")
+                Some("cache=always is for files without other writers")
             }
             Need::Notifications
                 if (self.queues.is_some() || self.share.is_some())
                     && !self.has_option("cache=never") =>
             {
-                Some("nobody can tell a guest's kernel of a change")
+                Some("a guest's kernel cannot be notified of a change")
             }
             Need::Notifications if self.has_option("writeback") => {
                 Some("with writeback the kernel has times of its own")

@@ -186,7 +186,7 @@ fn blocks_of_a_removed_file_are_free() {
             say(&name, "removed when closed", closed);
             // Overlayfs frees them in its own time.
             if lower != Lower::Overlay {
-                assert_eq!(late, 0, "{name}: blocks of a file that nobody had open");
+                assert_eq!(late, 0, "{name}: blocks of a file that was not open");
             }
             say(&name, "closed when removed", open);
             say(&name, "replaced", replaced);

@@ -216,7 +216,7 @@ fn waits_beneath(worker: u32) {
             .unwrap()
             .flatten()
     };
-    wait_until("somebody to wait for the source", || {
+    wait_until("a thread to wait for the source", || {
         threads().any(|thread| asks(&thread.path()))
     });
 }
@@ -405,7 +405,7 @@ fn a_full_disk_is_reported_and_keeps_what_was_synced() {
             // Leaves some megabytes.
             let space = rustix::fs::statvfs(ground.outside()).unwrap();
             let ballast = File::create(ground.outside().join("ballast")).unwrap();
-            // Blocks reserved for root are not for those who write through the mount.
+            // Blocks reserved for root are not for callers that write through the mount.
             let len = space.f_bavail * space.f_frsize - (12 << 20);
             rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len).unwrap();
             let server = Server::start(&ground, &transport.with(options), None);
@@ -468,7 +468,7 @@ fn file_handles_outlive_the_kernels_memory() {
                 handle
             })
             .collect();
-        // The kernel forgets dentries and inodes that nobody uses.
+        // The kernel forgets dentries and inodes that are not in use.
         shrink_dcache(mnt).unwrap();
         let root = File::open(mnt).unwrap();
         let open = |handle| open_by_handle(std::os::fd::AsFd::as_fd(&root), handle, libc::O_RDONLY);
@@ -572,7 +572,7 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
         assert_eq!(fs::metadata(&path).unwrap().len(), 7);
         drop(open);
         // RELEASE is asynchronous.
-        wait_until("closed files to be let go", || {
+        wait_until("closed files to be released", || {
             fs::write(ground.mnt().join("new"), b"works").is_ok()
         });
         assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");

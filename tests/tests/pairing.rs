@@ -122,14 +122,14 @@ fn several_callers_have_several_readers() {
             });
         }
         let start = Instant::now();
-        let mut apart = 0;
-        while apart < 20 && start.elapsed() < PATIENCE {
+        let mut unpaired = 0;
+        while unpaired < 20 && start.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
             let none = paired_readers(worker).is_empty();
-            apart = if none { apart + 1 } else { 0 };
+            unpaired = if none { unpaired + 1 } else { 0 };
         }
         over.store(true, Ordering::Relaxed);
-        assert_eq!(apart, 20, "still paired");
+        assert_eq!(unpaired, 20, "still paired");
     });
     mounted.stop().unwrap();
 }

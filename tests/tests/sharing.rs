@@ -164,7 +164,7 @@ fn submounts_are_announced_to_clients_that_ask() {
     rustix::mount::mount("tmpfs", &beneath, "tmpfs", MountFlags::empty(), None).unwrap();
     let mounted = Beneath(&beneath);
     fs::create_dir(beneath.join("deeper")).unwrap();
-    let told = |announce_submounts, offered| {
+    let announced = |announce_submounts, offered| {
         let config = Config {
             announce_submounts,
             ..Config::default()
@@ -185,9 +185,9 @@ fn submounts_are_announced_to_clients_that_ask() {
         })
     };
     let usual = InitFlags::ASYNC_READ | InitFlags::MAX_PAGES | InitFlags::INIT_EXT;
-    assert_eq!(told(true, usual | OF_GUESTS), [true, false, false]);
-    assert_eq!(told(false, usual | OF_GUESTS), [false; 3]);
-    assert_eq!(told(true, usual), [false; 3]);
+    assert_eq!(announced(true, usual | OF_GUESTS), [true, false, false]);
+    assert_eq!(announced(false, usual | OF_GUESTS), [false; 3]);
+    assert_eq!(announced(true, usual), [false; 3]);
     drop(mounted);
 }
 

@@ -17,7 +17,7 @@ out=$2
 report() { mkdir \"$out\"; echo found > \"$out/results.json\"; }
 ";
 
-/// Prints that it runs, and makes its report when it is told to stop, which takes a while.
+/// Prints that it runs, and makes its report on the stop signal, which takes a while.
 const STOPPED: &str = "\
 trap 'sleep 0.3; report; exit 130' INT HUP
 : > \"$STARTED\"

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which are slow to be
-//! looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync is slow, `full-0` to
-//! `full-9`, to which everything can be written, and whose close says that there was no room, and `page-0`
+//! looked up and again for their attributes, `sync-0` to `sync-9` with a slow fsync, `full-0` to
+//! `full-9`, to which everything can be written, and a close that reports ENOSPC, and `page-0`
 //! to `page-9`, of one page of bytes 0xff, which are slow to be read.
 //! What is slow prints "slow", and waits until there is a file named GATE.
 //! Nothing is cached, and nothing that is written is kept.

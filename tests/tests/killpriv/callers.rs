@@ -13,7 +13,7 @@ pub const OWNER: u32 = ALICE.uid;
 
 /// A caller, as seen from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Caller {
     /// Root with every capability.
     Root,
     /// Root without CAP_FSETID.
@@ -28,31 +28,31 @@ pub enum Who {
     Other,
 }
 
-impl Who {
-    pub const ALL: &[Who] = &[
-        Who::Root,
-        Who::RootWithoutFsetid,
-        Who::Owner,
-        Who::OwnerWithFsetid,
-        Who::Member,
-        Who::Other,
+impl Caller {
+    pub const ALL: &[Caller] = &[
+        Caller::Root,
+        Caller::RootWithoutFsetid,
+        Caller::Owner,
+        Caller::OwnerWithFsetid,
+        Caller::Member,
+        Caller::Other,
     ];
 
     /// The group of what the caller makes.
     pub fn gid(self) -> u32 {
         match self {
-            Who::Root | Who::RootWithoutFsetid => 0,
-            Who::Owner | Who::OwnerWithFsetid => ALICE.gid,
-            Who::Member => MEMBER.gid,
-            Who::Other => BOB.gid,
+            Caller::Root | Caller::RootWithoutFsetid => 0,
+            Caller::Owner | Caller::OwnerWithFsetid => ALICE.gid,
+            Caller::Member => MEMBER.gid,
+            Caller::Other => BOB.gid,
         }
     }
 
     #[track_caller]
     pub fn run<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
         match self {
-            Who::Root => body(),
-            Who::RootWithoutFsetid => in_a_thread(|| {
+            Caller::Root => body(),
+            Caller::RootWithoutFsetid => in_a_thread(|| {
                 let effective = cred::thread_effective().unwrap();
                 cred::set_effective(
                     cred::thread_sets().unwrap(),
@@ -61,8 +61,8 @@ impl Who {
                 .unwrap();
                 body()
             }),
-            Who::Owner => ALICE.run(body),
-            Who::OwnerWithFsetid => in_a_thread(|| {
+            Caller::Owner => ALICE.run(body),
+            Caller::OwnerWithFsetid => in_a_thread(|| {
                 cred::keep_capabilities_on_setuid().unwrap();
                 // Inherited by the thread that it starts.
                 ALICE.run(|| {
@@ -71,8 +71,8 @@ impl Who {
                     body()
                 })
             }),
-            Who::Member => MEMBER.run(body),
-            Who::Other => BOB.run(body),
+            Caller::Member => MEMBER.run(body),
+            Caller::Other => BOB.run(body),
         }
     }
 }

@@ -12,7 +12,7 @@ use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 
-use crate::callers::{GROUP, OWNER, Who};
+use crate::callers::{Caller, GROUP, OWNER};
 use crate::differences::{self, Named};
 use crate::operations::{BLOCK, CONTENT, Operation, Target, write_aligned};
 use crate::privileges::{Bits, Left};
@@ -51,7 +51,7 @@ pub struct Ground {
 pub struct Cell {
     pub operation: Operation,
     pub bits: Bits,
-    pub caller: Who,
+    pub caller: Caller,
 }
 
 /// How the served file differs from the one beneath.
@@ -106,7 +106,7 @@ impl Side {
         }
     }
 
-    fn run(&self, operation: Operation, caller: Who, source: &File) -> Result<(), Errno> {
+    fn run(&self, operation: Operation, caller: Caller, source: &File) -> Result<(), Errno> {
         operation.run(&Target {
             path: &self.path,
             file: self.file.as_ref().unwrap(),
@@ -173,7 +173,7 @@ fn make_pair(mounted: &Mounted, order: Order, cell: Cell) -> Pair {
 struct Round<'a> {
     mounted: &'a Mounted,
     ground: Ground,
-    caller: Who,
+    caller: Caller,
     pairs: Vec<Pair>,
 }
 
@@ -274,7 +274,7 @@ fn run_way(way: Way, lower: Lower) -> Found {
     }
     let mut found = Found::new();
     for &order in Order::ALL {
-        for &caller in Who::ALL {
+        for &caller in Caller::ALL {
             let round = Round {
                 mounted: &mounted,
                 ground: Ground { way, order },

@@ -11,7 +11,7 @@ use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::truncate::truncate;
 use thrufs_testing::user::BOB;
 
-use crate::callers::{GROUP, OWNER, Who};
+use crate::callers::{Caller, GROUP, OWNER};
 
 /// What a file holds at first, so that a block can be overwritten.
 pub const CONTENT: [u8; 8192] = [b'o'; 8192];
@@ -57,7 +57,7 @@ operations! {
     ChownToSame,
     ChownToOther,
     /// Neither owner nor group: chown(2) of -1 and -1.
-    ChownToNobody,
+    ChownToNone,
     /// To the caller's group.
     Chgrp,
     /// An ACL with an entry for another user.
@@ -73,7 +73,7 @@ pub struct Target<'a> {
     pub file: &'a File,
     /// A file with [`BLOCK`] in it, opened for reading.
     pub source: &'a File,
-    pub caller: Who,
+    pub caller: Caller,
 }
 
 type Outcome = Result<(), Errno>;
@@ -121,7 +121,7 @@ impl Operation {
             }
             Operation::ChownToSame => chown(path, Some(OWNER), Some(GROUP)),
             Operation::ChownToOther => chown(path, Some(BOB.uid), Some(BOB.gid)),
-            Operation::ChownToNobody => chown(path, None, None),
+            Operation::ChownToNone => chown(path, None, None),
             Operation::Chgrp => chown(path, None, Some(target.caller.gid())),
             Operation::SetAcl => set_acl(path),
             Operation::WriteOfNothing => rustix::io::pwrite(file, b"", 0).map(done),

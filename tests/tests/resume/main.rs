@@ -61,11 +61,11 @@ fn work(directory: PathBuf) -> ExitCode {
     };
     let make = move || Ok(Arc::new(Plain::new(&directory)));
     let device = Device::new(make, config).unwrap();
-    let company = ConnectionOptions {
+    let options = ConnectionOptions {
         journal: Some(journal),
         ..ConnectionOptions::default()
     };
-    match device.serve_with(stream, company) {
+    match device.serve_with(stream, options) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("worker: {error}");

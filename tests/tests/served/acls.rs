@@ -44,7 +44,7 @@ fn serve_lists(config: Config) -> (Served, [(PathBuf, NodeId); 2]) {
 }
 
 /// The mode in the replies to GETATTR and STATX.
-fn told(served: &Served, node: NodeId) -> u32 {
+fn shown_mode(served: &Served, node: NodeId) -> u32 {
     let root = served.client.root();
     let attr = root.getattr(node).unwrap().attr;
     let statx = root.statx(node, libc::STATX_BASIC_STATS).unwrap().stat;
@@ -57,7 +57,7 @@ fn told(served: &Served, node: NodeId) -> u32 {
 fn a_mode_grants_no_more_than_the_acl() {
     let (served, known) = serve_lists(checked(false));
     for (path, node) in &known {
-        assert_eq!((told(&served, *node), mode(path)), (0o740, 0o764));
+        assert_eq!((shown_mode(&served, *node), mode(path)), (0o740, 0o764));
         // More entries than one read takes; what the last of them refuses counts.
         let mut more: Vec<_> = (1..200).map(|number| (USER + number, 6)).collect();
         let all = List {
@@ -65,10 +65,10 @@ fn a_mode_grants_no_more_than_the_acl() {
             ..LIST
         };
         all.set_with(path, &more);
-        assert_eq!(told(&served, *node), 0o744);
+        assert_eq!(shown_mode(&served, *node), 0o744);
         more.push((USER + 200, 0));
         all.set_with(path, &more);
-        assert_eq!(told(&served, *node), 0o700);
+        assert_eq!(shown_mode(&served, *node), 0o700);
     }
     std::os::unix::fs::symlink("file", served.path("link")).unwrap();
     let link = served.client.root().lookup(ROOT, b"link").unwrap();
@@ -79,7 +79,7 @@ fn a_mode_grants_no_more_than_the_acl() {
     };
     for config in [checked(true), unchecked] {
         let (served, known) = serve_lists(config);
-        assert_eq!(told(&served, known[0].1), 0o764);
+        assert_eq!(shown_mode(&served, known[0].1), 0o764);
     }
 }
 
@@ -110,7 +110,7 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
                     mode: *asked,
                     ..SetattrIn::default()
                 };
-                told(&served, node);
+                shown_mode(&served, node);
                 served.client.root().setattr(node, &set).unwrap();
                 assert_eq!(mode(&path), *expected, "{asked:o}, acl: {acl}");
             }
@@ -126,7 +126,7 @@ fn a_file_without_an_acl_has_its_mode() {
     let node = served.client.root().walk("file").unwrap();
     for mode in [0o764, 0o604, 0o640, 0o600] {
         fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
-        assert_eq!(told(&served, node), mode);
+        assert_eq!(shown_mode(&served, node), mode);
     }
 }
 

@@ -202,8 +202,8 @@ fn what_a_caller_creates_is_the_callers() {
     assert_eq!(owner("fifo"), (2001, 2002));
     assert_eq!(owner("roots"), (0, 0));
     // A caller without an id is the server.
-    let nobody = served.client.user(u32::MAX, u32::MAX);
-    nobody.mkdir(ROOT, b"nobodys", 0o755).unwrap();
+    let unmapped = served.client.user(u32::MAX, u32::MAX);
+    unmapped.mkdir(ROOT, b"made", 0o755).unwrap();
     assert_eq!(owner("nobodys"), (0, 0));
 }
 
@@ -269,12 +269,12 @@ fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
         return;
     }
     let served = serve(Config::default());
-    let team = served.path("team");
-    fs::create_dir(&team).unwrap();
-    std::os::unix::fs::chown(&team, None, Some(4321)).unwrap();
-    fs::set_permissions(&team, fs::Permissions::from_mode(0o2777)).unwrap();
+    let shared = served.path("shared");
+    fs::create_dir(&shared).unwrap();
+    std::os::unix::fs::chown(&shared, None, Some(4321)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
     let user = served.client.user(1001, 1001);
-    let dir = user.walk("team").unwrap();
+    let dir = user.walk("shared").unwrap();
     let (first, open) = user.create(dir, b"first", libc::O_RDWR, 0o2755).unwrap();
     assert_eq!(first.attr.mode & 0o7777, 0o2755);
     // A write that drops bits leaves the thread without CAP_FSETID; the next creation needs it.
@@ -456,7 +456,7 @@ fn ids_are_mapped_both_ways() {
     assert_eq!(
         user.getattr(ROOT).unwrap().attr.uid,
         u32::MAX,
-        "root is not in the map, and nobody passes for it"
+        "root is not in the map, and no caller is mapped to it"
     );
 }
 

@@ -212,17 +212,17 @@ fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
         return;
     }
     let served = serve(Config::default());
-    let team = served.path("team");
-    fs::create_dir(&team).unwrap();
-    chown(&team, None, Some(OWNER)).unwrap();
-    fs::set_permissions(&team, fs::Permissions::from_mode(0o2777)).unwrap();
+    let shared = served.path("shared");
+    fs::create_dir(&shared).unwrap();
+    chown(&shared, None, Some(OWNER)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
     let user = served.client.user(OWNER, OWNER);
-    let node = user.walk("team").unwrap();
+    let node = user.walk("shared").unwrap();
     for (group, name, expected) in [(OWNER, "own", 0o2755), (OTHER, "others", 0o755)] {
-        chown(&team, None, Some(group)).unwrap();
+        chown(&shared, None, Some(group)).unwrap();
         user.create(node, name.as_bytes(), libc::O_RDWR, 0o2755)
             .unwrap();
-        assert_eq!(mode(&team.join(name)), expected, "{name}");
+        assert_eq!(mode(&shared.join(name)), expected, "{name}");
     }
 }
 

@@ -38,15 +38,15 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
     }
     let served = serve(Config::default());
     const KILL: u32 = WriteFlags::KILL_SUIDGID.bits();
-    let fallocate = |node, fh, who| {
+    let fallocate = |node, fh, uid| {
         let all = FallocateIn {
             fh,
             length: 20,
             ..FallocateIn::default()
         };
-        served.client.user(who, who).fallocate(node, &all)
+        served.client.user(uid, uid).fallocate(node, &all)
     };
-    let copy = |node: NodeId, fh, who| {
+    let copy = |node: NodeId, fh, uid| {
         let some = CopyFileRangeIn {
             fh_in: fh,
             nodeid_out: node.0,
@@ -55,7 +55,7 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
             len: 5,
             ..CopyFileRangeIn::default()
         };
-        let copied = served.client.user(who, who).copy_file_range(node, &some);
+        let copied = served.client.user(uid, uid).copy_file_range(node, &some);
         copied.map(drop)
     };
     let write = |node, fh, flags| {
@@ -81,7 +81,7 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
     // Without execution by the group, set-group-id is none.
     for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
         type Change<'a> = &'a dyn Fn(NodeId, u64, u32) -> Result<()>;
-        for (change, who, left) in [
+        for (change, uid, left) in [
             (&fallocate as Change<'_>, 0, bits),
             (&fallocate, NOBODY, bits),
             (&fallocate, STRANGER, without),
@@ -96,8 +96,8 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
         ] {
             let node = with_mode(&served, bits);
             let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
-            change(node, fh, who).unwrap();
-            assert_eq!(mode(&served.path("file")), left, "{bits:o} {who}");
+            change(node, fh, uid).unwrap();
+            assert_eq!(mode(&served.path("file")), left, "{bits:o} {uid}");
             served.client.root().release(node, fh).unwrap();
         }
     }
@@ -156,7 +156,7 @@ fn a_writer_knows_the_mode_that_was_set_beneath() {
     assert_eq!(mode(&served.path("file")), 0o2764);
 }
 
-/// The order to drop them, and chown(2) of -1 and -1: by callers who may write, and who could set the bits.
+/// The order to drop them, and chown(2) of -1 and -1: by callers uid may write, and uid could set the bits.
 /// Content written by others never runs with them.
 #[test]
 fn privileges_fall_before_the_content_changes() {
@@ -190,7 +190,7 @@ fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
     let served = serve(Config::default());
     let refused = Err(Errno::EPERM);
     let (none, chown) = (SetattrValid::empty(), SetattrValid::CTIME);
-    for (who, bits, is_written, valid, expected) in [
+    for (uid, bits, is_written, valid, expected) in [
         (STRANGER, 0o6775, false, none, refused),
         (STRANGER, 0o6775, true, chown, refused),
         (STRANGER, 0o6775, true, none, Ok(0o775)),
@@ -211,9 +211,9 @@ fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
             valid: valid.bits(),
             ..SetattrIn::default()
         };
-        let answer = served.client.user(who, who).setattr(node, &nothing);
+        let answer = served.client.user(uid, uid).setattr(node, &nothing);
         let left = answer.map(|attributes| attributes.attr.mode & 0o7777);
-        assert_eq!(left, expected, "{who} {bits:o} {is_written} {valid:?}");
+        assert_eq!(left, expected, "{uid} {bits:o} {is_written} {valid:?}");
         assert_eq!(mode(&served.path("file")), expected.unwrap_or(bits));
         served.client.root().release(node, fh).unwrap();
     }

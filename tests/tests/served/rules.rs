@@ -529,11 +529,11 @@ fn each_open_is_audited_and_undone_if_it_cannot_be() {
     let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
                  [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
     let log = tempfile::NamedTempFile::new().unwrap();
-    let told_in = |log: fs::File| Config {
+    let audited_in = |log: fs::File| Config {
         audit_log: AuditLog::new(Some(log.into())),
         ..with(rules)
     };
-    let served = serve(told_in(log.reopen().unwrap()));
+    let served = serve(audited_in(log.reopen().unwrap()));
     served.write("a", b"1");
     let a = served.client.root().walk("a").unwrap();
     for (flags, uid, access, is_truncated) in [
@@ -544,15 +544,15 @@ fn each_open_is_audited_and_undone_if_it_cannot_be() {
     ] {
         let answer = opened(&served, a, flags, uid);
         let text = fs::read_to_string(&log).unwrap();
-        let told: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let record: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         let outcome = if answer.is_ok() { "opened" } else { "refused" };
         assert_eq!(answer.is_ok(), uid == 0);
-        assert_eq!(told["access"], access);
-        assert_eq!(told["truncated"], is_truncated, "{access}");
-        assert_eq!(told["outcome"], outcome, "{access}");
+        assert_eq!(record["access"], access);
+        assert_eq!(record["truncated"], is_truncated, "{access}");
+        assert_eq!(record["outcome"], outcome, "{access}");
     }
     let full = fs::File::options().append(true).open("/dev/full").unwrap();
-    let served = serve(told_in(full));
+    let served = serve(audited_in(full));
     served.write("a", b"1");
     let a = served.client.root().walk("a").unwrap();
     assert_eq!(opened(&served, a, libc::O_RDONLY, 0), Err(Errno::EIO));

@@ -136,18 +136,18 @@ fn open_files_are_seen_as_before() {
         let root = client.root();
         let [photo, kept, direct] =
             ["photos/a.jpg", "kept/x", "direct"].map(|path| root.walk(path).unwrap());
-        let [shown, held, straight] =
+        let [shown, held, direct_handle] =
             [photo, kept, direct].map(|node| open(&root, node, libc::O_RDONLY).unwrap());
         server.passed_on(way, source);
         server.passed_on(way, source);
         assert!(samples::is_clean(&content(&root, photo, shown)));
         assert_eq!(content(&root, kept, held), b"content");
-        assert_eq!(content(&root, direct, straight), b"content");
+        assert_eq!(content(&root, direct, direct_handle), b"content");
         // A further open takes the same data path.
         let again = root.open(direct, libc::O_RDONLY).unwrap();
         assert_ne!(again.open_flags & 1, 0, "FOPEN_DIRECT_IO");
         root.release(direct, again.fh).unwrap();
-        for (node, handle) in [(photo, shown), (kept, held), (direct, straight)] {
+        for (node, handle) in [(photo, shown), (kept, held), (direct, direct_handle)] {
             root.release(node, handle).unwrap();
         }
         // Scanned anew: it changed meanwhile.
@@ -290,7 +290,7 @@ fn a_name_is_noted_before_it_is_given() {
     let replaced = root.walk("plain/replaced").unwrap();
     open(&root, replaced, libc::O_RDONLY).unwrap();
     // A rename that is about to replace an open file has it kept, while it is in progress.
-    let (ledger, (tell, told)) = (server.ledger(), std::sync::mpsc::channel());
+    let (ledger, (tell, heard)) = (server.ledger(), std::sync::mpsc::channel());
     let beneath = source.join("plain/x");
     server.when_keeping(move || {
         let state_of = |name: &[u8]| {
@@ -304,7 +304,7 @@ fn a_name_is_noted_before_it_is_given() {
     });
     root.rename((plain, b"x"), (plain, b"replaced"), 0).unwrap();
     assert_eq!(
-        told.recv(),
+        heard.recv(),
         Ok((1, 3, true)),
         "the old one, and perhaps the new"
     );
@@ -420,8 +420,8 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
             // A node may become another file, but is not opened under another's name.
             let bytes = root.read(denied, handle, 0, 100).unwrap();
             let beneath = fs::metadata(source.join("denied/x")).unwrap();
-            let told = root.getattr(denied).unwrap().attr.ino;
-            let is_denied = told == std::os::unix::fs::MetadataExt::ino(&beneath);
+            let shown = root.getattr(denied).unwrap().attr.ino;
+            let is_denied = shown == std::os::unix::fs::MetadataExt::ino(&beneath);
             assert!(!is_denied, "byte {at}: {bytes:?}");
         }
         let _ = root.releasedir(NodeId(0), listing);
@@ -446,7 +446,7 @@ fn an_open_is_audited_once() {
     );
     let client = mounted(&server);
     let root = client.root();
-    let told = || {
+    let records = || {
         let text = fs::read_to_string(&log).unwrap();
         text.matches("\"event\":\"open\"").count()
     };
@@ -474,16 +474,21 @@ fn an_open_is_audited_once() {
     };
     for (at, request) in requests.iter().enumerate() {
         assert!(client.transact(request).is_some());
-        assert_eq!(told(), 2 * at + 1);
+        assert_eq!(records(), 2 * at + 1);
         server.died(source);
         // The answer was never seen: the request is replayed.
         let answer = server.answer_again(request, begun);
         assert_eq!(answer[4..8], [0; 4], "no error");
-        assert_eq!(told(), 2 * at + 1, "{}", fs::read_to_string(&log).unwrap());
+        assert_eq!(
+            records(),
+            2 * at + 1,
+            "{}",
+            fs::read_to_string(&log).unwrap()
+        );
         // Another open of the same file is separate.
         let other = root.walk(["plain/x", "plain/new"][at]).unwrap();
         root.open(other, libc::O_RDWR).unwrap();
-        assert_eq!(told(), 2 * at + 2);
+        assert_eq!(records(), 2 * at + 2);
     }
 }
 

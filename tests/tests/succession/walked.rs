@@ -59,9 +59,9 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
 
         for (path, node) in paths.iter().zip(nodes) {
             let beneath = fs::symlink_metadata(source.join(path)).unwrap();
-            let told = root.getattr(node).unwrap().attr;
+            let shown = root.getattr(node).unwrap().attr;
             assert_eq!(
-                told.ino,
+                shown.ino,
                 std::os::unix::fs::MetadataExt::ino(&beneath),
                 "{path}"
             );

@@ -89,7 +89,7 @@ fn a_lazy_unmount_serves_those_inside_to_their_end() {
     load.listen();
     load.wait_for_progress();
     let early = server.ended_within(Duration::from_millis(200));
-    assert_eq!(early, None, "somebody is still inside");
+    assert_eq!(early, None, "a process is still inside");
     load.kill();
     expect_success(server);
 }

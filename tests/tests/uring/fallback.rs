@@ -17,7 +17,7 @@ const OPTIONS: &str = "transport=uring";
 /// Checks that the mount works without a ring, and that the log names `reason` once.
 fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
     assert!(!has_ring(server.worker()), "it has a ring");
-    assert!(prove(OPTIONS, server.pid()).is_err(), "who believes it?");
+    assert!(prove(OPTIONS, server.pid()).is_err());
     let file = ground.mnt().join("file");
     fs::write(&file, "content").unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "content");

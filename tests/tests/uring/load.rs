@@ -31,7 +31,7 @@ struct Caller {
     name: String,
     count: u64,
     /// Its message at its end.
-    last_words: String,
+    exit_line: String,
 }
 
 impl Caller {
@@ -39,7 +39,7 @@ impl Caller {
         let lines = self.process.lines();
         self.count = self.count.max(last_number(&lines));
         let words = lines.into_iter().rfind(|line| line.parse::<u64>().is_err());
-        self.last_words = words.unwrap_or(std::mem::take(&mut self.last_words));
+        self.exit_line = words.unwrap_or(std::mem::take(&mut self.exit_line));
     }
 }
 
@@ -85,7 +85,7 @@ impl Load {
             process: on_cpu(cpu, || programs::start_helper(args)),
             name: format!("{args:?} on CPU {cpu}"),
             count: 0,
-            last_words: String::new(),
+            exit_line: String::new(),
         });
     }
 
@@ -97,17 +97,17 @@ impl Load {
             let wanted = caller.count + ROUNDS;
             while caller.count < wanted {
                 assert!(
-                    Instant::now() < deadline && caller.last_words.is_empty(),
+                    Instant::now() < deadline && caller.exit_line.is_empty(),
                     "{} does not go on: {} rounds, \"{}\", {}",
                     caller.name,
                     caller.count,
-                    caller.last_words,
+                    caller.exit_line,
                     caller.process.place()
                 );
                 let line = caller.process.line_within(Duration::from_millis(100));
                 caller.count = caller.count.max(last_number(line.as_slice()));
                 if let Some(words) = line.filter(|line| line.parse::<u64>().is_err()) {
-                    caller.last_words = words;
+                    caller.exit_line = words;
                 }
             }
         }
@@ -131,10 +131,10 @@ impl Load {
             for line in caller.process.last_lines() {
                 match line.parse() {
                     Ok(count) => caller.count = count,
-                    Err(_) => caller.last_words = line,
+                    Err(_) => caller.exit_line = line,
                 }
             }
-            let words = caller.last_words.as_str();
+            let words = caller.exit_line.as_str();
             assert!(
                 words == "gone" || words.starts_with("errno "),
                 "{} ended in a strange way: \"{words}\"",

@@ -135,12 +135,12 @@ const TAKINGS: [Taking; 4] = [
 
 /// After each of [`TAKINGS`], as beneath, where it is tried the first time.
 fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
-    let everybody = Permissions::from_mode(0o777);
-    fs::set_permissions(ground.source(), everybody.clone()).unwrap();
+    let all = Permissions::from_mode(0o777);
+    fs::set_permissions(ground.source(), all.clone()).unwrap();
     if beneath.is_empty() {
         let native = ground.outside().join("native");
         fs::create_dir(&native).unwrap();
-        fs::set_permissions(&native, everybody).unwrap();
+        fs::set_permissions(&native, all).unwrap();
         *beneath = TAKINGS
             .map(|(_, take)| tried(&native, &native, take))
             .into();
@@ -176,8 +176,8 @@ fn a_former_owner_in_a_guest_changes_the_file_no_more() {
 fn a_new_owner_may_change_the_file() {
     over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("acl")).unwrap();
-        let everybody = Permissions::from_mode(0o777);
-        fs::set_permissions(mounted.source(), everybody).unwrap();
+        let all = Permissions::from_mode(0o777);
+        fs::set_permissions(mounted.source(), all).unwrap();
         let path = mounted.mnt().join("program");
         for (name, change) in CHANGES.iter().filter(|(name, _)| *name != "group") {
             let file = program_of_member(mounted.mnt());
@@ -390,8 +390,8 @@ fn groups_of_the_starter_give_nothing() {
         let in_thread = || {
             rustix::thread::set_thread_groups(&[Gid::from_raw(TEAM)]).unwrap();
             let mounted = Mounted::start(&transport.with(""));
-            let everybody = Permissions::from_mode(0o777);
-            fs::set_permissions(mounted.source(), everybody).unwrap();
+            let all = Permissions::from_mode(0o777);
+            fs::set_permissions(mounted.source(), all).unwrap();
             let beneath = mounted.source().join("program");
             let file = program_of_member(mounted.mnt());
             chown(&beneath, None, Some(TEAM)).unwrap();

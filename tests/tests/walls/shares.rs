@@ -51,8 +51,8 @@ fn open_ground() -> Ground {
     fs::create_dir(source.join("dir")).unwrap();
     fs::write(source.join("dir/inner"), "").unwrap();
     fs::write(source.join("file"), "content").unwrap();
-    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(source, everybody).unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(source, all).unwrap();
     ground
 }
 

@@ -56,7 +56,7 @@ fn heading(opcode: Opcode) -> &'static str {
         | It::Lseek
         | It::Ioctl => "### Asked for callers",
         It::Init | It::Destroy | It::Forget | It::BatchForget | It::Interrupt | It::NotifyReply => {
-            "### Asked for nobody"
+            "### Without a caller"
         }
         It::Access | It::Bmap | It::Poll | It::SetupMapping | It::RemoveMapping | It::CuseInit => {
             "### Not answered"

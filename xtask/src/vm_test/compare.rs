@@ -95,7 +95,7 @@ fn parse(text: &str) -> Result<Rows<'_>, Failure> {
     for line in text.lines() {
         let wrong = || Failure::new(format!("this was not measured: {line}"));
         let words: Vec<_> = line.split(' ').collect();
-        let &[name, contestant, unit, value] = words.as_slice() else {
+        let &[name, target, unit, value] = words.as_slice() else {
             return Err(wrong());
         };
         let value = value.parse().map_err(|_| wrong())?;
@@ -103,9 +103,9 @@ fn parse(text: &str) -> Result<Rows<'_>, Failure> {
             rows.push((name, unit, Values::new()));
         }
         let values = &mut rows.last_mut().ok_or_else(wrong)?.2;
-        match values.iter_mut().find(|known| known.0 == contestant) {
+        match values.iter_mut().find(|known| known.0 == target) {
             Some((_, values)) => values.push(value),
-            None => values.push((contestant, vec![value])),
+            None => values.push((target, vec![value])),
         }
     }
     Ok(rows)
@@ -121,10 +121,10 @@ fn median(values: &[f64]) -> f64 {
 /// in which the two followed each other, and the least and the greatest.
 fn table(rows: &Rows<'_>) -> String {
     let mut text = String::new();
-    for (name, unit, contestants) in rows {
-        let ours = contestants.iter().find(|known| known.0 == OURS);
+    for (name, unit, targets) in rows {
+        let ours = targets.iter().find(|known| known.0 == OURS);
         text += &format!("{:<24}", format!("{name} ({unit})"));
-        for (name, values) in contestants {
+        for (name, values) in targets {
             text += &format!("  {name} {:.0}", median(values));
             if let Some((_, ours)) = ours.filter(|_| *name != OURS) {
                 let ratios: Vec<_> = ours.iter().zip(values).map(|(a, b)| a / b).collect();
@@ -142,8 +142,8 @@ fn json(about: &[(&str, &String)], rows: &Rows<'_>) -> String {
     let about = about
         .iter()
         .map(|(name, value)| format!("  {name:?}: {value:?},\n"));
-    let rows = rows.iter().map(|(name, unit, contestants)| {
-        let values = contestants.iter();
+    let rows = rows.iter().map(|(name, unit, targets)| {
+        let values = targets.iter();
         let values = values.map(|(name, values)| format!(", {name:?}: {values:?}"));
         let values = String::from_iter(values);
         format!("    {{\"row\": {name:?}, \"unit\": {unit:?}{values}}}")
