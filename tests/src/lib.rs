@@ -11,6 +11,7 @@ pub mod close;
 pub mod compare;
 pub mod connection;
 pub mod fence;
+pub mod guard;
 pub mod guest;
 pub mod lower;
 pub mod machine;

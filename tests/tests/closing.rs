@@ -11,9 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use thrufs_sys::closing::close;
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
@@ -216,34 +217,15 @@ fn a_waiter_for_a_lock_beneath_goes_on() {
     });
 }
 
-/// A tmpfs on a directory of the source, unmounted on drop.
-struct Submount<'a>(&'a Path);
-
-impl<'a> Submount<'a> {
-    fn on(at: &'a Path) -> Self {
-        let data = None::<&std::ffi::CStr>;
-        rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), data).unwrap();
-        Self(at)
-    }
-
-    fn unmounts(&self) -> bool {
-        match rustix::mount::unmount(self.0, UnmountFlags::empty()) {
-            Ok(()) => true,
-            Err(rustix::io::Errno::BUSY) => {
-                // A busy loop would delay the release.
-                thread::sleep(Duration::from_micros(50));
-                false
-            }
-            Err(error) => panic!("{error}"),
+fn unmounts(at: &Path) -> bool {
+    match rustix::mount::unmount(at, UnmountFlags::empty()) {
+        Ok(()) => true,
+        Err(rustix::io::Errno::BUSY) => {
+            // A busy loop would delay the release.
+            thread::sleep(Duration::from_micros(50));
+            false
         }
-    }
-}
-
-impl Drop for Submount<'_> {
-    fn drop(&mut self) {
-        if is_mounted(self.0) {
-            let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-        }
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -259,21 +241,21 @@ fn a_mount_beneath_can_be_unmounted() {
         let (mut written, mut walked) = (Vec::new(), Vec::new());
         for round in 0..20 {
             let (at, through) = place(&format!("written-{round}"));
-            let submount = Submount::on(&at);
+            let submount = Detach::tmpfs(&at);
             fs::create_dir(through.join("dir")).unwrap();
             let file = File::create(through.join("dir/file")).unwrap();
             file.write_all_at(b"content", 0).unwrap();
-            assert!(!submount.unmounts(), "a file is open");
+            assert!(!unmounts(submount.0), "a file is open");
             drop(file);
-            written.push(delay_until(|| submount.unmounts()));
+            written.push(delay_until(|| unmounts(submount.0)));
 
             let (at, through) = place(&format!("walked-{round}"));
-            let submount = Submount::on(&at);
+            let submount = Detach::tmpfs(&at);
             fs::create_dir_all(at.join("one/two")).unwrap();
             fs::write(at.join("one/two/file"), b"content").unwrap();
             assert_eq!(fs::read(through.join("one/two/file")).unwrap(), b"content");
             assert_eq!(fs::read_dir(through.join("one/two")).unwrap().count(), 1);
-            walked.push(delay_until(|| submount.unmounts()));
+            walked.push(delay_until(|| unmounts(submount.0)));
         }
         // By the last release, not by half a second of idleness.
         for median in [
@@ -284,11 +266,11 @@ fn a_mount_beneath_can_be_unmounted() {
         }
         // Without any open file: by idleness.
         let (at, through) = place("looked-at");
-        let submount = Submount::on(&at);
+        let submount = Detach::tmpfs(&at);
         fs::write(at.join("file"), b"content").unwrap();
         assert_eq!(fs::metadata(through.join("file")).unwrap().len(), 7);
         let start = Instant::now();
-        while !submount.unmounts() {
+        while !unmounts(submount.0) {
             assert!(start.elapsed() < LATE_MAX, "it stays busy");
         }
         eprintln!("{name}: looked at: {:?} late", start.elapsed());

@@ -24,6 +24,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::StopAll;
+use thrufs_tests::skip_if;
 
 use thrufs::Errno;
 use thrufs_abi::NodeId;
@@ -160,15 +162,6 @@ struct Hour<'a> {
     succeeded: AtomicU64,
 }
 
-/// Stops the other threads, also on a panic.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 impl Hour<'_> {
     fn goes_on(&self) -> bool {
         !self.ends.load(Ordering::Relaxed)
@@ -176,7 +169,7 @@ impl Hour<'_> {
 
     /// Misbehaving connections, one after the other.
     fn misbehave(&self, seed: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         while self.goes_on() {
             let before = random.clone();
@@ -193,7 +186,7 @@ impl Hour<'_> {
 
     /// One misbehaving connection that never leaves, of a machine that is rebooted now and then.
     fn stay(&self, seed: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         let mut client = connect(self.share);
         let worker = worker_of(self.share, &client);
@@ -239,7 +232,7 @@ impl Hour<'_> {
 
     /// A well-behaved client, all the while.
     fn use_it(&self) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let client = connect(self.share);
         let place = own_place(&client, "well-meaning");
         while self.goes_on() {
@@ -250,7 +243,7 @@ impl Hour<'_> {
 
     /// Checks the log and the resources from outside.
     fn watch(&self, seconds: u64, usual: usize) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         let pid = self.share.pid();
         let mut read = 0;
@@ -291,9 +284,7 @@ fn worker_of(share: &Share, client: &Client<FrontEnd>) -> u32 {
 #[test]
 #[ignore = "soak: at random for a time, against bounds of memory"]
 fn a_hostile_time() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let seconds = thrufs_test_report::number("THRUFS_HOSTILE_SECONDS", SECONDS_DEFAULT);
     let seed = thrufs_test_report::seed();
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();

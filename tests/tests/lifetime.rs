@@ -13,6 +13,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{CWD, FallocateFlags};
 use rustix::io::Errno;
@@ -96,9 +98,7 @@ fn a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced() {
 
 #[test]
 fn a_killed_program_of_the_library_leaves_enotconn_or_unmounts_as_configured() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let ground = Ground::prepare(Lower::Default).unwrap();
     let (mnt, gate) = (ground.mnt(), ground.base().join("gate"));
     let start = |more: &[&str]| {
@@ -184,15 +184,6 @@ fn waits_for_a_lookup(name: &str) {
         let stack = fs::read_to_string(format!("/proc/self/task/{thread}/stack"));
         stack.unwrap().contains("fuse_lookup")
     });
-}
-
-/// Detaches a mount on drop.
-struct Detach<'a>(&'a Path);
-
-impl Drop for Detach<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
 }
 
 /// Waits until a thread waits for the file system beneath, which is stopped.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::wait_until;
@@ -86,9 +87,7 @@ fn mounted(options: &str) -> (Mounted, u32) {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     let own_stat = PathBuf::from("/proc/thread-self/stat");
     ask_until(&mounted, "a reader where the caller is", || {
@@ -107,9 +106,7 @@ fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn several_callers_have_several_readers() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let over = AtomicBool::new(false);
@@ -137,9 +134,7 @@ fn several_callers_have_several_readers() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_paired_reader_is_not_starved() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let over = AtomicBool::new(false);
@@ -167,9 +162,7 @@ fn a_paired_reader_is_not_starved() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn stopping_does_not_wait_for_a_pair() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let start = Instant::now();
@@ -179,9 +172,7 @@ fn stopping_does_not_wait_for_a_pair() {
 
 #[test]
 fn it_can_be_turned_off() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("nopairing");
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(500) {

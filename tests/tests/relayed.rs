@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,9 +20,7 @@ use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
 use thrufs_tests::wait_until;
 
 fn run_cases(options: &str, queues: Queues) {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Default, options, queues).unwrap();
     let what = format!("share with \"{options}\"{}", queues.name());
     property::run_cases(&relayed, &what, &thrufs_test_report::test());
@@ -98,9 +97,7 @@ fn serving_workers(share: &Share) -> Vec<u32> {
 
 #[test]
 fn many_files_at_once_come_back_whole() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     const THREADS: usize = 8;
     let queues = Queues {
         count: 2,
@@ -131,9 +128,7 @@ fn many_files_at_once_come_back_whole() {
 
 #[test]
 fn programs_do_not_notice_that_a_worker_dies() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never");
     let (mnt, share) = (relayed.relay().mnt(), relayed.share());
     let open = File::create(mnt.join("open")).unwrap();
@@ -166,9 +161,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
 
 #[test]
 fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never,resume=0");
     let (mnt, share) = (relayed.relay().mnt(), relayed.share());
     let lock_path = mnt.join("locked");
@@ -214,9 +207,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
 
 #[test]
 fn a_full_disk_is_reported_and_the_mount_continues() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in ["", "cache=never", "writeback"] {
         let relayed = start(options);
         let path = relayed.relay().mnt().join("file");
@@ -236,9 +227,7 @@ fn a_full_disk_is_reported_and_the_mount_continues() {
 
 #[test]
 fn a_source_that_is_removed_is_an_empty_directory() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never");
     let (mnt, source) = (relayed.relay().mnt(), relayed.ground().source());
     fs::create_dir(source.join("dir")).unwrap();
@@ -263,9 +252,7 @@ fn a_source_that_is_removed_is_an_empty_directory() {
 
 #[test]
 fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in ["", "cache=never", "cache=always"] {
         let relayed = start(options);
         let (mnt, ground) = (relayed.relay().mnt(), relayed.ground());
@@ -300,9 +287,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
 
 #[test]
 fn a_share_with_few_descriptors_serves_many_files() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     let share = Share::start_limited(ground.source(), ground.base(), "", Some(128)).unwrap();
     let relay = Relay::start(share.socket(), ground.mnt(), Queues::USUAL).unwrap();
@@ -350,9 +335,7 @@ fn open_to_lock(dir: &Path) -> File {
 
 #[test]
 fn several_clients_of_one_share_see_each_other() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     let options = "cache=never,locks=shared";
     let share = Share::start(ground.source(), ground.base(), options).unwrap();
@@ -391,9 +374,7 @@ fn several_clients_of_one_share_see_each_other() {
 
 #[test]
 fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never,locks=shared");
     let holder = open_to_lock(relayed.ground().source());
     assert!(is_free(&holder));

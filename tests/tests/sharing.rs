@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,6 +14,8 @@ use thrufs_abi::layout::{CreateIn, MkdirIn};
 use thrufs_abi::{AttrFlags, InitFlags, NodeId, Opcode, OpenReplyFlags};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, Translation};
 use thrufs_testing::{Client, InProcess};
+use thrufs_tests::guard::{Detach, is_root};
+use thrufs_tests::skip_if;
 
 type Served = Client<InProcess<HostDir>>;
 
@@ -35,14 +36,6 @@ fn flags(client: &Served) -> InitFlags {
     let greeting = client.greeting();
     let flags = u64::from(greeting.flags) | u64::from(greeting.flags2) << 32;
     InitFlags::from_bits_retain(flags)
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        thrufs_test_report::skipped("needs root");
-    }
-    root
 }
 
 #[test]
@@ -116,9 +109,7 @@ fn capabilities_under_a_mapped_name_are_the_client_s_to_drop() {
 
 #[test]
 fn ids_are_translated_each_way_by_itself() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let dir = TempDir::new().unwrap();
     let mut uids = Translation::default();
     uids.add("map:0:1000:10").unwrap();
@@ -154,15 +145,12 @@ fn ids_are_translated_each_way_by_itself() {
 
 #[test]
 fn submounts_are_announced_to_clients_that_ask() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let dir = TempDir::new().unwrap();
     let beneath = dir.path().join("beneath");
     fs::create_dir(&beneath).unwrap();
     fs::create_dir(dir.path().join("plain")).unwrap();
-    rustix::mount::mount("tmpfs", &beneath, "tmpfs", MountFlags::empty(), None).unwrap();
-    let mounted = Beneath(&beneath);
+    let mounted = Detach::tmpfs(&beneath);
     fs::create_dir(beneath.join("deeper")).unwrap();
     let announced = |announce_submounts, offered| {
         let config = Config {
@@ -205,14 +193,6 @@ fn begin(client: &Served) {
     };
     let file_system = client.file_system();
     file_system.started(&features, Services::disconnected());
-}
-
-struct Beneath<'a>(&'a Path);
-
-impl Drop for Beneath<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The same against a mount: processes of several users make every call at random and are killed in the
 //! middle, while another uses the mount, and files beneath are moved.
 
-use super::{Ends, clean, descriptors, has_failed, picture, status};
+use super::{StopAll, clean, descriptors, has_failed, picture, status};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -51,7 +51,7 @@ impl Hour<'_> {
 
     /// One process after the other, each killed in the middle of something.
     fn misbehave(&self, user: &str, seed: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         let place = self.ground.mnt().to_str().unwrap();
         while self.goes_on() {
@@ -65,7 +65,7 @@ impl Hour<'_> {
     }
 
     fn move_beneath(&self, seed: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         while self.goes_on() {
             let name = |random: &mut Random| {
@@ -93,7 +93,7 @@ impl Hour<'_> {
 
     /// A well-behaved client, all the while.
     fn use_it(&self, directory: &Path) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         while self.goes_on() {
             let round = self.rounds.fetch_add(1, Ordering::Relaxed);
             use_it(directory, round);
@@ -102,7 +102,7 @@ impl Hour<'_> {
 
     /// Checks the log and the resources from outside.
     fn watch(&self, seconds: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         let (supervisor, worker) = (self.server.pid(), self.server.worker());
         let mut most = (0, 0, 0);

@@ -4,6 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use thrufs_tests::skip_if;
 
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::user::ALICE;
@@ -19,9 +20,7 @@ fn set_privileges(beneath: &Path) {
 
 #[test]
 fn a_caller_mapped_to_root_stores_into_no_program_of_root() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for way in ["passthrough", "nopassthrough", "writeback"] {
         // Attributes stay valid for longer than the test takes: what fell is seen all the same.
         let options = format!("uid={},attr_timeout=1000,{way}", ALICE.uid);

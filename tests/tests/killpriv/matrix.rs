@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use thrufs_tests::skip_if;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -311,9 +312,7 @@ fn faults(way: Way, found: &Found) -> Vec<String> {
 }
 
 fn check(lower: Lower, ways: &[Way]) {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for &way in ways {
         if let Some(reason) = way.transport().is_missing() {
             skipped(format!("{way:?}: {reason}"));

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
+use thrufs_tests::skip_if;
 
 use rustix::fs::XattrFlags;
 use thrufs_testing::user::ALICE;
@@ -75,9 +76,7 @@ impl Victim {
 
 #[test]
 fn with_passthrough_they_stay_until_the_next_getattr() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let victim = Victim::new("passthrough");
     victim.set_beneath(Bits::Both);
     victim.write();
@@ -96,9 +95,7 @@ fn with_passthrough_they_stay_until_the_next_getattr() {
 
 #[test]
 fn with_passthrough_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let victim = Victim::new("passthrough");
     victim.set_beneath(Bits::SetUser);
     thread::sleep(AFTERWARDS);
@@ -110,9 +107,7 @@ fn with_passthrough_they_stay_until_the_file_is_opened_by_name_after_the_timeout
 
 #[test]
 fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     // Longer than the test, instead of a race with the clock.
     let victim = Victim::with_timeout("passthrough", Duration::from_secs(1000));
     victim.set_beneath(Bits::SetUser);
@@ -126,9 +121,7 @@ fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
 
 #[test]
 fn served_they_fall_at_once() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in ["nopassthrough", "nopassthrough,cache=never"] {
         let victim = Victim::new(options);
         victim.set_beneath(Bits::Both);
@@ -146,9 +139,7 @@ fn served_they_fall_at_once() {
 
 #[test]
 fn written_back_they_stay_for_the_timeout() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let victim = Victim::new("writeback");
     victim.set_beneath(Bits::Both);
     thread::sleep(AFTERWARDS);
@@ -164,9 +155,7 @@ fn written_back_they_stay_for_the_timeout() {
 
 #[test]
 fn a_capability_falls_on_every_path() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in [
         "passthrough",
         "nopassthrough",
@@ -186,9 +175,7 @@ fn a_capability_falls_on_every_path() {
 /// Natively, it would stay: it was set after the write.
 #[test]
 fn under_writeback_a_capability_falls_with_data_written_before() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let victim = Victim::new("writeback");
     victim.write();
     let value = Bits::NET_RAW;

@@ -5,8 +5,10 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use thrufs_tests::guard::Detach;
+use thrufs_tests::skip_if;
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use thrufs_test_report::skipped;
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
@@ -60,9 +62,7 @@ fn nopassthrough_logs_nothing() {
 fn without_privilege() {
     let unshare = ["-r", "-m", "--propagation", "private"];
     let possible = Command::new("unshare").args(unshare).arg("true").status();
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     if !possible.is_ok_and(|status| status.success()) {
         return skipped("no user namespaces, or no unshare(1)");
     }
@@ -91,15 +91,6 @@ fn without_privilege() {
     }
 }
 
-/// A file system on a directory of the source, unmounted on drop.
-struct Submount<'a>(&'a Path);
-
-impl Drop for Submount<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
-}
-
 /// The source is a plain file system, so the mount allows for one layer; a submount has two.
 #[test]
 fn on_a_submount_that_is_stacked_deeper() {
@@ -114,7 +105,7 @@ fn on_a_submount_that_is_stacked_deeper() {
         let data = CString::new(data).unwrap();
         let flags = MountFlags::empty();
         rustix::mount::mount("thrufs-test", &sub, "overlay", flags, data.as_c_str()).unwrap();
-        let _submount = Submount(&sub);
+        let _submount = Detach(&sub);
         use_files(&mounted.mnt().join("sub"));
         use_files(mounted.mnt());
         let log = || mounted.log_text();
@@ -131,7 +122,7 @@ fn on_a_fuse_file_system() {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
         let other = Process::start(&programs::slow_files(), &[source]);
-        let beneath = Submount(ground.source());
+        let beneath = Detach(ground.source());
         assert_eq!(other.line(), "ok");
         let server = Server::start(&ground, &transport.with(""), None);
         for name in ["file-0", "file-1"] {

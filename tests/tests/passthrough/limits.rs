@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::user::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
@@ -91,34 +92,16 @@ fn immutable_files_do_not_change() {
     });
 }
 
-/// A mount on a directory of the source, unmounted on drop.
-struct Submount<'a>(&'a Path);
-
-impl<'a> Submount<'a> {
-    fn tmpfs(at: &'a Path) -> Self {
-        fs::create_dir_all(at).unwrap();
-        let data = None::<&std::ffi::CStr>;
-        rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), data).unwrap();
-        Self(at)
+fn make_read_only(at: &Path) {
+    // The file system: flags of a mount alone do not propagate to the worker's. It is busy while a file
+    // is open for writing, until RELEASE.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(errno) = rustix::mount::mount_remount(at, MountFlags::RDONLY, "") {
+        assert!(errno == Errno::BUSY && Instant::now() < deadline, "{errno}");
+        thread::sleep(Duration::from_millis(5));
     }
-
-    fn make_read_only(&self) {
-        // The file system: flags of a mount alone do not propagate to the worker's. It is busy while a file
-        // is open for writing, until RELEASE.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while let Err(errno) = rustix::mount::mount_remount(self.0, MountFlags::RDONLY, "") {
-            assert!(errno == Errno::BUSY && Instant::now() < deadline, "{errno}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        // The server reads the flags of mounts every 10 ms; an open before that gets EIO.
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-impl Drop for Submount<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
+    // The server reads the flags of mounts every 10 ms; an open before that gets EIO.
+    thread::sleep(Duration::from_millis(20));
 }
 
 #[test]
@@ -126,11 +109,12 @@ fn a_mount_beneath_that_became_read_only_is() {
     for way in ["passthrough", "nopassthrough"] {
         on_each(&[Lower::Tmpfs], way, |mounted| {
             let beneath = mounted.source().join("sub");
-            let submount = Submount::tmpfs(&beneath);
+            fs::create_dir_all(&beneath).unwrap();
+            let _submount = Detach::tmpfs(&beneath);
             let path = mounted.mnt().join("sub/file");
             fs::write(&path, b"content").unwrap();
             let reader = File::open(&path).unwrap();
-            submount.make_read_only();
+            make_read_only(&beneath);
             let writing = [libc::O_WRONLY, libc::O_RDWR, libc::O_WRONLY | libc::O_TRUNC];
             for flags in writing.into_iter().chain([libc::O_RDONLY | libc::O_TRUNC]) {
                 assert_eq!(errno(open(&path, flags)), libc::EROFS, "{flags:#o}");

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use thrufs_tests::guard::Detach;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::served::{NOTHING, errno, names, open, put, raw, rename, with_policy};
 
@@ -211,48 +211,32 @@ fn cached_names_do_not_outlive_a_reload() {
     });
 }
 
-/// A tmpfs on a directory of the mount, unmounted on drop.
-struct Above(PathBuf);
-
-impl Above {
-    fn on(at: PathBuf) -> Self {
-        let data = None::<&std::ffi::CStr>;
-        let flags = MountFlags::empty();
-        rustix::mount::mount("thrufs-test", &at, "tmpfs", flags, data).unwrap();
-        fs::write(at.join("above"), b"others").unwrap();
-        Self(at)
-    }
-
-    fn is_there(&self) -> bool {
-        fs::read(self.0.join("above")).is_ok_and(|content| content == b"others")
-    }
-}
-
-impl Drop for Above {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
-    }
-}
-
 /// Mounts on directories of the mount survive a reload, unless it hides them.
 #[test]
 fn mounts_on_the_mount_outlive_a_reload() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
-            let above = Above::on(served.at("empty"));
-            let hidden = Above::on(served.at("secret/sub"));
-            assert!(above.is_there() && hidden.is_there());
+            let mount = |at| {
+                let mounted = Detach::tmpfs(served.at(at));
+                fs::write(mounted.0.join("above"), b"others").unwrap();
+                mounted
+            };
+            let is_there = |mounted: &Detach<PathBuf>| {
+                fs::read(mounted.0.join("above")).is_ok_and(|content| content == b"others")
+            };
+            let (above, hidden) = (mount("empty"), mount("secret/sub"));
+            assert!(is_there(&above) && is_there(&hidden));
             for _ in 0..3 {
                 served.reload(POLICY);
-                assert!(above.is_there(), "it is of no concern to the rules");
+                assert!(is_there(&above), "it is of no concern to the rules");
                 assert_eq!(errno(fs::metadata(served.at("secret"))), libc::ENOENT);
                 assert_eq!(errno(fs::metadata(served.at("open/.dot"))), libc::ENOENT);
                 served.reload(NOTHING);
-                assert!(above.is_there(), "neither is this");
+                assert!(is_there(&above), "neither is this");
                 assert_eq!(fs::read(served.at("open/.dot")).unwrap(), b"content");
                 assert_eq!(fs::read(served.at("secret/file")).unwrap(), b"content");
             }
-            assert!(!hidden.is_there(), "a hidden directory is no place for it");
+            assert!(!is_there(&hidden), "a hidden directory is no place for it");
         });
     }
 }

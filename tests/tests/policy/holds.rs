@@ -14,9 +14,9 @@ use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::truncate::truncate;
 
-use crate::reload::StopAll;
 use crate::samples;
 use crate::served::{NOTHING, REDACT, Served, errno, names, open, put, raw, with_policy};
+use thrufs_tests::guard::{Detach, StopAll};
 
 /// The first example of the reference, as it is printed.
 pub fn printed() -> String {
@@ -325,7 +325,7 @@ fn names_that_differ_in_case_alone_are_not_one() {
     };
     with_policy("", &policy, fill, |served| {
         // Unmounts also when the test fails.
-        let _mounts = ["Secret", "photos/C.jpg"].map(|at| Bound(served.beneath(at)));
+        let _mounts = ["Secret", "photos/C.jpg"].map(|at| Detach(served.beneath(at)));
         for name in ["Secret", "Secret/a.jpg", "photos/C.jpg", "photos/c.jpg"] {
             assert_eq!(errno(fs::metadata(served.at(name))), libc::EACCES, "{name}");
         }
@@ -337,14 +337,6 @@ fn names_that_differ_in_case_alone_are_not_one() {
             &seen(&served.at("photos/a.jpg")).unwrap()
         ));
     });
-}
-
-struct Bound(PathBuf);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
 }
 
 /// A reproducible sequence.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::AbortOnPanic;
 
 use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;
@@ -42,17 +43,6 @@ fn policies() -> Vec<(String, bool)> {
 
 fn fill(source: &Path) {
     put(source, "photos/a", &samples::photograph());
-}
-
-/// Aborts the connection when the test fails, so that no process hangs.
-struct AbortOnPanic(Connection);
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.abort();
-        }
-    }
 }
 
 fn race(served: &Served) {

@@ -15,9 +15,9 @@ use thrufs_tests::lower::Lower;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
-use crate::reload::StopAll;
 use crate::samples;
 use crate::served::{NOTHING, REDACT, REDACT_IMAGES, Served, errno, open, put, with_policy};
+use thrufs_tests::guard::StopAll;
 
 fn fill(source: &Path) {
     for (kind, bytes) in samples::all() {

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use thrufs_tests::guard::StopAll;
 
 use rustix::process::Signal;
 use thrufs_test_report::is_full;
@@ -118,15 +119,6 @@ fn many_reloads_under_load() {
         served.reload(HIDE);
         assert_eq!(names(served.ground().mnt()), ["other"]);
     });
-}
-
-/// Stops the other threads, also on a panic.
-pub struct StopAll<'a>(pub &'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A server in the background, ended on drop.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::fs::{CWD, RenameFlags};
 use rustix::process::Signal;
@@ -266,9 +267,7 @@ pub fn with_policy_and_shared(
     run: impl Fn(&Served),
 ) {
     with_policy(options, policy, &fill, &run);
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     eprintln!("virtqueues");
     let served = Served::share(options, policy, &fill);
     run(&served);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{Errno, NodeId};
 use thrufs_client::{Caller, Client, FrontEnd};
+use thrufs_tests::guard::StopAll;
 
 pub const QUEUES: u16 = 2;
 const THREADS: usize = 8;
@@ -22,15 +23,6 @@ const RENAME_EXCHANGE: u32 = 2;
 const XATTR_CREATE: u32 = 1;
 
 type Root<'a> = Caller<'a, FrontEnd>;
-
-/// Stops the others when one has failed.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Made {
@@ -261,12 +253,12 @@ pub fn killed_under_load() {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut kills = 0;
     let workers: Vec<Worker<'_>> = std::thread::scope(|scope| {
-        let all = Stop(&stop);
+        let all = StopAll(&stop);
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
                 let (mut worker, stop, done) = (worker(&client, number), &stop, &done);
                 scope.spawn(move || {
-                    let failed = Stop(stop);
+                    let failed = StopAll(stop);
                     while !stop.load(Ordering::SeqCst) {
                         worker.step();
                         done.fetch_add(1, Ordering::SeqCst);

@@ -8,6 +8,7 @@ use thrufs_abi::layout::{SetattrIn, SetxattrIn};
 use thrufs_abi::{NodeId, Opcode, SetattrValid, SetxattrFlags};
 use thrufs_hostdir::{Config, IdMap, IdRange};
 use thrufs_tests::acl::{List, NAME};
+use thrufs_tests::skip_if;
 
 const USER: u32 = 1001;
 const TEAM: u32 = 2000;
@@ -134,9 +135,7 @@ fn a_file_without_an_acl_has_its_mode() {
 /// never executable by the group with the bit.
 #[test]
 fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let mapped = one_owner(
         IdMap::Ranges(vec![IdRange {
             client: USER,

@@ -6,6 +6,7 @@ use std::fs;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_hostdir::Config;
+use thrufs_tests::skip_if;
 
 fn exported() -> Config {
     Config {
@@ -77,9 +78,7 @@ fn only_directories_have_parents() {
 /// where its handle means another file or none.
 #[test]
 fn the_parent_of_a_submount_is_its_mount_point_s() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config {
         // So that every walk uses handles.
         descriptor_budget: Some(0),

@@ -7,6 +7,7 @@ use std::path::Path;
 use thrufs::Errno;
 use thrufs_hostdir::Config;
 use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::skip_if;
 
 const DIRECTORIES: usize = 100;
 const NAMES: usize = 400;
@@ -27,9 +28,7 @@ fn descriptors_in(place: &Path) -> usize {
 
 #[test]
 fn many_open_directories_cost_few_descriptors_and_are_listed_whole() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let lowers = [
         (Lower::Ext4, true),
         (Lower::Tmpfs, false),

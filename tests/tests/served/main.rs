@@ -32,6 +32,8 @@ use thrufs_abi::layout::{LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks};
 use thrufs_testing::{Client, InProcess};
+use thrufs_tests::guard::is_root;
+use thrufs_tests::skip_if;
 
 struct Served {
     // Dropped before the directory that it serves.
@@ -62,14 +64,6 @@ impl Served {
     fn write(&self, name: &str, content: &[u8]) {
         fs::write(self.path(name), content).unwrap();
     }
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        thrufs_test_report::skipped("needs root");
-    }
-    root
 }
 
 fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
@@ -172,9 +166,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
 
 #[test]
 fn what_a_caller_creates_is_the_callers() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let (one, other) = (
         served.client.user(1001, 1002),
@@ -265,9 +257,7 @@ fn the_id_minus_one_owns_no_new_file() {
 
 #[test]
 fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let shared = served.path("shared");
     fs::create_dir(&shared).unwrap();
@@ -426,9 +416,7 @@ fn a_listing_goes_on_at_any_offset() {
 
 #[test]
 fn ids_are_mapped_both_ways() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let range = |host| {
         IdMap::Ranges(vec![IdRange {
             client: 0,

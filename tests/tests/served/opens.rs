@@ -8,6 +8,7 @@ use std::path::Path;
 use thrufs::Errno;
 use thrufs_abi::{NodeId, OpenReplyFlags};
 use thrufs_hostdir::Config;
+use thrufs_tests::skip_if;
 
 /// Those that say how a file is opened, not how it is used.
 const NOT_BENEATH: [i32; 11] = [
@@ -169,9 +170,7 @@ fn only_files_are_opened_as_files_and_directories_as_directories() {
 /// A file for appending alone is opened for that, and not where whole pages are written.
 #[test]
 fn a_file_that_only_grows_is_opened_to_append() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     for writeback in [false, true] {
         let served = serve(Config {
             writeback,

@@ -11,6 +11,7 @@ use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::{Config, HostDir, IdMap, IdRange};
 use thrufs_testing::Client;
 use thrufs_testing::user::{ALICE, BOB};
+use thrufs_tests::skip_if;
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
@@ -55,9 +56,7 @@ fn set_mtime(served: &Served, caller: u32, node: NodeId, valid: SetattrValid) ->
 
 #[test]
 fn a_caller_with_cap_fowner_changes_a_mode() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let node = file_of(&served, OWNER);
     for (caller, bits) in [(OWNER, 0o4711), (CAPABLE, 0o2755), (0, 0o644)] {
@@ -84,9 +83,7 @@ fn a_caller_with_cap_fowner_changes_a_mode() {
 /// The kernel above may have let it through by a cached name.
 #[test]
 fn in_a_sticky_directory_only_owners_remove_names() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let stale: Result<()> = Err(Errno::ESTALE);
     for (bits, caller, expected) in [
@@ -114,9 +111,7 @@ fn in_a_sticky_directory_only_owners_remove_names() {
 /// The kernel above may have checked it before it heard of the new owner.
 #[test]
 fn a_change_that_races_a_new_owner_is_refused() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     for new in [0, OTHER] {
         let node = file_of(&served, OWNER);
@@ -142,9 +137,7 @@ fn a_change_that_races_a_new_owner_is_refused() {
 /// bit that is no privilege.
 #[test]
 fn an_owner_gives_a_file_to_another_of_its_groups() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let node = file_of(&served, OWNER);
     fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o2644)).unwrap();
@@ -162,9 +155,7 @@ fn an_owner_gives_a_file_to_another_of_its_groups() {
 /// The kernel above checks links and times by the owner and the mode that it has cached.
 #[test]
 fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     type Act = fn(&Served, u32, NodeId) -> Result<()>;
     let ways: [Act; 3] = [
@@ -208,9 +199,7 @@ fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
 /// The kernel above allows the set-group-ID bit by the group that it has cached for the directory.
 #[test]
 fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let shared = served.path("shared");
     fs::create_dir(&shared).unwrap();
@@ -228,9 +217,7 @@ fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
 
 #[test]
 fn mapped_owners_are_compared() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let range = || {
         IdMap::Ranges(vec![IdRange {
             client: 0,
@@ -252,9 +239,7 @@ fn mapped_owners_are_compared() {
 /// What such a server makes is its user's, for any caller.
 #[test]
 fn a_server_without_privilege_makes_no_set_id_file_for_others() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let directory = TempDir::new().unwrap();
     chown(directory.path(), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
     ALICE.run(|| {

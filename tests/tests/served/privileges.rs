@@ -9,6 +9,7 @@ use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, IdMap, IdRange};
 use thrufs_tests::fence::seccomp::take_away;
+use thrufs_tests::skip_if;
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -33,9 +34,7 @@ fn with_mode(served: &Served, mode: u32) -> NodeId {
 
 #[test]
 fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     const KILL: u32 = WriteFlags::KILL_SUIDGID.bits();
     let fallocate = |node, fh, uid| {
@@ -105,9 +104,7 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
 
 #[test]
 fn an_open_that_truncates_takes_them_away_where_it_says_so() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let root = served.client.root();
     const KILL: u32 = OpenInFlags::KILL_SUIDGID.bits();
@@ -140,9 +137,7 @@ fn an_open_that_truncates_takes_them_away_where_it_says_so() {
 
 #[test]
 fn a_writer_knows_the_mode_that_was_set_beneath() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config {
         cache: CacheMode::Never,
         ..Config::default()
@@ -160,9 +155,7 @@ fn a_writer_knows_the_mode_that_was_set_beneath() {
 /// Content written by others never runs with them.
 #[test]
 fn privileges_fall_before_the_content_changes() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     for (before, after) in [(0o6706, 0o2706), (0o6777, 0o6777)] {
         let node = with_mode(&served, before);
@@ -184,9 +177,7 @@ fn privileges_fall_before_the_content_changes() {
 
 #[test]
 fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let refused = Err(Errno::EPERM);
     let (none, chown) = (SetattrValid::empty(), SetattrValid::CTIME);
@@ -242,9 +233,7 @@ fn has_capability(served: &Served) -> bool {
 /// of root.
 #[test]
 fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let one = |host| {
         IdMap::Ranges(vec![IdRange {
             client: STRANGER,
@@ -298,9 +287,7 @@ fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
 /// A caller with access by mode or ACL could open the file beneath, where nothing is taken away.
 #[test]
 fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(one_owner(IdMap::Squash(STRANGER), IdMap::Identity));
     let stranger = served.client.user(STRANGER, STRANGER);
     let chmod = |node, mode| {

@@ -9,6 +9,7 @@ use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_tests::skip_if;
 
 const NOREPLACE: u32 = libc::RENAME_NOREPLACE;
 const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
@@ -146,9 +147,7 @@ fn flags_that_make_no_sense_together_change_nothing() {
 
 #[test]
 fn a_whiteout_is_left_behind_and_is_the_callers() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let directory = tempfile::tempdir().unwrap();
     let tmpfs = beneath::tmpfs(directory.path());
     let served = serve_in(directory, Config::default());
@@ -232,9 +231,7 @@ fn parents_that_are_none() {
 
 #[test]
 fn nothing_is_renamed_across_mounts() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     for name in ["on", "dir"] {
         fs::create_dir(served.path(name)).unwrap();

@@ -13,6 +13,7 @@ use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::{Config, HostDir, Strongbox};
 use thrufs_testing::{Caller, InProcess};
+use thrufs_tests::skip_if;
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
@@ -77,9 +78,7 @@ fn a_handle_and_attributes_are_of_one_file() {
 
 #[test]
 fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let data = ",index=on,nfs_export=on";
     let layers = beneath::layers(base.path());
@@ -327,9 +326,7 @@ fn files_removed_by_root_count_towards_a_share() {
 /// A handle leads to a file with another name, however much was removed.
 #[test]
 fn removed_files_with_handles_take_no_descriptors() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config {
         descriptor_budget: Some(32),
         ..Config::default()

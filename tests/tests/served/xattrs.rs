@@ -8,12 +8,11 @@ use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_hostdir::policy::{Accounts, Policy};
 use thrufs_hostdir::{Config, IdMap, IdRange};
+use thrufs_tests::skip_if;
 
 #[test]
 fn trusted_attributes_are_shown_to_root_alone() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     served.write("file", b"");
     let root = served.client.root();
@@ -57,9 +56,7 @@ fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
 /// The kernel above does not know the attribute's name on the host, and checks none of these.
 #[test]
 fn attribute_names_that_the_kernel_above_does_not_check_are_roots() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let (served, node) = serve_mapped(":map::user.mapped.:", None);
     for (uid, expected) in [(OWNER, Err(Errno::EOPNOTSUPP)), (0, Ok(()))] {
         let user = served.client.user(uid, uid);
@@ -72,9 +69,7 @@ fn attribute_names_that_the_kernel_above_does_not_check_are_roots() {
 
 #[test]
 fn a_former_owner_sets_no_acl_under_a_mapped_name() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let (served, node) = serve_mapped(":map::user.mapped.:", None);
     let owner = served.client.user(OWNER, OWNER);
     assert_eq!(owner.setxattr(node, ACL, b"x", 0), Ok(()));
@@ -87,9 +82,7 @@ fn a_former_owner_sets_no_acl_under_a_mapped_name() {
 /// A caller whom the kernel above lets write sets any attribute but an ACL, of any owner's file.
 #[test]
 fn a_writer_sets_attributes_of_files_of_other_users() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     for map in [":map::user.mapped.:", ":ok:all:::"] {
         let (served, node) = serve_mapped(map, None);
         chown(served.path("file"), Some(0), Some(0)).unwrap();
@@ -102,9 +95,7 @@ fn a_writer_sets_attributes_of_files_of_other_users() {
 /// Named entries have ids of the host; the other entries have none.
 #[test]
 fn ids_in_an_acl_are_mapped_both_ways() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let range = |host| {
         IdMap::Ranges(vec![IdRange {
             client: 0,
@@ -144,9 +135,7 @@ fn ids_in_an_acl_are_mapped_both_ways() {
 
 #[test]
 fn user_attributes_of_a_redacted_file_are_hidden_by_either_name() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let rule = "[[rule]]\npath = 'file'\naction = 'redact'\nredact = 'gps'\n";
     // Here "user." above is another namespace on the host, and there the other way around.
     for (map, name, on_host) in [

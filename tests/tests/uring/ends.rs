@@ -3,6 +3,7 @@
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -45,9 +46,7 @@ fn expect_success(mut server: Server) {
 
 #[test]
 fn unmounting_between_requests_releases_all_callers() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, server) = serve(Lower::Tmpfs, "");
     // In each round, nothing is held for a while.
     let mut load = Load::start(&ground, "load", 3000);
@@ -59,9 +58,7 @@ fn unmounting_between_requests_releases_all_callers() {
 
 #[test]
 fn a_forced_unmount_releases_all_callers() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start_with_writers(&ground);
     load.wait_for_progress();
@@ -78,9 +75,7 @@ fn a_forced_unmount_releases_all_callers() {
 
 #[test]
 fn a_lazy_unmount_serves_those_inside_to_their_end() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start(&ground, "load-inside", 0);
     load.wait_for_progress();
@@ -96,9 +91,7 @@ fn a_lazy_unmount_serves_those_inside_to_their_end() {
 
 #[test]
 fn sigterm_under_load_ends_in_time() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start_with_writers(&ground);
     load.wait_for_progress();
@@ -111,9 +104,7 @@ fn sigterm_under_load_ends_in_time() {
 
 #[test]
 fn a_killed_worker_releases_all_callers_and_loses_no_acknowledged_write() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     for options in ["", "writeback"] {
         let (ground, mut server) = serve(Lower::Ext4, options);
         let mut load = Load::start_with_writers(&ground);
@@ -134,9 +125,7 @@ fn a_killed_worker_releases_all_callers_and_loses_no_acknowledged_write() {
 
 #[test]
 fn an_aborted_connection_releases_all_callers() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     for lower in [Lower::Tmpfs, Lower::Ext4] {
         let (ground, mut server) = serve(lower, "");
         let mut load = Load::start_with_writers(&ground);

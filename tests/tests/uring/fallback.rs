@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::thread;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
 use thrufs_tests::fence::seccomp;
@@ -35,9 +36,7 @@ fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
 #[test]
 #[ignore = "soak: turns io_uring off for the whole machine"]
 fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     let server = {
         let lock = File::open(SWITCH).unwrap();
@@ -50,9 +49,7 @@ fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
 
 #[test]
 fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     // A thread of its own, because the filter stays.
     let ended = thread::spawn(|| {
         seccomp::take_away(&[libc::SYS_io_uring_setup]).unwrap();
@@ -68,9 +65,7 @@ fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
 
 #[test]
 fn with_few_descriptors_it_serves_over_some_transport() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let mut without = 0;
     // From the need of /dev/fuse, two for each processor's reader, to more than rings take.
     let least = inherited_descriptors() + 16 + 2 * cpus().len() as u32;

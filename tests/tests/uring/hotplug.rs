@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use thrufs_tests::skip_if;
 
 use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
@@ -23,9 +24,7 @@ fn removable_cpu() -> Option<PathBuf> {
 #[test]
 #[ignore = "soak: takes a CPU away from the whole machine"]
 fn callers_go_on_when_a_cpu_goes_and_comes_back() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let Some(cpu) = removable_cpu() else {
         return skipped("no CPU here can be taken offline");
     };

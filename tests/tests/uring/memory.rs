@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{cpus, on_cpu};
@@ -91,9 +92,7 @@ fn gives_memory_back(lower: Lower, options: &str) {
 #[test]
 #[ignore = "soak: resident memory is a matter of the allocator and of the machine"]
 fn memory_of_large_requests_is_given_back() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     gives_memory_back(Lower::Tmpfs, "");
     gives_memory_back(Lower::Tmpfs, "ring_depth=1");
     gives_memory_back(Lower::Ext4, "");
@@ -104,9 +103,7 @@ fn memory_of_large_requests_is_given_back() {
 #[test]
 fn memory_that_is_given_back_holds_nothing() {
     const PIECE: usize = 24 << 10;
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, _server) = serve(Lower::Tmpfs, "cache=never");
     let path = ground.mnt().join("file");
     on_cpu(cpus()[0], || {

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::mount::{UnmountFlags, unmount};
 use thrufs_testing::process::Process;
@@ -121,9 +122,7 @@ const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];
 
 #[test]
 fn a_slow_file_delays_no_other_request() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     for options in OPTIONS {
         slow_files_delay_no_other(options, &[["stat", "slow-0"]]);
     }
@@ -131,9 +130,7 @@ fn a_slow_file_delays_no_other_request() {
 
 #[test]
 fn several_slow_files_delay_no_other_request() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     for options in OPTIONS {
         let slow = [["stat", "slow-0"], ["stat", "slow-1"], ["stat", "slow-2"]];
         slow_files_delay_no_other(options, &slow);
@@ -142,9 +139,7 @@ fn several_slow_files_delay_no_other_request() {
 
 #[test]
 fn slow_fsyncs_delay_no_other_request() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     for options in OPTIONS {
         // More than the threads for requests that are not expected to block.
         let names: Vec<String> = (0..8).map(|number| format!("sync-{number}")).collect();

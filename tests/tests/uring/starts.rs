@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use thrufs_tests::guard::StopAll;
+use thrufs_tests::skip_if;
 
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{cpus, on_cpu};
@@ -29,9 +31,7 @@ fn expect_no_warning(server: &Server, turn: usize) {
 
 #[test]
 fn a_start_on_one_cpu_logs_no_warning() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let ground = Ground::prepare(Lower::Default).unwrap();
     for turn in 0..TURNS {
         let server = on_cpu(cpus()[0], || Server::start(&ground, OPTIONS, None));
@@ -40,21 +40,10 @@ fn a_start_on_one_cpu_logs_no_warning() {
     }
 }
 
-/// Stops the others when its thread ends, also on a panic.
-struct StopAll<'a>(&'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 #[ignore = "soak: keeps all CPUs of the machine busy"]
 fn the_first_requests_on_busy_cpus_are_answered() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _stop = StopAll(&over);

@@ -1,6 +1,7 @@
 //! A caller that waits for a lock delays no other, and can be interrupted.
 
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::AbortOnPanic;
 
 use rustix::process::Signal;
 use thrufs_testing::process::Process;
@@ -20,17 +21,6 @@ const PROMPT_MAX: Duration = Duration::from_secs(60);
 
 /// EINTR, as the helper prints it.
 const INTERRUPTED: &str = "errno 4";
-
-/// Aborts the connection when the test fails, so that waiters can be killed.
-struct AbortOnPanic(Connection);
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.abort();
-        }
-    }
-}
 
 fn waiters_delay_no_other(options: &str, owner: &str) {
     let (ground, server) = serve(Lower::Tmpfs, options);

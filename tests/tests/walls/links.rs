@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::StopAll;
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 use thrufs_tests::compare::{differences, snapshot};
@@ -177,15 +178,6 @@ fn work_on_file(path: &Path, round: u64) -> io::Result<()> {
 
 fn swap(one: &Path, two: &Path) {
     rustix::fs::renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE).unwrap();
-}
-
-/// Stops the others when its thread ends, also on a panic.
-struct StopAll<'a>(&'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn no_way_out(options: &str) {

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags,
@@ -164,9 +165,7 @@ fn a_former_owner_changes_the_file_no_more() {
 
 #[test]
 fn a_former_owner_in_a_guest_changes_the_file_no_more() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Ext4, "", Queues::USUAL).unwrap();
     changes_no_more(relayed.ground(), &mut Vec::new(), "share");
 }
@@ -370,9 +369,7 @@ fn a_user_outside_the_group_makes_no_set_group_id_program() {
 
 #[test]
 fn a_user_of_a_guest_outside_the_group_makes_no_set_group_id_program() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Default, "cache=always", Queues::USUAL).unwrap();
     makes_no_program(relayed.ground());
 }

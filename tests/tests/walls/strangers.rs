@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags,
@@ -310,9 +311,7 @@ fn a_stranger_leaves_root_its_blocks() {
 
 #[test]
 fn a_guest_s_stranger_gets_the_same_and_leaves_root_its_blocks() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Ext4, "modcaps=+sys_admin", Queues::USUAL).unwrap();
     gets_the_same_answers(relayed.ground());
     leaves_root_its_blocks(relayed.ground(), "share");
