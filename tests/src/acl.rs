@@ -4,22 +4,28 @@ use std::path::Path;
 
 use rustix::fs::XattrFlags;
 
-/// The attribute of a file's ACL.
 pub const NAME: &str = "system.posix_acl_access";
 
 /// Permissions of the owning group, others, the mask, a named user and a named group. The owner has all.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
 pub struct List {
     pub group: u16,
     pub others: u16,
-    pub mask: u16,
+    pub mask: Option<u16>,
     pub user: Option<(u32, u16)>,
     pub other_group: Option<(u32, u16)>,
 }
 
 impl List {
-    /// Makes it a file's ACL.
+    /// All permissions for all, without further entries.
+    pub const ALL: Self = Self {
+        group: 7,
+        others: 7,
+        mask: None,
+        user: None,
+        other_group: None,
+    };
+
     pub fn set(self, path: &Path) {
         self.set_with(path, &[]);
     }
@@ -41,7 +47,8 @@ impl List {
             .chain(users.iter().copied().map(user))
             .chain([(0x04, self.group, none)])
             .chain(self.other_group.map(group))
-            .chain([(0x10, self.mask, none), (0x20, self.others, none)]);
+            .chain(self.mask.map(|mask| (0x10, mask, none)))
+            .chain([(0x20, self.others, none)]);
         // `linux/posix_acl_xattr.h`: version 2, then tag, permissions and id.
         let mut bytes = 2u32.to_le_bytes().to_vec();
         for (tag, permissions, id) in entries {

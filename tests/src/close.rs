@@ -13,19 +13,15 @@ use crate::fence::lease::{give_up_lease, take_write_lease};
 /// How long to wait for a late success.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a file is used before it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Written anew.
     Write,
     /// Read, which makes the kernel read ahead, and written in place.
     Change,
-    /// Read.
     Read,
 }
 
 impl Usage {
-    /// Parses a name in small letters.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "write" => Self::Write,

@@ -4,6 +4,8 @@
 #![deny(unsafe_code)]
 // The whole crate is tests: a failed step must stop the case, and the panic is its report.
 #![allow(clippy::unwrap_used)]
+// Only this package uses it: names that say all need no more.
+#![allow(missing_docs)]
 
 pub mod acknowledged;
 pub mod acl;

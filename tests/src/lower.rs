@@ -23,12 +23,10 @@ pub enum Lower {
     Overlay,
     /// A private ramfs: times that advance with the clock's ticks, on any kernel, and no file handles.
     Ramfs,
-    /// A plain directory where temporary files go.
     Default,
 }
 
 impl Lower {
-    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
@@ -43,7 +41,6 @@ impl Lower {
 }
 
 impl Lower {
-    /// Whether this kernel has it.
     pub fn is_known(self) -> bool {
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         self == Self::Default || known.split_whitespace().any(|word| word == self.name())
@@ -170,7 +167,6 @@ impl Ground {
         Ok(())
     }
 
-    /// The directory that is served.
     pub fn source(&self) -> &Path {
         &self.source
     }
@@ -180,7 +176,6 @@ impl Ground {
         &self.outside
     }
 
-    /// The empty directory to mount on.
     pub fn mnt(&self) -> &Path {
         &self.mnt
     }

@@ -8,7 +8,6 @@ use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs that this process may use.
 pub fn cpus() -> Vec<usize> {
     let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU)
@@ -28,6 +27,19 @@ pub fn inherited_descriptors() -> u32 {
     };
     let entries = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
     entries.filter(is_inherited).count() as u32
+}
+
+/// A number of `/proc/PID/status`; 0 when the process has ended.
+pub fn status(pid: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let value = line.and_then(|line| line.trim_matches([':', '\t', ' ']).split(' ').next());
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// The number of a process's descriptors; 0 when it has ended.
+pub fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
 /// Runs `body` in a thread that is bound to `cpu`, as are its children.

@@ -11,7 +11,6 @@ const ENTRIES: usize = 10_000;
 /// Operations between two looks at the clock.
 const BATCH: u32 = 16;
 
-/// The rows there are.
 pub const ROWS: [&str; 4] = ["stat", "open-close", "create-unlink", "readdir-10000"];
 
 /// Operations per second of `row` in `directory`, measured for about `time`. Listing counts entries.

@@ -52,7 +52,6 @@ impl Mounted {
         Self::start_on(Lower::Default, options).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Mounts a fresh directory on `lower` with `options`.
     pub fn start_on(lower: Lower, options: &str) -> Result<Self, String> {
         let ground = Ground::prepare(lower)?;
         Ok(Self {
@@ -62,17 +61,14 @@ impl Mounted {
         })
     }
 
-    /// The directories.
     pub fn ground(&self) -> &Ground {
         &self.ground
     }
 
-    /// The directory that is served.
     pub fn source(&self) -> &Path {
         self.ground.source()
     }
 
-    /// The mount point.
     pub fn mnt(&self) -> &Path {
         self.ground.mnt()
     }
@@ -82,7 +78,6 @@ impl Mounted {
         self.ground.outside()
     }
 
-    /// The server's process id.
     pub fn server_pid(&self) -> u32 {
         self.server.pid()
     }
@@ -93,7 +88,6 @@ impl Mounted {
         self.server.worker()
     }
 
-    /// What the server has written so far.
     pub fn log_text(&self) -> String {
         self.server.log_text()
     }

@@ -35,7 +35,6 @@ const EXPECTED: [i32; 5] = [
     libc::EACCES,
 ];
 
-/// See the module.
 pub struct Racer {
     names: [PathBuf; 2],
     original: Vec<u8>,

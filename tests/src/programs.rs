@@ -27,7 +27,6 @@ pub fn thrufs() -> Result<PathBuf, String> {
     })
 }
 
-/// The test client, from the build directory of this test.
 pub fn thrufs_client() -> Result<PathBuf, String> {
     built("thrufs-client").ok_or_else(|| {
         "no `thrufs-client` binary beside this test: build it with `cargo build -p thrufs-client`"
@@ -51,7 +50,6 @@ pub fn run_helper<S: AsRef<OsStr>>(command: &[S]) -> String {
     start_helper(command).output()
 }
 
-/// The slow file system of this crate.
 pub fn slow_files() -> PathBuf {
     built("thrufs-slow-files").expect("cargo builds thrufs-slow-files with the tests")
 }

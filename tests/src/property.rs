@@ -21,7 +21,6 @@ use thrufs_testing::{Random, Tree};
 /// Without `THRUFS_PROPERTY_CASES`.
 const CASES_DEFAULT: u64 = 40;
 
-/// Operations per sequence.
 const STEPS: usize = 250;
 
 /// Descriptors that a sequence may hold open at a time.
@@ -149,7 +148,6 @@ fn operation(random: &mut Random) -> Operation {
     }
 }
 
-/// One of the two trees, with its open files.
 struct Side {
     root: PathBuf,
     open: [Option<File>; SLOTS],

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
-/// One racing process.
 pub struct Racer {
     dir: PathBuf,
     random: Random,

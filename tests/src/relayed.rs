@@ -17,10 +17,8 @@ use crate::server::Mount;
 /// Logged by a relay once its mount answers.
 const MOUNTED: &str = "mounted ";
 
-/// The queues of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// Request queues, each with a thread on either side.
     pub count: u16,
     /// Descriptors of each.
     pub size: u16,
@@ -88,12 +86,10 @@ impl Share {
         Ok(Self { server, socket })
     }
 
-    /// Where it listens.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The process that was started.
     pub fn pid(&self) -> u32 {
         self.server.pid()
     }
@@ -107,7 +103,6 @@ impl Share {
         numbers.filter_map(|number| number.parse().ok()).collect()
     }
 
-    /// What it has written so far.
     pub fn log_text(&self) -> String {
         self.server.log_text()
     }
@@ -145,22 +140,18 @@ impl Relay {
         Ok(relay)
     }
 
-    /// The mount point.
     pub fn mnt(&self) -> &Path {
         &self.mount.0
     }
 
-    /// The process.
     pub fn pid(&self) -> u32 {
         self.relay.pid()
     }
 
-    /// What it has written so far.
     pub fn log_text(&self) -> String {
         self.relay.log_text()
     }
 
-    /// How it has ended, if it does in time.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.relay.ended_within(PATIENCE)
     }
@@ -204,17 +195,14 @@ impl Relayed {
         })
     }
 
-    /// The server.
     pub fn share(&self) -> &Share {
         &self.share
     }
 
-    /// The mount.
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
 
-    /// The directories.
     pub fn ground(&self) -> &Ground {
         &self.ground
     }

@@ -14,10 +14,8 @@ use crate::mounted::{answers_within, is_mounted};
 use crate::running::{PATIENCE, Running, pid_of};
 use crate::{programs, transport};
 
-/// How long a mount may take until it answers.
 pub const START_TIMEOUT: Duration = PATIENCE;
 
-/// How long a server may take to end.
 pub const END_TIMEOUT: Duration = PATIENCE;
 
 /// Logged once it is mounted. With a space, because the end is logged as `unmounted`.
@@ -102,12 +100,10 @@ impl Server {
         Ok(server)
     }
 
-    /// The process id of the supervisor.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Sends a signal to the supervisor.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal);
@@ -123,7 +119,6 @@ impl Server {
         self.process.wait();
     }
 
-    /// Waits for the end of the process.
     pub fn ended_within(&mut self, timeout: Duration) -> Option<ExitStatus> {
         self.process.ended_within(timeout)
     }
@@ -150,7 +145,6 @@ impl Server {
         std::iter::once(self.pid()).chain(worker).collect()
     }
 
-    /// The process that answers requests.
     #[track_caller]
     pub fn worker(&self) -> u32 {
         transport::worker_of(self.pid()).expect("a worker of its own")
@@ -162,7 +156,6 @@ impl Server {
     }
 }
 
-/// Sends a signal to a running process.
 #[track_caller]
 pub fn kill_process(process: u32, signal: Signal) {
     rustix::process::kill_process(pid_of(process).unwrap(), signal).unwrap();

@@ -24,17 +24,14 @@ const KEPT_MAX: usize = 100;
 /// Nothing is written or allocated beyond, in bytes.
 const SIZE_MAX: u64 = 4 << 20;
 
-/// Names of one directory.
 const NAMES: u64 = 12;
 
-/// One process, in its working directory.
 pub struct Storm {
     random: Random,
     kept: Vec<File>,
 }
 
 impl Storm {
-    /// Random by `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random(seed),

@@ -12,10 +12,8 @@ use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
 use crate::tree::Native;
 
-/// One setting of the list.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The file system beneath.
     pub lower: Lower,
     /// Options of the mount or share, or none for a native run.
     pub options: Option<&'static str>,
@@ -152,7 +150,6 @@ pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The same with given arguments.
 pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setting>) -> ExitCode {
     let settings = settings.into_iter();
     thrufs_testing::suite::run(arguments, settings.map(|it| Arc::new(it) as Arc<dyn Setup>))
@@ -161,7 +158,6 @@ pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setti
 /// The file systems that are served with default options only.
 const OTHERS: [Lower; 3] = [Lower::Xfs, Lower::Btrfs, Lower::Overlay];
 
-/// The settings of the native run.
 pub fn native_settings() -> Vec<Setting> {
     let lowers = [Lower::Tmpfs, Lower::Ext4].into_iter().chain(OTHERS);
     known(lowers.map(|lower| Setting {
@@ -172,7 +168,6 @@ pub fn native_settings() -> Vec<Setting> {
     }))
 }
 
-/// A setting of a mount with such options.
 pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
     Setting {
         lower,

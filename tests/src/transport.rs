@@ -28,12 +28,9 @@ const SWITCH_PATIENCE: Duration = Duration::from_secs(10);
 
 const OPTION: &str = "transport=";
 
-/// A transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// By reading `/dev/fuse`.
     Dev,
-    /// By io_uring.
     Uring,
 }
 

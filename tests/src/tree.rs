@@ -12,7 +12,6 @@ pub struct Native {
 }
 
 impl Native {
-    /// A fresh directory on the default file system for temporary files.
     pub fn start() -> Self {
         Self::start_on(Lower::Default).expect("a temporary directory")
     }

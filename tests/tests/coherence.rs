@@ -55,10 +55,7 @@ const CHANGES: [Change; 11] = [
             file.write_all_at(&data(b'n'), 0).unwrap();
         },
         check: |dir| {
-            assert!(
-                fs::read(dir.join("file")).unwrap() == data(b'n'),
-                "old content"
-            );
+            assert!(fs::read(dir.join("file")).unwrap() == data(b'n'));
         },
     },
     Change {
@@ -76,10 +73,7 @@ const CHANGES: [Change; 11] = [
             assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 10_004);
             let mut expected = data(b'o');
             expected.extend(b"more");
-            assert!(
-                fs::read(dir.join("file")).unwrap() == expected,
-                "old content"
-            );
+            assert!(fs::read(dir.join("file")).unwrap() == expected);
         },
     },
     Change {
@@ -154,10 +148,7 @@ const CHANGES: [Change; 11] = [
             fs::rename(dir.join("next"), dir.join("file")).unwrap();
         },
         check: |dir| {
-            assert!(
-                fs::read(dir.join("file")).unwrap() == data(b'n'),
-                "old content"
-            );
+            assert!(fs::read(dir.join("file")).unwrap() == data(b'n'));
         },
     },
     Change {

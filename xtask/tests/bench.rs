@@ -51,10 +51,7 @@ fn run(name: &str, script: &str, signal: Option<&str>, kept: &[&str]) {
     if let Some(signal) = signal {
         let start = Instant::now();
         while !started.exists() {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "it does not start"
-            );
+            assert!(start.elapsed() < Duration::from_secs(60));
             sleep(Duration::from_millis(10));
         }
         // The shell's own: kill(1) of procps takes small groups, as PID namespaces have them, for signals.

@@ -15,7 +15,6 @@ use rustix::io::Errno;
 pub struct Argument([u64; 4096]);
 
 impl Argument {
-    /// One of zeroes.
     pub fn new() -> Box<Argument> {
         Box::new(Argument([0; 4096]))
     }

@@ -10,6 +10,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::truncate::truncate;
 use thrufs_testing::user::BOB;
+use thrufs_tests::acl;
 
 use crate::callers::{Caller, GROUP, OWNER};
 
@@ -171,22 +172,12 @@ fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>) -> Outcome {
     rustix::fs::chownat(CWD, path, uid, gid, AtFlags::empty())
 }
 
-/// Everybody may read and write still; one user is named. The form of `acl(5)`: version 2, then tag,
-/// permissions and id of each entry.
+/// All may still read and write; one user is named.
 fn set_acl(path: &Path) -> Outcome {
-    const NO_ID: u32 = u32::MAX;
-    let entries: [(u16, u16, u32); 5] = [
-        (0x01, 7, NO_ID),
-        (0x02, 6, BOB.uid),
-        (0x04, 7, NO_ID),
-        (0x10, 7, NO_ID),
-        (0x20, 7, NO_ID),
-    ];
-    let mut value = 2u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        value.extend(tag.to_le_bytes());
-        value.extend(permissions.to_le_bytes());
-        value.extend(id.to_le_bytes());
-    }
-    rustix::fs::setxattr(path, "system.posix_acl_access", &value, XattrFlags::empty())
+    let list = acl::List {
+        mask: Some(7),
+        user: Some((BOB.uid, 6)),
+        ..acl::List::ALL
+    };
+    rustix::fs::setxattr(path, acl::NAME, &list.value_with(&[]), XattrFlags::empty())
 }

@@ -106,11 +106,7 @@ impl Left {
         let mut value = [0u8; 64];
         let capability = match rustix::fs::getxattr(path, CAPABILITY, &mut value) {
             Ok(length) => {
-                assert_eq!(
-                    value[..length],
-                    Bits::NET_RAW,
-                    "a capability of another kind"
-                );
+                assert_eq!(value[..length], Bits::NET_RAW);
                 true
             }
             Err(Errno::NODATA) => false,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 use thrufs_tests::guard::StopAll;
+use thrufs_tests::machine::{descriptors, status};
 
 use rustix::process::Signal;
 use thrufs_test_report::is_full;
@@ -64,20 +65,6 @@ fn a_bad_policy_leaves_the_old_one_in_force() {
     });
 }
 
-/// Peak memory, KiB.
-fn peak_kib(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn descriptors(process: u32) -> usize {
-    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
-}
-
 /// Allowed growth, after many reloads.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
@@ -105,11 +92,12 @@ fn many_reloads_under_load() {
             let mut before = (0, 0);
             for turn in 0..reloads {
                 if turn == reloads / 10 {
-                    before = (peak_kib(worker), descriptors(worker));
+                    before = (status(worker, "VmHWM"), descriptors(worker));
+                    assert!(before.0 > 0 && before.1 > 0);
                 }
                 served.reload(&format!("{audit}{}", [HIDE, DENY][turn % 2]));
             }
-            let grown = peak_kib(worker) - before.0;
+            let grown = status(worker, "VmHWM") - before.0;
             assert!(grown < GROWTH_KIB_MAX, "{grown} KiB more");
             // Opens come and go meanwhile.
             assert!(descriptors(worker) <= before.1 + 16);

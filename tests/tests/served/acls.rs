@@ -17,7 +17,7 @@ const TEAM: u32 = 2000;
 const LIST: List = List {
     group: 4,
     others: 4,
-    mask: 6,
+    mask: Some(6),
     user: Some((USER, 6)),
     other_group: Some((1002, 0)),
 };
@@ -157,7 +157,7 @@ fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
             fs::set_permissions(served.path("file"), PermissionsExt::from_mode(0o2744)).unwrap();
             let node = served.client.root().walk("file").unwrap();
             let value = List {
-                mask: 5,
+                mask: Some(5),
                 other_group: None,
                 ..LIST
             }

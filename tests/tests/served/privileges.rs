@@ -9,7 +9,7 @@ use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, IdMap, IdRange};
 use thrufs_tests::fence::seccomp::take_away;
-use thrufs_tests::skip_if;
+use thrufs_tests::{acl, skip_if};
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
@@ -313,14 +313,10 @@ fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
         assert_eq!(has_capability(&served), keeps_capability, "{wanted:o}");
     }
     let node = with_capability(&served, 0, 0, 0o4755);
-    // Version 2; then tag, permissions and id of each: the owner, the group and others may write.
-    let mut acl = 2u32.to_le_bytes().to_vec();
-    for tag in [0x01u16, 0x04, 0x20] {
-        acl.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
-        acl.extend(u32::MAX.to_le_bytes());
-    }
-    let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
-    set.unwrap();
+    let acl = acl::List::ALL.value_with(&[]);
+    stranger
+        .setxattr(node, acl::NAME.as_bytes(), &acl, 0)
+        .unwrap();
     assert_eq!(mode(&served.path("file")), 0o777);
     assert!(!has_capability(&served));
     // The set-group-id bit of a directory is no privilege.
@@ -328,7 +324,8 @@ fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o2755)).unwrap();
     let node = served.client.root().walk("directory").unwrap();
-    let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
-    set.unwrap();
+    stranger
+        .setxattr(node, acl::NAME.as_bytes(), &acl, 0)
+        .unwrap();
     assert_eq!(mode(&directory), 0o2777);
 }

@@ -8,7 +8,7 @@ use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_hostdir::policy::{Accounts, Policy};
 use thrufs_hostdir::{Config, IdMap, IdRange};
-use thrufs_tests::skip_if;
+use thrufs_tests::{acl, skip_if};
 
 #[test]
 fn trusted_attributes_are_shown_to_root_alone() {
@@ -106,29 +106,19 @@ fn ids_in_an_acl_are_mapped_both_ways() {
     let served = serve(one_owner(range(50_000), range(60_000)));
     served.write("file", b"");
     let node = served.client.root().walk("file").unwrap();
-    // Version 2; tag, permissions and id of owner, user, group's, group, mask and others.
-    let acl = |user: u32, group: u32| -> Vec<u8> {
-        let none = u32::MAX;
-        let entries = [
-            (0x01u16, none),
-            (0x02, user),
-            (0x04, none),
-            (0x08, group),
-            (0x10, none),
-            (0x20, none),
-        ];
-        let entry = |(tag, id): (u16, u32)| {
-            let bytes = [tag.to_le_bytes(), 6u16.to_le_bytes()].concat();
-            [bytes, id.to_le_bytes().to_vec()].concat()
+    let acl = |user: u32, group: u32| {
+        let list = acl::List {
+            mask: Some(6),
+            user: Some((user, 6)),
+            other_group: Some((group, 6)),
+            ..acl::List::ALL
         };
-        let entries = entries.map(entry).concat();
-        [2u32.to_le_bytes().to_vec(), entries].concat()
+        list.value_with(&[])
     };
     let root = served.client.root();
     root.setxattr(node, ACL, &acl(7, 8), 0).unwrap();
     let mut beneath = [0; 100];
-    let name = "system.posix_acl_access";
-    let length = rustix::fs::getxattr(served.path("file"), name, &mut beneath[..]).unwrap();
+    let length = rustix::fs::getxattr(served.path("file"), acl::NAME, &mut beneath[..]).unwrap();
     assert_eq!(beneath[..length], acl(50_007, 60_008));
     assert_eq!(root.getxattr(node, ACL), Ok(acl(7, 8)));
 }

@@ -134,10 +134,7 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
     let root = client.root();
     let Held { node, fh, path } = locked(&client, source);
     let state = server.saved().unwrap();
-    assert!(
-        flock_is_free(&path) && is_free(&path, 0, 9),
-        "for the successor"
-    );
+    assert!(flock_is_free(&path) && is_free(&path, 0, 9));
     let thief = File::options().write(true).open(&path).unwrap();
     let stolen = RangeLock {
         kind: LockKind::Write,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thrufs_tests::skip_if;
 
 use thrufs_tests::lower::Lower;
-use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::machine::{cpus, on_cpu, status};
 use thrufs_tests::transport::must_skip_ring;
 
 use crate::load::serve;
@@ -23,15 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Resident memory without pages of files, in KiB.
 fn resident_kib(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        number
-            .and_then(|number| number.parse::<u64>().ok())
-            .unwrap()
-    };
-    of("RssAnon:") + of("RssShmem:")
+    let resident = status(process, "RssAnon") + status(process, "RssShmem");
+    assert!(resident > 0, "the worker is gone");
+    resident
 }
 
 /// Past the page cache: with an aligned buffer, one call is one request.

@@ -24,7 +24,7 @@ fn all_lists() -> impl Iterator<Item = List> {
                     [0, 5].into_iter().map(move |others| List {
                         group,
                         others,
-                        mask,
+                        mask: Some(mask),
                         user,
                         other_group,
                     })

@@ -85,20 +85,13 @@ fn read_attribute(path: &Path) -> io::Result<()> {
 
 fn read_link(path: &Path) -> io::Result<()> {
     let target = fs::read_link(path)?;
-    assert!(
-        !target.ends_with(content_name(SECRET)),
-        "a link outside was read"
-    );
+    assert!(!target.ends_with(content_name(SECRET)));
     Ok(())
 }
 
 fn list(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
-        assert_ne!(
-            entry?.file_name(),
-            "only-outside",
-            "the directory outside was listed"
-        );
+        assert_ne!(entry?.file_name(), "only-outside");
     }
     Ok(())
 }
@@ -242,10 +235,7 @@ fn no_way_out(options: &str) {
         "outside has changed: {}",
         lines.join("\n")
     );
-    assert_eq!(
-        before.1, after.1,
-        "something outside was changed and changed back"
-    );
+    assert_eq!(before.1, after.1);
     assert!(
         swaps > MOST_LITTLE && done > MOST_LITTLE,
         "{swaps} swaps and {done} operations prove nothing"

@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
-use thrufs_tests::skip_if;
+use thrufs_tests::{acl, skip_if};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags,
@@ -20,18 +20,6 @@ use thrufs_tests::transport::{Transport, over_each};
 
 /// A change through a descriptor, reserved for the owner.
 type Change = (&'static str, fn(&File) -> Result<()>);
-
-const ACL: &str = "system.posix_acl_access";
-
-/// Everybody may everything: version 2, then tag, permissions and id of owner, group and others.
-fn acl_of_all() -> Vec<u8> {
-    let mut acl = 2u32.to_le_bytes().to_vec();
-    for tag in [0x01u16, 0x04, 0x20] {
-        acl.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
-        acl.extend(u32::MAX.to_le_bytes());
-    }
-    acl
-}
 
 fn set_times(file: &File, nanoseconds: i64) -> Result<()> {
     let time = Timespec {
@@ -59,7 +47,12 @@ const CHANGES: &[Change] = &[
         rustix::fs::fchown(file, None, Some(Gid::from_raw(TEAM)))
     }),
     ("ACL", |file| {
-        rustix::fs::fsetxattr(file, ACL, &acl_of_all(), XattrFlags::empty())
+        rustix::fs::fsetxattr(
+            file,
+            acl::NAME,
+            &acl::List::ALL.value_with(&[]),
+            XattrFlags::empty(),
+        )
     }),
     ("times", |file| set_times(file, 5)),
     ("times to now", |file| set_times(file, UTIME_NOW)),

@@ -84,15 +84,8 @@ fn value_of(name: &str) -> Vec<u8> {
     match name {
         // `VFS_CAP_REVISION_2` with CAP_CHOWN.
         "security.capability" => [0x0200_0000u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat(),
-        // All permissions for all.
         "system.posix_acl_access" | "system.posix_acl_default" => {
-            let entry = |tag: u32| [7 << 16 | tag, u32::MAX];
-            let entries = [1, 4, 0x20].map(entry).concat();
-            [&[2], &entries[..]]
-                .concat()
-                .iter()
-                .flat_map(|word| word.to_le_bytes())
-                .collect()
+            thrufs_tests::acl::List::ALL.value_with(&[])
         }
         _ => b"value".to_vec(),
     }
