@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{CWD, XattrFlags};
+use rustix::fs::XattrFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
@@ -346,22 +346,29 @@ fn auto_reads_what_was_appended_before_an_open_for_writing() {
     read_what_is_appended(OpenOptions::new().read(true).write(true));
 }
 
-fn read_what_is_appended(options: &OpenOptions) {
+/// Runs over each transport and data path on a fresh mount.
+fn on_each_path(lower: Lower, test: impl Fn(&Mounted, &str)) {
     over_each(|transport| {
         for way in WAYS {
-            let mut mounted = Mounted::start(&transport.with(way));
-            let beneath = mounted.source().join("file");
-            let mut expected = data(b'o');
-            fs::write(&beneath, &expected).unwrap();
-            for round in 0..20 {
-                let seen = read_by(options, &mounted.mnt().join("file"));
-                assert_eq!(seen.len(), expected.len(), "{transport} {way}, {round}");
-                assert!(seen == expected);
-                let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
-                file.write_all(&data(b'n')).unwrap();
-                expected.extend(data(b'n'));
-            }
+            let mut mounted = Mounted::start_on(lower, &transport.with(way)).unwrap();
+            test(&mounted, &format!("{transport} {way}"));
             mounted.stop().unwrap();
+        }
+    });
+}
+
+fn read_what_is_appended(options: &OpenOptions) {
+    on_each_path(Lower::Default, |mounted, name| {
+        let beneath = mounted.source().join("file");
+        let mut expected = data(b'o');
+        fs::write(&beneath, &expected).unwrap();
+        for round in 0..20 {
+            let seen = read_by(options, &mounted.mnt().join("file"));
+            assert_eq!(seen.len(), expected.len(), "{name}, {round}");
+            assert!(seen == expected);
+            let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
+            file.write_all(&data(b'n')).unwrap();
+            expected.extend(data(b'n'));
         }
     });
 }
@@ -370,13 +377,7 @@ fn read_what_is_appended(options: &OpenOptions) {
 /// file with old data. Two guards detect that, the age of a version and the lease.
 #[test]
 fn auto_reads_what_was_written_before_an_open() {
-    over_each(|transport| {
-        for way in WAYS {
-            let mut mounted = Mounted::start(&transport.with(way));
-            rewrite_while_others_read(&mounted, &format!("{transport} {way}"));
-            mounted.stop().unwrap();
-        }
-    });
+    on_each_path(Lower::Default, rewrite_while_others_read);
 }
 
 fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
@@ -413,16 +414,11 @@ fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
 /// the age of what was read shows that it may differ.
 #[test]
 fn auto_reads_what_was_written_within_a_tick() {
-    over_each(|transport| {
-        for way in WAYS {
-            let options = transport.with(way);
-            let mut mounted = Mounted::start_on(Lower::Ramfs, &options).unwrap();
-            let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
-            for round in 0..200 {
-                fs::write(&beneath, [round]).unwrap();
-                assert_eq!(read_anew(&through), [round], "{transport} {way}");
-            }
-            mounted.stop().unwrap();
+    on_each_path(Lower::Ramfs, |mounted, name| {
+        let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+        for round in 0..200 {
+            fs::write(&beneath, [round]).unwrap();
+            assert_eq!(read_anew(&through), [round], "{name}");
         }
     });
 }
@@ -431,26 +427,22 @@ fn auto_reads_what_was_written_within_a_tick() {
 /// show that it is the last; only the lease does, which is refused.
 #[test]
 fn auto_reads_what_was_stored_before_an_open() {
-    over_each(|transport| {
-        for way in WAYS {
-            let mut mounted = Mounted::start(&transport.with(way));
-            let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
-            fs::write(&beneath, data(b'o')).unwrap();
-            let read = || read_anew(&through);
-            let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).open(&beneath).unwrap();
-            let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
-            drop(file);
-            map.store(0, b"s");
-            // Longer than the age at which a version counts.
-            thread::sleep(Duration::from_millis(2_500));
-            assert_eq!(read()[..2], *b"so");
-            assert_eq!(read()[..2], *b"so");
-            map.store(0, b"n");
-            drop(map);
-            assert_eq!(read()[..2], *b"no", "{transport} {way}: old stores");
-            mounted.stop().unwrap();
-        }
+    on_each_path(Lower::Default, |mounted, name| {
+        let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+        fs::write(&beneath, data(b'o')).unwrap();
+        let read = || read_anew(&through);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).open(&beneath).unwrap();
+        let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
+        drop(file);
+        map.store(0, b"s");
+        // Longer than the age at which a version counts.
+        thread::sleep(Duration::from_millis(2_500));
+        assert_eq!(read()[..2], *b"so");
+        assert_eq!(read()[..2], *b"so");
+        map.store(0, b"n");
+        drop(map);
+        assert_eq!(read()[..2], *b"no", "{name}: old stores");
     });
 }
 
@@ -465,20 +457,9 @@ fn see_a_link_made_beneath(transport: Transport) {
     let (source, through) = (mounted.source().to_owned(), mounted.mnt().to_owned());
     fs::write(source.join("one"), b"x").unwrap();
     assert_eq!(fs::metadata(through.join("one")).unwrap().nlink(), 1);
-    rustix::fs::linkat(
-        CWD,
-        source.join("one"),
-        CWD,
-        source.join("two"),
-        rustix::fs::AtFlags::empty(),
-    )
-    .unwrap();
+    fs::hard_link(source.join("one"), source.join("two")).unwrap();
     thread::sleep(TIMEOUT);
-    let (one, two) = (
-        fs::metadata(through.join("one")),
-        fs::metadata(through.join("two")),
-    );
-    let (one, two) = (one.unwrap(), two.unwrap());
+    let [one, two] = ["one", "two"].map(|name| fs::metadata(through.join(name)).unwrap());
     assert_eq!((one.nlink(), two.nlink()), (2, 2));
     assert_eq!(one.ino(), two.ino());
     mounted.stop().unwrap();

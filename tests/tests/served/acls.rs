@@ -1,12 +1,12 @@
 //! Files with ACLs beneath, where the kernel above knows none.
 
-use super::{ROOT, Served, is_root, mode, one_owner, serve};
+use super::{ROOT, Served, id_range, is_root, mode, one_owner, serve, set_mode};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
-use thrufs_abi::layout::{SetattrIn, SetxattrIn};
-use thrufs_abi::{NodeId, Opcode, SetattrValid, SetxattrFlags};
-use thrufs_hostdir::{Config, IdMap, IdRange};
+use thrufs_abi::layout::SetxattrIn;
+use thrufs_abi::{NodeId, Opcode, SetxattrFlags};
+use thrufs_hostdir::{Config, IdMap};
 use thrufs_tests::acl::{List, NAME};
 use thrufs_tests::skip_if;
 
@@ -106,11 +106,7 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
         for (asked, expected) in cases {
             let (served, known) = serve_lists(checked(acl));
             for (path, node) in known {
-                let set = SetattrIn {
-                    valid: SetattrValid::MODE.bits(),
-                    mode: *asked,
-                    ..SetattrIn::default()
-                };
+                let set = set_mode(*asked);
                 shown_mode(&served, node);
                 served.client.root().setattr(node, &set).unwrap();
                 assert_eq!(mode(&path), *expected, "{asked:o}, acl: {acl}");
@@ -136,14 +132,7 @@ fn a_file_without_an_acl_has_its_mode() {
 #[test]
 fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
     skip_if!(!is_root());
-    let mapped = one_owner(
-        IdMap::Ranges(vec![IdRange {
-            client: USER,
-            host: USER,
-            count: 1,
-        }]),
-        IdMap::Identity,
-    );
+    let mapped = one_owner(id_range(USER, USER, 1), IdMap::Identity);
     for config in [checked(true), mapped] {
         for (caller, kills, expected) in [
             ((USER, USER), true, 0o754),

@@ -1,22 +1,15 @@
 //! Node ids and file handles: stale ones, of other files, and of another kind.
 
-use super::{ROOT, Served, lock, serve};
+use super::{ROOT, Served, lock, serve, set_mode, shared_locks};
 use std::fs;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_abi::{FileHandle, LockOwner, NodeId, SetattrValid};
-use thrufs_hostdir::{Config, Locks};
+use thrufs_hostdir::Config;
 
 const GETFLAGS: u32 = 0x8008_6601;
 const SETFLAGS: u32 = 0x4008_6602;
 const SETFLAGS_32: u32 = 0x4004_6602;
-
-fn shared() -> Config {
-    Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    }
-}
 
 /// Every operation on an open file but RELEASE, which has no answer.
 fn by_file(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<()>)> {
@@ -81,7 +74,7 @@ fn by_directory(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Re
 
 #[test]
 fn an_open_file_serves_requests_about_itself_only() {
-    let served = serve(shared());
+    let served = serve(shared_locks());
     for name in ["one", "two"] {
         served.write(name, b"content");
         fs::create_dir(served.path(&format!("dir-{name}"))).unwrap();
@@ -170,10 +163,9 @@ fn a_size_is_that_of_the_file_that_is_asked_for() {
     let (one, two) = (root.walk("one").unwrap(), root.walk("two").unwrap());
     let of_two = root.open(two, libc::O_RDWR).unwrap().fh;
     let set = SetattrIn {
-        valid: (SetattrValid::SIZE | SetattrValid::FH).bits(),
         fh: of_two,
         size: 3,
-        ..Default::default()
+        ..super::set(SetattrValid::SIZE | SetattrValid::FH)
     };
     assert_eq!(root.setattr(one, &set).unwrap().attr.size, 3);
     assert_eq!(fs::read(served.path("one")).unwrap(), b"con");
@@ -211,10 +203,7 @@ fn flags_of_files_stay_as_they_are_in_a_read_only_tree() {
 /// Every operation on a node, none of which may have an effect here.
 fn by_node(served: &Served, node: NodeId) -> Vec<(&'static str, Result<()>)> {
     let root = served.client.root();
-    let set = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        ..Default::default()
-    };
+    let set = set_mode(0);
     vec![
         ("lookup", root.lookup(node, b"there").map(drop)),
         ("getattr", root.getattr(node).map(drop)),

@@ -1,18 +1,14 @@
 //! Which owner F_GETLK reports for a conflicting lock, and when an owner's locks are dropped.
 
-use super::{lock, serve};
+use super::{lock, serve, shared_locks};
 use std::fs::File;
 use thrufs::Errno;
 use thrufs_abi::{LockOwner, NodeId};
-use thrufs_hostdir::{Config, Locks};
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
 
 #[test]
 fn getlk_reports_the_process_that_holds_the_lock() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     let root = served.client.root();
     let [one, two] = ["one", "two"].map(|name| {
         served.write(name, b"");
@@ -66,10 +62,7 @@ fn getlk_reports_the_process_that_holds_the_lock() {
 /// POSIX: also the close of a read-only descriptor that took no lock.
 #[test]
 fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     served.write("file", b"");
     let root = served.client.root();
     let node = root.walk("file").unwrap();

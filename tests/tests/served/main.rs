@@ -74,6 +74,37 @@ fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
     }
 }
 
+/// Ids from `client` on are `host` and the following on the host.
+fn id_range(client: u32, host: u32, count: u32) -> IdMap {
+    IdMap::Ranges(vec![IdRange {
+        client,
+        host,
+        count,
+    }])
+}
+
+fn shared_locks() -> Config {
+    Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    }
+}
+
+/// A SETATTR of attributes that are zero.
+fn set(valid: SetattrValid) -> SetattrIn {
+    SetattrIn {
+        valid: valid.bits(),
+        ..SetattrIn::default()
+    }
+}
+
+fn set_mode(mode: u32) -> SetattrIn {
+    SetattrIn {
+        mode,
+        ..set(SetattrValid::MODE)
+    }
+}
+
 const ROOT: NodeId = NodeId::ROOT;
 
 /// Else others would act as the server's user: refused for any server, before anything is mounted.
@@ -243,10 +274,9 @@ fn the_id_minus_one_owns_no_new_file() {
     let node = root.walk("file").unwrap();
     for valid in [SetattrValid::UID, SetattrValid::GID] {
         let set = SetattrIn {
-            valid: valid.bits(),
             uid: u32::MAX,
             gid: u32::MAX,
-            ..Default::default()
+            ..set(valid)
         };
         assert_eq!(root.setattr(node, &set).unwrap_err(), Errno::EINVAL);
     }
@@ -403,13 +433,7 @@ fn a_listing_goes_on_at_any_offset() {
 #[test]
 fn ids_are_mapped_both_ways() {
     skip_if!(!is_root());
-    let range = |host| {
-        IdMap::Ranges(vec![IdRange {
-            client: 0,
-            host,
-            count: 1000,
-        }])
-    };
+    let range = |host| id_range(0, host, 1000);
     let config = Config {
         uid_map: range(100_000),
         gid_map: range(200_000),
@@ -465,10 +489,7 @@ fn lock(fh: u64, owner: u64, kind: i32) -> LkIn {
 
 #[test]
 fn shared_locks_conflict_among_owners_and_go_with_them() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     served.write("file", b"x");
     let root = served.client.root();
     let node = root.walk("file").unwrap();

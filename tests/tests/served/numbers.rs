@@ -1,12 +1,12 @@
 //! Offsets, lengths, ids, modes and masks that a kernel would not send.
 
-use super::{ROOT, Served, lock, serve};
+use super::{ROOT, Served, lock, serve, set, shared_locks};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, Locks};
+use thrufs_hostdir::Config;
 
 const MOST: u64 = i64::MAX as u64;
 
@@ -20,10 +20,7 @@ struct File {
 }
 
 fn file() -> File {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     served.write("file", b"content");
     let node = served.client.root().walk("file").unwrap();
     let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
@@ -55,9 +52,8 @@ fn offsets_that_are_negative_or_overflow() {
             refused(root.lseek(node, fh, offset, whence as u32), "lseek", offset);
         }
         let size = SetattrIn {
-            valid: SetattrValid::SIZE.bits(),
             size: offset,
-            ..Default::default()
+            ..set(SetattrValid::SIZE)
         };
         refused(root.setattr(node, &size), "size", offset);
     }

@@ -1,6 +1,6 @@
 //! Changes reserved for the owner, by callers whom the kernel above let through.
 
-use super::{Served, is_root, mode, one_owner, serve};
+use super::{Served, id_range, is_root, mode, one_owner, serve, set};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, HostDir, IdMap, IdRange};
+use thrufs_hostdir::{Config, HostDir};
 use thrufs_testing::Client;
 use thrufs_testing::user::{ALICE, BOB};
 use thrufs_tests::skip_if;
@@ -33,25 +33,13 @@ fn give(served: &Served, uid: u32) {
 }
 
 fn set_mode(served: &Served, node: NodeId, caller: u32, mode: u32) -> Result<()> {
-    let set = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        mode,
-        ..SetattrIn::default()
-    };
-    served
-        .client
-        .user(caller, caller)
-        .setattr(node, &set)
-        .map(drop)
+    let caller = served.client.user(caller, caller);
+    caller.setattr(node, &super::set_mode(mode)).map(drop)
 }
 
 fn set_mtime(served: &Served, caller: u32, node: NodeId, valid: SetattrValid) -> Result<()> {
-    let set = SetattrIn {
-        valid: valid.bits(),
-        ..SetattrIn::default()
-    };
     let caller = served.client.user(caller, caller);
-    caller.setattr(node, &set).map(drop)
+    caller.setattr(node, &set(valid)).map(drop)
 }
 
 #[test]
@@ -65,10 +53,9 @@ fn a_caller_with_cap_fowner_changes_a_mode() {
     }
     // A change of owner by a request is known above.
     let give = |uid| SetattrIn {
-        valid: (SetattrValid::UID | SetattrValid::GID).bits(),
         uid,
         gid: uid,
-        ..SetattrIn::default()
+        ..set(SetattrValid::UID | SetattrValid::GID)
     };
     served.client.root().setattr(node, &give(OWNER)).unwrap();
     let capable = served.client.user(CAPABLE, CAPABLE);
@@ -138,9 +125,8 @@ fn an_owner_gives_a_file_to_another_of_its_groups() {
     let node = file_of(&served, OWNER);
     fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o2644)).unwrap();
     let set = SetattrIn {
-        valid: SetattrValid::GID.bits(),
         gid: OTHER,
-        ..SetattrIn::default()
+        ..set(SetattrValid::GID)
     };
     let owner = served.client.user(OWNER, OWNER);
     let given = owner.setattr(node, &set).unwrap().attr;
@@ -214,13 +200,7 @@ fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
 #[test]
 fn mapped_owners_are_compared() {
     skip_if!(!is_root());
-    let range = || {
-        IdMap::Ranges(vec![IdRange {
-            client: 0,
-            host: 50_000,
-            count: 5_000,
-        }])
-    };
+    let range = || id_range(0, 50_000, 5_000);
     let served = serve(one_owner(range(), range()));
     let node = file_of(&served, 50_000 + OWNER);
     assert_eq!(set_mode(&served, node, OWNER, 0o4711), Ok(()));

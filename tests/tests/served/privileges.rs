@@ -1,13 +1,13 @@
 //! Set-id bits, by caller and kind of change.
 
-use super::{Served, is_root, mode, one_owner, serve};
+use super::{Served, id_range, is_root, mode, one_owner, serve, set, set_mode};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config, IdMap, IdRange};
+use thrufs_hostdir::{CacheMode, Config, IdMap};
 use thrufs_tests::fence::seccomp::take_away;
 use thrufs_tests::{acl, skip_if};
 
@@ -23,12 +23,7 @@ fn with_mode(served: &Served, mode: u32) -> NodeId {
     chown(&path, Some(OWNER), Some(OWNER)).unwrap();
     let root = served.client.root();
     let node = root.walk("file").unwrap();
-    let set = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        mode,
-        ..SetattrIn::default()
-    };
-    root.setattr(node, &set).unwrap();
+    root.setattr(node, &set_mode(mode)).unwrap();
     node
 }
 
@@ -68,10 +63,9 @@ fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
             _ => SetattrValid::KILL_SUIDGID,
         };
         let set = SetattrIn {
-            valid: (valid | kills).bits(),
             size: 3,
             uid: STRANGER,
-            ..SetattrIn::default()
+            ..set(valid | kills)
         };
         served.client.root().setattr(node, &set).map(drop)
     };
@@ -198,11 +192,7 @@ fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
             libc::O_RDONLY
         };
         let fh = served.client.root().open(node, access).unwrap().fh;
-        let nothing = SetattrIn {
-            valid: valid.bits(),
-            ..SetattrIn::default()
-        };
-        let answer = served.client.user(uid, uid).setattr(node, &nothing);
+        let answer = served.client.user(uid, uid).setattr(node, &set(valid));
         let left = answer.map(|attributes| attributes.attr.mode & 0o7777);
         assert_eq!(left, expected, "{uid} {bits:o} {is_written} {valid:?}");
         assert_eq!(mode(&served.path("file")), expected.unwrap_or(bits));
@@ -234,16 +224,9 @@ fn has_capability(served: &Served) -> bool {
 #[test]
 fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
     skip_if!(!is_root());
-    let one = |host| {
-        IdMap::Ranges(vec![IdRange {
-            client: STRANGER,
-            host,
-            count: 1,
-        }])
-    };
     let user = || one_owner(IdMap::Squash(STRANGER), IdMap::Identity);
     let group = || one_owner(IdMap::Identity, IdMap::Squash(STRANGER));
-    let range = || one_owner(one(OWNER), IdMap::Identity);
+    let range = || one_owner(id_range(STRANGER, OWNER, 1), IdMap::Identity);
     let guest = || Config {
         callers_are_local: false,
         ..user()
@@ -290,14 +273,7 @@ fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
     skip_if!(!is_root());
     let served = serve(one_owner(IdMap::Squash(STRANGER), IdMap::Identity));
     let stranger = served.client.user(STRANGER, STRANGER);
-    let chmod = |node, mode| {
-        let set = SetattrIn {
-            valid: SetattrValid::MODE.bits(),
-            mode,
-            ..SetattrIn::default()
-        };
-        stranger.setattr(node, &set).map(drop)
-    };
+    let chmod = |node, mode| stranger.setattr(node, &set_mode(mode)).map(drop);
     for (before, wanted, answer, keeps_capability) in [
         (0o4755, 0o4777, Err(Errno::EPERM), true),
         (0o4755, 0o4775, Err(Errno::EPERM), true),

@@ -1,7 +1,7 @@
 //! Two files exchange their names during a lookup. A handle and attributes are read one after the other,
 //! and must be of one file.
 
-use super::{ROOT, Served, beneath, is_root, serve, serve_in};
+use super::{ROOT, Served, beneath, is_root, serve, serve_in, set};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -170,9 +170,8 @@ fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
             "setattr",
             |root, node| {
                 let set = SetattrIn {
-                    valid: SetattrValid::UID.bits(),
                     uid: rustix::process::geteuid().as_raw(),
-                    ..SetattrIn::default()
+                    ..set(SetattrValid::UID)
                 };
                 root.setattr(node, &set).map(drop)
             },

@@ -1,6 +1,6 @@
 //! Files with redacted content, in one process: when they are shown, and which callers may write.
 
-use super::{Served, serve};
+use super::{Served, serve, set_mode};
 use crate::samples;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -228,11 +228,7 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
         (
             "mode",
             |at| {
-                let set = SetattrIn {
-                    valid: SetattrValid::MODE.bits(),
-                    mode: 0o600,
-                    ..SetattrIn::default()
-                };
+                let set = set_mode(0o600);
                 let root = at.client.root();
                 root.setattr(root.walk(NAME).unwrap(), &set).unwrap();
             },

@@ -1,12 +1,11 @@
 //! Deadlocks of locks.
 
-use super::{Served, lock, serve};
+use super::{Served, lock, serve, shared_locks};
 use std::sync::mpsc;
 use std::time::Duration;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_abi::layout::LkIn;
-use thrufs_hostdir::{Config, Locks};
 
 const SOON: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,10 +17,7 @@ struct Shared {
 }
 
 fn shared(files: usize) -> Shared {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     let (mut nodes, mut handles) = (Vec::new(), Vec::new());
     for number in 0..files {
         let name = format!("file{number}");

@@ -1,13 +1,13 @@
 //! Extended attributes, by their names above and on the host.
 
-use super::{Served, is_root, one_owner, serve};
+use super::{Served, id_range, is_root, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::chown;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
+use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{Config, IdMap, IdRange};
 use thrufs_tests::{acl, skip_if};
 
 #[test]
@@ -96,13 +96,7 @@ fn a_writer_sets_attributes_of_files_of_other_users() {
 #[test]
 fn ids_in_an_acl_are_mapped_both_ways() {
     skip_if!(!is_root());
-    let range = |host| {
-        IdMap::Ranges(vec![IdRange {
-            client: 0,
-            host,
-            count: 5_000,
-        }])
-    };
+    let range = |host| id_range(0, host, 5_000);
     let served = serve(one_owner(range(50_000), range(60_000)));
     served.write("file", b"");
     let node = served.client.root().walk("file").unwrap();

@@ -75,13 +75,18 @@ fn locked(client: &thrufs_testing::Client<&Server>, source: &Path) -> Held {
     }
 }
 
+fn served(way: Way) -> (Ground, Server) {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    fs::write(ground.source().join("file"), "content").unwrap();
+    let server = Server::new(ground.source(), config_for(way));
+    (ground, server)
+}
+
 #[test]
 fn locks_are_held_on() {
     for way in WAYS {
-        let ground = Ground::prepare(Lower::Default).unwrap();
+        let (ground, server) = served(way);
         let source = ground.source();
-        fs::write(source.join("file"), "content").unwrap();
-        let server = Server::new(source, config_for(way));
         let client = mounted(&server);
         let root = client.root();
         let Held { node, fh, path } = locked(&client, source);
@@ -113,10 +118,8 @@ fn locks_are_held_on() {
 
 #[test]
 fn locks_are_held_while_no_server_runs() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
+    let (ground, server) = served(Way::Death);
     let source = ground.source();
-    fs::write(source.join("file"), "content").unwrap();
-    let server = Server::new(source, config_for(Way::Death));
     let client = mounted(&server);
     let Held { path, .. } = locked(&client, source);
     server.died_while(source, || {
@@ -126,10 +129,8 @@ fn locks_are_held_while_no_server_runs() {
 
 #[test]
 fn a_lock_that_is_taken_meanwhile_is_an_error() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
+    let (ground, server) = served(Way::Paths);
     let source = ground.source();
-    fs::write(source.join("file"), "content").unwrap();
-    let server = Server::new(source, config_for(Way::Paths));
     let client = mounted(&server);
     let root = client.root();
     let Held { node, fh, path } = locked(&client, source);
@@ -157,10 +158,8 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
 
 #[test]
 fn a_source_that_resumes_after_all_has_its_locks_again() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
+    let (ground, server) = served(Way::Paths);
     let source = ground.source();
-    fs::write(source.join("file"), "content").unwrap();
-    let server = Server::new(source, config_for(Way::Paths));
     let client = mounted(&server);
     let root = client.root();
     let Held { node, fh, path } = locked(&client, source);
