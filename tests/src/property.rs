@@ -330,15 +330,17 @@ fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-fn set_times(path: &Path, seconds: i64, nanoseconds: i64) -> io::Result<Vec<u8>> {
-    let time = Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds,
-    };
-    let times = Timestamps {
+/// The same time of access and of modification.
+pub fn timestamps(tv_sec: i64, tv_nsec: i64) -> Timestamps {
+    let time = Timespec { tv_sec, tv_nsec };
+    Timestamps {
         last_access: time,
         last_modification: time,
-    };
+    }
+}
+
+fn set_times(path: &Path, seconds: i64, nanoseconds: i64) -> io::Result<Vec<u8>> {
+    let times = timestamps(seconds, nanoseconds);
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
     let stat = rustix::fs::lstat(path)?;
     Ok(format!("{}.{}", stat.st_mtime, stat.st_mtime_nsec).into_bytes())

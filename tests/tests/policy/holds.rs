@@ -3,20 +3,23 @@
 //!
 //! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` its length.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, copy_file_range, fallocate,
+};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::truncate::truncate;
 
 use crate::samples;
 use crate::served::{NOTHING, REDACT, Served, errno, names, open, put, raw, with_policy};
 use thrufs_tests::guard::{Detach, StopAll};
+use thrufs_tests::property::timestamps;
 
 /// The first example of the reference, as it is printed.
 pub fn printed() -> String {
@@ -42,6 +45,10 @@ pub fn seen(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 #[track_caller]
+fn is_redacted(path: &Path) -> bool {
+    samples::is_clean(&seen(path).unwrap())
+}
+
 fn is_clean(path: &Path) {
     if let Ok(bytes) = seen(path) {
         assert!(samples::is_clean(&bytes), "{}", path.display());
@@ -54,19 +61,13 @@ const MODES: [&str; 3] = ["cache=auto", "cache=never", "cache=auto,writeback"];
 /// part of the picture.
 #[test]
 fn a_byte_in_the_right_place_does_not_undo_a_rule() {
-    for (policy, options) in [
-        (printed(), MODES[0]),
-        (printed(), MODES[1]),
-        (REDACT.to_owned(), MODES[2]),
-    ] {
-        with_policy(options, &policy, fill, |served| {
+    let policies = [printed(), printed(), REDACT.to_owned()];
+    for (policy, options) in policies.iter().zip(MODES) {
+        with_policy(options, policy, fill, |served| {
             let path = served.at("photos/a.jpg");
             let length = samples::photograph().len() as u64;
-            for access in [
-                libc::O_WRONLY,
-                libc::O_RDWR,
-                libc::O_WRONLY | libc::O_APPEND,
-            ] {
+            let appending = libc::O_WRONLY | libc::O_APPEND;
+            for access in [libc::O_WRONLY, libc::O_RDWR, appending] {
                 let opened = open(&path, access);
                 if let Ok(file) = &opened {
                     // From the marker of the EXIF segment to that of a scan, and then its first.
@@ -83,13 +84,11 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
                 assert_eq!(errno(truncate(&path, size as i64)), libc::EACCES, "{size}");
             }
             is_clean(&path);
-            assert_eq!(
-                fs::read(served.beneath("photos/a.jpg")).unwrap(),
-                samples::photograph()
-            );
+            let beneath = fs::read(served.beneath("photos/a.jpg")).unwrap();
+            assert_eq!(beneath, samples::photograph());
             // It can be made anew, and removed.
             fs::write(&path, samples::photograph()).unwrap();
-            assert!(samples::is_clean(&seen(&path).unwrap()));
+            assert!(is_redacted(&path));
             truncate(&path, 0).unwrap();
             fs::remove_file(&path).unwrap();
         });
@@ -105,28 +104,16 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
             let mut camera = open(&path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC).unwrap();
             camera.write_all(&samples::photograph()).unwrap();
             let length = samples::photograph().len() as u64;
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let free = File::open(served.at("other/free")).unwrap();
             let results = [
                 ("write", errno(early.write_at(&[0], 0))),
                 ("size", errno(early.set_len(length - 50))),
                 ("longer", errno(early.set_len(length + 50))),
-                (
-                    "punch",
-                    raw(rustix::fs::fallocate(
-                        &early,
-                        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                        0,
-                        4096,
-                    )),
-                ),
+                ("punch", raw(fallocate(&early, punch, 0, 4096))),
                 (
                     "copy",
-                    raw(rustix::fs::copy_file_range(
-                        File::open(served.at("other/free")).unwrap(),
-                        None,
-                        &early,
-                        Some(&mut 0),
-                        5,
-                    )),
+                    raw(copy_file_range(&free, None, &early, Some(&mut 0), 5)),
                 ),
             ];
             for (how, got) in results {
@@ -141,10 +128,7 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
             (&early).read_to_end(&mut bytes).unwrap();
             assert!(samples::is_clean(&bytes) && !bytes.is_empty());
             let beneath = fs::read(served.beneath("photos/new.jpg")).unwrap();
-            assert_eq!(
-                beneath,
-                [samples::photograph(), b"behind".to_vec()].concat()
-            );
+            assert!(beneath == [samples::photograph(), b"behind".to_vec()].concat());
             // Others write beneath as well.
             let late = open(&served.at("photos/late.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
             fs::write(served.beneath("photos/late.jpg"), samples::photograph()).unwrap();
@@ -152,12 +136,9 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
             is_clean(&served.at("photos/late.jpg"));
             // In place, with the same size.
             let same = open(&served.at("photos/same.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
-            same.write_all_at(&vec![0; samples::photograph().len()], 0)
-                .unwrap();
-            let beneath = OpenOptions::new()
-                .write(true)
-                .open(served.beneath("photos/same.jpg"));
-            beneath.unwrap().write_all(&samples::photograph()).unwrap();
+            same.write_all_at(&vec![0; length as usize], 0).unwrap();
+            let mut beneath = open(&served.beneath("photos/same.jpg"), libc::O_WRONLY).unwrap();
+            beneath.write_all(&samples::photograph()).unwrap();
             assert_eq!(errno(same.write_at(&[0], 3)), libc::EACCES);
             is_clean(&served.at("photos/same.jpg"));
         });
@@ -176,14 +157,7 @@ fn a_writer_may_change_attributes_meanwhile() {
             write(0..1000);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
             write(1000..2000);
-            let then = rustix::fs::Timespec {
-                tv_sec: 1_000_000,
-                tv_nsec: 0,
-            };
-            let times = rustix::fs::Timestamps {
-                last_access: then,
-                last_modification: then,
-            };
+            let times = timestamps(1_000_000, 0);
             rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
             write(2000..3000);
             let flags = rustix::fs::XattrFlags::empty();
@@ -192,10 +166,8 @@ fn a_writer_may_change_attributes_meanwhile() {
             rustix::fs::removexattr(&path, "user.by").unwrap();
             write(4000..photograph.len());
             drop(camera);
-            assert_eq!(
-                fs::read(served.beneath("photos/new.jpg")).unwrap(),
-                photograph
-            );
+            let beneath = fs::read(served.beneath("photos/new.jpg")).unwrap();
+            assert_eq!(beneath, photograph);
             is_clean(&path);
         });
     }
@@ -208,11 +180,11 @@ fn other_names_of_a_file_show_nothing() {
         fill(source);
         put(source, "photos/c.jpg", &samples::photograph());
         for (old, new) in [("a.jpg", "a.bin"), ("b.jpg", "b.bin"), ("c.jpg", "c.bin")] {
-            fs::hard_link(
+            let [old, new] = [
                 source.join("photos").join(old),
                 source.join("other").join(new),
-            )
-            .unwrap();
+            ];
+            fs::hard_link(old, new).unwrap();
         }
         put(source, "other/twin", b"words");
         fs::hard_link(source.join("other/twin"), source.join("other/other")).unwrap();
@@ -220,25 +192,18 @@ fn other_names_of_a_file_show_nothing() {
     for policy in [REDACT, BY_NAME] {
         with_policy("", policy, fill, |served| {
             let (name, linked) = (served.at("photos/a.jpg"), served.at("other/a.bin"));
-            assert!(samples::is_clean(&seen(&linked).unwrap()), "not looked up");
-            assert_eq!(
-                errno(OpenOptions::new().write(true).open(&linked)),
-                libc::EACCES
-            );
-            assert_eq!(
-                errno(fs::hard_link(&linked, served.at("other/third"))),
-                libc::EXDEV
-            );
-            assert!(samples::is_clean(&seen(&name).unwrap()));
+            assert!(is_redacted(&linked), "not looked up");
+            assert_eq!(errno(open(&linked, libc::O_WRONLY)), libc::EACCES);
+            let third = served.at("other/third");
+            assert_eq!(errno(fs::hard_link(&linked, third)), libc::EXDEV);
+            assert!(is_redacted(&name));
             // Both known, then one of them removed, in every way.
             assert_eq!(errno(fs::remove_file(&name)), libc::EACCES);
-            assert_eq!(
-                errno(fs::rename(served.at("photos/b.jpg"), &name)),
-                libc::EACCES
-            );
+            let second = served.at("photos/b.jpg");
+            assert_eq!(errno(fs::rename(&second, &name)), libc::EACCES);
             is_clean(&linked);
             fs::remove_file(&linked).unwrap();
-            assert!(samples::is_clean(&seen(&name).unwrap()));
+            assert!(is_redacted(&name));
             fs::remove_file(&name).unwrap();
 
             // The known one is removed; the file has another.
@@ -250,12 +215,10 @@ fn other_names_of_a_file_show_nothing() {
 
             // A further name within the rule, which can go again.
             let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
-            fs::hard_link(served.at("photos/b.jpg"), &more).unwrap();
+            fs::hard_link(&second, &more).unwrap();
             fs::remove_file(&other).unwrap();
             fs::remove_file(&more).unwrap();
-            assert!(samples::is_clean(
-                &seen(&served.at("photos/b.jpg")).unwrap()
-            ));
+            assert!(is_redacted(&second));
 
             // Unrelated files are as before, once their names are known.
             assert_eq!(errno(File::open(served.at("other/twin"))), libc::EACCES);
@@ -277,7 +240,7 @@ fn no_attribute_and_no_content_excepts_a_file() {
     with_policy("", &policy, fill, |served| {
         let path = served.at("photos/a.jpg");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(samples::is_clean(&seen(&path).unwrap()));
+        assert!(is_redacted(&path));
         // As an incomplete copy, beneath.
         let mut bytes = samples::photograph();
         bytes[0] = 0;
@@ -330,12 +293,8 @@ fn names_that_differ_in_case_alone_are_not_one() {
             assert_eq!(errno(fs::metadata(served.at(name))), libc::EACCES, "{name}");
         }
         // Names that only look alike are two files.
-        assert!(!samples::is_clean(
-            &seen(&served.at("photos/A.JPG")).unwrap()
-        ));
-        assert!(samples::is_clean(
-            &seen(&served.at("photos/a.jpg")).unwrap()
-        ));
+        assert!(!is_redacted(&served.at("photos/A.JPG")));
+        assert!(is_redacted(&served.at("photos/a.jpg")));
     });
 }
 
@@ -490,13 +449,13 @@ impl Writer<'_> {
                     FallocateFlags::INSERT_RANGE,
                 ];
                 let mode = *self.random.of(&modes);
-                Ok(rustix::fs::fallocate(file, mode, at & !4095, 4096)?)
+                Ok(fallocate(file, mode, at & !4095, 4096)?)
             }
             6 => {
                 let (from, to) = (self.file()?, self.file()?);
                 let (mut at, mut target) = (self.offset(), self.offset());
                 let (at, target) = (Some(&mut at), Some(&mut target));
-                rustix::fs::copy_file_range(from, at, to, target, 40_000)?;
+                copy_file_range(from, at, to, target, 40_000)?;
                 Ok(())
             }
             7 | 8 => {

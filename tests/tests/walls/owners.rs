@@ -6,11 +6,10 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use thrufs_tests::property::timestamps;
 use thrufs_tests::{acl, skip_if};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, UTIME_NOW, XattrFlags};
 use rustix::io::{Errno, Result};
 use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
 use thrufs_tests::lower::{Ground, Lower};
@@ -22,15 +21,7 @@ use thrufs_tests::transport::{Transport, over_each};
 type Change = (&'static str, fn(&File) -> Result<()>);
 
 fn set_times(file: &File, nanoseconds: i64) -> Result<()> {
-    let time = Timespec {
-        tv_sec: 1_000_000,
-        tv_nsec: nanoseconds,
-    };
-    let times = Timestamps {
-        last_access: time,
-        last_modification: time,
-    };
-    rustix::fs::futimens(file, &times)
+    rustix::fs::futimens(file, &timestamps(1_000_000, nanoseconds))
 }
 
 const CHANGES: &[Change] = &[
