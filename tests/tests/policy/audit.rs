@@ -98,7 +98,7 @@ fn each_open_has_one_audit_record() {
             assert_eq!(line["path"], "audited/(unnamed)");
 
             let line = &records(served, 1, || {
-                drop(fs::read_dir(served.at("audited")).unwrap())
+                drop(fs::read_dir(served.at("audited")).unwrap());
             })[0];
             assert_eq!(
                 (&line["path"], &line["access"]),
