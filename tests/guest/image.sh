@@ -15,7 +15,7 @@ source=$PWD image=$1
 shift
 fail() { echo "image.sh: $*" >&2; exit 1; }
 
-# The PATH of who calls may have others of the same names.
+# The PATH of the caller may have other programs of these names.
 PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin:$TOOLS
 programs=(awk basename bash cat chmod chown cmp comm cp cut date dd diff dirname du env expr false find
     getfacl getfattr grep head id install kill ln ls md5sum mkdir mkfifo mknod mktemp mount mountpoint mv

@@ -93,8 +93,8 @@ share_beneath() {
     share "${1:-beneath}" "$options" "$WORK/lower/served" beneath
 }
 
-# ended NAME: the guests are gone. virtiofsd ends with its guest; ours waits for the next one, until it
-# is told.
+# ended NAME: the guests are gone. virtiofsd ends with its guest; ours waits for the
+# next one until SIGTERM.
 ended() {
     local name=$1 pid=${SERVER_PID[$1]} turn code=0
     [[ $SERVER != thrufs ]] || kill -TERM "$pid" 2>/dev/null || fail "the server of $name ended by itself"
@@ -136,8 +136,8 @@ qemu() { # qemu GUEST SHARE...
         devices+=("${words[@]}")
     done
     # QEMU 7.2 emulates cmpxchg16b with several processors wrongly: it leaves nonsense in the flags, on
-    # which Linux 6.12 falls over. Without it the kernel does without. A time stamp counter that is
-    # emulated on a busy machine has been seen to jump by minutes, and who ran then to wait as long.
+    # which Linux 6.12 crashes; the kernel runs without the instruction. A time stamp counter that is emulated
+    # on a busy machine was seen to jump by minutes, for which the running process then waited.
     # It is of a later release than what this machine may have, so it gets its own dynamic linker.
     exec "$QEMU/usr/lib64/ld-linux-x86-64.so.2" --library-path "$QEMU/usr/lib/x86_64-linux-gnu" \
         "$QEMU/usr/bin/qemu-system-x86_64" -L "$QEMU/usr/share/qemu" -L "$QEMU/usr/share/seabios" -accel tcg,thread=multi -smp 2 -cpu max,-cx16,-tsc \
@@ -201,8 +201,8 @@ finish() {
     wait "${CONSOLE_PID[$guest]}" || true
     unset "GUEST_PID[$guest]" "CONSOLE_PID[$guest]"
     say "$guest: ended after $(since "$guest") ms"
-    # A guest's kernel looks at answers from Linux 7.1 on: their length, and whose they are. The peer
-    # leaves DESTROY without one.
+    # From Linux 7.1 on, a guest's kernel checks the length and the request of answers. The peer does not
+    # answer DESTROY.
     [[ $SERVER != thrufs || -n ${PEER:-} ]] || ! grep -E 'virtio-fs: (response|oh\.)' "$ACCOUNT" ||
         fail "$guest: its kernel does not take what our server has answered"
     code=$(cat "$WORK/code-$guest" 2>/dev/null || true)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Quotas hold for who writes through a mount, also where the kernel writes to the file beneath by itself:
-# with the server's credentials, which must not have what lets root pass over a quota. The mount is the
+# Quotas hold for users who write through a mount, also with passthrough: the kernel writes with the
+# server's credentials, which must not have the capability to exceed quotas. The mount is the
 # guest's own: a kernel with quotas is not everywhere.
 SERVE=thrufs THRUFS=/usr/bin/thrufs
 # shellcheck source=tests/real/mount.sh
@@ -18,16 +18,16 @@ too_much() {
 mkdir "$WORK/source"
 mount -t tmpfs -o "mode=1777,usrquota,usrquota_block_hardlimit=${LIMIT_KIB}k" tmpfs "$WORK/source"
 expect "what a user may have beneath" "$(too_much "$WORK/source/native" 1000)" "$LIMIT_KIB"
-# Whoever has the capability is not held by it: the same file, written by root.
+# The capability exceeds it: the same file, written by root.
 dd if=/dev/zero of="$WORK/source/native" bs=4k count=128 conv=notrunc 2>"$WORK/said"
 expect "what root adds to a user's file" "$(stat -c %s "$WORK/source/native")" $((512 * 1024))
 
 user=2000
 for way in passthrough nopassthrough nopassthrough,cache=never; do
     serve "$WORK/source" "$WORK/mnt" "allow_other,$way"
-    # A user for each, who has nothing yet.
+    # A user without files for each.
     expect "$way: what is written" "$(too_much "$WORK/mnt/$way" $user)" "$LIMIT_KIB"
-    expect "$way: whose file it is" "$(stat -c %u "$WORK/source/$way")" $user
+    expect "$way: owner of the file" "$(stat -c %u "$WORK/source/$way")" $user
     data=$("$THRUFS" explain "$WORK/mnt/$way" | grep 'data path')
     [[ $way != passthrough || $data == *passthrough:* ]] || fail "not passed through: $data"
     # With nothing left, a file can be made and not filled; removed, it gives back what it had.

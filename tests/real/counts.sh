@@ -91,7 +91,7 @@ count_requests() {
     unserve "$WORK/mnt"
 }
 
-# calls OPERATION TURNS PATH: system calls per turn of the server's, into $WORK/calls by name, apart:
+# calls OPERATION TURNS PATH: system calls per turn of the server's, into $WORK/calls by name:
 # transport (anything on /dev/fuse but ioctl(2), which registers files, rings, and waiting),
 # credentials, file system. Prints the last,
 # ×100. CLIENTS (1) of them run at once, all on the CPU that PIN names, if it does. With KEEP, the
@@ -218,7 +218,7 @@ count_through() {
             continue
         fi
         serve "$WORK/lower/served" "$WORK/mnt" "allow_other,entry_timeout=3600,attr_timeout=3600,transport=$transport"
-        goes_through "$WORK/mnt/file"
+        has_passthrough "$WORK/mnt/file"
         for operation in open open-write; do
             each=open-each${operation#open}
             for ((number = 0; number < FILES; number++)); do
@@ -236,8 +236,8 @@ count_through() {
     done
 }
 
-# goes_through PATH: fails unless the kernel uses the file beneath by itself when it is open.
-goes_through() {
+# has_passthrough PATH: fails unless an open of the file uses passthrough.
+has_passthrough() {
     local registered
     exec 9<"$1"
     registered=$(statistics "$WORK/mnt" backing_files)
@@ -293,7 +293,7 @@ count_places() {
         found=$(busiest_ring_thread "$pid")
         [[ ${found#* } == "$cpu" ]] || exceeded "a caller on CPU $cpu was served on CPU ${found#* } (thread ${found% *})"
         say "rings: a caller on CPU $cpu was served on CPU ${found#* }"
-        # Another 3000, and nobody else is asked: the thread sleeps, or gives way, once a request.
+        # Another 3000 on the same thread, which sleeps, or gives way, once a request.
         switches=-$(switches "$pid" "${found% *}")
         taskset -c "$cpu" "$WORK/client" "$WORK/switch" stat 3000 "$WORK/mnt/file" || fail "the client's stat failed"
         switches=$((switches + $(switches "$pid" "${found% *}")))

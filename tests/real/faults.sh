@@ -98,7 +98,7 @@ killed_server() { # killed_server worker|supervisor|both [auto_unmount]
     local more=${2:-}
     rm -rf "$WORK/lower/killed" "$WORK/acknowledged"
     mkdir "$WORK/lower/killed"
-    # The bare directory lets nobody write: what is acknowledged went through the mount.
+    # The bare directory is read-only: what is acknowledged went through the mount.
     local bare=$WORK/bare
     mkdir "$bare"
     mount -t tmpfs -o mode=755 tmpfs "$bare"
@@ -106,7 +106,7 @@ killed_server() { # killed_server worker|supervisor|both [auto_unmount]
     mount -o remount,ro "$bare"
     in_background "$WORK/lower/killed" "$bare/mnt" "$more"
     [[ $SERVE != native ]] || { umount "$bare/mnt" "$bare"; rmdir "$bare"; return 0; }
-    # Records on stable storage, each told to us once it is.
+    # Records on stable storage, each acknowledged once it is.
     (
         set +e
         for ((n = 1; n < 100000; n++)); do
@@ -118,12 +118,12 @@ killed_server() { # killed_server worker|supervisor|both [auto_unmount]
     local writer=$! pids turn answer waited=0
     # Big writes in flight as well.
     dd if=/dev/zero of="$bare/mnt/big" bs=1M count=2000 status=none 2>/dev/null &
-    local big=$! told
+    local big=$! acknowledged
     sleep 1
     # However slow the disk is: there has to be something that could be lost.
     for ((turn = 0; turn < 300; turn++)); do
-        told=$(cat "$WORK/acknowledged" 2>/dev/null || true)
-        ((${told:-0} <= 5)) || break
+        acknowledged=$(cat "$WORK/acknowledged" 2>/dev/null || true)
+        ((${acknowledged:-0} <= 5)) || break
         sleep 0.1
     done
     # Two processes hold the mount: the one with more threads is the worker.

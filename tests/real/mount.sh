@@ -44,7 +44,7 @@ skipped() {
     [[ -z ${THRUFS_SKIPPED:-} ]] || echo "real/$NAME/$1: $2" >>"$THRUFS_SKIPPED"
 }
 
-# Fails the script, with the servers' last words.
+# Fails the script, with the servers' last messages.
 fail() {
     echo "$NAME: FAILED: $*" >&2
     local point
@@ -191,7 +191,7 @@ relay() {
     local source=$1 point=$2 options socket log turn
     socket=$WORK/socket-$(basename "$point")
     log=${SERVER_LOG[$point]}
-    # A share has no word for these: whom the mount lets in, and ways that a guest has not.
+    # Options that a share does not have: access to the mount, and passthrough.
     options=$(tr , '\n' <<<"$3" | { grep -vxE 'allow_other|transport=relay|(no)?passthrough|' || true; } | paste -sd,)
     # Shared maps in every cache mode, and trusted attributes, as a mount has them.
     options=control=none,allow_mmap,modcaps=+sys_admin${options:+,$options}
@@ -233,7 +233,7 @@ unserve() {
     local socket
     socket=$WORK/socket-$(basename "$point")
     if [[ -n ${SERVER_PID[$socket]:-} ]]; then
-        # It waits for the next front end until it is told.
+        # It waits for the next front end until SIGTERM.
         kill -TERM "${SERVER_PID[$socket]}"
         ended "$socket"
     fi

@@ -7,12 +7,8 @@ use std::path::Path;
 
 const BLOCK: u64 = 16_384;
 
-/// Writes numbered blocks to a new file until an error, which it gives back. After each is synced,
-/// `acknowledge` is told how many there are.
-///
-/// # Panics
-///
-/// Never in practice: the numbers last for centuries.
+/// Writes numbered blocks to a new file until an error, which it returns. Calls `acknowledge` with their
+/// count after each sync.
 pub fn write_and_sync(path: &Path, mut acknowledge: impl FnMut(u64)) -> io::Error {
     let mut write = || -> io::Result<()> {
         let file = File::create(path)?;
@@ -30,11 +26,7 @@ fn block(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat((BLOCK / 8) as usize)
 }
 
-/// Sees that the first `count` blocks are as they were written.
-///
-/// # Panics
-///
-/// When one is not.
+/// Asserts that the first `count` blocks are as they were written.
 #[track_caller]
 pub fn check_blocks(path: &Path, count: u64) {
     let file = File::open(path).unwrap();

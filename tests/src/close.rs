@@ -1,5 +1,5 @@
-//! What somebody beneath can do directly after a close through the mount. In a process of its own and
-//! without threads: a child that another thread forks at the wrong moment holds the file open as well.
+//! What another process can do beneath directly after a close through the mount. It runs in a process
+//! without threads: a child that another thread forks would hold the file open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,22 +10,18 @@ use std::time::{Duration, Instant};
 
 use crate::fence::lease::{give_up_lease, take_write_lease};
 
-/// How long what comes late is waited for.
+/// How long to wait for a late success.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a file is used before it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// Written anew.
     Write,
     /// Read, which makes the kernel read ahead, and written in place.
     Change,
-    /// Read.
     Read,
 }
 
 impl Usage {
-    /// By its name in small letters.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name {
             "write" => Self::Write,
@@ -53,8 +49,8 @@ impl Usage {
     }
 }
 
-/// Uses a file through the mount, closes it and does something beneath, `count` times. Gives back how
-/// long after the close that succeeded, sorted; 0 where it did at once.
+/// Uses a file through the mount, closes it and acts beneath, `count` times. Returns the sorted delays from
+/// the close to success; 0 is at once.
 fn rounds(
     count: usize,
     mut use_it: impl FnMut() -> io::Result<()>,
@@ -80,10 +76,6 @@ fn rounds(
 }
 
 /// Makes a program through the mount and executes it from beneath.
-///
-/// # Errors
-///
-/// What stayed in the way.
 pub fn execute(
     count: usize,
     usage: Usage,
@@ -105,7 +97,7 @@ pub fn execute(
         let begun = Instant::now();
         loop {
             match usage.on(through, &program) {
-                // The process has ended, but who looks at it in /proc keeps its memory, and the program.
+                // A reader of /proc keeps the memory of an ended process, and so the program.
                 Err(error)
                     if error.kind() == io::ErrorKind::ExecutableFileBusy
                         && begun.elapsed() < PATIENCE => {}
@@ -116,11 +108,7 @@ pub fn execute(
     rounds(count, use_it, run)
 }
 
-/// Takes a lease beneath, which nobody gets who is not the only one to have the file open.
-///
-/// # Errors
-///
-/// What stayed in the way.
+/// Takes a lease beneath, which is granted only while no other descriptor of the file is open.
 pub fn lease(
     count: usize,
     usage: Usage,

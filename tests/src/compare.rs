@@ -9,36 +9,25 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Stat};
 use thrufs_testing::xattrs;
 
-/// What there is to see of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Type and permission bits.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Device number, for devices.
     pub rdev: u64,
-    /// Number of links.
     pub links: u64,
     /// The first name in order that is the same inode: two names are hard links of each other when
     /// this is equal.
     pub first_name: PathBuf,
     /// Content of a file, target of a symbolic link, else empty.
     pub content: Vec<u8>,
-    /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 /// Every name below a directory, by its path relative to it; the directory itself is "".
 pub type Snapshot = BTreeMap<PathBuf, Node>;
 
-/// Reads the whole tree below `root`. Symbolic links are not followed.
-///
-/// # Errors
-///
-/// Whatever reading it failed with.
+/// Reads the whole tree below `root` without following symbolic links.
 pub fn snapshot(root: &Path) -> io::Result<Snapshot> {
     let mut found = Snapshot::new();
     let mut first_names = HashMap::new();

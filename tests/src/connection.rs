@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-/// Where the control file system belongs.
 const USUAL_PLACE: &str = "/sys/fs/fuse/connections";
 
 /// The connection of one mount. Its control file system is mounted for it where the machine has none.
@@ -16,11 +15,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// The connection of what is mounted at `mnt`, which is not asked for it: it may hang.
-    ///
-    /// # Panics
-    ///
-    /// When nothing is mounted there, or the control file system cannot be mounted.
+    /// The connection of the mount at `mnt`, from the mount table: the mount itself may hang.
     #[track_caller]
     pub fn of(mnt: &Path) -> Self {
         let number = device_number(mnt).expect("a mount in the table");
@@ -43,8 +38,7 @@ impl Connection {
         }
     }
 
-    /// Ends it by force: every call into the mount returns with an error. Nothing happens when it
-    /// has ended already.
+    /// Aborts it: every call into the mount returns with an error. Nothing happens when it has ended.
     pub fn abort(&self) {
         let _ = fs::write(self.directory.join("abort"), "1");
     }
@@ -58,7 +52,7 @@ impl Drop for Connection {
     }
 }
 
-/// The minor number of the device, by which the kernel calls the connection.
+/// The minor number of the device, which names the connection.
 fn device_number(mnt: &Path) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let line = table.lines().rfind(|line| {

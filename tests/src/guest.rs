@@ -1,8 +1,7 @@
 //! The shares of a guest, for tests that run inside one.
 //!
-//! A guest has two shares of one directory of the host: `shared` is under test, with whatever cache
-//! it was given, and `beneath` caches nothing, so that it shows what the host has. Both are there
-//! when a test starts; the guest's first process has mounted them.
+//! A guest has two shares of one directory of the host: `shared` is under test, in any cache mode;
+//! `beneath` caches nothing and shows the host's state. The guest's first process mounts both.
 
 use std::env;
 use std::path::Path;
@@ -12,14 +11,14 @@ use thrufs_testing::Tree;
 use crate::lower::Lower;
 use crate::suite::Setting;
 
-/// Where the guest's first process mounts the share under test.
+/// Mount point of the share under test.
 pub const SHARED: &str = "/shared";
 
-/// Where it mounts the share that shows what the host has.
+/// Mount point of the share that shows the host's state.
 pub const BENEATH: &str = "/beneath";
 
-/// The two shares, as a tree and the tree beneath it. Nothing in a guest can abort a call that
-/// hangs: the host ends the guest.
+/// The two shares, as a tree and the tree beneath it. A guest cannot abort a call that hangs: the host ends
+/// the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share;
 
@@ -33,12 +32,8 @@ impl Tree for Share {
     }
 }
 
-/// The ground that the host has prepared: `LOWER` is the file system there, `OPTIONS` what the share
-/// under test was given.
-///
-/// # Errors
-///
-/// As text: a variable that is missing, a file system that is not known.
+/// The setting that the host has prepared: `LOWER` is its file system, `OPTIONS` those of the share under
+/// test.
 pub fn setting() -> Result<Setting, String> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let lower = variable("LOWER")?;
@@ -46,7 +41,7 @@ pub fn setting() -> Result<Setting, String> {
         .into_iter()
         .find(|known| known.name() == lower)
         .ok_or_else(|| format!("LOWER: no such file system: {lower}"))?;
-    // As long as the process: settings are constants everywhere else.
+    // Settings are constants everywhere else.
     let options: &'static str = variable("OPTIONS")?.leak();
     Ok(Setting {
         lower,

@@ -23,12 +23,10 @@ pub enum Lower {
     Overlay,
     /// A private ramfs: times that advance with the clock's ticks, on any kernel, and no file handles.
     Ramfs,
-    /// A plain directory where temporary files go.
     Default,
 }
 
 impl Lower {
-    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
@@ -43,7 +41,6 @@ impl Lower {
 }
 
 impl Lower {
-    /// Whether this kernel has it.
     pub fn is_known(self) -> bool {
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         self == Self::Default || known.split_whitespace().any(|word| word == self.name())
@@ -63,10 +60,9 @@ impl Lower {
 /// Size of an image in bytes. Sparse: only what the cases write takes space.
 const IMAGE_BYTES: u64 = 512 << 20;
 
-/// The directories of one test: `source`, which is served, `outside`, which must never be reached
-/// through the mount although it is on the same file system, and `mnt`.
-///
-/// Unmounts the lower file system when dropped, so whoever serves `source` must stop first.
+/// The directories of one test: `source`, which is served, `outside`, on the same file system but never to
+/// be reached through the mount, and `mnt`. Drop unmounts the lower file system, so a server of `source`
+/// must stop first.
 pub struct Ground {
     lower_dir: PathBuf,
     source: PathBuf,
@@ -74,16 +70,12 @@ pub struct Ground {
     mnt: PathBuf,
     /// How many file systems lie on `lower_dir`.
     mounts: usize,
-    // Last, so that the directory goes after the file system in it was unmounted.
+    // Last: removed after the file system in it is unmounted.
     base: tempfile::TempDir,
 }
 
 impl Ground {
-    /// Makes the directories, and the file system where `lower` asks for one.
-    ///
-    /// # Errors
-    ///
-    /// What was missing, as text.
+    /// Makes the directories, and the file system of `lower`.
     pub fn prepare(lower: Lower) -> Result<Self, String> {
         let base = tempfile::Builder::new()
             .prefix("thrufs-test-")
@@ -106,7 +98,7 @@ impl Ground {
 
     fn fill(&mut self, lower: Lower) -> Result<(), String> {
         let text = |error: std::io::Error| error.to_string();
-        // Callers without privilege must be able to walk down to the tree.
+        // Unprivileged callers walk down to the tree.
         open_to_all(self.base.path()).map_err(text)?;
         fs::create_dir(&self.lower_dir).map_err(text)?;
         fs::create_dir(&self.mnt).map_err(text)?;
@@ -123,7 +115,7 @@ impl Ground {
             Lower::Ramfs => self.mount_lower("ramfs", c"mode=755")?,
         }
         if self.mounts > 0 {
-            // As where systemd is: what is mounted beneath later comes into the view of who serves it.
+            // As under systemd: later mounts beneath propagate to the server's namespace.
             let shared = MountPropagationFlags::SHARED;
             rustix::mount::mount_change(&self.lower_dir, shared)
                 .map_err(|error| format!("propagation: {error}"))?;
@@ -175,7 +167,6 @@ impl Ground {
         Ok(())
     }
 
-    /// The directory that is served.
     pub fn source(&self) -> &Path {
         &self.source
     }
@@ -185,7 +176,6 @@ impl Ground {
         &self.outside
     }
 
-    /// The empty directory to mount on.
     pub fn mnt(&self) -> &Path {
         &self.mnt
     }

@@ -1,4 +1,4 @@
-//! The machine that the tests run on: its CPUs, and settings that a test changes for a moment.
+//! The machine that the tests run on: its CPUs, and settings that a test changes temporarily.
 
 use std::fs;
 use std::panic::resume_unwind;
@@ -8,7 +8,6 @@ use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The CPUs that this process may use.
 pub fn cpus() -> Vec<usize> {
     let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
     (0..CpuSet::MAX_CPU)
@@ -16,8 +15,8 @@ pub fn cpus() -> Vec<usize> {
         .collect()
 }
 
-/// How many descriptors beyond the standard three programs inherit that this process starts: whatever it
-/// was started with itself.
+/// Descriptors beyond the standard three that a started program inherits: those that this process was
+/// started with.
 pub fn inherited_descriptors() -> u32 {
     let is_inherited = |entry: &fs::DirEntry| {
         let is_standard = ["0", "1", "2"].map(Into::into).contains(&entry.file_name());
@@ -30,11 +29,20 @@ pub fn inherited_descriptors() -> u32 {
     entries.filter(is_inherited).count() as u32
 }
 
-/// Runs `body` in a thread that is bound to `cpu`. What it starts is bound as well.
-///
-/// # Panics
-///
-/// With the panic of `body`, or when there is no such CPU.
+/// A number of `/proc/PID/status`; 0 when the process has ended.
+pub fn status(pid: u32, field: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field));
+    let value = line.and_then(|line| line.trim_matches([':', '\t', ' ']).split(' ').next());
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+/// The number of a process's descriptors; 0 when it has ended.
+pub fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// Runs `body` in a thread that is bound to `cpu`, as are its children.
 #[track_caller]
 pub fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> T {
     let ran = thread::scope(|scope| {
@@ -50,8 +58,8 @@ pub fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> T {
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// A file of the kernel that holds another value for as long as this lives. A process of its own puts
-/// the old one back, also when this one is killed.
+/// A file of the kernel with another value for the lifetime of this object. A process of its own restores
+/// the old value, also when this one is killed.
 pub struct Changed {
     path: PathBuf,
     before: String,
@@ -59,18 +67,14 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Writes `value` to the file.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written; it is then as it was.
+    /// Writes `value` to the file, which a failure leaves as it was.
     pub fn to(path: &Path, value: &str) -> std::io::Result<Self> {
         let before = fs::read_to_string(path)?.trim().to_owned();
         let guard = Command::new("sh")
             .args(["-c", "trap '' INT TERM HUP; read -r _; echo \"$1\" >\"$2\""])
             .args(["sh", &before])
             .arg(path)
-            // The end of this process closes it.
+            // Closed by the end of this process.
             .stdin(Stdio::piped())
             .spawn()?;
         let changed = Self {

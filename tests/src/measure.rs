@@ -1,5 +1,4 @@
-//! How often an operation on names can be done in a second, for comparisons in a guest: what reads and
-//! writes is left to fio.
+//! Operations on names per second, for comparisons in a guest: fio measures reads and writes.
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -7,21 +6,15 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Entries of the directory that is listed.
 const ENTRIES: usize = 10_000;
 
-/// Between two looks at the clock.
+/// Operations between two looks at the clock.
 const BATCH: u32 = 16;
 
-/// The rows there are.
 pub const ROWS: [&str; 4] = ["stat", "open-close", "create-unlink", "readdir-10000"];
 
-/// How often a second `row` can be done in `directory`, measured for about `time`. Listing counts
-/// entries.
-///
-/// # Errors
-///
-/// Of the operation; InvalidInput for a row that is not known.
+/// Operations per second of `row` in `directory`, measured for about `time`. Listing counts entries.
+/// InvalidInput for an unknown row.
 pub fn measure(row: &str, directory: &Path, time: Duration) -> io::Result<f64> {
     let file = directory.join("file");
     fs::write(&file, "content")?;
@@ -48,7 +41,6 @@ pub fn measure(row: &str, directory: &Path, time: Duration) -> io::Result<f64> {
     }
 }
 
-/// Makes the directory to be listed, once.
 fn fill(list: &Path) -> io::Result<()> {
     let whole = list.join("whole");
     if whole.exists() {

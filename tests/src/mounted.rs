@@ -1,5 +1,4 @@
-//! A tree mounted by the `thrufs` command, for as long as the value lives. Whatever happens to the test,
-//! dropping the value ends the server and detaches what is still mounted.
+//! A tree mounted by the `thrufs` command. Drop ends the server and detaches what is still mounted.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +36,7 @@ pub fn cannot_mount() -> Option<String> {
     None
 }
 
-/// For the first line of a `#[test]`: true if it must skip, which it then says.
+/// For the first line of a `#[test]`: true if it must skip, which is reported.
 pub fn must_skip() -> bool {
     let reason = cannot_mount();
     if let Some(reason) = &reason {
@@ -47,21 +46,12 @@ pub fn must_skip() -> bool {
 }
 
 impl Mounted {
-    /// Mounts a fresh directory with `options`, as after `-o`.
-    ///
-    /// # Panics
-    ///
-    /// When the server is missing or does not come up, with its standard error.
+    /// Mounts a fresh directory with `options`, as after `-o`. Panics with the server's standard error.
     #[track_caller]
     pub fn start(options: &str) -> Self {
         Self::start_on(Lower::Default, options).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Mounts a fresh directory on `lower` with `options`.
-    ///
-    /// # Errors
-    ///
-    /// As text: what cannot be prepared, and as [`Server::try_start`].
     pub fn start_on(lower: Lower, options: &str) -> Result<Self, String> {
         let ground = Ground::prepare(lower)?;
         Ok(Self {
@@ -71,17 +61,14 @@ impl Mounted {
         })
     }
 
-    /// The directories.
     pub fn ground(&self) -> &Ground {
         &self.ground
     }
 
-    /// The directory that is served.
     pub fn source(&self) -> &Path {
         self.ground.source()
     }
 
-    /// The mount point.
     pub fn mnt(&self) -> &Path {
         self.ground.mnt()
     }
@@ -91,7 +78,6 @@ impl Mounted {
         self.ground.outside()
     }
 
-    /// The server's process id.
     pub fn server_pid(&self) -> u32 {
         self.server.pid()
     }
@@ -102,16 +88,11 @@ impl Mounted {
         self.server.worker()
     }
 
-    /// What the server has written so far.
     pub fn log_text(&self) -> String {
         self.server.log_text()
     }
 
-    /// Ends the server with SIGTERM and sees that it left nothing mounted.
-    ///
-    /// # Errors
-    ///
-    /// As text: it had to be killed, it failed, or its mount was left behind.
+    /// Ends the server with SIGTERM and checks that nothing is left mounted.
     pub fn stop(&mut self) -> Result<(), String> {
         match std::mem::replace(&mut self.stopped, true) {
             true => Ok(()),
@@ -120,12 +101,8 @@ impl Mounted {
     }
 }
 
-/// Whether a FUSE file system at `mnt` answers in time. A call into a mount that never answers cannot
-/// be given up, so another thread makes it.
-///
-/// # Errors
-///
-/// As text.
+/// Whether a FUSE file system at `mnt` answers in time. Another thread asks: a call into a mount that hangs
+/// cannot be cancelled.
 pub fn answers_within(mnt: &Path, timeout: Duration) -> Result<(), String> {
     let (sender, receiver) = mpsc::channel();
     let path = mnt.to_owned();
@@ -181,16 +158,12 @@ pub fn is_mounted(dir: &Path) -> bool {
     })
 }
 
-/// Has the kernel drop the names of one mount that nobody uses, and with their last name the inodes, of
-/// which FUSE then sends FORGET. Other mounts keep theirs, unlike after a write to
-/// `/proc/sys/vm/drop_caches`, so that counts of requests in other tests stay exact.
+/// Drops the unused dentries and inodes of one mount, for which FUSE then sends FORGET. Unlike a write to
+/// `/proc/sys/vm/drop_caches`, it leaves other mounts alone, so that counts of requests in other tests stay
+/// exact.
 ///
 /// Any reconfiguration of a superblock does that (`reconfigure_super` in the kernel's `fs/super.c`). This
-/// one changes nothing.
-///
-/// # Errors
-///
-/// Not root, or nothing is mounted there.
+/// one changes nothing. Needs root.
 pub fn shrink_dcache(mnt: &Path) -> rustix::io::Result<()> {
     let superblock = rustix::mount::fspick(CWD, mnt, FsPickFlags::FSPICK_CLOEXEC)?;
     rustix::mount::fsconfig_reconfigure(superblock)

@@ -1,12 +1,11 @@
-//! One of many processes that do all there is to one file, while the policy above it changes.
+//! One of many processes that do everything to one file while the policy changes.
 //!
-//! A file `STATE` says which policy is in force: a number, and `redacting` where the file is sure to be
-//! redacted for every open that begins and ends while it says so; or `end`.
+//! A file `STATE` names the policy in force: a number, with `redacting` if every open that begins and ends
+//! meanwhile must be redacted; or `end`.
 //!
-//! What holds whatever the others do: no call fails with EIO, the place is not in what such an open
-//! gives, and the size of an open file is never smaller than one that was seen before, since nobody cuts
-//! the file. Nobody links it either: the kernel believes the size in the answer to LINK, however old it
-//! is (seen on Linux 6.18).
+//! Invariants: no call fails with EIO; such an open does not show the place; the size of an open file never
+//! shrinks, since no process truncates it. Nor does one link it: the kernel caches the size in the answer
+//! to LINK, however old it is (seen on Linux 6.18).
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -24,36 +23,30 @@ pub const SECRET: &[u8] = b"48.137154";
 /// How large the file may become.
 const LENGTH_MAX: u64 = 256 * 1024;
 
-/// What others do, and rules, may bring about.
+/// Errors that other processes and rules may cause.
 const EXPECTED: [i32; 5] = [
     libc::ENOENT,
     libc::EBUSY,
     // A file that is read directly cannot be mapped shared.
     libc::ENODEV,
-    // Of the rule that denies.
+    // A rule that denies.
     libc::EPERM,
-    // Nobody writes into a redacted file.
+    // Redacted files are not writable.
     libc::EACCES,
 ];
 
-/// See the module.
 pub struct Racer {
     names: [PathBuf; 2],
     original: Vec<u8>,
     state: PathBuf,
     random: Random,
-    /// The largest size that was seen.
     length: u64,
-    /// How many opens were looked at that had to be redacted.
+    /// Opens that had to be redacted.
     checked: u64,
 }
 
 impl Racer {
     /// Works on `a` and `b` in `directory`, which are one file with the content of `original`.
-    ///
-    /// # Errors
-    ///
-    /// When the original cannot be read, or the seed is no number.
     pub fn new(directory: &str, original: &str, state: &str, seed: &str) -> io::Result<Self> {
         let directory = Path::new(directory);
         let seed: u64 = seed.parse().map_err(io::Error::other)?;
@@ -67,7 +60,7 @@ impl Racer {
         })
     }
 
-    /// Goes on until the state says `end`. What went wrong, or "ok" and how much was checked.
+    /// Runs until the state says `end`. Returns a fault, or "ok" and the number of checked opens.
     pub fn run(mut self) -> String {
         loop {
             let state = self.state();
@@ -108,7 +101,7 @@ impl Racer {
         }
     }
 
-    /// Opens, and tells whether what is read must be redacted.
+    /// Opens, and returns whether what is read must be redacted.
     fn open(&self, path: &Path, state: &str) -> io::Result<(File, bool)> {
         let file = File::open(path)?;
         Ok((file, state.ends_with("redacting") && self.state() == state))
@@ -128,10 +121,10 @@ impl Racer {
         self.saw(length, "fstat")?;
         let sharing = [Sharing::Private, Sharing::SharedRead][self.pick(2) as usize];
         let mapping = Mapping::new(&file, length as usize, sharing)?;
-        // It stays, without the file.
+        // The map stays without the file.
         drop(file);
-        // Not what was appended: what lies behind a size that the kernel takes for a smaller one, be it
-        // for a moment, is SIGBUS.
+        // Without what was appended: touching a page behind the size that the kernel has, be it for a
+        // moment, is SIGBUS.
         let certain = self.original.len();
         self.check(&mapping.load(0, certain), must_be_clean, "map")
     }
@@ -144,7 +137,7 @@ impl Racer {
         Ok(())
     }
 
-    /// Writes what is there already, as seen by who may see it.
+    /// Writes what is there already.
     fn write(&mut self, path: &Path) -> io::Result<()> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let at = self.pick(self.original.len() as u64 - 100) as usize;

@@ -6,11 +6,8 @@ use std::path::PathBuf;
 
 use thrufs_testing::process::Process;
 
-/// The server: `THRUFS_BIN`, else `thrufs` in the build directory of this test.
-///
-/// # Errors
-///
-/// A text that says how to get one. A missing server is a failure, not a reason to skip.
+/// The server: `THRUFS_BIN`, else `thrufs` in the build directory of this test. A missing server is a
+/// failure, not a reason to skip.
 pub fn thrufs() -> Result<PathBuf, String> {
     if let Some(path) = env::var_os("THRUFS_BIN") {
         let path = PathBuf::from(path);
@@ -30,11 +27,6 @@ pub fn thrufs() -> Result<PathBuf, String> {
     })
 }
 
-/// The test client, from the build directory of this test.
-///
-/// # Errors
-///
-/// A text that says how to build it.
 pub fn thrufs_client() -> Result<PathBuf, String> {
     built("thrufs-client").ok_or_else(|| {
         "no `thrufs-client` binary beside this test: build it with `cargo build -p thrufs-client`"
@@ -42,8 +34,7 @@ pub fn thrufs_client() -> Result<PathBuf, String> {
     })
 }
 
-/// Starts the helper program of this crate, which cargo builds before the integration tests; its own
-/// documentation lists the commands.
+/// Starts `thrufs-test-helper`; its documentation lists the commands.
 #[track_caller]
 pub fn start_helper<S: AsRef<OsStr>>(command: &[S]) -> Process {
     let helper = built("thrufs-test-helper");
@@ -53,13 +44,12 @@ pub fn start_helper<S: AsRef<OsStr>>(command: &[S]) -> Process {
     )
 }
 
-/// The same to its end: what it prints.
+/// Runs it to its end: what it prints.
 #[track_caller]
 pub fn run_helper<S: AsRef<OsStr>>(command: &[S]) -> String {
     start_helper(command).output()
 }
 
-/// The slow file system of this crate, built as well.
 pub fn slow_files() -> PathBuf {
     built("thrufs-slow-files").expect("cargo builds thrufs-slow-files with the tests")
 }

@@ -1,9 +1,8 @@
-//! Random sequences of operations on a tree and on a native twin: the same result at every step, the
-//! same tree at the end, seen through the tree under test and beneath it.
+//! Random sequences of operations on a tree and on a native twin: the same result at every step, and the
+//! same tree at the end, through the tree under test and beneath it.
 //!
-//! `THRUFS_PROPERTY_CASES` is the number of sequences. `THRUFS_SEED` is the seed of the first
-//! one, otherwise another each time; the others follow from it. A failure prints the seed that repeats it
-//! as the first case.
+//! `THRUFS_PROPERTY_CASES` is the number of sequences, `THRUFS_SEED` the seed of the first. A failure
+//! prints the seed that repeats it as the first case.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,16 +18,15 @@ use crate::compare::{differences, snapshot};
 use crate::tree::Native;
 use thrufs_testing::{Random, Tree};
 
-/// Sequences, without `THRUFS_PROPERTY_CASES`.
+/// Without `THRUFS_PROPERTY_CASES`.
 const CASES_DEFAULT: u64 = 40;
 
-/// Operations per sequence.
 const STEPS: usize = 250;
 
 /// Descriptors that a sequence may hold open at a time.
 const SLOTS: usize = 4;
 
-/// Few names, so that the operations meet each other. Some are below others.
+/// Few names, so that operations collide. Some are below others.
 const PATHS: [&str; 12] = [
     "a",
     "b",
@@ -150,7 +148,6 @@ fn operation(random: &mut Random) -> Operation {
     }
 }
 
-/// One of the two trees, with its open files.
 struct Side {
     root: PathBuf,
     open: [Option<File>; SLOTS],
@@ -333,15 +330,17 @@ fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     Ok(data)
 }
 
-fn set_times(path: &Path, seconds: i64, nanoseconds: i64) -> io::Result<Vec<u8>> {
-    let time = Timespec {
-        tv_sec: seconds,
-        tv_nsec: nanoseconds,
-    };
-    let times = Timestamps {
+/// The same time of access and of modification.
+pub fn timestamps(tv_sec: i64, tv_nsec: i64) -> Timestamps {
+    let time = Timespec { tv_sec, tv_nsec };
+    Timestamps {
         last_access: time,
         last_modification: time,
-    };
+    }
+}
+
+fn set_times(path: &Path, seconds: i64, nanoseconds: i64) -> io::Result<Vec<u8>> {
+    let times = timestamps(seconds, nanoseconds);
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
     let stat = rustix::fs::lstat(path)?;
     Ok(format!("{}.{}", stat.st_mtime, stat.st_mtime_nsec).into_bytes())
@@ -442,11 +441,8 @@ fn brief(outcome: &Outcome) -> String {
     }
 }
 
-/// Runs the sequences on `tree`. `what` names the ground and `test` the test, for a report.
-///
-/// # Panics
-///
-/// At the first difference, with the steps that led to it.
+/// Runs the sequences on `tree`; panics at the first difference, with the steps that led to it. `what`
+/// names the setting and `test` the test.
 #[track_caller]
 pub fn run_cases(tree: &dyn Tree, what: &str, test: &str) {
     let cases = thrufs_test_report::number("THRUFS_PROPERTY_CASES", CASES_DEFAULT);

@@ -1,9 +1,9 @@
-//! One process of many that fight over a few names, in every way there is to open, change and rename
-//! them, and what none of them may ever see.
+//! One process of many that open, change and rename a few names in every way, and the invariants that each
+//! checks.
 //!
 //! `shared-*` are opened with every combination of flags, mapped, truncated, renamed onto one another,
-//! linked, removed. `growing` is only appended to: its size is never less than what the process itself
-//! knows to be written.
+//! linked, removed. `growing` is only appended to: its size is never less than what the process itself has
+//! written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 
-/// What a process that takes part knows.
 pub struct Racer {
     dir: PathBuf,
     random: Random,
@@ -24,7 +23,7 @@ pub struct Racer {
 const SHARED: u64 = 3;
 
 impl Racer {
-    /// Takes part in `dir`, where others do, with decisions of its own.
+    /// Works in `dir` with random decisions of its own.
     pub fn new(dir: &Path, seed: u64) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -34,9 +33,8 @@ impl Racer {
         }
     }
 
-    /// How many opens that create have failed with ESTALE: where the name was removed or made by others
-    /// after it had been looked up, and made by others again when the kernel tried once more. No other call
-    /// may.
+    /// How many creating opens failed with ESTALE: others removed or made the name between LOOKUP and OPEN,
+    /// twice in a row. No other call may.
     pub fn stale(&self) -> u64 {
         self.stale
     }
@@ -50,11 +48,8 @@ impl Racer {
         self.dir.join(format!("shared-{at}"))
     }
 
-    /// Does one thing.
-    ///
-    /// # Errors
-    ///
-    /// What must never happen, said as text. What others may cause (a name that is gone) is none.
+    /// Does one thing. The error is a violated invariant; errors that other processes cause (a name that is
+    /// gone) are none.
     pub fn step(&mut self) -> Result<(), String> {
         let (what, outcome) = match self.pick(12) {
             0 => ("rename", self.rename()),
@@ -133,7 +128,7 @@ impl Racer {
                 .map(drop)
                 .or_else(unless_write_only)?;
         }
-        // Not touched: others cut the file off.
+        // Not touched: a truncation by another process makes it SIGBUS.
         let sharing = if self.pick(2) == 0 {
             Sharing::SharedRead
         } else {
@@ -162,7 +157,7 @@ impl Racer {
                 self.growing_seen
             )));
         }
-        // What others are writing at this moment may be seen by one look and not by the next.
+        // Bytes that others write may be seen by one read and not by the next.
         let written = file.stream_position()?;
         let again = fs::metadata(&path)?.len();
         if seen < written || again < written {
@@ -182,12 +177,12 @@ fn is_by_others(error: &io::Error) -> bool {
         .contains(&error.raw_os_error())
 }
 
-/// No error number for an open file is one that others may cause.
+/// Other processes cause no error of an open file.
 fn of_an_open_file(error: io::Error) -> io::Error {
     io::Error::other(format!("of an open file: {error}"))
 }
 
-/// EBADF of one's own making.
+/// EBADF by this process's own flags.
 fn unless_write_only(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         // Direct I/O wants aligned memory.

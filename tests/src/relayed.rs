@@ -1,7 +1,5 @@
-//! A share that is mounted on this machine through the queues of a virtio-fs device: a server of its own
-//! process, `thrufs share`, and a relay, `thrufs-client mount`, for as long as the value lives.
-//!
-//! Whatever happens to the test, dropping the value ends both and detaches what is still mounted.
+//! A share mounted on this machine through the queues of a virtio-fs device: `thrufs share` in a process of
+//! its own, and a relay, `thrufs-client mount`. Drop ends both and detaches what is still mounted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +14,11 @@ use crate::programs;
 use crate::running::{PATIENCE, Running};
 use crate::server::Mount;
 
-/// What a relay says when its mount answers.
+/// Logged by a relay once its mount answers.
 const MOUNTED: &str = "mounted ";
 
-/// The queues of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
-    /// Request queues, each with a thread on either side.
     pub count: u16,
     /// Descriptors of each.
     pub size: u16,
@@ -54,27 +50,19 @@ impl Queues {
     }
 }
 
-/// A running `thrufs share`, to which any number of relays may connect.
+/// A running `thrufs share`, for any number of relays.
 pub struct Share {
     server: Running,
     socket: PathBuf,
 }
 
 impl Share {
-    /// Shares `source` with the options given, its socket and its log in `place`.
-    ///
-    /// # Errors
-    ///
-    /// As text.
+    /// Shares `source`, with its socket and its log in `place`.
     pub fn start(source: &Path, place: &Path, options: &str) -> Result<Self, String> {
         Self::start_limited(source, place, options, None)
     }
 
     /// The same, with a limit of open files, soft and hard.
-    ///
-    /// # Errors
-    ///
-    /// As text.
     pub fn start_limited(
         source: &Path,
         place: &Path,
@@ -98,17 +86,15 @@ impl Share {
         Ok(Self { server, socket })
     }
 
-    /// Where it listens.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The process that was started.
     pub fn pid(&self) -> u32 {
         self.server.pid()
     }
 
-    /// Its workers: one for each front end, and perhaps one that waits.
+    /// Its workers: one for each front end, and perhaps a spare one.
     pub fn workers(&self) -> Vec<u32> {
         let pid = self.pid();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
@@ -117,7 +103,6 @@ impl Share {
         numbers.filter_map(|number| number.parse().ok()).collect()
     }
 
-    /// What it has written so far.
     pub fn log_text(&self) -> String {
         self.server.log_text()
     }
@@ -131,11 +116,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Mounts what a server at `socket` shares on `mnt`. Its log is beside the mount point.
-    ///
-    /// # Errors
-    ///
-    /// As text.
+    /// Mounts the share at `socket` on `mnt`. Its log is beside the mount point.
     pub fn start(socket: &Path, mnt: &Path, queues: Queues) -> Result<Self, String> {
         let arguments = |command: &mut Command| {
             command
@@ -159,31 +140,23 @@ impl Relay {
         Ok(relay)
     }
 
-    /// The mount point.
     pub fn mnt(&self) -> &Path {
         &self.mount.0
     }
 
-    /// The process.
     pub fn pid(&self) -> u32 {
         self.relay.pid()
     }
 
-    /// What it has written so far.
     pub fn log_text(&self) -> String {
         self.relay.log_text()
     }
 
-    /// How it has ended, if it does in time.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.relay.ended_within(PATIENCE)
     }
 
-    /// Ends it with SIGTERM and sees that it left nothing mounted.
-    ///
-    /// # Errors
-    ///
-    /// As text.
+    /// Ends it with SIGTERM and checks that nothing is left mounted.
     pub fn stop(&self) -> Result<(), String> {
         let stopped = self.relay.stop();
         stopped.map_err(|error| format!("the relay {error}"))?;
@@ -196,7 +169,7 @@ impl Relay {
 
 /// A share of a fresh directory with one relay: a tree under test.
 pub struct Relayed {
-    // In the order in which they must go.
+    // In the order of dropping.
     relay: Relay,
     share: Share,
     ground: Ground,
@@ -204,10 +177,6 @@ pub struct Relayed {
 
 impl Relayed {
     /// Shares a fresh directory on `lower` with `options`, and mounts it through `queues`.
-    ///
-    /// # Errors
-    ///
-    /// As text.
     pub fn start_on(lower: Lower, options: &str, queues: Queues) -> Result<Self, String> {
         let ground = Ground::prepare(lower)?;
         let options = if queues.count > 1 {
@@ -226,17 +195,14 @@ impl Relayed {
         })
     }
 
-    /// The server.
     pub fn share(&self) -> &Share {
         &self.share
     }
 
-    /// The mount.
     pub fn relay(&self) -> &Relay {
         &self.relay
     }
 
-    /// The directories.
     pub fn ground(&self) -> &Ground {
         &self.ground
     }

@@ -1,5 +1,5 @@
-//! A program under test in a process of its own, for as long as the value lives. What it says goes to a
-//! file. Every wait is bounded.
+//! A program under test in a process of its own, which ends on drop. Its output goes to a file. Every wait
+//! is bounded.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -10,25 +10,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-/// How long anything may take to begin or to end: far longer than a server gives to requests in progress,
-/// as the machine may be busy.
+/// How long any start or end may take: far longer than a server gives to requests in progress, as the
+/// machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Ended with SIGTERM when dropped, and killed if that does not help.
+/// Ended with SIGTERM when dropped, then with SIGKILL.
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Mutex<Child>,
-    /// Not by the child: whoever hangs may hold its lock. As long as it was not waited for, the number
-    /// is its own.
+    /// Beside the child, whose lock a thread that hangs may hold. Valid until the child is reaped.
     pid: u32,
     log: PathBuf,
 }
 
 impl Running {
-    /// Starts a program with these arguments. `files_max` is its limit of open files, soft and hard. Its log goes
-    /// on where another has ended.
+    /// Starts a program, appending to its log. `files_max` is its limit of open files, soft and hard.
     pub(crate) fn start(
         program: &Path,
         arguments: impl FnOnce(&mut Command),
@@ -65,12 +63,11 @@ impl Running {
         self.pid
     }
 
-    /// What it has written so far, and what others wrote before it to the same file.
+    /// Its log, and that of earlier processes in the same file.
     pub(crate) fn log_text(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends it a signal, if it is there.
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(pid) = pid_of(self.pid) {
             let _ = rustix::process::kill_process(pid, signal);
@@ -104,11 +101,6 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it with SIGTERM.
-    ///
-    /// # Errors
-    ///
-    /// As text: it had ended already, it does not end, it failed.
     pub(crate) fn stop(&self) -> Result<(), String> {
         if let Some(status) = self.ended_within(Duration::ZERO) {
             return Err(format!("had already ended with {status}"));
@@ -122,7 +114,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for the end of what was killed.
+    /// Waits for the end of a killed process.
     pub(crate) fn wait(&self) {
         let _ = self.child().wait();
     }
@@ -143,11 +135,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until it is so; the time limit is for what hangs for ever.
-///
-/// # Panics
-///
-/// When it is not so within a minute.
+/// Waits for a condition; panics after a minute, which is for what hangs for ever.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -157,7 +145,6 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// As system calls take it.
 pub(crate) fn pid_of(process: u32) -> Option<Pid> {
     Pid::from_raw(process.try_into().ok()?)
 }

@@ -1,5 +1,5 @@
-//! A server on a ground that outlives it, for tests of its end: so that another can follow, and what
-//! it left beneath can be looked at.
+//! A server on a test directory that outlives it, for tests of its end: another can follow, and the files
+//! beneath can be checked.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -14,23 +14,21 @@ use crate::mounted::{answers_within, is_mounted};
 use crate::running::{PATIENCE, Running, pid_of};
 use crate::{programs, transport};
 
-/// How long a mount may take until it answers.
 pub const START_TIMEOUT: Duration = PATIENCE;
 
-/// How long a server may take to end.
 pub const END_TIMEOUT: Duration = PATIENCE;
 
-/// What it logs when its mount stands. With a space, because it logs the end as `unmounted`.
+/// Logged once it is mounted. With a space, because the end is logged as `unmounted`.
 const MOUNTED: &str = " mounted ";
 
-/// A running `thrufs mount -f`. Ended when dropped, whatever has happened.
+/// A running `thrufs mount -f`, ended on drop.
 pub struct Server {
-    // First: it has to end before its mount is taken away.
+    // First: it ends before its mount is taken away.
     process: Running,
     mount: Mount,
 }
 
-/// What is mounted there, detached when dropped.
+/// A mount point, detached on drop.
 pub(crate) struct Mount(pub(crate) PathBuf);
 
 impl Drop for Mount {
@@ -43,22 +41,14 @@ impl Drop for Mount {
 }
 
 impl Server {
-    /// Mounts the ground, for all users. Requests come as `options` say, and by `/dev/fuse` if they say
-    /// nothing; that they do is made sure of. `files_max` is the limit of open files, soft and hard.
-    ///
-    /// # Panics
-    ///
-    /// When no mount answers in time.
+    /// Mounts the ground for all users, over the transport that `options` name, else `/dev/fuse`, and
+    /// checks that it is used. `files_max` is the limit of open files, soft and hard.
     #[track_caller]
     pub fn start(ground: &Ground, options: &str, files_max: Option<u32>) -> Self {
         Self::try_start(ground, options, files_max).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The same.
-    ///
-    /// # Errors
-    ///
-    /// As text: the missing server, what it said if it ended, a mount that does not answer.
+    /// The same; the error has the server's output.
     pub fn try_start(
         ground: &Ground,
         options: &str,
@@ -72,7 +62,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The same, but however its requests come, and with no regard to the kernel's switch.
+    /// The same over any transport, and with no regard to the kernel's switch.
     #[track_caller]
     pub fn start_unproved(ground: &Ground, options: &str, files_max: Option<u32>) -> Self {
         let started = Self::try_start_unproved(ground, options, files_max);
@@ -97,7 +87,7 @@ impl Server {
             process: Running::start(&programs::thrufs()?, arguments, files_max, log)?,
             mount: Mount(ground.mnt().to_owned()),
         };
-        // Before it says so, it takes SIGTERM for a failed start.
+        // Before it logs that, it takes SIGTERM for a failed start.
         let stands = || is_mounted(ground.mnt()) && stand(&server.log_text()) > before;
         let answers = server.process.wait_until("the mount", stands);
         let answers = answers.and_then(|()| answers_within(ground.mnt(), START_TIMEOUT));
@@ -110,18 +100,16 @@ impl Server {
         Ok(server)
     }
 
-    /// The process that was started, which supervises.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Sends a signal to the process that was started.
     #[track_caller]
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal);
     }
 
-    /// Kills all of it at once. The mount stays, dead.
+    /// Kills all its processes. The mount stays, dead.
     pub fn kill(&mut self) {
         for process in self.processes().into_iter().rev() {
             if let Some(pid) = pid_of(process) {
@@ -131,7 +119,6 @@ impl Server {
         self.process.wait();
     }
 
-    /// Waits for the end of the process.
     pub fn ended_within(&mut self, timeout: Duration) -> Option<ExitStatus> {
         self.process.ended_within(timeout)
     }
@@ -142,11 +129,7 @@ impl Server {
         self.end().unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The same.
-    ///
-    /// # Errors
-    ///
-    /// As text.
+    /// The same; the error is text.
     pub fn end(&self) -> Result<(), String> {
         let stopped = self.process.stop();
         stopped.map_err(|error| format!("the server {error}"))?;
@@ -156,31 +139,29 @@ impl Server {
         }
     }
 
-    /// The processes that serve: the one that was started and what it started.
+    /// The supervisor and its children.
     pub fn processes(&self) -> Vec<u32> {
         let worker = transport::worker_of(self.pid());
         std::iter::once(self.pid()).chain(worker).collect()
     }
 
-    /// The process that answers requests.
     #[track_caller]
     pub fn worker(&self) -> u32 {
         transport::worker_of(self.pid()).expect("a worker of its own")
     }
 
-    /// What it has written so far, and what others wrote before it on the same ground.
+    /// Its log, with that of earlier servers on the same ground.
     pub fn log_text(&self) -> String {
         self.process.log_text()
     }
 }
 
-/// Sends a signal to a process that is there.
 #[track_caller]
 pub fn kill_process(process: u32, signal: Signal) {
     rustix::process::kill_process(pid_of(process).unwrap(), signal).unwrap();
 }
 
-/// Whether nothing is mounted there any more, at the latest after `timeout`.
+/// Whether nothing is mounted there after at most `timeout`.
 pub fn is_unmounted_within(mnt: &Path, timeout: Duration) -> bool {
     let deadline = Instant::now() + timeout;
     while Instant::now() < deadline {

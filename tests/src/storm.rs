@@ -1,5 +1,5 @@
-//! A process that asks a mount for everything, at random, without end: right and wrong arguments, files kept
-//! open, maps, locks that wait. It is meant to be killed.
+//! A process that makes every call on a mount, at random and without end: right and wrong arguments, open
+//! files, maps, blocking locks. It is meant to be killed.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -24,17 +24,14 @@ const KEPT_MAX: usize = 100;
 /// Nothing is written or allocated beyond, in bytes.
 const SIZE_MAX: u64 = 4 << 20;
 
-/// Names of one directory.
 const NAMES: u64 = 12;
 
-/// One process, in its working directory.
 pub struct Storm {
     random: Random,
     kept: Vec<File>,
 }
 
 impl Storm {
-    /// Decides by `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random(seed),
@@ -79,7 +76,7 @@ impl Storm {
         self.pick(SIZE_MAX)
     }
 
-    /// Does one thing. Whatever comes of it is right, as long as it comes.
+    /// Does one thing; any result is right.
     pub fn step(&mut self) {
         let _ = match self.pick(10) {
             0..=2 => self.open(),
@@ -187,7 +184,7 @@ impl Storm {
                     Sharing::Shared
                 };
                 let mut map = Mapping::new(file, 4096, sharing)?;
-                // Beyond the end of the file that is a SIGBUS, and the end of this process.
+                // Behind the end of the file that is SIGBUS, which ends this process.
                 map.store(0, b"stored");
                 Ok(())
             }

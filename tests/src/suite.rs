@@ -1,4 +1,4 @@
-//! On what the POSIX case list runs here, and the report of it.
+//! The settings of the POSIX case list, and its report.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,21 +12,19 @@ use crate::relayed::{Queues, Relayed};
 use crate::transport::Transport;
 use crate::tree::Native;
 
-/// On what the list runs.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The file system beneath.
     pub lower: Lower,
     /// Options of the mount or share, or none for a native run.
     pub options: Option<&'static str>,
-    /// The shares of the guest that this runs in, if it does.
+    /// The shares of the guest that this runs in.
     pub share: Option<Share>,
-    /// The queues of the relay that mounts a share here, if one does.
+    /// The queues of the relay that mounts a share here.
     pub queues: Option<Queues>,
 }
 
 impl Setting {
-    /// Whether the kernel uses the files beneath by itself.
+    /// Whether the mount uses passthrough.
     fn passes_through(&self) -> bool {
         self.share.is_none()
             && self.queues.is_none()
@@ -46,7 +44,6 @@ impl Setting {
 }
 
 impl Setup for Setting {
-    /// The lower file system and the options.
     fn name(&self) -> String {
         let way = match (self.options, self.share) {
             (None, _) => "native",
@@ -102,7 +99,7 @@ impl Setup for Setting {
                 Some("this file system leaves the times when the size stays")
             }
             Need::HostMaps if self.share.is_some() => {
-                Some("what lies beneath is a share as well, whose maps are the guest's")
+                Some("the file system beneath is a share as well, with the guest's maps")
             }
             Need::SharedMaps
                 if (self.queues.is_some() || self.share.is_some()) && self.maps_are_private() =>
@@ -112,7 +109,7 @@ impl Setup for Setting {
             Need::TrustedAttributes
                 if self.queues.is_some() && !self.has_option("modcaps=+sys_admin") =>
             {
-                Some("the worker of a share has no SYS_ADMIN unless it is told to keep it")
+                Some("the worker of a share has no SYS_ADMIN unless an option keeps it")
             }
             Need::WriteThrough if self.has_option("writeback") => {
                 Some("with writeback the kernel keeps written data until a flush")
@@ -121,13 +118,13 @@ impl Setup for Setting {
                 Some("the kernel keeps O_APPEND on a file beneath that it has opened with it")
             }
             Need::CloseToOpen if self.has_option("cache=always") => {
-                Some("cache=always is for what nobody else writes")
+                Some("cache=always is for files without other writers")
             }
             Need::Notifications
                 if (self.queues.is_some() || self.share.is_some())
                     && !self.has_option("cache=never") =>
             {
-                Some("nobody can tell a guest's kernel of a change")
+                Some("a guest's kernel cannot be notified of a change")
             }
             Need::Notifications if self.has_option("writeback") => {
                 Some("with writeback the kernel has times of its own")
@@ -142,8 +139,8 @@ impl Setup for Setting {
     }
 }
 
-/// Runs every case on every setting and reports, as the arguments of this process say; or says why nothing
-/// can run here.
+/// Runs every case on every setting, as the arguments of this process say, or reports why nothing can run
+/// here.
 pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
     let Some(reason) = skip else {
         return run_with(std::env::args(), settings);
@@ -153,7 +150,6 @@ pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The same with arguments that are given.
 pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setting>) -> ExitCode {
     let settings = settings.into_iter();
     thrufs_testing::suite::run(arguments, settings.map(|it| Arc::new(it) as Arc<dyn Setup>))
@@ -162,7 +158,6 @@ pub fn run_with(arguments: impl IntoIterator<Item = String>, settings: Vec<Setti
 /// The file systems that are served with default options only.
 const OTHERS: [Lower; 3] = [Lower::Xfs, Lower::Btrfs, Lower::Overlay];
 
-/// The grounds of the native run.
 pub fn native_settings() -> Vec<Setting> {
     let lowers = [Lower::Tmpfs, Lower::Ext4].into_iter().chain(OTHERS);
     known(lowers.map(|lower| Setting {
@@ -173,7 +168,6 @@ pub fn native_settings() -> Vec<Setting> {
     }))
 }
 
-/// The ground of a run through the mount with such options.
 pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
     Setting {
         lower,
@@ -183,8 +177,8 @@ pub fn mount_setting(lower: Lower, options: &'static str) -> Setting {
     }
 }
 
-/// All grounds of the run through the mount: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs
-/// alone, the defaults on the others.
+/// All settings of the mount run: `options` on tmpfs and on ext4, `tmpfs_options` on tmpfs alone, the
+/// defaults on the others.
 pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) -> Vec<Setting> {
     let on = |lower| move |options: &&'static str| mount_setting(lower, options);
     let tmpfs = options.iter().map(on(Lower::Tmpfs));
@@ -194,7 +188,7 @@ pub fn mount_settings(options: &[&'static str], tmpfs_options: &[&'static str]) 
     known(tmpfs.chain(ext4).chain(tmpfs_alone).chain(others))
 }
 
-/// The ground of a run through a share, mounted by a relay over such queues.
+/// A setting of a share, mounted by a relay over such queues.
 pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Setting {
     Setting {
         lower,
@@ -204,7 +198,7 @@ pub fn relay_setting(lower: Lower, options: &'static str, queues: Queues) -> Set
     }
 }
 
-/// Those whose file system and transport this kernel has; says which it has not.
+/// The settings whose file system and transport this kernel has; reports the others as skipped.
 pub fn known(settings: impl IntoIterator<Item = Setting>) -> Vec<Setting> {
     let mut known = Vec::new();
     for setting in settings {

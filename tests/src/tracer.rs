@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-/// How long after an operation a request of the background may still be sent.
+/// How long after an operation a background request may still be sent.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 /// Per CPU, KiB: room for the 4,096 writes and more.
@@ -45,15 +45,7 @@ fn tracefs() -> Result<(PathBuf, Option<tempfile::TempDir>), String> {
 }
 
 impl Tracer {
-    /// Begins with the connection of what is mounted at `mnt`.
-    ///
-    /// # Errors
-    ///
-    /// As text: no tracefs here.
-    ///
-    /// # Panics
-    ///
-    /// When nothing is mounted there.
+    /// Traces the connection of the mount at `mnt`; fails without tracefs.
     pub fn start(mnt: &Path) -> Result<Self, String> {
         let (root, mounted_at) = tracefs()?;
         let connection = rustix::fs::minor(fs::metadata(mnt).unwrap().dev());
@@ -61,7 +53,7 @@ impl Tracer {
             "instances/thrufs-test-{}-{connection}",
             std::process::id()
         ));
-        // From here on dropping it undoes what was done.
+        // From here on, drop undoes what was done.
         let tracer = Self {
             instance,
             mounted_at,
@@ -81,14 +73,10 @@ impl Tracer {
         fs::write(self.instance.join(file), value).map_err(|error| format!("{file}: {error}"))
     }
 
-    /// The requests that `operation` causes, by name without `FUSE_`.
-    ///
-    /// # Panics
-    ///
-    /// With the panic of `operation`, or when the kernel lost some.
+    /// The requests that `operation` causes, by name without `FUSE_`. Panics when the kernel lost some.
     #[track_caller]
     pub fn count(&self, operation: impl FnOnce()) -> Requests {
-        // What was still under way from before.
+        // Requests from before.
         self.settled();
         self.set("trace", "").unwrap();
         operation();
@@ -104,7 +92,7 @@ impl Tracer {
         requests
     }
 
-    /// What was traced, once nothing more comes.
+    /// The trace, once nothing more comes.
     fn settled(&self) -> String {
         let read = || fs::read_to_string(self.instance.join("trace")).unwrap();
         let mut before = read();
@@ -162,7 +150,7 @@ fn opcode_of(line: &str) -> String {
     }
 }
 
-/// Those, to compare with.
+/// Expected counts, to compare with.
 pub fn requests(expected: &[(&str, u64)]) -> Requests {
     expected
         .iter()

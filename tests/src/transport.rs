@@ -1,11 +1,10 @@
-//! How requests come to a server under test, and the proof that they do.
+//! The transport of a server under test, and the proof that it is used.
 //!
-//! A mount is asked for one transport by name, never for `auto`: else nobody would know what was
-//! tested. One that was asked for io_uring is looked at once it stands ([`prove`]), because a server
-//! that may not use it serves by `/dev/fuse`.
+//! Tests name one transport, never `auto`, which would hide what was tested. A server that cannot use
+//! io_uring falls back to `/dev/fuse`: so a mount that asks for io_uring is checked ([`prove`]).
 //!
-//! **The kernel's switch** is one for the whole machine, and a test turns it off for a moment. So
-//! whoever mounts over io_uring holds a shared lock on its file meanwhile, and whoever turns it off an
+//! **The kernel's switch** is one for the whole machine, and a test turns it off temporarily. So a test
+//! that mounts over io_uring holds a shared lock on its file meanwhile, and the test that turns it off an
 //! exclusive one.
 
 use std::fmt;
@@ -24,17 +23,14 @@ use crate::mounted::must_skip;
 /// The kernel offers FUSE over io_uring while this file says `Y`.
 pub const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// How long a switch that is off may be somebody's test.
+/// How long another test may keep the switch off.
 const SWITCH_PATIENCE: Duration = Duration::from_secs(10);
 
 const OPTION: &str = "transport=";
 
-/// A way for requests to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// By reading `/dev/fuse`.
     Dev,
-    /// By io_uring.
     Uring,
 }
 
@@ -67,7 +63,7 @@ impl Transport {
         }
     }
 
-    /// Why it is not to be had here, if so.
+    /// Why it is unavailable here, if so.
     pub fn is_missing(self) -> Option<String> {
         match self {
             Self::Dev => None,
@@ -76,7 +72,7 @@ impl Transport {
     }
 }
 
-/// Runs a test over each transport, one after the other, and says what is skipped.
+/// Runs a test over each transport in turn, and reports what is skipped.
 pub fn over_each(run: impl Fn(Transport)) {
     if must_skip() {
         return;
@@ -93,7 +89,7 @@ pub fn over_each(run: impl Fn(Transport)) {
     }
 }
 
-/// For the first line of a `#[test]` of io_uring: true if it must skip, which it then says.
+/// For the first line of a `#[test]` of io_uring: true if it must skip, which is reported.
 pub fn must_skip_ring() -> bool {
     if must_skip() {
         return true;
@@ -132,10 +128,6 @@ fn is_switched_on() -> bool {
 }
 
 /// Keeps the switch as it is while a mount with `options` is made. `None` where it does not matter.
-///
-/// # Errors
-///
-/// As text.
 pub fn hold_switch(options: &str) -> Result<Option<File>, String> {
     if Transport::of(options) == Transport::Dev {
         return Ok(None);
@@ -156,11 +148,8 @@ pub fn named(options: &str) -> String {
     }
 }
 
-/// Sees that a server that stands uses the transport that `options` name.
-///
-/// # Errors
-///
-/// What it uses instead.
+/// Checks that a running server uses the transport that `options` name; the error says what it uses
+/// instead.
 pub fn prove(options: &str, server: u32) -> Result<(), String> {
     let worker = worker_of(server).ok_or("the server has no worker")?;
     match (Transport::of(options), has_ring(worker)) {
@@ -170,14 +159,14 @@ pub fn prove(options: &str, server: u32) -> Result<(), String> {
     }
 }
 
-/// The process that answers requests: the only child of the one that was started.
+/// The process that answers requests: the supervisor's only child.
 pub fn worker_of(server: u32) -> Option<u32> {
     let children = fs::read_to_string(format!("/proc/{server}/task/{server}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a process holds a ring. A server makes some before it knows whether the kernel will use
-/// them, and keeps them only then.
+/// Whether a process holds a ring. A server makes some before it knows whether the kernel will use them,
+/// and keeps them only then.
 pub fn has_ring(process: u32) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
         return false;

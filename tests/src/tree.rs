@@ -12,16 +12,11 @@ pub struct Native {
 }
 
 impl Native {
-    /// A fresh directory on the default file system for temporary files.
     pub fn start() -> Self {
         Self::start_on(Lower::Default).expect("a temporary directory")
     }
 
-    /// A fresh directory on `lower`.
-    ///
-    /// # Errors
-    ///
-    /// What was missing to make the file system (privilege, `mkfs.ext4`), as text.
+    /// A fresh directory on `lower`; fails without privilege or `mkfs.ext4`.
     pub fn start_on(lower: Lower) -> Result<Self, String> {
         Ok(Self {
             ground: Ground::prepare(lower)?,

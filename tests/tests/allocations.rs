@@ -21,7 +21,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that is being taken down has no counter any more.
+    // A thread that ends has no counter any more.
     let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
@@ -60,7 +60,7 @@ fn the_hot_requests_allocate_nothing() {
 }
 
 #[test]
-fn neither_do_they_when_all_is_noted_in_a_ledger() {
+fn the_hot_requests_with_a_ledger_allocate_nothing() {
     hot_requests(Config {
         ledger: Some(Ledger::new().unwrap()),
         ..Config::default()

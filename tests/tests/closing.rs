@@ -1,6 +1,5 @@
-//! A close that is done when it returns: what others do beneath directly afterwards finds no open file of
-//! ours in the way. What the kernel tells us of only later (RELEASE is asynchronous) comes in the end, and
-//! how late it is is said.
+//! A close that is done when it returns: another process finds no open file of the server in its way
+//! directly afterwards. What waits for RELEASE, which is asynchronous, comes later; its delay is reported.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -12,9 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::UnmountFlags;
 use thrufs_sys::closing::close;
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
@@ -30,7 +30,7 @@ const WAYS: [&str; 4] = [
     "locks=shared",
 ];
 
-/// What may come after close(2) has returned comes within this time, also on a busy machine.
+/// Limit of what RELEASE does after close(2) has returned, also on a busy machine.
 const LATE_MAX: Duration = Duration::from_secs(30);
 
 fn on_each_way(lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
@@ -43,7 +43,7 @@ fn on_each_way(lower: Lower, ways: &[&str], body: impl Fn(&Mounted, &str)) {
     });
 }
 
-/// How often something did not succeed at once, and the median and longest delay.
+/// How many did not succeed at once, and the median and longest delay.
 fn delays(mounted: &Mounted, what: &str, usage: &str, count: usize) -> (usize, Duration, Duration) {
     let through = mounted.mnt().join("file");
     let beneath = mounted.source().join("file");
@@ -98,7 +98,7 @@ fn a_lease_can_be_taken_beneath_when_a_reader_has_closed() {
         let (late, median, longest) = delays(mounted, "lease", "read", rounds(200));
         eprintln!("{name}: {late} of 200 late, median {median:?}, longest {longest:?}");
         if name.contains("nopassthrough") {
-            // Our file is closed at RELEASE: a FLUSH for every reader would cost too much.
+            // The server's file is closed at RELEASE: a FLUSH for every reader would cost too much.
             assert!(longest < LATE_MAX);
         } else {
             assert_eq!(late, 0, "{name}: up to {longest:?} late");
@@ -106,7 +106,6 @@ fn a_lease_can_be_taken_beneath_when_a_reader_has_closed() {
     });
 }
 
-/// How long until `done` says so.
 #[track_caller]
 fn delay_until(mut done: impl FnMut() -> bool) -> Duration {
     let start = Instant::now();
@@ -119,7 +118,7 @@ fn delay_until(mut done: impl FnMut() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Says what the delays are, and gives the median.
+/// Prints the delays, and returns the median.
 fn say(name: &str, what: &str, mut delays: Vec<Duration>) -> Duration {
     delays.sort();
     let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
@@ -129,7 +128,7 @@ fn say(name: &str, what: &str, mut delays: Vec<Duration>) -> Duration {
     median
 }
 
-/// Waits until the server has heard of the last close.
+/// Waits until the server has received the last RELEASE.
 #[track_caller]
 fn wait_for_releases(mounted: &Mounted) {
     let is_done = || {
@@ -188,7 +187,7 @@ fn blocks_of_a_removed_file_are_free() {
             say(&name, "removed when closed", closed);
             // Overlayfs frees them in its own time.
             if lower != Lower::Overlay {
-                assert_eq!(late, 0, "{name}: blocks of a file that nobody had open");
+                assert_eq!(late, 0, "{name}: blocks of a file that was not open");
             }
             say(&name, "closed when removed", open);
             say(&name, "replaced", replaced);
@@ -213,46 +212,27 @@ fn a_waiter_for_a_lock_beneath_goes_on() {
             delays.push(delay_until(attempt));
             flock(&beneath, FlockOperation::Unlock).unwrap();
         }
-        // The unlock of flock(2) rides on RELEASE.
+        // RELEASE carries the unlock of flock(2).
         say(name, "flock", delays);
     });
 }
 
-/// A tmpfs on a directory of the source, gone when dropped.
-struct Submount<'a>(&'a Path);
-
-impl<'a> Submount<'a> {
-    fn on(at: &'a Path) -> Self {
-        let data = None::<&std::ffi::CStr>;
-        rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), data).unwrap();
-        Self(at)
-    }
-
-    fn unmounts(&self) -> bool {
-        match rustix::mount::unmount(self.0, UnmountFlags::empty()) {
-            Ok(()) => true,
-            Err(rustix::io::Errno::BUSY) => {
-                // Whoever tries again and again holds up those who let go.
-                thread::sleep(Duration::from_micros(50));
-                false
-            }
-            Err(error) => panic!("{error}"),
+fn unmounts(at: &Path) -> bool {
+    match rustix::mount::unmount(at, UnmountFlags::empty()) {
+        Ok(()) => true,
+        Err(rustix::io::Errno::BUSY) => {
+            // A busy loop would delay the release.
+            thread::sleep(Duration::from_micros(50));
+            false
         }
-    }
-}
-
-impl Drop for Submount<'_> {
-    fn drop(&mut self) {
-        if is_mounted(self.0) {
-            let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-        }
+        Err(error) => panic!("{error}"),
     }
 }
 
 #[test]
 fn a_mount_beneath_can_be_unmounted() {
     on_each_way(Lower::Tmpfs, &WAYS, |mounted, name| {
-        // A name is believed for a while: a fresh one each time.
+        // Names are cached: a fresh one each time.
         let place = |name: &str| {
             let at = mounted.source().join(name);
             fs::create_dir(&at).unwrap();
@@ -261,43 +241,43 @@ fn a_mount_beneath_can_be_unmounted() {
         let (mut written, mut walked) = (Vec::new(), Vec::new());
         for round in 0..20 {
             let (at, through) = place(&format!("written-{round}"));
-            let submount = Submount::on(&at);
+            let submount = Detach::tmpfs(&at);
             fs::create_dir(through.join("dir")).unwrap();
             let file = File::create(through.join("dir/file")).unwrap();
             file.write_all_at(b"content", 0).unwrap();
-            assert!(!submount.unmounts(), "a file is open");
+            assert!(!unmounts(submount.0), "a file is open");
             drop(file);
-            written.push(delay_until(|| submount.unmounts()));
+            written.push(delay_until(|| unmounts(submount.0)));
 
             let (at, through) = place(&format!("walked-{round}"));
-            let submount = Submount::on(&at);
+            let submount = Detach::tmpfs(&at);
             fs::create_dir_all(at.join("one/two")).unwrap();
             fs::write(at.join("one/two/file"), b"content").unwrap();
             assert_eq!(fs::read(through.join("one/two/file")).unwrap(), b"content");
             assert_eq!(fs::read_dir(through.join("one/two")).unwrap().count(), 1);
-            walked.push(delay_until(|| submount.unmounts()));
+            walked.push(delay_until(|| unmounts(submount.0)));
         }
-        // By the last release, and not because it was idle for half a second.
+        // By the last release, not by half a second of idleness.
         for median in [
             say(name, "written", written),
             say(name, "walked and read", walked),
         ] {
             assert!(median < Duration::from_millis(400), "{median:?}");
         }
-        // Without any open file: when it was idle for a while.
+        // Without any open file: by idleness.
         let (at, through) = place("looked-at");
-        let submount = Submount::on(&at);
+        let submount = Detach::tmpfs(&at);
         fs::write(at.join("file"), b"content").unwrap();
         assert_eq!(fs::metadata(through.join("file")).unwrap().len(), 7);
         let start = Instant::now();
-        while !submount.unmounts() {
+        while !unmounts(submount.0) {
             assert!(start.elapsed() < LATE_MAX, "it stays busy");
         }
         eprintln!("{name}: looked at: {:?} late", start.elapsed());
     });
 }
 
-/// A file system beneath that tells of what went wrong at close(2), and not earlier.
+/// A file system beneath that reports its error only at close(2).
 #[test]
 fn an_error_of_the_close_beneath_is_reported() {
     over_each(|transport| {

@@ -1,6 +1,6 @@
-//! What is changed beneath a mount is seen through it, as soon as the cache mode promises: at once
-//! with `cache=never`, within the timeout of one second by default, and at the next open for data.
-//! Over each transport, passed through and not.
+//! Changes beneath a mount are seen through it as soon as the cache mode promises: at once with
+//! `cache=never`, within a second by default, and for data at the next open. Over each transport, with
+//! passthrough and without.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{CWD, XattrFlags};
+use rustix::fs::XattrFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
@@ -22,16 +22,16 @@ use thrufs_tests::transport::{Transport, over_each};
 /// The default timeout of a second, and a little for the clock ticks of the kernel.
 const TIMEOUT: Duration = Duration::from_millis(1100);
 
-/// A change that somebody else makes.
+/// A change made beneath.
 struct Change {
     name: &'static str,
-    /// Makes what there is before, in a directory beneath.
+    /// Makes the old state, beneath.
     prepare: fn(&Path),
-    /// Sees the old state through the mount, so that it is cached.
+    /// Caches the old state through the mount.
     warm: fn(&Path),
     /// Makes the change beneath.
     change: fn(&Path),
-    /// Sees the new state through the mount.
+    /// Checks the new state through the mount.
     check: fn(&Path),
 }
 
@@ -55,10 +55,7 @@ const CHANGES: [Change; 11] = [
             file.write_all_at(&data(b'n'), 0).unwrap();
         },
         check: |dir| {
-            assert!(
-                fs::read(dir.join("file")).unwrap() == data(b'n'),
-                "old content"
-            );
+            assert!(fs::read(dir.join("file")).unwrap() == data(b'n'));
         },
     },
     Change {
@@ -76,10 +73,7 @@ const CHANGES: [Change; 11] = [
             assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 10_004);
             let mut expected = data(b'o');
             expected.extend(b"more");
-            assert!(
-                fs::read(dir.join("file")).unwrap() == expected,
-                "old content"
-            );
+            assert!(fs::read(dir.join("file")).unwrap() == expected);
         },
     },
     Change {
@@ -154,10 +148,7 @@ const CHANGES: [Change; 11] = [
             fs::rename(dir.join("next"), dir.join("file")).unwrap();
         },
         check: |dir| {
-            assert!(
-                fs::read(dir.join("file")).unwrap() == data(b'n'),
-                "old content"
-            );
+            assert!(fs::read(dir.join("file")).unwrap() == data(b'n'));
         },
     },
     Change {
@@ -222,7 +213,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// All changes, each in a directory of its own; every one is waited for alike.
+/// All changes, each in a directory of its own, with one wait for all.
 fn see_all_changes(options: &str, delay: Duration) {
     let mut mounted = Mounted::start(options);
     let dir_of = |at: usize| format!("change-{at}");
@@ -249,7 +240,7 @@ fn see_all_changes(options: &str, delay: Duration) {
     mounted.stop().unwrap();
 }
 
-/// How data go; with the first, the server has no part in it.
+/// With the first, the server has no part in data.
 const WAYS: [&str; 2] = ["passthrough", "nopassthrough"];
 
 #[test]
@@ -279,7 +270,7 @@ fn auto_with_timeouts_of_zero_sees_changes_at_once() {
     });
 }
 
-/// A reader has the file open, and so its pages cached, while somebody else changes it.
+/// A reader has the file open, and so its pages cached, during a change beneath.
 fn reopen_after_a_change(options: &str) {
     let mut mounted = Mounted::start(options);
     let through = mounted.mnt().join("file");
@@ -327,12 +318,11 @@ fn auto_reads_new_data_after_an_open_at_once() {
     });
 }
 
-/// Opens and reads, and asks for no attributes: what they show would have the kernel drop old data.
+/// Opens and reads without asking for attributes: changed ones would make the kernel drop old data.
 fn read_anew(path: &Path) -> Vec<u8> {
     read_by(OpenOptions::new().read(true), path)
 }
 
-/// The same by an open with these options.
 fn read_by(options: &OpenOptions, path: &Path) -> Vec<u8> {
     let mut file = options.open(path).unwrap();
     let (mut content, mut buffer) = (Vec::new(), vec![0; 1 << 17]);
@@ -344,8 +334,7 @@ fn read_by(options: &OpenOptions, path: &Path) -> Vec<u8> {
     }
 }
 
-/// What is appended is read by the next open, although the size that the kernel knows is believed for
-/// a second.
+/// Although the size that the kernel has is valid for a second.
 #[test]
 fn auto_reads_what_was_appended_before_an_open() {
     read_what_is_appended(OpenOptions::new().read(true));
@@ -357,37 +346,38 @@ fn auto_reads_what_was_appended_before_an_open_for_writing() {
     read_what_is_appended(OpenOptions::new().read(true).write(true));
 }
 
-fn read_what_is_appended(options: &OpenOptions) {
+/// Runs over each transport and data path on a fresh mount.
+fn on_each_path(lower: Lower, test: impl Fn(&Mounted, &str)) {
     over_each(|transport| {
         for way in WAYS {
-            let mut mounted = Mounted::start(&transport.with(way));
-            let beneath = mounted.source().join("file");
-            let mut expected = data(b'o');
-            fs::write(&beneath, &expected).unwrap();
-            for round in 0..20 {
-                let seen = read_by(options, &mounted.mnt().join("file"));
-                assert_eq!(seen.len(), expected.len(), "{transport} {way}, {round}");
-                assert!(seen == expected);
-                let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
-                file.write_all(&data(b'n')).unwrap();
-                expected.extend(data(b'n'));
-            }
+            let mut mounted = Mounted::start_on(lower, &transport.with(way)).unwrap();
+            test(&mounted, &format!("{transport} {way}"));
             mounted.stop().unwrap();
         }
     });
 }
 
-/// A file system sets the time of a write before it copies: who reads meanwhile sees the last version
-/// of the file with old data. Both guards see that, the age of a version and the lease.
-#[test]
-fn auto_reads_what_was_written_before_an_open() {
-    over_each(|transport| {
-        for way in WAYS {
-            let mut mounted = Mounted::start(&transport.with(way));
-            rewrite_while_others_read(&mounted, &format!("{transport} {way}"));
-            mounted.stop().unwrap();
+fn read_what_is_appended(options: &OpenOptions) {
+    on_each_path(Lower::Default, |mounted, name| {
+        let beneath = mounted.source().join("file");
+        let mut expected = data(b'o');
+        fs::write(&beneath, &expected).unwrap();
+        for round in 0..20 {
+            let seen = read_by(options, &mounted.mnt().join("file"));
+            assert_eq!(seen.len(), expected.len(), "{name}, {round}");
+            assert!(seen == expected);
+            let mut file = OpenOptions::new().append(true).open(&beneath).unwrap();
+            file.write_all(&data(b'n')).unwrap();
+            expected.extend(data(b'n'));
         }
     });
+}
+
+/// A file system sets the time of a write before it copies: a reader meanwhile sees the last version of the
+/// file with old data. Two guards detect that, the age of a version and the lease.
+#[test]
+fn auto_reads_what_was_written_before_an_open() {
+    on_each_path(Lower::Default, rewrite_while_others_read);
 }
 
 fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
@@ -420,48 +410,39 @@ fn rewrite_while_others_read(mounted: &Mounted, name: &str) {
     }
 }
 
-/// Whoever wrote has closed, and writes again within a tick of the clock: the file looks the same, and
-/// only the age of what was read tells that it may not be.
+/// The writer has closed, and writes again within a tick of the clock: the file looks the same, and only
+/// the age of what was read shows that it may differ.
 #[test]
 fn auto_reads_what_was_written_within_a_tick() {
-    over_each(|transport| {
-        for way in WAYS {
-            let options = transport.with(way);
-            let mut mounted = Mounted::start_on(Lower::Ramfs, &options).unwrap();
-            let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
-            for round in 0..200 {
-                fs::write(&beneath, [round]).unwrap();
-                assert_eq!(read_anew(&through), [round], "{transport} {way}");
-            }
-            mounted.stop().unwrap();
+    on_each_path(Lower::Ramfs, |mounted, name| {
+        let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+        for round in 0..200 {
+            fs::write(&beneath, [round]).unwrap();
+            assert_eq!(read_anew(&through), [round], "{name}");
         }
     });
 }
 
 /// Stores through a map leave the times as they are, once they are set. So the age of a version does not
-/// say that it is the last, only the lease does that is not to be had.
+/// show that it is the last; only the lease does, which is refused.
 #[test]
 fn auto_reads_what_was_stored_before_an_open() {
-    over_each(|transport| {
-        for way in WAYS {
-            let mut mounted = Mounted::start(&transport.with(way));
-            let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
-            fs::write(&beneath, data(b'o')).unwrap();
-            let read = || read_anew(&through);
-            let mut options = OpenOptions::new();
-            let file = options.read(true).write(true).open(&beneath).unwrap();
-            let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
-            drop(file);
-            map.store(0, b"s");
-            // Longer than a version must be old to count.
-            thread::sleep(Duration::from_millis(2_500));
-            assert_eq!(read()[..2], *b"so");
-            assert_eq!(read()[..2], *b"so");
-            map.store(0, b"n");
-            drop(map);
-            assert_eq!(read()[..2], *b"no", "{transport} {way}: old stores");
-            mounted.stop().unwrap();
-        }
+    on_each_path(Lower::Default, |mounted, name| {
+        let (beneath, through) = (mounted.source().join("file"), mounted.mnt().join("file"));
+        fs::write(&beneath, data(b'o')).unwrap();
+        let read = || read_anew(&through);
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).open(&beneath).unwrap();
+        let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
+        drop(file);
+        map.store(0, b"s");
+        // Longer than the age at which a version counts.
+        thread::sleep(Duration::from_millis(2_500));
+        assert_eq!(read()[..2], *b"so");
+        assert_eq!(read()[..2], *b"so");
+        map.store(0, b"n");
+        drop(map);
+        assert_eq!(read()[..2], *b"no", "{name}: old stores");
     });
 }
 
@@ -476,20 +457,9 @@ fn see_a_link_made_beneath(transport: Transport) {
     let (source, through) = (mounted.source().to_owned(), mounted.mnt().to_owned());
     fs::write(source.join("one"), b"x").unwrap();
     assert_eq!(fs::metadata(through.join("one")).unwrap().nlink(), 1);
-    rustix::fs::linkat(
-        CWD,
-        source.join("one"),
-        CWD,
-        source.join("two"),
-        rustix::fs::AtFlags::empty(),
-    )
-    .unwrap();
+    fs::hard_link(source.join("one"), source.join("two")).unwrap();
     thread::sleep(TIMEOUT);
-    let (one, two) = (
-        fs::metadata(through.join("one")),
-        fs::metadata(through.join("two")),
-    );
-    let (one, two) = (one.unwrap(), two.unwrap());
+    let [one, two] = ["one", "two"].map(|name| fs::metadata(through.join(name)).unwrap());
     assert_eq!((one.nlink(), two.nlink()), (2, 2));
     assert_eq!(one.ino(), two.ino());
     mounted.stop().unwrap();

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use rustix::mount::UnmountFlags;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,15 +13,7 @@ use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_hostdir::{Config, HostDir};
 use thrufs_testing::Client;
-
-/// Something mounted, detached when dropped.
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
-    }
-}
+use thrufs_tests::guard::Detach;
 
 fn run(command: &mut Command) {
     let output = command.output().unwrap();
@@ -30,15 +21,14 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {errors}");
 }
 
-/// Mounts the file system in an image file.
-fn mount_image(image: &Path, at: &Path) -> Mounted {
+fn mount_image(image: &Path, at: &Path) -> Detach<PathBuf> {
     run(Command::new("mount").args(["-o", "loop"]).args([image, at]));
-    Mounted(at.to_owned())
+    Detach(at.to_owned())
 }
 
-/// What is mounted on a name that somebody tries to replace was taken for a file of the mount around it.
+/// A mount on the name to be replaced was once taken for a file of the mount around it.
 #[test]
-fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
+fn a_mount_of_a_copied_file_system_is_not_taken_for_the_original() {
     if !rustix::process::geteuid().is_root() {
         thrufs_test_report::skipped("needs root");
         return;
@@ -65,7 +55,7 @@ fn what_is_mounted_is_not_taken_for_what_has_its_handle() {
     let two = mount_image(&at("two"), &at("copy"));
     fs::write(at("copy/twin/theirs"), b"of the copy").unwrap();
     rustix::mount::mount_bind(at("copy/twin"), at("origin/on")).unwrap();
-    let bound = Mounted(at("origin/on"));
+    let bound = Detach(at("origin/on"));
     let config = Config {
         descriptor_budget: Some(0),
         ..Config::default()

@@ -1,6 +1,5 @@
-//! The ends of a mount, good and bad: killed servers, killed clients, a source that vanishes, a
-//! full disk, too few descriptors. And file handles that outlive what the kernel remembers. Over each
-//! transport.
+//! The ends of a mount: killed servers, killed clients, a source that vanishes, a full disk, too few
+//! descriptors. And file handles that outlive the kernel's caches. Over each transport.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -14,6 +13,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{CWD, FallocateFlags};
 use rustix::io::Errno;
@@ -33,14 +34,13 @@ use thrufs_tests::wait_until;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Which of the server's processes is killed.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Supervisor,
     Worker,
 }
 
-/// Where others see how much is acknowledged.
+/// Publishes how much is acknowledged.
 fn store(acknowledged: &AtomicU64) -> impl FnMut(u64) {
     |count| acknowledged.store(count, Ordering::SeqCst)
 }
@@ -97,10 +97,8 @@ fn a_killed_supervisor_leaves_enotconn_and_loses_nothing_synced() {
 }
 
 #[test]
-fn a_killed_program_of_the_library_leaves_enotconn_or_what_it_was_told() {
-    if must_skip() {
-        return;
-    }
+fn a_killed_program_of_the_library_leaves_enotconn_or_unmounts_as_configured() {
+    skip_if!(must_skip());
     let ground = Ground::prepare(Lower::Default).unwrap();
     let (mnt, gate) = (ground.mnt(), ground.base().join("gate"));
     let start = |more: &[&str]| {
@@ -150,7 +148,7 @@ fn device_of(worker: u32) -> i32 {
     name.to_str().unwrap().parse().unwrap()
 }
 
-/// Waits until one of the threads of `process` that have this name is in a state (proc_pid_stat(5)).
+/// Waits until a thread of `process` with this name is in a state (proc_pid_stat(5)).
 fn thread_in_state(process: u32, name: &str, state: &str) -> i32 {
     let deadline = Instant::now() + START_TIMEOUT;
     loop {
@@ -167,7 +165,6 @@ fn thread_in_state(process: u32, name: &str, state: &str) -> i32 {
     }
 }
 
-/// Stops every thread of a process.
 fn stop(process: &Process) {
     process.signal(Signal::STOP);
     let runs = || {
@@ -180,7 +177,7 @@ fn stop(process: &Process) {
     wait_until("all threads to stop", || !runs());
 }
 
-/// Waits until a thread of this process that has this name waits for a name, under the directory's lock.
+/// Waits until a thread of this process with this name waits for a LOOKUP, under the directory's lock.
 fn waits_for_a_lookup(name: &str) {
     let thread = thread_in_state(std::process::id(), name, "S");
     wait_until("a lookup", || {
@@ -189,16 +186,7 @@ fn waits_for_a_lookup(name: &str) {
     });
 }
 
-/// Takes a mount away when it is dropped.
-struct Detach<'a>(&'a Path);
-
-impl Drop for Detach<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
-}
-
-/// Waits until a thread looks for a file on the file system beneath, which is stopped.
+/// Waits until a thread waits for the file system beneath, which is stopped.
 fn waits_beneath(worker: u32) {
     let asks = |thread: &Path| {
         let call = fs::read_to_string(thread.join("syscall")).unwrap_or_default();
@@ -219,15 +207,15 @@ fn waits_beneath(worker: u32) {
             .unwrap()
             .flatten()
     };
-    wait_until("somebody to wait for the source", || {
+    wait_until("a thread to wait for the source", || {
         threads().any(|thread| asks(&thread.path()))
     });
 }
 
-/// The notifier waits for the lock of a directory in which a caller waits for the worker: it cannot die,
-/// and holds the connection. A thread of the worker sends what the library would.
+/// The notifier waits for the lock of a directory in which a caller waits for the worker: the worker cannot
+/// die, and holds the connection. A thread of the worker sends what the library would.
 #[test]
-fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
+fn a_worker_killed_while_its_notifier_waits_releases_all_callers() {
     if cfg!(not(target_arch = "x86_64")) {
         thrufs_test_report::skipped("written for x86-64");
         return;
@@ -239,7 +227,7 @@ fn a_worker_killed_while_its_notifier_waits_lets_everybody_go() {
         let beneath = Process::start(&programs::slow_files(), &[source]);
         assert_eq!(beneath.line(), "ok");
         let mut server = Server::start(&ground, &transport.with("cache=always"), None);
-        // So that it is the name that is asked for, under the directory's lock.
+        // So that this name is looked up, under the directory's lock.
         fs::metadata(ground.mnt()).unwrap();
         let worker = server.worker();
         let connection = Connection::of(ground.mnt());
@@ -298,11 +286,7 @@ fn sigterm_while_busy_ends_in_time() {
         );
         let waiter = programs::start_helper(&lock);
         assert_eq!(waiter.line(), "waiting");
-        assert_eq!(
-            waiter.line_within(Duration::from_millis(200)),
-            None,
-            "it should wait for the lock"
-        );
+        assert_eq!(waiter.line_within(Duration::from_millis(200)), None);
         let open: Vec<File> = (0..10)
             .map(|at| File::create(mnt.join(format!("{at}"))).unwrap())
             .collect();
@@ -340,7 +324,7 @@ fn a_killed_client_does_no_harm() {
         let server = Server::start(&ground, &transport.with(""), None);
         let file = ground.mnt().join("file");
         File::create(&file).unwrap();
-        // With its end 32 bytes: a line over two pages may be cut by the signal, natively too.
+        // 32 bytes with its end: a line over two pages may be cut by the signal, natively too.
         let text = "thirty-one bytes of one client.";
         for _ in 0..3 {
             let before = fs::metadata(ground.source().join("file")).unwrap().len();
@@ -391,7 +375,7 @@ fn a_vanished_source_gives_clean_errors() {
                 );
             }
         }
-        // What is open natively stays readable after its name is gone.
+        // An open file stays readable after its name is gone, as natively.
         let mut content = String::new();
         open.read_to_string(&mut content).unwrap();
         assert_eq!(content, "content");
@@ -405,10 +389,10 @@ fn a_full_disk_is_reported_and_keeps_what_was_synced() {
     over_each(|transport| {
         for options in ["", "writeback"] {
             let ground = Ground::prepare(Lower::Ext4).unwrap();
-            // Takes all but some megabytes.
+            // Leaves some megabytes.
             let space = rustix::fs::statvfs(ground.outside()).unwrap();
             let ballast = File::create(ground.outside().join("ballast")).unwrap();
-            // Blocks kept for root are not for those who write through the mount.
+            // Blocks reserved for root are not for callers that write through the mount.
             let len = space.f_bavail * space.f_frsize - (12 << 20);
             rustix::fs::fallocate(&ballast, FallocateFlags::empty(), 0, len).unwrap();
             let server = Server::start(&ground, &transport.with(options), None);
@@ -426,7 +410,6 @@ fn a_full_disk_is_reported_and_keeps_what_was_synced() {
             );
             check_blocks(&ground.mnt().join("file"), count);
             check_blocks(&ground.source().join("file"), count);
-            // Room again, and it goes on.
             fs::remove_file(ground.mnt().join("file")).unwrap();
             until_there_is_room(&ground);
             fs::write(ground.mnt().join("after"), vec![b'x'; 1 << 20]).unwrap();
@@ -440,8 +423,8 @@ fn a_full_disk_is_reported_and_keeps_what_was_synced() {
     });
 }
 
-/// RELEASE, which lets go of the file beneath, comes when it comes: nobody waits for it. With writeback
-/// a write that is too early for the room fails when nobody hears of it.
+/// RELEASE, which closes the file beneath, is asynchronous. With writeback, a write before there is room
+/// fails without a report.
 fn until_there_is_room(ground: &Ground) {
     let start = Instant::now();
     let free = || {
@@ -472,7 +455,7 @@ fn file_handles_outlive_the_kernels_memory() {
                 handle
             })
             .collect();
-        // The kernel forgets dentries and inodes that nobody uses.
+        // The kernel forgets dentries and inodes that are not in use.
         shrink_dcache(mnt).unwrap();
         let root = File::open(mnt).unwrap();
         let open = |handle| open_by_handle(std::os::fd::AsFd::as_fd(&root), handle, libc::O_RDONLY);
@@ -481,7 +464,7 @@ fn file_handles_outlive_the_kernels_memory() {
             .read_to_string(&mut content)
             .unwrap();
         assert_eq!(content, "content");
-        // Also where it was moved to; and not when it is gone.
+        // Also under its new name; and not when it is gone.
         fs::rename(&paths[1], mnt.join("moved")).unwrap();
         shrink_dcache(mnt).unwrap();
         content.clear();
@@ -491,7 +474,7 @@ fn file_handles_outlive_the_kernels_memory() {
         assert_eq!(content, "content");
         drop(open(&handles[0]).unwrap());
         fs::remove_file(mnt.join("moved")).unwrap();
-        // The kernel keeps the file until it is told that the last close was heard of.
+        // The kernel keeps the file until RELEASE is answered.
         let deadline = Instant::now() + START_TIMEOUT;
         let error = loop {
             shrink_dcache(mnt).unwrap();
@@ -506,7 +489,6 @@ fn file_handles_outlive_the_kernels_memory() {
     });
 }
 
-/// The limit for a server with few descriptors.
 const FILES_MAX: u32 = 128;
 
 #[test]
@@ -531,7 +513,7 @@ fn inodes_do_not_exhaust_descriptors() {
                 }
                 assert_eq!(fs::read_dir(ground.mnt().join(&dir)).unwrap().count(), 40);
             }
-            // The first ones again, whose descriptors made room for others.
+            // The first ones again, whose descriptors were evicted.
             for dir in 0..50 {
                 let name = format!("dir-{dir}/file-0");
                 assert_eq!(fs::read_to_string(ground.mnt().join(&name)).unwrap(), name);
@@ -551,10 +533,7 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
         fs::write(&path, b"content").unwrap();
         let mut open = Vec::new();
         let error = loop {
-            assert!(
-                open.len() <= FILES_MAX as usize,
-                "more files open than the server may have"
-            );
+            assert!(open.len() <= FILES_MAX as usize);
             match File::open(&path) {
                 Ok(file) => open.push(file),
                 Err(error) => break error,
@@ -570,14 +549,14 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
             "only {} files could be opened",
             open.len()
         );
-        // Those that are open work, and what needs no open file works.
+        // Open files work, and so does what needs none.
         let mut content = [0; 7];
         open[0].read_exact_at(&mut content, 0).unwrap();
         assert_eq!(&content, b"content");
         assert_eq!(fs::metadata(&path).unwrap().len(), 7);
         drop(open);
-        // The releases come in the background.
-        wait_until("closed files to be let go", || {
+        // RELEASE is asynchronous.
+        wait_until("closed files to be released", || {
             fs::write(ground.mnt().join("new"), b"works").is_ok()
         });
         assert_eq!(fs::read(ground.source().join("new")).unwrap(), b"works");
@@ -585,9 +564,9 @@ fn too_many_open_files_are_refused_and_the_mount_goes_on() {
     });
 }
 
-/// The kernel opens them for itself, so that they cost the server nothing.
+/// The kernel holds the backing files: the server keeps no descriptor.
 #[test]
-fn files_that_go_straight_through_need_no_descriptors() {
+fn passthrough_files_need_no_descriptors() {
     over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let server = Server::start(&ground, &transport.with(""), Some(FILES_MAX));
@@ -615,10 +594,10 @@ fn files_that_go_straight_through_need_no_descriptors() {
     });
 }
 
-/// The kernel gives the number of a file system that is gone to the next one. A server that ends must
-/// not take that for its own.
+/// The kernel reuses the number of a file system that is gone. A server that ends must not take the next
+/// one for its own.
 #[test]
-fn an_end_takes_away_no_mount_of_others() {
+fn a_server_that_ends_unmounts_no_other_mount() {
     over_each(|transport| {
         let others = tempfile::tempdir().unwrap();
         let ended = AtomicU64::new(0);
@@ -634,8 +613,8 @@ fn an_end_takes_away_no_mount_of_others() {
     });
 }
 
-/// Mounts in a directory, one after the other, and unmounts each after a while. Gives back how many
-/// were gone by then.
+/// Mounts in a directory, one after the other, and unmounts each after a while. Returns how many were gone
+/// by then.
 fn mount_and_unmount(dir: &Path, ended: &AtomicU64) -> usize {
     const AT_ONCE: usize = 20;
     let places: Vec<_> = (0..AT_ONCE).map(|at| dir.join(at.to_string())).collect();

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::thread;
+use thrufs_tests::skip_if;
 
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
@@ -13,7 +14,7 @@ use thrufs_tests::fence::seccomp;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 
-/// Everything that came with Linux 5.2 and after it.
+/// Everything since Linux 5.2.
 const MOUNT_API: [libc::c_long; 7] = [
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
@@ -26,9 +27,7 @@ const MOUNT_API: [libc::c_long; 7] = [
 
 #[test]
 fn without_the_mount_api_it_mounts_by_the_old_call() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     // A thread of its own, because the filter stays.
     thread::spawn(|| {
         seccomp::take_away(&MOUNT_API).unwrap();

@@ -1,5 +1,5 @@
-//! A lone caller is served on its own CPU, by a reader that gives way to everything else; others
-//! and busy machines are served as well as without that.
+//! A lone caller is served on its own CPU, by a reader in the idle class; several callers and busy machines
+//! are served as well as without that.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::wait_until;
@@ -16,11 +17,10 @@ use thrufs_tests::wait_until;
 /// `SCHED_IDLE`, as field 41 of `/proc/PID/task/TID/stat` shows it.
 const IDLE_CLASS: &str = "5";
 
-/// Long enough for a machine that does other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request that waits for its turn on a busy machine may take so long; one that is starved takes
-/// longer than any test.
+/// A request may wait so long for its turn on a busy machine; one that is starved takes longer than any
+/// test.
 const SLOWEST: Duration = Duration::from_secs(10);
 
 fn must_skip_pairing() -> bool {
@@ -42,7 +42,7 @@ fn stat_field(stat: &Path, number: usize) -> Option<String> {
     fields.split_whitespace().nth(number - 3).map(str::to_owned)
 }
 
-/// The threads in the idle class, each with the CPUs that it may use.
+/// The threads in the idle class, each with its CPUs.
 fn paired_readers(worker: u32) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
@@ -64,7 +64,7 @@ fn ask(mounted: &Mounted) {
     assert!(start.elapsed() < SLOWEST, "{:?}", start.elapsed());
 }
 
-/// Asks until `done`, which is looked at now and then.
+/// Asks until `done`, which is checked now and then.
 fn ask_until(mounted: &Mounted, what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -87,9 +87,7 @@ fn mounted(options: &str) -> (Mounted, u32) {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     let own_stat = PathBuf::from("/proc/thread-self/stat");
     ask_until(&mounted, "a reader where the caller is", || {
@@ -108,9 +106,7 @@ fn a_lone_caller_has_a_reader_on_its_cpu_until_it_is_done() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn several_callers_have_several_readers() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let over = AtomicBool::new(false);
@@ -123,14 +119,14 @@ fn several_callers_have_several_readers() {
             });
         }
         let start = Instant::now();
-        let mut apart = 0;
-        while apart < 20 && start.elapsed() < PATIENCE {
+        let mut unpaired = 0;
+        while unpaired < 20 && start.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(5));
             let none = paired_readers(worker).is_empty();
-            apart = if none { apart + 1 } else { 0 };
+            unpaired = if none { unpaired + 1 } else { 0 };
         }
         over.store(true, Ordering::Relaxed);
-        assert_eq!(apart, 20, "still paired");
+        assert_eq!(unpaired, 20, "still paired");
     });
     mounted.stop().unwrap();
 }
@@ -138,9 +134,7 @@ fn several_callers_have_several_readers() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn a_paired_reader_is_not_starved() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let over = AtomicBool::new(false);
@@ -168,9 +162,7 @@ fn a_paired_reader_is_not_starved() {
 #[test]
 #[ignore = "soak: whether threads are paired depends on the scheduler"]
 fn stopping_does_not_wait_for_a_pair() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("");
     ask_until(&mounted, "paired", || !paired_readers(worker).is_empty());
     let start = Instant::now();
@@ -180,9 +172,7 @@ fn stopping_does_not_wait_for_a_pair() {
 
 #[test]
 fn it_can_be_turned_off() {
-    if must_skip_pairing() {
-        return;
-    }
+    skip_if!(must_skip_pairing());
     let (mut mounted, worker) = mounted("nopairing");
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(500) {

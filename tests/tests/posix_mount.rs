@@ -6,7 +6,7 @@ use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::{mounted, suite};
 
-/// What decides whether a change lands: both transports, the ways of data, shared locks with ACLs.
+/// What decides whether a change lands: both transports, the data paths, shared locks with ACLs.
 const GATE: &[(Lower, &str)] = &[
     (Lower::Tmpfs, ""),
     (Lower::Tmpfs, "nopassthrough"),
@@ -17,7 +17,8 @@ const GATE: &[(Lower, &str)] = &[
     (Lower::Ext4, "locks=shared,acl"),
 ];
 
-/// Of all grounds: comma-separated options as after `-o`. The empty set is the defaults, over `/dev/fuse`.
+/// For each setting: comma-separated options as after `-o`. The empty set is the defaults, over
+/// `/dev/fuse`.
 const OPTIONS: &[&str] = &[
     "",
     "cache=never",
@@ -33,7 +34,7 @@ const OPTIONS: &[&str] = &[
     "transport=uring,locks=shared,acl",
 ];
 
-/// What changes how rings are served; the file system beneath makes no difference to that.
+/// Options of io_uring; the file system beneath makes no difference to them.
 const TMPFS_OPTIONS: &[&str] = &[
     "transport=uring,ring_depth=1",
     "transport=uring,queues_per_thread=2",

@@ -9,7 +9,7 @@ use thrufs_tests::mounted;
 use thrufs_tests::relayed::Queues;
 use thrufs_tests::suite::{self, Setting, relay_setting};
 
-/// Of all grounds: as after `-o` of the share, each on tmpfs.
+/// For each setting: as after `-o` of the share, on tmpfs.
 const OPTIONS: &[&str] = &[
     "",
     "cache=never",

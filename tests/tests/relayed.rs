@@ -1,5 +1,5 @@
-//! Shares that are mounted here through the queues of a virtio-fs device: random operations against a
-//! native twin in every cache mode, and what goes wrong beneath and between.
+//! Shares mounted here through the queues of a virtio-fs device: random operations against a native twin in
+//! every cache mode, and faults beneath and between.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,9 +20,7 @@ use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
 use thrufs_tests::wait_until;
 
 fn run_cases(options: &str, queues: Queues) {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Default, options, queues).unwrap();
     let what = format!("share with \"{options}\"{}", queues.name());
     property::run_cases(&relayed, &what, &thrufs_test_report::test());
@@ -82,7 +81,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The worker that has the connection of a front end: the one with threads of queues.
+/// The worker with a front end's connection: the one with threads of queues.
 fn serving_workers(share: &Share) -> Vec<u32> {
     let serves = |pid: &u32| {
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -98,9 +97,7 @@ fn serving_workers(share: &Share) -> Vec<u32> {
 
 #[test]
 fn many_files_at_once_come_back_whole() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     const THREADS: usize = 8;
     let queues = Queues {
         count: 2,
@@ -131,13 +128,11 @@ fn many_files_at_once_come_back_whole() {
 
 #[test]
 fn programs_do_not_notice_that_a_worker_dies() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never");
     let (mnt, share) = (relayed.relay().mnt(), relayed.share());
     let open = File::create(mnt.join("open")).unwrap();
-    // Fewer deaths than there may be in a minute.
+    // Fewer deaths than are allowed in a minute.
     for round in 0..8_u64 {
         let workers = serving_workers(share);
         let pid = Pid::from_raw(workers[0].try_into().unwrap()).unwrap();
@@ -166,9 +161,7 @@ fn programs_do_not_notice_that_a_worker_dies() {
 
 #[test]
 fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never,resume=0");
     let (mnt, share) = (relayed.relay().mnt(), relayed.share());
     let lock_path = mnt.join("locked");
@@ -177,7 +170,7 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
     let workers = serving_workers(share);
     assert_eq!(workers.len(), 1);
     std::thread::scope(|scope| {
-        // Calls that are under way all the time.
+        // Calls in progress all the time.
         let busy = scope.spawn(move || {
             let deadline = Instant::now() + PATIENCE;
             while Instant::now() < deadline {
@@ -206,17 +199,15 @@ fn a_worker_that_dies_takes_the_mount_with_it_and_nothing_hangs() {
         ),
         "{written:?}"
     );
-    // And the next one is served.
+    // The next one is served.
     let again = Relay::start(share.socket(), mnt, Queues::USUAL).unwrap();
     assert!(lock_path.exists());
     again.stop().unwrap();
 }
 
 #[test]
-fn a_full_disk_is_said_and_got_over() {
-    if must_skip() {
-        return;
-    }
+fn a_full_disk_is_reported_and_the_mount_continues() {
+    skip_if!(must_skip());
     for options in ["", "cache=never", "writeback"] {
         let relayed = start(options);
         let path = relayed.relay().mnt().join("file");
@@ -236,9 +227,7 @@ fn a_full_disk_is_said_and_got_over() {
 
 #[test]
 fn a_source_that_is_removed_is_an_empty_directory() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never");
     let (mnt, source) = (relayed.relay().mnt(), relayed.ground().source());
     fs::create_dir(source.join("dir")).unwrap();
@@ -263,9 +252,7 @@ fn a_source_that_is_removed_is_an_empty_directory() {
 
 #[test]
 fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in ["", "cache=never", "cache=always"] {
         let relayed = start(options);
         let (mnt, ground) = (relayed.relay().mnt(), relayed.ground());
@@ -300,9 +287,7 @@ fn a_directory_that_becomes_a_link_leads_nowhere_outside() {
 
 #[test]
 fn a_share_with_few_descriptors_serves_many_files() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     let share = Share::start_limited(ground.source(), ground.base(), "", Some(128)).unwrap();
     let relay = Relay::start(share.socket(), ground.mnt(), Queues::USUAL).unwrap();
@@ -314,7 +299,7 @@ fn a_share_with_few_descriptors_serves_many_files() {
         let content = fs::read_to_string(mnt.join(number.to_string())).unwrap();
         assert_eq!(content, number.to_string());
     }
-    // More files open than the server may have: some are refused, in so many words.
+    // More open files than the server may have: some are refused.
     let mut open = Vec::new();
     let refused = (0..300).find_map(|number| match File::open(mnt.join(number.to_string())) {
         Ok(file) => {
@@ -332,7 +317,6 @@ fn a_share_with_few_descriptors_serves_many_files() {
     relay.stop().unwrap();
 }
 
-/// Tries to lock without waiting.
 fn is_free(file: &File) -> bool {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => true,
@@ -351,9 +335,7 @@ fn open_to_lock(dir: &Path) -> File {
 
 #[test]
 fn several_clients_of_one_share_see_each_other() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     let options = "cache=never,locks=shared";
     let share = Share::start(ground.source(), ground.base(), options).unwrap();
@@ -371,7 +353,7 @@ fn several_clients_of_one_share_see_each_other() {
     assert!(!is_free(&files[1]));
     assert!(!is_free(&files[2]));
     assert!(!is_free(&open_to_lock(ground.source())), "nor beneath");
-    // Who waits gets it when the holder goes, by force: its locks go with its worker.
+    // A waiter gets it when the holder is killed: its locks go with its worker.
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| flock(&files[1], FlockOperation::LockExclusive));
         std::thread::sleep(Duration::from_millis(100));
@@ -392,9 +374,7 @@ fn several_clients_of_one_share_see_each_other() {
 
 #[test]
 fn a_wait_for_a_lock_is_interrupted_through_the_queues() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = start("cache=never,locks=shared");
     let holder = open_to_lock(relayed.ground().source());
     assert!(is_free(&holder));

@@ -1,8 +1,6 @@
-//! How many requests an operation costs, counted by the kernel's tracepoint
-//! `fuse:fuse_request_send`, the same over each transport. Counts are exact, also on a busy machine:
-//! a new request on a hot path fails a test here.
-//!
-//! Needs tracefs. Without it the tests skip, and say so.
+//! How many requests an operation costs, counted by the kernel's tracepoint `fuse:fuse_request_send`, the
+//! same over each transport. Counts are exact, also on a busy machine: a new request on a hot path fails a
+//! test here. Without tracefs the tests skip.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -20,21 +18,20 @@ use thrufs_tests::mounted::Mounted;
 use thrufs_tests::tracer::{Requests, Tracer, requests};
 use thrufs_tests::transport::over_each;
 
-/// An ordinary user.
 const USER: User = User {
     uid: 1000,
     gid: 1000,
     groups: &[],
 };
 
-/// Counts on a mount with all caches, over each transport, unless the reason to skip was printed.
+/// Counts on a mount with all caches, over each transport, unless skipped.
 fn counted(count: impl Fn(&Mounted, &Tracer)) {
     counted_with("passthrough", count);
 }
 
 fn counted_with(path: &str, count: impl Fn(&Mounted, &Tracer)) {
-    // One at a time: the child that another test starts inherits open files until it is the server,
-    // and closing them then is a FLUSH of ours.
+    // One at a time: a child that another test starts inherits open files until exec, and closing them
+    // there is a FLUSH.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     over_each(|transport| {
@@ -48,8 +45,8 @@ fn counted_with(path: &str, count: impl Fn(&Mounted, &Tracer)) {
 }
 
 /// Asserts that `look` costs no more than this one of the next times. The kernel may reclaim a page of its
-/// cache at any moment, and then asks once more; a server that does not let it keep the page is asked
-/// every time.
+/// cache at any moment, and then asks once more; a server that does not let it keep the page is asked every
+/// time.
 #[track_caller]
 fn assert_soon(tracer: &Tracer, look: impl Fn(), expected: &Requests, what: &str) {
     let mut seen = Vec::new();
@@ -80,13 +77,13 @@ fn warm_paths_cost_no_request() {
             assert_eq!(fs::metadata(mnt.join("dir/link")).unwrap().len(), 7);
         };
         let cold = tracer.count(look);
-        // That the tracer sees anything at all.
+        // The tracer sees requests.
         assert!(
             cold.get("LOOKUP").is_some_and(|&count| count >= 3),
             "cold: {cold:?}"
         );
-        // The kernel itself calls the time of access of a link old once it has asked for its target,
-        // so the second look asks for that again.
+        // The kernel expires the access time of a link once it has asked for its target, so the second look
+        // asks for that again.
         let second = tracer.count(look);
         assert!(second.values().sum::<u64>() <= 1, "second: {second:?}");
         assert_soon(tracer, look, &Requests::new(), "warm");
@@ -111,7 +108,7 @@ fn a_warm_open_costs_open_and_release() {
         assert_eq!(fs::read(&path).unwrap(), b"content");
         let seen = tracer.count(|| drop(File::open(&path).unwrap()));
         assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
-        // The pages are kept from one open to the next.
+        // Pages are kept from one open to the next.
         let read = || {
             let file = File::open(&path).unwrap();
             let mut content = [0; 7];
@@ -123,9 +120,9 @@ fn a_warm_open_costs_open_and_release() {
     });
 }
 
-/// What has not changed for a while is kept from one open to the next, and what has is not.
+/// Data of a file that is old enough are cached from one open to the next, young ones are not.
 #[test]
-fn what_is_old_is_read_once() {
+fn old_data_stay_cached_across_opens() {
     let options = "nopassthrough,cache=auto";
     counted_with(options, |mounted, tracer| {
         let beneath = mounted.source().join("file");
@@ -139,7 +136,7 @@ fn what_is_old_is_read_once() {
             });
             seen.get("READ").copied().unwrap_or(0)
         };
-        // What changes in the future is young however long the reads take.
+        // A change in the future is young however long the reads take.
         changed(SystemTime::now() + Duration::from_secs(3600));
         assert_eq!([reads(), reads(), reads()], [1; 3], "while it is young");
         changed(SystemTime::now());
@@ -153,7 +150,7 @@ fn what_is_old_is_read_once() {
 #[test]
 fn a_new_file_costs_lookup_create_and_release() {
     counted(|mounted, tracer| {
-        // The root's own attributes.
+        // The root's attributes.
         fs::metadata(mounted.mnt()).unwrap();
         let path = mounted.mnt().join("new");
         let mut seen = tracer.count(|| drop(File::create_new(&path).unwrap()));
@@ -179,7 +176,7 @@ fn write_many(file: &File) {
     }
 }
 
-/// An empty file beneath that everybody may write, and its path through the mount.
+/// An empty file beneath that all may write, and its path through the mount.
 fn writable_file(mounted: &Mounted) -> PathBuf {
     let beneath = mounted.source().join("file");
     fs::write(&beneath, b"").unwrap();
@@ -187,7 +184,7 @@ fn writable_file(mounted: &Mounted) -> PathBuf {
     mounted.mnt().join("file")
 }
 
-/// `expected`, and as many WRITE unless the kernel writes by itself.
+/// `expected`, and as many WRITE without passthrough.
 fn with_writes(path: &str, writes: u64, expected: &[(&str, u64)]) -> Requests {
     let mut all = requests(expected);
     if path == "nopassthrough" {
@@ -196,19 +193,18 @@ fn with_writes(path: &str, writes: u64, expected: &[(&str, u64)]) -> Requests {
     all
 }
 
-/// On each path, over each transport.
 fn counted_on_each_path(count: impl Fn(&str, &Mounted, &Tracer)) {
     for path in ["passthrough", "nopassthrough"] {
         counted_with(path, |mounted, tracer| count(path, mounted, tracer));
     }
 }
 
-/// `open` and `write` run as the user in question. The open is not counted.
+/// `open` and `write` run as the tested user. The open is not counted.
 fn writes_cost_one_request_each(open: fn(&Path) -> File, write: fn(&File)) {
     counted_on_each_path(|path, mounted, tracer| {
         let file = open(&writable_file(mounted));
-        // The one GETXATTR asks for file capabilities before the first write. That there is none must
-        // then be remembered.
+        // The one GETXATTR asks for file capabilities before the first write; that there are none is then
+        // cached.
         let seen = tracer.count(|| write(&file));
         assert_eq!(
             seen,
@@ -224,12 +220,12 @@ fn writes_cost_one_request_each(open: fn(&Path) -> File, write: fn(&File)) {
 }
 
 #[test]
-fn small_writes_of_root_cost_one_question() {
+fn small_writes_of_root_cost_one_getxattr() {
     writes_cost_one_request_each(open_for_writing, write_many);
 }
 
 #[test]
-fn small_writes_of_a_user_cost_one_question() {
+fn small_writes_of_a_user_cost_one_getxattr() {
     writes_cost_one_request_each(
         |path| USER.run(|| open_for_writing(path)),
         |file| USER.run(|| write_many(file)),
@@ -249,7 +245,7 @@ fn a_close_after_writing_in_the_server_waits_for_one_flush() {
     });
 }
 
-/// Attributes that come from the server make the kernel forget that there is nothing to clear.
+/// Attributes from the server make the kernel forget that there is nothing to clear.
 #[test]
 fn a_write_after_an_fstat_asks_once_more() {
     counted_on_each_path(|path, mounted, tracer| {
@@ -265,7 +261,7 @@ fn a_write_after_an_fstat_asks_once_more() {
     });
 }
 
-/// Where there is something, it is asked for, cleared with one request, and not asked for again.
+/// Privileges are asked for, cleared with one request, and not asked for again.
 #[test]
 fn writes_that_clear_set_id_bits_cost_one_request_more() {
     counted_on_each_path(|path, mounted, tracer| {
@@ -282,8 +278,8 @@ fn writes_that_clear_set_id_bits_cost_one_request_more() {
     });
 }
 
-/// The ACL of the file is cached. That of the root is asked for in every walk by a user who does
-/// not own it (seen on Linux 6.18), so that one GETXATTR is let pass; a second one is not.
+/// The ACL of the file is cached. That of the root is asked for in every walk by a user who does not own it
+/// (seen on Linux 6.18): one GETXATTR is allowed, a second one is not.
 #[test]
 fn a_warm_open_by_a_user_costs_at_most_one_getxattr_more() {
     counted(|mounted, tracer| {

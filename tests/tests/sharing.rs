@@ -1,10 +1,9 @@
-//! What shares ask of a served directory and mounts do not: other names of attributes and other ids on
-//! the host, submounts that are announced, a cache without data.
+//! Requests of shares that mounts do not make: mapped attribute names and ids, announced submounts, a cache
+//! without data.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
-use rustix::mount::{MountFlags, UnmountFlags};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,6 +14,8 @@ use thrufs_abi::layout::{CreateIn, MkdirIn};
 use thrufs_abi::{AttrFlags, InitFlags, NodeId, Opcode, OpenReplyFlags};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, Translation};
 use thrufs_testing::{Client, InProcess};
+use thrufs_tests::guard::{Detach, is_root};
+use thrufs_tests::skip_if;
 
 type Served = Client<InProcess<HostDir>>;
 
@@ -35,14 +36,6 @@ fn flags(client: &Served) -> InitFlags {
     let greeting = client.greeting();
     let flags = u64::from(greeting.flags) | u64::from(greeting.flags2) << 32;
     InitFlags::from_bits_retain(flags)
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        thrufs_test_report::skipped("needs root");
-    }
-    root
 }
 
 #[test]
@@ -67,11 +60,7 @@ fn attributes_have_other_names_on_the_host() {
     assert_eq!(root.getxattr(node, b"user.y").unwrap(), b"22");
     let mut names = root.listxattr(node).unwrap();
     names.sort();
-    assert_eq!(
-        names,
-        [&b"trusted.x"[..], b"user.y"],
-        "nothing of the host's"
-    );
+    assert_eq!(names, [&b"trusted.x"[..], b"user.y"]);
     assert_eq!(
         client.user(1000, 1000).listxattr(node).unwrap(),
         [b"user.y"]
@@ -99,7 +88,7 @@ fn attributes_that_a_map_denies() {
 }
 
 #[test]
-fn capabilities_that_have_another_name_are_the_client_s_to_drop() {
+fn capabilities_under_a_mapped_name_are_the_client_s_to_drop() {
     let dir = TempDir::new().unwrap();
     let negotiated = |map: Option<&str>| {
         let config = Config {
@@ -116,9 +105,7 @@ fn capabilities_that_have_another_name_are_the_client_s_to_drop() {
 
 #[test]
 fn ids_are_translated_each_way_by_itself() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let dir = TempDir::new().unwrap();
     let mut uids = Translation::default();
     uids.add("map:0:1000:10").unwrap();
@@ -130,7 +117,7 @@ fn ids_are_translated_each_way_by_itself() {
         gid_map: IdMap::Translated(gids),
         ..Config::default()
     };
-    // A thread of its own: it acts as others.
+    // A thread of its own: it changes credentials.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let client = client(dir.path(), config);
@@ -153,18 +140,15 @@ fn ids_are_translated_each_way_by_itself() {
 }
 
 #[test]
-fn submounts_are_announced_to_who_wants_to_know() {
-    if !is_root() {
-        return;
-    }
+fn submounts_are_announced_to_clients_that_ask() {
+    skip_if!(!is_root());
     let dir = TempDir::new().unwrap();
     let beneath = dir.path().join("beneath");
     fs::create_dir(&beneath).unwrap();
     fs::create_dir(dir.path().join("plain")).unwrap();
-    rustix::mount::mount("tmpfs", &beneath, "tmpfs", MountFlags::empty(), None).unwrap();
-    let mounted = Beneath(&beneath);
+    let mounted = Detach::tmpfs(&beneath);
     fs::create_dir(beneath.join("deeper")).unwrap();
-    let told = |announce_submounts, offered| {
+    let announced = |announce_submounts, offered| {
         let config = Config {
             announce_submounts,
             ..Config::default()
@@ -185,9 +169,9 @@ fn submounts_are_announced_to_who_wants_to_know() {
         })
     };
     let usual = InitFlags::ASYNC_READ | InitFlags::MAX_PAGES | InitFlags::INIT_EXT;
-    assert_eq!(told(true, usual | OF_GUESTS), [true, false, false]);
-    assert_eq!(told(false, usual | OF_GUESTS), [false; 3]);
-    assert_eq!(told(true, usual), [false; 3]);
+    assert_eq!(announced(true, usual | OF_GUESTS), [true, false, false]);
+    assert_eq!(announced(false, usual | OF_GUESTS), [false; 3]);
+    assert_eq!(announced(true, usual), [false; 3]);
     drop(mounted);
 }
 
@@ -205,14 +189,6 @@ fn begin(client: &Served) {
     };
     let file_system = client.file_system();
     file_system.started(&features, Services::disconnected());
-}
-
-struct Beneath<'a>(&'a Path);
-
-impl Drop for Beneath<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
 }
 
 #[test]
@@ -279,7 +255,7 @@ fn label(name: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_made_has_its_label_or_is_not_made() {
+fn new_files_have_their_label_or_are_not_made() {
     let dir = TempDir::new().unwrap();
     let config = Config {
         security_label: true,
@@ -306,7 +282,7 @@ fn what_is_made_has_its_label_or_is_not_made() {
         root.call(request.extension(label)).map(drop)
     };
     let before = client.file_system().statistics();
-    // An attribute that is no label, and which everybody may set.
+    // An attribute that is no label, and which all may set.
     let (good, bad) = (label(b"user.label", b"secret"), label(b"nonsense", b"x"));
     assert_eq!(mkdir(b"refused", &bad), Err(Errno::EOPNOTSUPP));
     assert_eq!(create(b"refused", &bad), Err(Errno::EOPNOTSUPP));

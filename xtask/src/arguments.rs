@@ -5,14 +5,14 @@ use crate::step::Failure;
 pub(crate) struct Arguments(pub(crate) Vec<String>);
 
 impl Arguments {
-    /// Takes an option without a value out: whether it is there.
+    /// Takes out an option without a value: whether it is there.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.0.len();
         self.0.retain(|word| word != name);
         self.0.len() < before
     }
 
-    /// Takes an option out, as `NAME VALUE` or `NAME=VALUE`: the value, or nothing where it is not there.
+    /// Takes out an option, `NAME VALUE` or `NAME=VALUE`: its value, if it is there.
     pub(crate) fn value(&mut self, name: &str) -> Result<Option<String>, Failure> {
         let is_it = |word: &String| {
             let rest = word.strip_prefix(name);
@@ -31,7 +31,7 @@ impl Arguments {
         }
     }
 
-    /// The same for an option that is one of `values`; the first of them where it is not there.
+    /// The same for one of `values`, by default the first.
     pub(crate) fn one_of(&mut self, name: &str, values: &[&str]) -> Result<String, Failure> {
         let value = self.value(name)?;
         let value = value.unwrap_or_else(|| values[0].to_owned());
@@ -44,7 +44,7 @@ impl Arguments {
         }
     }
 
-    /// What is left; none of it may be an option.
+    /// The remaining words; none may be an option.
     pub(crate) fn words(self) -> Result<Vec<String>, Failure> {
         match self.0.iter().find(|word| word.starts_with('-')) {
             Some(word) => Err(Failure::new(format!("unknown option: {word}"))),

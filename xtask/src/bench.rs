@@ -1,5 +1,5 @@
-//! The project's benchmark, thrufs-lab: built optimised beside the command that it measures, with the peers that
-//! that is compared with.
+//! The project's benchmark, thrufs-lab: built optimised with the command that it measures, and with the
+//! peers.
 
 use crate::project;
 use crate::ring;
@@ -15,7 +15,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Before the arguments of a chore that Ctrl-C and the terminal's end leave alone.
 const TO_ITS_END: &str = "--to-its-end";
 
-/// Builds the command and the benchmark, and runs the benchmark with `arguments`.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let (first, rest) = match arguments {
         [first, rest @ ..] => (first.as_str(), rest),
@@ -34,8 +33,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Starts this chore anew in this process, so that Ctrl-C ends the benchmark alone: what that has found by then
-/// is still to be kept. What is ignored stays so across exec(2), and there is no other way without unsafe code.
+/// Starts this chore anew in this process with the signals ignored, so that Ctrl-C ends the benchmark alone
+/// and its results are kept. What is ignored stays so across exec(2), and there is no other way without
+/// unsafe code.
 fn become_patient(arguments: &[String]) -> Result<(), Failure> {
     let error = Command::new("sh")
         .args(["-c", "trap '' INT HUP; exec \"$@\"", "sh"])
@@ -46,13 +46,13 @@ fn become_patient(arguments: &[String]) -> Result<(), Failure> {
     Err(Failure::of(Path::new("sh"))(error))
 }
 
-/// Runs the benchmark to its end, whichever that is, and keeps what it has found.
+/// Runs the benchmark to its end, whichever that is, and keeps its results.
 fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let number = now.map_or(0, |time| time.as_secs()).to_string();
     let report = project::target().join("bench").join(&number);
     make_directory(report.parent().unwrap_or(&report))?;
-    // Results tell how they came about, and not where.
+    // Results record how they came about, and not where.
     let out = report.strip_prefix(project::root()).unwrap_or(&report);
     let outcome = interruptible(&server.with_file_name("thrufs-lab"))
         .args(arguments)
@@ -65,7 +65,7 @@ fn measure(server: &Path, arguments: &[String]) -> Result<(), Failure> {
     outcome
 }
 
-/// A program that is to hear the Ctrl-C that this process does not.
+/// A program that receives the Ctrl-C that this process ignores.
 fn interruptible(program: &Path) -> Step {
     let env = Step::new("env").args(["--default-signal=INT,HUP"]);
     env.args([program])
@@ -85,8 +85,7 @@ fn document() -> Result<(), Failure> {
         .run()
 }
 
-/// Puts what was found beside other results, to be committed; a list of rows, or a run that was refused,
-/// has found nothing.
+/// Puts results beside others, to be committed; a list of rows, or a refused run, has none.
 fn keep(report: &Path, number: &str) -> Result<(), Failure> {
     let found = report.join("results.json");
     if !found.exists() {
@@ -106,7 +105,7 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(Failure::of(path))
 }
 
-/// What a script of `bench/` measures: shares for virtual machines beside virtiofsd, or memory.
+/// Runs a script of `bench/`: shares for virtual machines beside virtiofsd, or memory.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
     tools::set_up(Tier::Full)?;
     Step::confined()

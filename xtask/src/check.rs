@@ -12,7 +12,7 @@ const FUZZ: [&str; 2] = ["--manifest-path", "fuzz/Cargo.toml"];
 
 const WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 
-/// What takes no test: the cheapest first. Licences where their tool is there.
+/// Checks without tests: the cheapest first. Licences where their tool is installed.
 pub(crate) fn run() -> Result<(), Failure> {
     Step::cargo().args(["fmt", "--all", "--check"]).run()?;
     Step::cargo().args(["fmt", "--check"]).args(FUZZ).run()?;
@@ -25,9 +25,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is left out there: the crate of the fuzz targets, documentation, licences and advisories.
+/// The rest: the fuzz crate, documentation, licences and advisories.
 pub(crate) fn full() -> Result<(), Failure> {
-    // Built among ours: what both need is built once.
+    // In our build directory: what both need is built once.
     Step::cargo()
         .args(["clippy", "--all-targets"])
         .args(FUZZ)
@@ -49,7 +49,7 @@ fn licences() -> Result<(), Failure> {
         .run()
 }
 
-/// Their database is on the network: where it cannot be fetched, that alone is let through, and said.
+/// Their database is on the network: a failed download alone is reported and passes.
 fn advisories() -> Result<(), Failure> {
     let (status, said) = Step::new(tools::program(DENY)?)
         .args(["--all-features", "check", "advisories"])

@@ -16,14 +16,12 @@ const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
     -Cdebug-assertions -Coverflow-checks";
 
-/// The names of all targets.
 pub(crate) fn targets() -> Result<Vec<String>, Failure> {
     project::names("fuzz/fuzz_targets", "rs")
 }
 
-/// Builds them.
 pub(crate) fn build() -> Result<(), Failure> {
-    // With --target, build scripts and macros are spared the instrumentation.
+    // With --target, build scripts and macros are not instrumented.
     Step::cargo()
         .args(["build", "--release", "--bins"])
         .args(["--manifest-path", "fuzz/Cargo.toml"])
@@ -37,8 +35,8 @@ fn built() -> PathBuf {
     project::target().join("fuzz")
 }
 
-/// Runs a target for so many seconds. What was found to reach code that nothing else reached is kept
-/// beside the tools, which clones share, and is where the next run begins.
+/// Runs a target for so many seconds. New inputs are kept beside the tools, which clones share, for the
+/// next run.
 pub(crate) fn one(target: &str, seconds: &str) -> Result<(), Failure> {
     let program = built().join(host()?).join("release").join(target);
     let corpus = project::tools().join("corpus").join(target);

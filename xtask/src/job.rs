@@ -1,4 +1,4 @@
-//! Commands that run several at a time. What each prints is kept together and shown when it has ended.
+//! Commands that run several at a time. The output of each is shown when it has ended.
 
 use crate::step::{Failure, Step};
 use std::process::ExitStatus;
@@ -6,11 +6,11 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-/// No command may run longer, in seconds; the longest is meant to take a quarter of it. One that hangs is
-/// ended with all that it has started, fails, and the others run.
+/// Time limit of a command, in seconds; the longest should take a quarter of it. A command over the limit
+/// is ended with all its children, fails, and the others run.
 pub(crate) const SECONDS_MAX: u32 = 900;
 
-/// A command, by the name that it has in reports.
+/// A command with its name in reports.
 pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) step: Step,
@@ -18,15 +18,13 @@ pub(crate) struct Job {
     pub(crate) is_alone: bool,
 }
 
-/// What came of one.
 pub(crate) struct Outcome {
     pub(crate) name: String,
     pub(crate) status: ExitStatus,
     pub(crate) output: String,
 }
 
-/// Runs them all, whatever becomes of each, `at_once` at a time, those at the front first; tells each as
-/// it ends.
+/// Runs them all, whatever becomes of each, `at_once` at a time, in order; reports each as it ends.
 pub(crate) fn all(jobs: Vec<Job>, at_once: usize) -> Result<Vec<Outcome>, Failure> {
     let (alone, together): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.is_alone);
     let ended = Mutex::new(Vec::new());
@@ -65,13 +63,13 @@ impl Outcome {
     fn verdict(&self) -> String {
         match self.status.code() {
             Some(0) => "ok".to_owned(),
-            // `timeout` tells of its own kills so.
+            // `timeout` exits so after it has killed.
             Some(124 | 137) => format!("FAILED: not over after {SECONDS_MAX} s"),
             _ => format!("FAILED: {}", self.status),
         }
     }
 
-    /// What libtest says of failing tests; without that, the last of what was said.
+    /// libtest's messages on failing tests; without any, the end of the output.
     pub(crate) fn failures(&self) -> String {
         const MAX: usize = 200;
         let lines: Vec<&str> = self.output.lines().collect();
@@ -83,7 +81,7 @@ impl Outcome {
     }
 }
 
-/// Tells once more what failed, where it is not to be looked for, and fails if anything has.
+/// Repeats the failures at the end, and fails if there are any.
 pub(crate) fn report<'a>(
     kind: &str,
     failed: impl Iterator<Item = &'a Outcome>,

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     };
     let in_run = |tier, chore: &dyn Fn() -> _| run::inside(&arguments, tier, chore);
     let is_help = |it: &str| matches!(it, "help" | "--help" | "-h");
-    // These pass theirs on.
+    // These pass their arguments on.
     let passes_on = matches!(chore.as_str(), "mutants" | "bench");
     let outcome = match (chore.as_str(), rest) {
         (chore, rest) if is_help(chore) || !passes_on && rest.iter().any(|it| is_help(it)) => {

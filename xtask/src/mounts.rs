@@ -1,4 +1,4 @@
-//! What is mounted in the namespace of a run.
+//! Mounts in the namespace of a run.
 
 use crate::project;
 use crate::step::{Failure, Step};
@@ -6,17 +6,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where tracefs is.
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// What FUSE servers open; its numbers never change.
+/// The device of FUSE servers; its numbers never change.
 const DEVICE: &str = "/dev/fuse";
 
 /// Where the control sockets of root's mounts are.
 const SOCKETS: &str = "/run/thrufs";
 
-/// Where something is mounted, and whether it is a FUSE file system, or one on a loop device; in the order of
-/// mounting.
+/// Mount points in the order of mounting, and whether each is a FUSE file system, or one on a loop device.
 fn table() -> Result<Vec<(String, bool, bool)>, Failure> {
     let path = Path::new("/proc/self/mounts");
     let text = fs::read_to_string(path).map_err(Failure::of(path))?;
@@ -29,15 +27,15 @@ fn table() -> Result<Vec<(String, bool, bool)>, Failure> {
     Ok(text.lines().filter_map(mount).collect())
 }
 
-/// Where file systems are that tests may have mounted.
+/// Mount points that tests may have left.
 pub(crate) fn of_tests() -> Result<Vec<String>, Failure> {
     let mounts = table()?.into_iter();
     let mounts = mounts.filter(|(_, is_fuse, is_on_loop)| *is_fuse || *is_on_loop);
     Ok(mounts.map(|(point, ..)| point).collect())
 }
 
-/// Prepares a namespace of our own. Control sockets, which are named by numbers of devices and processes,
-/// are its own too, and the kernel's counters are there where a machine has not mounted them.
+/// Prepares a namespace of our own, with control sockets of its own (they are named by numbers of devices
+/// and processes), and the kernel's counters where a machine has not mounted them.
 pub(crate) fn prepare() -> Result<(), Failure> {
     drop_copies()?;
     // As a mount would make it.
@@ -46,15 +44,15 @@ pub(crate) fn prepare() -> Result<(), Failure> {
     mount(&["-t", "tmpfs", "-o", "mode=711", "tmpfs", SOCKETS]).quietly()?;
     let mode = fs::metadata(DEVICE).map_or(0o666, |device| device.mode());
     if mode & 0o006 != 0o006 {
-        // As udev makes it. Else each test of an ordinary user would need a namespace to have it so,
-        // with copies of whatever other tests have mounted.
+        // As udev makes it. Otherwise each test of an ordinary user would need a namespace to have it so,
+        // with copies of other tests' mounts.
         let own = std::env::temp_dir().join("fuse");
         let mknod = Step::new("mknod").args(["-m", "666"]).args([&own]);
         mknod.args(["c", "10", "229"]).quietly()?;
         mount(&["--bind"]).args([&own]).args([DEVICE]).quietly()?;
     }
     if !Path::new(TRACING).join("events").exists() {
-        // Without them, tests say what they skip.
+        // Without them, tests skip.
         let _ = mount(&["-t", "tracefs", "tracefs", TRACING]).text();
     }
     Ok(())
@@ -64,8 +62,8 @@ fn mount(arguments: &[&str]) -> Step {
     Step::new("mount").args(arguments)
 }
 
-/// Takes away the copies of others' FUSE mounts, which would keep those alive after their owners have
-/// unmounted them. What this project lies on stays.
+/// Unmounts the copies of other FUSE mounts, which would keep those alive after their owners have unmounted
+/// them. What this project lies on stays.
 fn drop_copies() -> Result<(), Failure> {
     let mut needed = vec![project::target(), project::tools(), std::env::temp_dir()];
     needed.push(project::root().to_owned());
@@ -73,7 +71,7 @@ fn drop_copies() -> Result<(), Failure> {
     needed.extend(homes.filter_map(std::env::var_os).map(PathBuf::from));
     for (point, is_fuse, _) in table()?.iter().rev() {
         if *is_fuse && !needed.iter().any(|path| path.starts_with(point)) {
-            // One that is gone already, or hidden by another, does no harm.
+            // One that is gone, or covered by another, does no harm.
             let _ = Step::new("umount").args(["--lazy", point]).text();
         }
     }

@@ -1,5 +1,4 @@
-//! Mutation tests: cargo-mutants with what `.cargo/mutants.toml` says. A run goes on where the last one
-//! ended.
+//! Mutation tests: cargo-mutants with `.cargo/mutants.toml`. A run continues where the last one ended.
 
 use crate::project;
 use crate::step::{Failure, Step};
@@ -35,7 +34,7 @@ const SKIPPED: &[&str] = &[
     "whoever_goes_on",
 ];
 
-/// How long the tests of a mutant may take, in seconds: ten times what they usually do.
+/// Time limit of a mutant's tests, in seconds: ten times the usual.
 const TIMEOUT: &str = "120";
 
 /// Runs cargo-mutants with more arguments, such as `--shard 1/4` or `--in-diff FILE`. Fails if a mutant
@@ -59,7 +58,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         .run()
 }
 
-/// cargo-mutants itself would try, of all tests, those of the packages that it changes.
+/// cargo-mutants itself would only try tests of the changed packages.
 fn pass_unchanged() -> Result<(), Failure> {
     in_namespace("cargo")
         .args(["test"])
@@ -74,7 +73,7 @@ fn skipped() -> impl Iterator<Item = &'static str> {
     SKIPPED.iter().flat_map(|test| ["--skip", test])
 }
 
-/// A test that is killed leaves its mounts behind: in a namespace, for nobody to see.
+/// A killed test leaves its mounts behind, which end with this namespace.
 fn in_namespace(program: impl AsRef<std::ffi::OsStr>) -> Step {
     Step::new("unshare")
         .args(["--mount", "--propagation", "private"])

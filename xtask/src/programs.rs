@@ -1,8 +1,8 @@
-//! Test programs, run as `cargo test` runs them, but several at a time: most of them wait more than
-//! they compute.
+//! Test programs, run as `cargo test` runs them, but several at a time: most of them wait more than they
+//! compute.
 //!
-//! A test of [`TWICE`] that fails runs once more, alone. If it passes then, it is FLAKY: counted, shown
-//! with what it said both times, and a failure of the run if there are more than [`FLAKY_MAX`].
+//! A failed test of [`TWICE`] runs once more, alone. If it passes then, it is FLAKY: counted, shown with
+//! both outputs, and a failure of the run if there are more than [`FLAKY_MAX`].
 
 use crate::job::{self, Job, Outcome, SECONDS_MAX};
 use crate::step::{Failure, Step};
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-/// How the names of programs begin that run only with `--full` or by name: those of the benchmark, and
-/// the list of POSIX cases without the product.
+/// Prefixes of programs that run only with `--full` or by name: the benchmark's, and the POSIX cases
+/// without the product.
 const FULL: &[&str] = &[
     "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
@@ -21,8 +21,8 @@ const FULL: &[&str] = &[
     "xtask/bench",
 ];
 
-/// The same of programs that run while no other does: they look at what others leave in /run/thrufs, have
-/// the kernel drop all its caches, or count on a CPU for each of their threads.
+/// Prefixes of programs that run alone: they read what others leave in /run/thrufs, have the kernel drop
+/// all its caches, or need a CPU for each of their threads.
 const ALONE: &[&str] = &[
     "thrufs-bench/",
     "thrufs-cli/alone",
@@ -31,7 +31,7 @@ const ALONE: &[&str] = &[
     "thrufs-tests/uring",
 ];
 
-/// The same of the longest, which begin first, so that the last one to end does not run alone for long.
+/// Prefixes of the longest, which begin first, so that the last one to end does not run alone for long.
 const FIRST: &[&str] = &[
     "thrufs-tests/po",
     "thrufs-tests/relayed",
@@ -39,8 +39,8 @@ const FIRST: &[&str] = &[
     "thrufs-tests/",
 ];
 
-/// How the names of tests begin that run once more if they fail: they start, stop and kill processes, and
-/// wait for them. No test in process, of walls, privileges, redaction or data is among them.
+/// Prefixes of tests that run once more if they fail: they start, stop and kill processes, and wait for
+/// them. No test in process, of walls, privileges, redaction or data is among them.
 const TWICE: &[&str] = &[
     "thrufs-cli/alone ",
     "thrufs-cli/command doctor::",
@@ -61,7 +61,6 @@ const TWICE: &[&str] = &[
 /// How many tests of a run may be FLAKY.
 const FLAKY_MAX: usize = 2;
 
-/// A program of tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// The package and the program, as `thrufs-tests/served`.
@@ -71,12 +70,11 @@ pub(crate) struct Program {
     executable: PathBuf,
 }
 
-/// Builds the test programs of the workspace: those whose names have one of `parts`; without `parts`, those
-/// of the tier.
+/// Builds the test programs whose names have one of `parts`; without `parts`, those of the tier.
 pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failure> {
     let test = ["test", "--workspace", "--locked", "--no-run"];
     Step::cargo().args(test).run()?;
-    // Again, for their names: nothing is left to be built.
+    // Again, for their names: everything is built.
     let listing = Step::cargo().args(test).args(["--message-format", "json"]);
     let mut programs = parse(&listing.text()?);
     programs.retain(|it| match parts {
@@ -90,7 +88,7 @@ pub(crate) fn build(parts: &[String], tier: Tier) -> Result<Vec<Program>, Failur
     }
 }
 
-/// The test programs among cargo's messages, one a line.
+/// The test programs in cargo's messages.
 fn parse(messages: &str) -> Vec<Program> {
     let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
     programs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -102,7 +100,7 @@ fn program(message: &str) -> Option<Program> {
     if !profile.split('}').next()?.contains("\"test\":true") {
         return None;
     }
-    // Strings that have nothing that JSON escapes: these are paths of ours.
+    // Our paths have nothing that JSON escapes.
     let text = |key: &str| {
         let (_, rest) = message.split_once(&format!("\"{key}\":\""))?;
         rest.split('"').next()
@@ -123,7 +121,6 @@ fn program(message: &str) -> Option<Program> {
     })
 }
 
-/// Whether a name begins with one of these.
 fn is_among(name: &str, beginnings: &[&str]) -> bool {
     beginnings.iter().any(|begin| name.starts_with(begin))
 }
@@ -143,7 +140,7 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
     let mut sorted: Vec<_> = programs.iter().collect();
     sorted.sort_by_key(rank);
     let jobs = sorted.into_iter().map(job).collect();
-    // As many as there are CPUs and one: each has a thread for every CPU, and waits most of its time.
+    // One more than CPUs: each has a thread for every CPU, and waits most of its time.
     let at_once = thread::available_parallelism().map_or(1, usize::from) + 1;
     let outcomes = job::all(jobs, at_once)?;
     let (mut bad, mut flaky) = (Vec::new(), Vec::new());
@@ -179,7 +176,7 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
 }
 
 impl Program {
-    /// Its run with `arguments` of libtest.
+    /// The step that runs it with `arguments` of libtest.
     pub(crate) fn step(&self, arguments: &[&str]) -> Step {
         Step::limited(SECONDS_MAX)
             .args([&self.executable])
@@ -189,7 +186,7 @@ impl Program {
             .env("CARGO_MANIFEST_DIR", &self.directory)
     }
 
-    /// Runs the tests that failed once more, alone, if they may: those that pass then.
+    /// Runs the failed tests once more, alone, if they may: those that pass then.
     fn again(&self, outcome: &Outcome, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
         let mut flaky = Vec::new();
         for test in failed(&outcome.output) {
@@ -200,7 +197,7 @@ impl Program {
             println!("\nxtask: once more, alone: {name}");
             let step = self.step(&["--exact", test]);
             let (status, said) = step.envs(variables.iter().copied()).record()?;
-            // A name that no test has would pass.
+            // An unknown name would pass.
             if status.success() && counted(&said, " passed") == 1 {
                 let first = outcome.failures();
                 println!("FLAKY {name}\n--- first\n{first}\n--- then\n{said}");
@@ -212,7 +209,7 @@ impl Program {
         Ok(flaky)
     }
 
-    /// Whether it has tests that are ignored, apart from those whose names have one of these parts.
+    /// Whether it has ignored tests whose names have none of these parts.
     pub(crate) fn has_ignored(&self, but: &[&str]) -> Result<bool, Failure> {
         let step = Step::new(&self.executable).args(["--list", "--ignored", "--format", "terse"]);
         let listed = step.text()?;
@@ -230,7 +227,7 @@ fn failed(output: &str) -> Vec<&str> {
     names.collect()
 }
 
-/// The number in front of `word` in the lines that sum up.
+/// The number before `word` in libtest's summaries.
 fn counted(output: &str, word: &str) -> usize {
     let sums = |line: &&str| line.starts_with("test result: ");
     let lines = output.lines().filter(sums);

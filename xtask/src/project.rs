@@ -1,10 +1,9 @@
-//! Where things are.
+//! Paths of the project.
 
 use crate::step::{Failure, Step};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The top of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -19,8 +18,8 @@ pub(crate) fn target() -> PathBuf {
     }
 }
 
-/// Where tools and kernels are kept that clones share, each under a name with its version: `THRUFS_TOOLS`,
-/// else `thrufs` in the user's cache directory.
+/// Tools and kernels that clones share, each under a name with its version: `THRUFS_TOOLS`, else `thrufs`
+/// in the user's cache directory.
 pub(crate) fn tools() -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|path| !path.is_empty());
     if let Some(path) = variable("THRUFS_TOOLS") {
@@ -34,7 +33,7 @@ pub(crate) fn tools() -> PathBuf {
     }
 }
 
-/// Where servers that are compared with are built; whoever has built them elsewhere says so, by `PEERS`.
+/// Where peers are built; `PEERS` overrides it.
 pub(crate) fn peers() -> PathBuf {
     match std::env::var_os("PEERS") {
         Some(path) => root().join(path),
@@ -42,8 +41,8 @@ pub(crate) fn peers() -> PathBuf {
     }
 }
 
-/// The command as users get it, built, with the project's benchmark and the test client beside it. Whoever has built them elsewhere
-/// says so, by `THRUFS`.
+/// The release build of the command, with the benchmark and the test client beside it; `THRUFS` overrides
+/// it.
 pub(crate) fn release() -> Result<PathBuf, Failure> {
     if let Some(elsewhere) = std::env::var_os("THRUFS") {
         return Ok(PathBuf::from(elsewhere));
@@ -55,7 +54,7 @@ pub(crate) fn release() -> Result<PathBuf, Failure> {
     Ok(target().join("release/thrufs"))
 }
 
-/// The files of a directory whose names end with this extension, in order.
+/// The files of a directory with this extension, in order.
 pub(crate) fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(Failure::of(directory))? {
@@ -68,7 +67,7 @@ pub(crate) fn files(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, F
     Ok(found)
 }
 
-/// The names of these files without the extension.
+/// Their names without the extension.
 pub(crate) fn names(directory: &str, extension: &str) -> Result<Vec<String>, Failure> {
     let files = files(&root().join(directory), extension)?;
     let stems = files.iter().filter_map(|path| path.file_stem());

@@ -1,8 +1,7 @@
 //! Real programs on a real mount: the scripts of `tests/real`.
 //!
-//! Each has mounts and processes of its own and a time limit, so that whatever goes wrong in it leaves
-//! none of them behind. Those for which it makes a difference run over each transport, and those that
-//! read and write in every way by the server as well.
+//! Each has mounts and processes of its own and a time limit, so that it leaves none behind. Where it makes
+//! a difference they run over each transport, and those that read and write without passthrough as well.
 
 use crate::job::{self, Job, SECONDS_MAX};
 use crate::project;
@@ -13,32 +12,31 @@ use crate::tools;
 use std::path::Path;
 use std::thread;
 
-/// Where they are, beneath the top of the repository.
 const PLACE: &str = "tests/real";
 
-/// What the others source, and what only runs by name: the peers are those of the benchmark, and to
-/// fetch and build them takes longer than all other scripts; `soak` runs the last two.
+/// What is sourced, and what only runs by name: the peers are those of the benchmark, and take longer to
+/// fetch and build than all other scripts run; `soak` runs the last two.
 const NOT_TESTS: &[&str] = &["mount", "peers", "stress", "million"];
 
-/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or what they do there
-/// is what others do over both.
+/// Scripts that run over `/dev/fuse` alone: they choose the transport themselves, or do what others do over
+/// both.
 const NOT_OVER_RING: &[&str] = &["archive", "build", "counts", "million", "peers"];
 
-/// Scripts that also run without passthrough, where what is read and written comes to the server.
+/// Scripts that also run without passthrough.
 const SERVED_TOO: &[&str] = &["faults", "fsx", "sqlite", "stress"];
 
 /// Scripts that also run through the queues of a virtio-fs device.
 const RELAYED_TOO: &[&str] = &["fsx", "git", "make", "sqlite"];
 
-/// Scripts that run while no other does: they count what the machine does, or measure its memory.
+/// Scripts that run alone: they count what the machine does, or measure its memory.
 const ALONE: &[&str] = &["counts", "million"];
 
-/// Runs the named scripts with the release build, or all of them.
+/// Runs the named scripts, or all, with the release build.
 pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
     run_with(&project::release()?, names, &[])
 }
 
-/// Runs scripts with a command; every one runs even when an earlier one failed.
+/// Runs scripts with a command; each runs even when an earlier one failed.
 pub(crate) fn run_with(
     server: &Path,
     names: &[String],
@@ -60,7 +58,6 @@ pub(crate) fn run_with(
         let ways = ways(script).into_iter();
         ways.map(|(transport, options)| job(script, transport, options, server, variables))
     });
-    // Each computes and waits in turns, on several processors.
     let at_once = thread::available_parallelism().map_or(1, usize::from);
     let outcomes = job::all(jobs.collect(), at_once)?;
     let failed = outcomes.iter().filter(|it| !it.status.success());
@@ -69,8 +66,7 @@ pub(crate) fn run_with(
     Ok(())
 }
 
-/// How a script is run: transports, each with more mount options. `TRANSPORT` in the environment chooses
-/// one.
+/// The transports of a script, each with more mount options. `TRANSPORT` in the environment chooses one.
 fn ways(script: &str) -> Vec<(&'static str, &'static str)> {
     let mut ways = vec![("dev", "")];
     match ring::missing() {

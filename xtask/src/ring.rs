@@ -7,7 +7,6 @@ use std::path::Path;
 /// The kernel offers it, to mounts that are made from then on, while this says `Y`.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// The kernel has no such switch.
 const ABSENT: &str = "this kernel has no FUSE over io_uring (Linux 6.14 has it)";
 
 /// Why tests over io_uring cannot run here, if so.
@@ -19,10 +18,9 @@ pub(crate) fn missing() -> Option<&'static str> {
     }
 }
 
-/// Turns the switch on where there is one, and says what it did. It changes the whole machine until
-/// it is started anew.
+/// Turns the switch on where there is one, and reports it. It holds for the whole machine until a reboot.
 pub(crate) fn turn_on() -> Result<(), Failure> {
-    // Loads the module, where it is one. Whether that worked is seen next.
+    // Loads the module, where it is one; the switch shows whether that worked.
     let _ = fs::File::open("/dev/fuse");
     match missing() {
         None => {}

@@ -1,9 +1,7 @@
-//! A run of tests: its own directory for temporary files, its own mounts and processes, its own list
-//! of what was skipped.
+//! A run of tests: its own directory for temporary files, mounts and processes, and list of skips.
 //!
-//! The chore itself is a second process, in a mount and a process namespace: what it mounts is seen by
-//! no other process of the machine, what others mount it does not see, and both its mounts and its
-//! processes end with it, however it ends.
+//! The chore itself is a second process, in a mount and a process namespace: its mounts and those of the
+//! machine do not meet, and its mounts and processes end with it.
 
 use crate::mounts;
 use crate::skips;
@@ -15,17 +13,16 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Tells the second process that it is one.
+/// Marks the second process.
 const INSIDE: &str = "THRUFS_RUN";
 
-/// How the names of directories of runs begin. They are short: sockets have to fit beneath.
+/// Prefix of the directories of runs. Short: sockets have to fit beneath.
 const PREFIX: &str = "thrufs-run.";
 
-/// Held while the run lasts.
 const LOCK: &str = "lock";
 
-/// Installs what a tier uses, then runs a chore, which the arguments of this program name, inside; fails
-/// if it leaves mounts or servers behind.
+/// Installs the tools of a tier, then runs the chore in this program's arguments inside; fails if it leaves
+/// mounts or servers behind.
 pub(crate) fn inside(
     arguments: &[String],
     tier: Tier,
@@ -38,7 +35,7 @@ pub(crate) fn inside(
     mounts::prepare()?;
     let before = mounts::of_tests()?;
     let outcome = chore();
-    // A failure that leaves something is told first.
+    // The chore's own failure comes first.
     outcome.and(nothing_left(&before))
 }
 
@@ -46,7 +43,7 @@ pub(crate) fn inside(
 fn outside(arguments: &[String]) -> Result<(), Failure> {
     let (directory, _lock) = make_directory(&std::env::temp_dir())?;
     let list = directory.join("skipped");
-    // Bash is the first process of the namespace: it waits for those that no other process waits for.
+    // Bash is the first process of the namespace: it reaps orphans.
     let outcome = Step::confined()
         .args(["-c", "\"$@\"; exit", "xtask"])
         .args([this()?])
@@ -65,13 +62,12 @@ pub(crate) fn this() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::of(Path::new("xtask")))
 }
 
-/// Makes a directory for everything temporary, with its lock, and removes those of runs that were
-/// interrupted.
+/// Makes the directory for everything temporary, with its lock, and removes those of interrupted runs.
 fn make_directory(parent: &Path) -> Result<(PathBuf, File), Failure> {
     for entry in fs::read_dir(parent).map_err(Failure::of(parent))? {
         let path = entry.map_err(Failure::of(parent))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Whoever has made a directory and not yet its lock is alive.
+        // A directory without a lock yet belongs to a run that starts.
         let lock = File::open(path.join(LOCK));
         if name.starts_with(PREFIX) && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             let shown = path.display();
@@ -84,7 +80,7 @@ fn make_directory(parent: &Path) -> Result<(PathBuf, File), Failure> {
         fs::create_dir(&path)?;
         let lock = File::create(path.join(LOCK))?;
         lock.lock()?;
-        // Users other than root must reach their part of it.
+        // Other users must reach their part of it.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(lock)
     };
@@ -98,7 +94,7 @@ fn remove(path: &Path) -> Result<(), Failure> {
     rm.args([path]).text().map(drop)
 }
 
-/// Fails if there are mounts that were not there `before`, or if servers do not end.
+/// Fails if there are new mounts, or if servers do not end.
 fn nothing_left(before: &[String]) -> Result<(), Failure> {
     let mut mounts = mounts::of_tests()?;
     mounts.retain(|point| !before.contains(point));
@@ -113,7 +109,7 @@ fn nothing_left(before: &[String]) -> Result<(), Failure> {
     Failure::if_any("left behind", &[mounts, servers].concat())
 }
 
-/// Every process of the namespace that is called as the command is, and has not ended.
+/// The live processes of the namespace with the command's name.
 fn servers() -> Result<Vec<String>, Failure> {
     let ps = Step::new("ps").args(["-eo", "stat=,comm=,pid=,args="]);
     let listed = ps.text()?;

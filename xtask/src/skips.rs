@@ -1,6 +1,5 @@
-//! What was not tested. Test programs, scripts and chores add lines to one list, `NAME: WHY`, which is
-//! printed at the end of a run. Where `CI` is `true` it may only have names that `THRUFS_MAY_SKIP`
-//! states.
+//! Skipped tests. Test programs, scripts and chores add lines to one list, `NAME: WHY`, which is printed at
+//! the end of a run. With `CI=true` it may only have the names in `THRUFS_MAY_SKIP`.
 
 use crate::step::Failure;
 use std::collections::BTreeMap;
@@ -8,13 +7,13 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-/// Names the list, to everything that a run starts.
+/// Environment variable: path of the list.
 pub(crate) const LIST: &str = "THRUFS_SKIPPED";
 
-/// The names that may be skipped in CI, a word each.
+/// Environment variable: names that may be skipped in CI, a word each.
 const MAY: &str = "THRUFS_MAY_SKIP";
 
-/// Says that something is skipped, at once and in the list.
+/// Reports a skip, at once and in the list.
 pub(crate) fn add(name: &str, why: &str) {
     let line = format!("{name}: {why}");
     println!("xtask: SKIPPED: {line}");
@@ -25,7 +24,7 @@ pub(crate) fn add(name: &str, why: &str) {
     }
 }
 
-/// Prints the list, and fails in CI if something is on it that may not be skipped.
+/// Prints the list, and fails in CI if a name in it may not be skipped.
 pub(crate) fn report(list: &Path) -> Result<(), Failure> {
     let text = fs::read_to_string(list).unwrap_or_default();
     let skipped = by_name(&text);

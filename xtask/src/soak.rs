@@ -1,8 +1,8 @@
-//! Tests that need time or luck: drawn seeds, hostility, fuzzing, stress, processors that come and go.
+//! Tests that need time or luck: random seeds, hostile clients, fuzzing, stress, CPU hotplug.
 //!
-//! Each task that passes is a line of `tests/results/soak.txt`, with the commit. The next task is
-//! always the one that has passed least often on this commit, so that a run goes on where the last one
-//! stopped. A failure's seed belongs into a test of another tier.
+//! Each task that passes is a line of `tests/results/soak.txt`, with the commit. The next task is the one
+//! that has passed least often on this commit, so that a run continues where the last one stopped. A
+//! failure's seed belongs into a test of another tier.
 
 use crate::arguments::Arguments;
 use crate::fuzz;
@@ -17,10 +17,9 @@ use std::hash::BuildHasher;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Where it is noted what has passed.
 const RECORD: &str = "tests/results/soak.txt";
 
-/// Test programs that begin with random numbers: here, with others each time.
+/// Test programs with random numbers: here, with other seeds each time.
 const RANDOM: &[&str] = &[
     "thrufs-abi/wire",
     "thrufs-hostdir/thrufs_hostdir",
@@ -35,7 +34,7 @@ const RANDOM: &[&str] = &[
     "thrufs-virtio/thrufs_virtio",
 ];
 
-/// Ignored tests that are no tests: tools for by hand, and parts of others.
+/// Ignored tests that are tools, or parts of others.
 const NOT_TESTS: &[&str] = &["cost::", "damage::", "mounted::"];
 
 /// Programs whose ignored tests cannot hold where they are ignored.
@@ -44,16 +43,16 @@ const NOT_IGNORED: &str = "/posix_";
 /// Scripts of tests/real that take minutes and much of the machine, or seeds.
 const SCRIPTS: &[&str] = &["counts", "faults", "fsx", "million", "stress"];
 
-/// How the names of fuzz targets begin among tasks.
+/// Prefix of fuzz targets among tasks.
 const FUZZ: &str = "fuzz ";
 
-/// How long hostility lasts, and each fuzz target.
+/// Duration of the hostile test, and of each fuzz target.
 const HOSTILE_SECONDS: &str = "300";
 const FUZZ_SECONDS: &str = "60";
 
 type Run<'a> = Box<dyn Fn(&str) -> Result<(), Failure> + 'a>;
 
-/// Something that can pass, with a seed, and how often it has on this commit.
+/// A task, with a seed, and how often it has passed on this commit.
 struct Task<'a> {
     name: String,
     run: Run<'a>,
@@ -93,8 +92,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     Failure::if_any("failed", &failed)
 }
 
-/// Runs the task that has passed least often, again and again: the names and seeds of those that failed.
-/// What failed is not tried again.
+/// Runs the task that has passed least often, again and again; returns the names and seeds of failures,
+/// which are not tried again.
 fn in_turns(
     mut tasks: Vec<Task<'_>>,
     minutes: Option<u64>,
@@ -175,9 +174,9 @@ fn variables(seed: &str) -> [(&str, &str); 5] {
     ]
 }
 
-/// What begins the lines of this commit; nothing while there are changes, which no commit has.
+/// The beginning of this commit's lines; empty with uncommitted changes.
 fn heading() -> Result<String, Failure> {
-    // What was built, whatever was noted since.
+    // What is built, without records.
     let built = ["--", ".", ":!*.md", ":!tests/results"];
     let git = |words: &[&str]| Step::new("git").args(words).args(built).text();
     let changes = git(&["status", "--porcelain"])?;
@@ -193,7 +192,6 @@ fn heading() -> Result<String, Failure> {
     ))
 }
 
-/// Notes a line, if the commit has a heading.
 fn note(heading: &str, line: &str) -> Result<(), Failure> {
     println!("passed: {line}");
     if heading.is_empty() {

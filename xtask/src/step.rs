@@ -20,7 +20,7 @@ impl Failure {
         Failure(why.into())
     }
 
-    /// Fails if there is something in this list, which has failed in this way.
+    /// Fails if this list of what failed is not empty.
     pub(crate) fn if_any(how: &str, list: &[impl Borrow<str>]) -> Result<(), Failure> {
         match list.is_empty() {
             true => Ok(()),
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// Makes a failure of an error of the operating system, which does not say what it is about.
+    /// Makes a failure of an error of the operating system, and names its subject.
     pub(crate) fn of(what: &Path) -> impl Fn(io::Error) -> Failure {
         move |error| Failure(format!("{}: {error}", what.display()))
     }
@@ -40,8 +40,7 @@ impl Display for Failure {
     }
 }
 
-/// A program to run at the top of the repository, with its output going where ours goes and nothing to
-/// read from.
+/// A program to run at the top of the repository, with our output and no input.
 pub(crate) struct Step(Command);
 
 impl Step {
@@ -61,12 +60,12 @@ impl Step {
         Step::new("setpriv").args(["--pdeathsig", "KILL"]).unshare()
     }
 
-    /// The same, but ended after so many seconds.
+    /// The same with a time limit.
     pub(crate) fn confined_for(seconds: u32) -> Self {
         Step::limited(seconds).unshare()
     }
 
-    /// What the arguments name, ended after so many seconds with all that it has started.
+    /// The command in the arguments, ended with its children after so many seconds.
     pub(crate) fn limited(seconds: u32) -> Self {
         Step::new("setpriv")
             .args(["--pdeathsig", "TERM", "timeout", "--kill-after=10"])
@@ -102,13 +101,13 @@ impl Step {
         self
     }
 
-    /// Where it runs, when that is not the top of the repository.
+    /// Where it runs instead of the top of the repository.
     pub(crate) fn directory(mut self, path: &Path) -> Self {
         self.0.current_dir(path);
         self
     }
 
-    /// Runs it, says what it is and how long it took, and fails unless it succeeds.
+    /// Runs it, prints its name and duration, and fails unless it succeeds.
     pub(crate) fn run(self) -> Result<(), Failure> {
         let words = self.words();
         println!("\n$ {words}");
@@ -127,9 +126,9 @@ impl Step {
         }
     }
 
-    /// Runs it silently: how it ended, and all that it said in the order in which it said it.
+    /// Runs it silently: its exit status, and its outputs in order.
     pub(crate) fn record(mut self) -> Result<(ExitStatus, String), Failure> {
-        // A pipe would stay open as long as whatever the program has left behind.
+        // A pipe would stay open as long as a process that the program has left behind.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("output-{}-{number}", std::process::id());
@@ -151,7 +150,7 @@ impl Step {
         Ok((ended, String::from_utf8_lossy(&said).into_owned()))
     }
 
-    /// Runs it silently and fails unless it succeeds: its standard output, without the end of the last line.
+    /// Runs it silently and fails unless it succeeds: its standard output without the last newline.
     pub(crate) fn text(mut self) -> Result<String, Failure> {
         let output = self.0.output().map_err(|error| self.cannot(&error))?;
         if output.status.success() {

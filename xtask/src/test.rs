@@ -8,29 +8,27 @@ use crate::step::{Failure, Step};
 use crate::tools::{self, Tier};
 use crate::vm_test;
 
-/// Real programs of the first tier, over each transport, with the build that the tests use.
+/// Real programs of the first tier, over each transport, with the tests' build.
 const REAL: [&str; 3] = ["git", "make", "sqlite"];
 
-/// What runs in the guest.
 const GUEST: [&str; 3] = ["posix", "quota", "casefold"];
 
-/// Tells tests to run all their cases. They know it as `thrufs_test_report::FULL`.
+/// As `thrufs_test_report::FULL`.
 const FULL: &str = "THRUFS_FULL";
 
-/// The test programs, or those whose names have one of `parts`, and without `parts` some real programs.
+/// The test programs, or those whose names have one of `parts`; without `parts` some real programs too.
 pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
     let tested = programs::run(&programs::build(parts, Tier::Gate)?, &[]);
     if !parts.is_empty() {
         return tested;
     }
-    // The build that test programs use.
     let server = project::target().join("debug/thrufs");
     let real = real::run_with(&server, &REAL.map(str::to_owned), &[]);
     all([tested, real])
 }
 
-/// The same with all cases, then all real programs, documentation, licences and the guest. What comes
-/// later runs even when tests have failed.
+/// The same with all cases, then all real programs, documentation, licences and the guest. Later steps run
+/// even when tests have failed.
 pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
     let peer = tools::program("virtiofsd")?;
     let variables = [(FULL, "1"), ("VIRTIOFSD", &peer.to_string_lossy())];

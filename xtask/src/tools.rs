@@ -9,14 +9,14 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// For which tests something is installed: `Full` for every chore that is not the gate's.
+/// When a tool is installed: `Full` for every chore that is not the gate's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tier {
     Gate,
     Full,
 }
 
-/// A Debian package, and what is done with it.
+/// A Debian package, and its purpose.
 pub(crate) type Package = (&'static str, &'static str);
 
 const GATE: &[Package] = &[
@@ -62,7 +62,7 @@ const FULL: &[Package] = &[
     ("zsh", "the syntax of its completions"),
 ];
 
-/// A program from crates.io, pinned. It is installed by the chore that uses it.
+/// A pinned program from crates.io, installed by the chore that uses it.
 struct Program {
     name: &'static str,
     version: &'static str,
@@ -107,7 +107,6 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Prints the tables.
 pub(crate) fn list() {
     let guests = vm_test::PACKAGES;
     for (table, packages) in [("gate", GATE), ("full", FULL), ("guests", guests)] {
@@ -120,8 +119,8 @@ pub(crate) fn list() {
     }
 }
 
-/// Installs whatever of a tier is missing, and turns FUSE over io_uring on in the kernel. Costs
-/// well under a second when nothing is to be done.
+/// Installs a tier's missing tools, and turns FUSE over io_uring on. Well under a second when nothing is to
+/// be done.
 pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
     need_root()?;
     install_packages(GATE)?;
@@ -131,7 +130,6 @@ pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
     ring::turn_on()
 }
 
-/// Installs everything.
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
     install_packages(vm_test::PACKAGES)?;
@@ -139,7 +137,7 @@ pub(crate) fn set_up_all() -> Result<(), Failure> {
     installed.try_for_each(|path| path.map(drop))
 }
 
-/// Fails unless we are root, by who owns our own entry in /proc.
+/// Fails unless we are root: the owner of our entry in /proc.
 pub(crate) fn need_root() -> Result<(), Failure> {
     let own = Path::new("/proc/self");
     if fs::metadata(own).map_err(Failure::of(own))?.uid() == 0 {
@@ -149,7 +147,6 @@ pub(crate) fn need_root() -> Result<(), Failure> {
     Err(Failure::new(format!("this needs root: {why}")))
 }
 
-/// Installs those that are missing.
 pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
     let names: Vec<_> = packages.iter().map(|(name, _)| *name).collect();
     let query = ["-W", "-f", "${db:Status-Status} ${Package}\n"];
@@ -189,7 +186,6 @@ pub(crate) fn program(name: &str) -> Result<PathBuf, Failure> {
     path.ok_or_else(|| Failure::new(format!("tools.rs has no {name}")))
 }
 
-/// Whether one of them is installed.
 pub(crate) fn has(name: &str) -> bool {
     let known = PROGRAMS.iter().find(|program| program.name == name);
     known.is_some_and(|program| program.path().is_file())
@@ -206,7 +202,7 @@ impl Program {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Where it alone is installed, so that clones with other versions do not get in its way.
+    /// A directory of its own, so that clones with other versions do not interfere.
     fn root(&self) -> PathBuf {
         project::tools().join(self.key())
     }
@@ -226,7 +222,7 @@ impl Program {
             .args(["--version", self.version])
             .args(["--root".as_ref(), self.root().as_path()])
             .args(self.arguments)
-            // A tool's build must not land among our own, nor inherit the flags of a fuzz build.
+            // Not in our build directory, nor with the flags of a fuzz build.
             .without_env("CARGO_TARGET_DIR")
             .without_env("RUSTFLAGS")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")

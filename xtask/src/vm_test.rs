@@ -1,9 +1,9 @@
-//! Guests without KVM: boots one, gives it a directory of this machine through virtio-fs, and runs
-//! tests inside. The server is ours, or virtiofsd, by which the tests themselves are tried.
+//! Guests without KVM: boots one, gives it a directory of this machine through virtio-fs, and runs tests
+//! inside. The server is ours, or virtiofsd, which tries the tests themselves.
 //!
-//! What happens on the host is in `tests/guest/guest.sh`, what happens in the guest in
-//! `tests/guest/job.sh`; scripts of `tests/guest/host` say to guests what to do, step by step. Here is
-//! what all need first: kernels, the image, programs.
+//! `tests/guest/guest.sh` runs on the host, `tests/guest/job.sh` in the guest; scripts of
+//! `tests/guest/host` command guests step by step. Here is what all need first: kernels, the image,
+//! programs.
 
 mod compare;
 mod debian;
@@ -31,13 +31,13 @@ pub(crate) const PACKAGES: &[tools::Package] = &[
     ("xz-utils", "unpacking kernels"),
 ];
 
-/// How many times as long as one guest a script may take: it may boot several.
+/// Time limit of a script in times of one guest's: it may boot several.
 const GUESTS: u32 = 3;
 
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
 
-/// What scripts on the host are told.
+/// The environment of scripts on the host.
 type Variables = BTreeMap<String, String>;
 
 fn add(variables: &mut Variables, name: &str, path: &Path) {
@@ -50,8 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     carry_out(&plan, &[("", &debian::CLOUD)], Variables::new())
 }
 
-/// Measures shares of ours and of others in a guest, prints a table, and keeps what was measured if asked
-/// to.
+/// Measures shares of ours and of others in a guest, prints a table, and keeps the results on request.
 pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     let comparison = Comparison::parse(arguments)?;
     let kernels: &[_] = match comparison.is_open1 {
@@ -63,7 +62,7 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     add(&mut variables, "PEER", &server("virtiofsd")?);
     add(&mut variables, "MEASURED", &measured);
     let carried_out = carry_out(&comparison.plan, kernels, variables);
-    // What was measured before something failed has taken its time as well.
+    // What was measured before a failure counts as well.
     let text = fs::read_to_string(&measured).unwrap_or_default();
     let _ = fs::remove_file(&measured);
     if text.is_empty() {
@@ -73,15 +72,15 @@ pub(crate) fn bench(arguments: &[String]) -> Result<(), Failure> {
     carried_out
 }
 
-/// Does it with kernels of these packages where the guest is not User-Mode Linux, each with what its
-/// variables end with. What the archive has no longer cannot be tried: that is said, and no failure.
+/// Runs the plan with kernels of these packages where the guest is not User-Mode Linux, each with more
+/// variables. A package that the archive no longer has is reported, and is no failure.
 fn carry_out(
     plan: &Plan,
     packages: &[(&str, &Package)],
     mut variables: Variables,
 ) -> Result<(), Failure> {
     tools::install_packages(PACKAGES)?;
-    // Of this run alone: another may run beside it, and every run has a process of the same number.
+    // Of this run alone: another may run beside it, with a process of the same number.
     let run = std::env::temp_dir();
     let run = run.file_name().unwrap_or_default().to_string_lossy();
     let place = project::target().join(format!("guest-{run}-{}", std::process::id()));
@@ -119,7 +118,7 @@ fn carry_out(
     Ok(())
 }
 
-/// All that the plan has, one after the other, whatever becomes of each.
+/// Everything in the plan, one after the other, whatever becomes of each.
 fn each(
     plan: &Plan,
     images: &[(PathBuf, PathBuf)],
@@ -148,7 +147,6 @@ fn each(
     Ok(())
 }
 
-/// The program that serves.
 fn server(name: &str) -> Result<PathBuf, Failure> {
     if name == "thrufs" {
         return project::release();
@@ -156,7 +154,7 @@ fn server(name: &str) -> Result<PathBuf, Failure> {
     tools::program(name)
 }
 
-/// Puts together what the guest boots into, but for its environment.
+/// Makes the tree of the guest's image, without its environment.
 fn put_together(
     plan: &Plan,
     modules: Option<PathBuf>,
@@ -190,8 +188,8 @@ fn pack(image: &Path, environment: &str, archive: &Path) -> Result<(), Failure> 
     step.directory(image).quietly()
 }
 
-/// Runs the host's side with mounts and processes of its own, under a time limit, so that whatever goes
-/// wrong leaves none of them behind.
+/// Runs the host's side with mounts and processes of its own under a time limit, so that it leaves none
+/// behind.
 fn boot(
     plan: &Plan,
     options: &str,

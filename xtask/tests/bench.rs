@@ -1,4 +1,4 @@
-//! `cargo xtask bench` keeps what a run has found, however that has ended. The benchmark is a script here.
+//! `cargo xtask bench` keeps a run's results, however that has ended. The benchmark is a script here.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -17,15 +17,15 @@ out=$2
 report() { mkdir \"$out\"; echo found > \"$out/results.json\"; }
 ";
 
-/// Says that it runs, and makes its report when it is told to stop, which takes a while.
+/// Prints that it runs, and makes its report on the stop signal, which takes a while.
 const STOPPED: &str = "\
 trap 'sleep 0.3; report; exit 130' INT HUP
 : > \"$STARTED\"
 while :; do sleep 0.05; done
 ";
 
-/// Runs the chore with this script, sends it a signal if one is named, as from a terminal to all of its
-/// processes, and asserts what it has kept.
+/// Runs the chore with this script, sends all of its processes a signal if one is named, as a terminal
+/// does, and asserts what it has kept.
 fn run(name: &str, script: &str, signal: Option<&str>, kept: &[&str]) {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         eprintln!("skipped: root is needed");
@@ -51,10 +51,7 @@ fn run(name: &str, script: &str, signal: Option<&str>, kept: &[&str]) {
     if let Some(signal) = signal {
         let start = Instant::now();
         while !started.exists() {
-            assert!(
-                start.elapsed() < Duration::from_secs(60),
-                "it does not start"
-            );
+            assert!(start.elapsed() < Duration::from_secs(60));
             sleep(Duration::from_millis(10));
         }
         // The shell's own: kill(1) of procps takes small groups, as PID namespaces have them, for signals.

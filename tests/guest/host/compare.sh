@@ -22,12 +22,12 @@ lower "$WORK/lower" 4G
 SIZE=32M
 [[ $GUEST == uml ]] || SIZE=128M
 mkdir "$WORK/lower/served"
-contestants=(thrufs virtiofsd)
+targets=(thrufs virtiofsd)
 share shared "cache=$CACHE,allow_mmap${WITH:+,$WITH}"
 peer share peer "cache=$CACHE,allow_mmap"
 share_beneath
 if [[ $GUEST == qemu ]]; then
-    contestants+=(9p)
+    targets+=(9p)
     QEMU_MORE=(-fsdev "local,id=nine,path=$WORK/lower/served,security_model=passthrough"
         -device virtio-9p-pci,fsdev=nine,mount_tag=nine)
 fi
@@ -36,11 +36,11 @@ asks guest 'mkdir /guests && mkdir /guests/{thrufs,virtiofsd} && mount --move /s
     mkdir -p /shared && mount -t virtiofs peer /guests/virtiofsd'
 [[ $GUEST != qemu ]] ||
     asks guest 'mkdir /guests/9p && mount -t 9p -o trans=virtio,version=9p2000.L,cache=none nine /guests/9p'
-for contestant in "${contestants[@]}"; do
+for target in "${targets[@]}"; do
     # Through none of them, so that nothing remembers it.
-    mkdir "$WORK/lower/served/$contestant"
+    mkdir "$WORK/lower/served/$target"
     for ((job = 0; job < 4; job++)); do
-        head -c $SIZE /dev/urandom >"$WORK/lower/served/$contestant/row.$job.0"
+        head -c $SIZE /dev/urandom >"$WORK/lower/served/$target/row.$job.0"
     done
 done
 
@@ -53,17 +53,17 @@ measured() { echo "$*" | tee -a "$MEASURED"; }
 # one ROW UNIT COMMAND: in turns, so that what else the machine does meets all of them. In COMMAND, PLACE
 # stands for the directory. What cannot be done is said and has no value.
 one() {
-    local row=$1 unit=$2 command=$3 round contestant
+    local row=$1 unit=$2 command=$3 round target
     local -A missing=()
     asked_for "$row" || return 0
     for ((round = 1; round <= ROUNDS; round++)); do
-        for contestant in "${contestants[@]}"; do
-            [[ -z ${missing[$contestant]:-} ]] || continue
-            if ask guest "${command//PLACE//guests/$contestant/$contestant}"; then
-                measured "$row" "$contestant" "$unit" "$ANSWER"
+        for target in "${targets[@]}"; do
+            [[ -z ${missing[$target]:-} ]] || continue
+            if ask guest "${command//PLACE//guests/$target/$target}"; then
+                measured "$row" "$target" "$unit" "$ANSWER"
             else
-                missing[$contestant]=yes
-                say "$row: not with $contestant: $(head -n 1 <<<"$ANSWER")"
+                missing[$target]=yes
+                say "$row: not with $target: $(head -n 1 <<<"$ANSWER")"
             fi
         done
     done
@@ -75,25 +75,25 @@ names() { one "$1" /s "thrufs-guest-tests measure $1 PLACE $SECONDS_EACH"; }
 # anything else where the processor is emulated. Each round begins with another, and each finds nothing in
 # the guest's cache. The field is that of fio's terse form, version 3.
 by_fio() {
-    local row=$1 unit=$2 field=$3 round turn contestant error value jobs
+    local row=$1 unit=$2 field=$3 round turn target error value jobs
     shift 3
     asked_for "$row" || return 0
     for ((round = 0; round < ROUNDS; round++)); do
         jobs=
-        for ((turn = 0; turn < ${#contestants[@]}; turn++)); do
-            contestant=${contestants[(round + turn) % ${#contestants[@]}]}
-            jobs+=" --name=$contestant --directory=/guests/$contestant/$contestant --stonewall --new_group"
+        for ((turn = 0; turn < ${#targets[@]}; turn++)); do
+            target=${targets[(round + turn) % ${#targets[@]}]}
+            jobs+=" --name=$target --directory=/guests/$target/$target --stonewall --new_group"
         done
         # What it exits with is not asked: one may have failed.
         ask guest "timeout 90 fio --output-format=terse --terse-version=3 --name=global --size=$SIZE \
             --filename_format='row.\$jobnum.0' --time_based --runtime=$SECONDS_EACH --group_reporting --thread \
             --fallocate=none --gtod_reduce=1 --exec_prerun='sync; echo 3 >/proc/sys/vm/drop_caches' \
             $* $jobs >/tmp/fio 2>/tmp/fio-errors; grep '^3;' /tmp/fio | cut -d';' -f3,5,$field" || true
-        while IFS=';' read -r contestant error value; do
+        while IFS=';' read -r target error value; do
             if [[ $error == 0 && -n $value && $value != 0 ]]; then
-                measured "$row" "$contestant" "$unit" "$value"
+                measured "$row" "$target" "$unit" "$value"
             elif ((round == 0)); then
-                say "$row: not with $contestant: error $error"
+                say "$row: not with $target: error $error"
             fi
         done <<<"$ANSWER"
     done

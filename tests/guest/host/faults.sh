@@ -56,7 +56,7 @@ vanishing_source() {
     rm "$WORK/lower/served/opened"
     answer guest || fail "an open file after its source vanished: $ANSWER"
     expect "an open file after its source vanished" "$ANSWER" kept
-    # What the guest remembers of names is gone after a second, and what it was told to keep longer goes now.
+    # What the guest remembers of names is gone after a second, and what has a longer timeout goes now.
     asks guest 'sleep 1.2; echo 2 >/proc/sys/vm/drop_caches'
     refused "a file of the vanished source" 'No such file|Stale' 'stat /shared/before'
     refused "a file of a vanished directory" 'No such file|Stale' 'cat /shared/sub/file'

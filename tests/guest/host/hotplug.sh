@@ -27,7 +27,7 @@ devices() {
 take_out() {
     monitor 'device_del device-shared'
     devices 1
-    # The device has let go of the socket's end by now, or will in a moment.
+    # The device closes the socket's end soon.
     local turn
     for ((turn = 0; turn < 100; turn++)); do
         : >"$WORK/monitor.log"
@@ -70,7 +70,7 @@ asks guest '(exec 7<>/shared/open; while echo x >&7; do sleep 0.01; done; echo e
 take_out
 asks guest 'for ((turn = 0; turn < 100; turn++)); do [[ ! -e /tmp/writer ]] || break; sleep 0.1; done
     cat /tmp/writer; timeout -k 1 10 stat /shared/open >/dev/null; echo $?'
-expect "a writer whose share is gone, and stat" "$ANSWER" "ended
+expect "a writer on the removed share, and stat" "$ANSWER" "ended
 stat: cannot statx '/shared/open': Transport endpoint is not connected
 1"
 asks guest 'umount /shared'

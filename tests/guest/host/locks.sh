@@ -42,7 +42,7 @@ for guest in one two; do
 done
 
 for owner in flock process description; do
-    # EAGAIN: somebody has it.
+    # EAGAIN: another process has it.
     busy="errno 11" whole="0 0"
     : >"$WORK/lower/served/file-$owner"
     held one "$owner" write $whole
@@ -50,7 +50,7 @@ for owner in flock process description; do
     tried two "$owner" write $whole "$busy"
     tried two "$owner" read $whole "$busy"
     tried host "$owner" write $whole "$busy"
-    # One who waits gets it when it is free.
+    # A waiter gets it when it is free.
     held two "$owner" write $whole
     state two "$owner" 0 waiting
     released one "$owner" 0
@@ -90,7 +90,7 @@ for owner in flock process description; do
     say "$owner: between guests and with the host"
 done
 
-# A guest whose power fails leaves no lock.
+# A guest that loses power leaves no lock.
 held one process write 0 0
 state one process 0 ok
 held two process write 0 0

@@ -15,7 +15,7 @@ LOCKS=${LOCKS:-local shared}
 TURNS=${TURNS:-1}
 # Lines of a file that is read all the while.
 LINES=200000
-# Otherwise the guest itself writes to each page just before a server fills it, and nobody would see that
+# Otherwise the guest itself writes to each page just before a server fills it, and no check would see that
 # the server does not note it.
 KERNEL_MORE=init_on_alloc=0
 declare -A MONITOR_IN=() MONITOR_OUT=()
@@ -225,7 +225,7 @@ ends_well() {
     expect "names that are left" "$(find "$served/names" -type f | wc -l)" "$count"
 }
 
-# hold WHERE NAME: somebody takes the lock of the file of that name, and waits until he gets it.
+# hold WHERE NAME: a process takes the lock of the file of that name, and waits for it.
 hold() {
     local take='thrufs-test-helper lock-hold'
     if [[ $1 == guest ]]; then
@@ -268,9 +268,9 @@ locks_are_held() {
 
 # An open file, one of them without a name where that can go along.
 open_files() {
-    asks guest "rm -f /tmp/still /tmp/told /tmp/opened; (exec 7<>/shared/kept 8<>/shared/gone; echo one >&7; echo two >&8
+    asks guest "rm -f /tmp/still /tmp/written /tmp/opened; (exec 7<>/shared/kept 8<>/shared/gone; echo one >&7; echo two >&8
         ${1:+rm /shared/gone;} : >/tmp/opened; until [[ -e /tmp/still ]]; do sleep 0.1; done
-        echo three >&7; echo four >&8; cat /shared/kept; cat /proc/self/fd/8; : >/tmp/told) >/tmp/open 2>&1 &
+        echo three >&7; echo four >&8; cat /shared/kept; cat /proc/self/fd/8; : >/tmp/written) >/tmp/open 2>&1 &
         until [[ -e /tmp/opened ]]; do sleep 0.05; done"
 }
 
@@ -318,7 +318,7 @@ there_and_back() {
         rm "$WORK/hold-theirs" "$WORK/held-theirs"
     fi
     asks guest 'kill $(cat /tmp/holder-mine)'
-    asks guest ': >/tmp/still; until [[ -e /tmp/told ]]; do sleep 0.1; done; cat /tmp/open'
+    asks guest ': >/tmp/still; until [[ -e /tmp/written ]]; do sleep 0.1; done; cat /tmp/open'
     expect "files that were open" "$ANSWER" $'one\nthree\ntwo\nfour'
     ends_well
     dismiss guest

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Guests that come and go on one socket: mounts over and over, guests in turn, some whose power fails,
+# Guests that come and go on one socket: mounts over and over, guests in turn, some that lose power,
 # and some that start again.
 # shellcheck source=tests/guest/machine.sh
 source "$(dirname "$0")/../machine.sh"

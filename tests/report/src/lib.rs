@@ -1,9 +1,7 @@
-//! What tests say past libtest's capture of their output: what they did not do, and the seeds that
-//! they began with. Also, in which tier they run.
+//! Reports past libtest's capture of output: skipped tests and seeds. Also tells in which tier tests run.
 //!
-//! A skip goes to standard error at once, and to the list of skips if there is one: a line at the end
-//! of the file that `THRUFS_SKIPPED` names. `cargo xtask test` prints that list last, and fails if
-//! `CI` is `true` and something is on it that may not be skipped.
+//! A skip goes to standard error at once and, if `THRUFS_SKIPPED` names a file, to its end. `cargo xtask
+//! test` prints that list last, and fails if `CI` is `true` and a test in it may not be skipped.
 
 #![forbid(unsafe_code)]
 
@@ -14,17 +12,16 @@ use std::hash::BuildHasher;
 use std::io::Write;
 use std::path::Path;
 
-/// Names the list of skips.
+/// Environment variable: path of the list of skips.
 pub const LIST: &str = "THRUFS_SKIPPED";
 
-/// Gives the seed.
+/// Environment variable: the seed of random tests.
 pub const SEED: &str = "THRUFS_SEED";
 
-/// Set in the tier in which everything runs that is deterministic: `cargo xtask test --full`.
+/// Environment variable, set by `cargo xtask test --full`.
 pub const FULL: &str = "THRUFS_FULL";
 
-/// Whether tests run all their cases (`cargo xtask test --full`), or only those that decide whether a
-/// change lands.
+/// Whether tests run all their cases (`cargo xtask test --full`).
 pub fn is_full() -> bool {
     std::env::var_os(FULL).is_some()
 }
@@ -34,19 +31,16 @@ pub fn test() -> String {
     std::thread::current().name().unwrap_or("?").to_owned()
 }
 
-/// Says that the test of this thread, or a part of it, is skipped, and why.
+/// Reports that this thread's test, or a part of it, is skipped.
 pub fn skipped(why: impl Display) {
     skipped_in(&test(), why);
 }
 
-/// The same of a test that is named, because other threads may say so.
-///
-/// # Panics
-///
-/// When the list cannot be written: a skip that nobody hears of is worse than a failure.
+/// The same for a named test, because other threads may report it. Panics when the list cannot be written:
+/// a lost skip is worse than a failure.
 pub fn skipped_in(test: &str, why: impl Display) {
     let line = line(&program(), test, &why.to_string());
-    // Not by a macro: the output of those is kept back from tests that pass.
+    // `eprintln!` is captured for tests that pass.
     let _ = writeln!(std::io::stderr(), "SKIPPED {line}");
     let Some(list) = std::env::var_os(LIST) else {
         return;
@@ -60,13 +54,12 @@ pub fn skipped_in(test: &str, why: impl Display) {
         .unwrap_or_else(|error| panic!("{}: {error}: {line}", Path::new(&list).display()));
 }
 
-/// `PROGRAM/TEST: WHY`, in one line.
 fn line(program: &str, test: &str, why: &str) -> String {
     let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{program}/{test}: {why}")
 }
 
-/// The package and the program without the hash that cargo puts after its name.
+/// The package and the program, without the hash that cargo appends.
 fn program() -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
     let path = std::env::current_exe().unwrap_or_default();
@@ -79,12 +72,8 @@ fn program() -> String {
     }
 }
 
-/// The seed of a random test: what `THRUFS_SEED` says, which cargo sets to 1 unless it is set (see
-/// `.cargo/config.toml`), else another each time. Printed, to be given again.
-///
-/// # Panics
-///
-/// When `THRUFS_SEED` is no number.
+/// The seed of a random test, printed: `THRUFS_SEED`, which `.cargo/config.toml` sets to 1, else a random
+/// one. Panics when it is no number.
 pub fn seed() -> u64 {
     // Small enough to be typed, and to be counted up from.
     let seed = number(SEED, drawn());
@@ -92,11 +81,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// What a variable of the environment says instead of what is usual.
-///
-/// # Panics
-///
-/// When it is no number.
+/// An environment variable as a number, or `usual`. Panics when it is no number.
 pub fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| {
         let number = text.parse();
@@ -127,7 +112,7 @@ mod tests {
         assert_ne!(drawn(), drawn());
     }
 
-    /// In a process of its own: the environment is one for all threads.
+    /// In a process of its own: the environment is shared by all threads.
     #[test]
     fn skips_pass_the_capture_and_are_listed_and_seeds_can_be_given() {
         const INSIDE: &str = "THRUFS_REPORT_TEST";

@@ -1,9 +1,9 @@
-//! The first process of a guest: mounts what a system needs and the two shares, runs the job, takes
-//! the shares down, says how the job ended, and turns the machine off, or starts it again where the job
-//! ended with 121 or 122.
+//! The first process of a guest: mounts the system's file systems and the two shares, runs the job,
+//! unmounts the shares, prints the exit code, and turns the machine off, or restarts it if the job ended
+//! with 121 or 122.
 //!
-//! The console is the only way out. What belongs to the job stands between the lines
-//! `thrufs-guest: begin` and `thrufs-guest: exit CODE`; the host takes anything else for the kernel's.
+//! The console is the only output. The job's lies between the lines `thrufs-guest: begin` and
+//! `thrufs-guest: exit CODE`; the rest is the kernel's.
 
 #![forbid(unsafe_code)]
 
@@ -20,29 +20,27 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::system::RebootCommand;
 use thrufs_tests::guest::{BENEATH, SHARED};
 
-/// Where the image keeps modules of the kernel, named so that their order is that of loading.
+/// Kernel modules of the image, named in the order of loading.
 const MODULES: &str = "/guest/modules";
 
-/// What the guest is for.
 const JOB: &str = "/guest/job.sh";
 
-/// How long a device may take to be found.
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the kernel writes to the console.
+/// Which kernel messages go to the console.
 const CONSOLE_LEVEL: &str = "/proc/sys/kernel/printk";
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The exit code when there is none of the job, out of the way of those that a shell makes.
+/// The exit code when there is no job; no shell uses it.
 const NO_JOB: i32 = 120;
 
-/// The exit codes of a job that wants the machine to start again: in order, and with everything mounted,
-/// nothing written that is kept, as a button does it.
+/// Exit codes by which a job asks for a restart: an orderly one, and one without unmounting and syncing, as
+/// by a reset button.
 const REBOOT: i32 = 121;
 const RESET: i32 = 122;
 
-/// What a system has: kind, place and options.
+/// Type, mount point and options.
 const SYSTEM: &[(&str, &str, &str)] = &[
     ("devtmpfs", "/dev", "mode=755"),
     ("proc", "/proc", ""),
@@ -85,13 +83,13 @@ fn main() -> ExitCode {
     }
     let error = rustix::system::reboot(command).err();
     say(&format!("does not turn off: {error:?}"));
-    // The end of the first process ends the machine as well, with a panic.
+    // The kernel panics when its first process ends, which ends the machine.
     ExitCode::FAILURE
 }
 
 fn say(what: &str) {
     let mut stdout = io::stdout().lock();
-    // Nobody is left to tell that this fails.
+    // A failure of the console cannot be reported.
     let _ = writeln!(stdout, "thrufs-guest: {what}");
     let _ = stdout.flush();
 }
@@ -110,7 +108,7 @@ fn prepare() -> Result<(), String> {
     ] {
         symlink(target, link).map_err(|error| format!("{link}: {error}"))?;
     }
-    // The boot was quiet. From here on, what hangs shows where.
+    // The boot was quiet. From here on, the kernel's messages show what hangs.
     fs::write(CONSOLE_LEVEL, "7").map_err(|error| format!("{CONSOLE_LEVEL}: {error}"))?;
     load_modules()?;
     for place in [SHARED, BENEATH] {
@@ -127,7 +125,7 @@ fn mount(source: &str, kind: &str, place: &str, options: &str) -> Result<(), Str
         .map_err(|errno| failed(errno.into()))
 }
 
-/// The tag of a share is its place without the slash. A device that is not yet known is waited for.
+/// The tag of a share is its mount point without the slash. Waits for the device to appear.
 fn mount_share(place: &str) -> Result<(), String> {
     let deadline = Instant::now() + DEVICE_TIMEOUT;
     loop {
@@ -155,8 +153,7 @@ fn load_modules() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the job to its end. Whatever loses its parent meanwhile is a child of this process, and
-/// waited for as well.
+/// Runs the job to its end, and reaps orphans meanwhile.
 fn run_job() -> Result<i32, String> {
     let job = Command::new("/bin/bash")
         .arg(JOB)

@@ -6,7 +6,7 @@
 //! measure ROW DIR SECONDS  prints how often a second something can be done (see `measure`)
 //! ```
 //!
-//! `LOWER` and `OPTIONS` in the environment tell the ground (see [`guest::setting`]).
+//! `LOWER` and `OPTIONS` in the environment describe the setting (see [`guest::setting`]).
 
 #![forbid(unsafe_code)]
 

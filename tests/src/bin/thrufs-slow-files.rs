@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Its root has `file-0` to `file-9`, which answer at once, `slow-0` to `slow-9`, which are slow to be
-//! looked up and again for their attributes, `sync-0` to `sync-9`, whose fsync is slow, `full-0` to
-//! `full-9`, to which everything can be written, and whose close says that there was no room, and `page-0`
+//! looked up and again for their attributes, `sync-0` to `sync-9` with a slow fsync, `full-0` to
+//! `full-9`, to which everything can be written, and a close that reports ENOSPC, and `page-0`
 //! to `page-9`, of one page of bytes 0xff, which are slow to be read.
 //! What is slow prints "slow", and waits until there is a file named GATE.
 //! Nothing is cached, and nothing that is written is kept.
@@ -29,10 +29,9 @@ use thrufs::{
     WriteArgs, WriteSource, mount,
 };
 
-/// How often to look for the gate.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// So many may sleep at once, and others are still served.
+/// As many requests may block while others are served.
 const READERS: usize = 16;
 
 const FIRST_FILE: u64 = 10;
@@ -140,7 +139,7 @@ impl FileSystem for SlowFiles {
         Ok(source.len())
     }
 
-    /// Nothing, for those who look through the whole tree of the machine.
+    /// Empty, so that a walk of the machine's whole tree passes.
     fn readdir(
         &self,
         _: &Context<'_>,

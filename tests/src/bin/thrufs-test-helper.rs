@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 fn storm(dir: &Path, seed: &str, user: &str) -> io::Result<()> {
     let number = |text: &str| text.parse::<u32>().map_err(io::Error::other);
     let (seed, user) = (number(seed)?, number(user)?);
-    // `..` must not lead it anywhere else.
+    // So that `..` leads nowhere else.
     chroot(dir)?;
     std::env::set_current_dir("/")?;
     if user != 0 {
@@ -103,7 +103,7 @@ fn load(dir: &Path, name: &str, pause: &str) -> io::Result<()> {
             return say("gone");
         }
         if let Err(error) = one_round(dir, name, round) {
-            // What is no error of the kernel is one of the mount: wrong content.
+            // Not from the kernel: wrong content.
             return match error.raw_os_error() {
                 Some(_) => report(Err(error)),
                 None => Err(error),
@@ -136,7 +136,7 @@ fn one_round(dir: &Path, name: &str, round: u64) -> io::Result<()> {
 
 fn write_synced(path: &str) -> io::Result<()> {
     let error = write_and_sync(Path::new(path), |count| {
-        // Whoever reads this may be gone, which the end will tell.
+        // A reader that is gone shows at the end.
         let _ = say(&count.to_string());
     });
     report(Err(error))

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! Only the other process is changed, and that through the kernel, which checks every address. It is not
-//! fit for anything afterwards but to be killed.
+//! Only the other process is changed, by the kernel, which checks every address. Afterwards it can only be
+//! killed.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -11,11 +11,8 @@ use std::io;
 /// Far below what a thread has on its stack, red zone included.
 const BELOW_STACK: u64 = 4096;
 
-/// Has a thread that sleeps in a system call make `write(descriptor, bytes)` instead, and lets it go.
-///
-/// # Errors
-///
-/// Whatever ptrace says; `Unsupported` where this is not known, or for a thread that runs.
+/// Makes a thread that sleeps in a system call execute `write(descriptor, bytes)` instead, and detaches.
+/// `Unsupported` for a running thread, and on other architectures.
 #[cfg(target_arch = "x86_64")]
 pub fn write_by(thread: i32, descriptor: i32, bytes: &[u8]) -> io::Result<()> {
     const SYSCALL: u64 = 0x050f;
@@ -54,7 +51,7 @@ pub fn write_by(thread: i32, descriptor: i32, bytes: &[u8]) -> io::Result<()> {
         call(libc::PTRACE_POKEDATA, place + 8 * at as u64, word)?;
     }
     registers.rip = instruction;
-    // Not to be begun again: it is another call.
+    // So that the kernel does not restart the interrupted call.
     registers.orig_rax = u64::MAX;
     registers.rax = libc::SYS_write.cast_unsigned();
     registers.rdi = u64::from(descriptor.cast_unsigned());

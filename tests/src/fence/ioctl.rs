@@ -15,17 +15,12 @@ use rustix::io::Errno;
 pub struct Argument([u64; 4096]);
 
 impl Argument {
-    /// One of zeroes.
     pub fn new() -> Box<Argument> {
         Box::new(Argument([0; 4096]))
     }
 }
 
 /// Sends a command with an argument of zeroes to a regular file or directory.
-///
-/// # Errors
-///
-/// What the kernel answers.
 pub fn send(file: impl AsFd, command: u32, argument: &mut Argument) -> Result<(), Errno> {
     argument.0.fill(0);
     let pointer = argument.0.as_mut_ptr();

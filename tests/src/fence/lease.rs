@@ -9,20 +9,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Takes a write lease on an open file: the proof that nobody else has it open.
-///
-/// # Errors
-///
-/// `EAGAIN` when somebody has.
+/// Takes a write lease on an open file; `EAGAIN` while another descriptor has it open.
 pub fn take_write_lease(file: impl AsFd) -> io::Result<()> {
     set(file, libc::F_WRLCK)
 }
 
-/// Gives a lease up.
-///
-/// # Errors
-///
-/// `EAGAIN` when there is none.
+/// Gives a lease up; `EAGAIN` when there is none.
 pub fn give_up_lease(file: impl AsFd) -> io::Result<()> {
     set(file, libc::F_UNLCK)
 }
@@ -37,11 +29,7 @@ fn set(file: impl AsFd, kind: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Keeps the signal by which the holder of a lease is asked to give it up from ending this process.
-///
-/// # Errors
-///
-/// As `signal(2)`.
+/// Ignores SIGIO, by which the kernel asks the holder of a lease to give it up.
 pub fn ignore_lease_signal() -> io::Result<()> {
     // SAFETY: SIG_IGN is no handler of ours.
     let before = unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };

@@ -1,14 +1,10 @@
-//! System calls that the kernel does not have, as far as a thread can see.
+//! System calls that fail with ENOSYS for one thread.
 #![allow(unsafe_code)]
 
 use std::io;
 
-/// Has these system calls fail with ENOSYS in this thread, and in the processes that it starts, for
-/// ever. Needs CAP_SYS_ADMIN.
-///
-/// # Errors
-///
-/// As `seccomp(2)`.
+/// Makes these system calls fail with ENOSYS in this thread and in its children, for ever. Needs
+/// CAP_SYS_ADMIN.
 pub fn take_away(calls: &[libc::c_long]) -> io::Result<()> {
     // The number of the call is the first field of `struct seccomp_data`, at offset zero.
     let statement = |code: u32, k: u32| instruction(code, 0, k);

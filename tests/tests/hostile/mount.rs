@@ -1,7 +1,7 @@
-//! The same against a mount: processes of several users that ask for everything at random, and are killed
-//! in the middle of it, while another uses it and somebody beneath moves what is served.
+//! The same against a mount: processes of several users make every call at random and are killed in the
+//! middle, while another uses the mount, and files beneath are moved.
 
-use super::{Ends, clean, descriptors, has_failed, picture, status};
+use super::{StopAll, clean, descriptors, has_failed, picture, status};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -17,23 +17,23 @@ use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::wait_until;
 
-/// Those who misbehave at once: root, and an ordinary user each.
+/// Of misbehaving processes: root, and ordinary users.
 const USERS: [&str; 3] = ["0", "4001", "4002"];
 
-/// Private memory of the worker, in KiB, beside that of the inodes that it knows.
+/// Private memory of the worker, in KiB, beside that of its inodes.
 const WORKER_KIB_MAX: u64 = 48 << 10;
 
-/// Descriptors that the worker may have beside those of the budget for inodes (half of the limit), and of
-/// what the processes have open at most.
+/// Descriptors of the worker: half of the limit for inodes, those that the processes have open at most, and
+/// others.
 const WORKER_DESCRIPTORS_MAX: usize = 512 + USERS.len() * 130 + 200;
 
 /// Threads: readers, the pool, and waiters for locks.
 const WORKER_THREADS_MAX: u64 = 200;
 
-/// The limit on descriptors, so that there is pressure.
+/// Few descriptors, so that there is pressure.
 const LIMIT: u32 = 1024;
 
-/// Each of these processes lives so long at most, in milliseconds.
+/// Longest life of such a process, in milliseconds.
 const LIFE_MS_MAX: u64 = 400;
 
 struct Hour<'a> {
@@ -51,7 +51,7 @@ impl Hour<'_> {
 
     /// One process after the other, each killed in the middle of something.
     fn misbehave(&self, user: &str, seed: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         let place = self.ground.mnt().to_str().unwrap();
         while self.goes_on() {
@@ -64,9 +64,8 @@ impl Hour<'_> {
         }
     }
 
-    /// Exchanges and replaces what is served, beneath.
     fn move_beneath(&self, seed: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let mut random = Random(seed);
         while self.goes_on() {
             let name = |random: &mut Random| {
@@ -80,7 +79,7 @@ impl Hour<'_> {
                 }
                 1 => fs::rename(one, other),
                 2 => fs::remove_file(one),
-                // Not blocking: it may have become a fifo.
+                // Non-blocking: it may have become a fifo.
                 _ => OpenOptions::new()
                     .write(true)
                     .create(true)
@@ -92,18 +91,18 @@ impl Hour<'_> {
         }
     }
 
-    /// Somebody who means no harm, all the while.
+    /// A well-behaved client, all the while.
     fn use_it(&self, directory: &Path) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         while self.goes_on() {
             let round = self.rounds.fetch_add(1, Ordering::Relaxed);
             use_it(directory, round);
         }
     }
 
-    /// Looks at it from outside.
+    /// Checks the log and the resources from outside.
     fn watch(&self, seconds: u64) {
-        let _ends = Ends(&self.ends);
+        let _ends = StopAll(&self.ends);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         let (supervisor, worker) = (self.server.pid(), self.server.worker());
         let mut most = (0, 0, 0);
@@ -137,7 +136,7 @@ impl Hour<'_> {
     }
 }
 
-/// A file is made, written, read, moved and removed, as it should be.
+/// Makes, writes, reads, moves and removes a file.
 fn use_it(directory: &Path, round: u64) {
     let (path, moved) = (
         directory.join(format!("file-{round}")),
@@ -147,13 +146,10 @@ fn use_it(directory: &Path, round: u64) {
     let file = File::create_new(&path).unwrap();
     match file.write_all_at(&bytes, 0) {
         Ok(()) => {
-            assert!(
-                fs::read(&path).unwrap() == bytes,
-                "what was written is read, round {round}"
-            );
+            assert!(fs::read(&path).unwrap() == bytes);
             assert_eq!(fs::metadata(&path).unwrap().size(), 10_000);
         }
-        // The others may have taken all there is.
+        // Others may have filled the file system.
         Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{error}"),
     }
     drop(file);
@@ -161,7 +157,6 @@ fn use_it(directory: &Path, round: u64) {
     fs::remove_file(&moved).unwrap();
 }
 
-/// A figure of the mount's.
 fn figure(mnt: &Path, name: &str) -> u64 {
     let output = Command::new(programs::thrufs().unwrap())
         .args(["ctl".as_ref(), mnt.as_os_str(), "statistics".as_ref()])
@@ -183,7 +178,7 @@ fn a_hostile_time(options: &str) {
     fs::write(ground.outside().join("a"), "not theirs").unwrap();
     let outside = picture(ground.outside());
     let server = Server::start(&ground, options, Some(LIMIT));
-    // Everybody may make files at the top.
+    // Any user may make files at the top.
     clean(ground.source());
     let place = ground.mnt().join("well-meaning");
     fs::create_dir(&place).unwrap();

@@ -1,26 +1,26 @@
-//! Who changes the file.
+//! The callers that change the file.
 
 use std::thread;
 
 use thrufs_sys::cred::{self, Capabilities};
 use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM};
 
-/// The files' group: [`MEMBER`]'s, and nobody else's.
+/// The files' group: [`MEMBER`] alone is in it.
 pub const GROUP: u32 = TEAM;
 
-/// The files' owner, who is not in their group.
+/// The files' owner, not in their group.
 pub const OWNER: u32 = ALICE.uid;
 
 /// A caller, as seen from the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Caller {
     /// Root with every capability.
     Root,
     /// Root without CAP_FSETID.
     RootWithoutFsetid,
     /// The file's owner.
     Owner,
-    /// The same, with CAP_FSETID and no other capability.
+    /// The same, with CAP_FSETID alone.
     OwnerWithFsetid,
     /// Another user, in the file's group.
     Member,
@@ -28,32 +28,31 @@ pub enum Who {
     Other,
 }
 
-impl Who {
-    pub const ALL: &[Who] = &[
-        Who::Root,
-        Who::RootWithoutFsetid,
-        Who::Owner,
-        Who::OwnerWithFsetid,
-        Who::Member,
-        Who::Other,
+impl Caller {
+    pub const ALL: &[Caller] = &[
+        Caller::Root,
+        Caller::RootWithoutFsetid,
+        Caller::Owner,
+        Caller::OwnerWithFsetid,
+        Caller::Member,
+        Caller::Other,
     ];
 
-    /// The group that what the caller makes belongs to.
+    /// The group of what the caller makes.
     pub fn gid(self) -> u32 {
         match self {
-            Who::Root | Who::RootWithoutFsetid => 0,
-            Who::Owner | Who::OwnerWithFsetid => ALICE.gid,
-            Who::Member => MEMBER.gid,
-            Who::Other => BOB.gid,
+            Caller::Root | Caller::RootWithoutFsetid => 0,
+            Caller::Owner | Caller::OwnerWithFsetid => ALICE.gid,
+            Caller::Member => MEMBER.gid,
+            Caller::Other => BOB.gid,
         }
     }
 
-    /// Runs `body` as the caller.
     #[track_caller]
     pub fn run<T: Send>(self, body: impl FnOnce() -> T + Send) -> T {
         match self {
-            Who::Root => body(),
-            Who::RootWithoutFsetid => in_a_thread(|| {
+            Caller::Root => body(),
+            Caller::RootWithoutFsetid => in_a_thread(|| {
                 let effective = cred::thread_effective().unwrap();
                 cred::set_effective(
                     cred::thread_sets().unwrap(),
@@ -62,18 +61,18 @@ impl Who {
                 .unwrap();
                 body()
             }),
-            Who::Owner => ALICE.run(body),
-            Who::OwnerWithFsetid => in_a_thread(|| {
+            Caller::Owner => ALICE.run(body),
+            Caller::OwnerWithFsetid => in_a_thread(|| {
                 cred::keep_capabilities_on_setuid().unwrap();
-                // The thread that it starts inherits that.
+                // Inherited by the thread that it starts.
                 ALICE.run(|| {
                     cred::set_effective(cred::thread_sets().unwrap(), Capabilities::FSETID)
                         .unwrap();
                     body()
                 })
             }),
-            Who::Member => MEMBER.run(body),
-            Who::Other => BOB.run(body),
+            Caller::Member => MEMBER.run(body),
+            Caller::Other => BOB.run(body),
         }
     }
 }

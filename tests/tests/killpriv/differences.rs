@@ -1,7 +1,7 @@
-//! Where a file served through the mount does not end as the like one beneath: every such cell, and
-//! why. Nothing else may differ, and each of these must.
+//! Cells in which a served file ends otherwise than the like one beneath, and why. Any other difference
+//! fails, and so does an entry that is no longer true.
 
-use crate::callers::Who;
+use crate::callers::Caller;
 use crate::matrix::{Cell, Ground, Kind, Order};
 use crate::operations::Operation;
 use crate::privileges::Bits;
@@ -13,7 +13,7 @@ struct Difference {
     orders: &'static [Order],
     operations: &'static [&'static [Operation]],
     bits: &'static [&'static [Bits]],
-    callers: &'static [Who],
+    callers: &'static [Caller],
     kind: Kind,
     why: &'static str,
 }
@@ -55,7 +55,7 @@ const BUFFERED_WRITES: &[Operation] = &[
     Operation::SendfileInto,
 ];
 const DIRECT_WRITE: &[Operation] = &[Operation::DirectWrite];
-/// Whose requests do not say whether bits have to fall.
+/// Requests that do not say whether bits have to fall.
 const REQUESTS: &[Operation] = &[
     Operation::CopyFileRange,
     Operation::Fallocate,
@@ -70,7 +70,7 @@ const TRUNCATIONS: &[Operation] = &[
 ];
 const CHOWNS_OF_AN_OWNER: &[Operation] = &[
     Operation::ChownToSame,
-    Operation::ChownToNobody,
+    Operation::ChownToNone,
     Operation::Chgrp,
 ];
 
@@ -87,20 +87,25 @@ const CAPABILITIES: &[Bits] = &[
 const SET_IDS: &[Bits] = &[Bits::SetGroup, Bits::SetUser, Bits::SetUserOnly, Bits::Both];
 const SET_IDS_WITH_OTHERS: &[Bits] = &[Bits::SetUserAndMark, Bits::CapabilityAndSetUser];
 
-const WITHOUT_FSETID: &[Who] = &[Who::RootWithoutFsetid, Who::Owner, Who::Member, Who::Other];
+const WITHOUT_FSETID: &[Caller] = &[
+    Caller::RootWithoutFsetid,
+    Caller::Owner,
+    Caller::Member,
+    Caller::Other,
+];
 
-const MARK_STAYS: &str = "FUSE keeps set-group-id where the group may not execute, whoever changes \
+const MARK_STAYS: &str = "FUSE keeps set-group-id where the group may not execute, whichever caller changes \
     the file; whether the caller is in the group, no request tells. It is no privilege there.";
 const BOTH_FALL: &str = "a capability falls with every write, also root's, and to say so the kernel \
     sends the same order as for set-id bits: they fall as well";
-const CHOWN_OF_NOTHING: &str = "while somebody has the file open for writing, chown(2) of neither \
+const CHOWN_OF_NOTHING: &str = "while a writer has the file open, chown(2) of neither \
     owner nor group looks like the order that comes before a write: it is not refused to strangers";
 const MAPPED: &str = "what was stored through a map comes to the server as a write, and the file \
     system beneath takes capabilities away with every write; with a store it does not";
 const UNKNOWN_BITS: &str = "set beneath, and the kernel has not asked since: it does not order them \
-    to be cleared, and writes by itself (or, under writeback, does not say for whom)";
-const NOT_ROOT: &str = "so that nobody keeps bits that the kernel does not know of, these requests \
-    take them away for all but root: they do not tell who has CAP_FSETID";
+    to be cleared, and writes by itself (or, under writeback, does not say for which caller)";
+const NOT_ROOT: &str = "so that no caller keeps bits that the kernel does not know of, these requests \
+    take them away for all but root: they do not say whether the caller has CAP_FSETID";
 const UNKNOWN_ROOT: &str = "set beneath, and the kernel has not asked since: the request does not \
     tell root without CAP_FSETID from root with it";
 
@@ -110,7 +115,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: KNOWN,
         operations: &[BUFFERED_WRITES, DIRECT_WRITE, REQUESTS, TRUNCATIONS],
         bits: &[MARKS],
-        callers: &[Who::RootWithoutFsetid, Who::Owner, Who::Other],
+        callers: &[Caller::RootWithoutFsetid, Caller::Owner, Caller::Other],
         kind: Kind::Kept,
         why: MARK_STAYS,
     },
@@ -119,7 +124,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: KNOWN,
         operations: &[CHOWNS_OF_AN_OWNER],
         bits: &[MARKS],
-        callers: &[Who::RootWithoutFsetid, Who::Owner],
+        callers: &[Caller::RootWithoutFsetid, Caller::Owner],
         kind: Kind::Kept,
         why: MARK_STAYS,
     },
@@ -128,7 +133,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: KNOWN,
         operations: &[&[Operation::ChownToOther]],
         bits: &[MARKS],
-        callers: &[Who::RootWithoutFsetid],
+        callers: &[Caller::RootWithoutFsetid],
         kind: Kind::Kept,
         why: MARK_STAYS,
     },
@@ -136,9 +141,9 @@ const DIFFERENCES: &[Difference] = &[
     Difference {
         ways: Way::ALL,
         orders: KNOWN,
-        operations: &[&[Operation::ChownToNobody]],
+        operations: &[&[Operation::ChownToNone]],
         bits: &[&[Bits::SetGroupMark, Bits::CapabilityAndMark]],
-        callers: &[Who::Other],
+        callers: &[Caller::Other],
         kind: Kind::Other,
         why: MARK_STAYS,
     },
@@ -147,7 +152,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: KNOWN,
         operations: &[BUFFERED_WRITES, DIRECT_WRITE],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Who::Root, Who::OwnerWithFsetid],
+        callers: &[Caller::Root, Caller::OwnerWithFsetid],
         kind: Kind::Lost,
         why: BOTH_FALL,
     },
@@ -156,7 +161,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: KNOWN,
         operations: &[REQUESTS],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Who::Root],
+        callers: &[Caller::Root],
         kind: Kind::Lost,
         why: BOTH_FALL,
     },
@@ -165,25 +170,25 @@ const DIFFERENCES: &[Difference] = &[
         orders: Order::ALL,
         operations: &[REQUESTS],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Who::Root],
+        callers: &[Caller::Root],
         kind: Kind::Lost,
         why: BOTH_FALL,
     },
     Difference {
         ways: NOT_WRITEBACK,
         orders: Order::ALL,
-        operations: &[&[Operation::ChownToNobody]],
+        operations: &[&[Operation::ChownToNone]],
         bits: &[SET_IDS, SET_IDS_WITH_OTHERS],
-        callers: &[Who::Member, Who::Other],
+        callers: &[Caller::Member, Caller::Other],
         kind: Kind::Other,
         why: CHOWN_OF_NOTHING,
     },
     Difference {
         ways: &[Way::Writeback],
         orders: Order::ALL,
-        operations: &[&[Operation::ChownToNobody]],
+        operations: &[&[Operation::ChownToNone]],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Who::Member, Who::Other],
+        callers: &[Caller::Member, Caller::Other],
         kind: Kind::Lost,
         why: "the kernel has the capability removed before it asks for what is refused",
     },
@@ -192,7 +197,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: Order::ALL,
         operations: &[&[Operation::MapStore]],
         bits: &[CAPABILITIES],
-        callers: Who::ALL,
+        callers: Caller::ALL,
         kind: Kind::Lost,
         why: MAPPED,
     },
@@ -219,7 +224,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: BENEATH,
         operations: &[REQUESTS],
         bits: &[SET_IDS],
-        callers: &[Who::RootWithoutFsetid],
+        callers: &[Caller::RootWithoutFsetid],
         kind: Kind::Kept,
         why: UNKNOWN_ROOT,
     },
@@ -228,7 +233,7 @@ const DIFFERENCES: &[Difference] = &[
         orders: Order::ALL,
         operations: &[REQUESTS],
         bits: &[SET_IDS, SET_IDS_WITH_OTHERS],
-        callers: &[Who::OwnerWithFsetid],
+        callers: &[Caller::OwnerWithFsetid],
         kind: Kind::Lost,
         why: NOT_ROOT,
     },
@@ -239,13 +244,12 @@ const DIFFERENCES: &[Difference] = &[
         orders: BENEATH,
         operations: &[REQUESTS],
         bits: &[&[Bits::CapabilityAndSetUser]],
-        callers: &[Who::RootWithoutFsetid],
+        callers: &[Caller::RootWithoutFsetid],
         kind: Kind::Kept,
         why: UNKNOWN_ROOT,
     },
 ];
 
-/// Whether a difference of this kind is among them.
 pub fn is_named(ground: Ground, cell: Cell, kind: Kind) -> bool {
     DIFFERENCES.iter().any(|difference| {
         difference.kind == kind

@@ -1,9 +1,9 @@
-//! The privileges of a file (set-user-id, set-group-id, file capabilities) fall when somebody changes
-//! it, and stay when they have to: on every path that data can take, as on the file system beneath.
+//! The privileges of a file (set-user-id, set-group-id, file capabilities) fall when another user changes
+//! it, and stay when they have to: on every data path, as on the file system beneath.
 //!
-//! [`matrix`] does each thing twice, through the mount and on a like file beneath, and compares what
-//! became of the two. Where they differ, [`differences`] says so with the reason; an entry there that
-//! is no longer true fails as well. [`residue`] is about bits that the kernel above cannot know of.
+//! [`matrix`] does each thing through the mount and on a like file beneath, and compares the two.
+//! [`differences`] names each difference with its reason; an entry that is no longer true fails as well.
+//! [`residue`] is about bits that the kernel above cannot know of.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]

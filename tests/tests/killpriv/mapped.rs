@@ -1,9 +1,10 @@
-//! Programs of root on a mount where somebody passes for their owner (`uid=`): a store through a
-//! shared map takes nothing away, so the open for writing does.
+//! Programs of root on a mount that shows another owner (`uid=`): a store through a shared map drops
+//! nothing, so the open for writing does.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use thrufs_tests::skip_if;
 
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::user::ALICE;
@@ -18,12 +19,10 @@ fn set_privileges(beneath: &Path) {
 }
 
 #[test]
-fn who_passes_for_the_owner_stores_into_no_program_of_root() {
-    if must_skip() {
-        return;
-    }
+fn a_caller_mapped_to_root_stores_into_no_program_of_root() {
+    skip_if!(must_skip());
     for way in ["passthrough", "nopassthrough", "writeback"] {
-        // Attributes are believed for longer than the test takes: what fell is seen all the same.
+        // Attributes stay valid for longer than the test takes: what fell is seen all the same.
         let options = format!("uid={},attr_timeout=1000,{way}", ALICE.uid);
         let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
         let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use thrufs_tests::skip_if;
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::{Mounted, must_skip};
 
-use crate::callers::{GROUP, OWNER, Who};
+use crate::callers::{Caller, GROUP, OWNER};
 use crate::differences::{self, Named};
 use crate::operations::{BLOCK, CONTENT, Operation, Target, write_aligned};
 use crate::privileges::{Bits, Left};
@@ -21,7 +22,7 @@ use crate::ways::Way;
 /// When the bits were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
-    /// Before the file was opened, and before the kernel above had heard of it.
+    /// Before the file was opened, and before the kernel above had looked it up.
     Before,
     /// Through the mount, after the file was opened and written to.
     After,
@@ -32,8 +33,8 @@ pub enum Order {
 impl Order {
     pub const ALL: &[Order] = &[Order::Before, Order::After, Order::Beneath];
 
-    /// Whether files with these bits are tried. A mark is no privilege, and whether one that the
-    /// kernel does not know of stays is nobody's concern.
+    /// Whether files with these bits are tried. A mark is no privilege: whether an unknown one stays does
+    /// not matter.
     pub fn takes(self, bits: Bits) -> bool {
         self != Order::Beneath || !bits.has_mark()
     }
@@ -51,23 +52,23 @@ pub struct Ground {
 pub struct Cell {
     pub operation: Operation,
     pub bits: Bits,
-    pub caller: Who,
+    pub caller: Caller,
 }
 
-/// In what the served file differs from the one beneath.
+/// How the served file differs from the one beneath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// It has kept what the other has lost.
     Kept,
     /// It has lost what the other has kept.
     Lost,
-    /// The clients of the mount are shown another mode than the file has.
+    /// Clients of the mount see another mode than the file has.
     Shown,
     /// Something else.
     Other,
 }
 
-/// A file through the mount and a like one beneath, and what became of them.
+/// A served file and a like one beneath, and what became of them.
 struct Pair {
     cell: Cell,
     native: Side,
@@ -96,8 +97,8 @@ impl Side {
         self.file = Some(File::from(file.unwrap()));
     }
 
-    /// So that the kernel has asked for what must fall, and knows that there is nothing. That nothing
-    /// is on its way when the bits are set.
+    /// The kernel has then asked for privileges, knows that there are none, and has no request on its way
+    /// when the bits are set.
     fn write_first(&self, operation: Operation) {
         let file = self.file.as_ref().unwrap();
         match operation {
@@ -106,7 +107,7 @@ impl Side {
         }
     }
 
-    fn run(&self, operation: Operation, caller: Who, source: &File) -> Result<(), Errno> {
+    fn run(&self, operation: Operation, caller: Caller, source: &File) -> Result<(), Errno> {
         operation.run(&Target {
             path: &self.path,
             file: self.file.as_ref().unwrap(),
@@ -116,7 +117,7 @@ impl Side {
     }
 }
 
-/// The difference and how it shows, if there is one.
+/// The difference with its description.
 fn compare(pair: &Pair, order: Order) -> Option<(Kind, String)> {
     let (native, served) = (Left::on(&pair.native.path), Left::on(&pair.beneath));
     let shown = rustix::fs::lstat(&pair.served.path).unwrap().st_mode & 0o7777;
@@ -146,7 +147,6 @@ fn direction(native: Left, served: Left) -> Kind {
     }
 }
 
-/// A file in the tree beneath, and its like.
 fn make_pair(mounted: &Mounted, order: Order, cell: Cell) -> Pair {
     let Cell {
         operation,
@@ -170,11 +170,11 @@ fn make_pair(mounted: &Mounted, order: Order, cell: Cell) -> Pair {
     }
 }
 
-/// Everything that one caller does to files whose bits are set in one order.
+/// One caller's operations on files whose bits are set in one order.
 struct Round<'a> {
     mounted: &'a Mounted,
     ground: Ground,
-    caller: Who,
+    caller: Caller,
     pairs: Vec<Pair>,
 }
 
@@ -221,7 +221,7 @@ impl Round<'_> {
         });
     }
 
-    /// Has what was written under writeback sent to the server.
+    /// Sends what was written under writeback to the server.
     fn flush(&self) {
         let root = File::open(self.mounted.mnt()).unwrap();
         rustix::fs::syncfs(root).unwrap();
@@ -275,7 +275,7 @@ fn run_way(way: Way, lower: Lower) -> Found {
     }
     let mut found = Found::new();
     for &order in Order::ALL {
-        for &caller in Who::ALL {
+        for &caller in Caller::ALL {
             let round = Round {
                 mounted: &mounted,
                 ground: Ground { way, order },
@@ -289,7 +289,7 @@ fn run_way(way: Way, lower: Lower) -> Found {
     found
 }
 
-/// What is wrong: differences without a name, and names without a difference.
+/// Differences without an entry, and entries without a difference.
 fn faults(way: Way, found: &Found) -> Vec<String> {
     let mut faults = Vec::new();
     for (&(ground, cell), (kind, text)) in found {
@@ -312,9 +312,7 @@ fn faults(way: Way, found: &Found) -> Vec<String> {
 }
 
 fn check(lower: Lower, ways: &[Way]) {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for &way in ways {
         if let Some(reason) = way.transport().is_missing() {
             skipped(format!("{way:?}: {reason}"));
@@ -341,7 +339,7 @@ fn on_tmpfs() {
     check(Lower::Tmpfs, Way::ALL);
 }
 
-/// What comes by the ring comes as on tmpfs.
+/// Without io_uring, which is as on tmpfs.
 #[test]
 fn on_ext4() {
     let ways = [Way::Passthrough, Way::Cached, Way::Direct, Way::Writeback];

@@ -10,18 +10,19 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::truncate::truncate;
 use thrufs_testing::user::BOB;
+use thrufs_tests::acl;
 
-use crate::callers::{GROUP, OWNER, Who};
+use crate::callers::{Caller, GROUP, OWNER};
 
 /// What a file holds at first, so that a block can be overwritten.
 pub const CONTENT: [u8; 8192] = [b'o'; 8192];
 
-/// What is copied from. Also a block.
+/// The source of copies. Also a block.
 pub const BLOCK: [u8; 4096] = [b'n'; 4096];
 
 macro_rules! operations {
     ($($(#[$attribute:meta])* $name:ident,)*) => {
-        /// A way to change a file, or something that looks like one.
+        /// A change of a file, or a call that looks like one.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Operation {
             $($(#[$attribute])* $name,)*
@@ -53,11 +54,11 @@ operations! {
     Fallocate,
     FallocateKeepSize,
     PunchHole,
-    /// To whom the file belongs already.
+    /// To the present owner.
     ChownToSame,
     ChownToOther,
     /// Neither owner nor group: chown(2) of -1 and -1.
-    ChownToNobody,
+    ChownToNone,
     /// To the caller's group.
     Chgrp,
     /// An ACL with an entry for another user.
@@ -73,13 +74,13 @@ pub struct Target<'a> {
     pub file: &'a File,
     /// A file with [`BLOCK`] in it, opened for reading.
     pub source: &'a File,
-    pub caller: Who,
+    pub caller: Caller,
 }
 
 type Outcome = Result<(), Errno>;
 
 impl Operation {
-    /// How the file has to be open.
+    /// How the file must be open.
     pub fn flags(self) -> OFlags {
         let extra = match self {
             Operation::Append => OFlags::APPEND,
@@ -121,7 +122,7 @@ impl Operation {
             }
             Operation::ChownToSame => chown(path, Some(OWNER), Some(GROUP)),
             Operation::ChownToOther => chown(path, Some(BOB.uid), Some(BOB.gid)),
-            Operation::ChownToNobody => chown(path, None, None),
+            Operation::ChownToNone => chown(path, None, None),
             Operation::Chgrp => chown(path, None, Some(target.caller.gid())),
             Operation::SetAcl => set_acl(path),
             Operation::WriteOfNothing => rustix::io::pwrite(file, b"", 0).map(done),
@@ -130,7 +131,7 @@ impl Operation {
     }
 }
 
-/// A block, as `O_DIRECT` wants it.
+/// A block, aligned for `O_DIRECT`.
 pub fn write_aligned(file: &File) -> Outcome {
     let memory = [b'd'; 8192];
     let start = memory.as_ptr().align_offset(4096);
@@ -171,22 +172,12 @@ fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>) -> Outcome {
     rustix::fs::chownat(CWD, path, uid, gid, AtFlags::empty())
 }
 
-/// Everybody may read and write still; one user is named. The form of `acl(5)`: version 2, then tag,
-/// permissions and id of each entry.
+/// All may still read and write; one user is named.
 fn set_acl(path: &Path) -> Outcome {
-    const NO_ID: u32 = u32::MAX;
-    let entries: [(u16, u16, u32); 5] = [
-        (0x01, 7, NO_ID),
-        (0x02, 6, BOB.uid),
-        (0x04, 7, NO_ID),
-        (0x10, 7, NO_ID),
-        (0x20, 7, NO_ID),
-    ];
-    let mut value = 2u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        value.extend(tag.to_le_bytes());
-        value.extend(permissions.to_le_bytes());
-        value.extend(id.to_le_bytes());
-    }
-    rustix::fs::setxattr(path, "system.posix_acl_access", &value, XattrFlags::empty())
+    let list = acl::List {
+        mask: Some(7),
+        user: Some((BOB.uid, 6)),
+        ..acl::List::ALL
+    };
+    rustix::fs::setxattr(path, acl::NAME, &list.value_with(&[]), XattrFlags::empty())
 }

@@ -1,4 +1,4 @@
-//! What a file may have, and what is left of it.
+//! The privileges of a file, before and after a change.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use rustix::io::Errno;
 
 const CAPABILITY: &str = "security.capability";
 
-/// What is set on a file before it is changed. Everybody may read and write it in each case, so that
-/// every caller gets as far as the question.
+/// Set on a file before it is changed. All users may read and write it in each case, so that every caller
+/// gets as far as the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bits {
-    /// Set-group-id that means something: the group may execute.
+    /// Set-group-id with an effect: the group may execute.
     SetGroup,
     /// Set-group-id without execution by the group: of old the mark for mandatory locking.
     SetGroupMark,
     /// Set-user-id.
     SetUser,
-    /// Set-user-id that nobody can execute.
+    /// Set-user-id that no user can execute.
     SetUserOnly,
     /// Both.
     Both,
@@ -100,18 +100,13 @@ pub struct Left {
 }
 
 impl Left {
-    /// What the file has now.
     #[track_caller]
     pub fn on(path: &Path) -> Left {
         let stat = rustix::fs::lstat(path).unwrap();
         let mut value = [0u8; 64];
         let capability = match rustix::fs::getxattr(path, CAPABILITY, &mut value) {
             Ok(length) => {
-                assert_eq!(
-                    value[..length],
-                    Bits::NET_RAW,
-                    "a capability of another kind"
-                );
+                assert_eq!(value[..length], Bits::NET_RAW);
                 true
             }
             Err(Errno::NODATA) => false,

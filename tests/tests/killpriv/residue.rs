@@ -1,11 +1,12 @@
-//! Bits that are set beneath while the kernel above believes that there are none: how long they
-//! outlive the writes of somebody without CAP_FSETID, on each path.
+//! Bits set beneath while the kernel above has cached that there are none: how long they outlive writes by
+//! a caller without CAP_FSETID, on each data path.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
+use thrufs_tests::skip_if;
 
 use rustix::fs::XattrFlags;
 use thrufs_testing::user::ALICE;
@@ -14,15 +15,15 @@ use thrufs_tests::mounted::{Mounted, must_skip};
 
 use crate::privileges::{Bits, Left};
 
-/// How long attributes are believed where a test waits for the end of it.
+/// Validity of attributes where a test waits for its end.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Longer than that.
 const AFTERWARDS: Duration = Duration::from_millis(500);
 
-/// A file of root that everybody may write, which a user has open through a mount and has written to.
+/// A file of root that all may write, which a user has open through a mount and has written to.
 struct Victim {
-    // First: the mount is in use as long as it is open.
+    // First: an open file keeps the mount busy.
     file: File,
     path: PathBuf,
     beneath: PathBuf,
@@ -74,10 +75,8 @@ impl Victim {
 }
 
 #[test]
-fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
-    if must_skip() {
-        return;
-    }
+fn with_passthrough_they_stay_until_the_next_getattr() {
+    skip_if!(must_skip());
     let victim = Victim::new("passthrough");
     victim.set_beneath(Bits::Both);
     victim.write();
@@ -95,10 +94,8 @@ fn passed_through_they_stay_until_somebody_asks_for_the_attributes() {
 }
 
 #[test]
-fn passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
-    if must_skip() {
-        return;
-    }
+fn with_passthrough_they_stay_until_the_file_is_opened_by_name_after_the_timeout() {
+    skip_if!(must_skip());
     let victim = Victim::new("passthrough");
     victim.set_beneath(Bits::SetUser);
     thread::sleep(AFTERWARDS);
@@ -110,9 +107,7 @@ fn passed_through_they_stay_until_the_file_is_opened_by_name_after_the_timeout()
 
 #[test]
 fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     // Longer than the test, instead of a race with the clock.
     let victim = Victim::with_timeout("passthrough", Duration::from_secs(1000));
     victim.set_beneath(Bits::SetUser);
@@ -126,9 +121,7 @@ fn set_between_opens_they_stay_if_the_timeout_has_not_passed() {
 
 #[test]
 fn served_they_fall_at_once() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in ["nopassthrough", "nopassthrough,cache=never"] {
         let victim = Victim::new(options);
         victim.set_beneath(Bits::Both);
@@ -146,9 +139,7 @@ fn served_they_fall_at_once() {
 
 #[test]
 fn written_back_they_stay_for_the_timeout() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let victim = Victim::new("writeback");
     victim.set_beneath(Bits::Both);
     thread::sleep(AFTERWARDS);
@@ -164,9 +155,7 @@ fn written_back_they_stay_for_the_timeout() {
 
 #[test]
 fn a_capability_falls_on_every_path() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     for options in [
         "passthrough",
         "nopassthrough",
@@ -183,12 +172,10 @@ fn a_capability_falls_on_every_path() {
     }
 }
 
-/// Natively, it would stay: it was given after the write.
+/// Natively, it would stay: it was set after the write.
 #[test]
 fn under_writeback_a_capability_falls_with_data_written_before() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let victim = Victim::new("writeback");
     victim.write();
     let value = Bits::NET_RAW;

@@ -1,19 +1,19 @@
-//! By which way the data of the files go.
+//! The data paths of files.
 
 use thrufs_tests::transport::Transport;
 
-/// A mount whose files all go one way.
+/// A mount whose files all take one data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// The kernel uses files beneath by itself.
+    /// The kernel uses backing files.
     Passthrough,
-    /// The same, where everything else comes by io_uring.
+    /// The same, with io_uring for all other requests.
     PassthroughByRing,
     /// Through the kernel's page cache, written through to the server.
     Cached,
     /// The same over io_uring.
     CachedByRing,
-    /// Every read and write comes to the server.
+    /// Every read and write goes to the server.
     Direct,
     /// The same over io_uring.
     DirectByRing,
@@ -40,8 +40,7 @@ impl Way {
     }
 
     /// Mount options. ACLs are served, since setting one is among the operations. Where names and
-    /// attributes are cached, they are believed all the time: so that what the kernel does not know,
-    /// it does not learn by chance.
+    /// attributes are cached, they never expire: so that the kernel does not learn a change by chance.
     pub fn options(self) -> String {
         const LONG: &str = "attr_timeout=1000,entry_timeout=1000";
         let way = match self {

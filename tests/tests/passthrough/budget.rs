@@ -1,5 +1,5 @@
-//! Far more files open than descriptors may be kept: registrations and descriptors are taken back and
-//! made again, and nobody notices.
+//! Far more open files than descriptors: registrations and descriptors are evicted and made again,
+//! unnoticed.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -34,7 +34,7 @@ fn open_files_outnumber_descriptors() {
                 fs::remove_file(path(at)).unwrap();
             }
         }
-        // Their descriptors made room for others long ago; the registrations in use must be the same.
+        // Their descriptors were evicted long ago; the registrations in use must be the same.
         for (at, file) in files.iter().enumerate() {
             let again = if at % 3 == 0 {
                 let by_descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -1,12 +1,14 @@
-//! Where files cannot go straight through they are served by the cache, and the log says why, once.
+//! Files without passthrough are cached, and the log says why, once.
 
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use thrufs_tests::guard::Detach;
+use thrufs_tests::skip_if;
 
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use thrufs_test_report::skipped;
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
@@ -26,7 +28,7 @@ fn use_files(dir: &Path) {
     }
 }
 
-/// What the worker says comes into the log by way of the supervisor, soon.
+/// The worker's log comes through the supervisor, soon.
 #[track_caller]
 fn said_once(log: impl Fn() -> String, reason: &str) {
     wait_until(reason, || log().contains(reason));
@@ -47,7 +49,7 @@ fn with_writeback() {
 }
 
 #[test]
-fn when_nobody_wants_it_nothing_is_said() {
+fn nopassthrough_logs_nothing() {
     over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("nopassthrough")).unwrap();
         use_files(mounted.mnt());
@@ -55,14 +57,12 @@ fn when_nobody_wants_it_nothing_is_said() {
     });
 }
 
-/// Root of a user namespace of its own may mount and has CAP_SYS_ADMIN, but not where it counts.
+/// Root of a user namespace of its own may mount and has CAP_SYS_ADMIN, but not in the initial one.
 #[test]
 fn without_privilege() {
     let unshare = ["-r", "-m", "--propagation", "private"];
     let possible = Command::new("unshare").args(unshare).arg("true").status();
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     if !possible.is_ok_and(|status| status.success()) {
         return skipped("no user namespaces, or no unshare(1)");
     }
@@ -91,16 +91,7 @@ fn without_privilege() {
     }
 }
 
-/// A file system on a directory of the source, gone when dropped.
-struct Submount<'a>(&'a Path);
-
-impl Drop for Submount<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
-}
-
-/// The source is a plain file system, so that the mount allows for one layer; a submount has two.
+/// The source is a plain file system, so the mount allows for one layer; a submount has two.
 #[test]
 fn on_a_submount_that_is_stacked_deeper() {
     over_each(|transport| {
@@ -114,7 +105,7 @@ fn on_a_submount_that_is_stacked_deeper() {
         let data = CString::new(data).unwrap();
         let flags = MountFlags::empty();
         rustix::mount::mount("thrufs-test", &sub, "overlay", flags, data.as_c_str()).unwrap();
-        let _submount = Submount(&sub);
+        let _submount = Detach(&sub);
         use_files(&mounted.mnt().join("sub"));
         use_files(mounted.mnt());
         let log = || mounted.log_text();
@@ -124,14 +115,14 @@ fn on_a_submount_that_is_stacked_deeper() {
     });
 }
 
-/// Another FUSE mount beneath does part of its work at close(2).
+/// A FUSE file system beneath does part of its work at close(2).
 #[test]
-fn on_a_file_system_that_another_serves() {
+fn on_a_fuse_file_system() {
     over_each(|transport| {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source().to_str().unwrap();
         let other = Process::start(&programs::slow_files(), &[source]);
-        let beneath = Submount(ground.source());
+        let beneath = Detach(ground.source());
         assert_eq!(other.line(), "ok");
         let server = Server::start(&ground, &transport.with(""), None);
         for name in ["file-0", "file-1"] {

@@ -1,4 +1,4 @@
-//! On what these tests run, and how they compare.
+//! The settings of these tests, and their comparison.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -10,14 +10,14 @@ use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
 
-/// By which ways data may go.
+/// The data paths.
 pub(crate) const WAYS: [&str; 3] = ["passthrough", "nopassthrough", "nopassthrough,cache=never"];
 
-/// The file systems on which all of it must work.
+/// File systems on which all of it must work.
 pub(crate) const LOWERS: [Lower; 3] = [Lower::Tmpfs, Lower::Ext4, Lower::Overlay];
 
-/// Runs `body` over each transport on a mount of each kind. What this machine cannot make (a file
-/// system without its tools) is skipped, and said.
+/// Runs `body` over each transport on a mount of each kind. A file system without its tools is reported as
+/// skipped.
 pub(crate) fn on_each(lowers: &[Lower], options: &str, body: impl Fn(&Mounted)) {
     over_each(|transport| {
         on(lowers, transport, options, &body);
@@ -40,7 +40,7 @@ pub(crate) fn on(lowers: &[Lower], transport: Transport, options: &str, body: &i
     }
 }
 
-/// Where something is done, and what came of it.
+/// Where something is done, and the results.
 pub(crate) struct Place {
     dir: PathBuf,
     beneath: PathBuf,
@@ -52,12 +52,12 @@ impl Place {
         self.dir.join(name)
     }
 
-    /// The same file as somebody sees it who does not go through the mount.
+    /// The same file beneath.
     pub(crate) fn beneath(&self, name: &str) -> PathBuf {
         self.beneath.join(name)
     }
 
-    /// Notes what came of something.
+    /// Records a result.
     pub(crate) fn note<T: std::fmt::Debug, E: Into<io::Error>>(
         &mut self,
         what: &str,
@@ -67,7 +67,7 @@ impl Place {
         self.report.push(format!("{what}: {outcome:?}"));
     }
 
-    /// Notes what a file is like, and sees that it looks the same beneath.
+    /// Records a file's state, and checks that it is the same beneath.
     #[track_caller]
     pub(crate) fn look(&mut self, name: &str) {
         let seen = fs::symlink_metadata(self.path(name)).unwrap();
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-/// Does the same natively and through the mount, and sees that the same comes of it.
+/// Does the same natively and through the mount, and compares the results.
 #[track_caller]
 pub(crate) fn same(mounted: &Mounted, body: impl Fn(&mut Place)) {
     let native = mounted.outside();

@@ -1,4 +1,4 @@
-//! Every kind of I/O, done on the lower file and through the mount: the same must come of it.
+//! Every kind of I/O on the lower file and through the mount, with the same results.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ use thrufs_tests::transport::{Transport, over_each};
 
 use crate::ground::{LOWERS, Place, WAYS, on, on_each, pattern, same};
 
-/// The kinds over every way and file system; what differs is said by the report.
+/// Over every data path and file system.
 fn over_all(body: impl Fn(&mut Place)) {
     over_each(|transport| {
         for way in WAYS {
@@ -85,7 +85,7 @@ fn appends(place: &mut Place) {
     }
 }
 
-/// Somebody beneath appends in between: what he wrote is not lost.
+/// What is appended beneath in between is not lost.
 fn appends_beneath(place: &mut Place) {
     appends(place);
     let append = |path: &Path| OpenOptions::new().append(true).open(path).unwrap();
@@ -146,7 +146,7 @@ fn maps(place: &mut Place) {
         "a private store is private",
         Ok::<_, io::Error>((shared.load(8_000, 7), private.load(8_000, 7))),
     );
-    // Cut off behind what is touched from now on, while both maps stand.
+    // Truncated behind what is touched from now on, while both maps stand.
     place.note(
         "truncated by opening",
         File::create(place.path("map")).map(drop),
@@ -178,7 +178,7 @@ fn ranges(place: &mut Place) {
     place.look("ranges");
     let bad = FallocateFlags::PUNCH_HOLE;
     place.note("punch grows", rustix::fs::fallocate(&file, bad, 0, 4_096));
-    // Whether a hole is found differs by what is in the cache, but not where data are.
+    // Whether a hole is found depends on the cache, where data are does not.
     let data = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
     place.note("data", data);
     let read_only = File::open(place.path("ranges")).unwrap();
@@ -256,7 +256,7 @@ fn direct(place: &mut Place) {
     );
 }
 
-/// The errors of direct I/O are those of the lower file where it is the kernel's own.
+/// The errors of direct I/O are the lower file's where the kernel does it.
 fn direct_unaligned(place: &mut Place) {
     let file = match open(&place.path("direct"), libc::O_DIRECT) {
         Ok(file) => file,
@@ -284,7 +284,7 @@ fn reads_and_writes() {
 #[test]
 fn appending_by_two_descriptors() {
     over_all(appends);
-    // By the other ways, the client's kernel decides where the end is before it asks.
+    // On the other paths, the client's kernel decides where the end is before it asks.
     on_each(&LOWERS, "", |mounted| same(mounted, appends_beneath));
 }
 
@@ -319,8 +319,8 @@ fn direct_io() {
     on_each(&LOWERS, "", |mounted| same(mounted, direct_unaligned));
 }
 
-/// `FICLONE` has no way through FUSE: the client's kernel refuses it. `copy_file_range` shares extents
-/// where the lower file system does.
+/// FUSE has no `FICLONE`: the client's kernel refuses it. `copy_file_range` shares extents where the lower
+/// file system does.
 #[test]
 fn clones_are_refused_and_copies_share() {
     on_each(&[Lower::Xfs, Lower::Btrfs, Lower::Tmpfs], "", |mounted| {

@@ -1,5 +1,5 @@
-//! What the kernel no longer checks once a file goes straight through, and what it can only answer
-//! with EIO: both are seen to at the open, with the lower file's own error.
+//! What the kernel no longer checks under passthrough, and what it can only answer with EIO: both are
+//! checked at the open, with the lower file's own error.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
 
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::user::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
@@ -40,7 +41,7 @@ fn chattr(flag: &str, path: &Path) {
 }
 
 #[test]
-fn what_only_grows_is_only_appended_to() {
+fn append_only_files_are_only_appended_to() {
     on_each(&[Lower::Ext4], "", |mounted| {
         let path = mounted.mnt().join("log");
         let beneath = mounted.source().join("log");
@@ -54,7 +55,7 @@ fn what_only_grows_is_only_appended_to() {
         let file = open(&path, appending).unwrap();
         file.write_all_at(b"end", 0).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"begin end");
-        // Nobody writes into the middle by a map.
+        // A shared map must not write into the middle.
         let both = open(&path, libc::O_RDWR | libc::O_APPEND);
         if let Ok(both) = both
             && let Ok(mut map) = Mapping::new(&both, 5, Sharing::Shared)
@@ -69,11 +70,11 @@ fn what_only_grows_is_only_appended_to() {
 }
 
 #[test]
-fn what_must_not_change_does_not() {
+fn immutable_files_do_not_change() {
     on_each(&[Lower::Ext4], "", |mounted| {
         let path = mounted.mnt().join("file");
         fs::write(&path, b"content").unwrap();
-        // Also for one who has it open already, and so a registration.
+        // Also while another descriptor holds a registration.
         let reader = File::open(&path).unwrap();
         chattr("+i", &mounted.source().join("file"));
         let writing = [
@@ -91,34 +92,16 @@ fn what_must_not_change_does_not() {
     });
 }
 
-/// A mount on a directory of the source, gone when dropped.
-struct Submount<'a>(&'a Path);
-
-impl<'a> Submount<'a> {
-    fn tmpfs(at: &'a Path) -> Self {
-        fs::create_dir_all(at).unwrap();
-        let data = None::<&std::ffi::CStr>;
-        rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), data).unwrap();
-        Self(at)
+fn make_read_only(at: &Path) {
+    // The file system: flags of a mount alone do not propagate to the worker's. It is busy while a file
+    // is open for writing, until RELEASE.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(errno) = rustix::mount::mount_remount(at, MountFlags::RDONLY, "") {
+        assert!(errno == Errno::BUSY && Instant::now() < deadline, "{errno}");
+        thread::sleep(Duration::from_millis(5));
     }
-
-    fn make_read_only(&self) {
-        // The file system: flags of a mount alone do not propagate to the worker's. Not while a file is open
-        // for writing, as it is until the server has heard of its close.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while let Err(errno) = rustix::mount::mount_remount(self.0, MountFlags::RDONLY, "") {
-            assert!(errno == Errno::BUSY && Instant::now() < deadline, "{errno}");
-            thread::sleep(Duration::from_millis(5));
-        }
-        // The server looks at the flags of mounts every 10 ms; an open before that gets EIO.
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-impl Drop for Submount<'_> {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(self.0, UnmountFlags::DETACH);
-    }
+    // The server reads the flags of mounts every 10 ms; an open before that gets EIO.
+    thread::sleep(Duration::from_millis(20));
 }
 
 #[test]
@@ -126,11 +109,12 @@ fn a_mount_beneath_that_became_read_only_is() {
     for way in ["passthrough", "nopassthrough"] {
         on_each(&[Lower::Tmpfs], way, |mounted| {
             let beneath = mounted.source().join("sub");
-            let submount = Submount::tmpfs(&beneath);
+            fs::create_dir_all(&beneath).unwrap();
+            let _submount = Detach::tmpfs(&beneath);
             let path = mounted.mnt().join("sub/file");
             fs::write(&path, b"content").unwrap();
             let reader = File::open(&path).unwrap();
-            submount.make_read_only();
+            make_read_only(&beneath);
             let writing = [libc::O_WRONLY, libc::O_RDWR, libc::O_WRONLY | libc::O_TRUNC];
             for flags in writing.into_iter().chain([libc::O_RDONLY | libc::O_TRUNC]) {
                 assert_eq!(errno(open(&path, flags)), libc::EROFS, "{flags:#o}");
@@ -145,7 +129,7 @@ fn a_mount_beneath_that_became_read_only_is() {
     }
 }
 
-/// A copy of a program that does nothing for a long time, and a process that runs it.
+/// A copy of a program that sleeps, and a process that runs it.
 struct Running(Child);
 
 impl Running {
@@ -168,7 +152,7 @@ fn place_program(mounted: &Mounted) {
 }
 
 #[test]
-fn a_program_that_runs_is_busy() {
+fn a_running_program_is_busy() {
     for way in ["passthrough", "nopassthrough"] {
         on_each(&LOWERS, way, |mounted| {
             place_program(mounted);
@@ -190,7 +174,7 @@ fn a_program_that_runs_is_busy() {
     }
 }
 
-/// One who does not want to wait for a lease is told so; that he asked makes its holder let go.
+/// A non-blocking open is refused; it makes the holder give the lease up.
 #[test]
 fn a_lease_beneath_is_respected() {
     on_each(&[Lower::Ext4], "", |mounted| {
@@ -207,7 +191,7 @@ fn a_lease_beneath_is_respected() {
         });
         thread::sleep(Duration::from_millis(50));
         assert!(!waiter.is_finished(), "it waits for the lease");
-        // Others are served meanwhile.
+        // Other requests are served meanwhile.
         fs::write(mounted.mnt().join("other"), b"x").unwrap();
         drop(holder);
         let mut file = waiter.join().unwrap().unwrap();
@@ -215,9 +199,9 @@ fn a_lease_beneath_is_respected() {
     });
 }
 
-/// Where there is none, and where there is: as beneath. (All that can be mounted here has some.)
+/// As beneath, with direct I/O and without. (All that can be mounted here has it.)
 #[test]
-fn direct_io_is_to_be_had_as_beneath() {
+fn direct_io_is_available_as_beneath() {
     on_each(&LOWERS, "", |mounted| {
         let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
         fs::write(&beneath, b"content").unwrap();
@@ -230,7 +214,7 @@ fn direct_io_is_to_be_had_as_beneath() {
     });
 }
 
-/// The blocks that a file system reserves for root are not given to a caller because the kernel writes
+/// The blocks that a file system reserves for root are not given to a caller although the kernel writes
 /// with the server's credentials.
 #[test]
 fn reserved_blocks_stay_reserved() {
@@ -241,7 +225,7 @@ fn reserved_blocks_stay_reserved() {
             let bytes = |blocks| blocks * statistics.f_frsize;
             (bytes(statistics.f_bfree), bytes(statistics.f_bavail))
         };
-        // Nearly all that callers may have is taken.
+        // Takes nearly all that callers may have.
         let filler = File::create(mounted.outside().join("filler")).unwrap();
         let length = free().1 - LEFT_BYTES;
         let none = rustix::fs::FallocateFlags::empty();

@@ -1,5 +1,5 @@
-//! Files that go straight through: that they do, that nobody can tell but by the time it takes, and
-//! that nothing which the kernel no longer sees to is lost. And the same where they cannot.
+//! Passthrough: that it is used, that only the time differs, and that nothing which the kernel no longer
+//! checks is lost. And the same without it.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -11,5 +11,5 @@ mod kinds;
 mod limits;
 mod names;
 mod races;
+mod requests;
 mod sizes;
-mod straight;

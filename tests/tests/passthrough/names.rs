@@ -1,4 +1,4 @@
-//! Files whose names go, come and change while they go straight through.
+//! Names that go, come and change under passthrough.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ const WITH_NAMES_GONE: [&str; 4] = [
     "nopassthrough,cache=never",
 ];
 
-/// Every way, on all file systems where it is passthrough.
+/// Every data path; with passthrough on all file systems.
 fn over_all(body: impl Fn(&thrufs_tests::mounted::Mounted)) {
     over_each(|transport| {
         for options in WITH_NAMES_GONE {
@@ -67,7 +67,7 @@ fn a_file_without_a_name_lives_on_and_opens_again() {
         file.set_len(100_000).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 100_000);
         file.sync_all().unwrap();
-        // As a shell does it with a here-document.
+        // As a shell does with a here-document.
         let mut child = Command::new("cat")
             .arg("/dev/stdin")
             .stdin(Stdio::from(File::open(by_descriptor(&file)).unwrap()))
@@ -170,9 +170,8 @@ fn a_file_that_is_replaced_lives_on() {
     });
 }
 
-/// Two names, one inode, one registration.
 #[test]
-fn hard_links_share_a_way() {
+fn hard_links_share_a_data_path() {
     over_all(|mounted| {
         let (one, other) = (mounted.mnt().join("one"), mounted.mnt().join("other"));
         let file = read_write(&one);

@@ -1,6 +1,6 @@
-//! Sixteen processes that open, write, map, rename, link and chmod a few names, while some of them are
-//! killed: nobody sees EIO, EBADF or ESTALE of what is open, nor a stale size, and ESTALE of a name only
-//! who creates, now and then.
+//! Sixteen processes open, write, map, rename, link and chmod a few names, while some of them are killed:
+//! none sees EIO, EBADF, ESTALE of an open file or a stale size; ESTALE of a name only a creating open may
+//! see, rarely.
 
 use std::fs;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::ground::on_each;
 
 const RACERS: u64 = 16;
 
-/// For one way over one transport; `THRUFS_SOAK_SECONDS` says how long by hand.
+/// For one data path over one transport; `THRUFS_SOAK_SECONDS` overrides it.
 fn duration() -> Duration {
     Duration::from_secs(thrufs_test_report::number("THRUFS_SOAK_SECONDS", 2))
 }
@@ -51,7 +51,7 @@ fn race(mounted: &Mounted) {
         stale += counts[1];
     }
     eprintln!("{steps} steps of those that were left, {stale} opens that create were stale twice");
-    // Rare by nature: others have to be between two requests of one call twice in a row.
+    // Rare: others have to come between two requests of one call twice in a row.
     assert!(stale <= 1 + steps / 1_000, "{stale} of {steps} are stale");
     for entry in fs::read_dir(mounted.mnt()).unwrap() {
         let name = entry.unwrap().file_name();
@@ -63,19 +63,19 @@ fn race(mounted: &Mounted) {
 
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
-fn nobody_sees_a_mixed_way() {
+fn racing_processes_see_no_mixed_data_path() {
     on_each(&[Lower::Ext4], "", race);
 }
 
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
-fn nobody_sees_a_mixed_way_with_few_descriptors_and_shared_locks() {
+fn racing_processes_see_no_mixed_data_path_with_few_descriptors_and_shared_locks() {
     on_each(&[Lower::Tmpfs], "descriptors=16,locks=shared", race);
 }
 
-/// The same fight where the server reads and writes.
+/// The same without passthrough.
 #[test]
 #[ignore = "soak: which processes meet is a matter of luck"]
-fn nobody_sees_a_broken_file_without_passthrough() {
+fn racing_processes_see_no_broken_file_without_passthrough() {
     on_each(&[Lower::Tmpfs], "nopassthrough", race);
 }

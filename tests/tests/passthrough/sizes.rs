@@ -57,8 +57,8 @@ fn a_write_is_seen_at_once() {
     }
 }
 
-/// A writer and those who look: what they see never lags behind what was written before they asked.
-/// (It can go back while a write is under way: the kernel drops an answer that another overtook.)
+/// A writer and readers: a size never lags behind what was written before it was asked for. (It can go back
+/// while a write is in progress: the kernel drops an answer that another overtook.)
 #[test]
 fn no_size_is_stale() {
     on_each(&[Lower::Tmpfs], "", |mounted| {

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use thrufs_testing::fence::truncate::truncate;
+use thrufs_tests::property::timestamps;
 
 use crate::served::{Served, errno, names, open, put, raw, rename, with_policy};
 
@@ -30,16 +31,8 @@ fn chown(path: &Path) -> io::Result<()> {
 }
 
 fn touch(path: &Path) -> io::Result<()> {
-    let time = std::time::SystemTime::UNIX_EPOCH;
-    // Not by an open file.
-    let spec = rustix::fs::Timespec {
-        tv_sec: time.elapsed().unwrap().as_secs() as i64,
-        tv_nsec: 0,
-    };
-    let times = rustix::fs::Timestamps {
-        last_access: spec,
-        last_modification: spec,
-    };
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let times = timestamps(now.as_secs() as i64, 0);
     Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
 }
 
@@ -76,22 +69,16 @@ fn unnamed(directory: &Path) -> i32 {
 
 /// The error of each way to open for reading.
 fn reads(served: &Served) -> Vec<(&'static str, i32)> {
-    let file = served.at("held/file");
+    let (file, program) = (served.at("held/file"), served.at("held/program"));
+    let direct = libc::O_RDONLY | libc::O_DIRECT;
     vec![
         ("open", errno(open(&file, libc::O_RDONLY))),
-        (
-            "direct",
-            errno(open(&file, libc::O_RDONLY | libc::O_DIRECT)),
-        ),
-        (
-            "exec",
-            errno(Command::new(served.at("held/program")).status()),
-        ),
+        ("direct", errno(open(&file, direct))),
+        ("exec", errno(Command::new(program).status())),
         ("inner", errno(open(&served.at("held/sub/inner"), 0))),
     ]
 }
 
-/// The error of each way to list.
 fn lists(served: &Served) -> Vec<(&'static str, i32)> {
     vec![
         ("opendir", errno(fs::read_dir(served.at("held")))),
@@ -99,92 +86,69 @@ fn lists(served: &Served) -> Vec<(&'static str, i32)> {
     ]
 }
 
-/// The error of each way to open for writing.
 fn writes(served: &Served) -> Vec<(&'static str, i32)> {
     let file = served.at("held/file");
+    let opened = |how, flags| (how, errno(open(&file, flags)));
     vec![
-        ("write", errno(open(&file, libc::O_WRONLY))),
-        ("read and write", errno(open(&file, libc::O_RDWR))),
-        (
-            "append",
-            errno(open(&file, libc::O_WRONLY | libc::O_APPEND)),
-        ),
-        (
-            "truncating open",
-            errno(open(&file, libc::O_WRONLY | libc::O_TRUNC)),
-        ),
-        (
-            "opening creation",
-            errno(open(&file, libc::O_WRONLY | libc::O_CREAT)),
-        ),
+        opened("write", libc::O_WRONLY),
+        opened("read and write", libc::O_RDWR),
+        opened("append", libc::O_WRONLY | libc::O_APPEND),
+        opened("truncating open", libc::O_WRONLY | libc::O_TRUNC),
+        opened("opening creation", libc::O_WRONLY | libc::O_CREAT),
     ]
 }
 
-/// The error of each way to change what is there.
 fn changes(served: &Served) -> Vec<(&'static str, i32)> {
     let file = served.at("held/file");
-    let free = served.at("free/file");
+    let (free, away) = (served.at("free/file"), served.at("free/new"));
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let parent = File::open(served.ground().mnt()).unwrap();
-    let attributes = served.at("held");
+    let below = served.at("held/sub");
+    let none = RenameFlags::empty();
     assert!(rustix::fs::openat(parent.as_fd(), "free/file", flags, Mode::empty()).is_ok());
     vec![
         ("chmod", errno(chmod(&file))),
-        ("chmod of a directory", errno(chmod(&served.at("held/sub")))),
+        ("chmod of a directory", errno(chmod(&below))),
         ("chown", errno(chown(&file))),
         ("utimes", errno(touch(&file))),
         ("truncate", errno(truncate(&file, 3))),
         ("setxattr", errno(set_attribute(&file))),
         ("removexattr", remove_attribute(&file)),
-        (
-            "setxattr of a directory",
-            errno(set_attribute(&attributes.join("sub"))),
-        ),
-        (
-            "rename away",
-            rename(&file, &served.at("free/new"), RenameFlags::empty()),
-        ),
-        (
-            "rename within",
-            rename(&file, &served.at("held/new"), RenameFlags::empty()),
-        ),
-        ("rename onto", rename(&free, &file, RenameFlags::empty())),
+        ("setxattr of a directory", errno(set_attribute(&below))),
+        ("rename away", rename(&file, &away, none)),
+        ("rename within", rename(&file, &served.at("held/new"), none)),
+        ("rename onto", rename(&free, &file, none)),
         ("exchange", rename(&free, &file, RenameFlags::EXCHANGE)),
         ("exchange back", rename(&file, &free, RenameFlags::EXCHANGE)),
-        (
-            "link away",
-            errno(fs::hard_link(&file, served.at("free/new"))),
-        ),
+        ("link away", errno(fs::hard_link(&file, &away))),
         ("unlink", errno(fs::remove_file(&file))),
-        ("rmdir", errno(fs::remove_dir_all(served.at("held/sub")))),
+        ("rmdir", errno(fs::remove_dir_all(&below))),
     ]
 }
 
-/// The error of each way to make something new.
 fn makes(served: &Served) -> Vec<(&'static str, i32)> {
     let new = served.at("held/new");
     let free = served.at("free/file");
     let node = |kind| raw(rustix::fs::mknodat(CWD, &new, kind, 0o644.into(), 0));
+    let create = libc::O_RDWR | libc::O_CREAT;
+    let none = RenameFlags::empty();
     vec![
-        ("create", errno(open(&new, libc::O_RDWR | libc::O_CREAT))),
-        (
-            "create anew",
-            errno(open(&new, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)),
-        ),
+        ("create", errno(open(&new, create))),
+        ("create anew", errno(open(&new, create | libc::O_EXCL))),
         ("unnamed", unnamed(&served.at("held"))),
         ("mkdir", errno(fs::create_dir(&new))),
         ("mknod", node(FileType::RegularFile)),
         ("mkfifo", node(FileType::Fifo)),
         ("symlink", errno(std::os::unix::fs::symlink("file", &new))),
         ("link", errno(fs::hard_link(&free, &new))),
-        ("rename to", rename(&free, &new, RenameFlags::empty())),
+        ("rename to", rename(&free, &new, none)),
         (
             "rename to none",
             rename(&free, &new, RenameFlags::NOREPLACE),
         ),
         (
             "rename a directory to",
-            rename(&served.at("free/sub"), &new, RenameFlags::empty()),
+            rename(&served.at("free/sub"), &new, none),
         ),
     ]
 }
@@ -195,26 +159,19 @@ fn all_are(expected: i32, results: &[(&str, i32)]) {
     assert!(others.is_empty(), "not {expected}: {others:?}");
 }
 
-/// Sees that the tree beneath is as it was made.
+/// Asserts that the tree beneath is as it was made.
 #[track_caller]
 fn is_untouched(served: &Served) {
     for directory in ["free", "held"] {
-        assert_eq!(
-            names(&served.beneath(directory)),
-            ["file", "program", "sub"]
-        );
-        let file = served.beneath(directory).join("file");
-        assert_eq!(fs::read(&file).unwrap(), b"content");
-        assert_eq!(
-            fs::read(served.beneath(directory).join("sub/inner")).unwrap(),
-            b"inner"
-        );
+        let at = served.beneath(directory);
+        assert_eq!(names(&at), ["file", "program", "sub"]);
+        assert_eq!(fs::read(at.join("file")).unwrap(), b"content");
+        assert_eq!(fs::read(at.join("sub/inner")).unwrap(), b"inner");
     }
-    let mode = fs::metadata(served.beneath("held/file"))
-        .unwrap()
-        .permissions();
+    let file = served.beneath("held/file");
+    let mode = fs::metadata(&file).unwrap().permissions();
     assert_eq!(mode.mode() & 0o7777, 0o644);
-    let listed = rustix::fs::listxattr(served.beneath("held/file"), &mut [0_u8; 256]).unwrap();
+    let listed = rustix::fs::listxattr(&file, &mut [0_u8; 256]).unwrap();
     assert_eq!(listed, 0);
 }
 
@@ -233,7 +190,7 @@ fn over_modes(policy: &str, run: impl Fn(&Served)) {
 }
 
 #[test]
-fn what_is_denied_keeps_its_name_and_gives_nothing_else() {
+fn denied_files_are_listed_and_refuse_all_access() {
     for (name, number) in [("EACCES", libc::EACCES), ("ENXIO", libc::ENXIO)] {
         let policy =
             format!("[[rule]]\npath = ['held', 'held/**']\naction = 'deny'\nerrno = '{name}'\n");
@@ -252,7 +209,7 @@ fn what_is_denied_keeps_its_name_and_gives_nothing_else() {
 }
 
 #[test]
-fn what_is_read_only_can_be_read_and_nothing_else() {
+fn read_only_files_refuse_every_change() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
     over_modes(policy, |served| {
         all_are(0, &reads(served));
@@ -265,44 +222,29 @@ fn what_is_read_only_can_be_read_and_nothing_else() {
     });
 }
 
-/// The ways that change how data come, and nothing else.
+/// Actions that choose the data path change nothing else.
 #[test]
 fn data_paths_are_as_rules_say() {
     let rules = |names: &[&str]| -> String {
         let rule = |name: &&str| format!("[[rule]]\npath = '{name}'\naction = '{name}'\n");
         names.iter().map(rule).collect()
     };
-    let policy = rules(&["passthrough", "cached", "direct"]);
+    let all = ["passthrough", "cached", "direct"];
+    let policy = rules(&all);
     let fill = |source: &Path| {
         for name in ["passthrough", "cached", "direct", "other"] {
             put(source, name, b"content");
         }
     };
-    for (options, default, ways) in [
-        (
-            "cache=auto",
-            "passthrough",
-            ["passthrough", "cached", "direct"],
-        ),
-        (
-            "cache=always",
-            "passthrough",
-            ["passthrough", "cached", "direct"],
-        ),
-        (
-            "cache=never",
-            "passthrough",
-            ["passthrough", "direct", "direct"],
-        ),
-        (
-            "cache=auto,nopassthrough",
-            "cached",
-            ["cached", "cached", "direct"],
-        ),
+    for (options, ways) in [
+        ("cache=auto", all),
+        ("cache=always", all),
+        ("cache=never", ["passthrough", "direct", "direct"]),
+        ("cache=auto,nopassthrough", ["cached", "cached", "direct"]),
     ] {
         with_policy(options, &policy, fill, |served| {
-            assert_eq!(served.way("other"), default, "{options}");
-            for (name, way) in ["passthrough", "cached", "direct"].into_iter().zip(ways) {
+            assert_eq!(served.way("other"), ways[0], "{options}");
+            for (name, way) in all.into_iter().zip(ways) {
                 assert_eq!(served.way(name), way, "{options}");
                 let file = open(&served.at(name), libc::O_RDWR).unwrap();
                 assert_eq!(served.way(name), way, "{options}, open");
@@ -320,9 +262,9 @@ fn data_paths_are_as_rules_say() {
     }
 }
 
-/// What the server has to look into a file for, it does for changes too.
+/// Rules on content hold for changes too.
 #[test]
-fn rules_on_content_mean_what_they_say_of_changes() {
+fn rules_on_content_apply_to_changes() {
     let policy = "[[rule]]\ncontent = 'image/png'\naction = 'deny'\n";
     let fill = |source: &Path| {
         put(source, "text", b"just words");
@@ -363,10 +305,9 @@ fn rules_on_content_mean_what_they_say_of_changes() {
     });
 }
 
-/// Flags of inodes are attributes: what is read-only keeps them. They can be set through a file that
-/// is open for reading.
+/// Inode flags are attributes: a read-only file keeps them, although a descriptor for reading can set them.
 #[test]
-fn flags_of_what_is_read_only_stay() {
+fn inode_flags_of_read_only_files_stay() {
     let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
     thrufs_tests::transport::over_each(|transport| {
         let lower = thrufs_tests::lower::Lower::Ext4;
@@ -385,7 +326,6 @@ fn flags_of_what_is_read_only_stay() {
     });
 }
 
-/// Runs with this umask, in a thread of its own.
 fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let ran = scope.spawn(|| {
@@ -397,9 +337,9 @@ fn with_umask<T: Send>(mask: u32, run: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// What is about to be made is judged by the owner and mode that it will have.
+/// A new file is judged by the owner and mode that it will have.
 #[test]
-fn new_files_are_judged_as_they_will_be() {
+fn new_files_are_judged_by_their_future_attributes() {
     let policy = "[[rule]]\ntype = 'file'\nmode = 'o+w'\naction = 'deny'\nerrno = 'EPERM'\n\
          [[rule]]\ngroup = 4242\naction = 'deny'\nerrno = 'EXDEV'\n"
         .replace("EXDEV", "EBUSY");
@@ -418,7 +358,7 @@ fn new_files_are_judged_as_they_will_be() {
                 Mode::from_raw_mode(mode),
             ))
         };
-        // With the usual umask, nobody else may write it.
+        // With the usual umask, only the owner may write it.
         let made = with_umask(0o022, || make("masked", 0o666));
         assert_eq!(made, 0);
         let made = with_umask(0, || make("open", 0o666));

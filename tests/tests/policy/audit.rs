@@ -1,4 +1,4 @@
-//! One line for each open.
+//! One audit record for each open.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,21 +15,21 @@ use thrufs_testing::user::ALICE;
 use crate::served::{REDACT, Served, audited_in, errno, open, put, raw, with_policy};
 
 const POLICY: &str = "audit-log = 'LOG'\n\
-    [[rule]]\nname = 'eyes'\npath = ['told', 'told/**']\naction = 'audit'\n\
-    [[rule]]\npath = 'told/denied'\naction = 'deny'\n\
-    [[rule]]\npath = 'told/kept'\naction = 'read-only'\n";
+    [[rule]]\nname = 'eyes'\npath = ['audited', 'audited/**']\naction = 'audit'\n\
+    [[rule]]\npath = 'audited/denied'\naction = 'deny'\n\
+    [[rule]]\npath = 'audited/kept'\naction = 'read-only'\n";
 
 fn fill(source: &Path) {
     for name in ["file", "denied", "kept"] {
-        put(source, format!("told/{name}"), b"content");
+        put(source, format!("audited/{name}"), b"content");
     }
     put(source, "other", b"content");
     let all = |mode| fs::Permissions::from_mode(mode);
-    fs::set_permissions(source.join("told/file"), all(0o666)).unwrap();
+    fs::set_permissions(source.join("audited/file"), all(0o666)).unwrap();
 }
 
-/// What is told of one call: path, access, created, truncated, outcome, error.
-fn told(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
+/// The records of one call: path, access, created, truncated, outcome, error.
+fn records(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
     let before = served.audited().len();
     call();
     let lines = served.audited().split_off(before);
@@ -38,13 +38,13 @@ fn told(served: &Served, count: usize, call: impl FnOnce()) -> Vec<Value> {
 }
 
 #[test]
-fn each_open_is_told_in_one_line() {
+fn each_open_has_one_audit_record() {
     for options in ["cache=always", "cache=auto,nopassthrough", "cache=never"] {
         with_policy(options, POLICY, fill, |served| {
-            let file = served.at("told/file");
-            let line = &told(served, 1, || drop(File::open(&file).unwrap()))[0];
+            let file = served.at("audited/file");
+            let line = &records(served, 1, || drop(File::open(&file).unwrap()))[0];
             assert_eq!(line["event"], "open");
-            assert_eq!(line["path"], "told/file");
+            assert_eq!(line["path"], "audited/file");
             assert_eq!(line["access"], "read");
             assert_eq!(line["outcome"], "opened");
             assert_eq!(line["rule"], 1);
@@ -59,17 +59,17 @@ fn each_open_is_told_in_one_line() {
             assert!(line["time"].as_str().unwrap().parse::<f64>().unwrap() > 1e9);
             assert!(line.get("error").is_none() && line.get("path_hex").is_none());
 
-            let line = &told(served, 1, || drop(ALICE.run(|| open(&file, libc::O_RDWR))))[0];
+            let line = &records(served, 1, || drop(ALICE.run(|| open(&file, libc::O_RDWR))))[0];
             assert_eq!((&line["uid"], &line["gid"]), (&4001.into(), &4001.into()));
             assert_eq!(line["access"], "read and write");
             let flags = libc::O_WRONLY | libc::O_TRUNC;
-            let line = &told(served, 1, || drop(open(&file, flags)))[0];
+            let line = &records(served, 1, || drop(open(&file, flags)))[0];
             assert_eq!(
                 (&line["access"], &line["truncated"]),
                 (&"write".into(), &true.into())
             );
 
-            let line = &told(served, 1, || drop(File::open(served.at("told/denied"))))[0];
+            let line = &records(served, 1, || drop(File::open(served.at("audited/denied"))))[0];
             assert_eq!(
                 (&line["outcome"], line.get("data_path")),
                 (&"refused".into(), None)
@@ -81,46 +81,48 @@ fn each_open_is_told_in_one_line() {
                     .unwrap()
                     .contains("Permission denied")
             );
-            let line = &told(served, 1, || {
-                drop(open(&served.at("told/kept"), libc::O_RDWR));
+            let line = &records(served, 1, || {
+                drop(open(&served.at("audited/kept"), libc::O_RDWR));
             })[0];
             assert_eq!(line["errno"], libc::EROFS);
 
             let flags = libc::O_RDWR | libc::O_CREAT;
-            let line = &told(served, 1, || drop(open(&served.at("told/new"), flags)))[0];
+            let line = &records(served, 1, || drop(open(&served.at("audited/new"), flags)))[0];
             assert_eq!(
                 (&line["created"], &line["path"]),
-                (&true.into(), &"told/new".into())
+                (&true.into(), &"audited/new".into())
             );
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            let unnamed = || rustix::fs::open(served.at("told"), flags, Mode::RWXU).unwrap();
-            let line = &told(served, 1, || drop(unnamed()))[0];
-            assert_eq!(line["path"], "told/(unnamed)");
+            let unnamed = || rustix::fs::open(served.at("audited"), flags, Mode::RWXU).unwrap();
+            let line = &records(served, 1, || drop(unnamed()))[0];
+            assert_eq!(line["path"], "audited/(unnamed)");
 
-            let line = &told(served, 1, || drop(fs::read_dir(served.at("told")).unwrap()))[0];
+            let line = &records(served, 1, || {
+                drop(fs::read_dir(served.at("audited")).unwrap());
+            })[0];
             assert_eq!(
                 (&line["path"], &line["access"]),
-                (&"told".into(), &"list".into())
+                (&"audited".into(), &"list".into())
             );
             assert!(line.get("data_path").is_none());
-            told(served, 0, || drop(File::open(served.at("other")).unwrap()));
-            told(served, 0, || assert!(file.metadata().is_ok()));
+            records(served, 0, || drop(File::open(served.at("other")).unwrap()));
+            records(served, 0, || assert!(file.metadata().is_ok()));
         });
     }
 }
 
-/// Threads that open at once, for whom no line may be lost or mixed with another.
+/// Concurrent opens: no line is lost or mixed with another.
 #[test]
 fn no_line_is_lost_among_many() {
     const THREADS: usize = 8;
     const OPENS: usize = 100;
     with_policy("", POLICY, fill, |served| {
-        let lines = told(served, THREADS * OPENS, || {
+        let lines = records(served, THREADS * OPENS, || {
             std::thread::scope(|scope| {
                 for _ in 0..THREADS {
                     scope.spawn(|| {
                         for _ in 0..OPENS {
-                            drop(File::open(served.at("told/file")).unwrap());
+                            drop(File::open(served.at("audited/file")).unwrap());
                         }
                     });
                 }
@@ -131,17 +133,17 @@ fn no_line_is_lost_among_many() {
 }
 
 #[test]
-fn names_of_any_bytes_are_told() {
-    let name = OsStr::from_bytes(b"told/\xff\"\\\n\x01");
+fn names_of_any_bytes_are_audited() {
+    let name = OsStr::from_bytes(b"audited/\xff\"\\\n\x01");
     let fill = |source: &Path| put(source, name, b"content");
     with_policy("", POLICY, fill, |served| {
-        let line = &told(served, 1, || drop(File::open(served.at(name)).unwrap()))[0];
+        let line = &records(served, 1, || drop(File::open(served.at(name)).unwrap()))[0];
         assert_eq!(line["path_hex"], "746f6c642fff225c0a01");
-        assert_eq!(line["path"], "told/\u{fffd}\"\\\n\u{1}");
+        assert_eq!(line["path"], "audited/\u{fffd}\"\\\n\u{1}");
     });
 }
 
-/// A small file system for the log, which can be full.
+/// A small file system for the log, to be filled.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -162,7 +164,7 @@ impl SmallDisk {
     /// Leaves less room than a line takes.
     fn fill(&self) {
         let log = fs::metadata(self.log()).unwrap().len();
-        // To the last bytes of a page of the log itself.
+        // To the last bytes of a page of the log.
         let mut file = OpenEnd(
             fs::OpenOptions::new()
                 .append(true)
@@ -196,27 +198,27 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn an_open_that_cannot_be_told_of_fails() {
+fn an_open_without_an_audit_record_fails() {
     for options in ["cache=auto", "cache=auto,nopassthrough"] {
         thrufs_tests::transport::over_each(|transport| {
             let disk = SmallDisk::new();
             let policy = POLICY.replace("LOG", disk.log().to_str().unwrap());
             let served = Served::start(transport, options, &policy, fill);
-            let file = served.at("told/file");
+            let file = served.at("audited/file");
             let flags = libc::O_RDWR | libc::O_CREAT;
             let all = || {
                 [
                     errno(File::open(&file)),
                     errno(open(&file, libc::O_RDWR)),
-                    errno(open(&served.at("told/new"), flags)),
-                    errno(fs::read_dir(served.at("told"))),
+                    errno(open(&served.at("audited/new"), flags)),
+                    errno(fs::read_dir(served.at("audited"))),
                 ]
             };
             drop(File::open(&file).unwrap());
             disk.fill();
             assert_eq!(all(), [libc::EIO; 4]);
             assert_eq!(errno(File::open(served.at("other"))), 0);
-            assert_eq!(served.explain("told/file")["opens"]["total"], 0);
+            assert_eq!(served.explain("audited/file")["opens"]["total"], 0);
             disk.make_room();
             assert_eq!(all(), [0; 4]);
             let text = fs::read_to_string(disk.log()).unwrap();
@@ -230,9 +232,9 @@ fn an_open_that_cannot_be_told_of_fails() {
 }
 
 #[test]
-fn a_rotated_log_is_told_from_anew() {
+fn a_rotated_log_is_opened_again() {
     with_policy("", POLICY, fill, |served| {
-        let file = served.at("told/file");
+        let file = served.at("audited/file");
         let log = served.ground().base().join("audit.log");
         let old = served.ground().base().join("audit.old");
         drop(File::open(&file).unwrap());
@@ -256,7 +258,7 @@ fn a_rotated_log_is_told_from_anew() {
 
 /// Audited and redacted at once, as a reader of photographs would be.
 #[test]
-fn the_way_of_the_data_is_told() {
+fn the_data_path_is_audited() {
     let policy = format!("audit-log = 'LOG'\n[[rule]]\npath = '**'\naction = 'audit'\n{REDACT}");
     let fill = |source: &Path| {
         put(source, "photos/a.jpg", &crate::samples::photograph());
@@ -268,15 +270,15 @@ fn the_way_of_the_data_is_told() {
         put(source, "plain", b"content");
     };
     with_policy("", &policy, fill, |served| {
-        let line = &told(served, 1, || {
+        let line = &records(served, 1, || {
             drop(File::open(served.at("photos/a.jpg")).unwrap());
         })[0];
         assert_eq!(line["data_path"], "filtered");
-        let line = &told(served, 1, || {
+        let line = &records(served, 1, || {
             drop(File::open(served.at("photos/broken.jpg")));
         })[0];
         assert_eq!(line["outcome"], "refused");
-        let line = &told(served, 1, || {
+        let line = &records(served, 1, || {
             let file = File::open(served.at("plain")).unwrap();
             file.read_exact_at(&mut [0; 3], 1).unwrap();
         })[0];

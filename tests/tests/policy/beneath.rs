@@ -1,4 +1,4 @@
-//! What others do beneath, and other servers of the same tree, while a rule redacts or hides.
+//! Changes beneath, and by other servers of the same tree, while a rule redacts or hides.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek};
@@ -15,12 +15,12 @@ use thrufs_tests::programs;
 use crate::samples;
 use crate::served::{REDACT, errno, put, with_policy, with_policy_and_shared};
 
-/// Longer than a version of a file has to be old.
+/// Longer than the required age of a version.
 const SETTLED: Duration = Duration::from_millis(100);
 
 const HIDE: &str = "[[rule]]\npath = 'secret/**'\naction = 'hide'\n";
 
-/// Two photographs of one length, with the place elsewhere. What is behind the end of one means nothing.
+/// Two photographs of one length, with the place elsewhere. What lies behind the end of one means nothing.
 fn two_versions() -> (Vec<u8>, Vec<u8>) {
     let (mut one, mut other) = (samples::small_photograph(0), samples::small_photograph(700));
     let length = one.len().max(other.len());
@@ -36,8 +36,8 @@ fn whole(mut file: &File) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file system sets the time of change before it copies. Who looks through the file in between sees the
-/// old data under the new time; the write goes on when a page of its buffer can be had.
+/// A file system sets the time of change before it copies: a reader in between sees old data under the new
+/// time. The write goes on when a page of its buffer is there.
 #[test]
 fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
     let (old, new) = two_versions();
@@ -88,7 +88,7 @@ fn no_view_is_made_of_a_file_that_a_write_beneath_is_changing() {
     }
 }
 
-/// One server of a tree after the other: what one has judged is not moved by another before it is done.
+/// Two servers of a tree: what one has judged is not moved by the other before it is done.
 #[test]
 fn names_change_in_one_server_of_a_tree_at_a_time() {
     let fill = |source: &Path| {
@@ -125,7 +125,7 @@ fn names_change_in_one_server_of_a_tree_at_a_time() {
     });
 }
 
-/// Two hard links are two names where the directory tells case.
+/// Two hard links are two names in a directory that tells case.
 #[test]
 fn links_whose_names_differ_in_case_are_two_names() {
     let fill = |source: &Path| {

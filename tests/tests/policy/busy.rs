@@ -1,4 +1,4 @@
-//! EBUSY: for a file that is open in a way in which what is now redacted can be seen. Only then.
+//! EBUSY: only for a file that is open in a way that shows what is now redacted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ fn fill(source: &Path) {
     put(source, "other.jpg", &samples::photograph());
 }
 
-/// Waits until the server has heard of the last close, which the kernel tells it in its own time.
+/// Waits until the server has received the last RELEASE.
 #[track_caller]
 pub fn until_free(path: &Path) {
     wait_until("it to be free", || errno(File::open(path)) != libc::EBUSY);
@@ -39,7 +39,7 @@ const MODES: [&str; 5] = [
 ];
 
 #[test]
-fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
+fn a_file_is_busy_while_an_unredacted_descriptor_is_open() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
             let path = served.at(NAME);
@@ -53,7 +53,7 @@ fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
                     libc::EBUSY
                 );
             }
-            // Others are not.
+            // Other files are not busy.
             assert_eq!(errno(File::open(served.at("other.jpg"))), 0);
             // What was granted stays.
             assert_eq!(whole(&held), samples::photograph());
@@ -64,7 +64,7 @@ fn a_file_is_busy_while_somebody_holds_what_is_redacted_now() {
     }
 }
 
-/// The other direction: whoever has it open filtered goes on like that, and others join.
+/// The other direction: a redacted descriptor stays redacted, and further ones join it.
 #[test]
 fn a_file_stays_filtered_until_its_last_close() {
     for options in MODES {
@@ -84,7 +84,6 @@ fn a_file_stays_filtered_until_its_last_close() {
     }
 }
 
-/// Rules that redact alike do not make it busy.
 #[test]
 fn the_same_redaction_by_another_rule_does_not_make_it_busy() {
     with_policy("", REDACT, fill, |served| {

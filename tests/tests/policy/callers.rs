@@ -1,4 +1,4 @@
-//! Rules on who asks.
+//! Rules on callers.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn fill(source: &Path) {
 }
 
 #[test]
-fn callers_are_told_apart_by_their_ids() {
+fn rules_distinguish_callers_by_id() {
     let policy = "[[rule]]\npath = '**'\ncaller-uid = 4001\naction = 'deny'\n\
                   [[rule]]\npath = '**'\ncaller-gid = 4002\naction = 'read-only'\n";
     with_policy("cache=always", policy, fill, |served| {
@@ -32,14 +32,14 @@ fn callers_are_told_apart_by_their_ids() {
         assert_eq!(ALICE.run(|| errno(fs::create_dir(&new))), libc::EACCES);
         assert_eq!(BOB.run(|| errno(fs::create_dir(&new))), libc::EROFS);
         fs::create_dir(&new).unwrap();
-        // While somebody else has it open, too.
+        // Also while another caller has it open.
         let _held = File::open(&file).unwrap();
         assert_eq!(ALICE.run(|| errno(File::open(&file))), libc::EACCES);
     });
 }
 
 #[test]
-fn callers_are_told_apart_by_their_program() {
+fn rules_distinguish_callers_by_program() {
     let cat = fs::canonicalize("/bin/cat").unwrap();
     let policy = format!(
         "[[rule]]\npath = 'file'\ncaller-exe = '!{}'\naction = 'deny'\n",

@@ -1,4 +1,4 @@
-//! What a policy costs those whom it does not concern.
+//! A policy costs unaffected files nothing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use crate::samples;
 use crate::served::{REDACT_IMAGES, put, with_policy};
 
 fn policy() -> String {
-    // As a longer one would be.
+    // As long as a real one.
     let mut policy = String::new();
     for number in 0..200 {
         policy += &format!("[[rule]]\npath = '**/*.kind-{number}'\naction = 'direct'\n");
@@ -32,7 +32,7 @@ fn read_all(file: &File) {
 }
 
 #[test]
-fn what_goes_through_costs_no_request() {
+fn a_policy_costs_passthrough_no_request() {
     with_policy("cache=always", &policy(), fill, |served| {
         let tracer = match Tracer::start(served.ground().mnt()) {
             Ok(tracer) => tracer,
@@ -41,14 +41,14 @@ fn what_goes_through_costs_no_request() {
         let path = served.at("dir/file");
         let file = File::open(&path).unwrap();
         assert_eq!(tracer.count(|| read_all(&file)), Requests::new());
-        // It stays open: what is in use is not dropped when another test drops the kernel's caches.
+        // Kept open: an inode in use survives when another test drops the kernel's caches.
         let seen = tracer.count(|| read_all(&File::open(&path).unwrap()));
         assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
         let stat = || assert_eq!(fs::metadata(&path).unwrap().len(), 65_536);
         stat();
         assert_eq!(tracer.count(stat), Requests::new());
         drop(file);
-        // That it would be seen.
+        // The control: a read is counted.
         let seen = tracer.count(|| drop(fs::read(served.at("photos/a.jpg")).unwrap()));
         assert!(seen.contains_key("READ"), "{seen:?}");
     });

@@ -1,5 +1,5 @@
-//! Redaction against a client without a kernel: any request at any time, with any node and handle
-//! that it has ever had. `THRUFS_SEED` and `THRUFS_HOLD_STEPS` are as in `holds`.
+//! Redaction against a client without a kernel: any request at any time, with any node and handle that it
+//! has ever had. `THRUFS_SEED` and `THRUFS_HOLD_STEPS` are as in `holds`.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +52,7 @@ const NAMES: [&[u8]; 8] = [
     b"photos",
 ];
 const DIRECTORIES: [&str; 4] = ["", "photos", "photos/d", "other"];
-/// What there is at the beginning: a directory, and a name in it.
+/// At the beginning: a directory, and a name in it.
 const PLACES: [(usize, &[u8]); 6] = [
     (1, b"a.jpg"),
     (1, b"linked.jpg"),
@@ -62,8 +62,7 @@ const PLACES: [(usize, &[u8]); 6] = [
     (3, b"d"),
 ];
 
-/// What is done to one tree. Then it has another: of photographs that were emptied there is nothing to
-/// be seen.
+/// Steps on one tree. Then it has another: photographs that were emptied show nothing.
 const ROUND_STEPS: u64 = 100;
 
 struct Forger<'a> {
@@ -94,7 +93,7 @@ impl Forger<'_> {
 
     fn handle(&mut self) -> (NodeId, u64) {
         let (node, handle) = *self.random.of(&self.handles);
-        // At times with a node of which it is not.
+        // At times with a wrong node.
         match self.random.below(4) {
             0 => (self.node(), handle),
             _ => (node, handle),
@@ -207,7 +206,7 @@ impl Forger<'_> {
         Ok(())
     }
 
-    /// Somebody else makes a photograph, with what is done meanwhile, and not always to the end.
+    /// Another client makes a photograph, among other steps, and not always to the end.
     fn camera(&mut self) -> Result<(), Errno> {
         let path = *self.random.of(&["photos/a.jpg", "photos/d/b.jpg"]);
         let node = self.root.walk(path)?;
@@ -237,7 +236,7 @@ impl Forger<'_> {
         assert!(is_clean, "{what}: node {}, handle {handle}", node.0);
     }
 
-    /// What can be read by its name.
+    /// Searches what can be read by name.
     fn search_names(&self, source: &Path, directory: &Path, what: &str) {
         for entry in fs::read_dir(directory).unwrap().flatten() {
             let path = entry.path();
@@ -256,7 +255,7 @@ impl Forger<'_> {
         }
     }
 
-    /// Tells how many requests did anything.
+    /// Returns how many requests succeeded.
     fn round(&mut self, source: &Path, steps: u64) -> u64 {
         let mut done = 0;
         for step in 0..steps {
@@ -293,7 +292,7 @@ fn photographs(source: &Path) {
 }
 
 #[test]
-fn no_request_shows_what_is_taken_out() {
+fn no_request_shows_redacted_content() {
     let (mut seed, steps) = seed_and_steps(2000);
     for policy in [printed(), BY_NAME.to_owned()] {
         let mut done = 0;

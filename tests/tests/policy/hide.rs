@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use thrufs_tests::guard::Detach;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
-use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::served::{NOTHING, errno, names, open, put, raw, rename, with_policy};
 
@@ -45,7 +45,7 @@ fn hidden_names_are_not_found_and_not_listed() {
                 }
                 assert_eq!(names(served.ground().mnt()), ["empty", "open"]);
                 assert_eq!(names(&served.at("open")), ["file"]);
-                // Listed by entries alone as well, without their attributes.
+                // READDIR alone as well, without attributes.
                 let directory = File::open(served.at("open")).unwrap();
                 let entries = Dir::read_from(&directory).unwrap();
                 let listed: Vec<_> = entries
@@ -54,7 +54,7 @@ fn hidden_names_are_not_found_and_not_listed() {
                     .collect();
                 assert_eq!(listed, [c"file"]);
             }
-            // The other name is as good as ever.
+            // The other name still works.
             assert_eq!(fs::read(served.at("open/file")).unwrap(), b"content");
             fs::write(served.at("open/file"), b"changed").unwrap();
             assert_eq!(fs::read(served.beneath("open/hidden")).unwrap(), b"changed");
@@ -62,8 +62,8 @@ fn hidden_names_are_not_found_and_not_listed() {
     }
 }
 
-/// What POSIX forces is EACCES for a name that cannot be made, whether there is something or not; and
-/// that a directory is not empty.
+/// Making a hidden name answers EACCES, whether there is a file or not, and its directory is not empty, as
+/// POSIX requires.
 #[test]
 fn hidden_names_can_be_neither_made_nor_replaced() {
     for options in MODES {
@@ -98,7 +98,6 @@ fn hidden_names_can_be_neither_made_nor_replaced() {
     }
 }
 
-/// A name that is hidden for what is behind it, not for how it is called, is taken all the same.
 #[test]
 fn names_hidden_by_attributes_can_not_be_made_either() {
     let policy = "[[rule]]\nowner = 4242\naction = 'hide'\n";
@@ -126,9 +125,9 @@ fn names_hidden_by_attributes_can_not_be_made_either() {
     }
 }
 
-/// A process whose working directory is hidden by a reload finds nothing in it any more.
+/// A process has its working directory hidden by a reload.
 #[test]
-fn nothing_is_left_in_a_directory_that_was_hidden() {
+fn a_working_directory_is_empty_once_hidden() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -181,7 +180,7 @@ fn nothing_is_left_in_a_directory_that_was_hidden() {
                 )),
             ];
             assert_eq!(results, [libc::ENOENT; 10]);
-            // Who had it open for listing may have what the kernel has cached for all who had.
+            // A descriptor open for listing may show what the kernel has cached for all.
             if options != "cache=always" {
                 let mut left = Dir::new(listing).unwrap();
                 let is_dots = |name: &std::ffi::CStr| matches!(name.to_bytes(), b"." | b"..");
@@ -197,7 +196,6 @@ fn nothing_is_left_in_a_directory_that_was_hidden() {
     }
 }
 
-/// What was found, or not found, before a reload is not believed after it.
 #[test]
 fn cached_names_do_not_outlive_a_reload() {
     with_policy("cache=always", NOTHING, fill, |served| {
@@ -213,53 +211,37 @@ fn cached_names_do_not_outlive_a_reload() {
     });
 }
 
-/// A tmpfs on a directory of the mount, gone when dropped.
-struct Above(PathBuf);
-
-impl Above {
-    fn on(at: PathBuf) -> Self {
-        let data = None::<&std::ffi::CStr>;
-        let flags = MountFlags::empty();
-        rustix::mount::mount("thrufs-test", &at, "tmpfs", flags, data).unwrap();
-        fs::write(at.join("above"), b"others").unwrap();
-        Self(at)
-    }
-
-    fn is_there(&self) -> bool {
-        fs::read(self.0.join("above")).is_ok_and(|content| content == b"others")
-    }
-}
-
-impl Drop for Above {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
-    }
-}
-
-/// What others have mounted on directories of the mount stays there at a reload, unless it hides them.
+/// Mounts on directories of the mount survive a reload, unless it hides them.
 #[test]
-fn what_is_mounted_above_outlives_a_reload() {
+fn mounts_on_the_mount_outlive_a_reload() {
     for options in MODES {
         with_policy(options, NOTHING, fill, |served| {
-            let above = Above::on(served.at("empty"));
-            let hidden = Above::on(served.at("secret/sub"));
-            assert!(above.is_there() && hidden.is_there());
+            let mount = |at| {
+                let mounted = Detach::tmpfs(served.at(at));
+                fs::write(mounted.0.join("above"), b"others").unwrap();
+                mounted
+            };
+            let is_there = |mounted: &Detach<PathBuf>| {
+                fs::read(mounted.0.join("above")).is_ok_and(|content| content == b"others")
+            };
+            let (above, hidden) = (mount("empty"), mount("secret/sub"));
+            assert!(is_there(&above) && is_there(&hidden));
             for _ in 0..3 {
                 served.reload(POLICY);
-                assert!(above.is_there(), "it is of no concern to the rules");
+                assert!(is_there(&above), "it is of no concern to the rules");
                 assert_eq!(errno(fs::metadata(served.at("secret"))), libc::ENOENT);
                 assert_eq!(errno(fs::metadata(served.at("open/.dot"))), libc::ENOENT);
                 served.reload(NOTHING);
-                assert!(above.is_there(), "neither is this");
+                assert!(is_there(&above), "neither is this");
                 assert_eq!(fs::read(served.at("open/.dot")).unwrap(), b"content");
                 assert_eq!(fs::read(served.at("secret/file")).unwrap(), b"content");
             }
-            assert!(!hidden.is_there(), "a hidden directory is no place for it");
+            assert!(!is_there(&hidden), "a hidden directory is no place for it");
         });
     }
 }
 
-/// Nor is what somebody lists meanwhile, whom the kernel lets fill its cache.
+/// Nor does a listing in progress, which fills the kernel's cache.
 #[test]
 fn a_listing_made_while_names_were_hidden_does_not_outlive_that() {
     with_policy("cache=always", NOTHING, fill, |served| {
@@ -273,7 +255,6 @@ fn a_listing_made_while_names_were_hidden_does_not_outlive_that() {
     });
 }
 
-/// A file that is open keeps its data: what was granted stays granted.
 #[test]
 fn an_open_file_can_be_read_when_its_name_is_hidden() {
     with_policy("", NOTHING, fill, |served| {

@@ -1,24 +1,25 @@
-//! What a redacting rule takes out is read by nobody, whatever they do to the file.
+//! No reader sees what a redacting rule takes out, whatever is done to the file: a test for each hole that
+//! there was, and a random writer while all that is readable is searched.
 //!
-//! Each hole that there was, by name, and a writer that does all there is at random while others
-//! search everything that they can read.
-//!
-//! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` makes it longer or shorter.
+//! `THRUFS_SEED` gives the sequence, `THRUFS_HOLD_STEPS` its length.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags, copy_file_range, fallocate,
+};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::fence::truncate::truncate;
 
-use crate::reload::StopAll;
 use crate::samples;
 use crate::served::{NOTHING, REDACT, Served, errno, names, open, put, raw, with_policy};
+use thrufs_tests::guard::{Detach, StopAll};
+use thrufs_tests::property::timestamps;
 
 /// The first example of the reference, as it is printed.
 pub fn printed() -> String {
@@ -28,7 +29,7 @@ pub fn printed() -> String {
     example.split("```").next().unwrap().to_owned()
 }
 
-/// By the name alone, which is all that such a rule has.
+/// A rule by name alone.
 pub const BY_NAME: &str = "[[rule]]\npath = '**/*.jpg'\naction = 'redact'\nredact = 'gps'\n";
 
 pub fn fill(source: &Path) {
@@ -37,7 +38,6 @@ pub fn fill(source: &Path) {
     put(source, "other/free", b"words");
 }
 
-/// What can be read of a file by its name.
 pub fn seen(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.read_to_end(&mut bytes)?;
@@ -45,6 +45,10 @@ pub fn seen(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 #[track_caller]
+fn is_redacted(path: &Path) -> bool {
+    samples::is_clean(&seen(path).unwrap())
+}
+
 fn is_clean(path: &Path) {
     if let Ok(bytes) = seen(path) {
         assert!(samples::is_clean(&bytes), "{}", path.display());
@@ -53,23 +57,17 @@ fn is_clean(path: &Path) {
 
 const MODES: [&str; 3] = ["cache=auto", "cache=never", "cache=auto,writeback"];
 
-/// One byte made a photograph something that the rule did not mean; another makes the block that
-/// says where it was taken part of the picture.
+/// One byte made a photograph something that the rule did not match; another made the block with the place
+/// part of the picture.
 #[test]
 fn a_byte_in_the_right_place_does_not_undo_a_rule() {
-    for (policy, options) in [
-        (printed(), MODES[0]),
-        (printed(), MODES[1]),
-        (REDACT.to_owned(), MODES[2]),
-    ] {
-        with_policy(options, &policy, fill, |served| {
+    let policies = [printed(), printed(), REDACT.to_owned()];
+    for (policy, options) in policies.iter().zip(MODES) {
+        with_policy(options, policy, fill, |served| {
             let path = served.at("photos/a.jpg");
             let length = samples::photograph().len() as u64;
-            for access in [
-                libc::O_WRONLY,
-                libc::O_RDWR,
-                libc::O_WRONLY | libc::O_APPEND,
-            ] {
+            let appending = libc::O_WRONLY | libc::O_APPEND;
+            for access in [libc::O_WRONLY, libc::O_RDWR, appending] {
                 let opened = open(&path, access);
                 if let Ok(file) = &opened {
                     // From the marker of the EXIF segment to that of a scan, and then its first.
@@ -86,20 +84,17 @@ fn a_byte_in_the_right_place_does_not_undo_a_rule() {
                 assert_eq!(errno(truncate(&path, size as i64)), libc::EACCES, "{size}");
             }
             is_clean(&path);
-            assert_eq!(
-                fs::read(served.beneath("photos/a.jpg")).unwrap(),
-                samples::photograph()
-            );
-            // But it can be made anew, and removed.
+            let beneath = fs::read(served.beneath("photos/a.jpg")).unwrap();
+            assert_eq!(beneath, samples::photograph());
+            // It can be made anew, and removed.
             fs::write(&path, samples::photograph()).unwrap();
-            assert!(samples::is_clean(&seen(&path).unwrap()));
+            assert!(is_redacted(&path));
             truncate(&path, 0).unwrap();
             fs::remove_file(&path).unwrap();
         });
     }
 }
 
-/// Who opened the file while there was nothing in it does not change what others write into it.
 #[test]
 fn a_writer_that_came_first_does_not_change_what_others_write() {
     for options in MODES {
@@ -109,28 +104,16 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
             let mut camera = open(&path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC).unwrap();
             camera.write_all(&samples::photograph()).unwrap();
             let length = samples::photograph().len() as u64;
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let free = File::open(served.at("other/free")).unwrap();
             let results = [
                 ("write", errno(early.write_at(&[0], 0))),
                 ("size", errno(early.set_len(length - 50))),
                 ("longer", errno(early.set_len(length + 50))),
-                (
-                    "punch",
-                    raw(rustix::fs::fallocate(
-                        &early,
-                        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                        0,
-                        4096,
-                    )),
-                ),
+                ("punch", raw(fallocate(&early, punch, 0, 4096))),
                 (
                     "copy",
-                    raw(rustix::fs::copy_file_range(
-                        File::open(served.at("other/free")).unwrap(),
-                        None,
-                        &early,
-                        Some(&mut 0),
-                        5,
-                    )),
+                    raw(copy_file_range(&free, None, &early, Some(&mut 0), 5)),
                 ),
             ];
             for (how, got) in results {
@@ -145,30 +128,24 @@ fn a_writer_that_came_first_does_not_change_what_others_write() {
             (&early).read_to_end(&mut bytes).unwrap();
             assert!(samples::is_clean(&bytes) && !bytes.is_empty());
             let beneath = fs::read(served.beneath("photos/new.jpg")).unwrap();
-            assert_eq!(
-                beneath,
-                [samples::photograph(), b"behind".to_vec()].concat()
-            );
-            // Beneath, others write as well.
+            assert!(beneath == [samples::photograph(), b"behind".to_vec()].concat());
+            // Others write beneath as well.
             let late = open(&served.at("photos/late.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
             fs::write(served.beneath("photos/late.jpg"), samples::photograph()).unwrap();
             assert_eq!(errno(late.write_at(&[0], 0)), libc::EACCES);
             is_clean(&served.at("photos/late.jpg"));
-            // In place, and of the size that is there.
+            // In place, with the same size.
             let same = open(&served.at("photos/same.jpg"), libc::O_RDWR | libc::O_CREAT).unwrap();
-            same.write_all_at(&vec![0; samples::photograph().len()], 0)
-                .unwrap();
-            let beneath = OpenOptions::new()
-                .write(true)
-                .open(served.beneath("photos/same.jpg"));
-            beneath.unwrap().write_all(&samples::photograph()).unwrap();
+            same.write_all_at(&vec![0; length as usize], 0).unwrap();
+            let mut beneath = open(&served.beneath("photos/same.jpg"), libc::O_WRONLY).unwrap();
+            beneath.write_all(&samples::photograph()).unwrap();
             assert_eq!(errno(same.write_at(&[0], 3)), libc::EACCES);
             is_clean(&served.at("photos/same.jpg"));
         });
     }
 }
 
-/// Attributes have a time of change as well: who is writing is not taken for somebody else.
+/// Attributes have a time of change as well: the writer is not taken for another.
 #[test]
 fn a_writer_may_change_attributes_meanwhile() {
     for options in MODES {
@@ -180,14 +157,7 @@ fn a_writer_may_change_attributes_meanwhile() {
             write(0..1000);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
             write(1000..2000);
-            let then = rustix::fs::Timespec {
-                tv_sec: 1_000_000,
-                tv_nsec: 0,
-            };
-            let times = rustix::fs::Timestamps {
-                last_access: then,
-                last_modification: then,
-            };
+            let times = timestamps(1_000_000, 0);
             rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty()).unwrap();
             write(2000..3000);
             let flags = rustix::fs::XattrFlags::empty();
@@ -196,27 +166,25 @@ fn a_writer_may_change_attributes_meanwhile() {
             rustix::fs::removexattr(&path, "user.by").unwrap();
             write(4000..photograph.len());
             drop(camera);
-            assert_eq!(
-                fs::read(served.beneath("photos/new.jpg")).unwrap(),
-                photograph
-            );
+            let beneath = fs::read(served.beneath("photos/new.jpg")).unwrap();
+            assert_eq!(beneath, photograph);
             is_clean(&path);
         });
     }
 }
 
-/// Neither a name that nobody has looked up nor one that was removed takes a file out of a rule.
+/// Neither a name without a lookup nor a removed one takes a file out of a rule.
 #[test]
 fn other_names_of_a_file_show_nothing() {
     let fill = |source: &Path| {
         fill(source);
         put(source, "photos/c.jpg", &samples::photograph());
         for (old, new) in [("a.jpg", "a.bin"), ("b.jpg", "b.bin"), ("c.jpg", "c.bin")] {
-            fs::hard_link(
+            let [old, new] = [
                 source.join("photos").join(old),
                 source.join("other").join(new),
-            )
-            .unwrap();
+            ];
+            fs::hard_link(old, new).unwrap();
         }
         put(source, "other/twin", b"words");
         fs::hard_link(source.join("other/twin"), source.join("other/other")).unwrap();
@@ -224,44 +192,35 @@ fn other_names_of_a_file_show_nothing() {
     for policy in [REDACT, BY_NAME] {
         with_policy("", policy, fill, |served| {
             let (name, linked) = (served.at("photos/a.jpg"), served.at("other/a.bin"));
-            assert!(samples::is_clean(&seen(&linked).unwrap()), "not looked up");
-            assert_eq!(
-                errno(OpenOptions::new().write(true).open(&linked)),
-                libc::EACCES
-            );
-            assert_eq!(
-                errno(fs::hard_link(&linked, served.at("other/third"))),
-                libc::EXDEV
-            );
-            assert!(samples::is_clean(&seen(&name).unwrap()));
-            // Both known, then one of them gone, in every way that there is.
+            assert!(is_redacted(&linked), "not looked up");
+            assert_eq!(errno(open(&linked, libc::O_WRONLY)), libc::EACCES);
+            let third = served.at("other/third");
+            assert_eq!(errno(fs::hard_link(&linked, third)), libc::EXDEV);
+            assert!(is_redacted(&name));
+            // Both known, then one of them removed, in every way.
             assert_eq!(errno(fs::remove_file(&name)), libc::EACCES);
-            assert_eq!(
-                errno(fs::rename(served.at("photos/b.jpg"), &name)),
-                libc::EACCES
-            );
+            let second = served.at("photos/b.jpg");
+            assert_eq!(errno(fs::rename(&second, &name)), libc::EACCES);
             is_clean(&linked);
             fs::remove_file(&linked).unwrap();
-            assert!(samples::is_clean(&seen(&name).unwrap()));
+            assert!(is_redacted(&name));
             fs::remove_file(&name).unwrap();
 
-            // The one that is known is removed; the file is known, and has another.
+            // The known one is removed; the file has another.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let held = rustix::fs::open(served.at("other/c.bin"), flags, Mode::empty()).unwrap();
             let known = format!("/proc/self/fd/{}", held.as_raw_fd());
             fs::remove_file(served.at("other/c.bin")).unwrap();
             is_clean(Path::new(&known));
 
-            // A name more within the rule, which can go again.
+            // A further name within the rule, which can go again.
             let (other, more) = (served.at("other/b.bin"), served.at("photos/more.jpg"));
-            fs::hard_link(served.at("photos/b.jpg"), &more).unwrap();
+            fs::hard_link(&second, &more).unwrap();
             fs::remove_file(&other).unwrap();
             fs::remove_file(&more).unwrap();
-            assert!(samples::is_clean(
-                &seen(&served.at("photos/b.jpg")).unwrap()
-            ));
+            assert!(is_redacted(&second));
 
-            // What has nothing to do with it is as it was, once its names are known.
+            // Unrelated files are as before, once their names are known.
             assert_eq!(errno(File::open(served.at("other/twin"))), libc::EACCES);
             assert_eq!(fs::metadata(served.at("other/other")).unwrap().nlink(), 2);
             crate::busy::until_free(&served.at("other/twin"));
@@ -270,7 +229,7 @@ fn other_names_of_a_file_show_nothing() {
     }
 }
 
-/// What can be changed about a file does not except it.
+/// No changeable property excepts a file.
 #[test]
 fn no_attribute_and_no_content_excepts_a_file() {
     let policy = format!(
@@ -281,8 +240,8 @@ fn no_attribute_and_no_content_excepts_a_file() {
     with_policy("", &policy, fill, |served| {
         let path = served.at("photos/a.jpg");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert!(samples::is_clean(&seen(&path).unwrap()));
-        // As a copy that is not whole yet is, beneath.
+        assert!(is_redacted(&path));
+        // As an incomplete copy, beneath.
         let mut bytes = samples::photograph();
         bytes[0] = 0;
         fs::write(served.beneath("photos/a.jpg"), &bytes).unwrap();
@@ -291,9 +250,9 @@ fn no_attribute_and_no_content_excepts_a_file() {
     });
 }
 
-/// Programs keep thumbnails there, and copies of what stands in a file.
+/// Programs keep thumbnails there, and copies of metadata.
 #[test]
-fn what_stands_beside_a_file_is_not_shown() {
+fn extended_attributes_of_redacted_files_are_not_shown() {
     with_policy("", REDACT, fill, |served| {
         for (name, kept) in [("photos/a.jpg", false), ("other/free", true)] {
             let path = served.at(name);
@@ -308,8 +267,8 @@ fn what_stands_beside_a_file_is_not_shown() {
     });
 }
 
-/// Where a name in another case is the same, patterns could be gone around. Mounting one name on the
-/// other stands in for a file system that does so, which not every kernel has.
+/// Where names differ in case alone and are one, patterns could be evaded. A bind mount of one name on the
+/// other stands in for such a file system, which not every kernel has.
 #[test]
 fn names_that_differ_in_case_alone_are_not_one() {
     let policy = "[[rule]]\npath = 'secret'\naction = 'hide'\n".to_owned() + BY_NAME;
@@ -329,29 +288,17 @@ fn names_that_differ_in_case_alone_are_not_one() {
     };
     with_policy("", &policy, fill, |served| {
         // Unmounts also when the test fails.
-        let _mounts = ["Secret", "photos/C.jpg"].map(|at| Bound(served.beneath(at)));
+        let _mounts = ["Secret", "photos/C.jpg"].map(|at| Detach(served.beneath(at)));
         for name in ["Secret", "Secret/a.jpg", "photos/C.jpg", "photos/c.jpg"] {
             assert_eq!(errno(fs::metadata(served.at(name))), libc::EACCES, "{name}");
         }
         // Names that only look alike are two files.
-        assert!(!samples::is_clean(
-            &seen(&served.at("photos/A.JPG")).unwrap()
-        ));
-        assert!(samples::is_clean(
-            &seen(&served.at("photos/a.jpg")).unwrap()
-        ));
+        assert!(!is_redacted(&served.at("photos/A.JPG")));
+        assert!(is_redacted(&served.at("photos/a.jpg")));
     });
 }
 
-struct Bound(PathBuf);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
-}
-
-/// A sequence that a seed repeats.
+/// A reproducible sequence.
 pub struct Random(u64);
 
 impl Random {
@@ -367,7 +314,7 @@ impl Random {
         self.0 % below
     }
 
-    /// Somewhere in a photograph, where something begins more often than elsewhere.
+    /// An offset in a photograph, more often near its blocks' beginnings.
     pub fn offset(&mut self) -> u64 {
         match self.below(4) {
             0 | 1 => *self.of(&[0, 2, 3, 4, 6, 12]),
@@ -376,7 +323,7 @@ impl Random {
         }
     }
 
-    /// Some bytes and where to write them: at times there where they have a parser see something else.
+    /// Bytes and where to write them: at times where they make a parser see something else.
     pub fn mark(&mut self) -> (u64, &'static [u8]) {
         match self.below(2) {
             0 => *self.of(&TURNS),
@@ -389,13 +336,13 @@ impl Random {
     }
 }
 
-/// The seed of a sequence, and of how many steps it is: `steps` unless `THRUFS_HOLD_STEPS` says it.
+/// The seed of a sequence, and its steps: `steps` unless `THRUFS_HOLD_STEPS` is set.
 pub fn seed_and_steps(steps: u64) -> (u64, u64) {
     let steps = thrufs_test_report::number("THRUFS_HOLD_STEPS", steps);
     (thrufs_test_report::seed(), steps)
 }
 
-/// Most files that the writer has open at once.
+/// Files that the writer has open at once.
 const HELD_MAX: usize = 6;
 
 const NAMES: [&str; 9] = [
@@ -424,10 +371,10 @@ const MARKS: [&[u8]; 9] = [
     b"words",
 ];
 
-/// What makes the position part of the picture, and the block that has it no such block.
+/// What makes the place part of the picture, and its block another one.
 const TURNS: [(u64, &[u8]); 4] = [(2, b"\xff\xda"), (3, b"\xda"), (9, b"words"), (19, b"\xda")];
 
-/// Who may write, and does.
+/// A permitted writer.
 struct Writer<'a> {
     served: &'a Served,
     random: Random,
@@ -455,7 +402,7 @@ impl Writer<'_> {
         self.held.push(file);
     }
 
-    /// One that is held, or one more.
+    /// An open file, or one more.
     fn file(&mut self) -> io::Result<File> {
         if !self.held.is_empty() && self.random.below(2) == 0 {
             let at = self.random.below(self.held.len() as u64) as usize;
@@ -477,7 +424,7 @@ impl Writer<'_> {
         Ok(file)
     }
 
-    /// One step; what fails has been refused.
+    /// One step; an error is a refusal.
     fn step(&mut self) -> io::Result<()> {
         match self.random.below(14) {
             0..=2 => {
@@ -502,13 +449,13 @@ impl Writer<'_> {
                     FallocateFlags::INSERT_RANGE,
                 ];
                 let mode = *self.random.of(&modes);
-                Ok(rustix::fs::fallocate(file, mode, at & !4095, 4096)?)
+                Ok(fallocate(file, mode, at & !4095, 4096)?)
             }
             6 => {
                 let (from, to) = (self.file()?, self.file()?);
                 let (mut at, mut target) = (self.offset(), self.offset());
                 let (at, target) = (Some(&mut at), Some(&mut target));
-                rustix::fs::copy_file_range(from, at, to, target, 40_000)?;
+                copy_file_range(from, at, to, target, 40_000)?;
                 Ok(())
             }
             7 | 8 => {
@@ -567,14 +514,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Somebody else makes photographs: through the mount, piece by piece and not always to the end,
-    /// or beneath.
+    /// Another process makes photographs: through the mount, piece by piece and not always to the end, or
+    /// beneath.
     fn camera(&mut self) -> io::Result<()> {
         let photographs = ["photos/a.jpg", "photos/b.jpg", "photos/d/c.jpg"];
         let name = *self.random.of(&photographs);
         let original = samples::photograph();
         if self.random.below(3) == 0 {
-            // Not where that takes the redacted one of two names away, which only the host may.
+            // Not where that takes away the redacted one of two names, which only the host may.
             let (new, name) = (
                 self.served.ground().outside().join("new"),
                 self.served.beneath(name),
@@ -589,7 +536,7 @@ impl Writer<'_> {
         let mut file = open(&self.served.at(name), flags)?;
         for piece in original.chunks(7001) {
             if self.random.below(3) == 0 {
-                // Others come in between.
+                // Other steps in between.
                 let _ = self.step();
             }
             if self.random.below(20) == 0 {
@@ -600,7 +547,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Everything that can be read now, by name and by what is open.
+    /// Searches all that can be read now, by name and by descriptor.
     fn search(&mut self, what: &str) {
         search_names(self.served, what);
         for mut file in &self.held {
@@ -663,7 +610,7 @@ fn mutate(served: &Served, seed: u64, steps: u64) {
 }
 
 #[test]
-fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
+fn no_reader_sees_redacted_content_whatever_is_written() {
     let (seed, steps) = seed_and_steps(150);
     let fill = |source: &Path| {
         fill(source);
@@ -687,9 +634,9 @@ fn what_is_taken_out_is_read_by_nobody_whatever_is_written() {
     }
 }
 
-/// Whoever knows a file from before it was hidden learns nothing more of it.
+/// A file that was known before it was hidden shows nothing more.
 #[test]
-fn what_is_hidden_has_no_attributes_for_those_who_know_it() {
+fn hidden_nodes_have_no_attributes() {
     let hide = "[[rule]]\npath = 'photos'\naction = 'hide'\n";
     let fill = |source: &Path| {
         fill(source);

@@ -1,5 +1,5 @@
-//! Policies on real mounts: what each action does to each kind of access, what hidden names give
-//! away, what is audited, what readers of redacted files see, and what a reload changes under load.
+//! Policies on real mounts: each action against each kind of access, hidden names, audit records, redacted
+//! files, and reloads under load.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]

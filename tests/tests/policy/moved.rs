@@ -1,4 +1,4 @@
-//! Files that were moved, by others, from under the names that are known.
+//! Files that were moved beneath, away from known names.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -10,7 +10,7 @@ use crate::holds::{fill, seen};
 use crate::samples;
 use crate::served::{REDACT, errno, put, raw, with_policy};
 
-/// Who keeps a file without its name, or a directory, is not asked to look it up again.
+/// A caller with a file or directory open does not look up its name again.
 #[test]
 fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
     let fill = |source: &Path| {
@@ -36,7 +36,7 @@ fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
         ] {
             fs::rename(served.beneath(old), served.beneath(new)).unwrap();
         }
-        // Nor do the directories in which it is let it out.
+        // Nor do the directories around it let it out.
         let out = served.at("other/out.jpg");
         let moved = rustix::fs::renameat(&holder, "a.jpg", CWD, &out);
         assert_eq!(raw(moved), libc::EXDEV);
@@ -48,7 +48,7 @@ fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
             let bytes = seen(Path::new(&path));
             assert!(bytes.is_ok_and(|bytes| samples::is_clean(&bytes)));
         }
-        // It has nothing to do with it, which shows once its name is looked up.
+        // It is unrelated, which shows once its name is looked up.
         let path = format!("/proc/self/fd/{}", held[2].as_raw_fd());
         assert_eq!(errno(File::open(&path)), libc::EACCES);
         assert_eq!(fs::read(served.at("other/texts")).unwrap(), b"words");
@@ -56,7 +56,7 @@ fn a_name_that_was_changed_beneath_does_not_take_a_file_out_of_a_rule() {
     });
 }
 
-/// The name in a directory that was moved and the one in what has taken its place look alike.
+/// The name in a moved directory and the one in its replacement have one path.
 #[test]
 fn two_names_with_one_path_are_one() {
     let fill = |source: &Path| {
@@ -74,7 +74,7 @@ fn two_names_with_one_path_are_one() {
         fs::rename(served.beneath("other"), served.beneath("photos/a")).unwrap();
         fs::rename(served.beneath("twin"), served.beneath("other")).unwrap();
         fs::write(served.beneath("photos/a/x"), samples::photograph()).unwrap();
-        // Once the name that was not known then has been looked up.
+        // Once the name that was unknown then is looked up.
         fs::metadata(served.at("other/x")).unwrap();
         let seen = seen(&served.at("other/x"));
         assert!(seen.is_ok_and(|bytes| samples::is_clean(&bytes)));

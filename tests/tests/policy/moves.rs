@@ -81,7 +81,7 @@ fn nothing_leaves_a_rule_that_redacts_by_its_name() {
     }
 }
 
-/// A file of several names is redacted under all of them as soon as one that is redacted was seen.
+/// As soon as one redacted name was seen.
 #[test]
 fn all_names_of_a_file_count() {
     let fill = |source: &Path| {

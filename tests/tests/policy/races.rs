@@ -1,9 +1,10 @@
-//! Many processes at one file, under rules that change by which way its data go.
+//! Many processes use one file under rules that change its data path.
 
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::AbortOnPanic;
 
 use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;
@@ -14,7 +15,6 @@ use crate::served::{NOTHING, REDACT, Served, put, with_policy};
 
 const PROCESSES: usize = 16;
 
-/// How long for each mount.
 fn duration() -> Duration {
     Duration::from_secs(thrufs_test_report::number("THRUFS_RACE_SECONDS", 10))
 }
@@ -23,7 +23,7 @@ fn rule(rest: &str) -> String {
     format!("[[rule]]\npath = '**'\n{rest}\n")
 }
 
-/// The policies in turn, with whether each redacts the file for sure.
+/// The policies in turn, with whether each always redacts the file.
 fn policies() -> Vec<(String, bool)> {
     let free = |policy: String| (policy, false);
     vec![
@@ -45,18 +45,6 @@ fn fill(source: &Path) {
     put(source, "photos/a", &samples::photograph());
 }
 
-/// Kills the connection when the test fails, so that nobody is stuck.
-struct AbortOnPanic(Connection);
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.abort();
-        }
-    }
-}
-
-/// Goes through all policies again and again.
 fn race(served: &Served) {
     let base = served.ground().base();
     let (state, original) = (base.join("state"), base.join("original"));

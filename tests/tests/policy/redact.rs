@@ -1,4 +1,4 @@
-//! What readers and writers of redacted files see, however they read and write.
+//! Readers and writers of redacted files, by every kind of I/O.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,9 +15,9 @@ use thrufs_tests::lower::Lower;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
-use crate::reload::StopAll;
 use crate::samples;
 use crate::served::{NOTHING, REDACT, REDACT_IMAGES, Served, errno, open, put, with_policy};
+use thrufs_tests::guard::StopAll;
 
 fn fill(source: &Path) {
     for (kind, bytes) in samples::all() {
@@ -108,7 +108,7 @@ fn spliced(path: &Path) -> Vec<u8> {
     }
 }
 
-/// By the server, if it were let.
+/// By the server, if it were allowed.
 fn copied(path: &Path) -> Vec<u8> {
     let target = path.parent().unwrap().parent().unwrap().join("copy");
     let (file, mut copy) = (
@@ -176,7 +176,7 @@ fn all_ways_are_redacted(served: &Served, options: &str) {
         let path = served.at(format!("photos/{kind}"));
         let first = sequential(&path);
         for (way, read) in WAYS {
-            // Without a page cache nothing can be mapped shared.
+            // Without a page cache there are no shared maps.
             if options == "cache=never" && way == "shared map" {
                 continue;
             }
@@ -207,14 +207,13 @@ fn no_way_of_reading_shows_the_place() {
     });
 }
 
-/// What the kernel has cached of a time before the rule is not given out after it.
 #[test]
 fn pages_of_an_earlier_policy_are_never_shown() {
     let cached = "[[rule]]\npath = '**'\naction = 'cached'\n";
     for options in ["cache=always", "cache=auto", "cache=always,writeback"] {
         with_policy(options, cached, fill, |served| {
             let path = served.at("photos/large");
-            // The inode stays, with its pages, though its name is looked up anew.
+            // The inode stays with its pages, though its name is looked up anew.
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
             let _pin = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
             for turn in 0..3 {
@@ -239,7 +238,7 @@ fn pages_of_an_earlier_policy_are_never_shown() {
 }
 
 #[test]
-fn what_is_not_understood_is_denied() {
+fn unparsable_files_are_denied() {
     let fill = |source: &Path| {
         put(source, "photos/broken", &samples::broken_photograph());
         put(source, "photos/text", b"words");
@@ -253,7 +252,7 @@ fn what_is_not_understood_is_denied() {
         with_policy(options, &policy, fill, |served| {
             for name in &names {
                 assert_eq!(errno(File::open(served.at(name))), libc::ENODATA, "{name}");
-                // Nor to write, unless it is written anew; and who writes sees no more.
+                // Nor for writing, unless it is truncated; and a writer sees no more.
                 assert_eq!(errno(open(&served.at(name), libc::O_RDWR)), libc::ENODATA);
                 let both = open(&served.at(name), libc::O_RDWR | libc::O_TRUNC).unwrap();
                 both.write_all_at(b"words", 0).unwrap();
@@ -264,9 +263,9 @@ fn what_is_not_understood_is_denied() {
     }
 }
 
-/// A camera's way: make, write, look at what was written, close.
+/// As a camera: make, write, look at what was written, close.
 #[test]
-fn writers_write_what_they_mean() {
+fn writes_to_redacted_files_arrive_unchanged() {
     for options in MODES {
         with_policy(options, REDACT, fill, |served| {
             let path = served.at("photos/new");
@@ -308,7 +307,7 @@ fn writers_write_what_they_mean() {
     }
 }
 
-/// A copy within the mount has what its reader saw, and one onto a redacted file what was written.
+/// A copy within the mount has what its reader saw, one onto a redacted file what was written.
 #[test]
 fn copies_have_what_readers_see() {
     with_policy("", REDACT, fill, |served| {
@@ -334,7 +333,7 @@ fn copies_have_what_readers_see() {
     });
 }
 
-/// Readers of a file that others replace and rewrite beneath see one version or the other, redacted.
+/// Readers of a file that is replaced and rewritten beneath see one version or the other, redacted.
 #[test]
 fn changes_beneath_show_no_place() {
     const DURATION: Duration = Duration::from_millis(600);
@@ -378,9 +377,9 @@ fn changes_beneath_show_no_place() {
     }
 }
 
-/// What parsers think of files would tell of their content.
+/// Messages of parsers would reveal content.
 #[test]
-fn the_log_says_nothing_of_what_is_in_files() {
+fn the_log_reveals_no_content() {
     let fill = |source: &Path| {
         fill(source);
         put(source, "photos/broken", &samples::broken_photograph());
@@ -410,7 +409,7 @@ fn the_log_says_nothing_of_what_is_in_files() {
 }
 
 #[test]
-fn what_is_explained_is_what_happens() {
+fn explain_agrees_with_the_mount() {
     let policy = REDACT_IMAGES;
     let fill = |source: &Path| {
         fill(source);
@@ -439,7 +438,7 @@ fn what_is_explained_is_what_happens() {
     });
 }
 
-/// Holes and sizes are asked of the file beneath, and are no way around.
+/// Holes and sizes come from the file beneath, and reveal nothing.
 #[test]
 fn seeking_data_and_leases_show_nothing() {
     with_policy("", REDACT, fill, |served| {

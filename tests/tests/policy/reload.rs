@@ -1,4 +1,4 @@
-//! Reading a policy again.
+//! Reloads of a policy.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use thrufs_tests::guard::StopAll;
+use thrufs_tests::machine::{descriptors, status};
 
 use rustix::process::Signal;
 use thrufs_test_report::is_full;
@@ -63,21 +65,7 @@ fn a_bad_policy_leaves_the_old_one_in_force() {
     });
 }
 
-/// Peak memory, KiB.
-fn peak_kib(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-fn descriptors(process: u32) -> usize {
-    fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
-}
-
-/// More than it may take anyhow, after many reloads.
+/// Allowed growth, after many reloads.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
 #[test]
@@ -92,7 +80,7 @@ fn many_reloads_under_load() {
                 let over = &over;
                 scope.spawn(move || {
                     while !over.load(Ordering::Relaxed) {
-                        // Denied, or hidden: never open, and nothing else happens.
+                        // Denied, or hidden: never open, and no other error.
                         let got = errno(File::open(&file));
                         assert!([libc::EACCES, libc::ENOENT].contains(&got), "{got}, {turn}");
                         assert_eq!(fs::read(&other).unwrap(), b"content");
@@ -104,11 +92,12 @@ fn many_reloads_under_load() {
             let mut before = (0, 0);
             for turn in 0..reloads {
                 if turn == reloads / 10 {
-                    before = (peak_kib(worker), descriptors(worker));
+                    before = (status(worker, "VmHWM"), descriptors(worker));
+                    assert!(before.0 > 0 && before.1 > 0);
                 }
                 served.reload(&format!("{audit}{}", [HIDE, DENY][turn % 2]));
             }
-            let grown = peak_kib(worker) - before.0;
+            let grown = status(worker, "VmHWM") - before.0;
             assert!(grown < GROWTH_KIB_MAX, "{grown} KiB more");
             // Opens come and go meanwhile.
             assert!(descriptors(worker) <= before.1 + 16);
@@ -120,16 +109,7 @@ fn many_reloads_under_load() {
     });
 }
 
-/// Ends the others also when their thread panics.
-pub struct StopAll<'a>(pub &'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A server in the background, ended when dropped.
+/// A server in the background, ended on drop.
 struct Background<'a>(&'a Ground);
 
 impl Drop for Background<'_> {
@@ -144,8 +124,8 @@ impl Drop for Background<'_> {
     }
 }
 
-/// The process in the background: the one with the mount point among its arguments whose parent is
-/// not another such.
+/// The server in the background: the process with the mount point among its arguments whose parent is not
+/// another such.
 fn server_of(ground: &Ground) -> u32 {
     let mnt = ground.mnt().to_str().unwrap();
     let serves = |pid: &u32| {

@@ -1,6 +1,6 @@
 //! Photographs in the layouts of real cameras, with a place in them.
 
-// The unit tests of redaction make them too, and more.
+// Shared with the unit tests of redaction.
 #[allow(dead_code)]
 #[path = "../../../crates/hostdir/src/redact/tests/make.rs"]
 mod make;
@@ -37,7 +37,7 @@ pub fn plain_photograph() -> Vec<u8> {
     make::jpeg_with(&[make::exif_segment(&make::exif_without_gps(false))])
 }
 
-/// Something that begins as a photograph and is none.
+/// Begins as a photograph and is none.
 pub fn broken_photograph() -> Vec<u8> {
     let mut bytes = photograph();
     // The length of the first segment.
@@ -52,7 +52,7 @@ pub fn films() -> [Vec<u8>; 2] {
 
 /// Whether nothing of the place is left.
 pub fn is_clean(bytes: &[u8]) -> bool {
-    // In one pass: this is asked of each file after each few steps.
+    // In one pass: this runs for each file after every few steps.
     let secrets = make::secrets();
     let mut begins = [false; 256];
     for secret in &secrets {

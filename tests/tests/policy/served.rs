@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::fs::{CWD, RenameFlags};
 use rustix::process::Signal;
@@ -20,7 +21,6 @@ use thrufs_tests::server::{Server, kill_process};
 use thrufs_tests::transport::{Transport, over_each};
 use thrufs_tests::wait_until;
 
-/// What the server logs of a reload.
 const RELOADED: &str = "serving by the policy in";
 const REFUSED: &str = "the policy in force stays";
 
@@ -28,29 +28,29 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A ground, served under a policy.
 pub struct Served {
-    // First: it has to stop before the ground goes.
+    // First: it stops before the ground goes.
     serving: Option<Serving>,
     ground: Ground,
 }
 
 enum Serving {
     Mount(Server),
-    // In the order in which they must go.
+    // In the order of dropping.
     Share(Relay, Share),
 }
 
-/// `text` with the path of the audit log put in the place of `LOG`.
+/// `text`, with the path of the audit log in place of `LOG`.
 fn write_policy(ground: &Ground, text: &str) {
     let log = ground.base().join("audit.log");
     let text = text.replace("LOG", log.to_str().unwrap());
     let path = ground.base().join("policy.toml");
-    // In one piece, whoever reads it meanwhile.
+    // Atomically, for concurrent readers.
     let new = ground.base().join("policy.new");
     fs::write(&new, text).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// A file system with files and a policy; the options with the policy's.
+/// A file system with files and a policy; returns the options with the policy's.
 fn prepare(lower: Lower, options: &str, policy: &str, fill: impl Fn(&Path)) -> (Ground, String) {
     let ground = Ground::prepare(lower).unwrap();
     fill(ground.source());
@@ -95,7 +95,6 @@ impl Served {
         }
     }
 
-    /// The process that was started to serve.
     pub fn pid(&self) -> u32 {
         match self.serving.as_ref().unwrap() {
             Serving::Mount(server) => server.pid(),
@@ -114,12 +113,10 @@ impl Served {
         &self.ground
     }
 
-    /// A path through the mount.
     pub fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         self.ground.mnt().join(path)
     }
 
-    /// The same file beneath.
     pub fn beneath(&self, path: impl AsRef<Path>) -> PathBuf {
         self.ground.source().join(path)
     }
@@ -135,13 +132,12 @@ impl Served {
         wait_until(expected, || self.log_count(expected) > before);
     }
 
-    /// Puts another policy in force.
     #[track_caller]
     pub fn reload(&self, policy: &str) {
         self.hang_up(policy, RELOADED);
     }
 
-    /// Tries to, with one that is refused; gives back what the server says of that.
+    /// The same with a policy that is refused; returns the server's message.
     #[track_caller]
     pub fn reload_refused(&self, policy: &str) -> String {
         self.hang_up(policy, REFUSED);
@@ -150,12 +146,10 @@ impl Served {
         line.unwrap().to_owned()
     }
 
-    /// What was told in the audit log.
     pub fn audited(&self) -> Vec<Value> {
         audited_in(&self.ground.base().join("audit.log"))
     }
 
-    /// The answer of `thrufs explain`.
     #[track_caller]
     pub fn explain(&self, path: &str) -> Value {
         let output = Command::new(programs::thrufs().unwrap())
@@ -169,13 +163,13 @@ impl Served {
         all[0].clone()
     }
 
-    /// By which way the data of a file go.
+    /// The data path of a file.
     #[track_caller]
     pub fn way(&self, path: &str) -> String {
         self.explain(path)["data_path"].as_str().unwrap().to_owned()
     }
 
-    /// Sees that all tables of a mount are empty once the kernel was made to forget what it knows, and stops.
+    /// Checks that all tables of a mount are empty once the kernel has dropped its caches, and stops.
     #[track_caller]
     pub fn stop(mut self) {
         match self.serving.take().unwrap() {
@@ -205,7 +199,7 @@ impl Served {
         }
     }
 
-    /// What the server says of the nodes of all files beneath, for the report of a test that failed.
+    /// The server's nodes of all files beneath, for the report of a failed test.
     fn known(&self) -> String {
         let listed = Command::new("find")
             .args([
@@ -221,7 +215,7 @@ impl Served {
         paths.lines().map(node).collect()
     }
 
-    /// What is still in the tables beside the root.
+    /// Entries in the tables beside the root's.
     fn left(&self) -> Vec<(&'static str, u64)> {
         let output = Command::new(programs::thrufs().unwrap())
             .args(["ctl", "--json"])
@@ -230,7 +224,7 @@ impl Served {
             .output()
             .unwrap();
         let Ok(answer) = serde_json::from_slice::<Value>(&output.stdout) else {
-            // On a busy machine an answer may come too late.
+            // A busy machine may answer late.
             return vec![("answers missing", 1)];
         };
         let tables = &answer["tables"];
@@ -248,7 +242,6 @@ impl Served {
     }
 }
 
-/// Each line is JSON.
 #[track_caller]
 pub fn audited_in(log: &Path) -> Vec<Value> {
     let bytes = fs::read(log).unwrap_or_default();
@@ -257,7 +250,7 @@ pub fn audited_in(log: &Path) -> Vec<Value> {
     text.lines().map(parse).collect()
 }
 
-/// Runs on a mount over each transport, and sees that nothing is left of it.
+/// Runs on a mount over each transport, and checks that nothing is left.
 pub fn with_policy(options: &str, policy: &str, fill: impl Fn(&Path), run: impl Fn(&Served)) {
     over_each(|transport| {
         let served = Served::start(transport, options, policy, &fill);
@@ -274,16 +267,14 @@ pub fn with_policy_and_shared(
     run: impl Fn(&Served),
 ) {
     with_policy(options, policy, &fill, &run);
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     eprintln!("virtqueues");
     let served = Served::share(options, policy, &fill);
     run(&served);
     served.stop();
 }
 
-/// The error number that comes of it, 0 for none.
+/// The error number, 0 for success.
 pub fn errno<T>(result: io::Result<T>) -> i32 {
     match result {
         Ok(_) => 0,
@@ -291,17 +282,16 @@ pub fn errno<T>(result: io::Result<T>) -> i32 {
     }
 }
 
-/// The same of `rustix`.
+/// The same for `rustix`.
 pub fn raw<T>(result: rustix::io::Result<T>) -> i32 {
     result.map_or_else(rustix::io::Errno::raw_os_error, |_| 0)
 }
 
-/// The error number of renameat2(2).
 pub fn rename(old: &Path, new: &Path, flags: RenameFlags) -> i32 {
     raw(rustix::fs::renameat_with(CWD, old, CWD, new, flags))
 }
 
-/// Opens for reading and with these flags of open(2) beside.
+/// Opens for reading, with these flags of open(2) as well.
 pub fn open(path: &Path, flags: i32) -> io::Result<File> {
     let access = flags & libc::O_ACCMODE;
     OpenOptions::new()
@@ -314,7 +304,6 @@ pub fn open(path: &Path, flags: i32) -> io::Result<File> {
         .open(path)
 }
 
-/// The names in a directory, sorted.
 pub fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries
@@ -324,19 +313,16 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Makes a file with the directories above it.
 pub fn put(source: &Path, path: impl AsRef<OsStr>, content: &[u8]) {
     let path = source.join(Path::new(path.as_ref()));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
 }
 
-/// A rule that redacts.
 pub const REDACT: &str = "[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\n";
 
-/// One that means photographs alone.
+/// For photographs alone.
 pub const REDACT_IMAGES: &str = "[[rule]]\npath = 'photos/**'\n\
      content = ['image/*', 'video/*']\naction = 'redact'\nredact = 'gps'\n";
 
-/// A policy that does nothing.
 pub const NOTHING: &str = "";

@@ -1,4 +1,4 @@
-//! What is asked of the worker while it is killed.
+//! Requests to a worker that is killed.
 
 use super::Ground;
 use std::collections::BTreeMap;
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::{Errno, NodeId};
 use thrufs_client::{Caller, Client, FrontEnd};
+use thrufs_tests::guard::StopAll;
 
 pub const QUEUES: u16 = 2;
 const THREADS: usize = 8;
 const NAMES: u64 = 12;
-/// How long workers are killed for.
+/// How long workers are killed.
 const LOAD: Duration = Duration::from_secs(8);
-/// How often at least, and what is done before most of these deaths.
+/// The least number of deaths, and of requests before most of them.
 const KILLS_MIN: u64 = 11;
 const STEPS_BETWEEN: u64 = 6;
 const RENAME_NOREPLACE: u32 = 1;
@@ -23,15 +24,6 @@ const XATTR_CREATE: u32 = 1;
 
 type Root<'a> = Caller<'a, FrontEnd>;
 
-/// Stops the others when one has failed.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Made {
     File(Vec<u8>),
@@ -39,7 +31,7 @@ enum Made {
     Link(String),
 }
 
-/// One thread: names of its own, and what each must be.
+/// One thread with names of its own, and what each must be.
 struct Worker<'a> {
     root: Root<'a>,
     number: usize,
@@ -60,7 +52,7 @@ impl Worker<'_> {
         format!("t{}-{name}", self.number)
     }
 
-    /// The node of a name; whoever looks it up forgets it.
+    /// The node of a name; the caller forgets it.
     fn node(&self, name: u64) -> NodeId {
         let found = self.root.lookup(NodeId::ROOT, self.name(name).as_bytes());
         let node = NodeId(found.expect("a file that was made").nodeid);
@@ -209,7 +201,7 @@ impl Worker<'_> {
     }
 }
 
-/// What must be there, and nothing else.
+/// Compares the disk with what must be there.
 fn compare(ground: &Ground, workers: &[Worker<'_>]) {
     let mut expected: BTreeMap<String, Made> = BTreeMap::new();
     expected.insert("old".to_owned(), Made::File(Vec::new()));
@@ -239,13 +231,13 @@ fn compare(ground: &Ground, workers: &[Worker<'_>]) {
 fn prepared() -> (Ground, Client<FrontEnd>) {
     let (ground, stream) = Ground::new();
     fs::write(ground.directory().join("old"), "").unwrap();
-    // So old that nobody takes it for new.
+    // So old that it does not count as new.
     std::thread::sleep(Duration::from_millis(50));
     (ground, Ground::mount(stream))
 }
 
 fn worker(client: &Client<FrontEnd>, number: usize) -> Worker<'_> {
-    // The same for all workers, so that each has another part of one sequence.
+    // One for all workers, so that each has another part of one sequence.
     static SEED: LazyLock<u64> = LazyLock::new(thrufs_test_report::seed);
     Worker {
         root: client.root(),
@@ -261,12 +253,12 @@ pub fn killed_under_load() {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut kills = 0;
     let workers: Vec<Worker<'_>> = std::thread::scope(|scope| {
-        let all = Stop(&stop);
+        let all = StopAll(&stop);
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
                 let (mut worker, stop, done) = (worker(&client, number), &stop, &done);
                 scope.spawn(move || {
-                    let failed = Stop(stop);
+                    let failed = StopAll(stop);
                     while !stop.load(Ordering::SeqCst) {
                         worker.step();
                         done.fetch_add(1, Ordering::SeqCst);
@@ -277,11 +269,10 @@ pub fn killed_under_load() {
             })
             .collect();
         let begun = Instant::now();
-        // On a slow machine it takes longer.
         while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stop.load(Ordering::SeqCst) {
             let before = done.load(Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(5 + kills * 37 % 60));
-            // Some die in the midst of going on.
+            // Some die while they resume.
             let is_in_the_midst = kills.is_multiple_of(3);
             while !is_in_the_midst
                 && done.load(Ordering::SeqCst) < before + STEPS_BETWEEN
@@ -321,7 +312,7 @@ pub fn killed_twice_in_a_row() {
     let mut worker = worker(&client, 1);
     for pause in [0, 1, 5, 20, 100] {
         ground.replace();
-        // Perhaps before it has begun to go on.
+        // Perhaps before it has begun to resume.
         std::thread::sleep(Duration::from_millis(pause));
         ground.replace();
         ground.replace();
@@ -349,10 +340,10 @@ pub fn a_guest_that_begins_anew() {
     let (ground, client) = prepared();
     let mut first = worker(&client, 1);
     (0..20).for_each(|_| first.step());
-    // What it calls things (an attribute of a file) goes on from there.
+    // Its numbers (an attribute of a file) continue from there.
     let (made, done) = (first.made, first.done);
     let front_end = client.unmount();
-    // Between two sessions there is none to go on with.
+    // Between two sessions there is none to resume.
     ground.replace();
     let client = Client::mount(front_end).unwrap();
     let mut second = worker(&client, 1);

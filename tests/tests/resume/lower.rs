@@ -1,4 +1,4 @@
-//! One flat directory as a file system that remembers nothing: nodes and open files are inode numbers.
+//! One flat directory as a file system without state: nodes and open files are inode numbers.
 
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags, linkat, mkdirat, mknodat,
@@ -19,10 +19,10 @@ use thrufs::{
     WriteSource,
 };
 
-/// Node ids are numbers of inodes and this; 1 is the root's.
+/// Node ids are inode numbers and this; 1 is the root's.
 const FIRST: u64 = 2;
 
-/// Longest time from a change to its answer, in microseconds.
+/// Longest delay from a change to its answer, in microseconds.
 const DAWDLE_MAX: u64 = 700;
 
 pub struct Plain {
@@ -51,7 +51,7 @@ impl Plain {
         }
     }
 
-    /// Where a worker that dies leaves most in doubt.
+    /// Where a death leaves most in doubt.
     fn dawdle(&self) {
         let random = self.random.load(Ordering::Relaxed);
         let random = (random ^ random << 13) ^ (random ^ random << 13) >> 7;
@@ -239,7 +239,7 @@ impl FileSystem for Plain {
         data: WriteSource<'_>,
     ) -> Result<usize> {
         if args.offset & 1 == 1 && !context.may_block() {
-            // By the pool, to have answers wait there.
+            // Deferred, to have answers wait in the pool.
             return Err(Errno::DEFER);
         }
         let file = fs::OpenOptions::new().write(true).open(self.path(node)?)?;

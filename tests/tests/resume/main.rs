@@ -1,10 +1,9 @@
-//! A worker that is killed again and again under load: whoever asks gets an answer to everything, each
-//! of them true, and nothing is done twice.
+//! A worker that is killed again and again under load: each request gets one answer, which is true, and
+//! nothing is done twice.
 //!
-//! This program is its own worker: it is started again with the connection as standard input and the
-//! journal as standard output. What it serves ([`lower`]) knows nothing that is not on the disk, so that
-//! it is the device that is on trial; and it dawdles after each change, where a worker that dies leaves
-//! most in doubt.
+//! This program is its own worker: it starts itself with the connection as standard input and the journal
+//! as standard output. What it serves ([`lower`]) has no state but the disk, so that the device is tested;
+//! it delays the answer to each change, where a death leaves most in doubt.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
@@ -62,11 +61,11 @@ fn work(directory: PathBuf) -> ExitCode {
     };
     let make = move || Ok(Arc::new(Plain::new(&directory)));
     let device = Device::new(make, config).unwrap();
-    let company = ConnectionOptions {
+    let options = ConnectionOptions {
         journal: Some(journal),
         ..ConnectionOptions::default()
     };
-    match device.serve_with(stream, company) {
+    match device.serve_with(stream, options) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("worker: {error}");
@@ -75,7 +74,7 @@ fn work(directory: PathBuf) -> ExitCode {
     }
 }
 
-/// What a supervisor has: the connection, and the worker of the moment.
+/// What a supervisor has: the connection, and the current worker.
 struct Ground {
     place: TempDir,
     keeper: Keeper,
@@ -84,7 +83,7 @@ struct Ground {
 }
 
 impl Ground {
-    /// With a worker, and the front end's end of the connection.
+    /// With a worker; returns the front end's side of the connection.
     fn new() -> (Ground, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let journal = Journal::new().unwrap();
@@ -118,7 +117,6 @@ impl Ground {
         self.keeper.attach(ours);
     }
 
-    /// Kills the worker, and waits for its end.
     fn kill(&self) {
         if let Some(mut child) = self.worker().take() {
             child.kill().unwrap();
@@ -128,7 +126,7 @@ impl Ground {
         }
     }
 
-    /// Has another worker follow.
+    /// Starts the next worker.
     fn replace(&self) {
         self.kill();
         self.start();

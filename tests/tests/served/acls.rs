@@ -1,13 +1,14 @@
 //! Files with ACLs beneath, where the kernel above knows none.
 
-use super::{ROOT, Served, is_root, mode, one_owner, serve};
+use super::{ROOT, Served, id_range, is_root, mode, one_owner, serve, set_mode};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
-use thrufs_abi::layout::{SetattrIn, SetxattrIn};
-use thrufs_abi::{NodeId, Opcode, SetattrValid, SetxattrFlags};
-use thrufs_hostdir::{Config, IdMap, IdRange};
+use thrufs_abi::layout::SetxattrIn;
+use thrufs_abi::{NodeId, Opcode, SetxattrFlags};
+use thrufs_hostdir::{Config, IdMap};
 use thrufs_tests::acl::{List, NAME};
+use thrufs_tests::skip_if;
 
 const USER: u32 = 1001;
 const TEAM: u32 = 2000;
@@ -16,12 +17,12 @@ const TEAM: u32 = 2000;
 const LIST: List = List {
     group: 4,
     others: 4,
-    mask: 6,
+    mask: Some(6),
     user: Some((USER, 6)),
     other_group: Some((1002, 0)),
 };
 
-/// Where the kernel above checks, by ACLs or without.
+/// The kernel above checks permissions, with ACLs or without.
 fn checked(acl: bool) -> Config {
     Config {
         acl,
@@ -43,8 +44,8 @@ fn serve_lists(config: Config) -> (Served, [(PathBuf, NodeId); 2]) {
     (served, known)
 }
 
-/// The mode that is told, by GETATTR and by STATX.
-fn told(served: &Served, node: NodeId) -> u32 {
+/// The mode in the replies to GETATTR and STATX.
+fn shown_mode(served: &Served, node: NodeId) -> u32 {
     let root = served.client.root();
     let attr = root.getattr(node).unwrap().attr;
     let statx = root.statx(node, libc::STATX_BASIC_STATS).unwrap().stat;
@@ -54,21 +55,21 @@ fn told(served: &Served, node: NodeId) -> u32 {
 }
 
 #[test]
-fn a_mode_gives_nobody_more_than_the_acl() {
+fn a_mode_grants_no_more_than_the_acl() {
     let (served, known) = serve_lists(checked(false));
     for (path, node) in &known {
-        assert_eq!((told(&served, *node), mode(path)), (0o740, 0o764));
-        // More entries than are read at once; what the last of them refuses counts.
+        assert_eq!((shown_mode(&served, *node), mode(path)), (0o740, 0o764));
+        // More entries than one read takes; what the last of them refuses counts.
         let mut more: Vec<_> = (1..200).map(|number| (USER + number, 6)).collect();
         let all = List {
             other_group: None,
             ..LIST
         };
         all.set_with(path, &more);
-        assert_eq!(told(&served, *node), 0o744);
+        assert_eq!(shown_mode(&served, *node), 0o744);
         more.push((USER + 200, 0));
         all.set_with(path, &more);
-        assert_eq!(told(&served, *node), 0o700);
+        assert_eq!(shown_mode(&served, *node), 0o700);
     }
     std::os::unix::fs::symlink("file", served.path("link")).unwrap();
     let link = served.client.root().lookup(ROOT, b"link").unwrap();
@@ -79,7 +80,7 @@ fn a_mode_gives_nobody_more_than_the_acl() {
     };
     for config in [checked(true), unchecked] {
         let (served, known) = serve_lists(config);
-        assert_eq!(told(&served, known[0].1), 0o764);
+        assert_eq!(shown_mode(&served, known[0].1), 0o764);
     }
 }
 
@@ -105,12 +106,8 @@ fn a_mode_leaves_the_classes_that_it_does_not_change() {
         for (asked, expected) in cases {
             let (served, known) = serve_lists(checked(acl));
             for (path, node) in known {
-                let set = SetattrIn {
-                    valid: SetattrValid::MODE.bits(),
-                    mode: *asked,
-                    ..SetattrIn::default()
-                };
-                told(&served, node);
+                let set = set_mode(*asked);
+                shown_mode(&served, node);
                 served.client.root().setattr(node, &set).unwrap();
                 assert_eq!(mode(&path), *expected, "{asked:o}, acl: {acl}");
             }
@@ -126,25 +123,16 @@ fn a_file_without_an_acl_has_its_mode() {
     let node = served.client.root().walk("file").unwrap();
     for mode in [0o764, 0o604, 0o640, 0o600] {
         fs::set_permissions(served.path("file"), PermissionsExt::from_mode(mode)).unwrap();
-        assert_eq!(told(&served, node), mode);
+        assert_eq!(shown_mode(&served, node), mode);
     }
 }
 
-/// Who is not in the group gives it no program: the file is never executable by the group while it has the
-/// bit, so one step takes that and sets the ACL.
+/// A caller outside the group gives it no program: one step takes the bit and sets the ACL, so the file is
+/// never executable by the group with the bit.
 #[test]
-fn an_acl_of_who_is_not_in_the_group_takes_the_set_group_id_bit() {
-    if !is_root() {
-        return;
-    }
-    let mapped = one_owner(
-        IdMap::Ranges(vec![IdRange {
-            client: USER,
-            host: USER,
-            count: 1,
-        }]),
-        IdMap::Identity,
-    );
+fn an_acl_set_from_outside_the_group_drops_the_set_group_id_bit() {
+    skip_if!(!is_root());
+    let mapped = one_owner(id_range(USER, USER, 1), IdMap::Identity);
     for config in [checked(true), mapped] {
         for (caller, kills, expected) in [
             ((USER, USER), true, 0o754),
@@ -158,7 +146,7 @@ fn an_acl_of_who_is_not_in_the_group_takes_the_set_group_id_bit() {
             fs::set_permissions(served.path("file"), PermissionsExt::from_mode(0o2744)).unwrap();
             let node = served.client.root().walk("file").unwrap();
             let value = List {
-                mask: 5,
+                mask: Some(5),
                 other_group: None,
                 ..LIST
             }

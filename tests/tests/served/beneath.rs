@@ -1,31 +1,21 @@
-//! File systems mounted beneath a served directory, for as long as a test takes. No program is started
-//! for that: until it is executed, it holds every descriptor of this process, and with them removed files
-//! whose end other tests wait for.
+//! File systems mounted beneath a served directory for the time of a test. No program is started for that:
+//! until exec, it would hold every descriptor of this process, and with them removed files whose end other
+//! tests wait for.
 
-use super::{Served, is_root, serve_in};
-use rustix::mount::{MountFlags, UnmountFlags};
+use super::{Served, serve_in};
+use rustix::mount::MountFlags;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::Config;
+use thrufs_tests::guard::{Detach, is_root};
+use thrufs_tests::skip_if;
 
-/// Something mounted, detached when dropped.
-pub struct Beneath(PathBuf);
-
-impl Drop for Beneath {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
-    }
+pub fn tmpfs(at: &Path) -> Detach<PathBuf> {
+    Detach::tmpfs(at.to_owned())
 }
 
-/// A tmpfs on a directory.
-pub fn tmpfs(at: &Path) -> Beneath {
-    let mounted = rustix::mount::mount("thrufs-test", at, "tmpfs", MountFlags::empty(), None);
-    mounted.unwrap();
-    Beneath(at.to_owned())
-}
-
-/// What an overlay is made of, on a tmpfs.
-pub fn layers(base: &Path) -> Beneath {
+/// The directories of an overlay, on a tmpfs.
+pub fn layers(base: &Path) -> Detach<PathBuf> {
     let layers = tmpfs(base);
     for name in ["below", "above", "work"] {
         std::fs::create_dir(base.join(name)).unwrap();
@@ -33,21 +23,19 @@ pub fn layers(base: &Path) -> Beneath {
     layers
 }
 
-/// An overlay of the [`layers`] in `base`. Without more options, its files have no handles; with
-/// `nfs_export`, they have some that do not show the inode's number.
-pub fn overlay(base: &Path, at: &Path, more: &str) -> Beneath {
+/// An overlay of the [`layers`] in `base`. Its files have no handles by default; with `nfs_export`, handles
+/// that do not show the inode's number.
+pub fn overlay(base: &Path, at: &Path, more: &str) -> Detach<PathBuf> {
     let base = base.display();
     let data = format!("lowerdir={base}/below,upperdir={base}/above,workdir={base}/work{more}");
     let (data, flags) = (CString::new(data).unwrap(), MountFlags::empty());
     rustix::mount::mount("thrufs-test", at, "overlay", flags, &*data).unwrap();
-    Beneath(at.to_owned())
+    Detach(at.to_owned())
 }
 
-/// Serves an overlay as it usually is: without file handles.
+/// Serves an overlay with its defaults: without file handles.
 pub fn on_overlay(config: Config, test: impl FnOnce(&Served)) {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let layers = layers(base.path());
     let overlay = overlay(base.path(), directory.path(), "");

@@ -1,11 +1,12 @@
-//! `.` and `..`, by which a client finds its way from a file handle. A kernel above asks for them only
-//! where it exports the mount, and whoever has the connection asks for them anywhere.
+//! `.` and `..`, by which a client finds its way from a file handle. A kernel asks for them only where it
+//! exports the mount, a hostile client anywhere.
 
 use super::{ROOT, Served, beneath, is_root, serve};
 use std::fs;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_hostdir::Config;
+use thrufs_tests::skip_if;
 
 fn exported() -> Config {
     Config {
@@ -47,7 +48,7 @@ fn a_directory_that_left_the_tree_has_no_parents() {
         assert_eq!(up(&served, c), Ok(b));
     }
     assert_eq!(inodes(), known, "nothing outside has become known");
-    // The parent is that of now, however deep it lies.
+    // The present parent, at any depth.
     fs::rename(served.path("a/b"), served.path("b")).unwrap();
     assert_eq!(up(&served, b), Ok(ROOT));
     assert_eq!(up(&served, c), Ok(b));
@@ -73,15 +74,13 @@ fn only_directories_have_parents() {
     assert_eq!(root.lookup(ROOT, b".").unwrap().nodeid, ROOT.0);
 }
 
-/// What lies above the root of a submount is on another mount: it was stored under the submount's
-/// number, where its handle means another file or none.
+/// The parent of a submount's root is on another mount: once it was stored under the submount's number,
+/// where its handle means another file or none.
 #[test]
-fn above_a_submount_lies_what_it_is_mounted_on() {
-    if !is_root() {
-        return;
-    }
+fn the_parent_of_a_submount_is_its_mount_point_s() {
+    skip_if!(!is_root());
     let served = serve(Config {
-        // So that every way goes by the handle.
+        // So that every walk uses handles.
         descriptor_budget: Some(0),
         ..exported()
     });
@@ -109,7 +108,7 @@ fn above_a_submount_lies_what_it_is_mounted_on() {
         let attributes = root.getattr(pair[0]).unwrap().attr;
         assert_eq!(parent.attr.ino, attributes.ino);
     }
-    // Also one that nobody knew yet.
+    // Also one that was not known yet.
     for node in nodes[1..].iter().rev() {
         root.forget(*node, u64::MAX);
     }

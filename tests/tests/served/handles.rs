@@ -1,22 +1,15 @@
-//! Numbers of nodes and of open files: stale ones, those of others, and those of another kind.
+//! Node ids and file handles: stale ones, of other files, and of another kind.
 
-use super::{ROOT, Served, lock, serve};
+use super::{ROOT, Served, lock, serve, set_mode, shared_locks};
 use std::fs;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_abi::{FileHandle, LockOwner, NodeId, SetattrValid};
-use thrufs_hostdir::{Config, Locks};
+use thrufs_hostdir::Config;
 
 const GETFLAGS: u32 = 0x8008_6601;
 const SETFLAGS: u32 = 0x4008_6602;
 const SETFLAGS_32: u32 = 0x4004_6602;
-
-fn shared() -> Config {
-    Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    }
-}
 
 /// Every operation on an open file but RELEASE, which has no answer.
 fn by_file(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Result<()>)> {
@@ -81,7 +74,7 @@ fn by_directory(served: &Served, node: NodeId, fh: u64) -> Vec<(&'static str, Re
 
 #[test]
 fn an_open_file_serves_requests_about_itself_only() {
-    let served = serve(shared());
+    let served = serve(shared_locks());
     for name in ["one", "two"] {
         served.write(name, b"content");
         fs::create_dir(served.path(&format!("dir-{name}"))).unwrap();
@@ -89,7 +82,7 @@ fn an_open_file_serves_requests_about_itself_only() {
     let root = served.client.root();
     let [one, two, dir_one, dir_two] =
         ["one", "two", "dir-one", "dir-two"].map(|name| root.walk(name).unwrap());
-    // The numbers of files and of directories are counted apart: these are the same.
+    // Files and directories are numbered separately: these are the same.
     let (of_one, of_two) = (
         root.open(one, libc::O_RDWR).unwrap().fh,
         root.open(two, libc::O_RDWR).unwrap().fh,
@@ -106,7 +99,7 @@ fn an_open_file_serves_requests_about_itself_only() {
         (dir_one, of_one),
     ] {
         for (operation, answer) in by_file(&served, node, fh) {
-            // What asks for no open file of a directory is answered by it.
+            // An ioctl needs no open file: the directory answers it.
             let is_directorys = node == dir_one && operation == "ioctl";
             assert_eq!(answer.is_err(), !is_directorys, "{operation} {node:?}");
             if let Err(error) = answer {
@@ -121,7 +114,7 @@ fn an_open_file_serves_requests_about_itself_only() {
         }
         root.releasedir(node, fh).unwrap();
     }
-    // A copy is asked of one file and goes into another: each has its own.
+    // A copy has two files, each with its own handle.
     let copy = CopyFileRangeIn {
         fh_in: of_one,
         nodeid_out: one.0,
@@ -133,7 +126,7 @@ fn an_open_file_serves_requests_about_itself_only() {
     for name in ["one", "two"] {
         assert_eq!(fs::read(served.path(name)).unwrap(), b"content");
     }
-    // Nothing was closed by others, and each does what it is for.
+    // Both are still open, and work.
     for (node, fh) in [(one, of_one), (two, of_two)] {
         for (operation, answer) in by_file(&served, node, fh) {
             let unknown = operation == "ioctl" && answer == Err(Errno::ENOTTY);
@@ -170,17 +163,16 @@ fn a_size_is_that_of_the_file_that_is_asked_for() {
     let (one, two) = (root.walk("one").unwrap(), root.walk("two").unwrap());
     let of_two = root.open(two, libc::O_RDWR).unwrap().fh;
     let set = SetattrIn {
-        valid: (SetattrValid::SIZE | SetattrValid::FH).bits(),
         fh: of_two,
         size: 3,
-        ..Default::default()
+        ..super::set(SetattrValid::SIZE | SetattrValid::FH)
     };
     assert_eq!(root.setattr(one, &set).unwrap().attr.size, 3);
     assert_eq!(fs::read(served.path("one")).unwrap(), b"con");
     assert_eq!(fs::read(served.path("two")).unwrap(), b"content");
 }
 
-/// The kernel of a 32-bit program translates what it sends; as it is, nobody sends it who may.
+/// The kernel translates the requests of 32-bit programs; untranslated, only a hostile client sends them.
 #[test]
 fn flags_of_files_stay_as_they_are_in_a_read_only_tree() {
     let served = serve(Config {
@@ -208,13 +200,10 @@ fn flags_of_files_stay_as_they_are_in_a_read_only_tree() {
     }
 }
 
-/// Every operation on a node, none of which may do anything here.
+/// Every operation on a node, none of which may have an effect here.
 fn by_node(served: &Served, node: NodeId) -> Vec<(&'static str, Result<()>)> {
     let root = served.client.root();
-    let set = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        ..Default::default()
-    };
+    let set = set_mode(0);
     vec![
         ("lookup", root.lookup(node, b"there").map(drop)),
         ("getattr", root.getattr(node).map(drop)),
@@ -256,7 +245,7 @@ fn a_node_that_is_not_known_is_stale_whatever_is_asked() {
     let root = served.client.root();
     let forgotten = root.walk("dir").unwrap();
     root.forget(forgotten, 1);
-    // In the same place, with another generation.
+    // The same place, with another generation.
     let other = root.walk("other").unwrap();
     assert_eq!(other.0 as u32, forgotten.0 as u32);
     let generations = [

@@ -1,4 +1,4 @@
-//! Many directories that are open, and listed bit by bit.
+//! Many open directories, listed bit by bit.
 
 use super::{connect, is_root};
 use std::collections::HashSet;
@@ -7,11 +7,12 @@ use std::path::Path;
 use thrufs::Errno;
 use thrufs_hostdir::Config;
 use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::skip_if;
 
 const DIRECTORIES: usize = 100;
 const NAMES: usize = 400;
 
-/// How many descriptors this process has of directories in `place`, opened to be listed.
+/// This process's descriptors of directories in `place`, opened for listing.
 fn descriptors_in(place: &Path) -> usize {
     let numbers = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let is_listed = |number: &fs::DirEntry| {
@@ -27,9 +28,7 @@ fn descriptors_in(place: &Path) -> usize {
 
 #[test]
 fn many_open_directories_cost_few_descriptors_and_are_listed_whole() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let lowers = [
         (Lower::Ext4, true),
         (Lower::Tmpfs, false),

@@ -1,18 +1,14 @@
 //! Which owner F_GETLK reports for a conflicting lock, and when an owner's locks are dropped.
 
-use super::{lock, serve};
+use super::{lock, serve, shared_locks};
 use std::fs::File;
 use thrufs::Errno;
 use thrufs_abi::{LockOwner, NodeId};
-use thrufs_hostdir::{Config, Locks};
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
 
 #[test]
-fn a_lock_in_the_way_has_the_process_that_holds_it() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+fn getlk_reports_the_process_that_holds_the_lock() {
+    let served = serve(shared_locks());
     let root = served.client.root();
     let [one, two] = ["one", "two"].map(|name| {
         served.write(name, b"");
@@ -29,7 +25,7 @@ fn a_lock_in_the_way_has_the_process_that_holds_it() {
         (one, 1, write, 0),
         (one, 2, read, 20),
         (one, 3, read, 20),
-        // Who asks, and what nobody knows, on the other file.
+        // The owner itself, and unknown ones, on the other file.
         (one, 9, read, 40),
         (two, 4, read, 40),
         (two, 9, write, 60),
@@ -66,10 +62,7 @@ fn a_lock_in_the_way_has_the_process_that_holds_it() {
 /// POSIX: also the close of a read-only descriptor that took no lock.
 #[test]
 fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     served.write("file", b"");
     let root = served.client.root();
     let node = root.walk("file").unwrap();

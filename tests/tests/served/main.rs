@@ -1,5 +1,5 @@
-//! The host directory, driven request by request through the in-process client: what a kernel
-//! would hardly send, what only another user may see, and what is left behind.
+//! The host directory, request by request through the in-process client: what a kernel would hardly send,
+//! what only another user may see, and what is left behind.
 #![allow(clippy::unwrap_used)]
 
 mod acls;
@@ -32,6 +32,8 @@ use thrufs_abi::layout::{LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
 use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks};
 use thrufs_testing::{Client, InProcess};
+use thrufs_tests::guard::is_root;
+use thrufs_tests::skip_if;
 
 struct Served {
     // Dropped before the directory that it serves.
@@ -64,14 +66,6 @@ impl Served {
     }
 }
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        thrufs_test_report::skipped("needs root");
-    }
-    root
-}
-
 fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
     Config {
         uid_map,
@@ -80,9 +74,40 @@ fn one_owner(uid_map: IdMap, gid_map: IdMap) -> Config {
     }
 }
 
+/// Ids from `client` on are `host` and the following on the host.
+fn id_range(client: u32, host: u32, count: u32) -> IdMap {
+    IdMap::Ranges(vec![IdRange {
+        client,
+        host,
+        count,
+    }])
+}
+
+fn shared_locks() -> Config {
+    Config {
+        locks: Locks::Shared,
+        ..Config::default()
+    }
+}
+
+/// A SETATTR of attributes that are zero.
+fn set(valid: SetattrValid) -> SetattrIn {
+    SetattrIn {
+        valid: valid.bits(),
+        ..SetattrIn::default()
+    }
+}
+
+fn set_mode(mode: u32) -> SetattrIn {
+    SetattrIn {
+        mode,
+        ..set(SetattrValid::MODE)
+    }
+}
+
 const ROOT: NodeId = NodeId::ROOT;
 
-/// Others would act as the server's user: whoever serves it, and before anything is mounted.
+/// Else others would act as the server's user: refused for any server, before anything is mounted.
 #[test]
 fn a_program_mounts_it_for_others_only_where_the_kernel_checks() {
     let directory = tempfile::tempdir().unwrap();
@@ -163,18 +188,13 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
     fs::rename(served.path("dir"), served.path("was")).unwrap();
     std::os::unix::fs::symlink(outside.path(), served.path("dir")).unwrap();
     root.create(dir, b"new", libc::O_RDWR, 0o644).unwrap();
-    assert!(
-        served.path("was/new").exists(),
-        "it is the same directory under another name"
-    );
+    assert!(served.path("was/new").exists());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn what_a_caller_creates_is_the_callers() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let (one, other) = (
         served.client.user(1001, 1002),
@@ -202,13 +222,13 @@ fn what_a_caller_creates_is_the_callers() {
     assert_eq!(owner("fifo"), (2001, 2002));
     assert_eq!(owner("roots"), (0, 0));
     // A caller without an id is the server.
-    let nobody = served.client.user(u32::MAX, u32::MAX);
-    nobody.mkdir(ROOT, b"nobodys", 0o755).unwrap();
+    let unmapped = served.client.user(u32::MAX, u32::MAX);
+    unmapped.mkdir(ROOT, b"made", 0o755).unwrap();
     assert_eq!(owner("nobodys"), (0, 0));
 }
 
 #[test]
-fn creating_never_opens_what_somebody_else_made() {
+fn creating_never_opens_a_file_of_another_user() {
     let served = serve(Config::default());
     served.write("there", b"secret");
     let user = served.client.user(1001, 1001);
@@ -247,17 +267,16 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn nobody_becomes_the_owner_with_the_number_minus_one() {
+fn the_id_minus_one_owns_no_new_file() {
     let served = serve(Config::default());
     let root = served.client.root();
     served.write("file", b"");
     let node = root.walk("file").unwrap();
     for valid in [SetattrValid::UID, SetattrValid::GID] {
         let set = SetattrIn {
-            valid: valid.bits(),
             uid: u32::MAX,
             gid: u32::MAX,
-            ..Default::default()
+            ..set(valid)
         };
         assert_eq!(root.setattr(node, &set).unwrap_err(), Errno::EINVAL);
     }
@@ -265,16 +284,14 @@ fn nobody_becomes_the_owner_with_the_number_minus_one() {
 
 #[test]
 fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
-    let team = served.path("team");
-    fs::create_dir(&team).unwrap();
-    std::os::unix::fs::chown(&team, None, Some(4321)).unwrap();
-    fs::set_permissions(&team, fs::Permissions::from_mode(0o2777)).unwrap();
+    let shared = served.path("shared");
+    fs::create_dir(&shared).unwrap();
+    std::os::unix::fs::chown(&shared, None, Some(4321)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
     let user = served.client.user(1001, 1001);
-    let dir = user.walk("team").unwrap();
+    let dir = user.walk("shared").unwrap();
     let (first, open) = user.create(dir, b"first", libc::O_RDWR, 0o2755).unwrap();
     assert_eq!(first.attr.mode & 0o7777, 0o2755);
     // A write that drops bits leaves the thread without CAP_FSETID; the next creation needs it.
@@ -289,7 +306,7 @@ fn a_creation_keeps_the_bits_that_the_kernel_left_in() {
 fn another_file_under_the_same_inode_number_is_another_node() {
     let served = serve(Config::default());
     let root = served.client.root();
-    // ext4 gives the number of a removed file to the next one; the old node must not become it.
+    // ext4 reuses the number of a removed file; the old node must not become the new one.
     served.write("a", b"old");
     let old = root.lookup(ROOT, b"a").unwrap();
     fs::remove_file(served.path("a")).unwrap();
@@ -347,36 +364,25 @@ fn exported_nodes_survive_being_forgotten() {
     let deep = NodeId(root.lookup(dir, b"b").unwrap().nodeid);
     root.forget(deep, 1);
     let again = root.lookup(deep, b".").unwrap();
-    assert_eq!(
-        again.nodeid, deep.0,
-        "the same file handle leads to the same node"
-    );
+    assert_eq!(again.nodeid, deep.0);
     let parent = root.lookup(deep, b"..").unwrap();
     assert_eq!(parent.nodeid, dir.0);
     assert_eq!(root.lookup(dir, b"..").unwrap().nodeid, ROOT.0);
-    assert_eq!(
-        root.lookup(ROOT, b"..").unwrap().nodeid,
-        ROOT.0,
-        "never above the root"
-    );
+    assert_eq!(root.lookup(ROOT, b"..").unwrap().nodeid, ROOT.0);
     root.forget(deep, 1);
     for number in 0..50 {
         served.write(&format!("f{number}"), b"");
         let node = root.walk(&format!("f{number}")).unwrap();
         root.forget(node, 1);
     }
-    assert_eq!(
-        root.lookup(deep, b".").unwrap_err(),
-        Errno::ESTALE,
-        "the table is bounded"
-    );
+    assert_eq!(root.lookup(deep, b".").unwrap_err(), Errno::ESTALE);
     let statistics = served.client.file_system().statistics();
     assert_eq!(statistics.exported_nodes, 10, "{statistics}");
     assert!(statistics.inodes <= 13, "{statistics}");
 }
 
 #[test]
-fn without_export_nobody_asks_for_dots() {
+fn without_export_dots_are_refused() {
     let served = serve(Config::default());
     let root = served.client.root();
     assert!(root.lookup(ROOT, b".").is_err());
@@ -426,16 +432,8 @@ fn a_listing_goes_on_at_any_offset() {
 
 #[test]
 fn ids_are_mapped_both_ways() {
-    if !is_root() {
-        return;
-    }
-    let range = |host| {
-        IdMap::Ranges(vec![IdRange {
-            client: 0,
-            host,
-            count: 1000,
-        }])
-    };
+    skip_if!(!is_root());
+    let range = |host| id_range(0, host, 1000);
     let config = Config {
         uid_map: range(100_000),
         gid_map: range(200_000),
@@ -453,11 +451,7 @@ fn ids_are_mapped_both_ways() {
         stranger.mkdir(ROOT, b"no", 0o755).unwrap_err(),
         Errno::EOVERFLOW
     );
-    assert_eq!(
-        user.getattr(ROOT).unwrap().attr.uid,
-        u32::MAX,
-        "root is not in the map, and nobody passes for it"
-    );
+    assert_eq!(user.getattr(ROOT).unwrap().attr.uid, u32::MAX);
 }
 
 #[test]
@@ -495,10 +489,7 @@ fn lock(fh: u64, owner: u64, kind: i32) -> LkIn {
 
 #[test]
 fn shared_locks_conflict_among_owners_and_go_with_them() {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     served.write("file", b"x");
     let root = served.client.root();
     let node = root.walk("file").unwrap();

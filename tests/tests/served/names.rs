@@ -53,7 +53,7 @@ fn names(served: &Served) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn what_is_no_name_is_refused_everywhere() {
+fn invalid_names_are_refused_everywhere() {
     let served = serve(Config::default());
     for name in ["there", "x", "a"] {
         served.write(name, b"content");

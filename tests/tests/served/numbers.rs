@@ -1,16 +1,16 @@
 //! Offsets, lengths, ids, modes and masks that a kernel would not send.
 
-use super::{ROOT, Served, lock, serve};
+use super::{ROOT, Served, lock, serve, set, shared_locks};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, Locks};
+use thrufs_hostdir::Config;
 
 const MOST: u64 = i64::MAX as u64;
 
-/// Past what an offset can be, as a kernel takes it: negative.
+/// Beyond the kernel's largest offset: negative.
 const NEGATIVE: [u64; 4] = [MOST + 1, u64::MAX - 4096, u64::MAX - 1, u64::MAX];
 
 struct File {
@@ -20,10 +20,7 @@ struct File {
 }
 
 fn file() -> File {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     served.write("file", b"content");
     let node = served.client.root().walk("file").unwrap();
     let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
@@ -33,7 +30,7 @@ fn file() -> File {
 #[track_caller]
 fn refused<T>(answer: Result<T>, what: &str, number: u64) {
     let error = answer.map(drop).expect_err(what);
-    // Which of them is the lower file system's business.
+    // The lower file system chooses between these.
     let known = [
         Errno::EINVAL,
         Errno::EFBIG,
@@ -55,9 +52,8 @@ fn offsets_that_are_negative_or_overflow() {
             refused(root.lseek(node, fh, offset, whence as u32), "lseek", offset);
         }
         let size = SetattrIn {
-            valid: SetattrValid::SIZE.bits(),
             size: offset,
-            ..Default::default()
+            ..set(SetattrValid::SIZE)
         };
         refused(root.setattr(node, &size), "size", offset);
     }
@@ -176,7 +172,7 @@ fn ranges_of_locks() {
             "{kind}"
         );
     }
-    // To the end, however that is said; and each byte there can be is locked.
+    // To the end, in both encodings: the last byte is locked.
     root.setlk(node, &with(0, u64::MAX, libc::F_WRLCK), false)
         .unwrap();
     let last = with(MOST, MOST, libc::F_RDLCK);
@@ -186,7 +182,7 @@ fn ranges_of_locks() {
         .unwrap();
     let in_the_way = root.getlk(node, fh, 8, last.lk).unwrap();
     assert_eq!((in_the_way.start, in_the_way.end), (MOST, MOST));
-    // Who holds nothing gives up nothing.
+    // An owner without locks releases none.
     let mut others = with(0, MOST, libc::F_UNLCK);
     others.owner = 99;
     root.setlk(node, &others, false).unwrap();
@@ -239,7 +235,7 @@ fn masks_of_changes() {
     let beneath = |name: &str| fs::metadata(served.path(name)).unwrap().mode();
     assert_eq!(beneath("file"), libc::S_IFREG | 0o640);
     assert_eq!(beneath("dir"), libc::S_IFDIR | 0o7777);
-    // Bits that mean nothing change nothing.
+    // Unknown bits change nothing.
     let unknown = !SetattrValid::all().bits();
     root.setattr(file, &set(unknown, 0, 0)).unwrap();
     assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
@@ -263,14 +259,14 @@ fn masks_of_changes() {
     );
     assert!(root.setattr(link, &set(mode, 0o777, 0)).is_err());
     assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
-    // With the number of a file that is not open: by the node.
+    // With a handle that is not open: by the node.
     let by_handle = SetattrIn {
         fh: 12_345,
         ..set(size | SetattrValid::FH.bits(), 0, 3)
     };
     root.setattr(file, &by_handle).unwrap();
     assert_eq!(fs::read(served.path("file")).unwrap(), b"con");
-    // A second has no more nanoseconds than it has.
+    // Nanoseconds stay below one second.
     let times = SetattrIn {
         valid: (SetattrValid::ATIME | SetattrValid::MTIME).bits(),
         atime: 5,

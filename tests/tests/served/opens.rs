@@ -1,4 +1,4 @@
-//! Flags of open(2) that must not get to the files beneath, whoever asks.
+//! Flags of open(2) that must not reach the files beneath, from any caller.
 
 use super::{ROOT, Served, connect, is_root, serve};
 use rustix::fs::IFlags;
@@ -8,6 +8,7 @@ use std::path::Path;
 use thrufs::Errno;
 use thrufs_abi::{NodeId, OpenReplyFlags};
 use thrufs_hostdir::Config;
+use thrufs_tests::skip_if;
 
 /// Those that say how a file is opened, not how it is used.
 const NOT_BENEATH: [i32; 11] = [
@@ -31,7 +32,7 @@ fn uncached() -> Served {
     })
 }
 
-/// The flags of the one descriptor of this process with which `path` is open for I/O.
+/// The flags of this process's one descriptor of `path` for I/O.
 fn flags_beneath(path: &Path) -> i32 {
     let mut flags = Vec::new();
     for entry in fs::read_dir("/proc/self/fd").unwrap() {
@@ -76,7 +77,7 @@ fn an_open_passes_on_how_a_file_is_used_only() {
         }
     }
     assert_eq!(fs::read(&path).unwrap(), b"content");
-    // What says how it is used does.
+    // Flags of its use do.
     let fh = root.open(node, libc::O_RDWR | libc::O_SYNC).unwrap().fh;
     assert_eq!(flags_beneath(&path), expected(libc::O_RDWR | libc::O_SYNC));
     root.release(node, fh).unwrap();
@@ -98,7 +99,7 @@ fn a_creation_passes_on_no_more() {
         assert_eq!(flags, expected(libc::O_RDWR), "{flag:#o}");
         let node = NodeId(entry.nodeid);
         root.write(node, open.fh, 0, b"content", 0).unwrap();
-        // It was new, whatever the flags say, and nothing is made twice.
+        // It was new, whatever the flags say, and is not made twice.
         let again = root.create(ROOT, name.as_bytes(), libc::O_RDWR | flag, 0o644);
         let excl = if flag == libc::O_EXCL {
             Errno::EEXIST
@@ -166,12 +167,10 @@ fn only_files_are_opened_as_files_and_directories_as_directories() {
     assert_eq!(served.client.file_system().statistics().open_files, 0);
 }
 
-/// A file that can only be appended to is opened for that alone, and not where whole pages are written.
+/// A file for appending alone is opened for that, and not where whole pages are written.
 #[test]
 fn a_file_that_only_grows_is_opened_to_append() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     for writeback in [false, true] {
         let served = serve(Config {
             writeback,

@@ -1,6 +1,6 @@
-//! Changes that only an owner may make, by callers whom the kernel above let through.
+//! Changes reserved for the owner, by callers whom the kernel above let through.
 
-use super::{Served, is_root, mode, one_owner, serve};
+use super::{Served, id_range, is_root, mode, one_owner, serve, set};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use tempfile::TempDir;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, HostDir, IdMap, IdRange};
+use thrufs_hostdir::{Config, HostDir};
 use thrufs_testing::Client;
 use thrufs_testing::user::{ALICE, BOB};
+use thrufs_tests::skip_if;
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
-/// Neither owner: somebody with CAP_FOWNER, as the kernel above has found.
+/// Neither owner: has CAP_FOWNER, as the kernel above has checked.
 const CAPABLE: u32 = 1003;
 
-/// A file that the kernel above knows to be `uid`'s.
+/// A file whose owner is `uid` for the kernel above.
 fn file_of(served: &Served, uid: u32) -> NodeId {
     let path = served.path("file");
     let _ = fs::remove_file(&path);
@@ -32,44 +33,29 @@ fn give(served: &Served, uid: u32) {
 }
 
 fn set_mode(served: &Served, node: NodeId, caller: u32, mode: u32) -> Result<()> {
-    let set = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        mode,
-        ..SetattrIn::default()
-    };
-    served
-        .client
-        .user(caller, caller)
-        .setattr(node, &set)
-        .map(drop)
+    let caller = served.client.user(caller, caller);
+    caller.setattr(node, &super::set_mode(mode)).map(drop)
 }
 
 fn set_mtime(served: &Served, caller: u32, node: NodeId, valid: SetattrValid) -> Result<()> {
-    let set = SetattrIn {
-        valid: valid.bits(),
-        ..SetattrIn::default()
-    };
     let caller = served.client.user(caller, caller);
-    caller.setattr(node, &set).map(drop)
+    caller.setattr(node, &set(valid)).map(drop)
 }
 
 #[test]
-fn whom_the_kernel_above_lets_through_changes_a_mode() {
-    if !is_root() {
-        return;
-    }
+fn a_caller_with_cap_fowner_changes_a_mode() {
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let node = file_of(&served, OWNER);
     for (caller, bits) in [(OWNER, 0o4711), (CAPABLE, 0o2755), (0, 0o644)] {
         assert_eq!(set_mode(&served, node, caller, bits), Ok(()), "{caller}");
         assert_eq!(mode(&served.path("file")), bits, "{caller}");
     }
-    // What is given away by a request is known above.
+    // A change of owner by a request is known above.
     let give = |uid| SetattrIn {
-        valid: (SetattrValid::UID | SetattrValid::GID).bits(),
         uid,
         gid: uid,
-        ..SetattrIn::default()
+        ..set(SetattrValid::UID | SetattrValid::GID)
     };
     served.client.root().setattr(node, &give(OWNER)).unwrap();
     let capable = served.client.user(CAPABLE, CAPABLE);
@@ -81,12 +67,10 @@ fn whom_the_kernel_above_lets_through_changes_a_mode() {
     }
 }
 
-/// The kernel above may have let it through by a name that it remembers.
+/// The kernel above may have let it through by a cached name.
 #[test]
-fn who_owns_neither_name_nor_sticky_directory_takes_no_name_away() {
-    if !is_root() {
-        return;
-    }
+fn in_a_sticky_directory_only_owners_remove_names() {
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let stale: Result<()> = Err(Errno::ESTALE);
     for (bits, caller, expected) in [
@@ -113,10 +97,8 @@ fn who_owns_neither_name_nor_sticky_directory_takes_no_name_away() {
 
 /// The kernel above may have checked it before it heard of the new owner.
 #[test]
-fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {
-    if !is_root() {
-        return;
-    }
+fn a_change_that_races_a_new_owner_is_refused() {
+    skip_if!(!is_root());
     let served = serve(Config::default());
     for new in [0, OTHER] {
         let node = file_of(&served, OWNER);
@@ -128,30 +110,23 @@ fn a_change_on_its_way_while_a_new_owner_is_told_is_refused() {
             assert_eq!(answer, Err(Errno::EPERM), "{caller}");
         }
         assert_eq!(mode(&served.path("file")), 0o755);
-        assert_eq!(
-            set_mode(&served, node, new, 0o4755),
-            Ok(()),
-            "the new owner"
-        );
+        assert_eq!(set_mode(&served, node, new, 0o4755), Ok(()));
         assert_eq!(mode(&served.path("file")), 0o4755);
         served.client.root().forget(node, 1);
     }
 }
 
-/// For the group, the lower file system is asked as somebody who is in the new one, and has no reason to
-/// take a bit that is no privilege.
+/// For the group, the lower file system is asked by a member of the new one, and has no reason to take a
+/// bit that is no privilege.
 #[test]
 fn an_owner_gives_a_file_to_another_of_its_groups() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let node = file_of(&served, OWNER);
     fs::set_permissions(served.path("file"), fs::Permissions::from_mode(0o2644)).unwrap();
     let set = SetattrIn {
-        valid: SetattrValid::GID.bits(),
         gid: OTHER,
-        ..SetattrIn::default()
+        ..set(SetattrValid::GID)
     };
     let owner = served.client.user(OWNER, OWNER);
     let given = owner.setattr(node, &set).unwrap().attr;
@@ -159,12 +134,10 @@ fn an_owner_gives_a_file_to_another_of_its_groups() {
     assert_eq!(given.mode & 0o7777, 0o2644);
 }
 
-/// The kernel above lets callers link a file and set its times by the owner and the mode that it was told.
+/// The kernel above checks links and times by the owner and the mode that it has cached.
 #[test]
-fn links_and_times_go_by_what_the_kernel_above_was_told() {
-    if !is_root() {
-        return;
-    }
+fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
+    skip_if!(!is_root());
     let served = serve(Config::default());
     type Act = fn(&Served, u32, NodeId) -> Result<()>;
     let ways: [Act; 3] = [
@@ -205,39 +178,29 @@ fn links_and_times_go_by_what_the_kernel_above_was_told() {
     }
 }
 
-/// The kernel above lets a caller set the set-group-ID bit by the group that it was told of the directory.
+/// The kernel above allows the set-group-ID bit by the group that it has cached for the directory.
 #[test]
 fn a_directory_that_got_another_group_gives_no_set_group_id_program() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
-    let team = served.path("team");
-    fs::create_dir(&team).unwrap();
-    chown(&team, None, Some(OWNER)).unwrap();
-    fs::set_permissions(&team, fs::Permissions::from_mode(0o2777)).unwrap();
+    let shared = served.path("shared");
+    fs::create_dir(&shared).unwrap();
+    chown(&shared, None, Some(OWNER)).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o2777)).unwrap();
     let user = served.client.user(OWNER, OWNER);
-    let node = user.walk("team").unwrap();
+    let node = user.walk("shared").unwrap();
     for (group, name, expected) in [(OWNER, "own", 0o2755), (OTHER, "others", 0o755)] {
-        chown(&team, None, Some(group)).unwrap();
+        chown(&shared, None, Some(group)).unwrap();
         user.create(node, name.as_bytes(), libc::O_RDWR, 0o2755)
             .unwrap();
-        assert_eq!(mode(&team.join(name)), expected, "{name}");
+        assert_eq!(mode(&shared.join(name)), expected, "{name}");
     }
 }
 
 #[test]
 fn mapped_owners_are_compared() {
-    if !is_root() {
-        return;
-    }
-    let range = || {
-        IdMap::Ranges(vec![IdRange {
-            client: 0,
-            host: 50_000,
-            count: 5_000,
-        }])
-    };
+    skip_if!(!is_root());
+    let range = || id_range(0, 50_000, 5_000);
     let served = serve(one_owner(range(), range()));
     let node = file_of(&served, 50_000 + OWNER);
     assert_eq!(set_mode(&served, node, OWNER, 0o4711), Ok(()));
@@ -249,12 +212,10 @@ fn mapped_owners_are_compared() {
     }
 }
 
-/// What such a server makes is its user's, whoever asks.
+/// What such a server makes is its user's, for any caller.
 #[test]
 fn a_server_without_privilege_makes_no_set_id_file_for_others() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let directory = TempDir::new().unwrap();
     chown(directory.path(), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
     ALICE.run(|| {

@@ -1,52 +1,46 @@
-//! Set-id bits, by who changes a file and how.
+//! Set-id bits, by caller and kind of change.
 
-use super::{Served, is_root, mode, one_owner, serve};
+use super::{Served, id_range, is_root, mode, one_owner, serve, set, set_mode};
 use rustix::fs::XattrFlags;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config, IdMap, IdRange};
+use thrufs_hostdir::{CacheMode, Config, IdMap};
 use thrufs_tests::fence::seccomp::take_away;
+use thrufs_tests::{acl, skip_if};
 
 const NOBODY: u32 = u32::MAX;
 const OWNER: u32 = 1001;
 const STRANGER: u32 = 1002;
 
-/// A file of somebody's with this mode, which is set through the server: this thread may have served a
-/// request that left it without CAP_FSETID.
+/// A file with this owner and mode, which is set through the server: this thread may have served a request
+/// that left it without CAP_FSETID.
 fn with_mode(served: &Served, mode: u32) -> NodeId {
     let path = served.path("file");
     fs::write(&path, b"0123456789").unwrap();
     chown(&path, Some(OWNER), Some(OWNER)).unwrap();
     let root = served.client.root();
     let node = root.walk("file").unwrap();
-    let set = SetattrIn {
-        valid: SetattrValid::MODE.bits(),
-        mode,
-        ..SetattrIn::default()
-    };
-    root.setattr(node, &set).unwrap();
+    root.setattr(node, &set_mode(mode)).unwrap();
     node
 }
 
 #[test]
-fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
-    if !is_root() {
-        return;
-    }
+fn changes_by_users_drop_privileges_and_changes_by_root_do_not() {
+    skip_if!(!is_root());
     let served = serve(Config::default());
     const KILL: u32 = WriteFlags::KILL_SUIDGID.bits();
-    let fallocate = |node, fh, who| {
+    let fallocate = |node, fh, uid| {
         let all = FallocateIn {
             fh,
             length: 20,
             ..FallocateIn::default()
         };
-        served.client.user(who, who).fallocate(node, &all)
+        served.client.user(uid, uid).fallocate(node, &all)
     };
-    let copy = |node: NodeId, fh, who| {
+    let copy = |node: NodeId, fh, uid| {
         let some = CopyFileRangeIn {
             fh_in: fh,
             nodeid_out: node.0,
@@ -55,24 +49,23 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
             len: 5,
             ..CopyFileRangeIn::default()
         };
-        let copied = served.client.user(who, who).copy_file_range(node, &some);
+        let copied = served.client.user(uid, uid).copy_file_range(node, &some);
         copied.map(drop)
     };
     let write = |node, fh, flags| {
         let written = served.client.root().write(node, fh, 0, b"x", flags);
         written.map(drop)
     };
-    // What of a request sets, and whether bits fall: to another size, and to another owner.
+    // Which attribute is set, and whether bits fall: another size, and another owner.
     let set = |node, valid: SetattrValid, flags| {
         let kills = match flags {
             0 => SetattrValid::empty(),
             _ => SetattrValid::KILL_SUIDGID,
         };
         let set = SetattrIn {
-            valid: (valid | kills).bits(),
             size: 3,
             uid: STRANGER,
-            ..SetattrIn::default()
+            ..set(valid | kills)
         };
         served.client.root().setattr(node, &set).map(drop)
     };
@@ -81,7 +74,7 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
     // Without execution by the group, set-group-id is none.
     for (bits, without) in [(0o6775, 0o775), (0o6764, 0o2764), (0o755, 0o755)] {
         type Change<'a> = &'a dyn Fn(NodeId, u64, u32) -> Result<()>;
-        for (change, who, left) in [
+        for (change, uid, left) in [
             (&fallocate as Change<'_>, 0, bits),
             (&fallocate, NOBODY, bits),
             (&fallocate, STRANGER, without),
@@ -96,8 +89,8 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
         ] {
             let node = with_mode(&served, bits);
             let fh = served.client.root().open(node, libc::O_RDWR).unwrap().fh;
-            change(node, fh, who).unwrap();
-            assert_eq!(mode(&served.path("file")), left, "{bits:o} {who}");
+            change(node, fh, uid).unwrap();
+            assert_eq!(mode(&served.path("file")), left, "{bits:o} {uid}");
             served.client.root().release(node, fh).unwrap();
         }
     }
@@ -105,9 +98,7 @@ fn who_changes_a_file_takes_its_privileges_away_and_root_leaves_them() {
 
 #[test]
 fn an_open_that_truncates_takes_them_away_where_it_says_so() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let root = served.client.root();
     const KILL: u32 = OpenInFlags::KILL_SUIDGID.bits();
@@ -138,12 +129,9 @@ fn an_open_that_truncates_takes_them_away_where_it_says_so() {
     }
 }
 
-/// What was set beneath is seen at open.
 #[test]
 fn a_writer_knows_the_mode_that_was_set_beneath() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config {
         cache: CacheMode::Never,
         ..Config::default()
@@ -157,13 +145,11 @@ fn a_writer_knows_the_mode_that_was_set_beneath() {
     assert_eq!(mode(&served.path("file")), 0o2764);
 }
 
-/// The order to drop them, and chown(2) of nothing: who writes may, and who could set the bits.
-/// What somebody else has written is never executed with them.
+/// The order to drop them, and chown(2) of -1 and -1: by callers uid may write, and uid could set the bits.
+/// Content written by others never runs with them.
 #[test]
 fn privileges_fall_before_the_content_changes() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     for (before, after) in [(0o6706, 0o2706), (0o6777, 0o6777)] {
         let node = with_mode(&served, before);
@@ -184,14 +170,12 @@ fn privileges_fall_before_the_content_changes() {
 }
 
 #[test]
-fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
-    if !is_root() {
-        return;
-    }
+fn a_setattr_without_attributes_drops_no_privileges_for_a_stranger() {
+    skip_if!(!is_root());
     let served = serve(Config::default());
     let refused = Err(Errno::EPERM);
     let (none, chown) = (SetattrValid::empty(), SetattrValid::CTIME);
-    for (who, bits, is_written, valid, expected) in [
+    for (uid, bits, is_written, valid, expected) in [
         (STRANGER, 0o6775, false, none, refused),
         (STRANGER, 0o6775, true, chown, refused),
         (STRANGER, 0o6775, true, none, Ok(0o775)),
@@ -208,13 +192,9 @@ fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
             libc::O_RDONLY
         };
         let fh = served.client.root().open(node, access).unwrap().fh;
-        let nothing = SetattrIn {
-            valid: valid.bits(),
-            ..SetattrIn::default()
-        };
-        let answer = served.client.user(who, who).setattr(node, &nothing);
+        let answer = served.client.user(uid, uid).setattr(node, &set(valid));
         let left = answer.map(|attributes| attributes.attr.mode & 0o7777);
-        assert_eq!(left, expected, "{who} {bits:o} {is_written} {valid:?}");
+        assert_eq!(left, expected, "{uid} {bits:o} {is_written} {valid:?}");
         assert_eq!(mode(&served.path("file")), expected.unwrap_or(bits));
         served.client.root().release(node, fh).unwrap();
     }
@@ -222,8 +202,7 @@ fn a_change_of_nothing_takes_privileges_away_from_no_stranger() {
 
 const CAPABILITY: &str = "security.capability";
 
-/// A file with a mode and a capability, which are set beneath: through a server that maps ids they
-/// could not be.
+/// A file with a mode and a capability, which are set beneath: a server that maps ids could not.
 fn with_capability(served: &Served, uid: u32, gid: u32, mode: u32) -> NodeId {
     const NET_RAW: [u8; 20] = [
         1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -240,23 +219,14 @@ fn has_capability(served: &Served) -> bool {
     rustix::fs::getxattr(served.path("file"), CAPABILITY, &mut [0u8; 64]).is_ok()
 }
 
-/// A store through a shared map takes nothing away: who passes for the owner of what is root's would
-/// leave a program of root.
+/// A store through a shared map takes nothing away: a caller mapped to root's files would leave a program
+/// of root.
 #[test]
-fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
-    if !is_root() {
-        return;
-    }
-    let one = |host| {
-        IdMap::Ranges(vec![IdRange {
-            client: STRANGER,
-            host,
-            count: 1,
-        }])
-    };
+fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
+    skip_if!(!is_root());
     let user = || one_owner(IdMap::Squash(STRANGER), IdMap::Identity);
     let group = || one_owner(IdMap::Identity, IdMap::Squash(STRANGER));
-    let range = || one_owner(one(OWNER), IdMap::Identity);
+    let range = || one_owner(id_range(STRANGER, OWNER, 1), IdMap::Identity);
     let guest = || Config {
         callers_are_local: false,
         ..user()
@@ -297,22 +267,13 @@ fn an_open_for_writing_by_whom_only_the_map_lets_takes_them_away() {
     }
 }
 
-/// Who is let write by a mode or an ACL can open the file beneath, where nobody takes anything away.
+/// A caller with access by mode or ACL could open the file beneath, where nothing is taken away.
 #[test]
-fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
-    if !is_root() {
-        return;
-    }
+fn a_mapped_owner_grants_no_write_access_to_privileged_files() {
+    skip_if!(!is_root());
     let served = serve(one_owner(IdMap::Squash(STRANGER), IdMap::Identity));
     let stranger = served.client.user(STRANGER, STRANGER);
-    let chmod = |node, mode| {
-        let set = SetattrIn {
-            valid: SetattrValid::MODE.bits(),
-            mode,
-            ..SetattrIn::default()
-        };
-        stranger.setattr(node, &set).map(drop)
-    };
+    let chmod = |node, mode| stranger.setattr(node, &set_mode(mode)).map(drop);
     for (before, wanted, answer, keeps_capability) in [
         (0o4755, 0o4777, Err(Errno::EPERM), true),
         (0o4755, 0o4775, Err(Errno::EPERM), true),
@@ -328,14 +289,10 @@ fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
         assert_eq!(has_capability(&served), keeps_capability, "{wanted:o}");
     }
     let node = with_capability(&served, 0, 0, 0o4755);
-    // Version 2; then tag, permissions and id of each: the owner, the group and others may write.
-    let mut acl = 2u32.to_le_bytes().to_vec();
-    for tag in [0x01u16, 0x04, 0x20] {
-        acl.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
-        acl.extend(u32::MAX.to_le_bytes());
-    }
-    let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
-    set.unwrap();
+    let acl = acl::List::ALL.value_with(&[]);
+    stranger
+        .setxattr(node, acl::NAME.as_bytes(), &acl, 0)
+        .unwrap();
     assert_eq!(mode(&served.path("file")), 0o777);
     assert!(!has_capability(&served));
     // The set-group-id bit of a directory is no privilege.
@@ -343,7 +300,8 @@ fn who_passes_for_the_owner_lets_nobody_write_what_has_privileges() {
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o2755)).unwrap();
     let node = served.client.root().walk("directory").unwrap();
-    let set = stranger.setxattr(node, b"system.posix_acl_access", &acl, 0);
-    set.unwrap();
+    stranger
+        .setxattr(node, acl::NAME.as_bytes(), &acl, 0)
+        .unwrap();
     assert_eq!(mode(&directory), 0o2777);
 }

@@ -1,5 +1,5 @@
-//! RENAME as no kernel sends it: ours has looked first whether the new name is there, what the two
-//! names are, and what the flags mean. Here the server is alone.
+//! RENAME requests that no kernel sends: a kernel looks up the new name first, and checks both types and
+//! the flags. Here the server is alone.
 
 use super::{ROOT, Served, beneath, is_root, serve, serve_in};
 use std::fs;
@@ -9,12 +9,13 @@ use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_tests::skip_if;
 
 const NOREPLACE: u32 = libc::RENAME_NOREPLACE;
 const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
 const WHITEOUT: u32 = libc::RENAME_WHITEOUT;
 
-/// A policy has renames go another way.
+/// Under a policy, renames take another path.
 fn with_policy() -> Config {
     let text = b"[[rule]]\npath = \"/denied\"\naction = \"deny\"\n";
     let policy = Policy::parse(text, &Accounts::default());
@@ -46,7 +47,7 @@ fn on_each(test: impl Fn(&Served)) {
     });
 }
 
-/// What there is beneath, with its content.
+/// The tree beneath, with its content.
 fn picture(served: &Served) -> Vec<(String, Vec<u8>)> {
     let mut picture = Vec::new();
     for directory in ["", "dir", "dir/sub", "empty"] {
@@ -98,7 +99,7 @@ fn exchanged_files_are_each_under_the_name_of_the_other() {
         assert_eq!(fs::read(served.path("b")).unwrap(), b"of a");
         let of = |name: &str| NodeId(root.lookup(ROOT, name.as_bytes()).unwrap().nodeid);
         assert_eq!((of("a"), of("b")), (b, a));
-        // A file with a directory, and each still leads to what it was.
+        // A file with a directory; each node leads to what it was.
         root.rename((ROOT, b"a"), (ROOT, b"dir"), EXCHANGE).unwrap();
         assert_eq!((of("a"), of("dir")), (dir, b));
         assert_eq!(root.getattr(b).unwrap().attr.size, 4);
@@ -115,7 +116,7 @@ fn exchanged_files_are_each_under_the_name_of_the_other() {
             ((ROOT, b"a"), (sub, b"x"), Errno::ENOENT),
         ] {
             let refused = root.rename(from, to, EXCHANGE).unwrap_err();
-            // Which of two reasons is named first is the lower file system's business.
+            // The lower file system chooses between two errors.
             assert!([errno, Errno::EINVAL].contains(&refused), "{refused}");
             assert_eq!(picture(served), before);
         }
@@ -146,9 +147,7 @@ fn flags_that_make_no_sense_together_change_nothing() {
 
 #[test]
 fn a_whiteout_is_left_behind_and_is_the_callers() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let directory = tempfile::tempdir().unwrap();
     let tmpfs = beneath::tmpfs(directory.path());
     let served = serve_in(directory, Config::default());
@@ -232,9 +231,7 @@ fn parents_that_are_none() {
 
 #[test]
 fn nothing_is_renamed_across_mounts() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     for name in ["on", "dir"] {
         fs::create_dir(served.path(name)).unwrap();
@@ -254,7 +251,7 @@ fn nothing_is_renamed_across_mounts() {
         root.link(root.walk("a").unwrap(), on, b"l").map(drop),
         Err(Errno::EXDEV)
     );
-    // What something is mounted on stays where it is.
+    // Mount points stay where they are.
     assert_eq!(
         root.rename((ROOT, b"on"), (ROOT, b"x"), 0),
         Err(Errno::EBUSY)
@@ -274,7 +271,7 @@ fn nothing_is_renamed_across_mounts() {
 }
 
 #[test]
-fn what_was_replaced_can_still_be_opened_by_who_knows_it() {
+fn a_replaced_file_can_still_be_opened_by_its_node() {
     on_each(|served| {
         let root = served.client.root();
         let b = root.walk("b").unwrap();

@@ -1,7 +1,7 @@
-//! Two files that take each other's place while one of them is looked up. A handle and attributes are
-//! read one after the other, and must be of one file.
+//! Two files exchange their names during a lookup. A handle and attributes are read one after the other,
+//! and must be of one file.
 
-use super::{ROOT, Served, beneath, is_root, serve, serve_in};
+use super::{ROOT, Served, beneath, is_root, serve, serve_in, set};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -13,17 +13,18 @@ use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::{Config, HostDir, Strongbox};
 use thrufs_testing::{Caller, InProcess};
+use thrufs_tests::skip_if;
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
-/// How often somebody looks. A hundred are enough to see it where nobody takes care.
+/// A hundred are enough to show the bug.
 const LOOKS: usize = 20_000;
 
 fn exchange(one: &Path, other: &Path) {
     renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Looks one name up, again and again, while the file behind it becomes another.
+/// Looks one name up, again and again, while its file changes.
 fn look_while_they_change_places(served: &Served) {
     served.write("small", b"1");
     served.write("large", b"22222");
@@ -40,7 +41,7 @@ fn look_while_they_change_places(served: &Served) {
         let mut wrong = None;
         for _ in 0..LOOKS {
             let entry = match root.lookup(ROOT, b"small") {
-                // Never twice the same in a row: the kernel looks again.
+                // Never twice in a row: the kernel looks again.
                 Err(Errno::ESTALE) => continue,
                 entry => entry.unwrap(),
             };
@@ -54,7 +55,7 @@ fn look_while_they_change_places(served: &Served) {
         assert_eq!(wrong, None, "two files are taken for one");
         assert_eq!(seen.len(), 2, "they did change places");
     });
-    // What a node leads to is what was said of it.
+    // A node leads to the file that the lookup described.
     for name in ["small", "large"] {
         let entry = root.lookup(ROOT, name.as_bytes()).unwrap();
         let attributes = root.getattr(NodeId(entry.nodeid)).unwrap();
@@ -77,9 +78,7 @@ fn a_handle_and_attributes_are_of_one_file() {
 
 #[test]
 fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let data = ",index=on,nfs_export=on";
     let layers = beneath::layers(base.path());
@@ -89,10 +88,10 @@ fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
     drop((served.client, overlay, layers));
 }
 
-/// Whose OPEN came too late looks again, and what it then finds it can open, whatever becomes of the name:
-/// a kernel tries no third time.
+/// An OPEN that came too late is followed by a second lookup, and what that finds can be opened, whatever
+/// becomes of the name: a kernel tries no third time.
 #[test]
-fn who_came_too_late_once_does_not_a_second_time() {
+fn an_open_that_lost_a_race_succeeds_after_a_second_lookup() {
     let served = serve(Config::default());
     let root = served.client.root();
     served.write("file", b"first");
@@ -102,7 +101,7 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.open(first, libc::O_RDONLY).map(drop),
         Err(Errno::ESTALE)
     );
-    // Removed beneath, and through the server, which lets go of what has no name.
+    // Removed beneath, and through the server, which closes files without names.
     for is_by_us in [false, true] {
         assert_eq!(
             root.open(first, libc::O_RDONLY).map(drop),
@@ -120,7 +119,7 @@ fn who_came_too_late_once_does_not_a_second_time() {
         root.release(second, fh).unwrap();
         root.forget(second, 1);
     }
-    // Also who wanted to create, and once only.
+    // Also an open that would create, and once only.
     served.write("file", b"third");
     let created = root.create(ROOT, b"file", libc::O_RDWR, 0o644).map(drop);
     assert_eq!(created, Err(Errno::ESTALE));
@@ -136,10 +135,9 @@ fn who_came_too_late_once_does_not_a_second_time() {
     );
 }
 
-/// Of who creates, nobody knows whether it may open what others have made: it is late as often as they are
-/// faster.
+/// A CREATE cannot tell whether it may open what others have made: it is late as often as they are faster.
 #[test]
-fn who_creates_may_be_late_again() {
+fn a_create_may_lose_several_races() {
     let served = serve(Config::default());
     let root = served.client.root();
     for _ in 0..2 {
@@ -151,9 +149,9 @@ fn who_creates_may_be_late_again() {
     }
 }
 
-/// The same for whatever else takes a path. A file without a name gets none by link(2), natively too.
+/// The same for all other requests with a path. link(2) gives no name to a file without one, natively too.
 #[test]
-fn nor_does_who_wants_anything_else_of_it() {
+fn requests_by_path_that_lost_a_race_succeed_after_a_second_lookup() {
     type Usage = fn(&Root<'_>, NodeId) -> Result<()>;
     let usages: [(&str, Usage, Result<()>); 6] = [
         ("getattr", |root, node| root.getattr(node).map(drop), Ok(())),
@@ -172,9 +170,8 @@ fn nor_does_who_wants_anything_else_of_it() {
             "setattr",
             |root, node| {
                 let set = SetattrIn {
-                    valid: SetattrValid::UID.bits(),
                     uid: rustix::process::geteuid().as_raw(),
-                    ..SetattrIn::default()
+                    ..set(SetattrValid::UID)
                 };
                 root.setattr(node, &set).map(drop)
             },
@@ -201,9 +198,9 @@ fn nor_does_who_wants_anything_else_of_it() {
     }
 }
 
-/// Its blocks are free then, not when the kernel above forgets it.
+/// Its blocks are free then, not at FORGET.
 #[test]
-fn what_has_lost_its_name_is_let_go_of() {
+fn removed_files_are_closed_at_once() {
     let served = serve(Config::default());
     let root = served.client.root();
     served.write("file", b"content");
@@ -219,10 +216,10 @@ fn what_has_lost_its_name_is_let_go_of() {
     assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE));
 }
 
-/// Without file handles, nothing else leads to what has another name that nobody has looked up, or to a
-/// directory that somebody is in. What is gone for good takes up nothing.
+/// Without file handles, nothing else leads to a file with another, unknown name, or to a directory in use.
+/// Removed files take up nothing.
 #[test]
-fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
+fn removed_files_are_held_on_file_systems_without_handles() {
     let few = Config {
         descriptor_budget: Some(1),
         ..Config::default()
@@ -244,7 +241,7 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
         root.rmdir(ROOT, b"directory").unwrap();
         root.rename((ROOT, b"moved"), (ROOT, b"replaced"), 0)
             .unwrap();
-        // More than descriptors are kept of.
+        // More than the budget of descriptors.
         for number in 0..40 {
             root.mkdir(ROOT, format!("{number}").as_bytes(), 0o755)
                 .unwrap();
@@ -259,10 +256,10 @@ fn what_has_lost_its_name_is_held_where_there_are_no_handles() {
     });
 }
 
-/// One user has half of the descriptors for that, and all but root have three quarters; what is found again
+/// One user has half of the descriptors for that, and all but root have three quarters; a file found again
 /// by another name counts no more.
 #[test]
-fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
+fn a_user_that_holds_many_removed_files_is_limited_to_its_share() {
     let few = Config {
         descriptor_budget: Some(32),
         ..Config::default()
@@ -293,7 +290,7 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
         let made = user.tmpfile(ROOT, libc::O_RDWR, 0o600).map(drop);
         assert_eq!(made, Err(Errno::ENFILE));
         second.iter().for_each(|node| root.forget(*node, 1));
-        // A file that keeps a name that nobody has looked up is held like that, until somebody does.
+        // A file with an unknown name is held like that, until its lookup.
         let user = served.client.user(1001, 1001);
         for number in 0..40 {
             served.write("one", b"content");
@@ -307,9 +304,9 @@ fn who_removes_much_that_is_held_has_a_share_of_the_descriptors() {
     });
 }
 
-/// A cleaner of old files removes what others hold.
+/// Clean-up by root removes what others hold.
 #[test]
-fn what_root_removes_takes_a_share_of_the_descriptors_too() {
+fn files_removed_by_root_count_towards_a_share() {
     beneath::on_overlay(Config::default(), |served| {
         let root = served.client.root();
         let refused = || served.client.file_system().statistics().refused_to_users;
@@ -325,12 +322,10 @@ fn what_root_removes_takes_a_share_of_the_descriptors_too() {
     });
 }
 
-/// A handle leads to what has another name, whoever has removed how much.
+/// A handle leads to a file with another name, however much was removed.
 #[test]
-fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
-    if !is_root() {
-        return;
-    }
+fn removed_files_with_handles_take_no_descriptors() {
+    skip_if!(!is_root());
     let served = serve(Config {
         descriptor_budget: Some(32),
         ..Config::default()
@@ -348,7 +343,7 @@ fn who_removes_much_that_has_handles_has_no_share_of_the_descriptors() {
     assert_eq!(refused, 0);
 }
 
-/// Counts what is kept for whoever goes on.
+/// Counts what is kept for the next worker.
 #[derive(Debug, Default)]
 struct Kept(AtomicUsize);
 

@@ -1,5 +1,4 @@
-//! A tree under a policy: each request that changes something, names that are not to be seen, and the
-//! names by which a file is judged.
+//! A tree under a policy: each changing request, hidden names, and the names by which a file is judged.
 
 use super::{ROOT, Served, beneath, connect, serve};
 use rustix::fs::XattrFlags;
@@ -61,7 +60,7 @@ fn with(rules: &str) -> Config {
     }
 }
 
-/// Serves a tree under these rules, and where there are no file handles. All there is has one byte.
+/// Serves a tree under these rules, also without file handles. Every file has one byte.
 fn under(rules: &str, test: impl Fn(&Served)) {
     let test = |served: &Served| {
         for directory in ["dir", "films", "hollow", "kept/dir", "photos/album"] {
@@ -102,7 +101,7 @@ fn set(valid: SetattrValid, size: u64) -> SetattrIn {
 }
 
 #[test]
-fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
+fn rules_decide_every_changing_request() {
     const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
     const NO: fn(Errno) -> Result<()> = Err;
     let (hidden, kept, fifo, moved) = (Errno::EACCES, Errno::EROFS, Errno::EBUSY, Errno::EXDEV);
@@ -153,7 +152,7 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
                 root.mknod(ROOT, b"new", libc::S_IFIFO, 0).map(drop),
                 NO(fifo),
             ),
-            // What is there does not show, unless something else is wrong.
+            // An existing file does not show, unless something else is wrong.
             (create(ROOT, "hollow"), NO(hidden)),
             (symlink(b"target"), NO(hidden)),
             (symlink(b""), NO(Errno::ENOENT)),
@@ -161,7 +160,7 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
             (setattr(x, mode, 0), NO(kept)),
             (root.setxattr(x, b"user.x", b"1", 0), NO(kept)),
             (root.removexattr(x, b"user.x"), NO(kept)),
-            // What is redacted stays so, and is not cut.
+            // A redacted file stays redacted, and is not truncated.
             (rename((photos, "p"), (ROOT, "new"), 0), NO(moved)),
             (rename((ROOT, "a"), (photos, "p"), EXCHANGE), NO(moved)),
             (rename((photos, "album"), (ROOT, "new"), 0), NO(moved)),
@@ -180,7 +179,7 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
             (root.lookup(photos, b"as-well").map(drop), Ok(())),
             (root.lookup(photos, b"two").map(drop), Ok(())),
             (root.unlink(photos, b"two"), Ok(())),
-            // Nobody has looked it up, but it has no other.
+            // No lookup yet, but it has no other.
             (root.unlink(photos, b"one"), Ok(())),
             (rename((photos, "album"), (photos, "moved"), 0), Ok(())),
             (rename((ROOT, "b"), (photos, "b"), 0), Ok(())),
@@ -198,7 +197,7 @@ fn what_rules_forbid_is_refused_and_what_they_allow_is_done() {
     });
 }
 
-/// The names that a listing shows, which are the same with attributes.
+/// The names in a listing, which are the same with attributes.
 fn listed(served: &Served, node: NodeId) -> Vec<String> {
     let [mut names, with] = [false, true].map(|plus| {
         let listed = served.client.root().list(node, plus).unwrap();
@@ -223,7 +222,7 @@ fn what_is_hidden_is_neither_found_nor_listed() {
             ".", "..", "a", "b", "dir", "fifo", "films", "kept", "photos", "two",
         ];
         assert_eq!(listed(served, ROOT), seen);
-        // By attributes: who knows it goes on, under the policy by which it was looked up.
+        // By attributes: a known node stays usable, under the policy of its lookup.
         let sealed = "[[rule]]\npath = \"a\"\nmode = \"o-r\"\naction = \"hide\"\n";
         let client = connect(served.directory.path(), with(sealed));
         let root = client.root();
@@ -234,8 +233,8 @@ fn what_is_hidden_is_neither_found_nor_listed() {
     });
 }
 
-/// A file that is found by its name in another case too, as in a directory that ignores case: one name is
-/// mounted on the other.
+/// A file that is found in another case too, as in a directory that ignores case: one name is mounted on
+/// the other.
 struct Folded(PathBuf);
 
 impl Folded {
@@ -276,7 +275,7 @@ fn lookups_of_what_is_hidden_or_refused_leave_no_inode_behind() {
 }
 
 #[test]
-fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
+fn files_that_become_hidden_stay_usable_where_they_are_open() {
     under("", |served| {
         let root = served.client.root();
         let [a, b, dir, x, p] =
@@ -302,7 +301,7 @@ fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
         for name in ["b", "dir", "photos/p"] {
             assert_eq!(root.walk(name), Err(Errno::ENOENT), "{name}");
         }
-        // In it as well.
+        // Inside it as well.
         assert_eq!(root.lookup(dir, b"x").map(|entry| entry.nodeid), Ok(0));
         assert_eq!(root.unlink(dir, b"x"), Err(Errno::ENOENT));
         assert_eq!(root.unlink(ROOT, b"a"), Ok(()));
@@ -315,7 +314,7 @@ fn what_comes_to_be_hidden_is_gone_but_for_who_has_it_open() {
     });
 }
 
-/// Names that differ in case could be one beneath, so that rules could be gone around.
+/// Names that differ in case could be one beneath, and evade rules.
 #[test]
 fn names_that_look_the_same_in_both_cases_are_refused() {
     under(RULES, |served| {
@@ -374,7 +373,7 @@ fn a_file_is_judged_by_the_names_that_it_has() {
     });
 }
 
-/// What has a name that nobody has looked up may be a photograph by it.
+/// A file with an unknown name may be a photograph by it.
 #[test]
 fn a_new_file_is_judged_by_the_mode_that_the_umask_leaves() {
     // Of the umask 022.
@@ -418,7 +417,7 @@ fn a_file_with_names_that_are_not_known_is_redacted() {
         assert_eq!([a, two].map(names), [1, 0]);
         assert_eq!(opened(served, a, libc::O_RDONLY, 0), Ok(()));
         assert!(opened(served, two, libc::O_RDONLY, 0).is_err());
-        // A name by which it is redacted stays as long as it may have one by which it is not.
+        // A redacted name stays as long as the file may have another one.
         let pair = root.walk("photos/pair").unwrap();
         assert_eq!(root.unlink(photos, b"pair"), Err(Errno::EPERM));
         assert_eq!(root.walk("photos/twin").unwrap(), pair);
@@ -430,7 +429,7 @@ fn a_file_with_names_that_are_not_known_is_redacted() {
     });
 }
 
-/// By the path of a directory that was moved beneath, nothing is renamed, at either end.
+/// A path through a directory that was moved beneath renames nothing, at either end.
 #[test]
 fn a_rename_is_refused_where_a_directory_was_moved_beneath() {
     under(RULES, |served| {
@@ -454,7 +453,7 @@ fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
 }
 
 #[test]
-fn an_open_is_judged_by_what_it_may_do() {
+fn an_open_is_judged_by_its_access_mode() {
     under(RULES, |served| {
         let root = served.client.root();
         served.write("of-root", b"1");
@@ -469,7 +468,7 @@ fn an_open_is_judged_by_what_it_may_do() {
             (theirs, libc::O_RDWR | libc::O_TRUNC, 0, Ok(())),
             // It is no photograph, which matters to readers.
             (p, libc::O_RDONLY, 0, Err(Errno::EPERM)),
-            // Who writes, from the beginning alone.
+            // For writing, from the beginning alone.
             (p, libc::O_WRONLY, 0, Err(Errno::EPERM)),
             (p, libc::O_WRONLY | libc::O_TRUNC, 0, Ok(())),
         ] {
@@ -482,9 +481,9 @@ fn an_open_is_judged_by_what_it_may_do() {
     });
 }
 
-/// Who looks into files or writes a log does so where it may sleep.
+/// Looking into files and writing a log may block.
 #[test]
-fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
+fn opens_that_inspect_content_or_write_a_log_may_block() {
     for (rule, sleeps) in [
         ("content = \"text/plain\"\naction = \"read-only\"", true),
         (
@@ -509,9 +508,9 @@ fn an_open_sleeps_where_files_are_looked_into_or_a_log_is_written() {
     }
 }
 
-/// A judgement by a thousand names deep in a tree took seconds, in which nobody changed a name.
+/// A judgement by a thousand names deep in a tree took seconds, during which no name could change.
 #[test]
-fn what_has_many_names_is_judged_apart_and_what_has_too_many_and_too_deep_is_not() {
+fn files_with_many_names_are_judged_without_the_name_lock_up_to_a_limit() {
     const LEVELS: usize = 100;
     let served = serve(with("[[rule]]\npath = \"hidden\"\naction = \"hide\"\n"));
     let root = served.client.root();
@@ -532,7 +531,7 @@ fn what_has_many_names_is_judged_apart_and_what_has_too_many_and_too_deep_is_not
         let answer = dispatcher.dispatch(&request[..], &mut [0; 4096], false);
         matches!(answer, Outcome::Defer(_))
     };
-    // Where one directory was looked at once, the names of twenty kilobytes each are too many together.
+    // One directory is looked at once; names of twenty kilobytes each are too many together.
     let link = |number: usize| {
         let linked = root.link(file, parent, number.to_string().as_bytes());
         linked.map(drop)
@@ -547,15 +546,15 @@ fn what_has_many_names_is_judged_apart_and_what_has_too_many_and_too_deep_is_not
 }
 
 #[test]
-fn each_open_is_told_and_what_cannot_be_told_of_is_taken_back() {
+fn each_open_is_audited_and_undone_if_it_cannot_be() {
     let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
                  [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
     let log = tempfile::NamedTempFile::new().unwrap();
-    let told_in = |log: fs::File| Config {
+    let audited_in = |log: fs::File| Config {
         audit_log: AuditLog::new(Some(log.into())),
         ..with(rules)
     };
-    let served = serve(told_in(log.reopen().unwrap()));
+    let served = serve(audited_in(log.reopen().unwrap()));
     served.write("a", b"1");
     let a = served.client.root().walk("a").unwrap();
     for (flags, uid, access, is_truncated) in [
@@ -566,15 +565,15 @@ fn each_open_is_told_and_what_cannot_be_told_of_is_taken_back() {
     ] {
         let answer = opened(&served, a, flags, uid);
         let text = fs::read_to_string(&log).unwrap();
-        let told: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let record: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         let outcome = if answer.is_ok() { "opened" } else { "refused" };
         assert_eq!(answer.is_ok(), uid == 0);
-        assert_eq!(told["access"], access);
-        assert_eq!(told["truncated"], is_truncated, "{access}");
-        assert_eq!(told["outcome"], outcome, "{access}");
+        assert_eq!(record["access"], access);
+        assert_eq!(record["truncated"], is_truncated, "{access}");
+        assert_eq!(record["outcome"], outcome, "{access}");
     }
     let full = fs::File::options().append(true).open("/dev/full").unwrap();
-    let served = serve(told_in(full));
+    let served = serve(audited_in(full));
     served.write("a", b"1");
     let a = served.client.root().walk("a").unwrap();
     assert_eq!(opened(&served, a, libc::O_RDONLY, 0), Err(Errno::EIO));

@@ -1,6 +1,6 @@
-//! Files of which readers do not see everything, in one process: when they are shown, and who may write.
+//! Files with redacted content, in one process: when they are shown, and which callers may write.
 
-use super::{Served, serve};
+use super::{Served, serve, set_mode};
 use crate::samples;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -32,7 +32,6 @@ fn redacting(rest: &str) -> Served {
     served
 }
 
-/// The file that has this in it, and a handle.
 fn opened(served: &Served, content: &[u8], flags: i32) -> (NodeId, u64) {
     served.write(NAME, content);
     thread::sleep(SETTLED);
@@ -62,7 +61,7 @@ fn beneath(served: &Served) -> File {
     options.write(true).open(served.path(NAME)).unwrap()
 }
 
-/// Whether it is this photograph, without its place.
+/// Asserts that it is this photograph, without its place.
 #[track_caller]
 fn is_view_of(seen: Result<Vec<u8>>, content: &[u8]) {
     let seen = seen.unwrap();
@@ -89,13 +88,13 @@ fn a_reader_sees_each_version_redacted_once_it_is_old_enough() {
         let age = changed.modified().unwrap().elapsed().unwrap();
         assert!(age >= SETTLED, "{age:?}");
         is_view_of(seen, &new);
-        // Once more, from what is known of it.
+        // Again, from the cache.
         is_view_of(read(&served, file), &new);
     }
 }
 
 #[test]
-fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
+fn files_without_a_place_are_shown_whole_and_unparsable_ones_are_refused() {
     for rest in ["", "content = ['image/*', 'video/*']\n"] {
         let served = redacting(rest);
         let plain = samples::plain_photograph();
@@ -111,7 +110,7 @@ fn what_has_no_place_is_shown_whole_and_what_is_not_understood_not_at_all() {
         let text = opened(&served, b"", libc::O_RDONLY);
         assert_eq!(read(&served, text), Ok(vec![]));
     }
-    // Nor what could be understood, and is of another type than the rule says.
+    // Nor content of another type than the rule's.
     let served = redacting("content = ['image/png']\n");
     let root = served.client.root();
     served.write(NAME, &samples::photograph());
@@ -136,7 +135,7 @@ fn a_film_is_refused() {
 }
 
 #[test]
-fn nothing_is_shown_while_somebody_has_it_open_for_writing_beneath() {
+fn reads_are_refused_while_the_file_is_open_for_writing_beneath() {
     let served = redacting("");
     let photograph = samples::photograph();
     let file @ (node, _) = opened(&served, &photograph, libc::O_RDONLY);
@@ -153,7 +152,7 @@ fn nothing_is_shown_while_somebody_has_it_open_for_writing_beneath() {
 }
 
 #[test]
-fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
+fn the_writer_of_an_empty_file_is_alone_and_reads_it_redacted() {
     let served = redacting("");
     let photograph = samples::photograph();
     let reader @ (node, _) = opened(&served, b"", libc::O_RDONLY);
@@ -161,7 +160,7 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
     let writer = (node, root.open(node, libc::O_RDWR).unwrap().fh);
     let other = (node, root.open(node, libc::O_RDWR).unwrap().fh);
     write(&served, other, 0, &photograph[..100]).unwrap();
-    // There is something in it, and another has put it there.
+    // It has content, from another writer.
     assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
     assert_eq!(root.open(node, libc::O_WRONLY).err(), Some(Errno::EPERM));
     for (at, piece) in photograph.chunks(1000).enumerate() {
@@ -174,13 +173,13 @@ fn who_found_it_empty_writes_alone_and_reads_what_it_wrote_redacted() {
     is_view_of(read(&served, reader), &photograph);
     is_view_of(read_anew(&served, node), &photograph);
     assert_eq!(write(&served, writer, 0, b"x"), Err(Errno::EPERM));
-    // It reads as others do, and what it has open keeps nobody from that.
+    // It reads as others do, and its open file keeps no reader away.
     is_view_of(read(&served, writer), &photograph);
     is_view_of(read_anew(&served, node), &photograph);
 }
 
 #[test]
-fn a_writer_waits_for_who_has_it_open_beneath() {
+fn a_writer_waits_for_openers_beneath() {
     let served = redacting("");
     let writer = opened(&served, b"", libc::O_RDWR);
     // To write as well.
@@ -229,11 +228,7 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
         (
             "mode",
             |at| {
-                let set = SetattrIn {
-                    valid: SetattrValid::MODE.bits(),
-                    mode: 0o600,
-                    ..SetattrIn::default()
-                };
+                let set = set_mode(0o600);
                 let root = at.client.root();
                 root.setattr(root.walk(NAME).unwrap(), &set).unwrap();
             },
@@ -269,7 +264,7 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
         );
         assert_eq!(cut.map(drop), expected, "{what}");
         if expected.is_err() {
-            // It keeps nobody from reading either, whatever it has open.
+            // Nor does it keep readers away, whatever it has open.
             let photograph = samples::photograph();
             fs::write(served.path(NAME), &photograph).unwrap();
             is_view_of(read_anew(&served, writer.0), &photograph);
@@ -277,9 +272,9 @@ fn the_right_to_write_ends_when_another_changes_the_file() {
     }
 }
 
-/// An empty file may get other names and attributes while nobody has written to it yet.
+/// An empty file may change its names and attributes before the first write.
 #[test]
-fn an_empty_file_is_written_to_whatever_became_of_its_names() {
+fn an_empty_file_is_written_to_after_its_names_changed() {
     let served = redacting("");
     let writer = opened(&served, b"", libc::O_RDWR);
     fs::hard_link(served.path(NAME), served.path("photos/b.jpg")).unwrap();

@@ -1,12 +1,11 @@
-//! Waiting for locks in a circle.
+//! Deadlocks of locks.
 
-use super::{Served, lock, serve};
+use super::{Served, lock, serve, shared_locks};
 use std::sync::mpsc;
 use std::time::Duration;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 use thrufs_abi::layout::LkIn;
-use thrufs_hostdir::{Config, Locks};
 
 const SOON: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,10 +17,7 @@ struct Shared {
 }
 
 fn shared(files: usize) -> Shared {
-    let served = serve(Config {
-        locks: Locks::Shared,
-        ..Config::default()
-    });
+    let served = serve(shared_locks());
     let (mut nodes, mut handles) = (Vec::new(), Vec::new());
     for number in 0..files {
         let name = format!("file{number}");
@@ -68,7 +64,7 @@ fn circle(length: usize) {
             let sender = sender.clone();
             scope.spawn(move || {
                 let answer = write(owner + 1, owner, true);
-                // Who was refused gives up what it has, and who got it does so, too.
+                // The refused owner gives up its locks, then each one that got one.
                 for file in [owner, owner + 1] {
                     shared
                         .set(file % length, owner as u64 + 1, libc::F_UNLCK, 0, false)
@@ -80,7 +76,7 @@ fn circle(length: usize) {
         let answers: Vec<_> = (0..length)
             .map_while(|_| answers.recv_timeout(PATIENCE).ok())
             .collect();
-        // Where nobody was refused, all wait: so that this ends.
+        // Without a refusal all wait: this ends it.
         for (file, owner) in
             (0..length).flat_map(|file| (1..=length).map(move |owner| (file, owner)))
         {
@@ -97,7 +93,7 @@ fn circle(length: usize) {
 }
 
 #[test]
-fn who_would_wait_for_itself_is_refused() {
+fn a_lock_that_would_deadlock_is_refused() {
     for length in [2, 3, 8] {
         circle(length);
     }
@@ -113,7 +109,7 @@ fn two_readers_that_both_want_to_write() {
         let first = scope.spawn(|| shared.set(0, 1, libc::F_WRLCK, 0, true));
         while shared.set(0, 2, libc::F_WRLCK, 0, false) == Ok(()) {}
         let (sender, answer) = mpsc::channel();
-        // Whichever of them waits first: the other is refused.
+        // Whichever waits first: the other is refused.
         let second = scope.spawn(move || {
             let answer = shared.set(0, 2, libc::F_WRLCK, 0, true);
             shared.set(0, 2, libc::F_UNLCK, 0, false).unwrap();
@@ -121,7 +117,7 @@ fn two_readers_that_both_want_to_write() {
             answer
         });
         if answer.recv_timeout(SOON).is_err() {
-            // The second waits, so the first was refused. Where nobody was, this ends both waits.
+            // The second waits, so the first was refused. Otherwise this ends both waits.
             shared.set(0, 1, libc::F_UNLCK, 0, false).unwrap();
         }
         let answers = [first.join().unwrap(), second.join().unwrap()];
@@ -132,9 +128,9 @@ fn two_readers_that_both_want_to_write() {
     });
 }
 
-/// Nobody waits in a circle: other ranges, other kinds, a holder that does not wait.
+/// No circle: other ranges, other kinds, a holder that does not wait.
 #[test]
-fn who_only_waits_gets_it() {
+fn a_waiter_outside_a_circle_gets_its_lock() {
     let shared = &shared(2);
     let write = libc::F_WRLCK;
     shared.set(0, 1, write, 0, false).unwrap();
@@ -152,7 +148,7 @@ fn who_only_waits_gets_it() {
         assert_eq!(two.join().unwrap(), Ok(()));
         shared.set(1, 2, libc::F_UNLCK, 0, false).unwrap();
         assert_eq!(one.join().unwrap(), Ok(()));
-        // All is forgotten of those that waited.
+        // Nothing is left of the waits.
         shared.set(1, 1, libc::F_UNLCK, 0, false).unwrap();
         let waits = scope.spawn(|| shared.set(0, 2, write, 0, true));
         std::thread::sleep(SOON);

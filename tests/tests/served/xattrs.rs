@@ -1,19 +1,18 @@
 //! Extended attributes, by their names above and on the host.
 
-use super::{Served, is_root, one_owner, serve};
+use super::{Served, id_range, is_root, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::chown;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
+use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{Config, IdMap, IdRange};
+use thrufs_tests::{acl, skip_if};
 
 #[test]
 fn trusted_attributes_are_shown_to_root_alone() {
-    if !is_root() {
-        return;
-    }
+    skip_if!(!is_root());
     let served = serve(Config::default());
     served.write("file", b"");
     let root = served.client.root();
@@ -26,7 +25,7 @@ fn trusted_attributes_are_shown_to_root_alone() {
     assert!(!has(user.listxattr(node), b"trusted.thrufs"));
     assert!(has(user.listxattr(node), b"user.thrufs"));
     assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
-    // Another way is taken while the file is open; once it answered 0 for every size.
+    // An open file takes another path, which once answered 0 for every size.
     let fh = root.open(node, libc::O_RDONLY).unwrap().fh;
     assert_eq!(root.getxattr(node, b"user.thrufs").unwrap(), b"u");
     root.release(node, fh).unwrap();
@@ -40,7 +39,7 @@ fn trusted_attributes_are_shown_to_root_alone() {
 const OWNER: u32 = 1001;
 const ACL: &[u8] = b"system.posix_acl_access";
 
-/// Serves an empty file of somebody's, with other names for its attributes on the host.
+/// Serves an empty file of a user, with mapped names of its attributes.
 fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
     let parsed = |text: &str| Policy::parse(text.as_bytes(), &Accounts::default()).unwrap();
     let served = serve(Config {
@@ -54,12 +53,10 @@ fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
     (served, node)
 }
 
-/// The kernel above does not know what the attribute is called on the host, and checks none of these.
+/// The kernel above does not know the attribute's name on the host, and checks none of these.
 #[test]
-fn a_name_that_the_kernel_above_does_not_check_is_roots_whatever_it_is_on_the_host() {
-    if !is_root() {
-        return;
-    }
+fn attribute_names_that_the_kernel_above_does_not_check_are_roots() {
+    skip_if!(!is_root());
     let (served, node) = serve_mapped(":map::user.mapped.:", None);
     for (uid, expected) in [(OWNER, Err(Errno::EOPNOTSUPP)), (0, Ok(()))] {
         let user = served.client.user(uid, uid);
@@ -71,10 +68,8 @@ fn a_name_that_the_kernel_above_does_not_check_is_roots_whatever_it_is_on_the_ho
 }
 
 #[test]
-fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
-    if !is_root() {
-        return;
-    }
+fn a_former_owner_sets_no_acl_under_a_mapped_name() {
+    skip_if!(!is_root());
     let (served, node) = serve_mapped(":map::user.mapped.:", None);
     let owner = served.client.user(OWNER, OWNER);
     assert_eq!(owner.setxattr(node, ACL, b"x", 0), Ok(()));
@@ -84,12 +79,10 @@ fn who_lost_a_file_sets_no_acl_that_is_any_attribute_on_the_host() {
     assert_eq!(served.client.root().removexattr(node, ACL), Ok(()));
 }
 
-/// Whom the kernel above lets write, sets what is no ACL, whose the file may be.
+/// A caller whom the kernel above lets write sets any attribute but an ACL, of any owner's file.
 #[test]
-fn who_owns_no_file_sets_what_is_no_acl() {
-    if !is_root() {
-        return;
-    }
+fn a_writer_sets_attributes_of_files_of_other_users() {
+    skip_if!(!is_root());
     for map in [":map::user.mapped.:", ":ok:all:::"] {
         let (served, node) = serve_mapped(map, None);
         chown(served.path("file"), Some(0), Some(0)).unwrap();
@@ -99,56 +92,36 @@ fn who_owns_no_file_sets_what_is_no_acl() {
     }
 }
 
-/// Ids that an ACL names are others on the host; its other entries name nobody.
+/// Named entries have ids of the host; the other entries have none.
 #[test]
 fn ids_in_an_acl_are_mapped_both_ways() {
-    if !is_root() {
-        return;
-    }
-    let range = |host| {
-        IdMap::Ranges(vec![IdRange {
-            client: 0,
-            host,
-            count: 5_000,
-        }])
-    };
+    skip_if!(!is_root());
+    let range = |host| id_range(0, host, 5_000);
     let served = serve(one_owner(range(50_000), range(60_000)));
     served.write("file", b"");
     let node = served.client.root().walk("file").unwrap();
-    // Version 2; tag, permissions and id of owner, user, group's, group, mask and others.
-    let acl = |user: u32, group: u32| -> Vec<u8> {
-        let none = u32::MAX;
-        let entries = [
-            (0x01u16, none),
-            (0x02, user),
-            (0x04, none),
-            (0x08, group),
-            (0x10, none),
-            (0x20, none),
-        ];
-        let entry = |(tag, id): (u16, u32)| {
-            let bytes = [tag.to_le_bytes(), 6u16.to_le_bytes()].concat();
-            [bytes, id.to_le_bytes().to_vec()].concat()
+    let acl = |user: u32, group: u32| {
+        let list = acl::List {
+            mask: Some(6),
+            user: Some((user, 6)),
+            other_group: Some((group, 6)),
+            ..acl::List::ALL
         };
-        let entries = entries.map(entry).concat();
-        [2u32.to_le_bytes().to_vec(), entries].concat()
+        list.value_with(&[])
     };
     let root = served.client.root();
     root.setxattr(node, ACL, &acl(7, 8), 0).unwrap();
     let mut beneath = [0; 100];
-    let name = "system.posix_acl_access";
-    let length = rustix::fs::getxattr(served.path("file"), name, &mut beneath[..]).unwrap();
+    let length = rustix::fs::getxattr(served.path("file"), acl::NAME, &mut beneath[..]).unwrap();
     assert_eq!(beneath[..length], acl(50_007, 60_008));
     assert_eq!(root.getxattr(node, ACL), Ok(acl(7, 8)));
 }
 
 #[test]
-fn what_users_keep_beside_a_redacted_file_is_hidden_by_either_name() {
-    if !is_root() {
-        return;
-    }
+fn user_attributes_of_a_redacted_file_are_hidden_by_either_name() {
+    skip_if!(!is_root());
     let rule = "[[rule]]\npath = 'file'\naction = 'redact'\nredact = 'gps'\n";
-    // Here what is "user." above is another's on the host, and there the other way around.
+    // Here "user." above is another namespace on the host, and there the other way around.
     for (map, name, on_host) in [
         (
             ":map:user.:trusted.:",

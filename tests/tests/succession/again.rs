@@ -1,5 +1,5 @@
-//! What was perhaps carried out by a server that died, and is once more: who asked hears what the dead
-//! one would have said.
+//! A request that a dead server may have carried out is replayed: the caller gets the answer that the dead
+//! one would have given.
 
 use crate::ground::{Server, Way, config_for, mounted};
 use std::fs::{self, Permissions};
@@ -24,7 +24,7 @@ fn filled(source: &Path) {
     symlink("file", source.join("link")).unwrap();
 }
 
-/// Each of these changes its change time, as everybody may at any time.
+/// Each of these changes its change time, as any user may.
 fn touch_dir(source: &Path) {
     fs::write(source.join("dir/other"), "").unwrap();
 }
@@ -108,8 +108,8 @@ fn of_name(root: &Root<'_>, opcode: Opcode, name: &[u8]) -> RequestBuilder {
     root.request(opcode, NodeId::ROOT).name(name)
 }
 
-/// The error that the first server says and the one that its successor says, with something done by
-/// others in between; the first may die before it does anything.
+/// The errors of the first server and of the next one, with changes by others in between; the first may die
+/// before it does anything.
 fn asked_twice(ask: Ask, disturb: Disturb, is_done: bool) -> (i32, i32) {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
@@ -130,7 +130,7 @@ fn asked_twice(ask: Ask, disturb: Disturb, is_done: bool) -> (i32, i32) {
 }
 
 #[test]
-fn what_failed_fails_again_whatever_changed_meanwhile() {
+fn replayed_requests_fail_as_before_whatever_changed() {
     let exists = Errno::EEXIST.raw();
     let none = Errno::ENOENT.raw();
     let cases: [(Ask, Disturb, i32); 10] = [
@@ -160,7 +160,7 @@ fn what_failed_fails_again_whatever_changed_meanwhile() {
 }
 
 #[test]
-fn what_was_done_is_not_an_error_the_second_time() {
+fn replayed_requests_that_were_done_succeed() {
     let cases: [(Ask, Disturb); 10] = [
         (
             |root| mkdir(root, b"new"),
@@ -184,9 +184,9 @@ fn what_was_done_is_not_an_error_the_second_time() {
     }
 }
 
-/// What has the new name was changed since, and is not what had the old one.
+/// The file with the new name was changed since, and is not the renamed one.
 #[test]
-fn a_rename_that_others_made_impossible_was_not_done() {
+fn a_replayed_rename_that_became_impossible_fails() {
     let moved_elsewhere: Disturb = |source| {
         fs::rename(source.join("file"), source.join("elsewhere")).unwrap();
         touch_link(source);

@@ -1,4 +1,4 @@
-//! A client whose server is replaced under it.
+//! A client whose server is replaced.
 
 use rustix::fs::SeekFrom;
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ impl Strongbox for Box {
     }
 }
 
-/// Carries requests to whichever server there is at the moment.
+/// Sends requests to the current server.
 pub struct Server {
     current: RwLock<Option<Dispatcher<HostDir>>>,
     /// What a supervisor has, in the configuration of its workers.
@@ -64,7 +64,7 @@ impl Carrier for Server {
     }
 }
 
-/// How a session gets from one server to the next.
+/// How a session gets to the next server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Paths,
@@ -90,13 +90,12 @@ impl Server {
         self.config.read().unwrap().1.len()
     }
 
-    /// What the server says of itself.
     pub fn statistics(&self) -> thrufs_hostdir::Statistics {
         let current = self.current.read().unwrap();
         current.as_ref().unwrap().file_system().statistics()
     }
 
-    /// The state of the session, in the way that `change` asks for.
+    /// The state of the session, in the form that `change` asks for.
     pub fn saved(&self) -> io::Result<Vec<u8>> {
         let mut state = Vec::new();
         let current = self.current.read().unwrap();
@@ -104,7 +103,7 @@ impl Server {
         Ok(state)
     }
 
-    /// Goes on with a state in a server that has a supervisor of its own.
+    /// Restores a state in a server that has a supervisor of its own.
     pub fn restored(&self, source: &Path, migration: Migration, state: &[u8]) -> io::Result<()> {
         let config = self.config.read().unwrap().0.clone();
         let supervised = supervised(Config {
@@ -134,12 +133,12 @@ impl Server {
         self.restored(source, migration, &state).unwrap();
     }
 
-    /// Without a word: nothing but the ledger and the strongbox is left.
+    /// Without notice: only the ledger and the strongbox are left.
     pub fn died(&self, source: &Path) {
         self.died_while(source, || {});
     }
 
-    /// As [`died`](Self::died), with what somebody does while nobody serves.
+    /// As [`died`](Self::died), with an action while no server runs.
     pub fn died_while(&self, source: &Path, act: impl FnOnce()) {
         let mut current = self.current.write().unwrap();
         let before = current.take().unwrap();
@@ -151,7 +150,7 @@ impl Server {
         *current = Some(next);
     }
 
-    /// What a worker notes before it carries out what must not be carried out twice.
+    /// What a worker records before an operation that must not be repeated.
     pub fn begin(&self, request: &[u8]) -> Begun {
         let current = self.current.read().unwrap();
         let before = current.as_ref().unwrap().look_before(request, false);
@@ -161,7 +160,7 @@ impl Server {
         }
     }
 
-    /// Carries out again what was perhaps carried out before.
+    /// Replays a request that may have been carried out.
     pub fn answer_again(&self, request: &[u8], begun: Begun) -> Vec<u8> {
         let mut reply = vec![0; 4096];
         let current = self.current.read().unwrap();
@@ -173,19 +172,19 @@ impl Server {
         reply
     }
 
-    /// Has the next server serve by another policy.
+    /// The next server uses another policy.
     pub fn serve_by(&self, policy: Arc<Policy>) {
         self.config.write().unwrap().0.policy = Some(policy);
     }
 
-    /// Has something done in the midst of what has a descriptor kept.
+    /// Runs `act` while a descriptor is being kept.
     pub fn when_keeping(&self, act: impl FnMut() + Send + 'static) {
         let config = self.config.read().unwrap();
         *config.1.when_keeping.lock().unwrap() = Some(std::boxed::Box::new(act));
     }
 
-    /// What the ledger was like before a rename, which has come about, was noted: the old name is there,
-    /// and the new one perhaps.
+    /// Restores the ledger as it was before a rename, which has come about: the old name is there, and the
+    /// new one perhaps.
     pub fn forget_that_it_was_renamed(&self, old: &[u8], new: &[u8]) {
         let ledger = self.ledger();
         for (name, state) in [(old, 1u64), (new, 3)] {
@@ -195,13 +194,12 @@ impl Server {
         }
     }
 
-    /// What the workers note things in.
     pub fn ledger(&self) -> Ledger {
         let config = &self.config.read().unwrap().0;
         config.ledger.clone().unwrap()
     }
 
-    /// As [`died`](Self::died), of a worker whose successor is let go at once.
+    /// As [`died`](Self::died), of a worker whose successor is dropped at once.
     pub fn could_go_on(&self, source: &Path) -> io::Result<()> {
         let init = self
             .current
@@ -215,7 +213,7 @@ impl Server {
     }
 }
 
-/// Where a name stands in a ledger, with its length before it: in the last of its tables.
+/// Where a name, with its length before it, is in the last table of a ledger.
 pub fn last_place_of(ledger: &Ledger, name: &[u8]) -> u64 {
     let wanted = [&(name.len() as u64).to_ne_bytes()[..], name, &[0]].concat();
     let (mut at, mut found) = (0, None);

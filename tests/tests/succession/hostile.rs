@@ -1,4 +1,4 @@
-//! States and ledgers that nobody in his right mind has written.
+//! Forged states and ledgers.
 
 use crate::ground::{Server, config, mounted};
 use std::fs;
@@ -40,7 +40,7 @@ fn any_byte_of_a_state_may_be_another() {
         for at in 0..state.len() {
             let mut bent = state.clone();
             bent[at] ^= if at % 2 == 0 { 0x01 } else { 0xff };
-            // Refused or not: nobody panics, and whoever goes on answers.
+            // Refused or not: no panic, and the server answers.
             if server.restored(ground.source(), tolerant(), &bent).is_ok() {
                 assert!(server.statistics().inodes <= 3);
             }
@@ -49,7 +49,7 @@ fn any_byte_of_a_state_may_be_another() {
 }
 
 #[test]
-fn who_takes_no_handles_is_not_led_astray_by_them() {
+fn a_server_without_handles_ignores_those_in_a_state() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let server = session(&ground, MigrationMode::FileHandles);
     let state = server.saved().unwrap();
@@ -77,7 +77,7 @@ fn paths_do_not_lead_out_of_the_tree() {
         let kind = refused.unwrap_err().kind();
         assert!(kind == io::ErrorKind::Other || kind == io::ErrorKind::InvalidData);
     }
-    // A symbolic link in the place of a directory.
+    // A symbolic link in place of a directory.
     fs::rename(ground.source().join("dir"), ground.source().join("gone")).unwrap();
     std::os::unix::fs::symlink(ground.outside().join("dir"), ground.source().join("dir")).unwrap();
     assert!(
@@ -88,7 +88,7 @@ fn paths_do_not_lead_out_of_the_tree() {
 }
 
 #[test]
-fn a_ledger_that_was_scribbled_on_ends_nobody() {
+fn a_corrupt_ledger_does_not_crash_the_server() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let server = session(&ground, MigrationMode::FindPaths);
     let ledger = server.ledger();
@@ -97,7 +97,7 @@ fn a_ledger_that_was_scribbled_on_ends_nobody() {
         rustix::io::pread(ledger.as_fd(), &mut byte, at).unwrap();
         byte[0]
     };
-    // The header, and the first records of each table, wherever they are.
+    // The header, and the first records of each table.
     let size = rustix::fs::fstat(ledger.as_fd()).unwrap().st_size as u64;
     let mut places = Vec::new();
     let mut at = 0;

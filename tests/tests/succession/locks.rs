@@ -33,7 +33,7 @@ fn whole(fh: u64, owner: u64, kind: i32) -> LkIn {
     }
 }
 
-/// Whether somebody beneath could write to a range.
+/// Whether a range could be locked beneath.
 fn is_free(path: &Path, start: u64, end: u64) -> bool {
     let file = File::options().write(true).open(path).unwrap();
     let wanted = RangeLock {
@@ -75,13 +75,18 @@ fn locked(client: &thrufs_testing::Client<&Server>, source: &Path) -> Held {
     }
 }
 
+fn served(way: Way) -> (Ground, Server) {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    fs::write(ground.source().join("file"), "content").unwrap();
+    let server = Server::new(ground.source(), config_for(way));
+    (ground, server)
+}
+
 #[test]
 fn locks_are_held_on() {
     for way in WAYS {
-        let ground = Ground::prepare(Lower::Default).unwrap();
+        let (ground, server) = served(way);
         let source = ground.source();
-        fs::write(source.join("file"), "content").unwrap();
-        let server = Server::new(source, config_for(way));
         let client = mounted(&server);
         let root = client.root();
         let Held { node, fh, path } = locked(&client, source);
@@ -93,12 +98,12 @@ fn locks_are_held_on() {
             assert!(!is_free(&path, 1 << 40, 1 << 41), "{way:?} {round}");
             assert!(!flock_is_free(&path), "{way:?} {round}");
         }
-        // They are of the same owners.
+        // They have the same owners.
         let ours = range(fh, 5, libc::F_WRLCK, 0, 9);
         root.setlk(node, &ours, false).unwrap();
         let another = range(fh, 6, libc::F_WRLCK, 0, 0);
         assert_eq!(root.setlk(node, &another, false), Err(Errno::EAGAIN));
-        // And they are given up when the client does so.
+        // They are released when the client does so.
         root.flush(node, fh, LockOwner(5)).unwrap();
         assert!(is_free(&path, 0, 24), "{way:?}");
         assert!(!is_free(&path, 25, 25), "{way:?}");
@@ -112,11 +117,9 @@ fn locks_are_held_on() {
 }
 
 #[test]
-fn nobody_takes_a_lock_while_no_server_is_there() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
+fn locks_are_held_while_no_server_runs() {
+    let (ground, server) = served(Way::Death);
     let source = ground.source();
-    fs::write(source.join("file"), "content").unwrap();
-    let server = Server::new(source, config_for(Way::Death));
     let client = mounted(&server);
     let Held { path, .. } = locked(&client, source);
     server.died_while(source, || {
@@ -126,18 +129,13 @@ fn nobody_takes_a_lock_while_no_server_is_there() {
 
 #[test]
 fn a_lock_that_is_taken_meanwhile_is_an_error() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
+    let (ground, server) = served(Way::Paths);
     let source = ground.source();
-    fs::write(source.join("file"), "content").unwrap();
-    let server = Server::new(source, config_for(Way::Paths));
     let client = mounted(&server);
     let root = client.root();
     let Held { node, fh, path } = locked(&client, source);
     let state = server.saved().unwrap();
-    assert!(
-        flock_is_free(&path) && is_free(&path, 0, 9),
-        "for the successor"
-    );
+    assert!(flock_is_free(&path) && is_free(&path, 0, 9));
     let thief = File::options().write(true).open(&path).unwrap();
     let stolen = RangeLock {
         kind: LockKind::Write,
@@ -159,11 +157,9 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
 }
 
 #[test]
-fn who_goes_on_after_all_has_its_locks_again() {
-    let ground = Ground::prepare(Lower::Default).unwrap();
+fn a_source_that_resumes_after_all_has_its_locks_again() {
+    let (ground, server) = served(Way::Paths);
     let source = ground.source();
-    fs::write(source.join("file"), "content").unwrap();
-    let server = Server::new(source, config_for(Way::Paths));
     let client = mounted(&server);
     let root = client.root();
     let Held { node, fh, path } = locked(&client, source);

@@ -1,4 +1,4 @@
-//! A session that goes on in another server: saved and restored by path and by handle, or noted in a
+//! A session that continues in another server: saved and restored by path and by handle, or recorded in a
 //! ledger by a server that died. The client must not be able to tell.
 
 #![forbid(unsafe_code)]

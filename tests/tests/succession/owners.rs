@@ -1,4 +1,4 @@
-//! Changes that the kernel above has checked by what the server before has told.
+//! Changes that the kernel above has checked by attributes from the server before.
 
 use crate::ground::{Server, Way, config_for, mounted};
 use std::fs;
@@ -17,7 +17,7 @@ fn make(source: &Path, name: &str, owner: u32) {
 }
 
 #[test]
-fn who_lost_a_file_before_a_death_changes_it_no_more() {
+fn a_former_owner_changes_nothing_after_a_death() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     make(source, "lost", ALICE.uid);
@@ -48,7 +48,7 @@ fn who_lost_a_file_before_a_death_changes_it_no_more() {
     alice.getattr(lost).unwrap();
     assert_eq!(set(lost, to_now), Ok(()));
     assert_eq!(linked(lost, b"link"), Ok(()));
-    // What is its own stays its own, and root is not held back.
+    // The owner keeps its rights, and root is not held back.
     assert_eq!(set(own, to_now), Ok(()));
     assert_eq!(linked(own, b"own-link"), Ok(()));
     for valid in [SetattrValid::MTIME, SetattrValid::MODE] {

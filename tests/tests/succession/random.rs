@@ -1,7 +1,6 @@
-//! Random operations on a tree and on a native twin. Again and again another server goes on.
+//! Random operations on a tree and on a native twin, while servers replace each other.
 //!
-//! `THRUFS_PROPERTY_CASES` is the number of sequences, `THRUFS_SEED` the seed of the first, otherwise
-//! another each time.
+//! `THRUFS_PROPERTY_CASES` is the number of sequences, `THRUFS_SEED` the seed of the first.
 
 use crate::ground::{Server, WAYS, Way, config, mounted};
 use std::collections::HashMap;
@@ -29,7 +28,6 @@ fn ours(result: Result<Vec<u8>, Errno>) -> Outcome {
     result.map_err(Errno::raw)
 }
 
-/// One open file, on both sides.
 struct Open {
     node: NodeId,
     fh: u64,
@@ -40,7 +38,7 @@ struct Twins<'a> {
     caller: Caller<'a, &'a Server>,
     twin: PathBuf,
     opens: Vec<Open>,
-    /// What the client would forget.
+    /// What FORGET takes back.
     lookups: HashMap<NodeId, u64>,
 }
 
@@ -60,7 +58,7 @@ impl Twins<'_> {
     fn parent<'p>(&mut self, path: &'p str) -> Result<(NodeId, &'p [u8]), Errno> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = self.walk(parent)?;
-        // As a kernel looks at what it walks through.
+        // As a kernel checks directories on its way.
         let mode = self.caller.getattr(parent)?.attr.mode;
         if mode & libc::S_IFMT != libc::S_IFDIR {
             return Err(Errno::ENOTDIR);
@@ -120,7 +118,7 @@ impl Twins<'_> {
         if self.opens.iter().any(|open| open.node == node) {
             return;
         }
-        // A kernel knows the directories of whatever it knows.
+        // A kernel knows the parents of what it knows.
         let attributes = self.caller.getattr(node);
         if attributes.is_ok_and(|it| it.attr.mode & libc::S_IFMT == libc::S_IFDIR) {
             return;
@@ -129,7 +127,6 @@ impl Twins<'_> {
         self.caller.forget(node, count);
     }
 
-    /// One operation, on both sides.
     fn step(&mut self, random: &mut Random) -> (String, Outcome, Outcome) {
         let (path, other) = (random.pick(&PATHS), random.pick(&PATHS));
         let beneath = self.twin.join(path);
@@ -206,7 +203,7 @@ impl Twins<'_> {
         (format!("{kind} {path} {other}"), one, two)
     }
 
-    /// A file that somebody has open and that has no name.
+    /// Whether an open file has no name.
     fn has_orphans(&self) -> bool {
         self.opens.iter().any(|open| {
             let attributes = self.caller.getattr(open.node).unwrap();
@@ -238,7 +235,7 @@ fn run(lower: Lower, seed: u64) {
         );
         if random.below(8) == 0 {
             let way = WAYS[random.below(WAYS.len())];
-            // What has no name has no path.
+            // A file without a name has no path.
             let way = if twins.has_orphans() { Way::Death } else { way };
             server.passed_on(way, source);
         }
@@ -261,7 +258,7 @@ fn run(lower: Lower, seed: u64) {
 }
 
 #[test]
-fn operations_are_the_same_whoever_goes_on() {
+fn operations_are_the_same_across_servers() {
     let seed = thrufs_test_report::seed();
     for case in 0..thrufs_test_report::number("THRUFS_PROPERTY_CASES", CASES_DEFAULT) {
         let lower = [Lower::Default, Lower::Tmpfs, Lower::Overlay][(seed + case + 2) as usize % 3];

@@ -1,5 +1,5 @@
-//! A tree under a policy, and then another server: what was granted stays granted, and what is asked for
-//! is judged as before.
+//! A tree under a policy, and then another server: granted opens stay granted, and new requests are judged
+//! as before.
 
 use crate::ground::{Server, Way, config_for, last_place_of, mounted};
 use crate::samples;
@@ -91,7 +91,7 @@ fn content(root: &Root<'_>, node: NodeId, handle: u64) -> Vec<u8> {
     root.read(node, handle, 0, 1 << 20).unwrap()
 }
 
-/// What the rules say of each file, by nodes that were looked up before.
+/// Asserts the rules of each file, by nodes that were looked up before.
 fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
     let (root, user) = (client.root(), client.user(1000, 1000));
     let [denied, kept, plain, of_one, photo] = *nodes;
@@ -111,7 +111,7 @@ fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
 }
 
 #[test]
-fn files_are_judged_as_before_and_without_being_looked_up_again() {
+fn files_are_judged_as_before_without_a_lookup() {
     on_each(|ground, way| {
         let source = ground.source();
         let server = Server::new(source, config(way, POLICY));
@@ -128,7 +128,7 @@ fn files_are_judged_as_before_and_without_being_looked_up_again() {
 }
 
 #[test]
-fn what_is_open_is_seen_as_it_was() {
+fn open_files_are_seen_as_before() {
     on_each(|ground, way| {
         let source = ground.source();
         let server = Server::new(source, config(way, POLICY));
@@ -136,21 +136,21 @@ fn what_is_open_is_seen_as_it_was() {
         let root = client.root();
         let [photo, kept, direct] =
             ["photos/a.jpg", "kept/x", "direct"].map(|path| root.walk(path).unwrap());
-        let [shown, held, straight] =
+        let [shown, held, direct_handle] =
             [photo, kept, direct].map(|node| open(&root, node, libc::O_RDONLY).unwrap());
         server.passed_on(way, source);
         server.passed_on(way, source);
         assert!(samples::is_clean(&content(&root, photo, shown)));
         assert_eq!(content(&root, kept, held), b"content");
-        assert_eq!(content(&root, direct, straight), b"content");
-        // Who opens it too goes the same way.
+        assert_eq!(content(&root, direct, direct_handle), b"content");
+        // A further open takes the same data path.
         let again = root.open(direct, libc::O_RDONLY).unwrap();
         assert_ne!(again.open_flags & 1, 0, "FOPEN_DIRECT_IO");
         root.release(direct, again.fh).unwrap();
-        for (node, handle) in [(photo, shown), (kept, held), (direct, straight)] {
+        for (node, handle) in [(photo, shown), (kept, held), (direct, direct_handle)] {
             root.release(node, handle).unwrap();
         }
-        // Looked through anew: it changed meanwhile.
+        // Scanned anew: it changed meanwhile.
         fs::write(source.join("photos/a.jpg"), samples::photograph()).unwrap();
         let shown = open(&root, photo, libc::O_RDONLY).unwrap();
         assert!(samples::is_clean(&content(&root, photo, shown)));
@@ -158,7 +158,7 @@ fn what_is_open_is_seen_as_it_was() {
 }
 
 #[test]
-fn names_are_known_however_they_came_about() {
+fn names_are_known_from_lookup_create_link_and_rename() {
     on_each(|ground, way| {
         let source = ground.source();
         let server = Server::new(source, config(way, POLICY));
@@ -173,7 +173,7 @@ fn names_are_known_however_they_came_about() {
         let below_handle = below.1.fh;
         let below = NodeId(below.0.nodeid);
         root.release(below, below_handle).unwrap();
-        // A second name, under a rule; and a file that has gone there, with its directory.
+        // A second name, under a rule; and a file that moved there, with its directory.
         let linked = root.walk("plain/x").unwrap();
         fs::hard_link(source.join("plain/x"), source.join("denied/second")).unwrap();
         assert_eq!(
@@ -188,14 +188,10 @@ fn names_are_known_however_they_came_about() {
         let read = libc::O_RDONLY;
         server.passed_on(way, source);
         assert_eq!(open(&root, linked, read), Err(Errno::EACCES), "by one name");
-        assert_eq!(
-            open(&root, below, read),
-            Err(Errno::EACCES),
-            "by its directory"
-        );
+        assert_eq!(open(&root, below, read), Err(Errno::EACCES));
         let handle = open(&root, made, read).unwrap();
         root.release(made, handle).unwrap();
-        // Names that were taken away are so: the other one counts.
+        // Removed names no longer count, the other one does.
         fs::remove_file(source.join("denied/second")).unwrap();
         assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), linked);
         server.passed_on(way, source);
@@ -221,7 +217,7 @@ fn renames_and_exchanges_are_noted() {
         }
         root.rename((plain, b"x"), (ROOT, b"x"), 0).unwrap();
         server.passed_on(way, source);
-        // A directory comes under the rule, and what is in it.
+        // A directory comes under the rule, with what is in it.
         root.rename((ROOT, b"x"), (plain, b"x"), 0).unwrap();
         assert_eq!(NodeId(root.lookup(plain, b"x").unwrap().nodeid), one);
         let handle = open(&root, one, libc::O_RDWR).unwrap();
@@ -235,7 +231,7 @@ fn renames_and_exchanges_are_noted() {
 }
 
 #[test]
-fn who_died_between_a_rename_and_its_note_has_not_hidden_where_the_file_is() {
+fn a_death_between_a_rename_and_its_record_does_not_hide_the_file() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -289,8 +285,8 @@ fn a_name_is_noted_before_it_is_given() {
     root.walk("plain/x").unwrap();
     let replaced = root.walk("plain/replaced").unwrap();
     open(&root, replaced, libc::O_RDONLY).unwrap();
-    // Who is about to replace what is open has it kept, in the midst of the rename.
-    let (ledger, (tell, told)) = (server.ledger(), std::sync::mpsc::channel());
+    // A rename that is about to replace an open file has it kept, while it is in progress.
+    let (ledger, (tell, heard)) = (server.ledger(), std::sync::mpsc::channel());
     let beneath = source.join("plain/x");
     server.when_keeping(move || {
         let state_of = |name: &[u8]| {
@@ -303,15 +299,11 @@ fn a_name_is_noted_before_it_is_given() {
             .unwrap();
     });
     root.rename((plain, b"x"), (plain, b"replaced"), 0).unwrap();
-    assert_eq!(
-        told.recv(),
-        Ok((1, 3, true)),
-        "the old one, and perhaps the new"
-    );
+    assert_eq!(heard.recv(), Ok((1, 3, true)));
 }
 
 #[test]
-fn what_was_granted_stays_granted_after_a_death_and_is_asked_for_on_a_move() {
+fn open_grants_survive_a_death_and_are_checked_on_a_move() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -330,12 +322,12 @@ fn what_was_granted_stays_granted_after_a_death_and_is_asked_for_on_a_move() {
     assert!(!samples::is_clean(&content(&root, photo, shown)), "granted");
     assert_eq!(content(&root, denied, read), b"content");
     root.write(kept, written, 0, b"C", 0).unwrap();
-    // Others are judged by what is in force.
+    // Others are judged by the policy in force.
     assert_eq!(open(&root, photo, libc::O_RDONLY), Err(Errno::EBUSY));
     assert_eq!(open(&root, denied, libc::O_RDONLY), Err(Errno::EACCES));
     assert_eq!(open(&root, kept, libc::O_RDWR), Err(Errno::EROFS));
 
-    // To another machine, nothing goes that would not be granted there.
+    // Nothing goes to another machine that would not be granted there.
     let state = server.saved().unwrap();
     let refused = server.restored(source, Migration::default(), &state);
     assert!(refused.is_err(), "{refused:?}");
@@ -369,7 +361,7 @@ fn a_session_moves_from_policy_to_policy_only() {
 }
 
 #[test]
-fn files_go_by_their_paths_whatever_was_asked_for() {
+fn files_are_saved_by_path_under_any_request() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -381,7 +373,7 @@ fn files_go_by_their_paths_whatever_was_asked_for() {
     is_judged(&client, &nodes, "by path");
 }
 
-/// Whatever a state says, no file is shown that the rules here keep back.
+/// Whatever a state has, no file is shown that the rules here withhold.
 #[test]
 fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
     let ground = Ground::prepare(Lower::Default).unwrap();
@@ -417,11 +409,11 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
             assert!(samples::is_clean(&bytes), "byte {at}");
         }
         if let Ok(handle) = open(&root, denied, libc::O_RDONLY) {
-            // A node may have become another file, but not be opened under another's name.
+            // A node may become another file, but is not opened under another's name.
             let bytes = root.read(denied, handle, 0, 100).unwrap();
             let beneath = fs::metadata(source.join("denied/x")).unwrap();
-            let told = root.getattr(denied).unwrap().attr.ino;
-            let is_denied = told == std::os::unix::fs::MetadataExt::ino(&beneath);
+            let shown = root.getattr(denied).unwrap().attr.ino;
+            let is_denied = shown == std::os::unix::fs::MetadataExt::ino(&beneath);
             assert!(!is_denied, "byte {at}: {bytes:?}");
         }
         let _ = root.releasedir(NodeId(0), listing);
@@ -430,7 +422,7 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
 }
 
 #[test]
-fn an_open_is_told_once() {
+fn an_open_is_audited_once() {
     let rules = "[[rule]]\npath = \"plain/**\"\naction = \"audit\"\n";
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
@@ -446,7 +438,7 @@ fn an_open_is_told_once() {
     );
     let client = mounted(&server);
     let root = client.root();
-    let told = || {
+    let records = || {
         let text = fs::read_to_string(&log).unwrap();
         text.matches("\"event\":\"open\"").count()
     };
@@ -474,20 +466,25 @@ fn an_open_is_told_once() {
     };
     for (at, request) in requests.iter().enumerate() {
         assert!(client.transact(request).is_some());
-        assert_eq!(told(), 2 * at + 1);
+        assert_eq!(records(), 2 * at + 1);
         server.died(source);
-        // The answer was never seen: it is carried out again, and answered.
+        // The answer was never seen: the request is replayed.
         let answer = server.answer_again(request, begun);
         assert_eq!(answer[4..8], [0; 4], "no error");
-        assert_eq!(told(), 2 * at + 1, "{}", fs::read_to_string(&log).unwrap());
-        // Another open of the same file is another.
+        assert_eq!(
+            records(),
+            2 * at + 1,
+            "{}",
+            fs::read_to_string(&log).unwrap()
+        );
+        // Another open of the same file is separate.
         let other = root.walk(["plain/x", "plain/new"][at]).unwrap();
         root.open(other, libc::O_RDWR).unwrap();
-        assert_eq!(told(), 2 * at + 2);
+        assert_eq!(records(), 2 * at + 2);
     }
 }
 
-/// Whoever may write to a redacted file goes on, and nobody else who has it open for that.
+/// The writer of a redacted file continues; no other descriptor open for writing does.
 #[test]
 fn the_writer_of_a_redacted_file_stays_the_only_one() {
     on_each(|ground, way| {
@@ -527,9 +524,9 @@ fn the_writer_of_a_redacted_file_stays_the_only_one() {
     });
 }
 
-/// A death gives nobody back what somebody else has taken.
+/// A death returns nothing that another caller has taken.
 #[test]
-fn who_was_refused_stays_refused_by_the_next_server() {
+fn refused_opens_stay_refused_by_the_next_server() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     fs::create_dir(source.join("photos")).unwrap();

@@ -1,4 +1,4 @@
-//! What a user holds counts in the next server too.
+//! A user's share counts in the next server too.
 
 use crate::ground::{Server, Way, config_for, mounted};
 use std::fs;
@@ -8,7 +8,7 @@ use thrufs_hostdir::Config;
 use thrufs_tests::lower::{Ground, Lower};
 
 #[test]
-fn what_a_user_holds_counts_after_a_death() {
+fn a_user_s_share_counts_after_a_death() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     fs::write(source.join("file"), "content").unwrap();

@@ -59,13 +59,13 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
 
         for (path, node) in paths.iter().zip(nodes) {
             let beneath = fs::symlink_metadata(source.join(path)).unwrap();
-            let told = root.getattr(node).unwrap().attr;
+            let shown = root.getattr(node).unwrap().attr;
             assert_eq!(
-                told.ino,
+                shown.ino,
                 std::os::unix::fs::MetadataExt::ino(&beneath),
                 "{path}"
             );
-            // Looked up once more, it is the same node, whose count went on.
+            // Another lookup gives the same node, whose count continues.
             assert_eq!(root.walk(path).unwrap(), node, "{path}");
         }
         assert_eq!(root.readlink(link).unwrap(), b"a/file");
@@ -74,7 +74,7 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
         assert_eq!(fs::read(source.join("a/file")).unwrap(), b"content!");
         let names = root.readdir(nodes[1], listing, 0, 4096, false).unwrap();
         assert!(names.iter().any(|it| it.name == b"c"));
-        // New numbers are new ones.
+        // New numbers are unused ones.
         let (made, opened) = root.create(ROOT, b"new", libc::O_RDWR, 0o644).unwrap();
         assert!(!nodes.contains(&NodeId(made.nodeid)) && opened.fh != fh && opened.fh != gone);
         assert_eq!(
@@ -83,7 +83,7 @@ fn nodes_and_open_files_go_on_under_their_numbers() {
         );
         assert_eq!(root.read(nodes[6], gone, 0, 1), Err(Errno::EBADF));
 
-        // And everything can be given back. A walk counts every directory on its way.
+        // Everything can be released. A walk counts every directory on its way.
         root.release(file, fh).unwrap();
         root.release(NodeId(made.nodeid), opened.fh).unwrap();
         root.releasedir(nodes[1], listing).unwrap();
@@ -117,7 +117,7 @@ fn lookups_are_counted_on() {
         assert!(root.getattr(node).is_ok(), "{way:?}: one lookup is left");
         root.forget(node, 1);
         assert_eq!(root.getattr(node).map(drop), Err(Errno::ESTALE), "{way:?}");
-        // The number of what was forgotten is not another's, before and after.
+        // The number of a forgotten node is not reused, before and after.
         server.passed_on(way, source);
         let again = root.walk("file").unwrap();
         assert_ne!(again, node, "{way:?}");
@@ -146,7 +146,7 @@ fn what_was_renamed_is_found_where_it_is() {
     });
 }
 
-/// By handle, and beneath a server that lives on, what has no name is found nevertheless.
+/// By handle, and beneath a server that lives on, files without names are found.
 #[test]
 fn open_files_without_names_survive_a_death() {
     for lower in [Lower::Default, Lower::Tmpfs, Lower::Overlay] {
@@ -204,7 +204,7 @@ fn open_files_without_names_survive_a_death() {
 }
 
 #[test]
-fn files_beneath_that_nobody_knows_by_name_are_searched_for() {
+fn files_without_a_known_name_are_searched_for() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
@@ -238,13 +238,13 @@ fn what_cannot_be_found_ends_it_or_is_an_error_of_the_guest() {
     root.unlink(root.walk("a").unwrap(), b"file").unwrap();
     fs::remove_file(source.join("a/b/c/deep")).unwrap();
     fs::remove_dir(source.join("a/b/c")).unwrap();
-    // Nobody has this one open.
+    // Not open.
     fs::remove_file(source.join("link")).unwrap();
     let state = server.saved().unwrap();
     let refused = server.restored(source, Migration::default(), &state);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("cannot be had here"), "{refused}");
-    // The session is still where it was.
+    // The session still works.
     assert_eq!(root.read(file, fh, 0, 99).unwrap(), b"content");
 
     let tolerant = Migration {
@@ -297,7 +297,7 @@ fn a_copy_of_the_tree_will_do_unless_handles_are_to_be_the_same() {
     server
         .restored(here.source(), Migration::default(), &state)
         .unwrap();
-    // Without handles. The listing has begun: whatever it goes on with, nothing is left out.
+    // Without handles. However the listing goes on, nothing is left out.
     server.passed_on(Way::Paths, here.source());
     server.passed_on(Way::Paths, there.source());
     fs::write(there.source().join("a/file"), "copied").unwrap();
@@ -373,7 +373,7 @@ fn mounts_beneath_are_entered_again() {
 }
 
 #[test]
-fn files_that_are_gone_and_not_open_keep_nobody_from_moving() {
+fn removed_files_that_are_not_open_do_not_prevent_a_move() {
     for way in WAYS {
         let ground = Ground::prepare(Lower::Default).unwrap();
         let source = ground.source();
@@ -390,7 +390,7 @@ fn files_that_are_gone_and_not_open_keep_nobody_from_moving() {
 }
 
 #[test]
-fn another_file_in_the_place_of_one_is_not_taken_for_it() {
+fn a_file_in_the_place_of_another_is_not_taken_for_it() {
     for lower in [Lower::Default, Lower::Overlay] {
         let ground = Ground::prepare(lower).unwrap();
         let source = ground.source();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -17,7 +18,7 @@ use crate::load::{Load, serve};
 
 const RETRY_INTERVAL: Duration = Duration::from_micros(300);
 
-/// Unmounts as soon as nobody holds anything open.
+/// Unmounts as soon as nothing is open.
 fn unmount_in_a_pause(ground: &Ground) {
     let deadline = Instant::now() + END_TIMEOUT;
     loop {
@@ -29,7 +30,7 @@ fn unmount_in_a_pause(ground: &Ground) {
     }
 }
 
-/// What nobody serves answers ENOTCONN until somebody unmounts it.
+/// A mount without a server answers ENOTCONN until it is unmounted.
 #[track_caller]
 fn take_dead_away(ground: &Ground) {
     assert_eq!(rustix::fs::statfs(ground.mnt()).err(), Some(Errno::NOTCONN));
@@ -44,12 +45,10 @@ fn expect_success(mut server: Server) {
 }
 
 #[test]
-fn unmounting_between_requests_ends_everybody() {
-    if must_skip_ring() {
-        return;
-    }
+fn unmounting_between_requests_releases_all_callers() {
+    skip_if!(must_skip_ring());
     let (ground, server) = serve(Lower::Tmpfs, "");
-    // Each round, all that it holds is let go for a while.
+    // In each round, nothing is held for a while.
     let mut load = Load::start(&ground, "load", 3000);
     load.wait_for_progress();
     unmount_in_a_pause(&ground);
@@ -58,14 +57,12 @@ fn unmounting_between_requests_ends_everybody() {
 }
 
 #[test]
-fn a_forced_unmount_ends_everybody() {
-    if must_skip_ring() {
-        return;
-    }
+fn a_forced_unmount_releases_all_callers() {
+    skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start_with_writers(&ground);
     load.wait_for_progress();
-    // It aborts the connection first; whoever is in there keeps the mount.
+    // It aborts the connection first; a process inside keeps the mount.
     let forced = unmount(ground.mnt(), UnmountFlags::FORCE);
     load.expect_ends();
     assert!(server.ended_within(END_TIMEOUT).is_some(), "it ends");
@@ -78,9 +75,7 @@ fn a_forced_unmount_ends_everybody() {
 
 #[test]
 fn a_lazy_unmount_serves_those_inside_to_their_end() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start(&ground, "load-inside", 0);
     load.wait_for_progress();
@@ -89,16 +84,14 @@ fn a_lazy_unmount_serves_those_inside_to_their_end() {
     load.listen();
     load.wait_for_progress();
     let early = server.ended_within(Duration::from_millis(200));
-    assert_eq!(early, None, "somebody is still inside");
+    assert_eq!(early, None, "a process is still inside");
     load.kill();
     expect_success(server);
 }
 
 #[test]
 fn sigterm_under_load_ends_in_time() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, mut server) = serve(Lower::Tmpfs, "");
     let mut load = Load::start_with_writers(&ground);
     load.wait_for_progress();
@@ -110,10 +103,8 @@ fn sigterm_under_load_ends_in_time() {
 }
 
 #[test]
-fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
-    if must_skip_ring() {
-        return;
-    }
+fn a_killed_worker_releases_all_callers_and_loses_no_acknowledged_write() {
+    skip_if!(must_skip_ring());
     for options in ["", "writeback"] {
         let (ground, mut server) = serve(Lower::Ext4, options);
         let mut load = Load::start_with_writers(&ground);
@@ -124,7 +115,6 @@ fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
         assert!(!status.success(), "a server that was killed is no success");
         take_dead_away(&ground);
         load.check_written(ground.source());
-        // And again.
         let again = Server::start(&ground, &format!("transport=uring,{options}"), None);
         load.check_written(ground.mnt());
         fs::write(ground.mnt().join("new"), b"works").unwrap();
@@ -134,10 +124,8 @@ fn a_killed_worker_lets_everybody_go_and_loses_nothing() {
 }
 
 #[test]
-fn an_aborted_connection_lets_everybody_go() {
-    if must_skip_ring() {
-        return;
-    }
+fn an_aborted_connection_releases_all_callers() {
+    skip_if!(must_skip_ring());
     for lower in [Lower::Tmpfs, Lower::Ext4] {
         let (ground, mut server) = serve(lower, "");
         let mut load = Load::start_with_writers(&ground);

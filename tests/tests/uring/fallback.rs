@@ -1,8 +1,9 @@
-//! Where there is no ring to be had, `/dev/fuse` serves, and one line of the log says why.
+//! Without a ring, `/dev/fuse` serves, and one line of the log says why.
 
 use std::fs::{self, File};
 use std::path::Path;
 use std::thread;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
 use thrufs_tests::fence::seccomp;
@@ -14,15 +15,15 @@ use thrufs_tests::wait_until;
 
 const OPTIONS: &str = "transport=uring";
 
-/// Sees that the mount works without a ring, and that the log names `reason` once.
+/// Checks that the mount works without a ring, and that the log names `reason` once.
 fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
     assert!(!has_ring(server.worker()), "it has a ring");
-    assert!(prove(OPTIONS, server.pid()).is_err(), "who believes it?");
+    assert!(prove(OPTIONS, server.pid()).is_err());
     let file = ground.mnt().join("file");
     fs::write(&file, "content").unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "content");
     fs::remove_file(&file).unwrap();
-    // It comes into the log by way of the supervisor.
+    // The log comes through the supervisor.
     wait_until("the reason", || server.log_text().contains("not io_uring"));
     let log = server.log_text();
     let lines = log.lines().filter(|line| line.contains("not io_uring"));
@@ -35,9 +36,7 @@ fn works_without_ring(ground: &Ground, server: Server, reason: &str) {
 #[test]
 #[ignore = "soak: turns io_uring off for the whole machine"]
 fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let ground = Ground::prepare(Lower::Tmpfs).unwrap();
     let server = {
         let lock = File::open(SWITCH).unwrap();
@@ -50,9 +49,7 @@ fn with_the_kernels_switch_off_it_serves_by_dev_fuse() {
 
 #[test]
 fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     // A thread of its own, because the filter stays.
     let ended = thread::spawn(|| {
         seccomp::take_away(&[libc::SYS_io_uring_setup]).unwrap();
@@ -67,12 +64,10 @@ fn where_rings_are_forbidden_it_serves_by_dev_fuse() {
 }
 
 #[test]
-fn with_few_descriptors_it_serves_one_way_or_the_other() {
-    if must_skip_ring() {
-        return;
-    }
+fn with_few_descriptors_it_serves_over_some_transport() {
+    skip_if!(must_skip_ring());
     let mut without = 0;
-    // From what serving by /dev/fuse takes, two for each processor's reader, to more than rings take.
+    // From the need of /dev/fuse, two for each processor's reader, to more than rings take.
     let least = inherited_descriptors() + 16 + 2 * cpus().len() as u32;
     for files_max in [0, 4, 8, 12, 20, 44].map(|more| least + more) {
         eprintln!("{files_max} descriptors");

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use thrufs_tests::skip_if;
 
 use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
@@ -23,9 +24,7 @@ fn removable_cpu() -> Option<PathBuf> {
 #[test]
 #[ignore = "soak: takes a CPU away from the whole machine"]
 fn callers_go_on_when_a_cpu_goes_and_comes_back() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let Some(cpu) = removable_cpu() else {
         return skipped("no CPU here can be taken offline");
     };
@@ -52,9 +51,9 @@ fn go_and_come_back(cpu: &Path, load: &mut Load) {
     thread::sleep(Duration::from_millis(100));
 }
 
-/// Does it, and sees that all callers make rounds meanwhile and after. The kernel may take minutes to take a
-/// CPU away: its thread `cpuhp` was seen to wait so long for an RCU grace period (Linux 6.18), while requests
-/// were answered as ever.
+/// Runs `change`, and checks that all callers make rounds meanwhile and after. The kernel may take minutes
+/// to remove a CPU: its thread `cpuhp` was seen to wait so long for an RCU grace period (Linux 6.18), while
+/// requests were answered.
 fn while_load_goes_on<T: Send>(load: &mut Load, change: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let changing = scope.spawn(change);

@@ -14,13 +14,13 @@ use thrufs_tests::machine::{cpus, on_cpu};
 use thrufs_tests::programs;
 use thrufs_tests::server::{START_TIMEOUT, Server};
 
-/// How long callers may take to come back after an end.
+/// How long callers may take to return after an end.
 pub const CALLERS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// So many rounds, and the load is under way.
+/// Rounds until the load is under way.
 const ROUNDS: u64 = 5;
 
-/// Numbers that the last of a process's lines shall reach.
+/// The last line that is a number; 0 without one.
 fn last_number(lines: &[String]) -> u64 {
     let numbers = lines.iter().rev().find_map(|line| line.parse().ok());
     numbers.unwrap_or(0)
@@ -29,10 +29,9 @@ fn last_number(lines: &[String]) -> u64 {
 struct Caller {
     process: Process,
     name: String,
-    /// The greatest number that it has printed.
     count: u64,
-    /// What it said of its end.
-    last_words: String,
+    /// Its message at its end.
+    exit_line: String,
 }
 
 impl Caller {
@@ -40,12 +39,12 @@ impl Caller {
         let lines = self.process.lines();
         self.count = self.count.max(last_number(&lines));
         let words = lines.into_iter().rfind(|line| line.parse::<u64>().is_err());
-        self.last_words = words.unwrap_or(std::mem::take(&mut self.last_words));
+        self.exit_line = words.unwrap_or(std::mem::take(&mut self.exit_line));
     }
 }
 
-/// For each CPU a process that works with files, and one that syncs what it writes. When a test fails,
-/// the connection is aborted first: else a process that is stuck could not be killed.
+/// For each CPU a process that works with files, and one that syncs what it writes. When a test fails, the
+/// connection is aborted first: a process that is stuck could not be killed.
 pub struct Load {
     callers: Vec<Caller>,
     connection: Connection,
@@ -69,7 +68,7 @@ impl Load {
         load
     }
 
-    /// With writers that sync. They hold a file open all the time.
+    /// With writers that sync, which hold a file open all the time.
     pub fn start_with_writers(ground: &Ground) -> Self {
         let mut load = Self::start(ground, "load", 0);
         for cpu in cpus() {
@@ -86,11 +85,11 @@ impl Load {
             process: on_cpu(cpu, || programs::start_helper(args)),
             name: format!("{args:?} on CPU {cpu}"),
             count: 0,
-            last_words: String::new(),
+            exit_line: String::new(),
         });
     }
 
-    /// Waits until each has made some rounds more.
+    /// Waits until each has made some more rounds.
     #[track_caller]
     pub fn wait_for_progress(&mut self) {
         let deadline = Instant::now() + START_TIMEOUT;
@@ -98,23 +97,23 @@ impl Load {
             let wanted = caller.count + ROUNDS;
             while caller.count < wanted {
                 assert!(
-                    Instant::now() < deadline && caller.last_words.is_empty(),
+                    Instant::now() < deadline && caller.exit_line.is_empty(),
                     "{} does not go on: {} rounds, \"{}\", {}",
                     caller.name,
                     caller.count,
-                    caller.last_words,
+                    caller.exit_line,
                     caller.process.place()
                 );
                 let line = caller.process.line_within(Duration::from_millis(100));
                 caller.count = caller.count.max(last_number(line.as_slice()));
                 if let Some(words) = line.filter(|line| line.parse::<u64>().is_err()) {
-                    caller.last_words = words;
+                    caller.exit_line = words;
                 }
             }
         }
     }
 
-    /// Sees that all come back by themselves, with an error or because the mount is gone.
+    /// Checks that all return by themselves, with an error or because the mount is gone.
     #[track_caller]
     pub fn expect_ends(&mut self) {
         let deadline = Instant::now() + CALLERS_TIMEOUT;
@@ -128,14 +127,14 @@ impl Load {
                 caller.name,
                 caller.process.place()
             );
-            // Its last words are under way when it has ended.
+            // Its last line may come after its end.
             for line in caller.process.last_lines() {
                 match line.parse() {
                     Ok(count) => caller.count = count,
-                    Err(_) => caller.last_words = line,
+                    Err(_) => caller.exit_line = line,
                 }
             }
-            let words = caller.last_words.as_str();
+            let words = caller.exit_line.as_str();
             assert!(
                 words == "gone" || words.starts_with("errno "),
                 "{} ended in a strange way: \"{words}\"",
@@ -144,14 +143,13 @@ impl Load {
         }
     }
 
-    /// Ends all of them in the middle of what they do.
     pub fn kill(&mut self) {
         for caller in self.callers.drain(..) {
             caller.process.kill();
         }
     }
 
-    /// Sees that what was acknowledged is in `dir`. To be called after [`expect_ends`](Self::expect_ends).
+    /// Checks that what was acknowledged is in `dir`, after [`expect_ends`](Self::expect_ends).
     #[track_caller]
     pub fn check_written(&self, dir: &Path) {
         let writers = self.callers.iter().rev().take(self.written.len()).rev();
@@ -174,19 +172,17 @@ impl Drop for Load {
     }
 }
 
-/// A server over io_uring on a fresh ground of `lower`, to which reads and writes come: what goes
-/// straight through never reaches a ring.
+/// A server over io_uring on a fresh ground of `lower`, without passthrough, whose data never reach a ring.
 pub fn serve(lower: Lower, options: &str) -> (Ground, Server) {
     share_cpus();
     serve_alone(lower, options)
 }
 
-/// Tests that want all CPUs hold it shared, one that takes a CPU away holds it alone: with half the
-/// machine gone and the other half busy, nothing can be said about how long anything takes.
+/// Shared by tests that want all CPUs, exclusive for one that removes a CPU: with half the machine gone and
+/// the other half busy, no time limit holds.
 static CPUS: RwLock<()> = RwLock::new(());
 
 thread_local! {
-    /// Held until the test's thread ends.
     static SHARED: RefCell<Option<RwLockReadGuard<'static, ()>>> = const { RefCell::new(None) };
 }
 
@@ -196,12 +192,12 @@ fn share_cpus() {
     });
 }
 
-/// Keeps the tests away that share the CPUs.
+/// Excludes the tests that share the CPUs.
 pub fn own_cpus() -> RwLockWriteGuard<'static, ()> {
     CPUS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// As [`serve`], for who owns the CPUs.
+/// As [`serve`], for the holder of [`own_cpus`].
 pub fn serve_alone(lower: Lower, options: &str) -> (Ground, Server) {
     let ground = Ground::prepare(lower).unwrap();
     let server = Server::start(

@@ -1,7 +1,5 @@
-//! Faults over io_uring: ends of every kind under load, a CPU that goes and comes back, what sleeps
-//! and must not hold others up, and mounts that have to do without a ring.
-//!
-//! Whatever happens, callers must come back: with an answer, or with an error.
+//! Faults over io_uring: ends of every kind under load, CPU hotplug, blocking requests, and mounts without
+//! a ring. Every caller must return: with an answer, or with an error.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]

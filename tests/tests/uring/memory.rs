@@ -1,39 +1,34 @@
-//! What large requests leave behind in memory is given back.
+//! Memory of large requests is given back.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use thrufs_tests::lower::Lower;
-use thrufs_tests::machine::{cpus, on_cpu};
+use thrufs_tests::machine::{cpus, on_cpu, status};
 use thrufs_tests::transport::must_skip_ring;
 
 use crate::load::serve;
 
 const LARGE: usize = 1 << 20;
 
-/// What may be left of it for each processor: stacks of the threads that stood in for those that slept.
+/// Allowed for each processor: stacks of replacement threads.
 const LEFT_KIB_MAX: u64 = 1024;
 
-/// Memory is back a few seconds after the last large request, or later where the machine is busy.
+/// Memory is back a few seconds after the last large request, or later on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Resident memory without pages of files, in KiB.
 fn resident_kib(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let of = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        number
-            .and_then(|number| number.parse::<u64>().ok())
-            .unwrap()
-    };
-    of("RssAnon:") + of("RssShmem:")
+    let resident = status(process, "RssAnon") + status(process, "RssShmem");
+    assert!(resident > 0, "the worker is gone");
+    resident
 }
 
-/// Past the page cache: a page-aligned buffer, so that one call is one request.
+/// Past the page cache: with an aligned buffer, one call is one request.
 fn move_much_data(path: &Path) {
     let file: File = OpenOptions::new()
         .read(true)
@@ -91,22 +86,18 @@ fn gives_memory_back(lower: Lower, options: &str) {
 #[test]
 #[ignore = "soak: resident memory is a matter of the allocator and of the machine"]
 fn memory_of_large_requests_is_given_back() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     gives_memory_back(Lower::Tmpfs, "");
     gives_memory_back(Lower::Tmpfs, "ring_depth=1");
     gives_memory_back(Lower::Ext4, "");
 }
 
-/// While requests keep coming, memory of an earlier large one is given back between them, and never
-/// with a request or a reply in it.
+/// While requests keep coming, memory of an earlier large one is given back between them, and never with a
+/// request or a reply in it.
 #[test]
 fn memory_that_is_given_back_holds_nothing() {
     const PIECE: usize = 24 << 10;
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let (ground, _server) = serve(Lower::Tmpfs, "cache=never");
     let path = ground.mnt().join("file");
     on_cpu(cpus()[0], || {

@@ -1,9 +1,10 @@
-//! A file system beneath that takes its time for some files holds up nobody who wants others.
+//! A file system beneath with slow files delays no request for others.
 
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::skip_if;
 
 use rustix::mount::{UnmountFlags, unmount};
 use thrufs_testing::process::Process;
@@ -14,11 +15,10 @@ use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::transport::must_skip_ring;
 
-/// A hundred requests that nobody holds up take a fraction of it; if they are, it is until what is slow
-/// is let go.
+/// A hundred requests without delay take a fraction of it; delayed ones wait until slow files are released.
 const PROMPT_MAX: Duration = Duration::from_secs(60);
 
-/// The slow file system, mounted where a ground has its source.
+/// The slow file system, mounted on a ground's source.
 struct SlowSource<'a> {
     process: Option<Process>,
     ground: &'a Ground,
@@ -43,13 +43,13 @@ impl<'a> SlowSource<'a> {
         self.process.as_ref().unwrap().line()
     }
 
-    /// Whether one more is waited for.
+    /// Whether one more request waits.
     fn is_slow(&self) -> bool {
         let line = self.process.as_ref().unwrap().line_within(PROMPT_MAX);
         line.is_some_and(|line| line == "slow")
     }
 
-    /// Lets go what is slow.
+    /// Releases slow files.
     fn open(&self) {
         fs::write(self.ground.base().join("gate"), "").unwrap();
     }
@@ -71,7 +71,6 @@ impl Drop for SlowSource<'_> {
     }
 }
 
-/// A hundred looks at files that answer at once.
 fn look_a_hundred_times(mnt: &Path) {
     for turn in 0..100 {
         fs::symlink_metadata(mnt.join(format!("file-{}", turn % 10))).unwrap();
@@ -79,13 +78,13 @@ fn look_a_hundred_times(mnt: &Path) {
 }
 
 /// While processes run the helper with `slow` on one CPU, another there asks for other files.
-fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
+fn slow_files_delay_no_other(options: &str, slow: &[[&str; 2]]) {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = SlowSource::mount(&ground);
     let server = Server::start(&ground, &format!("transport=uring,{options}"), None);
     let cpu = cpus()[0];
-    // What is carried out aside, as this is, must not leave a thread with room for two requests, one
-    // of which would wait for the other.
+    // A blocking request, as this one, must not leave a thread with room for two, one of which would wait
+    // for the other.
     on_cpu(cpu, || rustix::fs::statvfs(ground.mnt()).unwrap());
     look_a_hundred_times(ground.mnt());
     let asking: Vec<Process> = slow
@@ -122,35 +121,29 @@ fn slow_ones_hold_up_nobody(options: &str, slow: &[[&str; 2]]) {
 const OPTIONS: [&str; 2] = ["cache=never", "cache=never,ring_depth=1"];
 
 #[test]
-fn a_slow_file_holds_up_nobody() {
-    if must_skip_ring() {
-        return;
-    }
+fn a_slow_file_delays_no_other_request() {
+    skip_if!(must_skip_ring());
     for options in OPTIONS {
-        slow_ones_hold_up_nobody(options, &[["stat", "slow-0"]]);
+        slow_files_delay_no_other(options, &[["stat", "slow-0"]]);
     }
 }
 
 #[test]
-fn several_slow_files_hold_up_nobody() {
-    if must_skip_ring() {
-        return;
-    }
+fn several_slow_files_delay_no_other_request() {
+    skip_if!(must_skip_ring());
     for options in OPTIONS {
         let slow = [["stat", "slow-0"], ["stat", "slow-1"], ["stat", "slow-2"]];
-        slow_ones_hold_up_nobody(options, &slow);
+        slow_files_delay_no_other(options, &slow);
     }
 }
 
 #[test]
-fn slow_fsyncs_hold_up_nobody() {
-    if must_skip_ring() {
-        return;
-    }
+fn slow_fsyncs_delay_no_other_request() {
+    skip_if!(must_skip_ring());
     for options in OPTIONS {
-        // More than there are threads for those of whom nobody expects that they sleep.
+        // More than the threads for requests that are not expected to block.
         let names: Vec<String> = (0..8).map(|number| format!("sync-{number}")).collect();
         let slow: Vec<[&str; 2]> = names.iter().map(|name| ["sync", name.as_str()]).collect();
-        slow_ones_hold_up_nobody(options, &slow);
+        slow_files_delay_no_other(options, &slow);
     }
 }

@@ -1,8 +1,10 @@
-//! The start of a mount. It is made by another process than the one that serves, and the kernel takes
-//! no entry of a ring before that one has gone on: on busy CPUs it often has not.
+//! The start of a mount. Another process than the server makes it, and the kernel takes no entry of a ring
+//! before that one has gone on, which on busy CPUs it often has not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use thrufs_tests::guard::StopAll;
+use thrufs_tests::skip_if;
 
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{cpus, on_cpu};
@@ -13,13 +15,13 @@ use crate::load::Load;
 
 const OPTIONS: &str = "transport=uring";
 
-/// So often that what happens in one of five is all but certain.
+/// What happens in one of five starts is all but certain to show.
 const TURNS: usize = 20;
 
-/// Turns that take longer.
+/// With busy CPUs, which takes longer.
 const BUSY_TURNS: usize = 5;
 
-/// Sees that nothing was wrong at this start, or at one before on the same ground.
+/// Asserts that neither this start nor one before on the same ground logged a warning.
 #[track_caller]
 fn expect_no_warning(server: &Server, turn: usize) {
     let log = server.log_text();
@@ -28,10 +30,8 @@ fn expect_no_warning(server: &Server, turn: usize) {
 }
 
 #[test]
-fn starting_on_one_cpu_goes_without_a_warning() {
-    if must_skip_ring() {
-        return;
-    }
+fn a_start_on_one_cpu_logs_no_warning() {
+    skip_if!(must_skip_ring());
     let ground = Ground::prepare(Lower::Default).unwrap();
     for turn in 0..TURNS {
         let server = on_cpu(cpus()[0], || Server::start(&ground, OPTIONS, None));
@@ -40,21 +40,10 @@ fn starting_on_one_cpu_goes_without_a_warning() {
     }
 }
 
-/// Stops the others when its thread ends, also by a panic.
-struct StopAll<'a>(&'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 #[ignore = "soak: keeps all CPUs of the machine busy"]
 fn the_first_requests_on_busy_cpus_are_answered() {
-    if must_skip_ring() {
-        return;
-    }
+    skip_if!(must_skip_ring());
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _stop = StopAll(&over);

@@ -1,6 +1,7 @@
-//! Who waits for a lock holds up nobody else, and can be interrupted.
+//! A caller that waits for a lock delays no other, and can be interrupted.
 
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::AbortOnPanic;
 
 use rustix::process::Signal;
 use thrufs_testing::process::Process;
@@ -15,24 +16,13 @@ use crate::load::serve;
 /// More than a queue has memory for at once.
 const WAITERS: usize = 24;
 
-/// A hundred requests that nobody holds up take a fraction of it; if they are, it is for ever.
+/// A hundred requests without delay take a fraction of it; delayed ones never end.
 const PROMPT_MAX: Duration = Duration::from_secs(60);
 
 /// EINTR, as the helper prints it.
 const INTERRUPTED: &str = "errno 4";
 
-/// Aborts the connection when the test fails, so that those who wait can be killed.
-struct AbortOnPanic(Connection);
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.abort();
-        }
-    }
-}
-
-fn waiters_hold_up_nobody(options: &str, owner: &str) {
+fn waiters_delay_no_other(options: &str, owner: &str) {
     let (ground, server) = serve(Lower::Tmpfs, options);
     let path = ground.mnt().join("file");
     std::fs::write(&path, "x").unwrap();
@@ -93,16 +83,16 @@ fn waiters_hold_up_nobody(options: &str, owner: &str) {
 }
 
 #[test]
-fn waiting_for_shared_locks_holds_up_nobody() {
+fn waiters_for_shared_locks_delay_no_other_request() {
     if !must_skip_ring() {
-        waiters_hold_up_nobody("locks=shared,cache=never", "flock");
-        waiters_hold_up_nobody("locks=shared,cache=never", "process");
+        waiters_delay_no_other("locks=shared,cache=never", "flock");
+        waiters_delay_no_other("locks=shared,cache=never", "process");
     }
 }
 
 #[test]
-fn waiting_for_shared_locks_at_depth_one_holds_up_nobody() {
+fn waiters_for_shared_locks_at_depth_one_delay_no_other_request() {
     if !must_skip_ring() {
-        waiters_hold_up_nobody("locks=shared,cache=never,ring_depth=1", "process");
+        waiters_delay_no_other("locks=shared,cache=never,ring_depth=1", "process");
     }
 }

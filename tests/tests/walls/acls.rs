@@ -1,4 +1,4 @@
-//! Where ACLs are not served, nobody may do through the mount what an ACL beneath refuses.
+//! Where ACLs are not served, no caller gets through the mount what an ACL beneath refuses.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -24,7 +24,7 @@ fn all_lists() -> impl Iterator<Item = List> {
                     [0, 5].into_iter().map(move |others| List {
                         group,
                         others,
-                        mask,
+                        mask: Some(mask),
                         user,
                         other_group,
                     })
@@ -34,7 +34,7 @@ fn all_lists() -> impl Iterator<Item = List> {
     })
 }
 
-/// What callers may do: nobody special, who is named, who is in both groups.
+/// Access of an ordinary user, of a named one, and of a member of both groups.
 fn permitted(path: &Path) -> Vec<(User, Access)> {
     let kinds = [Access::READ_OK, Access::WRITE_OK, Access::EXEC_OK];
     let callers = [ALICE, BOB, MEMBER];
@@ -68,7 +68,7 @@ fn what_an_acl_refuses_is_refused_where_none_is_served() {
             assert!(!is_told_whole || above.len() == beneath.len(), "{list:?}");
             refused_above += beneath.len() - above.len();
         }
-        // Otherwise nothing was there to be compared.
+        // Otherwise there was nothing to compare.
         assert!(refused_above > 0);
     });
 }

@@ -1,4 +1,4 @@
-//! The kernel above passes on every command that it does not know, for whoever has the file open.
+//! The kernel above passes on every unknown command, from any caller with the file open.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,11 +12,11 @@ use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
 
-/// What commands on files are of: `linux/fs.h`, `linux/fiemap.h`, file systems of their own, and those
-/// of terminals (FIONREAD, FIBMAP and the like).
+/// Types of commands on files: `linux/fs.h`, `linux/fiemap.h`, file systems' own, and those of terminals
+/// (FIONREAD, FIBMAP and the like).
 const KINDS: &[u8] = b"fvXVTRbc\x00\x12\x94\x97";
 
-/// Those with numbers that change files beneath.
+/// Types with numbers that change files beneath.
 const CHANGING: &[u8] = b"fvX";
 
 /// Directions and sizes of arguments: none, an `int` and a `long` to the kernel and from it, and
@@ -34,7 +34,7 @@ fn commands(kinds: &[u8]) -> impl Iterator<Item = u32> {
     })
 }
 
-/// All that a command could have changed.
+/// All that a command could change.
 fn state(path: &Path) -> (u32, u32, u64, Vec<i64>, IFlags) {
     let found = fs::metadata(path).unwrap();
     let times = vec![
@@ -56,7 +56,7 @@ fn nothing_changes(mounted: &Mounted, name: &str, kinds: &[u8]) {
         for command in commands(kinds) {
             let expected = send(&native, command, &mut argument);
             let answer = send(&through, command, &mut argument);
-            // What the server, or FUSE, does not pass on is not there.
+            // The server, or FUSE, does not pass it on.
             let is_unknown = matches!(answer, Err(Errno::NOTTY | Errno::OPNOTSUPP));
             assert!(
                 answer == expected || is_unknown,
@@ -76,7 +76,7 @@ fn a_stranger_changes_nothing_by_any_command() {
         fs::set_permissions(source, fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(source.join("directory")).unwrap();
         fs::write(source.join("file"), "content").unwrap();
-        // What is told of a command does not depend on the transport.
+        // Answers do not depend on the transport.
         let all = match transport {
             Transport::Dev => KINDS,
             Transport::Uring => CHANGING,

@@ -1,9 +1,9 @@
-//! Nothing beneath a mount leads out of the source, however fast a directory and a symbolic link
-//! change places beneath while clients work in it.
+//! Nothing beneath a mount leads out of the source, however fast a directory and a symbolic link change
+//! places beneath.
 //!
-//! The link points to `../outside`. Beneath, that is a directory with a secret. Through the mount
-//! the client's kernel would go to `../outside` of the mount point, where there is nothing: so
-//! whatever does reach the secret was led there by the server.
+//! The link points to `../outside`. Beneath, that is a directory with a secret. Through the mount the
+//! client's kernel would resolve it above the mount point, where there is nothing: so the server led to the
+//! secret what reaches it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_tests::guard::StopAll;
 
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 use thrufs_tests::compare::{differences, snapshot};
@@ -24,12 +25,12 @@ const HARMLESS: &[u8] = b"harmless content in";
 
 const RUN_TIME: Duration = Duration::from_secs(1);
 
-/// No more swaps and operations than these prove nothing: a busy machine is given the time for more.
+/// Fewer swaps and operations prove nothing: a busy machine gets the time for more.
 const MOST_LITTLE: u64 = 100;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Times of everything outside: a change that was undone again shows in them.
+/// Times of everything outside, which show a change that was undone.
 fn times(dir: &Path) -> Vec<(i64, i64, i64, i64)> {
     [".", "secret", "sub", "sub/secret"]
         .iter()
@@ -84,20 +85,13 @@ fn read_attribute(path: &Path) -> io::Result<()> {
 
 fn read_link(path: &Path) -> io::Result<()> {
     let target = fs::read_link(path)?;
-    assert!(
-        !target.ends_with(content_name(SECRET)),
-        "a link outside was read"
-    );
+    assert!(!target.ends_with(content_name(SECRET)));
     Ok(())
 }
 
 fn list(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
-        assert_ne!(
-            entry?.file_name(),
-            "only-outside",
-            "the directory outside was listed"
-        );
+        assert_ne!(entry?.file_name(), "only-outside");
     }
     Ok(())
 }
@@ -120,7 +114,7 @@ fn chmod(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Everything that takes a path below the directory that changes.
+/// Everything that takes a path below the changing directory.
 fn work(dir: &Path, worker: usize, round: u64) -> io::Result<()> {
     let own = dir.join(format!("own-{worker}-{}", round % 7));
     let other = dir.join(format!("other-{worker}"));
@@ -179,15 +173,6 @@ fn swap(one: &Path, two: &Path) {
     rustix::fs::renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE).unwrap();
 }
 
-/// Stops the others when its thread ends, also by a panic.
-struct StopAll<'a>(&'a AtomicBool);
-
-impl Drop for StopAll<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn no_way_out(options: &str) {
     let mut mounted = Mounted::start(options);
     let (source, outside) = (mounted.source().to_owned(), mounted.outside().to_owned());
@@ -197,7 +182,7 @@ fn no_way_out(options: &str) {
     fs::write(source.join("file"), HARMLESS).unwrap();
     std::os::unix::fs::symlink("../outside", source.join("dir-link")).unwrap();
     std::os::unix::fs::symlink("../outside/secret", source.join("file-link")).unwrap();
-    // The ground of the test: beneath, the links do lead to the secret.
+    // Beneath, the links do lead to the secret.
     assert_eq!(fs::read(source.join("dir-link/secret")).unwrap(), SECRET);
     assert_eq!(fs::read(source.join("file-link")).unwrap(), SECRET);
     let before = (snapshot(&outside).unwrap(), times(&outside));
@@ -226,7 +211,7 @@ fn no_way_out(options: &str) {
                 let _stop = StopAll(stop);
                 let mut round = worker as u64 * 5;
                 while !stop.load(Ordering::Relaxed) {
-                    // Which name is the directory changes all the time: both are tried.
+                    // The name of the directory changes all the time: both are tried.
                     for dir in ["dir", "dir-link"] {
                         let worked = work(&mnt.join(dir), worker, round);
                         done.fetch_add(u64::from(worked.is_ok()), Ordering::Relaxed);
@@ -250,10 +235,7 @@ fn no_way_out(options: &str) {
         "outside has changed: {}",
         lines.join("\n")
     );
-    assert_eq!(
-        before.1, after.1,
-        "something outside was changed and changed back"
-    );
+    assert_eq!(before.1, after.1);
     assert!(
         swaps > MOST_LITTLE && done > MOST_LITTLE,
         "{swaps} swaps and {done} operations prove nothing"

@@ -1,15 +1,15 @@
-//! The kernel above checks a caller by the owner, group and mode that it was told last. Each of them is
-//! changed beneath here, after a stranger has what he needs open, and he tries what he could do before:
-//! through the mount as beneath.
+//! The kernel above checks a caller by the owner, group and mode that it has cached. Each is changed
+//! beneath here, after a stranger has opened what it needs; then the stranger tries what it could do
+//! before, through the mount and beneath.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use thrufs_tests::property::timestamps;
+use thrufs_tests::{acl, skip_if};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, XattrFlags,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, UTIME_NOW, XattrFlags};
 use rustix::io::{Errno, Result};
 use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
 use thrufs_tests::lower::{Ground, Lower};
@@ -17,31 +17,11 @@ use thrufs_tests::mounted::{Mounted, must_skip};
 use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::{Transport, over_each};
 
-/// A change through a descriptor that only the owner may make.
+/// A change through a descriptor, reserved for the owner.
 type Change = (&'static str, fn(&File) -> Result<()>);
 
-const ACL: &str = "system.posix_acl_access";
-
-/// Everybody may everything: version 2, then tag, permissions and id of owner, group and others.
-fn acl_of_all() -> Vec<u8> {
-    let mut acl = 2u32.to_le_bytes().to_vec();
-    for tag in [0x01u16, 0x04, 0x20] {
-        acl.extend([tag.to_le_bytes(), 7u16.to_le_bytes()].concat());
-        acl.extend(u32::MAX.to_le_bytes());
-    }
-    acl
-}
-
 fn set_times(file: &File, nanoseconds: i64) -> Result<()> {
-    let time = Timespec {
-        tv_sec: 1_000_000,
-        tv_nsec: nanoseconds,
-    };
-    let times = Timestamps {
-        last_access: time,
-        last_modification: time,
-    };
-    rustix::fs::futimens(file, &times)
+    rustix::fs::futimens(file, &timestamps(1_000_000, nanoseconds))
 }
 
 const CHANGES: &[Change] = &[
@@ -58,7 +38,12 @@ const CHANGES: &[Change] = &[
         rustix::fs::fchown(file, None, Some(Gid::from_raw(TEAM)))
     }),
     ("ACL", |file| {
-        rustix::fs::fsetxattr(file, ACL, &acl_of_all(), XattrFlags::empty())
+        rustix::fs::fsetxattr(
+            file,
+            acl::NAME,
+            &acl::List::ALL.value_with(&[]),
+            XattrFlags::empty(),
+        )
     }),
     ("times", |file| set_times(file, 5)),
     ("times to now", |file| set_times(file, UTIME_NOW)),
@@ -83,7 +68,7 @@ fn program_of_member(directory: &Path) -> File {
     })
 }
 
-/// What there is to be protected.
+/// What is protected.
 fn state(path: &Path) -> (u32, u32, u32, Vec<i64>, IFlags) {
     let found = fs::metadata(path).unwrap();
     let times = vec![found.mtime(), found.mtime_nsec()];
@@ -91,10 +76,9 @@ fn state(path: &Path) -> (u32, u32, u32, Vec<i64>, IFlags) {
     (found.mode(), found.uid(), found.gid(), times, flags)
 }
 
-/// What became of each change.
 type Outcomes = Vec<(&'static str, Result<()>, bool)>;
 
-/// What became of each change after `take` beneath, tried through `directory`.
+/// The outcome of each change after `take` beneath, through `directory`.
 fn tried(directory: &Path, beneath: &Path, take: fn(&Path)) -> Outcomes {
     let path = beneath.join("program");
     let tried = CHANGES.iter().map(|(name, change)| {
@@ -102,7 +86,7 @@ fn tried(directory: &Path, beneath: &Path, take: fn(&Path)) -> Outcomes {
         take(&path);
         let before = state(&path);
         let answer = MEMBER.run(|| change(&file)).map_err(|error| match error {
-            // Under writeback, the time that it is looks like any other.
+            // Under writeback, setting the current time looks like any other.
             Errno::ACCESS if name.starts_with("times") => Errno::PERM,
             error => error,
         });
@@ -113,7 +97,7 @@ fn tried(directory: &Path, beneath: &Path, take: fn(&Path)) -> Outcomes {
     tried.collect()
 }
 
-/// Each once: who is held back does not depend on the transport.
+/// Each once: the result does not depend on the transport.
 fn options_over(transport: Transport) -> &'static [&'static str] {
     match transport {
         Transport::Dev => &["passthrough", "cache=never", "writeback"],
@@ -136,12 +120,12 @@ const TAKINGS: [Taking; 4] = [
 
 /// After each of [`TAKINGS`], as beneath, where it is tried the first time.
 fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
-    let everybody = Permissions::from_mode(0o777);
-    fs::set_permissions(ground.source(), everybody.clone()).unwrap();
+    let all = Permissions::from_mode(0o777);
+    fs::set_permissions(ground.source(), all.clone()).unwrap();
     if beneath.is_empty() {
         let native = ground.outside().join("native");
         fs::create_dir(&native).unwrap();
-        fs::set_permissions(&native, everybody).unwrap();
+        fs::set_permissions(&native, all).unwrap();
         *beneath = TAKINGS
             .map(|(_, take)| tried(&native, &native, take))
             .into();
@@ -153,7 +137,7 @@ fn changes_no_more(ground: &Ground, beneath: &mut Vec<Outcomes>, about: &str) {
 }
 
 #[test]
-fn who_was_the_owner_changes_what_was_taken_over_no_more() {
+fn a_former_owner_changes_the_file_no_more() {
     over_each(|transport| {
         let mut beneath = Vec::new();
         for options in options_over(transport) {
@@ -164,21 +148,19 @@ fn who_was_the_owner_changes_what_was_taken_over_no_more() {
 }
 
 #[test]
-fn who_was_the_owner_in_a_guest_changes_it_no_more() {
-    if must_skip() {
-        return;
-    }
+fn a_former_owner_in_a_guest_changes_the_file_no_more() {
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Ext4, "", Queues::USUAL).unwrap();
     changes_no_more(relayed.ground(), &mut Vec::new(), "share");
 }
 
-/// The new owner is no stranger, and root never is.
+/// The new owner has its rights, and root is never refused.
 #[test]
-fn who_became_the_owner_may_change_it() {
+fn a_new_owner_may_change_the_file() {
     over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Ext4, &transport.with("acl")).unwrap();
-        let everybody = Permissions::from_mode(0o777);
-        fs::set_permissions(mounted.source(), everybody).unwrap();
+        let all = Permissions::from_mode(0o777);
+        fs::set_permissions(mounted.source(), all).unwrap();
         let path = mounted.mnt().join("program");
         for (name, change) in CHANGES.iter().filter(|(name, _)| *name != "group") {
             let file = program_of_member(mounted.mnt());
@@ -188,7 +170,7 @@ fn who_became_the_owner_may_change_it() {
                 Some(BOB.gid),
             )
             .unwrap();
-            // Root asks, so that the kernel above hears of it.
+            // So that the kernel above sees the new owner.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(0o711)).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().uid(), BOB.uid);
             BOB.run(|| change(&file)).unwrap();
@@ -204,9 +186,9 @@ fn who_became_the_owner_may_change_it() {
     });
 }
 
-/// By a name that the kernel above remembers, for as long as it does.
+/// By a name in the kernel's cache, for as long as it is valid.
 #[test]
-fn what_is_anothers_stays_in_a_sticky_directory() {
+fn files_of_other_owners_stay_in_a_sticky_directory() {
     over_each(|transport| {
         for options in options_over(transport) {
             let mounted = Mounted::start(&transport.with(options));
@@ -231,7 +213,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
                     fs::write(above.join("file"), "bob's").unwrap();
                     fs::write(above.join("own"), "bob's").unwrap();
                 });
-                // Known to the kernel above, so that what is compared is what it was told of this name.
+                // Looked up through the mount, so that the kernel above compares cached attributes.
                 fs::write(sticky.join("precious"), "alice's").unwrap();
                 chown(sticky.join("precious"), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
                 fs::metadata(above.join("precious")).unwrap();
@@ -264,7 +246,7 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
                 "directory {options}: {refused}"
             );
             fs::remove_dir(sticky.join("own")).unwrap();
-            // Root, and who owns the directory, remove everything.
+            // Root, and the owner of the directory, remove everything.
             for owner in [0, BOB.uid] {
                 chown(&sticky, Some(owner), None).unwrap();
                 fs::metadata(&above).unwrap();
@@ -280,9 +262,9 @@ fn what_is_anothers_stays_in_a_sticky_directory() {
     });
 }
 
-/// Who may write a file may set its times to now.
+/// With write access, times can be set to now.
 #[test]
-fn who_may_write_no_more_sets_no_times() {
+fn a_user_that_lost_write_access_sets_no_times() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with(""));
         let beneath = mounted.source().join("file");
@@ -301,7 +283,7 @@ fn who_may_write_no_more_sets_no_times() {
 
 /// Natively the kernel refuses with `protected_hardlinks`, which is on here or not.
 #[test]
-fn what_was_taken_over_gets_no_further_name() {
+fn a_file_with_a_new_owner_gets_no_link() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with(""));
         fs::set_permissions(mounted.source(), Permissions::from_mode(0o777)).unwrap();
@@ -335,7 +317,7 @@ const MAKINGS: [Making; 3] = [
     }),
 ];
 
-/// In a directory whose group is another since the kernel above asked, which it does not soon again.
+/// In a directory whose group is another since the kernel above asked; its cache stays valid.
 fn makes_no_program(ground: &Ground) {
     for (name, make) in MAKINGS {
         for (before, mode) in [(None, 0o777), (Some(MEMBER.gid), 0o2777)] {
@@ -362,7 +344,7 @@ fn makes_no_program(ground: &Ground) {
 }
 
 #[test]
-fn who_is_in_no_group_makes_no_program_of_it() {
+fn a_user_outside_the_group_makes_no_set_group_id_program() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with("cache=always"));
         makes_no_program(mounted.ground());
@@ -370,10 +352,8 @@ fn who_is_in_no_group_makes_no_program_of_it() {
 }
 
 #[test]
-fn who_is_in_no_group_in_a_guest_makes_no_program_of_it() {
-    if must_skip() {
-        return;
-    }
+fn a_user_of_a_guest_outside_the_group_makes_no_set_group_id_program() {
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Default, "cache=always", Queues::USUAL).unwrap();
     makes_no_program(relayed.ground());
 }
@@ -384,15 +364,15 @@ const MEMBER_ALONE: User = User {
     ..MEMBER
 };
 
-/// A worker has none of its starter's groups, which would let everybody set that bit.
+/// A worker has none of its starter's groups, which would let any caller set that bit.
 #[test]
 fn groups_of_the_starter_give_nothing() {
     over_each(|transport| {
         let in_thread = || {
             rustix::thread::set_thread_groups(&[Gid::from_raw(TEAM)]).unwrap();
             let mounted = Mounted::start(&transport.with(""));
-            let everybody = Permissions::from_mode(0o777);
-            fs::set_permissions(mounted.source(), everybody).unwrap();
+            let all = Permissions::from_mode(0o777);
+            fs::set_permissions(mounted.source(), all).unwrap();
             let beneath = mounted.source().join("program");
             let file = program_of_member(mounted.mnt());
             chown(&beneath, None, Some(TEAM)).unwrap();
@@ -407,7 +387,7 @@ fn groups_of_the_starter_give_nothing() {
 
 /// Natively the kernel looks at the mode, with `protected_hardlinks`.
 #[test]
-fn what_became_set_user_id_gets_no_further_name() {
+fn a_file_that_became_set_user_id_gets_no_link() {
     over_each(|transport| {
         let mounted = Mounted::start(&transport.with("cache=always"));
         let native = mounted.outside().join("native");

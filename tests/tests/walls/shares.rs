@@ -1,4 +1,4 @@
-//! One user opens all that it can, and others go on.
+//! One user opens all that it can, and others continue.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ use thrufs_tests::transport::over_each;
 const FILES_MAX: u32 = 256;
 const SHARE: usize = 80;
 
-/// Opens until that is refused.
+/// Opens until it is refused.
 fn open_all(open: impl Fn() -> io::Result<File>) -> (Vec<File>, Option<i32>) {
     let mut files = Vec::new();
     for _ in 0..2 * FILES_MAX {
@@ -29,7 +29,7 @@ fn open_all(open: impl Fn() -> io::Result<File>) -> (Vec<File>, Option<i32>) {
     (files, None)
 }
 
-/// Holds a user's whole share, once what was open before is released, which happens in the background.
+/// Holds a user's whole share, once earlier files are released, which is asynchronous.
 fn hold_share(what: &str, open: impl Fn() -> io::Result<File> + Sync) -> Vec<File> {
     let deadline = Instant::now() + END_TIMEOUT;
     loop {
@@ -44,19 +44,19 @@ fn hold_share(what: &str, open: impl Fn() -> io::Result<File> + Sync) -> Vec<Fil
     }
 }
 
-/// A tree in which everybody may work.
+/// A tree in which all users may work.
 fn open_ground() -> Ground {
     let ground = Ground::prepare(Lower::Ext4).unwrap();
     let source = ground.source();
     fs::create_dir(source.join("dir")).unwrap();
     fs::write(source.join("dir/inner"), "").unwrap();
     fs::write(source.join("file"), "content").unwrap();
-    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    fs::set_permissions(source, everybody).unwrap();
+    let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(source, all).unwrap();
     ground
 }
 
-/// What somebody else does meanwhile.
+/// Another user's work meanwhile.
 fn work(mnt: &Path) {
     BOB.run(|| {
         assert_eq!(fs::read_to_string(mnt.join("file")).unwrap(), "content");
@@ -70,7 +70,7 @@ fn work(mnt: &Path) {
 }
 
 #[test]
-fn who_holds_its_share_keeps_nobody_else_from_opening() {
+fn a_user_that_holds_its_share_of_open_files_does_not_block_others() {
     over_each(|transport| {
         let ground = open_ground();
         let options = transport.with("nopassthrough,locks=shared");
@@ -104,10 +104,10 @@ fn who_holds_its_share_keeps_nobody_else_from_opening() {
     });
 }
 
-/// Without file handles, nothing but a descriptor of the server leads to what has lost its name and is held
-/// by `O_PATH`. One user has so many, and what is more is let go.
+/// Without file handles, only an `O_PATH` descriptor of the server leads to a removed file that is in use.
+/// One user has so many; what is more is closed.
 #[test]
-fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
+fn a_user_that_holds_removed_files_is_limited_to_its_share() {
     const LOST: usize = 96 / 2;
     over_each(|transport| {
         let ground = open_ground();
@@ -157,12 +157,12 @@ fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
             let answers = |file: &&File| rustix::fs::fstat(file).is_ok();
             let answered = held.iter().filter(answers).count();
             assert!(answered <= LOST, "{what}: {answered}");
-            // It is known by no other name, and was held all the same.
+            // It has no other known name, and was held all the same.
             if what == "directory" {
                 assert_eq!(answered, LOST);
             }
         }
-        // Files without names, whose data go straight through where that is possible.
+        // Files without names, with passthrough where that is possible.
         let unnamed = || {
             let flags = OFlags::TMPFILE | OFlags::RDWR;
             let made = rustix::fs::open(mnt, flags, Mode::RUSR | Mode::WUSR);
@@ -178,7 +178,7 @@ fn who_holds_what_it_has_removed_keeps_nobody_else_from_working() {
 
 /// Requests that wait for a lock may wait for ever. One user has half of the 128 places.
 #[test]
-fn who_waits_for_locks_keeps_nobody_else_from_waiting() {
+fn a_user_that_waits_for_locks_does_not_block_others() {
     const WAITERS: usize = 70;
     const PLACES: usize = 128 / 2;
     over_each(|transport| {

@@ -1,9 +1,10 @@
-//! What a stranger asks for gets the same answer through the mount as beneath, and leaves the same.
+//! A stranger's request gets the same answer through the mount as beneath, and leaves the same.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
+use thrufs_tests::skip_if;
 
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags,
@@ -56,7 +57,7 @@ fn prepare(directory: &Path) {
     fs::set_permissions(&sticky, Permissions::from_mode(0o1777)).unwrap();
 }
 
-/// All that there is in the end.
+/// The final state.
 fn left(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| {
         let path = entry.unwrap().path();
@@ -83,15 +84,8 @@ fn value_of(name: &str) -> Vec<u8> {
     match name {
         // `VFS_CAP_REVISION_2` with CAP_CHOWN.
         "security.capability" => [0x0200_0000u32, 1, 0, 0, 0].map(u32::to_le_bytes).concat(),
-        // Everything for everybody.
         "system.posix_acl_access" | "system.posix_acl_default" => {
-            let entry = |tag: u32| [7 << 16 | tag, u32::MAX];
-            let entries = [1, 4, 0x20].map(entry).concat();
-            [&[2], &entries[..]]
-                .concat()
-                .iter()
-                .flat_map(|word| word.to_le_bytes())
-                .collect()
+            thrufs_tests::acl::List::ALL.value_with(&[])
         }
         _ => b"value".to_vec(),
     }
@@ -260,7 +254,7 @@ fn a_stranger_gets_the_same_answers() {
 /// Blocks for which no file is written.
 const METADATA: u64 = 64;
 
-/// Blocks that a file system keeps for root.
+/// Blocks reserved for root stay free.
 fn leaves_root_its_blocks(ground: &Ground, about: &str) {
     fs::set_permissions(ground.source(), Permissions::from_mode(0o777)).unwrap();
     let free = || rustix::fs::statvfs(ground.source()).unwrap();
@@ -310,9 +304,7 @@ fn a_stranger_leaves_root_its_blocks() {
 
 #[test]
 fn a_guest_s_stranger_gets_the_same_and_leaves_root_its_blocks() {
-    if must_skip() {
-        return;
-    }
+    skip_if!(must_skip());
     let relayed = Relayed::start_on(Lower::Ext4, "modcaps=+sys_admin", Queues::USUAL).unwrap();
     gets_the_same_answers(relayed.ground());
     leaves_root_its_blocks(relayed.ground(), "share");

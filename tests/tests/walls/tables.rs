@@ -1,4 +1,4 @@
-//! The first table of `docs/security/requests.md` has one row for everything that a client's kernel asks.
+//! The first table of `docs/security/requests.md` has one row for every request of a client's kernel.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use thrufs_sys::ioctl::COMMANDS;
 
 const PAGE: &str = include_str!("../../../docs/security/requests.md");
 
-/// The heading above the table in which a request has its row.
+/// The heading above the table with a request's row.
 fn heading(opcode: Opcode) -> &'static str {
     use Opcode as It;
     match opcode {
@@ -104,7 +104,7 @@ fn every_command_has_a_row() {
     );
 }
 
-/// Prefixes as `linux/xattr.h` has them, and the names that the kernel knows by themselves.
+/// Prefixes of `linux/xattr.h`, and the names that the kernel knows.
 #[test]
 fn every_kind_of_extended_attribute_has_a_row() {
     let names = [

@@ -1,5 +1,5 @@
-//! What `cargo xtask vm-bench` is asked, and what it makes of what was measured: a table of medians and
-//! ratios, and a file to keep. What is measured is in `tests/guest/host/compare.sh` and `open1.sh`.
+//! Arguments and results of `cargo xtask vm-bench`: a table of medians and ratios, and a file to keep.
+//! `tests/guest/host/compare.sh` and `open1.sh` measure.
 
 use super::Variables;
 use super::plan::Plan;
@@ -8,10 +8,10 @@ use crate::project;
 use crate::step::{Failure, Step};
 use std::fs;
 
-/// Who everybody is compared with.
+/// The target that the others are compared with.
 const OURS: &str = "thrufs";
 
-/// What the script is told, the option that says it, and what it is when nothing is said.
+/// The script's variable, the option that sets it, and its default.
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("ROUNDS", "--rounds", "5"),
     ("SECONDS_EACH", "--seconds", "2"),
@@ -20,14 +20,12 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("ROWS", "--rows", ""),
 ];
 
-/// What is asked of a comparison.
 pub(super) struct Comparison {
     pub(super) plan: Plan,
-    /// What the script is told.
+    /// The environment of the script.
     pub(super) variables: Variables,
-    /// Whether files are opened and closed, by two kernels.
+    /// Whether opens and closes are measured, by two kernels.
     pub(super) is_open1: bool,
-    /// Whether what was measured is kept.
     is_saved: bool,
 }
 
@@ -55,7 +53,7 @@ impl Comparison {
         })
     }
 
-    /// Prints the table of `text`, and keeps what was measured if that was asked for.
+    /// Prints the table of `text`, and keeps the results on request.
     pub(super) fn report(&self, text: &str) -> Result<(), Failure> {
         let rows = parse(text)?;
         println!("\n{}", table(&rows));
@@ -85,19 +83,19 @@ impl Comparison {
     }
 }
 
-/// Of a row, each contestant with the values of its rounds.
+/// Of a row, each target with the values of its rounds.
 type Values<'a> = Vec<(&'a str, Vec<f64>)>;
 
 /// Rows with their names and units, in the order of measuring.
 type Rows<'a> = Vec<(&'a str, &'a str, Values<'a>)>;
 
-/// Understands lines `ROW CONTESTANT UNIT VALUE`.
+/// Parses lines `ROW TARGET UNIT VALUE`.
 fn parse(text: &str) -> Result<Rows<'_>, Failure> {
     let mut rows = Rows::new();
     for line in text.lines() {
         let wrong = || Failure::new(format!("this was not measured: {line}"));
         let words: Vec<_> = line.split(' ').collect();
-        let &[name, contestant, unit, value] = words.as_slice() else {
+        let &[name, target, unit, value] = words.as_slice() else {
             return Err(wrong());
         };
         let value = value.parse().map_err(|_| wrong())?;
@@ -105,29 +103,28 @@ fn parse(text: &str) -> Result<Rows<'_>, Failure> {
             rows.push((name, unit, Values::new()));
         }
         let values = &mut rows.last_mut().ok_or_else(wrong)?.2;
-        match values.iter_mut().find(|known| known.0 == contestant) {
+        match values.iter_mut().find(|known| known.0 == target) {
             Some((_, values)) => values.push(value),
-            None => values.push((contestant, vec![value])),
+            None => values.push((target, vec![value])),
         }
     }
     Ok(rows)
 }
 
-/// The middle of the values, or what lies between the two in the middle.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     f64::midpoint(sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2])
 }
 
-/// A line for each row: medians, and in brackets how many times that of another ours is, as the median of
-/// the rounds, in which the two followed each other, and the least and the greatest.
+/// A line for each row: medians, and in brackets ours as a multiple of another: the median of the rounds,
+/// in which the two followed each other, and the least and the greatest.
 fn table(rows: &Rows<'_>) -> String {
     let mut text = String::new();
-    for (name, unit, contestants) in rows {
-        let ours = contestants.iter().find(|known| known.0 == OURS);
+    for (name, unit, targets) in rows {
+        let ours = targets.iter().find(|known| known.0 == OURS);
         text += &format!("{:<24}", format!("{name} ({unit})"));
-        for (name, values) in contestants {
+        for (name, values) in targets {
             text += &format!("  {name} {:.0}", median(values));
             if let Some((_, ours)) = ours.filter(|_| *name != OURS) {
                 let ratios: Vec<_> = ours.iter().zip(values).map(|(a, b)| a / b).collect();
@@ -145,8 +142,8 @@ fn json(about: &[(&str, &String)], rows: &Rows<'_>) -> String {
     let about = about
         .iter()
         .map(|(name, value)| format!("  {name:?}: {value:?},\n"));
-    let rows = rows.iter().map(|(name, unit, contestants)| {
-        let values = contestants.iter();
+    let rows = rows.iter().map(|(name, unit, targets)| {
+        let values = targets.iter();
         let values = values.map(|(name, values)| format!(", {name:?}: {values:?}"));
         let values = String::from_iter(values);
         format!("    {{\"row\": {name:?}, \"unit\": {unit:?}{values}}}")

@@ -1,8 +1,7 @@
-//! What guests are made of: packages of Debian, each in one version, which are taken apart and never
-//! installed.
+//! Packages of Debian for guests, each in one version, which are unpacked and never installed.
 //!
-//! They are of releases that need not be this machine's. So apt gets sources, lists and a cache of its
-//! own; the machine's are not touched. Signatures are checked by apt.
+//! Their releases need not be this machine's: apt gets sources, lists and a cache of its own, and checks
+//! signatures.
 
 use crate::project;
 use crate::skips;
@@ -10,11 +9,11 @@ use crate::step::{Failure, Step};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A package in the one version that is used.
+/// A package in its one version.
 pub(super) struct Package {
     pub(super) name: &'static str,
     pub(super) version: &'static str,
-    /// Whether all that it needs comes with it, as for a machine that has nothing.
+    /// Whether all its dependencies come with it.
     with_needs: bool,
 }
 
@@ -34,13 +33,13 @@ pub(super) const CLOUD: Package = package("linux-image-6.12.117+deb13-cloud-amd6
 pub(super) const GENERIC: Package = package("linux-image-6.12.117+deb13-amd64", "6.12.117-1");
 /// As `CLOUD`, from before close(2) did its work before it returned (Linux 6.6).
 pub(super) const BEFORE: Package = package("linux-image-6.1.0-50-cloud-amd64", "6.1.176-1");
-/// Moves the state of servers (8.2), and runs here with all the libraries that it needs.
+/// Moves the state of servers (8.2), and runs here with all its libraries.
 pub(super) const QEMU: Package = Package {
     with_needs: true,
     ..package("qemu-system-x86", "1:10.0.13+ds-0+deb13u1")
 };
 
-/// The suites that have them. Debian signs all with a key that bookworm has as well.
+/// The suites of these packages. Debian signs all with a key that bookworm has as well.
 const SOURCES: &str = "Types: deb
 URIs: MIRROR
 Suites: bookworm trixie trixie-backports
@@ -60,12 +59,12 @@ APT::Sandbox::User "root";
 "#;
 
 impl Package {
-    /// How what is made of it is called.
+    /// The name of its folder.
     pub(super) fn key(&self) -> String {
         format!("{}_{}", self.name, self.version.replace(':', "_"))
     }
 
-    /// Fetches it and takes it apart into a folder. Nothing where the archive does not have it.
+    /// Fetches and unpacks it into a folder; nothing where the archive does not have it.
     pub(super) fn unpacked(&self) -> Result<Option<PathBuf>, Failure> {
         let folder = place()?.join(self.key());
         if folder.exists() {
@@ -79,13 +78,13 @@ impl Package {
             let arguments = [Path::new("--extract"), &package, &unpacked];
             Step::new("dpkg-deb").args(arguments).text()?;
         }
-        // It is there only once it is complete.
+        // Renamed once it is complete.
         fs::rename(&unpacked, &folder).map_err(Failure::of(&folder))?;
         fs::remove_dir_all(&packages).map_err(Failure::of(&packages))?;
         Ok(Some(folder))
     }
 
-    /// Fetches it into a folder. Nothing where the archive does not have it, which is said.
+    /// Fetches it into a folder; nothing, which is reported, where the archive does not have it.
     pub(super) fn fetch(&self) -> Result<Option<PathBuf>, Failure> {
         println!("xtask: fetching {} {}: once", self.name, self.version);
         let apt = place()?.join("apt");
@@ -129,14 +128,14 @@ impl Package {
     }
 }
 
-/// Where what guests are made of is kept.
+/// The directory of guests' packages.
 pub(super) fn place() -> Result<PathBuf, Failure> {
     let place = project::tools().join("guest");
     fs::create_dir_all(&place).map_err(Failure::of(&place))?;
     Ok(place)
 }
 
-/// The archive that the machine takes its packages from; that of security updates has them alone.
+/// The machine's Debian mirror, not that of security updates.
 fn mirror() -> Result<String, Failure> {
     let words = [
         "indextargets",

@@ -7,13 +7,13 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
-/// How the kernel of User-Mode Linux is configured, beneath the top of the repository.
+/// Configuration of the kernel of User-Mode Linux.
 const UML_CONFIG: &str = "tests/guest/uml.config";
 
-/// How long the build may take, in seconds: many times what it takes on two processors.
+/// Time limit of the build, in seconds: many times the usual on two processors.
 const BUILD_SECONDS_MAX: u32 = 5400;
 
-/// A kernel to boot, and the folder that has its modules, if it has any.
+/// A kernel to boot, and the folder of its modules, if any.
 pub(super) type Kernel = (PathBuf, Option<PathBuf>);
 
 /// The kernel of User-Mode Linux, built unless one of this version and configuration is there. Nothing
@@ -31,7 +31,7 @@ pub(super) fn uml() -> Result<Option<Kernel>, Failure> {
             return Ok(None);
         };
         println!("xtask: building a kernel for User-Mode Linux: minutes, once");
-        // One build at a time, that others hardly notice.
+        // One build at a time, at low priority.
         Step::limited(BUILD_SECONDS_MAX)
             .args(["flock", "--no-fork"])
             .args([place.join("lock")])

@@ -1,4 +1,4 @@
-//! What is asked of `cargo xtask vm-test`.
+//! The arguments of `cargo xtask vm-test`.
 
 use super::differs;
 use crate::arguments::Arguments;
@@ -7,52 +7,45 @@ use crate::step::Failure;
 use std::fs;
 use std::path::PathBuf;
 
-/// What runs in a guest when nothing is named. What else is in `tests/real` looks into the server
-/// from outside, or takes long.
+/// By default. The rest of `tests/real` looks into the server from outside, or takes long.
 pub(super) const ALL: &[&str] = &[
     "posix", "property", "fio", "git", "sqlite", "archive", "fsx", "make",
 ];
 
-/// What a share under test is given when nothing is said: what scripts put into archives has ACLs.
+/// Default options of a share under test: what scripts put into archives has ACLs.
 const OPTIONS: &str = "acl";
 
-/// What is no script.
 const BUILT_IN: &[&str] = &["posix", "property"];
 
-/// Where scripts are, beneath the top of the repository.
 const PLACES: &[&str] = &["tests/guest", HOST, "tests/real"];
 
-/// Where those are that run on the host, and say to guests what to do.
+/// Scripts that run on the host, and command guests.
 const HOST: &str = "tests/guest/host";
 
 /// Scripts that are no tests.
 const NOT_TESTS: &[&str] = &["guest", "job", "machine", "mount", "remote", "uml"];
 
-/// How long each of what runs may take, in seconds: several times what it takes on a machine that has
-/// other things to do.
+/// Time limit of each, in seconds: several times the usual on a busy machine.
 const SECONDS_EACH: u32 = 600;
 
-/// How long a guest needs besides.
+/// Time for a guest's boot.
 const SECONDS_BOOT: u32 = 120;
 
-/// How many times as long everything takes where the processor is emulated.
+/// How many times as long everything takes with an emulated processor.
 const EMULATION: u32 = 4;
 
-/// What is to be done.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// What boots: `uml` is nearly as fast as the machine, `qemu` is emulated and has a PCI bus.
     pub(super) guest: String,
-    /// What serves.
     pub(super) server: String,
     /// Options of the share under test, as after `-o`; a boot for each.
     pub(super) options: Vec<String>,
-    /// The file system that is served.
     pub(super) lower: String,
     what: Vec<String>,
 }
 
-/// A script to be run on the host, and what is done in the guests that it boots.
+/// A script on the host, and what is done in the guests that it boots.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) name: String,
@@ -61,7 +54,7 @@ pub(super) struct Run {
 }
 
 impl Plan {
-    /// Understands options and the names of what runs, which is `all` where there are none.
+    /// Parses options and the names of what runs, by default `all`.
     pub(super) fn parse(mut arguments: Arguments, all: &[&str]) -> Result<Self, Failure> {
         let mut options = Vec::new();
         while let Some(list) = arguments.value("--options")? {
@@ -95,8 +88,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What is run with each set of options: one guest for all that runs in a guest, and each script that
-    /// says to guests what to do.
+    /// What runs with each set of options: one guest for all that runs in a guest, and each script that
+    /// commands guests.
     pub(super) fn runs(&self) -> Vec<Run> {
         let on_host = |name: &String| script(&[HOST], name).is_some();
         let (host, guest): (Vec<_>, Vec<_>) = self.what.iter().cloned().partition(on_host);
@@ -116,13 +109,12 @@ impl Plan {
         runs
     }
 
-    /// For a report.
     pub(super) fn name_of(&self, options: &str, run: &Run) -> String {
         let words = [&self.guest, &self.server, &self.lower, options].join(" ");
         format!("{} in a guest: {}", words.trim_end(), run.name)
     }
 
-    /// How long each of what runs in a guest may take, in seconds.
+    /// Time limit of each run in a guest, in seconds.
     fn seconds_each(&self) -> u32 {
         match self.guest.as_str() {
             "uml" => SECONDS_EACH,
@@ -130,12 +122,12 @@ impl Plan {
         }
     }
 
-    /// How long a guest may take in all, in seconds: somewhat more, so that what is too long is named.
+    /// Time limit of a guest, in seconds: somewhat more, so that the run that takes too long is named.
     pub(super) fn seconds_max(&self, run: &Run) -> u32 {
         self.seconds_each() * run.what.len() as u32 + SECONDS_BOOT
     }
 
-    /// The programs that the scripts say they need, by their line `need PROGRAM...`.
+    /// The programs that scripts need, by their line `need PROGRAM...`.
     pub(super) fn programs(&self) -> Result<Vec<String>, Failure> {
         let mut programs = Vec::new();
         for path in self.what.iter().filter_map(|name| script(PLACES, name)) {
@@ -147,7 +139,7 @@ impl Plan {
         Ok(programs)
     }
 
-    /// What the job in the guest is told, as assignments of a shell.
+    /// The environment of the job in the guest, as assignments of a shell.
     pub(super) fn environment(&self, options: &str, run: &Run) -> Result<String, Failure> {
         let differs = differs::known(&self.server, options, &self.lower)?.join(" ");
         let what = run.what.join(" ");
@@ -196,7 +188,7 @@ mod tests {
         let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
         assert_eq!(names, ["posix git", "locks"]);
         assert!(runs[0].script.is_file() && runs[1].script.is_file());
-        // A guest that takes too long is ended after whatever takes too long in it.
+        // The run in a guest is ended before the guest.
         assert!(plan.seconds_max(&runs[0]) > 2 * plan.seconds_each());
         assert_eq!(plan.programs().expect("programs"), ["git"]);
     }

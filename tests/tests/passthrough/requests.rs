@@ -1,4 +1,4 @@
-//! The proof that data go straight through: the kernel sends no request for them.
+//! Proof of passthrough: the kernel sends no request for data.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -53,7 +53,7 @@ fn no_request_carries_data() {
             assert_eq!(seen.get(opcode), None, "{seen:?}");
         }
         assert!(seen.contains_key("CREATE"), "{seen:?}");
-        // Again, with an open of what is there.
+        // Again, with an open of an existing file.
         let seen = tracer.count(|| read_write_and_map(mounted));
         assert_eq!(seen.get("OPEN"), Some(&1), "{seen:?}");
         assert_eq!(seen.get("READ"), None, "{seen:?}");
@@ -64,7 +64,7 @@ fn no_request_carries_data() {
     });
 }
 
-/// The counterpart, so that the proof proves something.
+/// The control: without passthrough, requests carry data.
 #[test]
 fn without_passthrough_requests_carry_data() {
     on_each(&[Lower::Tmpfs], "nopassthrough", |mounted| {
@@ -77,7 +77,7 @@ fn without_passthrough_requests_carry_data() {
 }
 
 #[test]
-fn files_without_a_name_go_straight_through() {
+fn files_without_a_name_use_passthrough() {
     on_each(&[Lower::Tmpfs, Lower::Ext4], "", |mounted| {
         let Some(tracer) = tracer(mounted) else {
             return;
