@@ -38,10 +38,10 @@ impl AutoUnmount {
             return Ok(None);
         }
         let process = Process::start(Role::AutoUnmount, config.paths())
-            .map_err(system("start the process of auto_unmount"))?;
+            .map_err(system("start the auto_unmount process"))?;
         let serve = Message::Serve(Box::new(config.clone()), Vec::new());
         let heard = process.channel.send(&serve);
-        heard.map_err(system("speak to the process of auto_unmount"))?;
+        heard.map_err(system("send to the auto_unmount process"))?;
         Ok(Some(AutoUnmount(process)))
     }
 
@@ -88,7 +88,7 @@ pub(crate) fn main() -> ExitCode {
             }
             Ok(Some(Message::Background)) => drop(log.leave_the_terminal()),
             Ok(Some(Message::Stop)) => return ExitCode::SUCCESS,
-            Ok(Some(other)) => tracing::debug!(?other, "not for auto_unmount"),
+            Ok(Some(other)) => tracing::debug!(?other, "unexpected message to auto_unmount"),
             Ok(None) | Err(_) => break,
         }
     }

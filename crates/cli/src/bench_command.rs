@@ -29,9 +29,7 @@ pub(crate) fn command() -> Command {
         .value_hint(ValueHint::DirPath)
         .help("The directory in question [default: the working directory]");
     Command::new(NAME)
-        .about(
-            "Tell how fast a directory is through thrufs, against itself and against other mounts",
-        )
+        .about("Measure a directory through thrufs, natively and through other mounts")
         .arg(directory)
         .args(OPTIONS.map(|(option, about)| argument(option, about)))
 }

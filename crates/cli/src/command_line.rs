@@ -75,13 +75,13 @@ pub(crate) fn command(purpose: Purpose) -> Command {
                         .short('l')
                         .long("lazy")
                         .action(ArgAction::SetTrue)
-                        .help("Unmount although it is in use; its users keep what they have open"),
+                        .help("Unmount while in use (lazy unmount); open files stay usable"),
                 )
                 .arg(
                     path("MOUNTPOINT")
                         .num_args(1..)
                         .required(true)
-                        .help("Where something is mounted"),
+                        .help("The mount point"),
                 ),
         )
         .subcommand(share_command(purpose))
@@ -110,25 +110,25 @@ pub(crate) fn command(purpose: Purpose) -> Command {
 
 fn doctor_command() -> Command {
     Command::new("doctor")
-        .about("Tell what this machine offers to a mount, and what to do about what it does not")
+        .about("Show what this machine supports, and how to enable what it does not")
         .arg(json(
             "Print an array of objects: name, state (ok, no, --), detail, remedy",
         ))
         .arg(
             path("DIR")
                 .value_hint(clap::ValueHint::DirPath)
-                .help("A directory to serve: tell what there is to be said of it too"),
+                .help("A directory to serve, which is checked too"),
         )
 }
 
 fn policy_command() -> Command {
     let check = Command::new("check")
-        .about("Tell whether a policy has a fault, and what it would say of files")
+        .about("Check a policy, and show what it decides for files")
         .arg(path("FILE").required(true).help("The policy, in TOML"))
         .arg(
             path("PATH")
                 .num_args(0..)
-                .help("Files of the host: what would happen to each, and by which rule"),
+                .help("Files of the host: show the decision for each, and its rule"),
         )
         .arg(
             path("root")
@@ -143,7 +143,10 @@ fn policy_command() -> Command {
                 .long("as")
                 .value_name("UID[:GID]")
                 .value_parser(Identity::parse)
-                .help("Who opens them, by number or name [default: the user of the command]"),
+                .help(
+                    "User and group that open them, by number or name [default: the user of the \
+                       command]",
+                ),
         )
         .arg(
             path("exe")
@@ -152,7 +155,7 @@ fn policy_command() -> Command {
                 .help("The path of the program that opens them [default: unknown]"),
         );
     Command::new("policy")
-        .about("Look at a policy")
+        .about("Check a policy")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
@@ -161,7 +164,7 @@ fn policy_command() -> Command {
 
 fn explain_command() -> Command {
     Command::new("explain")
-        .about("Tell how files on a live mount are served, and why")
+        .about("Show how files on a live mount are served, and why")
         .arg(json("Print an array of objects"))
         .arg(control())
         .arg(
@@ -174,7 +177,7 @@ fn explain_command() -> Command {
 
 fn ctl_command() -> Command {
     Command::new("ctl")
-        .about("Ask the server of a mount or share")
+        .about("Query the server of a mount or share")
         .arg(json("Print an object"))
         .arg(control())
         .arg(
@@ -186,7 +189,7 @@ fn ctl_command() -> Command {
             Arg::new("COMMAND")
                 .required(true)
                 .value_parser(PossibleValuesParser::new(["statistics"]))
-                .help("What to ask: statistics are what SIGUSR1 logs"),
+                .help("The query: statistics, as logged on SIGUSR1"),
         )
 }
 
@@ -216,7 +219,7 @@ fn option_list(purpose: Purpose, used: Use) -> Arg {
         .value_name("OPT[,OPT…]")
         .action(ArgAction::Append)
         .value_parser(value_parser!(OsString))
-        .help("Options, as mount(8) takes them: each flag below, with _ for -, and some more");
+        .help("Options as for mount(8): each flag below, with _ for -, and some more");
     match purpose {
         Purpose::Parsing => list,
         Purpose::Completion => list
@@ -255,7 +258,10 @@ fn share_command(purpose: Purpose) -> Command {
                 .value_name("PATH")
                 .required_unless_present("fd")
                 .help_heading(device)
-                .help("The socket that virtual machine monitors connect to; made, and removed at the end"),
+                .help(
+                    "The socket that virtual machine monitors connect to; created at the start, \
+                       removed at the end",
+                ),
         )
         .arg(
             Arg::new("fd")
@@ -264,7 +270,7 @@ fn share_command(purpose: Purpose) -> Command {
                 .value_parser(value_parser!(i32).range(0..))
                 .conflicts_with_all(["socket", "socket-group"])
                 .help_heading(device)
-                .help("The number of a socket that listens already, instead"),
+                .help("Number of a listening socket to use instead"),
         )
         .arg(
             Arg::new("socket-group")
@@ -272,7 +278,7 @@ fn share_command(purpose: Purpose) -> Command {
                 .value_name("GROUP")
                 .value_parser(options::parse_group)
                 .help_heading(device)
-                .help("Who may connect besides the user"),
+                .help("Group that may connect besides the user"),
         )
         .arg(option_list(purpose, Use::Share))
         .arg(directory("DIR", "The directory to share"));

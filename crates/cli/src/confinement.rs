@@ -59,7 +59,7 @@ pub(crate) fn raise_descriptor_limit() {
         ..limit
     };
     if limit.current != limit.maximum && setrlimit(Resource::Nofile, raised).is_err() {
-        tracing::debug!("the limit on descriptors stays {:?}", limit.current);
+        tracing::debug!("cannot raise RLIMIT_NOFILE, it stays {:?}", limit.current);
     }
 }
 
@@ -101,7 +101,10 @@ pub(crate) fn take_source(source: OwnedFd) -> (OwnedFd, Option<OwnedFd>) {
     match copy_of(&source) {
         Ok((inside, tree)) => (inside, Some(tree)),
         Err(errno) => {
-            tracing::warn!("the worker's descriptors lead out of the source: {errno}");
+            tracing::warn!(
+                "the worker can leave the source by its descriptors: cannot clone the mounts: \
+                            {errno}"
+            );
             (source, None)
         }
     }
@@ -129,7 +132,9 @@ fn copy_of(source: &OwnedFd) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
 pub(crate) fn leave_the_tree(source: Option<&OwnedFd>) {
     match try_to_leave(source) {
         Ok(()) => tracing::debug!("the worker is confined to the source"),
-        Err((step, error)) => tracing::warn!("the worker sees the whole tree: {step}: {error}"),
+        Err((step, error)) => {
+            tracing::warn!("the worker sees all files of the host: {step}: {error}")
+        }
     }
 }
 
@@ -140,19 +145,24 @@ fn try_to_leave(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::Error
         .map(Path::new)
         .into_iter()
         .find(|p| p.is_dir());
-    let place = place.ok_or_else(|| ("find a place", io::ErrorKind::NotFound.into()))?;
+    let place = place.ok_or_else(|| {
+        (
+            "find a directory to mount on",
+            io::ErrorKind::NotFound.into(),
+        )
+    })?;
     cred::unshare_mount_namespace().map_err(tell("unshare"))?;
     // Nothing of what follows may reach the host, and nothing of the host is wanted here.
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(tell("make private"))?;
-    let links = Detached::take().map_err(tell("take /proc/self/fd along"))?;
+    let links = Detached::take().map_err(tell("clone the mount of /proc/self/fd"))?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     // The device is opened once more for each thread; a bind mount keeps its own flags.
     let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let device = open_tree(CWD, "/dev/fuse", clone).map_err(tell("clone /dev/fuse"))?;
     mount("tmpfs", place, "tmpfs", flags, c"size=64k,mode=755").map_err(tell("mount a tmpfs"))?;
     std::fs::create_dir(place.join("dev")).map_err(file("mkdir /dev"))?;
-    std::fs::write(place.join("dev/fuse"), "").map_err(file("make /dev/fuse"))?;
+    std::fs::write(place.join("dev/fuse"), "").map_err(file("create /dev/fuse"))?;
     let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(device, "", CWD, place.join("dev/fuse"), empty).map_err(tell("bind /dev/fuse"))?;
     if let Some(source) = source {
@@ -160,12 +170,12 @@ fn try_to_leave(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::Error
         move_mount(source, "", CWD, place.join("source"), empty)
             .map_err(tell("mount the source"))?;
     }
-    std::env::set_current_dir(place).map_err(file("enter it"))?;
+    std::env::set_current_dir(place).map_err(file("enter the new root"))?;
     // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).
     pivot_root(".", ".").map_err(tell("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(tell("unmount the old root"))?;
     std::env::set_current_dir("/").map_err(file("enter the new root"))?;
-    links.work_in().map_err(tell("work in /proc/self/fd"))
+    links.work_in().map_err(tell("enter /proc/self/fd"))
 }
 
 /// Whether system calls could be filtered: tried on a thread made for it.
@@ -187,10 +197,14 @@ pub(crate) fn try_filter() -> Result<(), String> {
 /// What it could reach, and why, in words.
 pub(crate) fn try_walls(source: OwnedFd) -> Result<(), String> {
     try_on_a_thread(move || {
-        copy_of(&source)
-            .map_err(|errno| format!("descriptors of a worker lead out of it: {errno}"))?;
+        copy_of(&source).map_err(|errno| {
+            format!(
+                "a worker can leave it by its descriptors: cannot clone the mounts: \
+                                      {errno}"
+            )
+        })?;
         cred::unshare_mount_namespace()
-            .map_err(|errno| format!("a worker sees the whole tree: {errno}"))
+            .map_err(|errno| format!("a worker sees all files of the host: {errno}"))
     })
 }
 
@@ -199,7 +213,7 @@ fn try_on_a_thread(
 ) -> Result<(), String> {
     let thread = start_thread("thrufs-probe", tried).map_err(|error| error.to_string())?;
     let tried = thread.join();
-    tried.unwrap_or_else(|_| Err("the thread that tried it ended".to_owned()))
+    tried.unwrap_or_else(|_| Err("the probe thread panicked".to_owned()))
 }
 
 /// Filters the system calls of the calling thread and of those that it starts from now on. Where
@@ -210,7 +224,11 @@ pub(crate) fn filter_system_calls(duty: Duty, file_handles: FileHandles) {
         (Ok(()), _) => tracing::debug!(?duty, "system calls are filtered"),
         (Err(error), Duty::Serving) => tracing::warn!("system calls are not filtered: {error}"),
         // The main thread says so for both.
-        (Err(error), other) => tracing::debug!(?other, "nor are another thread's: {error}"),
+        (Err(error), other) => tracing::debug!(
+            ?other,
+            "system calls of another thread are not filtered: \
+                                                        {error}"
+        ),
     }
 }
 

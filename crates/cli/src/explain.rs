@@ -152,7 +152,7 @@ fn as_text(path: &Path, explained: &Explained) -> String {
         "kernel",
         told.node
             .as_ref()
-            .map_or_else(|| "does not know it".to_owned(), node),
+            .map_or_else(|| "not looked up".to_owned(), node),
     );
     let lower = &told.lower;
     let mut beneath = match &lower.file_system {
@@ -161,7 +161,7 @@ fn as_text(path: &Path, explained: &Explained) -> String {
     };
     for (is_so, word) in [
         (lower.memory, ", in memory"),
-        (lower.remote, ", of another machine or process"),
+        (lower.remote, ", served by another machine or process"),
         (lower.handles, ", by file handle"),
         (!lower.handles, ", by name"),
     ] {
@@ -181,28 +181,28 @@ fn word(value: impl Serialize) -> String {
 fn cache(cache: &CacheState) -> String {
     let mode = word(cache.mode);
     format!(
-        "cache={mode}{}; names {} s, absent names {} s, attributes {} s; version of data {}",
+        "cache={mode}{}; names {} s, absent names {} s, attributes {} s; data version: {}",
         if cache.writeback { ", writeback" } else { "" },
         cache.entry_timeout_s,
         cache.negative_timeout_s,
         cache.attr_timeout_s,
         if cache.data_version_remembered {
-            "remembered"
+            "cached"
         } else {
-            "not remembered"
+            "not cached"
         },
     )
 }
 
 fn node(node: &NodeState) -> String {
     let descriptor = if node.descriptor_held {
-        "a descriptor held"
+        "descriptor held"
     } else {
         "no descriptor held"
     };
     if node.dormant {
         return format!(
-            "has forgotten node {}, kept for export; {descriptor}",
+            "node {}, forgotten, valid for export; {descriptor}",
             node.id
         );
     }
@@ -210,7 +210,7 @@ fn node(node: &NodeState) -> String {
         1 => "1 lookup".to_owned(),
         count => format!("{count} lookups"),
     };
-    format!("knows it as node {}, {lookups}; {descriptor}", node.id)
+    format!("node {}, {lookups}; {descriptor}", node.id)
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError
         let is_word = setting.option.id == OptionId::Control;
         if let Some(path) = setting.value.as_mut().filter(|v| !is_word || *v != "none") {
             let absolute =
-                std::path::absolute(&*path).map_err(system("find the file of an option"))?;
+                std::path::absolute(&*path).map_err(system("resolve the path of an option"))?;
             *path = absolute.to_string_lossy().into_owned();
         }
     }
@@ -128,7 +128,7 @@ fn apart(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
     // AT_RECURSIVE, which rustix has not among these.
     let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-    let tree = open_tree(CWD, source, flags).map_err(system("copy the tree of the source"))?;
+    let tree = open_tree(CWD, source, flags).map_err(system("clone the mounts of the source"))?;
     thrufs_sys::mount::mount_setattr(
         &tree,
         c"",
@@ -138,7 +138,7 @@ fn apart(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
         MountAttrFlags::empty(),
         MountPropagationFlags::PRIVATE,
     )
-    .map_err(system("keep the copied tree apart"))?;
+    .map_err(system("detach the cloned mounts"))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory =
         rustix::fs::openat(&tree, ".", flags, Mode::empty()).map_err(system("open the source"))?;
@@ -186,11 +186,11 @@ impl Plan {
         supervisor
             .channel
             .send(&Message::Serve(config, self.descriptors))
-            .map_err(system("speak to the server"))?;
+            .map_err(system("send to the server"))?;
         match supervisor
             .channel
             .receive()
-            .map_err(system("hear from the server"))?
+            .map_err(system("receive from the server"))?
         {
             Some(Message::Ready) => wait_for_answer(&self.config.mountpoint, &mut supervisor),
             Some(Message::Failed(why)) => {

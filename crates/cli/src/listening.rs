@@ -25,7 +25,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 /// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    #[error("{0} is something else than a socket that was left behind")]
+    #[error("{0} exists and is not a stale socket: remove it, or use another path")]
     Occupied(PathBuf),
     #[error("a server listens at {0} already")]
     InUse(PathBuf),
@@ -135,7 +135,7 @@ impl NamedSocket {
     ///
     /// Who is neither root nor in the group may not.
     pub(crate) fn give_to_group(&self, group: u32) -> Result<(), SocketError> {
-        let failed = |errno| system::<Errno>("give to its group the socket in", &self.path)(errno);
+        let failed = |errno| system::<Errno>("set the group of the socket in", &self.path)(errno);
         let group = Some(rustix::fs::Gid::from_raw(group));
         rustix::fs::chownat(&self.file.0, "", None, group, AtFlags::EMPTY_PATH).map_err(failed)?;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
@@ -154,7 +154,7 @@ impl NamedSocket {
             must_be_free(self.directory.as_fd(), name, &self.path)?;
         }
         rustix::fs::renameat(&self.directory, &self.name, &self.directory, name)
-            .map_err(system("name the socket in", &self.path))?;
+            .map_err(system("rename the socket in", &self.path))?;
         self.name = name.to_owned();
         Ok(())
     }
@@ -207,7 +207,7 @@ pub(crate) fn must_be_free(
     let whole = path.join(name);
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(system("look at", &whole)(errno)),
+        Err(errno) => Err(system("stat", &whole)(errno)),
         Ok(stat) if !is_socket(&stat) => Err(SocketError::Occupied(whole)),
         Ok(_) if is_left(directory, name) => Ok(()),
         Ok(_) => Err(SocketError::InUse(whole)),
@@ -235,10 +235,10 @@ fn listen_in(
     let step = |what| system::<Errno>(what, path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map_err(step("make a socket for"))?;
+        .map_err(step("create a socket for"))?;
     // The file takes on the mode of the socket: there is no moment in which others could connect.
     rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)
-        .map_err(step("close to others the socket in"))?;
+        .map_err(step("set the mode of the socket in"))?;
     // What has the name was left by another process with the number of this one.
     if is_left(directory, name) {
         let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
@@ -246,7 +246,7 @@ fn listen_in(
     // By the descriptor: an address has room for 107 bytes.
     let address = SocketAddrUnix::new(descriptor_path(directory).join(name))
         .map_err(step("name a socket in"))?;
-    bind(&listener, &address).map_err(step("make the socket in"))?;
+    bind(&listener, &address).map_err(step("bind the socket in"))?;
     listen(&listener, backlog).map_err(|errno| {
         let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
         step("listen in")(errno)

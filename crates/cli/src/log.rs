@@ -78,7 +78,7 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), CommandError>
     // The only other logger there could be is one that was begun earlier in this process.
     let _ = begun;
     if let Some(error) = unreached {
-        tracing::warn!("the system's log cannot be reached: {error}");
+        tracing::warn!("cannot connect to syslog: {error}");
     }
     Ok(())
 }
@@ -142,13 +142,13 @@ impl Log {
         let Some(null) = &self.null else {
             return Ok(());
         };
-        rustix::stdio::dup2_stdout(null).map_err(system("leave the terminal"))?;
+        rustix::stdio::dup2_stdout(null).map_err(system("detach from the terminal"))?;
         let log = match &self.file {
             Some(file) => file.as_fd(),
             None if is_journal() => return Ok(()),
             None => null.as_fd(),
         };
-        rustix::stdio::dup2_stderr(log).map_err(system("leave the terminal"))
+        rustix::stdio::dup2_stderr(log).map_err(system("detach from the terminal"))
     }
 }
 

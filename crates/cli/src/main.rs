@@ -75,7 +75,7 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     // What whoever started it has open stays here: a worker would have a way out of its walls.
     if let Err(errno) = thrufs_sys::process::close_range_on_exec(3, u32::MAX) {
-        eprintln!("thrufs: cannot keep inherited descriptors from the server: {errno}");
+        eprintln!("thrufs: cannot close inherited descriptors: {errno}");
         return ExitCode::FAILURE;
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -169,7 +169,7 @@ fn mount_as_helper(arguments: Vec<OsString>) -> ExitCode {
         .map_err(CommandError::from)
         .and_then(|helper| {
             for option in &helper.left_out {
-                eprintln!("mount.thrufs: left out the unknown option `{option}`");
+                eprintln!("mount.thrufs: ignored the unknown option `{option}`");
             }
             let plan = launch::plan(helper.mount)?;
             if helper.verbose {

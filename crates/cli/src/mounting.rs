@@ -62,7 +62,7 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
         (config.synchronous, "sync"),
     ] {
         if wanted {
-            tracing::warn!("{option} is not in force: fusermount3 does not offer it");
+            tracing::warn!("{option} has no effect: fusermount3 does not support it");
         }
     }
     mount::mount_unprivileged(&config.mountpoint, &options(config))
@@ -232,7 +232,7 @@ pub(crate) fn is_dead(path: &Path) -> bool {
         return false;
     };
     if !asking.is_done_within(DEAD_ANSWER_TIMEOUT) {
-        tracing::warn!("what is mounted on {} does not answer", path.display());
+        tracing::warn!("the mount on {} does not answer", path.display());
         return false;
     }
     // A connection by io_uring ends a bit later than its server: who has asked before that gets one of

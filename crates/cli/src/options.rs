@@ -186,14 +186,14 @@ impl Group {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Group::Device => "The device",
-            Group::Access => "What can be done on it",
-            Group::Sharing => "Who may use it, and as whom",
+            Group::Access => "Permitted operations",
+            Group::Sharing => "Users and ids",
             Group::Caching => "Caching",
-            Group::Content => "What is served",
+            Group::Content => "Served content",
             Group::Speed => "Speed and limits",
-            Group::Confinement => "What the server gives up",
+            Group::Confinement => "Confinement of the server",
             Group::Life => "The server",
-            Group::Mount => "Taken for mount(8) and fstab(5)",
+            Group::Mount => "Accepted for mount(8) and fstab(5)",
         }
     }
 }
@@ -319,7 +319,7 @@ impl Setting {
     pub(crate) fn count<T: TryFrom<u64>>(&self) -> Result<T, OptionError> {
         let count = parse_count(self.text()).ok();
         let count = count.and_then(|count| T::try_from(count).ok());
-        count.ok_or_else(|| self.bad("it is no number".to_owned()))
+        count.ok_or_else(|| self.bad("it is not a number".to_owned()))
     }
 
     /// That the value cannot be, and why.
@@ -363,9 +363,9 @@ pub(crate) enum OptionError {
         name: String,
         nearest: Option<&'static str>,
     },
-    #[error("option `{name}` is not for thrufs: {note}")]
+    #[error("thrufs does not support option `{name}`: {note}")]
     Foreign { name: String, note: &'static str },
-    #[error("option `{name}` means nothing for a {what}{}", after_colon(instead))]
+    #[error("option `{name}` does not apply to a {what}{}", after_colon(instead))]
     NotFor {
         name: &'static str,
         what: &'static str,
@@ -375,7 +375,7 @@ pub(crate) enum OptionError {
     FlagOnly { name: &'static str },
     #[error("option `{name}` needs a value: {name}={pattern}")]
     MissingValue { name: &'static str, pattern: String },
-    #[error("option `{name}` takes no value (`{value}` was given): say just `{name}`")]
+    #[error("option `{name}` takes no value (`{value}` was given): use `{name}` alone")]
     UnwantedValue { name: &'static str, value: String },
     #[error("bad value `{value}` for option `{name}`: {problem}")]
     BadValue {
@@ -405,7 +405,7 @@ fn after_colon(text: &str) -> String {
 fn suggestion(nearest: &Option<&'static str>) -> String {
     match nearest {
         Some(name) => format!(": did you mean `{name}`?"),
-        None => ": `thrufs mount --help` and `thrufs share --help` list those there are".to_owned(),
+        None => ": see `thrufs mount --help` and `thrufs share --help`".to_owned(),
     }
 }
 
@@ -683,7 +683,7 @@ mod tests {
             ("kernel_cache", "cache=always"),
             ("allow_root", "allow_other"),
             ("remount", "unmount"),
-            ("io_uring_q_depth=32", "say ring_depth="),
+            ("io_uring_q_depth=32", "use ring_depth="),
             ("foreground", "--foreground"),
         ] {
             let error = parse(list).unwrap_err().to_string();

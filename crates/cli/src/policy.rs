@@ -51,7 +51,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError
     })?;
     if policy.uses().executables && arguments.executable.is_none() {
         eprintln!(
-            "thrufs: rules match on the caller's program, which is taken for unknown: say it with --exe"
+            "thrufs: rules match on the caller's program, which is unknown: set it with --exe"
         );
     }
     let mut code = ExitCode::SUCCESS;
@@ -105,7 +105,7 @@ impl Identity {
         let gid = match group {
             Some(group) => options::parse_group(group)?,
             None => group_of(uid)
-                .ok_or("this user has no group in /etc/passwd; give one after a colon")?,
+                .ok_or("this user has no group in /etc/passwd: add one after a colon")?,
         };
         Ok(Identity { uid, gid })
     }

@@ -57,7 +57,7 @@ impl PolicyFiles {
         let loaded = Loaded::of(Policy::of_file(path, &text)?)?;
         serving.check_policy(loaded.policy())?;
         let files = PolicyFiles {
-            text: sealed(&text).map_err(system("keep the policy"))?,
+            text: sealed(&text).map_err(system("store the policy"))?,
             audit: loaded.audit,
         };
         Ok((files, loaded.policy))

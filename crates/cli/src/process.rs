@@ -89,13 +89,17 @@ fn spawn_alone(mut command: Command) -> io::Result<Child> {
     // A thread whose children are elsewhere can start no more threads: it is one made for this.
     let thread = start_thread("thrufs-start", move || {
         if let Err(errno) = thrufs_sys::cred::unshare_process_namespace() {
-            tracing::warn!("the worker can name other processes: no process namespace: {errno}");
+            tracing::warn!(
+                "the worker sees other processes: cannot create a PID namespace: {errno}"
+            );
         }
         command.spawn()
     })?;
-    thread
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the thread that starts a process ended")))
+    thread.join().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread that starts a process panicked",
+        ))
+    })
 }
 
 /// A descriptor of the calling thread, readable when that has ended (Linux 6.9).

@@ -260,7 +260,9 @@ impl Supervisor {
             return;
         };
         let Some(device) = self.target.device else {
-            tracing::warn!("no control socket: the mount is not to be seen (is /proc mounted?)");
+            tracing::warn!(
+                "no control socket: the mount is not in the mount table (is /proc mounted?)"
+            );
             self.control = None;
             return;
         };
@@ -356,7 +358,9 @@ impl Supervisor {
                 Event::WorkerEnded => return self.on_death(),
                 Event::WorkerStuck => return self.on_stuck(),
                 Event::Unwanted => return self.stop_at_once("the mount does not answer"),
-                Event::Worker(message) => tracing::debug!(?message, "from the worker"),
+                Event::Worker(message) => {
+                    tracing::debug!(?message, "unexpected message from the worker")
+                }
                 Event::TaskDone | Event::Deadline => {}
             }
         }
@@ -369,7 +373,7 @@ impl Supervisor {
         };
         match policy_for(path, &self.config) {
             Ok(policy) => drop(self.worker.channel.send(&policy)),
-            Err(error) => tracing::error!("the policy in force stays: {error}"),
+            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 }
@@ -377,7 +381,7 @@ impl Supervisor {
 /// The policy in `path`, as the worker is told it.
 fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, CommandError> {
     let (files, _) = PolicyFiles::of_mount(path, &config.serving)?;
-    files.for_worker().map_err(system("begin an audit log"))
+    files.for_worker().map_err(system("start the audit log"))
 }
 
 fn start_worker(
@@ -390,7 +394,7 @@ fn start_worker(
     let policy = policy.map(|path| policy_for(path, config)).transpose()?;
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
-    let about = callers::begin().map_err(system("make a socket for the worker"))?;
+    let about = callers::begin().map_err(system("create a socket for the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(descriptors).collect();
     let given = [
@@ -401,7 +405,7 @@ fn start_worker(
     ];
     for message in given.iter().flatten() {
         let said = worker.channel.send(message);
-        said.map_err(system("speak to the worker"))?;
+        said.map_err(system("send to the worker"))?;
     }
     Ok(worker)
 }

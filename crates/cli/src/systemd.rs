@@ -15,6 +15,6 @@ pub(crate) fn notify_ready() {
     let sent =
         address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address));
     if let Err(error) = sent {
-        tracing::warn!("cannot tell systemd that the server is ready: {error}");
+        tracing::warn!("cannot notify systemd that the server is ready: {error}");
     }
 }

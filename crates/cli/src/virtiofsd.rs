@@ -52,11 +52,11 @@ pub(crate) enum VirtiofsdError {
         value: String,
         problem: String,
     },
-    #[error("`-o {0}` is no option of virtiofsd")]
+    #[error("`-o {0}` is not an option of virtiofsd")]
     Unknown(String),
-    #[error("say which directory to share: --shared-dir DIR")]
+    #[error("no directory to share: add --shared-dir DIR")]
     NoDirectory,
-    #[error("say where to listen: --socket-path PATH, or --fd N")]
+    #[error("no socket to listen at: add --socket-path PATH or --fd N")]
     NoSocket,
     #[error("{0} is not UTF-8 text")]
     NotText(String),
@@ -135,7 +135,7 @@ fn explained(option: &VirtiofsdOption) -> String {
     let help = option.help;
     match option.outcome {
         Outcome::Same | Outcome::Done(_) => help.to_owned(),
-        Outcome::AlreadySo(why) => format!("{help} [without effect: {why}]"),
+        Outcome::AlreadySo(why) => format!("{help} [no effect: {why}]"),
     }
 }
 
@@ -234,7 +234,7 @@ fn collect(
     collected: &mut Collected,
 ) -> Result<(), VirtiofsdError> {
     if let Outcome::AlreadySo(why) = option.outcome {
-        tracing::debug!("{} is without effect: {why}", option.shown());
+        tracing::debug!("{} has no effect: {why}", option.shown());
         return Ok(());
     }
     let act = |all: &mut Collected, value: &OsStr| match (option.outcome, option.takes) {

@@ -117,8 +117,8 @@ impl<T: Watched> Watcher<T> {
             Ok(self.subject.served.replace_policy(policy, audit)?)
         });
         match replaced {
-            Ok(()) => tracing::info!("serving by the policy in {} as it is now", path.display()),
-            Err(error) => tracing::error!("the policy in force stays: {error}"),
+            Ok(()) => tracing::info!("policy {} reloaded", path.display()),
+            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 

@@ -155,7 +155,7 @@ impl Watched for Mounted {
         match message {
             Message::Stop => self.handle.shutdown(),
             Message::Mounted(abort) => self.abort = abort,
-            other => tracing::debug!(?other, "not for a worker"),
+            other => tracing::debug!(?other, "unexpected message to the worker"),
         }
     }
 

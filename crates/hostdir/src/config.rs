@@ -295,14 +295,13 @@ impl Default for Config {
 pub enum ConfigError {
     /// Nobody would check what others may: they would act as the server's user.
     #[error(
-        "with allow_other and without default_permissions nobody checks modes, and whoever uses the \
-         mount acts as the user who serves it; drop one of them"
+        "allow_other without default_permissions disables all permission checks: every user of the mount \
+         acts as the user who runs the server; drop one of them"
     )]
     UncheckedSharing,
     /// Written data cannot be kept where nothing may be kept.
     #[error(
-        "writeback keeps written data in the cache, cache=never and cache=metadata forbid that: \
-         drop one of them"
+        "writeback caches written data, which cache=never and cache=metadata forbid: drop one of them"
     )]
     WritebackWithoutCache,
     /// ACLs are extended attributes.
@@ -312,7 +311,7 @@ pub enum ConfigError {
     #[error("rules that match on callers need ids that are not mapped: drop uid_map and gid_map")]
     CallersOfMappedIds,
     /// Whoever comes with a file handle comes without a path.
-    #[error("rules that match on paths do not go together with export: drop one of them")]
+    #[error("rules that match on paths do not work with export: drop one of them")]
     PathsOfExported,
     /// Only a mount made with a policy keeps what policies need.
     #[error("the mount was made without a policy: mount again with one")]

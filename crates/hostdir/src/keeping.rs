@@ -33,7 +33,8 @@ impl Host {
         match strongbox.keep(key.into(), fd) {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(?key, %error, "a descriptor would be lost with this process");
+                tracing::warn!(?key, %error, "cannot store a descriptor: it is lost when this process \
+                                              dies");
                 false
             }
         }

@@ -91,7 +91,7 @@ impl Host {
             if !self.said_folds_case.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "a directory of the source ignores case: its names are refused under a policy \
-                     (told once)"
+                     (logged once)"
                 );
             }
             return Err(Errno::EACCES);

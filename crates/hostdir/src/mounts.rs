@@ -154,7 +154,7 @@ impl LowerMount {
         if !self.told.load(Ordering::Relaxed) && !self.told.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 mount = self.id,
-                "files on a mount beneath do not go straight through: {obstacle}"
+                "no passthrough for files on a mount beneath: {obstacle}"
             );
         }
     }

@@ -323,8 +323,8 @@ impl Host {
             Ok(()) => Err(Errno::EXDEV),
             Err(error) => {
                 tracing::error!(
-                    "a rename that was overtaken beneath is not judged, and stays: taking it back \
-                     failed: {error}"
+                    "a rename raced with a change in the source and was not checked by the policy: \
+                     undoing it failed: {error}"
                 );
                 Ok(())
             }

@@ -60,10 +60,10 @@ pub enum XattrMapError {
     #[error("rule {0} is cut off: each of its fields ends with the character that it begins with")]
     CutOff(usize),
     /// The first field.
-    #[error("rule {0} is of the type `{1}`: there are prefix, ok, bad, unsupported and map")]
+    #[error("rule {0} has the unknown type `{1}`: use prefix, ok, bad, unsupported or map")]
     Type(usize, String),
     /// The second field.
-    #[error("rule {0} has the scope `{1}`: there are client, server and all")]
+    #[error("rule {0} has the unknown scope `{1}`: use client, server or all")]
     Scope(usize, String),
     /// Something after a rule that says all.
     #[error("rule {0} comes after a rule `map`, which must be the last")]

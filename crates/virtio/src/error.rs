@@ -13,10 +13,10 @@ pub enum DeviceError {
     #[error("cannot start serving: {0}")]
     Start(#[source] io::Error),
     /// The session of a process that died cannot be gone on with.
-    #[error("the guest's session cannot be gone on with: {0}")]
+    #[error("cannot resume the guest's session: {0}")]
     Resume(#[source] io::Error),
     /// The front end broke the protocol, or asked for what is not there.
-    #[error("the front end's request cannot be carried out: {0}")]
+    #[error("cannot handle the front end's message: {0}")]
     Protocol(#[source] vhost::vhost_user::Error),
     /// A thread that serves a queue failed. That is a fault of this program.
     #[error("a thread that serves a queue failed")]

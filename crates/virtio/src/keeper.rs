@@ -203,7 +203,7 @@ impl Keeping {
             }
             Ok(None) => Ok(()),
             Err(error) => {
-                tracing::debug!(%error, "from the front end");
+                tracing::debug!(%error, "the front end failed");
                 Err(Over)
             }
         }
@@ -307,7 +307,7 @@ impl Keeping {
             }
             // Another will come, or it is over.
             Err(error) => {
-                tracing::debug!(%error, "a worker that ends at once");
+                tracing::debug!(%error, "the worker ended at once");
                 self.worker = None;
                 Ok(())
             }

@@ -183,7 +183,7 @@ impl Steward {
             metrics,
         };
         let thread = start_monitor(&watch.alarm, round)
-            .inspect_err(|error| tracing::debug!(%error, "nobody looks after the queues"))
+            .inspect_err(|error| tracing::debug!(%error, "cannot start the stall monitor"))
             .ok()?;
         Some(Steward {
             watch,
@@ -305,7 +305,7 @@ impl Round {
             return None;
         }
         if let Err(error) = bind(thread, cpu) {
-            tracing::debug!(%error, cpu, "cannot serve where the caller is");
+            tracing::debug!(%error, cpu, "cannot move to the caller's CPU");
             release(thread, &self.watch.allowed);
             return None;
         }

@@ -34,7 +34,7 @@ fn said_once(log: impl Fn() -> String, reason: &str) {
     assert_eq!(log.matches(reason).count(), 1, "\"{reason}\" in:\n{log}");
 }
 
-const ALL: &str = "no file goes straight through: ";
+const ALL: &str = "passthrough is off: ";
 
 #[test]
 fn with_writeback() {
@@ -51,7 +51,7 @@ fn when_nobody_wants_it_nothing_is_said() {
     over_each(|transport| {
         let mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("nopassthrough")).unwrap();
         use_files(mounted.mnt());
-        assert!(!mounted.log_text().contains("straight through"));
+        assert!(!mounted.log_text().contains("passthrough is off"));
     });
 }
 
@@ -118,8 +118,8 @@ fn on_a_submount_that_is_stacked_deeper() {
         use_files(&mounted.mnt().join("sub"));
         use_files(mounted.mnt());
         let log = || mounted.log_text();
-        said_once(log, "files on a mount beneath do not go straight through");
-        said_once(log, "stacked on others too deep");
+        said_once(log, "no passthrough for files on a mount beneath");
+        said_once(log, "exceeds the stacking depth");
         assert_eq!(fs::read(sub.join("file-0")).unwrap(), b"content");
     });
 }

@@ -158,7 +158,7 @@ impl ShareConfig {
         };
         match effective.iter().find(is_one) {
             Some(one) if self.namespace_uids.is_identity() != self.namespace_gids.is_identity() => {
-                let problem = "say namespace_uidmap and namespace_gidmap, not one of them";
+                let problem = "use both namespace_uidmap and namespace_gidmap, not one of them";
                 Err(one.bad(problem.to_owned()))
             }
             _ => Ok(()),
@@ -177,7 +177,7 @@ impl ShareConfig {
                 return Err(OptionError::Contradiction {
                     first: "migration_mode=file-handles".to_owned(),
                     second: never.to_string(),
-                    fix: "files that are found by handle on the other side are held by handle here; say \
+                    fix: "migration by file handles requires files to be held by handle here; use \
                           inode_file_handles=prefer or migration_mode=find-paths"
                         .to_owned(),
                 });
@@ -413,16 +413,16 @@ mod tests {
     #[test]
     fn what_means_nothing_for_a_share_is_told_with_what_to_do() {
         for (list, part) in [
-            ("allow_other", "for a share: in a guest"),
-            ("passthrough", "no way to the files of the host"),
+            ("allow_other", "to a share: in a guest"),
+            ("passthrough", "only through the server"),
             ("noatime", "where the guest mounts it"),
-            ("threads=3", "say queues="),
-            ("transport=dev", "say queues="),
-            ("fsname=x", "say tag="),
+            ("threads=3", "use queues="),
+            ("transport=dev", "use queues="),
+            ("fsname=x", "use tag="),
             ("nofail", "mount(8)"),
         ] {
             let error = resolved(list).unwrap_err().to_string();
-            assert!(error.contains("means nothing for a share"), "{error}");
+            assert!(error.contains("does not apply to a share"), "{error}");
             assert!(error.contains(part), "{error}");
         }
     }

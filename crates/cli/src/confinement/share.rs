@@ -46,18 +46,20 @@ const FOR_CHANGES: CapabilitySet = CapabilitySet::CHOWN
 /// A sandbox that was asked for and cannot be had, or a limit.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ShareConfinementError {
-    #[error("no sandbox=namespace: cannot {step}: {source}; say sandbox=chroot or sandbox=none")]
+    #[error(
+        "cannot use sandbox=namespace: cannot {step}: {source}; use sandbox=chroot or sandbox=none"
+    )]
     Namespace {
         step: &'static str,
         source: io::Error,
     },
-    #[error("no sandbox=chroot: {0} (it needs CAP_SYS_CHROOT); say sandbox=none")]
+    #[error("cannot use sandbox=chroot: {0} (requires CAP_SYS_CHROOT); use sandbox=none")]
     Chroot(io::Error),
     #[error("cannot set the limit on open files to {0}: {1}")]
     Limit(u64, io::Error),
     #[error("cannot open /proc/self/fd: {0} (is /proc mounted?)")]
     Links(io::Error),
-    #[error("cannot give up privileges: {0}")]
+    #[error("cannot drop privileges: {0}")]
     Privileges(io::Error),
 }
 
@@ -140,13 +142,14 @@ fn enter(
     }
     match into_root(&source) {
         Ok(root) => {
-            tracing::info!(
-                "no mount namespace for the worker ({step}: {error}): the source is its root directory"
-            );
+            tracing::info!("sandbox: chroot (no mount namespace: cannot {step}: {error})");
             Ok(root)
         }
         Err(_) => {
-            tracing::warn!("the worker sees the whole tree: {step}: {error}");
+            tracing::warn!(
+                "sandbox: none, the worker sees all files of the host (cannot {step}: \
+                            {error})"
+            );
             let _ = std::env::set_current_dir("/");
             Ok(source)
         }
@@ -158,7 +161,7 @@ fn enter(
 fn into_user_namespace(config: &ShareConfig, map_ids: &MapIds<'_>) -> Result<(), Failure> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    cred::unshare_user_namespace().map_err(tell("make a user namespace"))?;
+    cred::unshare_user_namespace().map_err(tell("create a user namespace"))?;
     let inside = own_alone(&config.namespace_uids, uid).zip(own_alone(&config.namespace_gids, gid));
     let Some((inside_uid, inside_gid)) = inside else {
         map_ids().map_err(|error| ("map its ids", error))?;
@@ -190,7 +193,7 @@ fn own_alone(map: &IdMap, own: u32) -> Option<u32> {
 /// As whoever is root there, if there is one: who serves acts for others.
 fn become_root_inside() -> Result<(), Failure> {
     let (user, group) = (Uid::ROOT, Gid::ROOT);
-    let failed = tell("become the first user of its namespace");
+    let failed = tell("become root of its user namespace");
     set_thread_res_gid(group, group, group).map_err(&failed)?;
     set_thread_res_uid(user, user, user).map_err(&failed)
 }
@@ -200,29 +203,29 @@ fn become_root_inside() -> Result<(), Failure> {
 pub(super) fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
     fchdir(source).map_err(tell("enter the source"))?;
     // The working directory is the same one afterwards, in the copy of its mount.
-    cred::unshare_mount_namespace().map_err(tell("make a mount namespace"))?;
+    cred::unshare_mount_namespace().map_err(tell("create a mount namespace"))?;
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", follow).map_err(tell("keep its mounts apart"))?;
-    let links = Detached::take().map_err(tell("take /proc/self/fd along"))?;
+    mount_change("/", follow).map_err(tell("set the propagation of its mounts"))?;
+    let links = Detached::take().map_err(tell("clone the mount of /proc/self/fd"))?;
     // AT_RECURSIVE, which rustix has not among these.
     let recursive = OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-    let tree = open_tree(CWD, ".", flags).map_err(tell("copy the tree of the source"))?;
+    let tree = open_tree(CWD, ".", flags).map_err(tell("clone the mounts of the source"))?;
     let whole = AT_EMPTY_PATH | AT_RECURSIVE;
     let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
     let same = MountPropagationFlags::empty();
     // The worker makes device nodes for guests. Their kernels open them, it does not.
     if let Err(errno) = mount_setattr(&tree, c"", whole, set, clear, same) {
-        tracing::warn!("the worker can open devices of the host: no nodev for its mounts: {errno}");
+        tracing::warn!("the worker can open device nodes: cannot set nodev on its mounts: {errno}");
     }
     let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(&tree, "", CWD, ".", empty).map_err(tell("mount the source on itself"))?;
-    fchdir(&tree).map_err(tell("enter it"))?;
+    fchdir(&tree).map_err(tell("enter the cloned mount"))?;
     // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).
     pivot_root(".", ".").map_err(tell("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(tell("unmount the old root"))?;
     let root = root().map_err(tell("open the new root"))?;
-    links.work_in().map_err(tell("work in /proc/self/fd"))?;
+    links.work_in().map_err(tell("enter /proc/self/fd"))?;
     Ok(root)
 }
 
@@ -230,8 +233,8 @@ fn into_root(source: &OwnedFd) -> io::Result<OwnedFd> {
     let links = Detached::take();
     if let Err(errno) = &links {
         tracing::warn!(
-            "the root directory of the worker is no wall: it holds /proc/self/fd, from which `..` leads \
-             out, because that cannot be taken apart from /proc ({errno}; it needs CAP_SYS_ADMIN)"
+            "sandbox=chroot does not confine the worker: it can leave by `..` from /proc/self/fd, which \
+             cannot be mounted separately ({errno}; requires CAP_SYS_ADMIN)"
         );
         // While it is there to be seen.
         proc_fd::prepare()?;

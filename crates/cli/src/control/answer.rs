@@ -94,15 +94,15 @@ impl Subject {
     pub(crate) fn statistics_text(&self) -> String {
         let place = self.place.display();
         let carrier = match self.served.carrier() {
-            Some(carrier) => format!("requests come by {carrier}"),
+            Some(carrier) => format!("transport: {carrier}"),
             None => "no requests yet: INIT was not answered".to_owned(),
         };
         let mut text = format!("thrufs: {place}: {carrier}\n");
         let resumptions = self.served.resumptions();
         if resumptions > 0 {
             text.push_str(&format!(
-                "thrufs: {place}: {resumptions} resumptions after deaths of the worker; figures are \
-                 since the last\n"
+                "thrufs: {place}: {resumptions} resumptions after a worker died; the figures count from \
+                 the last\n"
             ));
         }
         if let Some(file_system) = self.served.file_system() {

@@ -99,7 +99,7 @@ fn exchange_with(
         }),
         Err(why) => Err(failed(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("it answers nonsense: {why}"),
+            format!("malformed reply: {why}"),
         ))),
     }
 }
@@ -127,7 +127,7 @@ fn not_on_thrufs(path: &Path, located: &Located) -> CommandError {
         kind: located.mount.kind.clone(),
         // It may be a link into one: that is not followed.
         hint: if path.is_symlink() {
-            "; to explain what the link points to, name that"
+            "; to explain the target of the symbolic link, name the target"
         } else {
             ""
         },
@@ -188,7 +188,7 @@ pub(crate) fn exchange(
         io::ErrorKind::WouldBlock => {
             let seconds = timeout.as_secs();
             io::Error::other(format!(
-                "no answer within {seconds} s: the source may not answer its server"
+                "no reply within {seconds} s: the source may not respond to the server"
             ))
         }
         _ => error,
@@ -201,7 +201,7 @@ pub(crate) fn exchange(
     let mut chunk = [0; 4096];
     loop {
         match stream.read(&mut chunk).map_err(slow)? {
-            0 => return Err(io::Error::other("it has closed the connection")),
+            0 => return Err(io::Error::other("the server closed the connection")),
             count => line.extend_from_slice(&chunk[..count]),
         }
         if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
@@ -209,7 +209,7 @@ pub(crate) fn exchange(
             return Ok(line);
         }
         if line.len() > REPLY_BYTES_MAX {
-            return Err(io::Error::other("it answers without an end"));
+            return Err(io::Error::other("the reply is too long"));
         }
         if Instant::now() > deadline {
             return Err(slow(io::ErrorKind::WouldBlock.into()));

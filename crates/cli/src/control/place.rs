@@ -39,9 +39,7 @@ pub(crate) enum Control {
 pub(crate) enum PlaceError {
     #[error("XDG_RUNTIME_DIR is not set, and there is no /run/user/{0}")]
     NoRuntimeDirectory(u32),
-    #[error(
-        "{path} is not a directory that belongs to user {user} and that nobody else can write to"
-    )]
+    #[error("{path} must be a directory of user {user} that no other user can write to")]
     NotPrivate { path: PathBuf, user: u32 },
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -165,7 +163,7 @@ fn make_directory(path: &Path, user: u32) -> Result<(), PlaceError> {
     let mode = if user == 0 { 0o711 } else { 0o700 };
     match rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(system("make the directory", path)(errno).into()),
+        Err(errno) => Err(system("create the directory", path)(errno).into()),
     }
 }
 
@@ -173,7 +171,7 @@ fn make_directory(path: &Path, user: u32) -> Result<(), PlaceError> {
 /// replace what belongs to others.
 fn must_be_private(directory: &OwnedFd, path: &Path, asked: bool) -> Result<(), PlaceError> {
     let user = rustix::process::geteuid().as_raw();
-    let stat = rustix::fs::fstat(directory).map_err(system("look at", path))?;
+    let stat = rustix::fs::fstat(directory).map_err(system("stat", path))?;
     let ours = stat.st_uid == user || (asked && stat.st_uid == 0);
     let sticky = asked && stat.st_mode & libc::S_ISVTX != 0;
     if ours && (stat.st_mode & 0o022 == 0 || sticky) {
@@ -196,10 +194,7 @@ fn remove_leftovers(directory: BorrowedFd<'_>, path: &Path) {
         let is_one = name.as_encoded_bytes().ends_with(SUFFIX.as_bytes())
             && rustix::fs::statat(directory, &name, flags).is_ok_and(|stat| is_socket(&stat));
         if is_one && is_left(directory, &name) {
-            tracing::debug!(
-                "removing {}, where nobody listens",
-                path.join(&name).display()
-            );
+            tracing::debug!("removing the stale socket {}", path.join(&name).display());
             let _ = rustix::fs::unlinkat(directory, &name, AtFlags::empty());
         }
     }

@@ -57,7 +57,7 @@ impl Server {
         start_thread("thrufs-control", move || {
             confine();
             let errno = server.serve(&mut answer);
-            tracing::warn!("the control socket is served no more: {errno}");
+            tracing::warn!("the control socket failed and is no longer served: {errno}");
         })?;
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Server {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
             Err(errno) => {
-                tracing::debug!("the control socket lets nobody in: {errno}");
+                tracing::debug!("cannot accept a control connection: {errno}");
                 return std::thread::sleep(ACCEPT_PAUSE);
             }
         };

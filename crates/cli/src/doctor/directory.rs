@@ -41,7 +41,7 @@ fn file_system(path: &Path, mounts: &[Mount], habits: &MountProperties) -> Findi
     let kind = mount_table::holding(mounts, path).map_or("unknown", |mount| &mount.kind);
     let place = match (habits.no_wait, habits.is_remote) {
         (NoWait::Memory, _) => ", in memory",
-        (_, true) => ", served by another machine or process: its files do not go straight through",
+        (_, true) => ", served by another machine or process: no passthrough",
         _ => "",
     };
     Finding::note(format!("{} is {kind}{place}", path.display()))
@@ -68,24 +68,24 @@ fn mounts_beneath(path: &Path, mounts: &[Mount]) -> Finding {
         Some(mount) if mounting::is_privileged() => {
             let place = mount.path.display();
             Finding::bad(
-                format!("what is mounted on {place} later is not seen: it does not propagate"),
+                format!("later mounts on {place} are not seen: its mount does not propagate"),
                 format!("before it is served: mount --make-rshared {place}"),
             )
         }
-        _ => Finding::good("what is mounted later is seen"),
+        _ => Finding::good("later mounts are seen"),
     }
 }
 
 /// What a worker could reach that was taken over.
 fn walls(directory: OwnedFd) -> Finding {
     if !mounting::is_privileged() {
-        return Finding::note("a worker of this user's sees what this user does");
+        return Finding::note("the worker of an ordinary user sees what the user sees");
     }
     match confinement::try_walls(directory) {
-        Ok(()) => Finding::good("a worker has a tree that holds the directory alone"),
+        Ok(()) => Finding::good("a worker sees only this directory"),
         Err(problem) => Finding::bad(
             problem,
-            "let root have CAP_SYS_ADMIN here; where the mount is unbindable, mount --make-private it",
+            "grant CAP_SYS_ADMIN to root here; for an unbindable mount: mount --make-private",
         ),
     }
 }
@@ -100,12 +100,10 @@ fn reads(path: &Path, directory: &OwnedFd, no_wait: NoWait) -> Finding {
     let mut byte = [0];
     let buffer = &mut [IoSliceMut::new(&mut byte)];
     match rustix::io::preadv2(&file, buffer, 0, ReadWriteFlags::NOWAIT) {
-        Ok(_) | Err(Errno::AGAIN) => {
-            Finding::good("reads of what is in memory are answered at once")
-        }
+        Ok(_) | Err(Errno::AGAIN) => Finding::good("reads of cached data are answered at once"),
         Err(errno) => Finding::bad(
-            format!("refused ({errno}): each read is handed to a thread that may wait"),
-            "serve from a file system that takes it, such as ext4, XFS or btrfs",
+            format!("refused ({errno}): each read takes a blocking thread"),
+            "serve from a file system that supports it, such as ext4, XFS or btrfs",
         ),
     }
 }

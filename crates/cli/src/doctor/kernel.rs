@@ -21,7 +21,7 @@ pub(super) fn release() -> Finding {
     match version(&release) {
         Some(version) if version < OLDEST => Finding::bad(detail, "use Linux 5.12 or newer"),
         Some(_) => Finding::good(detail),
-        None => Finding::note(format!("{detail}, of which nothing is known")),
+        None => Finding::note(format!("{detail}: unknown version")),
     }
 }
 
@@ -35,13 +35,13 @@ pub(super) fn passthrough() -> Finding {
     let release = of_this_kernel();
     if version(&release).is_some_and(|version| version < PASSTHROUGH) {
         return Finding::bad(
-            "this kernel has none: files are read and written by the server",
+            "not supported by this kernel: files are read and written by the server",
             "use Linux 6.9 or newer, built with CONFIG_FUSE_PASSTHROUGH",
         );
     }
     if !(is_admin() && is_initial_namespace()) {
         return Finding::bad(
-            "no CAP_SYS_ADMIN on the host: files are read and written by the server",
+            "no CAP_SYS_ADMIN in the initial user namespace: files are read and written by the server",
             "mount as root, outside of containers and user namespaces",
         );
     }

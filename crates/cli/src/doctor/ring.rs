@@ -23,7 +23,7 @@ pub(super) fn look(has_device: bool) -> [Finding; 4] {
     let verdict = if has_device {
         judge(ring_availability(&SessionConfig::default()))
     } else {
-        Finding::bad("there is none without /dev/fuse", "see /dev/fuse")
+        Finding::bad("not available without /dev/fuse", "see /dev/fuse")
     };
     [
         offer().called(OFFER),
@@ -65,9 +65,9 @@ fn rings() -> Finding {
         None => "no sysctl kernel.io_uring_disabled here".to_owned(),
     };
     match try_ring() {
-        Ok(()) => Finding::good(format!("this process may make rings ({shown})")),
+        Ok(()) => Finding::good(format!("this process may create rings ({shown})")),
         Err(errno) => {
-            let detail = format!("this process gets no ring: {errno} ({shown})");
+            let detail = format!("this process cannot create a ring: {errno} ({shown})");
             Finding::bad(detail, how_to_get_rings(errno, disabled.as_deref()))
         }
     }
@@ -83,7 +83,7 @@ fn try_ring() -> rustix::io::Result<()> {
 fn how_to_get_rings(errno: Errno, disabled: Option<&str>) -> &'static str {
     match (errno, disabled) {
         (Errno::PERM | Errno::ACCESS, Some("1" | "2")) => {
-            "as root: sysctl kernel.io_uring_disabled=0 (1 lets root and kernel.io_uring_group)"
+            "as root: sysctl kernel.io_uring_disabled=0 (1 permits root and kernel.io_uring_group)"
         }
         (Errno::PERM | Errno::ACCESS | Errno::NOSYS, _) => {
             "have the container's seccomp profile allow io_uring_setup, _enter and _register; else \
@@ -98,9 +98,9 @@ fn processors() -> Finding {
     let own = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count());
     let possible = match read(POSSIBLE).and_then(|list| count(&list)) {
         Some(possible) => format!("{possible} possible, each with a queue"),
-        None => format!("how many are possible is not known ({POSSIBLE})"),
+        None => format!("the number of possible processors is unknown ({POSSIBLE})"),
     };
-    let detail = format!("{possible}; {own} for this process to run on");
+    let detail = format!("{possible}; this process may run on {own}");
     Finding::note(detail)
 }
 
@@ -108,7 +108,7 @@ fn processors() -> Finding {
 fn judge(availability: Result<usize, UringRefusal>) -> Finding {
     let refusal = match availability {
         Ok(queues) => {
-            let detail = format!("transport=auto would take io_uring: {queues} queues");
+            let detail = format!("transport=auto selects io_uring: {queues} queues");
             return Finding::good(detail);
         }
         Err(refusal) => refusal,
@@ -119,7 +119,7 @@ fn judge(availability: Result<usize, UringRefusal>) -> Finding {
         _ => None,
     };
     let carrier = Carrier::Dev(Some(refusal));
-    let detail = format!("transport=auto would take {carrier}");
+    let detail = format!("transport=auto selects {carrier}");
     match above {
         Some(above) => Finding::bad(detail, format!("see {above}")),
         None => Finding::note(detail),
@@ -150,10 +150,7 @@ mod tests {
     fn the_verdict_says_what_a_mount_would_log() {
         let finding = judge(Ok(3));
         assert_eq!(finding.state, State::Good);
-        assert_eq!(
-            finding.detail,
-            "transport=auto would take io_uring: 3 queues"
-        );
+        assert_eq!(finding.detail, "transport=auto selects io_uring: 3 queues");
         for (refusal, state, remedy) in [
             (
                 UringRefusal::NotOffered,
@@ -174,7 +171,7 @@ mod tests {
         ] {
             let log = Carrier::Dev(Some(refusal.clone())).to_string();
             let finding = judge(Err(refusal));
-            assert_eq!(finding.detail, format!("transport=auto would take {log}"));
+            assert_eq!(finding.detail, format!("transport=auto selects {log}"));
             assert_eq!((finding.state, finding.remedy.as_deref()), (state, remedy));
         }
         let [.., verdict] = look(false);

@@ -29,7 +29,7 @@ pub(super) fn descriptors() -> Finding {
 pub(super) fn pairing() -> Finding {
     let count = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count());
     if count == 1 {
-        return Finding::note("there is one processor, which all share anyway");
+        return Finding::note("not applicable: there is one processor");
     }
     if mounting::is_privileged() {
         // As a server does before it drops what lets it.
@@ -41,7 +41,7 @@ pub(super) fn pairing() -> Finding {
         ));
     }
     Finding::bad(
-        "threads of this user cannot come back from SCHED_IDLE",
+        "threads of this user cannot leave SCHED_IDLE",
         "grant an RLIMIT_NICE of 20: LimitNICE=20 of a unit, `USER - nice 0` in \
          /etc/security/limits.conf",
     )
@@ -52,7 +52,7 @@ pub(super) fn system_calls() -> Finding {
     match confinement::try_filter() {
         Ok(()) => Finding::good("the system calls of a server are filtered"),
         Err(problem) => Finding::bad(
-            format!("a server goes without a filter of system calls: {problem}"),
+            format!("the system calls of a server are not filtered: {problem}"),
             "use a kernel built with CONFIG_SECCOMP_FILTER",
         ),
     }

@@ -122,7 +122,7 @@ fn parse_id(value: &str, what: &str, file: &str) -> Result<u32, String> {
         (fields.next()? == value).then_some(())?;
         fields.nth(1)?.parse().ok()
     });
-    named.ok_or_else(|| format!("there is no {what} of that name in {file}; give the number"))
+    named.ok_or_else(|| format!("there is no {what} of that name in {file}: give the number"))
 }
 
 /// `0:100000:65536`: 65536 ids, 0 for clients being 100000 on the host.

@@ -126,14 +126,16 @@ impl Group {
     /// What to do in a guest where an option of mounts means nothing for a share.
     pub(super) const fn in_a_guest(self) -> &'static str {
         match self {
-            Group::Access => "say it where the guest mounts it",
-            Group::Sharing => "in a guest, its kernel checks permissions and lets every user in",
-            Group::Caching => "a guest has no way to the files of the host but through the server",
-            Group::Speed => {
-                "requests of a guest come by its queues, each with a thread of its own: say queues="
+            Group::Access => "set it where the guest mounts it",
+            Group::Sharing => {
+                "in a guest, its kernel checks permissions, and all its users have access"
             }
-            Group::Life => "a guest mounts it by its tag: say tag=",
-            Group::Mount => "it is mount(8)'s",
+            Group::Caching => "a guest reaches files of the host only through the server",
+            Group::Speed => {
+                "requests of a guest arrive on its queues, each with its own thread: use queues="
+            }
+            Group::Life => "a guest mounts it by its tag: use tag=",
+            Group::Mount => "it is an option of mount(8)",
             Group::Device | Group::Content | Group::Confinement => "",
         }
     }

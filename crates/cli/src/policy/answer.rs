@@ -32,7 +32,7 @@ pub(super) fn of(
         if let Visibility::Hidden(rule) = policy.visibility(&directory.subject(path)) {
             let rule = words.rule(rule);
             let path = path.display();
-            return Ok(format!("{content}: hidden, because {path} is, by {rule}"));
+            return Ok(format!("{content}: hidden with {path} by {rule}"));
         }
     }
     let decision = policy.decide(&subject, caller);
@@ -42,7 +42,7 @@ pub(super) fn of(
         && content != ContentType::of(b"")
         && !redaction.expects(content)
     {
-        said.push("refused, since it is of another type".to_owned());
+        said.push("refused: the content is of another type".to_owned());
     }
     Ok(format!("{content}: {}", said.join("; ")))
 }

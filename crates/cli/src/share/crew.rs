@@ -40,10 +40,10 @@ impl Worker {
             .map_err(system("start the worker"))?;
         let say = |message: Message| say(&process.channel, &message);
         let (questions, theirs) =
-            Questions::pair().map_err(system("make a socket for the worker"))?;
+            Questions::pair().map_err(system("create a socket for the worker"))?;
         say(Message::Control(theirs))?;
         if let Some(policy) = policy {
-            say(policy.for_worker().map_err(system("begin an audit log"))?)?;
+            say(policy.for_worker().map_err(system("start the audit log"))?)?;
         }
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
@@ -65,7 +65,7 @@ fn say(channel: &Channel, message: &Message) -> Result<(), CommandError> {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),
     });
-    said.map_err(system("speak to the worker"))
+    said.map_err(system("send to the worker"))
 }
 
 /// Which of the workers.

@@ -98,7 +98,7 @@ impl Machines {
     pub(super) fn last_words(&self, text: &str) {
         match Reply::decode(text.trim_end().as_bytes()) {
             Ok(Reply::Result(figures)) => self.state().last = Some(figures),
-            _ => tracing::debug!("the figures of a worker make no sense"),
+            _ => tracing::debug!("malformed figures from a worker"),
         }
     }
 
@@ -129,7 +129,7 @@ impl Machines {
             (state.left, state.last.clone())
         };
         if let Some(figures) = &mut last {
-            text.push_str("the last that has left:\n");
+            text.push_str("last disconnected:\n");
             text.push_str(&take_text(figures));
         }
         Reply::Result(json!({
@@ -150,7 +150,7 @@ impl Machines {
         if (connected, left) == (0, 0) {
             return format!("thrufs: {place}: no requests yet: no virtual machine has connected\n");
         }
-        format!("thrufs: {place}: virtual machines: {connected} connected, {left} have left\n")
+        format!("thrufs: {place}: virtual machines: {connected} connected, {left} disconnected\n")
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(all["machines"], json!([{"process": 11, "a": 1}]));
         let shown = all["text"].as_str().unwrap();
         assert!(
-            shown.contains("2 connected, 0 have left\nprocess 11:\none\n"),
+            shown.contains("2 connected, 0 disconnected\nprocess 11:\none\n"),
             "{shown}"
         );
         assert!(shown.contains("process 22 does not answer"), "{shown}");
@@ -232,7 +232,7 @@ mod tests {
         machines.remove(22);
         let shown = text(&machines);
         assert!(
-            shown.ends_with("0 connected, 2 have left\nthe last that has left:\nbye\n"),
+            shown.ends_with("0 connected, 2 disconnected\nlast disconnected:\nbye\n"),
             "{shown}"
         );
     }

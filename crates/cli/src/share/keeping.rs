@@ -93,7 +93,9 @@ impl Keeping {
         let times = self.deaths.len();
         if times > self.deaths_max {
             return Err((self.deaths_max > 0).then(|| {
-                format!("its workers died {times} times within a minute; a request may be to blame")
+                format!(
+                    "its workers died {times} times within a minute, possibly because of a request"
+                )
             }));
         }
         Ok(())

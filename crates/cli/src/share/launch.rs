@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: ShareArguments) -> Result<(), CommandError> {
     make_absolute(&mut settings)?;
     listening
         .make_absolute()
-        .map_err(system("find the socket"))?;
+        .map_err(system("resolve the path of the socket"))?;
     let name = listening.name();
     // Options first: what is wrong with them is wrong wherever they are used.
     let checked = ShareConfig::resolve(source.clone(), name.clone(), &settings)?;

@@ -95,7 +95,7 @@ fn keep(workers: &OwnedFd) {
             (KEEP, Some(file)) if kept.len() < kept_max || kept.contains_key(&key) => {
                 kept.insert(key, file);
             }
-            (KEEP, _) => tracing::error!("a descriptor for a successor cannot be kept"),
+            (KEEP, _) => tracing::error!("cannot store a descriptor for the next worker"),
             (DISCARD, _) => drop(kept.remove(&key)),
             (TAKE, _) => {
                 // Its number.
@@ -169,7 +169,7 @@ impl Strongbox for OfSupervisor {
                 (END, _) if key == number => break,
                 (BEGIN | END, _) => {}
                 (_, Some(file)) => taken.push((key, file)),
-                (_, None) => tracing::error!("a descriptor that was kept cannot be had again"),
+                (_, None) => tracing::error!("a stored descriptor is lost"),
             }
         }
         self.keys().extend(taken.iter().map(|(key, _)| *key));

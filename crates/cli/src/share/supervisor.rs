@@ -215,7 +215,7 @@ impl Supervisor {
                 }
                 Event::Gone => self.phase = Phase::Ready,
                 Event::Deadline if matches!(self.phase, Phase::LetIn(..)) => {
-                    tracing::warn!("who connected says nothing: disconnecting it");
+                    tracing::warn!("the front end sends nothing: disconnecting it");
                     self.phase = Phase::Ready;
                 }
                 Event::Deadline => {
@@ -271,7 +271,7 @@ impl Supervisor {
                     let _ = worker.process.channel.send(&Message::Stop);
                 }
             }
-            (_, message) => tracing::debug!(?message, "from a worker"),
+            (_, message) => tracing::debug!(?message, "unexpected message from a worker"),
         }
     }
 
@@ -280,7 +280,7 @@ impl Supervisor {
             Ok(Some(stream)) => self.phase = Phase::LetIn(stream, Instant::now()),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!("cannot let in who connects: {error}");
+                tracing::warn!("cannot accept a front end: {error}");
                 std::thread::sleep(LET_IN_PAUSE);
             }
         }
@@ -296,7 +296,7 @@ impl Supervisor {
         match Keeping::begin(stream, &self.config) {
             Ok(kept) => self.give(kept),
             Err(error) => {
-                tracing::warn!("cannot serve who connected: {error}");
+                tracing::warn!("cannot serve the front end: {error}");
                 self.phase = Phase::Ready;
                 None
             }
@@ -307,10 +307,10 @@ impl Supervisor {
     fn give(&mut self, kept: Keeping) -> Option<Result<(), CommandError>> {
         let worker = self.crew.begin()?;
         let process = worker.process.id();
-        tracing::debug!(process, "serves a virtual machine");
+        tracing::debug!(process, "the worker serves a virtual machine");
         // One that has died is seen next.
         if let Err(error) = kept.hand_to(&worker.process.channel) {
-            tracing::debug!("cannot speak to the worker: {error}");
+            tracing::debug!("cannot send to the worker: {error}");
         }
         worker.kept = Some(kept);
         let questions = Arc::clone(&worker.questions);
@@ -326,7 +326,7 @@ impl Supervisor {
         match self.phase {
             Phase::Ready => {
                 let kept = self.orphans.pop_front()?;
-                tracing::info!("going on with the virtual machine");
+                tracing::info!("resuming the virtual machine");
                 self.give(kept)
             }
             Phase::Full => self.have_one_wait(),
@@ -351,7 +351,7 @@ impl Supervisor {
             }
             // Those that are served need not end for it.
             Err(error) if self.crew.serving() > 0 => {
-                tracing::error!("nobody else can connect for now: {error}");
+                tracing::error!("no further virtual machine can connect for now: {error}");
                 self.orphans.clear();
                 self.phase = Phase::Full;
                 None
@@ -370,14 +370,14 @@ impl Supervisor {
                 let deaths = kept.deaths();
                 tracing::error!(
                     deaths,
-                    "the worker died ({status}): another goes on with the virtual machine"
+                    "the worker died ({status}): the next worker resumes the virtual machine"
                 );
                 self.orphans.push_back(kept);
                 true
             }
             Err(why) => {
                 if let Some(why) = why {
-                    tracing::error!("not going on with the virtual machine: {why}");
+                    tracing::error!("the virtual machine is not resumed: {why}");
                 }
                 false
             }
@@ -416,7 +416,7 @@ impl Supervisor {
                 );
             }
             (false, ..) => {
-                tracing::error!("the worker that waits for a virtual machine died ({shown})");
+                tracing::error!("the standby worker died ({shown})");
             }
         }
         let failed = || last_words.map_or(CommandError::WorkerDied(shown), CommandError::Server);
@@ -448,7 +448,10 @@ impl Supervisor {
                 return Some(Err(failed()));
             }
             // Those that are served need not end for it; when one has, another is tried.
-            tracing::error!("nobody else can connect for now: {}", failed());
+            tracing::error!(
+                "no further virtual machine can connect for now: {}",
+                failed()
+            );
             self.phase = Phase::Full;
             return None;
         }
@@ -469,14 +472,14 @@ impl Supervisor {
         };
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
             let told = self.crew.tell_policy(&policy);
-            told.map_err(system("begin an audit log")).map(|()| policy)
+            told.map_err(system("start the audit log")).map(|()| policy)
         });
         match read {
             Ok(policy) => {
                 // Of a predecessor's files, a successor knows what was granted; of all else it asks this.
                 self.policy = Some(policy);
             }
-            Err(error) => tracing::error!("the policy in force stays: {error}"),
+            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 
@@ -495,11 +498,11 @@ impl Supervisor {
                     }
                 }
                 Event::Signal(SIGTERM | SIGINT) => {
-                    tracing::warn!("asked a second time: ending the workers");
+                    tracing::warn!("second signal: killing the workers");
                     break;
                 }
                 Event::Deadline | Event::WorkerStuck(_) => {
-                    tracing::warn!("a worker does not end by itself: ending it");
+                    tracing::warn!("a worker does not end: killing it");
                     break;
                 }
                 _ => {}

@@ -51,7 +51,7 @@ impl SharedTree {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let again = rustix::fs::openat(&self.source, ".", flags, Mode::empty());
         let again = again.map_err(|errno| SetupError::System {
-            what: "open the source once more",
+            what: "open the source again",
             source: errno.into(),
         })?;
         HostDir::from_fd(again, config)

@@ -157,7 +157,7 @@ impl Watched for Shared {
             }
             Message::Connection(parts) => self.on_connection(parts),
             Message::Stop => self.stop(),
-            other => tracing::debug!(?other, "not for the worker of a share"),
+            other => tracing::debug!(?other, "unexpected message to the worker of a share"),
         }
     }
 
@@ -170,7 +170,7 @@ impl Watched for Shared {
 impl Shared {
     fn on_connection(&mut self, [stream, journal, ledger, strongbox]: [OwnedFd; 4]) {
         let Ok(journal) = Journal::from_memory(journal) else {
-            tracing::error!("the journal cannot be mapped");
+            tracing::error!("cannot map the journal");
             return self.stop();
         };
         let strongbox = Arc::new(OfSupervisor::new(strongbox));

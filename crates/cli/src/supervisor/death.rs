@@ -81,7 +81,7 @@ impl Supervisor {
     /// The worker has requests that do not end, and nobody had asked for an end.
     pub(super) fn on_stuck(&mut self) -> Result<(), CommandError> {
         let shown = self.config.mountpoint.display();
-        tracing::warn!("requests to {shown} do not end: ending the connection");
+        tracing::warn!("requests to {shown} do not end: aborting the connection");
         self.worker.kill();
         self.abort();
         if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {

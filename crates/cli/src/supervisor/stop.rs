@@ -48,7 +48,7 @@ impl Supervisor {
             Attempt::Unmounted => {}
             Attempt::WorkerEnded => return self.bury(),
             Attempt::WorkerStuck => return self.let_go(),
-            Attempt::Hurried => self.take_away("asked a second time"),
+            Attempt::Hurried => self.take_away("second signal"),
             Attempt::TimedOut => self.take_away("still in use"),
         }
         self.wait_for_worker()?;
@@ -148,7 +148,7 @@ impl Supervisor {
     /// now on fails with ENOTCONN.
     fn take_away(&mut self, why: &str) {
         let mountpoint = self.config.mountpoint.display();
-        tracing::warn!("{why}: taking {mountpoint} away from its users");
+        tracing::warn!("{why}: detaching {mountpoint} from its users");
         // One after the other: a worker that hangs holds up the first, and not the second.
         let target = self.target.clone();
         self.try_for(WRITE_BACK_TIMEOUT, move || write_back(&target));
@@ -189,7 +189,7 @@ impl Supervisor {
                 Event::Deadline => {
                     // Unmounted here, and yet in use: by another mount namespace, or a lower file
                     // system that does not answer.
-                    tracing::warn!("the server does not end by itself: ending it");
+                    tracing::warn!("the worker does not end: killing it");
                     self.worker.kill();
                     break;
                 }

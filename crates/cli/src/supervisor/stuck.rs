@@ -15,7 +15,7 @@ impl Supervisor {
         let mountpoint = self.config.mountpoint.clone();
         if self.target.device.is_none() || self.target.is_mounted() {
             let shown = mountpoint.display();
-            tracing::warn!("requests to {shown} do not end: taking it away by force");
+            tracing::warn!("requests to {shown} do not end: force unmount");
             let target = self.target.clone();
             self.try_to_detach(move || target.unmount_by_force());
         }
@@ -28,10 +28,10 @@ impl Supervisor {
             // Mounted nowhere, the connection can still have users.
             match &self.abort {
                 Some(file) if thrufs::mount::abort_by(file).is_ok() => {
-                    tracing::warn!("ended the connection: nobody waits for it any more");
+                    tracing::warn!("aborted the connection: pending requests fail");
                 }
                 _ => tracing::warn!(
-                    "cannot end the connection: who uses it waits until the source answers"
+                    "cannot abort the connection: its users wait until the source answers"
                 ),
             }
             Some(self.worker.id())

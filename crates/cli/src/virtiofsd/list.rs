@@ -33,12 +33,12 @@ fn with_value(
         }
         ("cache", "none") => all.set("cache", Some("never")),
         ("cache", "auto" | "always" | "metadata") => all.set("cache", Some(value)),
-        ("cache", _) => Err(bad("there are none, metadata, auto and always")),
+        ("cache", _) => Err(bad("it must be none, metadata, auto or always")),
         ("loglevel", "err") => all.set("log", Some("error")),
         ("loglevel", "debug" | "info" | "warn") => all.set("log", Some(value)),
-        ("loglevel", _) => Err(bad("there are err, warn, info and debug")),
+        ("loglevel", _) => Err(bad("it must be err, warn, info or debug")),
         ("sandbox", "namespace" | "chroot") => all.set("sandbox", Some(value)),
-        ("sandbox", _) => Err(bad("there are namespace and chroot")),
+        ("sandbox", _) => Err(bad("it must be namespace or chroot")),
         ("xattrmap", _) => {
             all.set("xattr", None)?;
             all.set("xattrmap", Some(value))

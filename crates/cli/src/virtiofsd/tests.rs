@@ -163,7 +163,7 @@ fn every_word_in_a_list_is_accounted_for() {
     for (list, part) in [
         ("cache=never", "none, metadata"),
         ("loglevel=loud", "err, warn"),
-        ("sandbox=none", "namespace and chroot"),
+        ("sandbox=none", "namespace or chroot"),
         ("flock", "`-o flock`"),
         ("timeout=3", "`-o timeout=3`"),
         ("xattr,", "`-o `"),

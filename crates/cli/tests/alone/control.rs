@@ -100,8 +100,8 @@ fn ask(socket: &Path, path: &str) -> String {
 #[test]
 fn files_are_explained_while_they_are_open_and_after() {
     for (options, path, why) in [
-        (&[][..], "passthrough", "the kernel uses"),
-        (&["--nopassthrough"], "cached", "data are kept"),
+        (&[][..], "passthrough", "the kernel reads and writes"),
+        (&["--nopassthrough"], "cached", "data are cached"),
     ] {
         let Some(ground) = mounted(options) else {
             return;
@@ -145,7 +145,7 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
         &format!("data path   {data_path}: not open; it would be: {why}"),
         "  open        no\n",
         "what        directory, inode",
-        "kernel      knows it as node 1,",
+        "kernel      node 1,",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -185,8 +185,8 @@ fn directories_links_and_names_of_any_bytes() {
     assert_eq!(explain(&ground.mnt.join("link"))["kind"], "symbolic_link");
     let way = ground.path().join("way");
     assert_eq!(explain(&way.join("file"))["kind"], "regular");
-    let error = refused(&way, "no mount of thrufs");
-    assert!(error.contains("what the link points to"), "{error}");
+    let error = refused(&way, "not on a thrufs mount");
+    assert!(error.contains("target of the symbolic link"), "{error}");
     // With a slash behind it, a link to a directory is that directory.
     assert_eq!(explain(&way.join(""))["node"]["id"], 1);
     ground.ends();
@@ -195,7 +195,7 @@ fn directories_links_and_names_of_any_bytes() {
 #[test]
 fn what_is_no_mount_of_thrufs_is_told() {
     let Some(ground) = mounted(&[]) else { return };
-    let no_mount = "lies on no mount of thrufs, but on /";
+    let no_mount = "is not on a thrufs mount, but on /";
     refused(&ground.src.join("file"), no_mount);
     refused(Path::new("/proc/version"), "of type proc");
     let missing = "No such file or directory";
@@ -301,7 +301,7 @@ fn statistics_come_by_the_socket() {
     // Whoever drops the machine's caches meanwhile leaves what is open.
     let open = fs::File::open(ground.mnt.join("file")).unwrap();
     let text = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
-    for part in ["requests come by ", "inodes=", "OPEN "] {
+    for part in ["transport: ", "inodes=", "OPEN "] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let json = stdout(&thrufs!("ctl", "--json", &ground.mnt, "statistics"));
@@ -452,14 +452,14 @@ fn a_socket_in_a_place_of_one_s_choice() {
     let control = format!("--control={}", place.display());
     fs::write(&place, "a file").unwrap();
     let output = ground.mount(&[&control]);
-    fails(&output, 1, "something else than a socket");
+    fails(&output, 1, "not a stale socket");
     assert!(!ground.is_mounted());
     fs::remove_file(&place).unwrap();
 
     succeeded(&ground.mount(&[&control]));
     assert!(place.exists(), "and no other");
     let file = ground.mnt.join("file");
-    refused(&file, "say --control PATH");
+    refused(&file, "use --control PATH");
     succeeded(&thrufs!("explain", "--control", &place, &file));
     ground::unmount_by_command(&ground.mnt);
     assert!(!place.exists());

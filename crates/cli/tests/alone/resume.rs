@@ -301,7 +301,7 @@ fn an_idle_machine_goes_on() {
     replace(&place);
     (0..10).for_each(|_| machine.step());
     machine.compare(&place);
-    place.says("another goes on");
+    place.says("the next worker resumes");
     drop(client.unmount());
     server.ends_by(Signal::TERM);
     assert!(place.workers().is_empty());
@@ -391,7 +391,7 @@ fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
         let attributes = client.root().getattr(NodeId::ROOT);
         attributes.expect("it goes on");
     }
-    assert_eq!(place.said().matches("that waits").count(), 4);
+    assert_eq!(place.said().matches("the standby worker").count(), 4);
 }
 
 /// Before they were told what to serve, for instance.

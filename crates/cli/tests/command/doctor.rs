@@ -113,7 +113,7 @@ fn where_the_kernel_offers_io_uring_the_verdict_and_a_mount_say_so() {
         let (offer, ..) = finding(findings, "enable_uring");
         let (state, verdict, _) = finding(findings, "transport");
         assert_eq!((offer.as_str(), state.as_str()), ("ok", "ok"));
-        assert!(verdict.contains("would take io_uring: "), "{verdict}");
+        assert!(verdict.contains("selects io_uring: "), "{verdict}");
     });
 }
 
@@ -150,7 +150,7 @@ fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
     let findings = agreed(ground.src.to_str().unwrap());
     check(&findings);
     let (_, verdict, _) = finding(&findings, "transport");
-    let carrier = verdict.strip_prefix("transport=auto would take ").unwrap();
+    let carrier = verdict.strip_prefix("transport=auto selects ").unwrap();
     assert_mount_agrees(&ground, carrier);
 }
 
@@ -158,7 +158,7 @@ fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
 fn assert_mount_agrees(ground: &Ground, carrier: &str) {
     succeeded(&ground.mount(&[]));
     let said = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
-    let expected = format!("requests come by {carrier}");
+    let expected = format!("transport: {carrier}");
     assert!(said.contains(&expected), "{expected} in {said}");
     ground::unmount_by_command(&ground.mnt);
 }
@@ -249,7 +249,7 @@ fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
         let output = ground.mount(&[]);
         succeeded(&output);
         let said = stderr(&output);
-        let is_warned = said.contains("WARN the worker's descriptors lead out");
+        let is_warned = said.contains("WARN the worker can leave the source");
         assert_eq!(is_warned, walls == "no", "{how:?}: {said}");
         ground::unmount_by_command(&ground.mnt);
     }

@@ -26,8 +26,8 @@ fn bad_options_name_the_fix_and_exit_with_2() {
 -o allow_other,no_default_permissions,cache=never: drop one of them
 -o uid=0,uidmap=0:1:1: not both
 --writeback --cache=never: `writeback` contradicts `cache=never`:
--o allow_root: say allow_other
--o remount,ro: unmount it and mount it anew
+-o allow_root: use allow_other
+-o remount,ro: unmount and mount again
 --log=thrufs=loudly: option `log`";
     for case in cases.lines() {
         let (options, message) = case.split_once(": ").unwrap();

@@ -231,7 +231,7 @@ fn a_second_signal_does_not_wait() {
     let _open = fs::File::open(ground.mnt.join("file")).unwrap();
     server.signal_and_wait(Signal::INT);
     let said = server.ends_by(Signal::INT);
-    assert!(said.contains("asked a second time"), "{said}");
+    assert!(said.contains("second signal"), "{said}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_worker_that_hangs_is_ended_in_bounded_time() {
     let client = std::thread::spawn(move || fs::read(path));
     std::thread::sleep(Duration::from_millis(200));
     let said = server.ends_by(Signal::TERM);
-    assert!(said.contains("ending it"), "{said}");
+    assert!(said.contains("killing it"), "{said}");
     assert!(client.join().unwrap().is_err(), "its client is let go");
     ground.wait_gone();
 }
@@ -283,7 +283,7 @@ fn system_calls_are_filtered() {
     // Until those that stand by have given back their memory.
     wait_for("two filters for each thread", are_filtered);
     let names: Vec<&str> = threads.iter().map(|(name, _)| name.as_str()).collect();
-    for expected in ["worker", "watcher", "steward", "0"] {
+    for expected in ["worker", "watcher", "monitor", "0"] {
         let expected = format!("thrufs-{expected}");
         assert!(names.contains(&&*expected), "no {expected} in {names:?}");
     }
@@ -341,7 +341,7 @@ fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
     let text = fs::read_to_string(&log).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.windows(2).filter(|pair| pair[1].contains("inodes=")) {
-        let carrier = pair[0].split_once(": requests come by ");
+        let carrier = pair[0].split_once(": transport: ");
         let known = |c: &str| c.starts_with("io_uring: ") || c.starts_with("/dev/fuse");
         assert!(carrier.is_some_and(|(_, it)| known(it)), "{}", pair[0]);
     }

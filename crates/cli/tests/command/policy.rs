@@ -99,7 +99,7 @@ fn each_file_is_told_what_happens_and_by_which_rule() {
 photos/a.jpg (image/jpeg): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
 photos/new.jpg (inode/x-empty): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
 secret: hidden by rule 2 (line 7)
-secret/deep/x (text/plain): hidden, because secret is, by rule 2 (line 7)
+secret/deep/x (text/plain): hidden with secret by rule 2 (line 7)
 private/p (text/plain): passthrough by default
 logs/../logs/l (text/plain): direct by rule 6 (line 28)
 .profile (text/plain): hidden by rule 2 (line 7)
@@ -158,8 +158,8 @@ fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
     let output = site.check(&format!("--exe=/x nothing {outside} plain"));
     let plain = "plain (text/plain): passthrough by default\n";
     assert_eq!(stdout(&output), plain);
-    let said = fails(&output, 1, "cannot look at nothing: No such file");
-    assert!(said.contains("say which with --root"), "{said}");
+    let said = fails(&output, 1, "cannot stat nothing: No such file");
+    assert!(said.contains("set it with --root"), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
 
     let root = site.place.path().to_str().unwrap();

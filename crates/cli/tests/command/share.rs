@@ -205,7 +205,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
 fn what_is_there_already_is_left_alone() {
     let place = Place::new();
     fs::write(&place.socket, "precious").unwrap();
-    fails(&run(&mut place.command("")), 1, "something else");
+    fails(&run(&mut place.command("")), 1, "not a stale socket");
     assert_eq!(fs::read_to_string(&place.socket).unwrap(), "precious");
 }
 
@@ -343,7 +343,7 @@ fn ids_that_are_not_the_user_s_are_not_given() {
     let why = ["newuidmap", "user namespace"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
     assert!(!socket.exists());
-    fails(&run(&mut place.command(options)), 1, "not root");
+    fails(&run(&mut place.command(options)), 1, "for ordinary users");
 }
 
 /// Whether it comes to serve.
@@ -413,7 +413,7 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
     wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
-    place.says("0 connected, 2 have left");
+    place.says("0 connected, 2 disconnected");
     // Of the worker that waits.
     place.says("no requests yet");
     child.ends_by(Signal::TERM);
@@ -442,10 +442,10 @@ fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
     assert_eq!(read("/file").unwrap(), b"content");
     fs::write(&policy, hiding("file")).unwrap();
     child.signal(Signal::HUP);
-    place.says("as it is now");
+    place.says("reloaded");
     fs::write(&policy, "nonsense").unwrap();
     child.signal(Signal::HUP);
-    place.says("the policy in force stays");
+    place.says("the active one stays");
     assert!(read("/file").is_err());
     assert_eq!(read("/secret").unwrap(), b"secret");
     child.ends_by(Signal::TERM);
@@ -459,8 +459,8 @@ fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
 fn what_means_nothing_for_a_share_is_told() {
     let place = Place::new();
     for (list, part) in [
-        ("allow_other", "means nothing for a share: in a guest"),
-        ("transport=uring", "say queues="),
+        ("allow_other", "does not apply to a share: in a guest"),
+        ("transport=uring", "use queues="),
         ("queue_size=100", "power of two"),
         ("xattrmap=x", "rule 1"),
         ("cach=never", "did you mean `cache`?"),
@@ -469,7 +469,7 @@ fn what_means_nothing_for_a_share_is_told() {
         assert!(!place.socket.exists());
     }
     let mount = thrufs!("mount", "-o", "tag=x", "/", "/mnt");
-    fails(&mount, 2, "means nothing for a mount");
+    fails(&mount, 2, "does not apply to a mount");
 }
 
 /// By that name, with a link.

@@ -26,7 +26,7 @@ fn unmount_tells_who_else_has_it_mounted() {
     other.wait().unwrap();
     let said = fails(&output, 1, "another mount namespace");
     // Somebody else on this machine may have made one too.
-    assert!(said.contains("goes on until process"), "{said}");
+    assert!(said.contains("runs until process"), "{said}");
     assert!(!ground.is_mounted());
     ground.wait_gone();
 }

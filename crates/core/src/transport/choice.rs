@@ -49,7 +49,7 @@ impl fmt::Display for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Carrier::Dev(None) => f.write_str("/dev/fuse"),
-            Carrier::Dev(Some(why)) => write!(f, "/dev/fuse, not io_uring: {why}"),
+            Carrier::Dev(Some(why)) => write!(f, "/dev/fuse (no io_uring: {why})"),
             Carrier::Uring {
                 threads,
                 queues,
@@ -66,10 +66,10 @@ impl fmt::Display for Carrier {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UringRefusal {
     /// One CPU: there it wins nothing.
-    #[error("there is one CPU, where it is no faster (--transport=uring takes it all the same)")]
+    #[error("it is no faster with one CPU; --transport=uring forces it")]
     OneCpu,
     /// The number of queues is not known.
-    #[error("the number of possible CPUs is not known (/sys/devices/system/cpu/possible)")]
+    #[error("the number of possible CPUs is unknown (/sys/devices/system/cpu/possible)")]
     NoCpuCount,
     /// Rings are forbidden.
     #[error(
@@ -78,7 +78,7 @@ pub enum UringRefusal {
     )]
     Forbidden(Errno),
     /// No rings were to be had.
-    #[error("no ring was to be had ({0}): see the limits on open files and locked memory (ulimit)")]
+    #[error("cannot create a ring ({0}): see the limits on open files and locked memory (ulimit)")]
     NoRing(Errno),
     /// INIT did not offer it.
     #[error(
@@ -90,7 +90,7 @@ pub enum UringRefusal {
     #[error("the kernel refused a queue ({0})")]
     Refused(Errno),
     /// A thread or memory was not to be had.
-    #[error("no thread or memory was to be had ({0})")]
+    #[error("cannot start a thread or allocate memory ({0})")]
     NoThread(Errno),
 }
 

@@ -38,14 +38,14 @@ impl fmt::Display for Obstacle {
             Obstacle::Rule => "a rule of the policy",
             Obstacle::Writeback => "the kernel has no passthrough together with writeback",
             Obstacle::Kernel => {
-                "the kernel has no passthrough (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH has)"
+                "the kernel has no passthrough (requires Linux 6.9 with CONFIG_FUSE_PASSTHROUGH)"
             }
             Obstacle::Privilege => {
-                "registering files needs CAP_SYS_ADMIN in the initial user namespace"
+                "registering backing files requires CAP_SYS_ADMIN in the initial user namespace"
             }
-            Obstacle::Remote => "the file system beneath does part of its work at close(2)",
-            Obstacle::Stacked => "the file system beneath is stacked on others too deep",
-            Obstacle::AppendOnly => "an append-only file is watched over by the server",
+            Obstacle::Remote => "the underlying file system does part of its work at close(2)",
+            Obstacle::Stacked => "the underlying file system exceeds the stacking depth",
+            Obstacle::AppendOnly => "writes to an append-only file are checked by the server",
             Obstacle::Refused(error) => return write!(f, "the kernel refused: {error}"),
         })
     }
@@ -85,7 +85,7 @@ impl Passthrough {
         };
         match &outcome {
             Ok(_) | Err(Obstacle::TurnedOff) => {}
-            Err(obstacle) => tracing::info!("no file goes straight through: {obstacle}"),
+            Err(obstacle) => tracing::info!("passthrough is off: {obstacle}"),
         }
         let _ = self.settled.set(outcome);
     }
@@ -106,7 +106,7 @@ impl Passthrough {
         match error {
             Errno::EPERM => {
                 if self.refused.set(Obstacle::Privilege).is_ok() {
-                    tracing::info!("no file goes straight through: {}", Obstacle::Privilege);
+                    tracing::info!("passthrough is off: {}", Obstacle::Privilege);
                 }
                 Obstacle::Privilege
             }
@@ -117,7 +117,7 @@ impl Passthrough {
             }
             error => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!("a file cannot go straight through: {error} (said once)");
+                    tracing::warn!("no passthrough for a file: {error} (logged once)");
                 }
                 Obstacle::Refused(error)
             }

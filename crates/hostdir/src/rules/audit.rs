@@ -55,7 +55,7 @@ impl AuditLog {
             .map_err(io::Error::from)
             .and_then(|line| self.append(&line));
         written.map_err(|error| {
-            tracing::error!("an audited open is refused, as its line cannot be written: {error}");
+            tracing::error!("an audited open is refused: cannot write the audit log: {error}");
             Errno::EIO
         })
     }

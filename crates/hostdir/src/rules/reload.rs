@@ -78,7 +78,9 @@ impl Host {
             .and_then(|()| ask_for_uncovered(notifier, self.rules.hidden.take()))
             .and_then(|()| notifier.flush());
         if let Err(error) = told {
-            tracing::warn!("names that the kernel has cached stay for their time: {error}");
+            tracing::warn!(
+                "cannot invalidate cached names, which stay until their timeout: {error}"
+            );
         }
         Ok(())
     }
@@ -127,8 +129,8 @@ fn wait_for_others(old: &Arc<InForce>) {
 fn ask_for_uncovered(notifier: &Notifier, noted: Noted) -> Result<()> {
     if noted.is_full {
         tracing::warn!(
-            "more than {HIDDEN_NAMES_MAX} hidden names were asked for: all names are looked up again, \
-             and whatever is mounted on directories of the mount is detached"
+            "more than {HIDDEN_NAMES_MAX} hidden names were looked up: all names are invalidated, and \
+             what is mounted on directories of the mount is detached"
         );
         return with_room(notifier, Notifier::increment_epoch);
     }

@@ -295,7 +295,7 @@ impl Host {
         if record.has_no_route {
             tracing::warn!(
                 handle = handle.0,
-                "an open file is lost: nobody knows how it was read"
+                "an open file is lost: its data path was not recorded"
             );
             if let Some(notes) = &self.notes {
                 notes.forget_file(handle);

@@ -139,10 +139,7 @@ impl Host {
         }
         let lost = all.iter().filter(|it| it.way == Way::None).count();
         if lost > 0 {
-            tracing::warn!(
-                lost,
-                "files that a client knows have no path to find them by"
-            );
+            tracing::warn!(lost, "files that a client has looked up have no path");
         }
         all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
         all
@@ -166,10 +163,7 @@ impl Host {
         if missing.is_empty() {
             return;
         }
-        tracing::info!(
-            files = missing.len(),
-            "looking for files through the whole tree"
-        );
+        tracing::info!(files = missing.len(), "searching the whole tree for files");
         finder.search(missing, |inode, path| {
             if let Some(at) = places.get(&inode.node()) {
                 all[*at].way = Way::Path(path);

@@ -212,14 +212,14 @@ impl<M: MakeFileSystem> Control<M> {
         let moved = transfer.wait(&self.shared.line);
         if let Err(error) = &moved {
             // The front end asks whether it went well, not why.
-            tracing::error!(%error, "the state of the device was not moved");
+            tracing::error!(%error, "cannot migrate the device state");
         }
         self.moving.outcome = moved.map(|moved| self.put_in_force(moved));
     }
 
     fn put_in_force(&mut self, moved: Moved<M::FileSystem>) {
         let Moved::Loaded { again, session } = moved else {
-            tracing::info!("the state of the device was saved, for another to go on with");
+            tracing::info!("the device state was saved for migration");
             return;
         };
         for (vring, heads) in self.vrings.iter_mut().zip(again) {
@@ -232,7 +232,7 @@ impl<M: MakeFileSystem> Control<M> {
             }
             self.shared.sessions.install(&session);
         }
-        tracing::info!("going on with the state of another device");
+        tracing::info!("the device state was loaded");
     }
 
     /// Waits for a transfer before a queue starts: no request may come while there is one.
@@ -244,7 +244,7 @@ impl<M: MakeFileSystem> Control<M> {
         self.settle();
         match &self.moving.outcome {
             Ok(()) => Ok(()),
-            Err(_) => Err(failed("the state of the device was not moved")),
+            Err(_) => Err(failed("cannot migrate the device state")),
         }
     }
 }

@@ -37,7 +37,7 @@ pub enum ChainFault {
     #[error("a chain with the request after the reply")]
     WrongOrder,
     /// A table within a table, of a size that is none, or that was not agreed on.
-    #[error("a table of descriptors that must not be")]
+    #[error("an indirect table that is not allowed")]
     BadTable,
 }
 

@@ -65,7 +65,7 @@ impl ReplyPipe {
         match sent {
             Ok(()) => self.failures = 0,
             Err(error) => {
-                tracing::debug!(%error, "an answer could not be spliced");
+                tracing::debug!(%error, "cannot splice a reply");
                 self.failures += 1;
                 // With whatever is left in it.
                 self.ends = None;

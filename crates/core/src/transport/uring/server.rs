@@ -79,7 +79,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
         if let Some(cpu) = self.member.group.cpu
             && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
         {
-            tracing::debug!(%error, cpu, "a thread is not bound to its CPU");
+            tracing::debug!(%error, cpu, "cannot bind a thread to its CPU");
         }
         self.ring.enable()?;
         self.ring.await_init()?;
@@ -381,7 +381,7 @@ impl<'a, F: FileSystem> Server<'a, F> {
         });
         if !is_kicked {
             // Until the next request of this queue, which brings the others along.
-            tracing::debug!(?queue, "requests may wait for another");
+            tracing::debug!(?queue, "requests may wait behind another");
         }
     }
 

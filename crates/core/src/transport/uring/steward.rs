@@ -229,7 +229,7 @@ impl Ward {
             Place::Near => set_class(self.thread, Class::Prompt),
         };
         if let Err(error) = moved {
-            tracing::debug!(%error, ?place, "a thread stays where it is");
+            tracing::debug!(%error, ?place, "cannot move a thread");
         }
         self.place = place;
     }
