@@ -1,18 +1,17 @@
-//! The command line: what clap is told about it, and the requests that come out.
+//! The command line: its description for clap, and the parsed requests.
 
 use crate::bench_command;
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
 use crate::policy::{CheckArguments, Identity};
 use crate::share::ShareArguments;
-use crate::share::door::Listening;
+use crate::share::listener::ListenAddress;
 use crate::virtiofsd;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What was asked for.
 #[derive(Debug)]
 pub(crate) enum Request {
     Mount(MountArguments),
@@ -32,7 +31,6 @@ pub(crate) enum Request {
     Man(PathBuf),
 }
 
-/// `thrufs mount`, as it was given.
 #[derive(Debug)]
 pub(crate) struct MountArguments {
     pub(crate) source: PathBuf,
@@ -40,24 +38,21 @@ pub(crate) struct MountArguments {
     pub(crate) settings: Vec<Setting>,
 }
 
-/// Why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandLineError {
-    /// Clap's own, which knows how to print itself; help and version come this way too.
+    /// Also help and version; clap prints it.
     #[error(transparent)]
     Clap(#[from] clap::Error),
     #[error(transparent)]
     Option(#[from] OptionError),
 }
 
-/// Whether the command is described for parsing, or for a shell to complete it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Parsing,
     Completion,
 }
 
-/// The whole command.
 pub(crate) fn command(purpose: Purpose) -> Command {
     Command::new("thrufs")
         .about("Serve a directory through FUSE, to the host and to virtual machines")
@@ -236,7 +231,6 @@ fn directory(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// Every flag that the table has for this.
 fn flags(mut command: Command, used: Use) -> Command {
     for group in Group::ALL {
         for option in group.options(used).filter(|o| o.form != Form::List) {
@@ -296,7 +290,6 @@ fn mount_command(purpose: Purpose) -> Command {
     flags(command, Use::Mount)
 }
 
-/// One row of the table as a flag.
 fn flag(option: &'static MountOption) -> Arg {
     let mut arg = Arg::new(option.name)
         .long(option.flag())
@@ -313,7 +306,7 @@ fn flag(option: &'static MountOption) -> Arg {
         arg = arg.short('f');
     }
     match option.value {
-        // Given twice is given once; where it counts is the last place.
+        // Given twice, the position of the last one counts.
         Value::None | Value::Any => arg.action(ArgAction::SetTrue).overrides_with(option.name),
         Value::Choice(words) => arg
             .action(ArgAction::Append)
@@ -326,7 +319,6 @@ fn flag(option: &'static MountOption) -> Arg {
     }
 }
 
-/// The text, with a capital letter at its beginning.
 pub(crate) fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().into_iter().flat_map(char::to_uppercase);
@@ -343,7 +335,7 @@ fn sentence(help: &str, default: &str) -> String {
     text
 }
 
-/// What can stand in a list after `-o`, for a shell to complete.
+/// The words of a list after `-o`, for completions.
 fn list_words(used: Use) -> Vec<String> {
     let mut words = Vec::new();
     let options = OPTIONS.iter().filter(|option| option.used.includes(used));
@@ -377,11 +369,11 @@ fn list_only_help() -> String {
     )
 }
 
-/// Makes a request of the arguments, the program's name first.
+/// Parses the arguments, the program's name first.
 ///
 /// # Errors
 ///
-/// What is wrong with them; also when it is help or the version that is asked for.
+/// Invalid arguments; also help and version.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Request, CommandLineError> {
@@ -437,8 +429,8 @@ fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
 
 fn share_arguments(matches: &mut ArgMatches) -> Result<ShareArguments, OptionError> {
     let listening = match matches.remove_one("fd") {
-        Some(number) => Listening::Inherited(number),
-        None => Listening::At {
+        Some(number) => ListenAddress::Inherited(number),
+        None => ListenAddress::At {
             path: required(matches, "socket"),
             group: matches.remove_one("socket-group"),
             pid_file: false,
@@ -462,7 +454,7 @@ fn all(matches: &mut ArgMatches, name: &str) -> Vec<PathBuf> {
     matches.remove_many(name).into_iter().flatten().collect()
 }
 
-/// All settings in the order of the command line, wherever they were written.
+/// All settings in the order of the command line, from lists and flags.
 fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, OptionError> {
     let mut found: Vec<(usize, Vec<Setting>)> = Vec::new();
     for (index, list) in occurrences(matches, "options") {
@@ -608,7 +600,7 @@ mod tests {
     #[test]
     fn where_a_share_listens() {
         let listening = |arguments: &str| share(arguments).map(|share| share.listening);
-        let at = |path: &str, group| Listening::At {
+        let at = |path: &str, group| ListenAddress::At {
             path: path.into(),
             group,
             pid_file: false,
@@ -618,7 +610,7 @@ mod tests {
             listening("--socket-path=/k --socket-group 7 d").unwrap(),
             at("/k", Some(7))
         );
-        assert_eq!(listening("--fd 3 d").unwrap(), Listening::Inherited(3));
+        assert_eq!(listening("--fd 3 d").unwrap(), ListenAddress::Inherited(3));
         for arguments in [
             "d",
             "--socket k",

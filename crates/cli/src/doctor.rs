@@ -1,9 +1,8 @@
-//! `thrufs doctor`: what this machine offers to a mount, for whoever wonders why one is slow or
-//! fails.
+//! `thrufs doctor`: what this machine supports, and why a mount may be slow or fail.
 //!
-//! Everything is tried rather than looked up, as far as that leaves no trace: what a version or a
-//! sysctl promises, a container's filter may still refuse. It speaks for a mount with the defaults,
-//! made by the same user.
+//! Features are tried rather than derived from versions or sysctls, where that leaves no trace: a
+//! container's filter may refuse them. The findings are for a mount with default options by the same
+//! user.
 
 mod device;
 mod directory;
@@ -19,14 +18,13 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum State {
     #[serde(rename = "ok")]
     Good,
     #[serde(rename = "no")]
     Bad,
-    /// Neither: good to know, or nothing that could be changed.
+    /// Information.
     #[serde(rename = "--")]
     Note,
 }
@@ -41,15 +39,14 @@ impl fmt::Display for State {
     }
 }
 
-/// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,
     state: State,
     detail: String,
-    /// What can be done about it, in one line; for all that is [`State::Bad`].
+    /// One line, for every [`State::Bad`].
     remedy: Option<String>,
-    /// Whether there is no mount without it.
+    /// Whether mounting fails without it.
     #[serde(skip)]
     is_needed: bool,
 }
@@ -92,12 +89,7 @@ impl Finding {
     }
 }
 
-/// Prints what there is, and what serving `directory` would find there. Fails when there would be no
-/// mount at all.
-///
-/// # Errors
-///
-/// A directory that cannot be opened.
+/// Prints the findings, also for `directory`. Fails when no mount is possible.
 pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, CommandError> {
     let findings = look(directory)?;
     match json {
@@ -115,7 +107,7 @@ pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, Comm
 fn look(directory: Option<&Path>) -> Result<Vec<Finding>, CommandError> {
     let of_directory = directory.map(directory::look).transpose()?;
     let descriptors = threads::descriptors();
-    // As a server does, before it makes rings and threads.
+    // As a server does before it creates rings and threads.
     confinement::raise_descriptor_limit();
     let device = device::device();
     let has_device = device.state == State::Good;

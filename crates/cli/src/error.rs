@@ -1,9 +1,9 @@
-//! What can go wrong for the one who runs the command, with what can be done about it.
+//! Errors for the user of the command, with the remedy.
 //!
-//! Every error is printed once, in `main`; its text carries that of its cause.
+//! Every error is printed once, in `main`; its text includes its cause.
 
 use crate::command_line::CommandLineError;
-use crate::control::place::PlaceError;
+use crate::control::socket::ControlSocketError;
 use crate::listening::SocketError;
 use crate::mount_helper::HelperError;
 use crate::options::OptionError;
@@ -14,7 +14,6 @@ use std::time::Duration;
 use thrufs::MountError;
 use thrufs_hostdir::policy::PolicyFileError;
 
-/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]
@@ -62,19 +61,14 @@ pub(crate) enum CommandError {
     #[error("the server ended before it was ready; run it with -f --log=debug to see why")]
     ServerGone,
     #[error("{what}; {}", after_death(.dead.as_deref()))]
-    ServerDied {
-        what: String,
-        /// The mount point, if the mount stays.
-        dead: Option<PathBuf>,
-    },
+    ServerDied { what: String, dead: Option<PathBuf> },
     #[error("requests to {mountpoint} do not end, because the source does not answer; {}{}",
         after_death(.dead.then_some(mountpoint)),
         .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")))]
     Stuck {
         mountpoint: PathBuf,
-        /// A process that cannot be ended.
+        /// A process that cannot be killed.
         left: Option<u32>,
-        /// Whether the mount stays.
         dead: bool,
     },
     #[error("{1} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs())]
@@ -156,7 +150,7 @@ pub(crate) enum CommandError {
     #[error("{path} is not beneath {root}, the root of the policy's paths: set it with --root")]
     OutsideRoot { path: PathBuf, root: PathBuf },
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
-    ControlPlace(#[from] PlaceError),
+    ControlPlace(#[from] ControlSocketError),
     #[error("cannot explain {path}: {source}")]
     Explained { path: PathBuf, source: io::Error },
     #[error("cannot explain {0}: its mount is detached, or in another mount namespace")]
@@ -196,7 +190,6 @@ pub(crate) enum CommandError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// What has become of a mount without a server.
 fn after_death(dead: Option<&Path>) -> String {
     match dead.map(Path::display) {
         None => "the mount was removed".to_owned(),
@@ -206,7 +199,7 @@ fn after_death(dead: Option<&Path>) -> String {
     }
 }
 
-/// Attaches what was tried to an error of the system.
+/// Adds the failed action to a system error.
 pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> CommandError {
     move |error| CommandError::System {
         what,
@@ -215,7 +208,7 @@ pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Co
 }
 
 impl CommandError {
-    /// Whether it is the command line that is wrong, and not the world.
+    /// Whether the command line is wrong.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -227,7 +220,7 @@ impl CommandError {
         )
     }
 
-    /// As mount(8) counts: 1 for usage, 2 for the system, 32 for a mount that failed.
+    /// Exit statuses of mount(8): 1 usage, 2 system, 32 mount failure.
     pub(crate) fn helper_code(&self) -> u8 {
         match self {
             error if error.is_usage() => 1,

@@ -25,7 +25,7 @@
 //!   the mount answers)       mounts, unmounts)      confined)
 //! ```
 //!
-//! With `-f`, the first of them is the supervisor itself. So it is for `thrufs share` (see [`share`]).
+//! With `-f`, the first process is the supervisor, as for `thrufs share` (see [`share`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -69,11 +69,11 @@ use process::Role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// The exit code of a command line that is wrong.
+/// Exit status for a wrong command line.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // What whoever started it has open stays here: a worker would have a way out of its walls.
+    // Descriptors of the parent would be a way out of a worker's confinement.
     if let Err(errno) = thrufs_sys::process::close_range_on_exec(3, u32::MAX) {
         eprintln!("thrufs: cannot close inherited descriptors: {errno}");
         return ExitCode::FAILURE;
@@ -111,7 +111,7 @@ fn finish(outcome: Result<ExitCode, CommandError>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
-            // Help and version come this way too, with success.
+            // Help and version are errors of clap, with status 0.
             let _ = error.print();
             if error.use_stderr() {
                 USAGE.into()
@@ -151,7 +151,7 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unmounts what can be, and fails with the last of the errors.
+/// Unmounts all that it can; fails with the last error, after printing the earlier ones.
 fn unmount_all(mountpoints: &[std::path::PathBuf], lazy: bool) -> Result<(), CommandError> {
     let mut failed = None;
     for mountpoint in mountpoints {

@@ -19,22 +19,22 @@
 //! QEMU ─connects─►                   ──passes on──►   │
 //! ```
 //!
-//! A worker serves one connection and ends with it: what a guest may have made of it does not reach the
-//! next guest, nor the one beside it. The next worker is there, shut in and ready, before anybody connects.
-//! When a worker dies before its connection does, another goes on with that.
+//! A worker serves one connection and ends with it: an attack by a guest does not reach the next guest,
+//! nor one beside it. The next worker is on standby, confined and ready, before a front end connects.
+//! When a worker dies before its connection ends, the next one resumes it.
 
 mod callers;
-mod crew;
-pub(crate) mod door;
 mod events;
 mod figures;
 mod id_maps;
 mod keeping;
 pub(crate) mod launch;
+pub(crate) mod listener;
 mod strongbox;
 mod supervisor;
 mod tree;
 pub(crate) mod worker;
+mod workers;
 
 pub(crate) use launch::ShareArguments;
 pub(crate) use tree::SharedTree;

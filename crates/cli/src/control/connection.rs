@@ -1,4 +1,4 @@
-//! One client of the control socket: a line comes in, a line goes out.
+//! One client of the control socket: a line per request, a line per reply.
 
 use super::protocol::{Command, REQUEST_BYTES_MAX, Refusal, Reply};
 use rustix::event::PollFlags;
@@ -7,36 +7,33 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// How much is taken from a socket at once.
 const CHUNK_BYTES: usize = 4096;
 
-/// What answers a request.
 pub(crate) type Answer<'a> = dyn FnMut(&Command) -> Reply + 'a;
 
-/// See the module. It holds at most one request, one reply and what came behind the request.
-pub(super) struct Connection {
+/// It buffers at most one request, one reply and the input after that request.
+pub(super) struct ClientConnection {
     socket: OwnedFd,
     received: Vec<u8>,
-    /// So much of it is known to hold no line feed.
+    /// Length of the prefix without a line feed.
     searched: usize,
     reply: Vec<u8>,
     sent: usize,
-    /// When it came, or when its last reply was sent.
+    /// When it connected, or its last reply was sent.
     since: Instant,
-    /// Over when the reply is sent.
+    /// Close after the reply.
     is_last: bool,
 }
 
-/// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Open,
     Over,
 }
 
-impl Connection {
-    pub(super) fn new(socket: OwnedFd) -> Connection {
-        Connection {
+impl ClientConnection {
+    pub(super) fn new(socket: OwnedFd) -> ClientConnection {
+        ClientConnection {
             socket,
             received: Vec::new(),
             searched: 0,
@@ -47,12 +44,12 @@ impl Connection {
         }
     }
 
-    /// Since when it has asked nothing, or has not taken its reply.
+    /// Since when it has been idle, or has not read its reply.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
 
-    /// What it waits for. As long as a reply is not taken, nothing is read.
+    /// The poll events. While a reply is pending, nothing is read.
     pub(super) fn waits_for(&self) -> PollFlags {
         if self.reply.is_empty() {
             PollFlags::IN
@@ -61,13 +58,12 @@ impl Connection {
         }
     }
 
-    /// Whether the next request is here already.
+    /// Whether a whole request is buffered.
     pub(super) fn has_request(&self) -> bool {
         self.reply.is_empty() && self.received[self.searched..].contains(&b'\n')
     }
 
-    /// Goes on as far as it can without waiting, but answers one request at most: others want their
-    /// turn.
+    /// Proceeds without blocking, by one request at most, so that other clients have their turn.
     pub(super) fn advance(&mut self, answer: &mut Answer<'_>) -> State {
         if self.reply.is_empty() {
             if !self.has_request() && self.receive() == State::Over {
@@ -82,7 +78,7 @@ impl Connection {
                     self.answer_with(reply);
                 }
                 None if self.received.len() >= REQUEST_BYTES_MAX => {
-                    // Where the next request begins can no longer be told.
+                    // The start of the next request is unknown.
                     self.received = Vec::new();
                     self.is_last = true;
                     self.answer_with(Reply::Error(Refusal::too_long()));
@@ -96,7 +92,7 @@ impl Connection {
     fn answer_with(&mut self, reply: Reply) {
         self.reply = reply.encode().into_bytes();
         self.sent = 0;
-        // The time that the answer took is not the client's.
+        // The time for the answer does not count as idle.
         self.since = Instant::now();
     }
 
@@ -148,7 +144,7 @@ impl Connection {
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for ClientConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,4 +1,4 @@
-//! FUSE itself, and how this user would mount.
+//! /dev/fuse, and how this user mounts.
 
 use super::{Finding, kernel};
 use crate::mounting;
@@ -14,7 +14,6 @@ const DEVICE: (u32, u32) = (10, 229);
 
 const SET_USER_ID: u32 = 0o4000;
 
-/// How this user would mount.
 pub(super) fn mounting() -> Vec<Finding> {
     if mounting::is_privileged() {
         return vec![mounting_as_root().called("mounting").needed()];
@@ -23,7 +22,6 @@ pub(super) fn mounting() -> Vec<Finding> {
     vec![by_helper, allow_other().called("allow_other")]
 }
 
-/// The device.
 pub(super) fn device() -> Finding {
     let make = "as root: rm -f /dev/fuse && mknod -m 666 /dev/fuse c 10 229";
     match fuse_dev::open() {
@@ -94,7 +92,7 @@ fn mounting_by_helper() -> Finding {
     Finding::good(format!("by {shown}"))
 }
 
-/// As [`thrufs::mount::mount_unprivileged`] looks for it.
+/// As [`thrufs::mount::mount_unprivileged`] searches.
 fn helper() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let fixed = ["/usr/bin", "/bin", "/usr/local/bin", "/sbin", "/usr/sbin"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! FUSE over io_uring: each thing that it takes, and what a mount would make of it.
+//! FUSE over io_uring: its requirements, and the transport that a mount selects.
 
 use super::Finding;
 use rustix::event::{EventfdFlags, eventfd};
@@ -10,12 +10,12 @@ use thrufs::{Carrier, SessionConfig, UringRefusal};
 use thrufs_sys::fuse_ring::FuseRing;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Modules that were loaded have it, and those that are built in have not.
+/// Exists for loaded modules, not for built-in ones.
 const LOADED: &str = "/sys/module/fuse/initstate";
 const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// The findings that the verdict points to.
+/// The findings that a remedy names.
 const OFFER: &str = "enable_uring";
 const RINGS: &str = "io_uring";
 
@@ -48,7 +48,7 @@ fn offer() -> Finding {
     }
 }
 
-/// Now, and after the next start.
+/// For now, and permanently.
 fn how_to_offer(is_module: bool) -> String {
     let lasting = if is_module {
         "a line `options fuse enable_uring=Y` in /etc/modprobe.d/fuse.conf"
@@ -73,8 +73,7 @@ fn rings() -> Finding {
     }
 }
 
-/// Makes a ring as the transport does. What it is for does not matter, so it is for an event: there
-/// may be no `/dev/fuse`.
+/// Creates a ring as the transport does, for an eventfd, as there may be no `/dev/fuse`.
 fn try_ring() -> rustix::io::Result<()> {
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
     FuseRing::<()>::new(event.as_fd(), 1).map(drop)
@@ -104,7 +103,7 @@ fn processors() -> Finding {
     Finding::note(detail)
 }
 
-/// In the words of a mount's log.
+/// As a mount logs it.
 fn judge(availability: Result<usize, UringRefusal>) -> Finding {
     let refusal = match availability {
         Ok(queues) => {
@@ -126,7 +125,7 @@ fn judge(availability: Result<usize, UringRefusal>) -> Finding {
     }
 }
 
-/// How many there are in a list such as `0-3,8`.
+/// The number of CPUs in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u32> {
     let lengths = list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -1,6 +1,6 @@
-//! What the benchmark can be asked for: for its page and for shells.
+//! The options of the benchmark, for its manual page and completions.
 
-/// Every option, and what it is for: shells show the first clause.
+/// Option and description, of which completions show the first clause.
 pub(crate) const OPTIONS: [(&str, &str); 13] = [
     (
         "--against NAME=MOUNTPOINT",
@@ -64,7 +64,6 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
 ];
 
-/// Every suite, and what it is.
 pub(crate) const SUITES: [(&str, &str); 2] = [
     ("quick", "the headline rows in two to three minutes"),
     ("full", "every row, in about an hour"),

@@ -1,13 +1,12 @@
-//! Options of other FUSE servers, and what to say instead.
+//! Options of other FUSE servers.
 
 const ALWAYS: &str = "always so";
 const OWN_NUMBERS: &str = "inode numbers are those of the source";
 
-/// An option, and what is to be said of it.
+/// Name and remark.
 type Foreign = (&'static str, &'static str);
 
-/// What people know from libfuse, bindfs and virtiofsd: taken without effect, because what it asks for is so
-/// anyway.
+/// From libfuse, bindfs and virtiofsd: accepted without effect, as they request the default.
 pub(crate) const NEEDLESS: &[Foreign] = &[
     ("big_writes", ALWAYS),
     ("large_read", ALWAYS),
@@ -36,7 +35,7 @@ pub(crate) const NEEDLESS: &[Foreign] = &[
     ("loud", "there is nothing more to log"),
 ];
 
-/// What people know from there and means nothing here: what to say instead.
+/// Not supported: what to use instead.
 pub(crate) const FOREIGN: &[Foreign] = &[
     (
         "allow_root",

@@ -1,6 +1,6 @@
-//! A decision in words.
+//! Decisions as text.
 
-use super::place::Place;
+use super::host_file::HostFile;
 use crate::error::CommandError;
 use rustix::fs::FileType;
 use thrufs_hostdir::policy::{
@@ -8,17 +8,13 @@ use thrufs_hostdir::policy::{
     RuleId, Visibility,
 };
 
-/// What is said of a file after its path: `: read-only by rule 1 (line 3); cached by default`.
-///
-/// # Errors
-///
-/// A directory on the way to it that cannot be looked at.
+/// The text after a path: `: read-only by rule 1 (line 3); cached by default`.
 pub(super) fn of(
     policy: &Policy,
-    place: &Place,
+    file: &HostFile,
     caller: &Caller<'_>,
 ) -> Result<String, CommandError> {
-    let subject = place.subject();
+    let subject = file.subject();
     let is_file = subject.file_type == FileType::RegularFile;
     let uses = policy.uses();
     let found = ((uses.content || uses.redact) && is_file).then(|| content(subject.evidence));
@@ -28,7 +24,7 @@ pub(super) fn of(
         None => String::new(),
     };
     let words = Words(policy);
-    for (path, directory) in place.directories()? {
+    for (path, directory) in file.directories()? {
         if let Visibility::Hidden(rule) = policy.visibility(&directory.subject(path)) {
             let rule = words.rule(rule);
             let path = path.display();
@@ -53,7 +49,7 @@ fn content(evidence: &dyn Evidence) -> Option<ContentType> {
     Some(ContentType::of(&head[..length]))
 }
 
-/// Words about what this policy decided.
+/// Formats decisions of this policy.
 struct Words<'a>(&'a Policy);
 
 impl Words<'_> {

@@ -1,32 +1,26 @@
-//! What a supervisor waits for, all in one place.
+//! The event loop of a mount's supervisor.
 
-use super::Supervisor;
+use super::MountSupervisor;
 use crate::channel::Message;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Something happened.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// This process was sent a signal.
     Signal(i32),
-    /// The worker says something.
     Worker(Message),
-    /// The worker is gone.
     WorkerEnded,
-    /// It has requests that do not end, and perhaps cannot end itself.
+    /// It has requests that do not end, and perhaps cannot exit.
     WorkerStuck,
-    /// The task that was waited for is done.
     TaskDone,
-    /// The launcher has waited for the mount to answer, in vain, or was ended while it was made.
-    Unwanted,
-    /// Nothing of all that.
+    /// The launcher got no reply from the mount, or died while mounting.
+    Abandoned,
     Deadline,
 }
 
-impl Supervisor {
-    /// Waits for the next event. What the worker has said is heard before its end is seen.
+impl MountSupervisor {
+    /// Waits for the next event. Messages of the worker come before its exit.
     pub(super) fn next_event(
         &mut self,
         task: Option<BorrowedFd<'_>>,
@@ -67,22 +61,22 @@ impl Supervisor {
                 return Event::WorkerEnded;
             }
             if ending {
-                if self.ends() {
+                if self.kill_worker() {
                     return Event::WorkerEnded;
                 }
                 self.stuck = true;
                 return Event::WorkerStuck;
             }
             if launcher && let Some(channel) = self.launcher.take() {
-                // After it was told, it is free to go.
+                // After `Ready`, it may end.
                 let stop = matches!(channel.receive(), Ok(Some(Message::Stop)));
                 if stop || !self.announced {
-                    return Event::Unwanted;
+                    return Event::Abandoned;
                 }
             }
             if said {
-                // It has closed its end and not ended yet, or talks nonsense: it will not be served
-                // by again, so make sure that it ends.
+                // It has closed its end without exiting, or sends garbage: kill it, as it will not be
+                // used again.
                 self.worker.kill();
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -1,12 +1,7 @@
-//! The older form of some options: a list after `-o`, with commas and without quotes.
+//! The older form of some options: a list after `-o`, without quotes.
 
 use super::{Collected, VirtiofsdError};
 
-/// Puts what a list asks for among the rest.
-///
-/// # Errors
-///
-/// What is unknown or has a bad value.
 pub(super) fn collect(list: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
     list.split(',')
         .try_for_each(|item| match item.split_once('=') {
@@ -50,7 +45,7 @@ fn with_value(
 
 fn switch(item: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
     let name = match item {
-        // The same words.
+        // The same names.
         "xattr" | "readdirplus" | "no_readdirplus" | "writeback" | "allow_direct_io"
         | "no_allow_direct_io" | "announce_submounts" | "killpriv_v2" | "no_killpriv_v2"
         | "no_security_label" => item,
@@ -65,7 +60,7 @@ fn switch(item: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
             all.set("xattr", None)?;
             item
         }
-        // Locks are among the processes of the guest, as they are there.
+        // Local locks are the default.
         "no_posix_lock" | "no_flock" => return Ok(()),
         _ => return Err(VirtiofsdError::Unknown(item.to_owned())),
     };

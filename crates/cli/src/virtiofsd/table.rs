@@ -1,45 +1,39 @@
-//! Every option of virtiofsd 1.14, and what becomes of it.
+//! Every option of virtiofsd 1.14, and its effect here.
 
 use super::{Collected, VirtiofsdError};
 use crate::options;
 use Taken::{Many, Nothing, One, Word, WordOrNot};
 use std::ffi::OsStr;
 
-/// What follows an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Taken {
     Nothing,
-    /// A value; the last counts.
+    /// The last value counts.
     One(&'static str),
-    /// A value; all count.
+    /// All values count.
     Many(&'static str),
-    /// One of these words.
     Word(&'static [&'static str]),
-    /// One of these words after an equals sign, or nothing, which is `always`.
+    /// Optional, after an equals sign; `always` without.
     WordOrNot(&'static [&'static str]),
 }
 
-/// Puts what it asks for among the rest.
 pub(super) type Act = fn(&mut Collected, &OsStr) -> Result<(), VirtiofsdError>;
 
-/// What becomes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// The option of ours that has its name, with the value that it has.
+    /// The option of the same name, with the same value.
     Same,
     Done(Act),
-    /// What it asks for is so, for this reason.
+    /// It requests the default, for this reason.
     AlreadySo(&'static str),
 }
 
-/// One row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VirtiofsdOption {
-    /// The long form without its hyphens; or what stands for an option without one.
+    /// The long form without hyphens; or a name for an option without one.
     pub(super) name: &'static str,
     pub(super) short: Option<char>,
     pub(super) takes: Taken,
-    /// Of opposites, the last counts.
     pub(super) overrides: &'static [&'static str],
     pub(super) outcome: Outcome,
     pub(super) help: &'static str,
@@ -50,12 +44,11 @@ impl VirtiofsdOption {
         self.short.is_none()
     }
 
-    /// The name of our option that is called as this one.
+    /// The name in the common table.
     pub(super) fn same_of_ours(&self) -> String {
         self.name.replace('-', "_")
     }
 
-    /// As it is written.
     pub(super) fn shown(&self) -> String {
         match self.short {
             Some(short) => format!("-{short}"),
@@ -66,7 +59,7 @@ impl VirtiofsdOption {
 
 const MODES: &[&str] = &["never", "auto", "always"];
 
-/// What the option of ours does that has its name, unless more is said of it.
+/// By default as the option of the same name.
 const fn row(name: &'static str, takes: Taken) -> VirtiofsdOption {
     VirtiofsdOption {
         name,
@@ -173,7 +166,7 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             if value == "never" {
                 return all.set("noacl", None);
             }
-            // Every guest since Linux 4.9 knows them: none that asks always has to be refused.
+            // Every guest since Linux 4.9 supports them, so `auto` is `always`.
             all.set("xattr", None)?;
             all.set("acl", None)
         }),
@@ -183,7 +176,7 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             if value == "never" {
                 return all.set("no_security_label", None);
             }
-            // Every guest since Linux 5.17 says them, if it has any.
+            // Every guest since Linux 5.17 sends them, if it has any.
             all.set("xattr", None)?;
             all.set("security_label", None)
         }),
@@ -244,11 +237,10 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         .help("What happens when files of the guest are not found"),
     row("migration-verify-handles", Nothing).help("Verify that the same files were found"),
     row("migration-confirm-paths", Nothing).help("Check paths again before the guest migrates"),
-    // The older forms.
     row("options", Many("LIST"))
         .short('o')
         .help("Options in the form of the older program, as in -o source=DIR,cache=none")
-        // Where the lists stand among the flags does not matter.
+        // Their position among the flags does not matter.
         .does(|_, _| Ok(())),
     row("debug", Nothing)
         .short('d')
@@ -265,7 +257,7 @@ fn socket(all: &mut Collected, value: &OsStr) -> Result<(), VirtiofsdError> {
     Ok(())
 }
 
-/// Three numbers with the same character before, between and after them.
+/// Three numbers, with the same character before, between and after them.
 fn range(
     all: &mut Collected,
     option: &'static str,

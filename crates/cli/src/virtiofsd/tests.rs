@@ -3,7 +3,7 @@ use crate::config::{Sandbox, ShareConfig};
 use std::collections::HashSet;
 use thrufs_hostdir::{CacheMode, FileHandles, MigrationMode, MigrationOnError};
 
-/// Every option of 1.14, as its help lists them.
+/// From the help of 1.14.
 const OF_1_14: &[&str] = &[
     "--shared-dir",
     "--tag",
@@ -48,7 +48,7 @@ const OF_1_14: &[&str] = &[
     "--migration-confirm-paths",
 ];
 
-/// Every word of a list after `-o`.
+/// Of a list after `-o`.
 const IN_LISTS: &[&str] = &[
     "xattrmap=:ok:all:::",
     "cache=auto",
@@ -90,7 +90,6 @@ fn asked(arguments: &str) -> Result<ShareArguments, VirtiofsdError> {
     share_arguments(&matches)
 }
 
-/// With a directory and a socket, resolved.
 fn config(arguments: &str) -> ShareConfig {
     let asked = asked(&format!("--shared-dir /d --socket-path /s {arguments}")).unwrap();
     ShareConfig::resolve("/d".into(), "/s".into(), &asked.settings).unwrap()
@@ -181,7 +180,7 @@ fn its_defaults_are_those_of_that_program() {
     assert_eq!(serving.cache, CacheMode::Auto);
     let asked = asked("--shared-dir /d --socket-path /s").unwrap();
     assert!(asked.once, "it ends with its front end");
-    let listening = Listening::At {
+    let listening = ListenAddress::At {
         path: "/s".into(),
         group: None,
         pid_file: true,
@@ -245,7 +244,7 @@ fn what_is_asked_for_is_done() {
     assert_eq!(migration.on_error, MigrationOnError::GuestError);
     assert!(migration.verify_handles && migration.confirm_paths && migration.accept_handles);
     let inherited = asked("--fd 5 -o source=/d").unwrap();
-    assert_eq!(inherited.listening, Listening::Inherited(5));
+    assert_eq!(inherited.listening, ListenAddress::Inherited(5));
     for (value, expected) in [
         ("never", FileHandles::Never),
         ("prefer", FileHandles::Prefer),

@@ -4,10 +4,9 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use std::io::ErrorKind;
 use thrufs_sys::cred;
 
-/// What the kernel does about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Allowed, and known to be before any argument was looked at: the kernel remembers that.
+    /// Allowed before any argument is read, which the kernel precomputes.
     AtOnce,
     Allowed,
     Fails(i32),
@@ -27,8 +26,8 @@ fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
 
 const NOT_PERMITTED: Answer = Answer::Fails(libc::EPERM);
 
-/// Runs a program as the kernel does (`seccomp_is_const_allow`, `bpf_prog_run` of Linux), for the few
-/// instructions that seccompiler writes.
+/// Interprets a filter as the kernel does (`seccomp_is_const_allow`, `bpf_prog_run` of Linux), for the
+/// instructions that seccompiler emits.
 fn run(program: &BpfProgram, call: c_long, arguments: [u64; 6]) -> Answer {
     const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") {
         0xc000_003e
@@ -154,7 +153,7 @@ fn what_leads_out_is_refused_whatever_the_arguments() {
         libc::SYS_fork,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_vfork,
-        // A number that no kernel has.
+        // Unknown to every kernel.
         4000,
     ] {
         for (list, arguments) in both.iter().flat_map(|list| [(list, 0), (list, u64::MAX)]) {
@@ -267,7 +266,7 @@ fn no_signals_are_sent_by_way_of_a_descriptor() {
         for command in [
             libc::F_SETOWN,
             libc::F_NOTIFY,
-            // F_SETSIG and F_SETOWN_EX, which libc has not for every architecture.
+            // F_SETSIG and F_SETOWN_EX, which libc lacks for some architectures.
             10,
             15,
         ] {
@@ -291,7 +290,7 @@ fn what_is_not_listed_meets_with_what_was_asked_for() {
             .unwrap()
             .k
     };
-    // The last instruction is what happens to all that is not listed.
+    // The last instruction is the default action.
     assert_eq!(returned(FilterAction::Log), libc::SECCOMP_RET_LOG);
     assert_eq!(returned(FilterAction::Trap), libc::SECCOMP_RET_TRAP);
     assert!(
@@ -307,7 +306,6 @@ fn threads_and_no_processes() {
         let flags = u64::from(flags.cast_unsigned());
         serving(libc::SYS_clone, [flags, 0, 0, 0, 0, 0])
     };
-    // As glibc starts a thread.
     let thread = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -334,7 +332,7 @@ fn rings_are_enabled_and_nothing_else_is_done_to_them() {
         let arguments = [3, operation.into(), 0, 0, 0, 0];
         run(list, libc::SYS_io_uring_register, arguments)
     };
-    // By a registered ring, with a number instead of a descriptor (IORING_REGISTER_USE_REGISTERED_RING).
+    // For a registered ring, with an index instead of a descriptor (IORING_REGISTER_USE_REGISTERED_RING).
     const BY_NUMBER: u32 = 1 << 31;
     for list in DUTIES.map(|duty| list(duty).unwrap()) {
         assert_eq!(register(&list, ENABLE), Answer::Allowed);
@@ -396,7 +394,7 @@ fn a_filtered_thread_serves_and_does_nothing_else() {
         {
             return thrufs_test_report::skipped(format!("no filter here: {error}"));
         }
-        // Each of these fails otherwise without the filter, or not at all.
+        // Without the filter, each of these fails with another error, or succeeds.
         let nowhere = "/nonexistent/thrufs";
         let flags = rustix::mount::MountFlags::empty();
         let mounted = rustix::mount::mount(nowhere, nowhere, "tmpfs", flags, None);

@@ -88,7 +88,6 @@ fn a_request_has_a_longest_length() {
         let empty = r#"{"version":1,"command":"statistics"}"#;
         format!("{empty}{}", " ".repeat(length - empty.len()))
     };
-    // With its line feed, it is as long as it may be.
     let longest = line(REQUEST_BYTES_MAX - 1);
     assert!(Command::decode(longest.as_bytes()).is_ok());
     assert_eq!(refused(line(REQUEST_BYTES_MAX).as_bytes()), "too_long");

@@ -5,12 +5,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Long enough for a machine that does other things.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const STATISTICS: &[u8] = b"{\"version\":1,\"command\":\"statistics\"}\n";
 
-/// A server of its own, on a thread that ends with the test program.
+/// A server on a thread that ends with the test program.
 struct Served {
     _place: TempDir,
     path: PathBuf,
@@ -20,7 +20,7 @@ fn served(client_timeout: Duration, reply_bytes: usize) -> Served {
     let place = TempDir::new().unwrap();
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    let mut server = Server::new(listener.into()).unwrap();
+    let mut server = ControlServer::new(listener.into()).unwrap();
     server.client_timeout = client_timeout;
     std::thread::spawn(move || {
         let mut count = 0;
@@ -59,7 +59,7 @@ fn line(stream: &UnixStream) -> String {
     line
 }
 
-/// Whether the other side has closed, without having said anything.
+/// Whether the peer has closed without a reply.
 fn is_closed(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0; 1]) {
         Ok(0) => true,
@@ -111,7 +111,6 @@ fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
     };
     stream.write_all(&padded(REQUEST_BYTES_MAX)).unwrap();
     assert!(line(&stream).contains("\"count\":1"));
-    // One byte more.
     let _ = stream.write_all(&padded(REQUEST_BYTES_MAX + 1));
     assert!(line(&stream).contains("too_long"));
     assert!(is_closed(&mut stream));
@@ -141,7 +140,7 @@ fn one_more_than_there_are_places_takes_that_of_the_longest_silent() {
         stream.write_all(STATISTICS).unwrap();
         assert!(line(stream).contains("result"));
     };
-    // All are in; the first asks once more, so that the second has been silent longest.
+    // All are accepted; the first queries again, so that the second has been idle longest.
     silent.iter_mut().for_each(ask);
     ask(&mut silent[0]);
     served.asks_and_is_answered();
@@ -160,7 +159,7 @@ fn who_says_nothing_is_given_up() {
     slow.write_all(b"{").unwrap();
     assert!(is_closed(&mut silent) && is_closed(&mut slow));
     assert!(begin.elapsed() >= Duration::from_millis(300));
-    // Saying a bit now and then is no request.
+    // Single bytes do not extend the time.
     let mut dribbling = served.connect();
     let begin = Instant::now();
     while dribbling.write_all(b" ").is_ok() {
@@ -171,14 +170,14 @@ fn who_says_nothing_is_given_up() {
 
 #[test]
 fn who_does_not_take_its_reply_holds_up_nobody() {
-    // More than a socket holds.
+    // More than the socket buffer.
     let served = served(Duration::from_millis(500), 4 << 20);
     let mut stream = served.connect();
     stream.write_all(STATISTICS).unwrap();
     let mut other = served.connect();
     other.write_all(STATISTICS).unwrap();
     assert!(line(&other).ends_with("}}\n"));
-    // Until it is given up.
+    // Until it times out.
     let mut given_up = [PollFd::new(&stream, PollFlags::empty())];
     let patience = Timespec::try_from(PATIENCE).unwrap();
     assert_eq!(poll(&mut given_up, Some(&patience)), Ok(1));

@@ -1,4 +1,4 @@
-//! How a mount is run: speed, limits, the server's life, and what mount(8) says to it.
+//! Speed, limits, the server process, and options of mount(8).
 
 use super::{ignored, row, usual, valued};
 use crate::options::{Group, MountOption, OptionId as Id, Value};

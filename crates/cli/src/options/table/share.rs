@@ -1,4 +1,4 @@
-//! What shares have and mounts have not: the device, the guest, and what the server gives up.
+//! Options of shares: the device, the guest, and confinement.
 
 use super::{row, usual, valued};
 use crate::options::{Conflict, Group, MountOption, OptionId as Id, Value};

@@ -1,4 +1,4 @@
-//! What a mount is to its users: who may use it, what can be done on it, what is cached and served.
+//! Users and ids, permitted operations, caching and content.
 
 use super::{row, usual, valued};
 use crate::options::{Group, MountOption, OptionId as Id, Value};
@@ -6,7 +6,7 @@ use rustix::mount::MountAttrFlags;
 
 const NOATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOATIME;
 const STRICTATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_STRICTATIME;
-/// It is zero: the kernel's own choice.
+/// Zero: the kernel's default.
 const RELATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RELATIME;
 
 const ROOT_ALONE: &str = "Only root may use it. Unlike for mount(8), defaults does not include it.";

@@ -10,8 +10,8 @@ fn usual() -> String {
     })
 }
 
-fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), PlaceError> {
-    ControlSocket::make(&Control::At(path.to_owned())).map(Option::unwrap)
+fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), ControlSocketError> {
+    ControlSocket::make(&ControlLocation::At(path.to_owned())).map(Option::unwrap)
 }
 
 fn names(place: &TempDir) -> Vec<String> {
@@ -58,20 +58,20 @@ fn what_was_left_is_replaced_and_nothing_else_is() {
 
     assert!(matches!(
         made(&path),
-        Err(PlaceError::Socket(SocketError::InUse(_)))
+        Err(ControlSocketError::Socket(SocketError::InUse(_)))
     ));
     drop(socket);
     std::fs::write(&path, "precious").unwrap();
     assert!(matches!(
         made(&path),
-        Err(PlaceError::Socket(SocketError::Occupied(_)))
+        Err(ControlSocketError::Socket(SocketError::Occupied(_)))
     ));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     std::fs::remove_file(&path).unwrap();
     symlink("elsewhere", &path).unwrap();
     assert!(matches!(
         made(&path),
-        Err(PlaceError::Socket(SocketError::Occupied(_)))
+        Err(ControlSocketError::Socket(SocketError::Occupied(_)))
     ));
 }
 
@@ -83,7 +83,7 @@ fn another_s_socket_of_the_same_name_is_left_alone() {
     socket.publish(usual()).unwrap();
     std::fs::remove_file(&path).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
-    // What the kernel calls a file that has no name any more can be a name.
+    // A file may have the name that the kernel shows for a deleted one.
     let odd = place.path().join("asked (deleted)");
     let _odd = UnixListener::bind(&odd).unwrap();
     drop(socket);
@@ -97,11 +97,17 @@ fn directories_that_others_can_write_to_are_refused() {
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(mode)).unwrap();
         made(&place.path().join("asked"))
     };
-    assert!(matches!(mode(0o777), Err(PlaceError::NotPrivate { .. })));
-    assert!(matches!(mode(0o770), Err(PlaceError::NotPrivate { .. })));
+    assert!(matches!(
+        mode(0o777),
+        Err(ControlSocketError::NotPrivate { .. })
+    ));
+    assert!(matches!(
+        mode(0o770),
+        Err(ControlSocketError::NotPrivate { .. })
+    ));
     assert!(mode(0o1777).is_ok(), "as /tmp");
     assert!(mode(0o755).is_ok());
-    // For the usual place, sticky is not enough.
+    // In the usual directory, sticky is not enough.
     mode(0o1777).unwrap();
     let directory = OwnedFd::from(std::fs::File::open(place.path()).unwrap());
     assert!(must_be_private(&directory, place.path(), false).is_err());
@@ -141,7 +147,11 @@ fn long_paths_fit() {
 
 #[test]
 fn nothing_is_made_when_none_is_wanted() {
-    assert!(ControlSocket::make(&Control::None).unwrap().is_none());
+    assert!(
+        ControlSocket::make(&ControlLocation::None)
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(directory_of(0).unwrap(), Path::new("/run/thrufs"));
     assert_eq!(usual(), "0-53.socket");
 }
