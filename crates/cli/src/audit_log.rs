@@ -43,7 +43,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn a_line_is_written_when_it_is_answered_and_errors_come_back() {
+    fn line_is_written_before_it_is_acknowledged_and_errors_are_returned() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let log = AuditLog::new(Some(begin(File::create(&path).unwrap().into()).unwrap()));
@@ -64,6 +64,6 @@ mod tests {
         }
         let (ours, theirs) = crate::channel::packets().unwrap();
         drop(ours);
-        AuditLog::new(Some(theirs)).append("to nobody").unwrap_err();
+        AuditLog::new(Some(theirs)).append("no reader").unwrap_err();
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     use thrufs_hostdir::Programs;
 
     #[test]
-    fn a_caller_is_told_of_and_nobody_else() {
+    fn program_and_cpu_of_a_caller_are_found() {
         let callers = Callers::new(begin().unwrap());
         let me = std::process::id();
         let program = callers.program(me).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_came_too_late_is_not_the_next() {
+    fn late_reply_is_not_taken_for_the_next() {
         let (ours, theirs) = crate::channel::packets().unwrap();
         let late = [&7_u32.to_ne_bytes()[..], b"/bin/late"].concat();
         send(&ours, &late, SendFlags::empty()).unwrap();

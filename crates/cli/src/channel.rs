@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_arrives_whole_with_its_descriptors() {
+    fn configuration_arrives_with_its_descriptors() {
         let (ours, theirs) = pair();
         let settings = options::parse("ro,fsname=a\\,b=c,uidmap=0:1:2").unwrap();
         let source = PathBuf::from(OsStr::from_bytes(b"/not\xffutf8, really"));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_arrives_whole_and_what_goes_with_it() {
+    fn share_and_policy_arrive_with_their_descriptors() {
         let (ours, theirs) = pair();
         let [source, text, audit] =
             ["/", "/dev", "/proc"].map(|path| std::fs::File::open(path).unwrap().into());
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_aborts_arrives_where_there_is_one() {
+    fn abort_file_arrives_if_there_is_one() {
         let (ours, theirs) = pair();
         let file = std::fs::File::open("/dev").unwrap();
         ours.send(&Message::Mounted(Some(file.into()))).unwrap();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn words_arrive_and_the_end_is_noticed() {
+    fn messages_arrive_and_a_closed_end_is_detected() {
         let (ours, theirs) = pair();
         ours.send(&Message::Failed("because\nof this".into()))
             .unwrap();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn malformed_packets_are_refused() {
         let (ours, theirs) = pair();
         for garbage in [
             &b"nonsense"[..],

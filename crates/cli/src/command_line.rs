@@ -542,13 +542,13 @@ mod tests {
     }
 
     #[test]
-    fn clap_finds_no_fault() {
+    fn clap_debug_assert_passes() {
         command(Purpose::Parsing).debug_assert();
         command(Purpose::Completion).debug_assert();
     }
 
     #[test]
-    fn flags_and_lists_are_one_sequence() {
+    fn flags_and_lists_are_ordered_together() {
         assert_eq!(
             shown("--cache=never -o ro,cache=auto --rw -f s m --cache always -o noatime"),
             "cache=never ro cache=auto rw foreground cache=always noatime"
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_share_listens() {
+    fn listen_address_of_a_share() {
         let listening = |arguments: &str| share(arguments).map(|share| share.listening);
         let at = |path: &str, group| ListenAddress::At {
             path: path.into(),
@@ -649,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_of_flags_are_told_too() {
+    fn bad_values_of_flags_are_refused() {
         let error = mount("--threads=0 s m").unwrap_err().to_string();
         assert!(
             error.contains("`threads`") && error.contains("between 1"),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said() {
+    fn default_configuration() {
         let config = resolved("").unwrap();
         let nosuid_nodev = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         assert_eq!(config.attributes, nosuid_nodev);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_said() {
+    fn every_option_is_resolved() {
         let config = resolved(
             "ro,suid,dev,noexec,nosymfollow,noatime,nodiratime,sync,allow_other,\
              fsname=a\\,b,subtype=x,cache=always,entry_timeout=1.5,attr_timeout=2,\
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn unchecked_sharing_is_refused_whatever_else_is_said() {
+    fn allow_other_without_permission_checks_is_refused() {
         for more in [
             "",
             ",cache=never",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn acl_follows_unless_it_was_asked_for() {
+    fn acl_follows_other_options_unless_explicit() {
         assert!(!resolved("noxattr").unwrap().serving.acl);
         assert!(!resolved("no_default_permissions").unwrap().serving.acl);
         assert!(resolved("noxattr,acl").is_err());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_resolve_again_to_the_same() {
+    fn resolving_settings_twice_gives_the_same() {
         let config = resolved("fsname=a\\,b,noatime,uidmap=0:1:2").unwrap();
         let again = MountConfig::resolve("/src".into(), "/mnt".into(), &config.settings).unwrap();
         assert_eq!(format!("{config:?}"), format!("{again:?}"));

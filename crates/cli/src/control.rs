@@ -1,16 +1,16 @@
 //! The control socket of a server, which `thrufs explain` and `thrufs ctl` query.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `protocol` | what is said: a JSON object a line |
-//! | `socket` | where the sockets are, making and removing one |
-//! | `server`, `connection` | the thread of the worker that answers |
-//! | `answer` | what it answers |
-//! | `finding`, `client` | from a path to its mount and its server, and asking that |
+//! | `protocol` | requests and replies: a JSON object per line |
+//! | `socket` | the files of the sockets |
+//! | `server`, `connection` | the thread of the worker that serves it |
+//! | `answer` | the replies |
+//! | `finding`, `client` | from a path to its mount, and the client |
 //!
 //! ```text
 //! supervisor ── binds, names, removes ──► /run/thrufs/0-53.socket ◄── connects ── thrufs explain
-//!     └── hands over the listening socket ──► worker: one thread answers
+//!     └── passes the listening socket ──► worker: one thread replies
 //! ```
 //!
 //! **Who may touch what.** Only the supervisor creates, names and removes the file; the next supervisor

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_aligned_and_remedies_stand_below() {
+    fn lines_are_aligned_and_remedies_follow() {
         let findings = [
             Finding::good("is so").called("a"),
             Finding::bad("is not", "this").called("longer"),

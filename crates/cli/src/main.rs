@@ -1,23 +1,23 @@
 //! The command `thrufs`: serves a directory through FUSE, to the host and to virtual machines.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `options`, `config` | the table of options, and what a list of them means |
-//! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
+//! | `options`, `config` | the table of options, and the resolved configuration |
+//! | `command_line`, `mount_helper` | parsing the arguments of users and of mount(8) |
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
-//! | `virtiofsd` | the command by the name of another |
-//! | `bench_command` | starting the benchmark, another program |
-//! | `policy_file` | the policy of a mount |
-//! | `supervisor`, `worker` | the two processes of a server |
-//! | `auto_unmount` | a third, where a mount is to go away when its server is killed |
-//! | `process`, `channel` | starting them, and what they say to each other |
-//! | `callers` | what the worker asks about callers |
-//! | `control` | the socket by which a server is asked |
-//! | `listening`, `systemd` | sockets of the file system; what systemd is told |
-//! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
-//! | `mounting`, `mount_table` | the mount itself |
-//! | `confinement`, `log`, `error` | what the worker gives up; where messages go |
+//! | `virtiofsd` | the command line of virtiofsd |
+//! | `bench_command` | executing the benchmark, a separate program |
+//! | `policy_file` | loading a policy |
+//! | `supervisor`, `worker` | the two processes of a mount |
+//! | `auto_unmount` | a third process, which unmounts when the server is killed |
+//! | `process`, `channel` | starting processes, and their messages |
+//! | `callers` | queries of the worker about callers |
+//! | `control` | the control socket of a server |
+//! | `listening`, `systemd` | Unix sockets; readiness notification |
+//! | `task`, `waiting` | blocking calls and poll(2) with deadlines |
+//! | `mounting`, `mount_table` | mounting and unmounting |
+//! | `confinement`, `log`, `error` | confinement of the worker; log and errors |
 //!
 //! ```text
 //! thrufs mount ──starts──► supervisor ──starts──► worker

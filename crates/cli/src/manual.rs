@@ -143,7 +143,7 @@ mod tests {
     use crate::options::OPTIONS;
 
     #[test]
-    fn every_option_is_explained() {
+    fn every_option_is_in_the_manual() {
         let pages = pages();
         let text = |name| {
             pages

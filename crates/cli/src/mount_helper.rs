@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn as_mount_calls_it() {
+    fn arguments_of_mount_are_parsed() {
         let helper = parsed("/src /mnt -o rw,noatime -o allow_other").unwrap();
         assert_eq!(helper.mount.source, Path::new("/src"));
         assert_eq!(helper.mount.mountpoint, Path::new("/mnt"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be() {
+    fn invalid_arguments_are_refused() {
         assert!(matches!(parsed("/src"), Err(HelperError::Usage)));
         assert!(matches!(parsed("/a /b /c"), Err(HelperError::Usage)));
         assert!(matches!(parsed("/a /b -o"), Err(HelperError::Usage)));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_another_file_system_has_got_is_not_that_of_a_fuse_mount() {
+    fn device_number_of_another_file_system_is_not_fuse() {
         let device = DeviceNumber {
             major: 0,
             minor: 53,
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_mounted() {
+    fn root_is_in_the_mount_table() {
         let mounts = all().unwrap();
         assert!(on_top_at(&mounts, Path::new("/")).is_some());
         assert!(on_top_at(&mounts, Path::new("/no/such/place")).is_none());

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sound() {
+    fn option_table_is_consistent() {
         let mut seen = HashSet::new();
         for option in OPTIONS.iter() {
             for name in option.aliases.iter().chain([&option.name]) {
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_put_right() {
+    fn misspelled_options_get_a_suggestion() {
         for (given, meant) in [
             ("alow_other", "allow_other"),
             ("defaul_permissions", "default_permissions"),
@@ -586,21 +586,21 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_a_family_counts() {
+    fn last_of_opposite_options_counts() {
         let list = parse("ro,suid,noatime,rw,nosuid,relatime,cache=never,cache=always").unwrap();
         let kept = in_force(&list).unwrap();
         assert_eq!(names(&kept), ["rw", "nosuid", "relatime", "cache=always"]);
     }
 
     #[test]
-    fn user_brings_its_restrictions_unless_lifted_later() {
+    fn user_implies_noexec_nosuid_nodev_unless_overridden() {
         let kept = |list| names(&in_force(&parse(list).unwrap()).unwrap());
         assert_eq!(kept("exec,user"), ["noexec", "nosuid", "nodev", "user"]);
         assert_eq!(kept("user,exec"), ["nosuid", "nodev", "user", "exec"]);
     }
 
     #[test]
-    fn ranges_add_up() {
+    fn ranges_accumulate() {
         let list = parse("uidmap=0:100000:10,uidmap=10:5:1").unwrap();
         assert_eq!(in_force(&list).unwrap().len(), 2);
     }
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_checked_where_they_stand() {
+    fn values_are_checked_by_the_parser() {
         for (list, part) in [
             ("cache", "needs a value: cache=never|metadata|auto|always"),
             ("ro=1", "takes no value"),
@@ -651,14 +651,14 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_and_other_servers_use_is_taken() {
+    fn options_of_mount_and_other_servers_are_accepted() {
         let list = "rw,defaults,_netdev,nofail,noauto,x-systemd.automount,x-gvfs-show,X-mount.mkdir,\
                     comment=a fine one,big_writes,clone_fd,io_uring,max_read=131072,users,nouser";
         assert!(parse(list).is_ok(), "{:?}", parse(list));
     }
 
     #[test]
-    fn sloppiness_leaves_out_the_unknown_alone() {
+    fn sloppy_parsing_ignores_only_unknown_options() {
         let (settings, left_out) = parse_sloppily("ro,whatever=3,kernel_cache").unwrap();
         assert_eq!(names(&settings), ["ro"]);
         assert_eq!(left_out, ["whatever=3", "kernel_cache"]);

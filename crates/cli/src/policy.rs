@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn identities() {
-        let parsed = |text| Identity::parse(text).ok().map(|who| (who.uid, who.gid));
+        let parsed = |text| Identity::parse(text).ok().map(|it| (it.uid, it.gid));
         assert_eq!(parsed("0"), Some((0, 0)));
         assert_eq!(parsed("root:7"), Some((0, 7)));
         assert_eq!(parsed("4000000000:root"), Some((4_000_000_000, 0)));

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_is_told_from_who_is_at_work() {
+    fn exiting_process_is_distinguished_from_a_running_one() {
         let mut working = start("sleep", "60");
         assert!(!is_exiting(working.id()));
         working.kill().unwrap();

@@ -4,9 +4,9 @@
 //! serves one front end, and ends with it. An option has the same meaning, or requests the default
 //! ([`table`]); unsupported values are refused with the reason.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `table` | every option of that program, and what becomes of it here |
+//! | `table` | every option of virtiofsd, and its effect here |
 //! | `list` | the older form of some of them, in a list after `-o` |
 
 mod list;

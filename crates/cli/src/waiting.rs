@@ -54,7 +54,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn tells_which_and_when() {
+    fn returns_readable_descriptors_and_honours_the_deadline() {
         let (quiet, _writer) = rustix::pipe::pipe().unwrap();
         let (ended, writer) = rustix::pipe::pipe().unwrap();
         drop(writer);

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said() {
+    fn default_configuration() {
         let config = resolved("").unwrap();
         assert_eq!(config.serving.cache, CacheMode::Auto);
         assert!(config.serving.xattr && config.serving.acl && config.serving.killpriv);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_said() {
+    fn every_option_is_resolved() {
         let config = resolved(
             "ro,tag=home,queues=3,queue_size=256,queue_threads=4,cache=metadata,allow_mmap,allow_direct_io,\
              no_readdirplus,no_announce_submounts,security_label,no_killpriv_v2,locks=shared,\
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_for_a_share_is_told_with_what_to_do() {
+    fn inapplicable_options_of_a_share_name_the_remedy() {
         for (list, part) in [
             ("allow_other", "to a share: in a guest"),
             ("passthrough", "only through the server"),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_are_told() {
+    fn invalid_values_are_refused() {
         for (list, part) in [
             ("queue_size=100", "power of two"),
             ("queues=0", "between 1 and 64"),

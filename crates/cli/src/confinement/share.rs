@@ -9,8 +9,8 @@
 //!
 //! | | root | an ordinary user |
 //! |---|---|---|
-//! | the tree | a mount namespace whose root is the source; else a root directory | the same, in a user namespace that knows one user; else nothing |
-//! | capabilities | those that serving needs, and without changes fewer | none |
+//! | file tree | a mount namespace with the source as root; else chroot | the same, in a user namespace with one user; else nothing |
+//! | capabilities | those that serving needs, fewer for `ro` | none |
 //!
 //! `/proc/self/fd`, by which descriptors are reopened, is cloned as a detached mount of which it is the
 //! root, so that `..` does not lead out.

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_split_where_a_name_is_one() {
+    fn paths_are_split_at_the_last_name() {
         let split = |path: &'static str| {
             let (directory, name) = split(path.as_bytes());
             let text = |bytes| std::str::from_utf8(bytes).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_is_told_by_its_root() {
+    fn mount_point_is_located_as_the_root_of_its_mount() {
         let located = locate(Path::new("/proc")).unwrap();
         assert_eq!(located.mount.kind, "proc");
         assert!(located.components.is_empty());

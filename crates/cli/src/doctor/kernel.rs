@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_in_the_words_of_max_write() {
+    fn sizes_are_shown_as_for_max_write() {
         let page = rustix::param::page_size() as u64;
         assert_eq!(size((1 << 20) / page), "1M");
         assert_eq!(size((64 << 10) / page), "64K");

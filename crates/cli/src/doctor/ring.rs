@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verdict_says_what_a_mount_would_log() {
+    fn transport_finding_matches_the_log_of_a_mount() {
         let finding = judge(Ok(3));
         assert_eq!(finding.state, State::Good);
         assert_eq!(finding.detail, "transport=auto selects io_uring: 3 queues");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_do_follows_from_the_cause() {
+    fn remedy_depends_on_the_cause() {
         assert!(how_to_offer(true).contains("modprobe.d"));
         assert!(how_to_offer(false).contains("command line"));
         assert!(how_to_get_rings(Errno::PERM, Some("2")).contains("sysctl"));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_counted() {
+    fn cpu_lists_are_counted() {
         assert_eq!(count("0-3,8"), Some(5));
         assert_eq!(count("0"), Some(1));
         assert_eq!(count(""), None);

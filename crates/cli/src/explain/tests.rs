@@ -54,7 +54,7 @@ fn lines_are_aligned() {
 }
 
 #[test]
-fn what_is_there_sometimes_has_a_line_then() {
+fn optional_fields_have_a_line_when_present() {
     let mut explained = explained();
     explained.explanation.rule = Some("photos".into());
     explained.explanation.backing = Some(3);
@@ -75,7 +75,7 @@ fn what_is_there_sometimes_has_a_line_then() {
 }
 
 #[test]
-fn nothing_that_a_server_says_moves_the_cursor() {
+fn replies_are_printed_without_control_characters() {
     let mut explained = explained();
     explained.explanation.reason = "\x1b[2J\rgone".into();
     let text = as_text(Path::new("a\nb"), &explained);

@@ -3,10 +3,10 @@
 //! are indented. Without a mark, a line is part of a paragraph; beneath SEE ALSO, of a list of pages.
 //!
 //! - `== SECTION`, `=== Subsection`: headings.
-//! - `$ COMMAND ARGUMENTS`: a way to call the command, which is all words of small letters at the beginning.
-//! - `* TERM`, and lines that say what it is.
-//! - `> LINE`: an example, to be typed as it is.
-//! - `@ WHAT`: a part that is not in the text; whoever makes the page says what there is.
+//! - `$ COMMAND ARGUMENTS`: a synopsis; the command is its first lower-case words.
+//! - `* TERM`, and its description.
+//! - `> LINE`: a literal line.
+//! - `@ WHAT`: a generated part.
 
 use std::fmt::Write;
 
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_taken_for_a_request() {
+    fn text_is_escaped_from_roff_requests() {
         assert_eq!(escape(".TH"), "\\&.TH");
         assert_eq!(escape("'quoted"), "\\&'quoted");
         assert_eq!(escape("a\\,b --c"), "a\\e,b \\-\\-c");
@@ -255,7 +255,7 @@ of all
     }
 
     #[test]
-    fn a_wrong_mark_is_a_fault() {
+    fn unknown_marks_are_refused() {
         let wrong = [
             "# what",
             "-- what",

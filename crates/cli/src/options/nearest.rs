@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn far_off_names_have_no_neighbour() {
+    fn distant_names_have_no_suggestion() {
         assert_eq!(nearest("zzzzzz", ["allow_other", "ro"]), None);
         assert_eq!(nearest("or", ["rw", "ro"]), Some("ro"));
     }

@@ -34,7 +34,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn threads_of_the_other_end() {
+    fn files_of_the_peer_s_threads_are_opened() {
         let (one, _other) = UnixStream::pair().unwrap();
         let files = open(one.as_fd());
         assert!(files.len() >= 4 && files.len() <= 2 * CALLERS_MAX);
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_are_looked_at() {
+    fn opened_threads_are_limited() {
         let (one, _other) = UnixStream::pair().unwrap();
         let barrier = std::sync::Arc::new(std::sync::Barrier::new(CALLERS_MAX + 2));
         let threads: Vec<_> = (0..=CALLERS_MAX)

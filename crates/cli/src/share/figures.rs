@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_asked_and_the_last_that_left_is_remembered() {
+    fn statistics_include_all_workers_and_the_last_disconnected() {
         let machines = Machines::new("/run/s".into());
         let text = |machines: &Machines| {
             let all = result(machines.answer(&Command::Statistics));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_silent_is_not_waited_for_twice() {
+    fn unresponsive_worker_is_waited_for_once() {
         let machines = Machines::new("/run/s".into());
         let (silent, _theirs) = QueryChannel::pair().unwrap();
         machines.add(11, Arc::new(silent));

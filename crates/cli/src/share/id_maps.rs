@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_or_fails_is_told() {
+    fn missing_or_failing_program_is_an_error() {
         let map = IdMap::Identity;
         let error = run("no-such-program-here", 1, &map).unwrap_err();
         assert!(error.contains("not installed"), "{error}");

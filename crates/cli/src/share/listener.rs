@@ -221,14 +221,17 @@ mod tests {
     }
 
     #[test]
-    fn it_has_its_name_when_there_is_somebody_to_answer() {
+    fn socket_has_its_name_once_published() {
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
         let mut listener = ShareListener::open(&at(&path)).unwrap();
         assert!(!path.exists());
         listener.publish().unwrap();
         assert_eq!(mode(&path), 0o600);
-        assert!(listener.accept().unwrap().is_none(), "nobody knocks");
+        assert!(
+            listener.accept().unwrap().is_none(),
+            "no incoming connection"
+        );
         let _front_end = UnixStream::connect(&path).unwrap();
         assert!(listener.accept().unwrap().is_some());
         let stat = std::fs::symlink_metadata(&path).unwrap();
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_let_in_too() {
+    fn socket_group_may_connect() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_left_alone() {
+    fn socket_in_use_is_not_replaced() {
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
         let living = UnixListener::bind(&path).unwrap();
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_pid_file_says_that_it_is_in_use() {
+    fn locked_pid_file_means_in_use() {
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
         let pid = place.path().join("socket.pid");
@@ -299,7 +302,7 @@ mod tests {
                 Err(SocketError::InUse(_))
             ));
         }
-        assert!(living.accept().is_err(), "and nobody was asked");
+        assert!(living.accept().is_err(), "without a connection");
         drop((holder, living));
         let listener = ShareListener::open(&listening).unwrap();
         let text = std::fs::read_to_string(&pid).unwrap();

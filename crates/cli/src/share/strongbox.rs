@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_gave_its_successor_has() {
+    fn next_worker_receives_the_stored_descriptors() {
         let socket = begin().unwrap();
         let first = OfSupervisor::new(socket.try_clone().unwrap());
         let paths = ["/", "/proc", "/dev"];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_dies_while_it_takes_leaves_nothing_in_the_way_of_the_next() {
+    fn worker_that_dies_while_it_receives_does_not_disturb_the_next() {
         let socket = begin().unwrap();
         let first = OfSupervisor::new(socket.try_clone().unwrap());
         let file = OwnedFd::from(File::open("/").unwrap());
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound() {
+    fn stored_descriptors_are_limited() {
         let mut strongbox = OfSupervisor::new(begin().unwrap());
         strongbox.kept_max = 2;
         let file = File::open("/").unwrap();

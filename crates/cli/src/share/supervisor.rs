@@ -465,8 +465,8 @@ impl ShareSupervisor {
             return;
         };
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
-            let told = self.workers.send_policy(&policy);
-            told.map_err(system("start the audit log")).map(|()| policy)
+            let sent = self.workers.send_policy(&policy);
+            sent.map_err(system("start the audit log")).map(|()| policy)
         });
         match read {
             Ok(policy) => {

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_may_be_gone_before_it_is_told_anything() {
+    fn sending_to_a_dead_worker_is_no_error() {
         for unread in [0, 1] {
             let (ours, theirs) = Channel::pair().unwrap();
             for _ in 0..unread {

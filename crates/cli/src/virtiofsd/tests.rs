@@ -102,12 +102,12 @@ fn refused(arguments: &str) -> String {
 }
 
 #[test]
-fn clap_finds_no_fault() {
+fn clap_debug_assert_passes() {
     command(NAME).debug_assert();
 }
 
 #[test]
-fn it_is_told_by_its_name() {
+fn virtiofsd_is_recognised_by_name() {
     let called = |words: &[&str]| {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         arguments(&words).map(|arguments| arguments.len())
@@ -119,7 +119,7 @@ fn it_is_told_by_its_name() {
 }
 
 #[test]
-fn every_option_is_accounted_for() {
+fn every_option_of_virtiofsd_is_accepted() {
     let ours: HashSet<String> = OPTIONS.iter().map(VirtiofsdOption::shown).collect();
     let theirs: HashSet<String> = OF_1_14.iter().map(ToString::to_string).collect();
     assert_eq!(ours, theirs);
@@ -151,7 +151,7 @@ fn every_option_is_accounted_for() {
 }
 
 #[test]
-fn every_word_in_a_list_is_accounted_for() {
+fn every_list_option_of_virtiofsd_is_accepted() {
     for word in IN_LISTS {
         let outcome = asked(&format!("--socket-path /s -o source=/d -o {word}"));
         match outcome {
@@ -173,7 +173,7 @@ fn every_word_in_a_list_is_accounted_for() {
 }
 
 #[test]
-fn its_defaults_are_those_of_that_program() {
+fn defaults_are_those_of_virtiofsd() {
     let serving = config("").serving;
     assert!(!serving.xattr && !serving.acl && !serving.killpriv && !serving.writeback);
     assert!(serving.announce_submounts && serving.readdirplus && !serving.read_only);
@@ -189,7 +189,7 @@ fn its_defaults_are_those_of_that_program() {
 }
 
 #[test]
-fn what_is_asked_for_is_done() {
+fn virtiofsd_arguments_are_translated() {
     assert!(config("--posix-acl").serving.acl);
     assert!(config("--posix-acl=auto").serving.xattr);
     assert!(!config("--posix-acl=never").serving.acl);
@@ -257,7 +257,7 @@ fn what_is_asked_for_is_done() {
 }
 
 #[test]
-fn what_is_missing_or_refused_is_told() {
+fn missing_and_unsupported_arguments_are_errors() {
     assert!(matches!(asked("--fd 3"), Err(VirtiofsdError::NoDirectory)));
     let error = asked("--shared-dir /d").unwrap_err().to_string();
     assert!(error.contains("--socket-path"), "{error}");

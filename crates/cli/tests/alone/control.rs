@@ -98,7 +98,7 @@ fn ask(socket: &Path, path: &str) -> String {
 }
 
 #[test]
-fn files_are_explained_while_they_are_open_and_after() {
+fn files_are_explained_while_open_and_after() {
     for (options, path, why) in [
         (&[][..], "passthrough", "the kernel reads and writes"),
         (&["--nopassthrough"], "cached", "data are cached"),
@@ -106,12 +106,12 @@ fn files_are_explained_while_they_are_open_and_after() {
         let Some(ground) = mounted(options) else {
             return;
         };
-        explained_while_open_and_after(&ground, path, why);
+        assert_explained_while_open_and_after(&ground, path, why);
         ground.ends();
     }
 }
 
-fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
+fn assert_explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
     let file = ground.mnt.join("file");
     let ino = fs::metadata(ground.src.join("file")).unwrap().ino();
     let open = [
@@ -153,7 +153,7 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
 }
 
 #[test]
-fn asking_makes_nothing_known() {
+fn explain_adds_no_lookup() {
     let Some(ground) = mounted(&["--cache=never", "--nopassthrough"]) else {
         return;
     };
@@ -168,7 +168,7 @@ fn asking_makes_nothing_known() {
 }
 
 #[test]
-fn directories_links_and_names_of_any_bytes() {
+fn explain_handles_directories_symlinks_and_any_bytes() {
     let Some(ground) = mounted(&[]) else { return };
     let odd = OsStr::from_bytes(b"not \xff utf8 \xc3\xa4 100%\n");
     fs::create_dir(ground.src.join(odd)).unwrap();
@@ -193,7 +193,7 @@ fn directories_links_and_names_of_any_bytes() {
 }
 
 #[test]
-fn what_is_no_mount_of_thrufs_is_told() {
+fn explain_refuses_paths_on_other_mounts() {
     let Some(ground) = mounted(&[]) else { return };
     let no_mount = "is not on a thrufs mount, but on /";
     refused(&ground.src.join("file"), no_mount);
@@ -240,7 +240,7 @@ fn a_mount_is_found_however_it_is_reached() {
 }
 
 #[test]
-fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
+fn stacked_mounts_are_queried_by_their_own_files() {
     let Some(lower) = mounted(&["--cache=never"]) else {
         return;
     };
@@ -268,7 +268,7 @@ fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
 }
 
 #[test]
-fn mounts_within_the_source_are_explained_once_somebody_was_there() {
+fn mounts_in_the_source_are_explained_after_a_lookup() {
     let Some(ground) = Ground::new() else { return };
     let ground = mounted_on(ground.propagating(), &[]);
     let inside = ground.src.join("inside");
@@ -295,7 +295,7 @@ fn mounts_within_the_source_are_explained_once_somebody_was_there() {
 }
 
 #[test]
-fn statistics_come_by_the_socket() {
+fn statistics_are_returned_by_the_control_socket() {
     let Some(ground) = mounted(&[]) else { return };
     ground.assert_serves();
     // Whoever drops the machine's caches meanwhile leaves what is open.
@@ -346,10 +346,10 @@ fn only_its_user_and_root_may_ask() {
 }
 
 #[test]
-fn an_ordinary_user_asks_and_so_does_root() {
+fn mount_of_an_ordinary_user_is_queried_by_that_user_and_root() {
     const USER: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
-    let test = "control::an_ordinary_user_asks_and_so_does_root";
+    let test = "control::mount_of_an_ordinary_user_is_queried_by_that_user_and_root";
     if !ground::users_can_mount(ground.path(), test) {
         return;
     }
@@ -404,7 +404,7 @@ fn an_ordinary_user_asks_and_so_does_root() {
 }
 
 #[test]
-fn hostile_clients_hold_up_neither_mount_nor_others() {
+fn hostile_clients_block_neither_the_mount_nor_others() {
     let Some(ground) = mounted(&["--cache=never"]) else {
         return;
     };
@@ -435,7 +435,7 @@ fn hostile_clients_hold_up_neither_mount_nor_others() {
 }
 
 #[test]
-fn a_mount_without_a_socket_says_so() {
+fn query_of_a_mount_without_control_socket_names_the_option() {
     let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };
@@ -446,7 +446,7 @@ fn a_mount_without_a_socket_says_so() {
 }
 
 #[test]
-fn a_socket_in_a_place_of_one_s_choice() {
+fn control_option_sets_the_path_of_the_socket() {
     let Some(ground) = Ground::new() else { return };
     let place = ground.path().join("my socket");
     let control = format!("--control={}", place.display());
@@ -466,7 +466,7 @@ fn a_socket_in_a_place_of_one_s_choice() {
 }
 
 #[test]
-fn the_socket_goes_with_the_mount_however_that_ends() {
+fn control_socket_is_removed_however_the_mount_ends() {
     for end in ["unmount", "signal", "worker"] {
         let Some(ground) = Ground::new() else { return };
         succeeded(&ground.mount(&["-o", "auto_unmount"]));
@@ -487,7 +487,7 @@ fn the_socket_goes_with_the_mount_however_that_ends() {
 }
 
 #[test]
-fn what_the_killed_have_left_is_recognised_and_removed() {
+fn stale_control_socket_is_recognised_and_removed() {
     let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };

@@ -281,17 +281,17 @@ fn under_load(options: &str) {
 }
 
 #[test]
-fn a_machine_goes_on_under_load() {
+fn machine_is_resumed_under_load() {
     under_load("cache=auto");
 }
 
 #[test]
-fn a_machine_that_caches_nothing_goes_on_under_load() {
+fn machine_without_cache_is_resumed_under_load() {
     under_load("cache=never,seccomp=kill");
 }
 
 #[test]
-fn an_idle_machine_goes_on() {
+fn idle_machine_is_resumed() {
     let place = Place::new();
     let server = place.share_aloud("control=none");
     let client = mount(&place);
@@ -308,7 +308,7 @@ fn an_idle_machine_goes_on() {
 }
 
 #[test]
-fn locks_are_held_and_waited_for_over_deaths() {
+fn locks_and_lock_waiters_survive_worker_deaths() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,locks=shared");
     let client = mount(&place);
@@ -350,7 +350,7 @@ fn locks_are_held_and_waited_for_over_deaths() {
 }
 
 #[test]
-fn a_machine_is_given_up_when_its_workers_die_too_often() {
+fn machine_is_disconnected_after_too_many_worker_deaths() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,resume=2");
     let client = mount(&place);
@@ -371,7 +371,7 @@ fn a_machine_is_given_up_when_its_workers_die_too_often() {
 /// After three that die in a row while they wait nobody waits for now; these have others between them
 /// that have served.
 #[test]
-fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
+fn deaths_of_standby_workers_do_not_end_the_share() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,resume=100");
     let client = mount(&place);
@@ -396,7 +396,7 @@ fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
 
 /// Before they were told what to serve, for instance.
 #[test]
-fn workers_that_die_as_they_start_do_not_end_the_share() {
+fn deaths_of_starting_workers_do_not_end_the_share() {
     let place = Place::new();
     let _server = place.share_aloud("control=none,resume=100000");
     let client = mount(&place);
@@ -412,7 +412,7 @@ fn workers_that_die_as_they_start_do_not_end_the_share() {
 }
 
 #[test]
-fn nobody_is_left_when_the_supervisor_is_killed() {
+fn no_worker_outlives_a_killed_supervisor() {
     let place = Place::new();
     let server = place.share_aloud("control=none");
     let client = mount(&place);
@@ -424,7 +424,7 @@ fn nobody_is_left_when_the_supervisor_is_killed() {
 }
 
 #[test]
-fn statistics_tell_of_it() {
+fn statistics_count_resumptions() {
     let place = Place::new();
     let control = place.path("control");
     let _server = place.share_aloud(&format!("control={}", control.display()));

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn requests_and_system_calls_of_a_mount_of_others_are_counted() {
+fn requests_and_system_calls_of_an_existing_mount_are_counted() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&["-o", "cache=always,transport=dev"]));

@@ -172,7 +172,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
+fn run_measures_every_cell_and_writes_its_report() {
     let Some(place) = Place::new() else { return };
     place.measures(&["--rounds", "3", "--cache", "auto,always", "--jobs", "1,2"]);
     place.nothing_is_left("its end");
@@ -205,7 +205,7 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
 }
 
 #[test]
-fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
+fn run_is_repeated_from_its_results_and_compared() {
     let Some(place) = Place::new() else { return };
     place.measures(&["--rounds", "3", "--cache", "auto", "--jobs", "2"]);
     let then = place.results();
@@ -245,7 +245,7 @@ fn a_run_is_repeated_from_its_results_and_what_differs_is_told() {
 }
 
 #[test]
-fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
+fn other_mounts_are_measured_on_the_same_tree_and_their_own() {
     let Some(place) = Place::new() else { return };
     // One shows the directory below its top.
     let (source, point) = (place.ground.path(), &place.ground.mnt);
@@ -278,7 +278,7 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
 }
 
 #[test]
-fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
+fn bench_refuses_unsuitable_directories_and_arguments() {
     let Some(place) = Place::new() else { return };
     let small = place.ground.path().join("small");
     fs::create_dir(&small).unwrap();
@@ -318,7 +318,7 @@ fn it_refuses_where_it_would_fill_a_disk_or_tell_nothing() {
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn what_is_asked_to_end_does_so_with_what_it_has() {
+fn interrupted_run_reports_its_results() {
     let Some(place) = Place::new() else { return };
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let running = place.start();
@@ -345,7 +345,7 @@ fn what_is_asked_to_end_does_so_with_what_it_has() {
 }
 
 #[test]
-fn what_is_unmounted_during_a_run_is_gone() {
+fn mount_can_be_unmounted_during_a_run() {
     let Some(place) = Place::new() else { return };
     succeeded(&place.ground.mount(&[]));
     let running = place.start();
@@ -360,7 +360,7 @@ fn what_is_unmounted_during_a_run_is_gone() {
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn whoever_is_killed_and_whenever_nothing_is_left() {
+fn bench_removes_its_mounts_and_files_after_sigkill() {
     let Some(place) = Place::new() else { return };
     // Moments from the first to well into the rounds.
     let mut moment = 7_u64;
@@ -393,7 +393,7 @@ fn whoever_is_killed_and_whenever_nothing_is_left() {
 
 #[test]
 #[ignore = "soak: waits for a time"]
-fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
+fn abandoned_run_writes_no_report() {
     let Some(place) = Place::new() else { return };
     let running = place.start();
     place.process("row");
@@ -413,7 +413,7 @@ fn a_run_that_was_abandoned_makes_no_report_even_if_nobody_ends_it() {
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() {
+fn killed_measurement_or_server_fails_alone() {
     let Some(place) = Place::new() else { return };
     for role in ["row", "--worker", "mount"] {
         let running = place.start();
@@ -432,7 +432,7 @@ fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() 
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn the_next_run_removes_what_a_run_left_that_was_killed_as_a_whole() {
+fn next_run_removes_the_folder_of_a_killed_run() {
     let Some(place) = Place::new() else { return };
     let running = place.start();
     place.process("inside");
@@ -466,7 +466,7 @@ const AS_USER: &str = r#"
 "#;
 
 #[test]
-fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
+fn bench_of_an_ordinary_user_names_what_requires_root() {
     let Some(place) = Place::new() else { return };
     // The programs of tests may lie where only root can go.
     let program = ground::copied_with_benchmark(place.ground.path());
@@ -499,7 +499,7 @@ fn an_ordinary_user_has_what_can_be_had_and_is_told_what_cannot() {
 }
 
 #[test]
-fn time_is_kept_by_rows_that_are_left_out() {
+fn rows_are_left_out_to_keep_the_time_limit() {
     let Some(place) = Place::new() else { return };
     let arguments = ["--percent", "10", "--time", "1"];
     let output = run(&mut place.bench(&arguments));

@@ -40,7 +40,7 @@ fn report(ground: &Ground, name: &str) -> String {
 
 #[test]
 #[ignore = "soak: a finding of statistics"]
-fn what_is_made_slow_stands_out() {
+fn slow_operation_is_a_finding() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
     // What it takes to be slow whatever else the machine does.
@@ -63,7 +63,7 @@ fn what_is_made_slow_stands_out() {
 }
 
 #[test]
-fn every_cell_is_counted_and_its_latencies_are_taken_when_rounds_take_all_the_time() {
+fn cells_are_counted_and_timed_when_rounds_take_all_the_time() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
     let _mounted = slow(&ground, "unlink", Duration::from_millis(5));

@@ -95,7 +95,7 @@ fn agreed(place: &str) -> Findings {
 }
 
 #[test]
-fn everything_is_looked_at() {
+fn every_finding_is_reported() {
     let _alone = alone();
     let place = TempDir::new().unwrap();
     let findings = agreed(place.path().to_str().unwrap());
@@ -108,7 +108,7 @@ fn everything_is_looked_at() {
 }
 
 #[test]
-fn where_the_kernel_offers_io_uring_the_verdict_and_a_mount_say_so() {
+fn doctor_and_mount_agree_with_io_uring_enabled() {
     with_parameter("Y", |findings| {
         let (offer, ..) = finding(findings, "enable_uring");
         let (state, verdict, _) = finding(findings, "transport");
@@ -119,7 +119,7 @@ fn where_the_kernel_offers_io_uring_the_verdict_and_a_mount_say_so() {
 
 #[test]
 #[ignore = "soak: turns io_uring off for the whole machine"]
-fn where_the_kernel_does_not_offer_io_uring_the_verdict_and_a_mount_say_so() {
+fn doctor_and_mount_agree_with_io_uring_disabled() {
     with_parameter("N", |findings| {
         let (offer, _, how) = finding(findings, "enable_uring");
         let (state, verdict, _) = finding(findings, "transport");
@@ -164,7 +164,7 @@ fn assert_mount_agrees(ground: &Ground, carrier: &str) {
 }
 
 #[test]
-fn without_a_device_there_is_no_mount() {
+fn doctor_fails_without_dev_fuse() {
     let _alone = alone();
     if !rustix::process::geteuid().is_root() {
         return skipped("a machine without /dev/fuse: only root can hide it");
@@ -190,7 +190,7 @@ fn without_a_device_there_is_no_mount() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_how_to_mount() {
+fn doctor_shows_an_ordinary_user_how_to_mount() {
     let _alone = alone();
     if !rustix::process::geteuid().is_root() {
         return skipped("another user: only root can become one");
@@ -232,7 +232,7 @@ fn an_ordinary_user_is_told_how_to_mount() {
 }
 
 #[test]
-fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
+fn doctor_and_mount_agree_on_confinement() {
     let _alone = alone();
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
@@ -256,7 +256,7 @@ fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
 }
 
 #[test]
-fn of_a_directory() {
+fn directory_findings() {
     let _alone = alone();
     let findings = |path: &str| from_json(&doctor(&["--json", path]));
     let proc = findings("/proc/sys/kernel");

@@ -71,7 +71,7 @@ fn big() -> Vec<u8> {
 }
 
 #[test]
-fn files_come_and_go_whole() {
+fn files_are_read_and_written_whole() {
     let place = Place::new();
     for options in [
         "cache=auto",
@@ -90,7 +90,7 @@ fn files_come_and_go_whole() {
 }
 
 #[test]
-fn it_keeps_to_the_protocol_whatever_a_front_end_does() {
+fn share_conforms_to_the_protocol() {
     let place = Place::new();
     let server = place.share("control=none,seccomp=kill,queues=2");
     let conform = tool::Command::Conform(Conform::default());
@@ -103,7 +103,7 @@ fn it_keeps_to_the_protocol_whatever_a_front_end_does() {
 }
 
 #[test]
-fn what_is_read_only_stays() {
+fn read_only_share_refuses_writes() {
     let place = Place::new();
     let _server = place.share("control=none,ro");
     let written = put(&place.socket, "new", b"content");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 #[test]
-fn the_version() {
+fn version_is_that_of_the_package() {
     let expected = format!("thrufs {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(stdout(&thrufs!("--version")), expected);
 }
@@ -66,7 +66,7 @@ fn bad_paths_name_the_fix_and_exit_with_1() {
 }
 
 #[test]
-fn manual_pages_have_no_fault() {
+fn manual_pages_pass_lint() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
@@ -108,7 +108,7 @@ fn manual_pages_have_no_fault() {
 }
 
 #[test]
-fn completions_know_every_option() {
+fn completions_have_every_option() {
     let is_no_part_of_a_flag = |c: char| !c.is_ascii_lowercase() && c != '-';
     let help = stdout(&thrufs!("mount", "--help"));
     let words = help.split_whitespace();
@@ -144,7 +144,7 @@ fn completions_know_every_option() {
 
 /// Its options are told to shells and in the manual by the command, which is another program.
 #[test]
-fn shells_and_the_manual_know_every_option_of_the_benchmark() {
+fn completions_and_manual_have_every_option_of_the_benchmark() {
     let bench = |argument| stdout(&run(Command::new(ground::benchmark()).arg(argument)));
     let help = bench("-h");
     let lines = help.lines().map(str::trim_start);
@@ -196,7 +196,7 @@ fn shells_and_the_manual_know_every_option_of_the_benchmark() {
 }
 
 #[test]
-fn a_benchmark_that_is_not_installed_is_named() {
+fn missing_benchmark_is_named() {
     let place = TempDir::new().unwrap();
     let program = ground::copied_program(place.path());
     let output = run(Command::new(program).args(["bench", "--list"]));
@@ -207,7 +207,7 @@ fn a_benchmark_that_is_not_installed_is_named() {
 }
 
 #[test]
-fn roles_are_not_for_people() {
+fn internal_roles_are_not_in_the_help() {
     for role in ["--worker", "--supervisor"] {
         fails(&thrufs!(role), 1, "");
     }

@@ -231,14 +231,14 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
 }
 
 #[test]
-fn by_paths() {
+fn migration_by_paths() {
     moved_under_load("migration_mode=find-paths", 1, GuestMemory::Shared);
     let copied = GuestMemory::Copied { rounds: 2 };
     moved_under_load("migration_confirm_paths", 3, copied);
 }
 
 #[test]
-fn by_file_handles() {
+fn migration_by_file_handles() {
     if !rustix::process::geteuid().is_root() {
         return ground::skipped("opening by file handles needs root");
     }
@@ -249,7 +249,7 @@ fn by_file_handles() {
 
 /// A file without a name cannot be found by one. The guest stays then, or is told.
 #[test]
-fn a_file_that_was_removed_while_it_is_open() {
+fn migration_of_a_file_unlinked_while_open() {
     for (from, to, moves) in [
         ("find-paths", "abort", false),
         ("find-paths", "guest-error", true),
@@ -285,7 +285,7 @@ fn a_file_that_was_removed_while_it_is_open() {
 
 /// Handles lead to any file of the file system; whoever does not want that says so.
 #[test]
-fn handles_are_refused_where_that_was_said() {
+fn migration_refuse_handles_refuses_handles() {
     if !rustix::process::geteuid().is_root() {
         return ground::skipped("opening by file handles needs root");
     }
@@ -301,7 +301,7 @@ fn handles_are_refused_where_that_was_said() {
 
 /// Rules judge by names, which go along.
 #[test]
-fn under_a_policy() {
+fn migration_under_a_policy() {
     let place = tempfile::tempdir().unwrap();
     let policy = place.path().join("policy.toml");
     let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\

@@ -40,7 +40,7 @@ fn mount_serves_and_unmount_leaves_nothing() {
 }
 
 #[test]
-fn options_arrive_at_the_kernel() {
+fn options_reach_the_kernel() {
     let Some(ground) = Ground::new() else { return };
     let options = "ro,noexec,noatime,suid,fsname=what\\,ever,subtype=sub";
     succeeded(&ground.mount(&["-o", options, "--allow-other"]));
@@ -80,7 +80,7 @@ fn a_source_with_a_long_path() {
 }
 
 #[test]
-fn unmount_tells_what_is_in_the_way() {
+fn unmount_reports_why_it_fails() {
     let Some(ground) = Ground::new() else { return };
     let unmount = || thrufs!("unmount", &ground.mnt);
     fails(&unmount(), 1, "is not mounted");
@@ -101,7 +101,7 @@ fn unmount_tells_what_is_in_the_way() {
 }
 
 #[test]
-fn unmounted_from_outside_both_processes_end() {
+fn umount_by_another_process_ends_both_processes() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
     ground::unmount(&ground.mnt);
@@ -114,7 +114,7 @@ fn unmounted_from_outside_both_processes_end() {
 }
 
 #[test]
-fn whatever_gets_the_number_of_a_mount_next_is_left_alone() {
+fn mount_that_reuses_the_device_number_is_not_unmounted() {
     let Some(ground) = Ground::new() else { return };
     let next = ground.path().join("next");
     fs::create_dir(&next).unwrap();
@@ -158,7 +158,7 @@ fn signals_unmount_an_idle_mount_at_once() {
 /// Whoever has had an answer from the mount may ask it to end, whether or not the supervisor has heard
 /// that it serves.
 #[test]
-fn a_signal_right_after_the_first_answer_is_no_failure() {
+fn signal_right_after_the_first_reply_is_no_failure() {
     let Some(ground) = Ground::new() else { return };
     for _ in 0..20 {
         let server = ground.start_in_foreground(&[]);
@@ -173,7 +173,7 @@ fn a_signal_right_after_the_first_answer_is_no_failure() {
 }
 
 #[test]
-fn a_busy_mount_is_waited_for_and_then_taken_away() {
+fn busy_mount_is_detached_after_the_timeout() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "--nopassthrough"]);
     let mut open = append_to(&ground.mnt.join("file"));
@@ -200,7 +200,7 @@ fn append_to(path: &Path) -> fs::File {
 }
 
 #[test]
-fn a_file_that_goes_straight_through_outlives_its_mount() {
+fn passthrough_file_outlives_its_mount() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1"]);
     let mut open = append_to(&ground.mnt.join("file"));
@@ -212,7 +212,7 @@ fn a_file_that_goes_straight_through_outlives_its_mount() {
 }
 
 #[test]
-fn a_busy_mount_that_is_released_in_time_ends_cleanly() {
+fn busy_mount_released_in_time_ends_cleanly() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     let open = fs::File::open(ground.mnt.join("file")).unwrap();
@@ -235,7 +235,7 @@ fn a_second_signal_does_not_wait() {
 }
 
 #[test]
-fn a_worker_that_hangs_is_ended_in_bounded_time() {
+fn hung_worker_is_killed_in_bounded_time() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     stop_process(ground.process("--worker"));
@@ -294,7 +294,7 @@ fn system_calls_are_filtered() {
 }
 
 #[test]
-fn a_launcher_that_is_ended_leaves_no_mount() {
+fn killed_launcher_leaves_no_mount() {
     let Some(ground) = Ground::new() else { return };
     // Too late at times, so it is tried at several moments; a mount that stands was told of.
     for delay_ms in [0, 1, 2, 4, 8, 16] {
@@ -320,7 +320,7 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
 }
 
 #[test]
-fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
+fn statistics_go_to_the_log_file_and_sighup_is_ignored_in_the_background() {
     let Some(ground) = Ground::new() else { return };
     let log = ground.path().join("log");
     succeeded(&ground.mount(&["--log-file", log.to_str().unwrap()]));
@@ -391,14 +391,14 @@ fn a_mount_point_within_the_source_does_not_contain_itself() {
 }
 
 #[test]
-fn the_worker_has_no_more_privilege_than_it_needs() {
+fn worker_has_no_more_privilege_than_it_needs() {
     let Some(ground) = Ground::new() else { return };
     for pairs in [true, false] {
-        has_no_more_privilege_than_it_needs(&ground, pairs);
+        assert_least_privilege(&ground, pairs);
     }
 }
 
-fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
+fn assert_least_privilege(ground: &Ground, pairs: bool) {
     let options = if pairs { "pairing" } else { "nopairing" };
     succeeded(&ground.mount(&["-o", options]));
     let process = ground.process("--worker");
@@ -438,7 +438,7 @@ fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
 }
 
 #[test]
-fn mounts_beneath_the_source_come_into_view() {
+fn later_mounts_beneath_the_source_are_seen() {
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
     fs::create_dir(ground.src.join("sub")).unwrap();
@@ -454,7 +454,7 @@ fn mounts_beneath_the_source_come_into_view() {
 
 /// The worker has mounts of its own, and those of a private one do not follow it (README, limits).
 #[test]
-fn mounts_beneath_a_private_mount_are_those_of_the_beginning() {
+fn later_mounts_beneath_a_private_mount_are_not_seen() {
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
     ground.propagates(MountPropagationFlags::PRIVATE);
@@ -502,9 +502,9 @@ fn fstab_lines_work_through_the_helper() {
 }
 
 #[test]
-fn an_ordinary_user_mounts_through_fusermount3() {
+fn ordinary_user_mounts_through_fusermount3() {
     let Some(ground) = Ground::new() else { return };
-    let test = "mounting::an_ordinary_user_mounts_through_fusermount3";
+    let test = "mounting::ordinary_user_mounts_through_fusermount3";
     if !ground::users_can_mount(ground.path(), test) {
         return;
     }
@@ -558,7 +558,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
 }
 
 #[test]
-fn reads_ahead_as_far_as_told() {
+fn max_readahead_is_set() {
     let Some(ground) = Ground::new() else { return };
     let readahead = |options: &[&str]| {
         succeeded(&ground.mount(options));

@@ -12,7 +12,7 @@ const MAPPED: &str = "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536";
 
 /// Who has the id that stands for those that no range holds is not their user.
 #[test]
-fn nobody_passes_for_the_owners_that_are_not_mapped() {
+fn no_user_owns_files_of_unmapped_ids() {
     const OVERFLOW: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
     let secret = ground.src.join("secret");
@@ -41,7 +41,7 @@ fn nobody_passes_for_the_owners_that_are_not_mapped() {
 
 /// Whoever passes for the owner of a file that is root's.
 #[test]
-fn no_mapping_of_ids_lets_a_stranger_leave_a_program_of_root() {
+fn no_id_map_lets_another_user_create_a_set_id_program_of_root() {
     const STRANGER: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
     let squashed = format!("allow_other,uid={STRANGER},gid={STRANGER}");

@@ -89,7 +89,7 @@ impl Site {
 }
 
 #[test]
-fn each_file_is_told_what_happens_and_by_which_rule() {
+fn policy_check_prints_decision_and_rule_of_each_file() {
     let site = Site::new(POLICY);
     let said = site.said(
         "--as=4000000000:5 --exe=/usr/bin/backup photos/a.jpg photos/new.jpg secret secret/deep/x \
@@ -111,7 +111,7 @@ logs: allowed
 }
 
 #[test]
-fn it_depends_on_who_asks() {
+fn decision_depends_on_user_and_program() {
     let site = Site::new(POLICY);
     let denied = "denied (EPERM) by rule 3 (line 11)";
     let read_only = "read-only (EROFS) by rule 4 (line 17); passthrough by default";
@@ -151,7 +151,7 @@ fn a_policy_alone_is_validated() {
 }
 
 #[test]
-fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
+fn unreadable_path_does_not_stop_the_check_of_others() {
     let site = Site::new(POLICY);
     let outside = site.place.path().join("policy.toml");
     let outside = outside.display();
@@ -169,7 +169,7 @@ fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
 }
 
 #[test]
-fn links_are_followed_on_the_way_and_looked_at_themselves() {
+fn symlinks_are_followed_before_the_last_component_only() {
     let site = Site::new(
         "[[rule]]\ntype = 'symlink'\naction = 'hide'\n[[rule]]\npath = 'logs/l'\naction = 'direct'",
     );
@@ -182,7 +182,7 @@ fn links_are_followed_on_the_way_and_looked_at_themselves() {
 }
 
 #[test]
-fn what_cannot_be_read_is_taken_for_what_is_meant() {
+fn unreadable_content_matches_redact_rules() {
     let site = Site::new(POLICY);
     let path = site.root.join("photos/a.jpg");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();

@@ -70,7 +70,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
+fn socket_exists_from_readiness_to_the_end_of_the_share() {
     let place = Place::new();
     let notified = place.path("notified");
     let listener = UnixDatagram::bind(&notified).unwrap();
@@ -95,7 +95,7 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
 }
 
 #[test]
-fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
+fn machines_are_served_in_turn_each_by_its_own_worker() {
     let place = Place::new();
     let child = place.share("control=none,machines=1");
     let first = place.worker();
@@ -111,7 +111,7 @@ fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
 }
 
 #[test]
-fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
+fn end_of_one_machine_does_not_affect_others() {
     let place = Place::new();
     let child = place.share("control=none,machines=2,resume=0");
     let first = place.worker();
@@ -148,7 +148,7 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
 }
 
 #[test]
-fn who_only_looks_takes_up_no_worker() {
+fn connection_without_data_takes_no_worker() {
     let place = Place::new();
     let _child = place.share("control=none,machines=1");
     let worker = place.worker();
@@ -165,7 +165,7 @@ fn who_only_looks_takes_up_no_worker() {
 }
 
 #[test]
-fn a_worker_that_dies_is_replaced_for_the_next_machine() {
+fn dead_worker_is_replaced_for_the_next_machine() {
     let place = Place::new();
     let child = place.share("control=none,machines=1,resume=0");
     let worker = place.worker();
@@ -182,7 +182,7 @@ fn a_worker_that_dies_is_replaced_for_the_next_machine() {
 }
 
 #[test]
-fn a_worker_does_not_outlive_its_supervisor() {
+fn worker_does_not_outlive_its_supervisor() {
     let place = Place::new();
     let child = place.share("control=none,machines=1");
     let worker = place.worker();
@@ -202,7 +202,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
 }
 
 #[test]
-fn what_is_there_already_is_left_alone() {
+fn share_does_not_replace_a_file() {
     let place = Place::new();
     fs::write(&place.socket, "precious").unwrap();
     fails(&run(&mut place.command("")), 1, "not a stale socket");
@@ -210,7 +210,7 @@ fn what_is_there_already_is_left_alone() {
 }
 
 #[test]
-fn the_worker_sees_the_directory_and_nothing_else() {
+fn worker_sees_only_the_shared_directory() {
     if !is_root() {
         return skipped("what root's worker gives up");
     }
@@ -236,7 +236,7 @@ fn the_worker_sees_the_directory_and_nothing_else() {
 }
 
 #[test]
-fn mounts_that_come_and_go_beneath_are_seen() {
+fn later_mounts_beneath_a_share_are_seen() {
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
     let beneath = ground.src.join("beneath");
@@ -263,7 +263,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn other_sandboxes_and_filters() {
+fn sandbox_and_seccomp_options_take_effect() {
     if !is_root() {
         return skipped("what root's worker gives up");
     }
@@ -310,7 +310,7 @@ fn command_of_user(place: &Place, options: &str) -> Option<(Command, PathBuf)> {
 }
 
 #[test]
-fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
+fn namespace_uidmap_makes_an_ordinary_user_root_in_its_namespace() {
     let place = Place::new();
     let options = format!("namespace_uidmap=0:{USER}:1,namespace_gidmap=0:{USER}:1");
     let Some((mut command, socket)) = command_of_user(&place, &options) else {
@@ -332,7 +332,7 @@ fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
 }
 
 #[test]
-fn ids_that_are_not_the_user_s_are_not_given() {
+fn foreign_ids_are_not_mapped() {
     let place = Place::new();
     let options = "namespace_uidmap=0:100000:65536,namespace_gidmap=0:100000:65536";
     let Some((mut command, socket)) = command_of_user(&place, options) else {
@@ -357,7 +357,7 @@ fn appears(child: &mut Foreground, socket: &Path) -> bool {
 }
 
 #[test]
-fn an_ordinary_user_shares_too() {
+fn ordinary_user_can_share() {
     let place = Place::new();
     let Some((mut command, socket)) = command_of_user(&place, "locks=shared") else {
         return;
@@ -383,7 +383,7 @@ fn an_ordinary_user_shares_too() {
 }
 
 #[test]
-fn figures_are_told_at_the_socket_and_on_a_signal() {
+fn statistics_of_a_share_by_socket_and_signal() {
     let place = Place::new();
     let control = place.path("control");
     let option = format!("control={}", control.display());
@@ -421,7 +421,7 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
 }
 
 #[test]
-fn a_share_without_a_control_socket_says_so() {
+fn query_of_a_share_without_control_socket_names_the_option() {
     let place = Place::new();
     let _child = place.share("control=none");
     let output = thrufs!("ctl", &place.socket, "statistics");
@@ -429,7 +429,7 @@ fn a_share_without_a_control_socket_says_so() {
 }
 
 #[test]
-fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
+fn policy_is_reloaded_and_a_bad_one_changes_nothing() {
     let place = Place::new();
     fs::write(place.dir.join("secret"), "secret").unwrap();
     let policy = place.path("policy.toml");
@@ -456,7 +456,7 @@ fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn what_means_nothing_for_a_share_is_told() {
+fn share_refuses_inapplicable_options() {
     let place = Place::new();
     for (list, part) in [
         ("allow_other", "does not apply to a share: in a guest"),
@@ -485,7 +485,7 @@ fn virtiofsd(place: &Place, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
+fn virtiofsd_serves_one_machine_and_writes_a_pid_file() {
     let place = Place::new();
     let (socket, dir) = (place.socket.to_str().unwrap(), place.dir.to_str().unwrap());
     let at = ["--socket-path", socket, "--shared-dir", dir];
@@ -503,7 +503,7 @@ fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
 }
 
 #[test]
-fn as_virtiofsd_it_takes_a_socket_that_listens() {
+fn virtiofsd_takes_an_inherited_socket() {
     let place = Place::new();
     let listener = UnixListener::bind(&place.socket).unwrap();
     let dir = place.dir.to_str().unwrap();
@@ -519,7 +519,7 @@ fn as_virtiofsd_it_takes_a_socket_that_listens() {
 }
 
 #[test]
-fn as_virtiofsd_it_tells_what_it_can_and_cannot() {
+fn virtiofsd_prints_capabilities_and_refuses_unsupported_values() {
     let place = Place::new();
     let output = run(&mut virtiofsd(&place, &["--print-capabilities"]));
     succeeded(&output);

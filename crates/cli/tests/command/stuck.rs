@@ -137,7 +137,7 @@ fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
 }
 
 #[test]
-fn requests_that_nothing_ends_do_not_keep_the_mount() {
+fn unanswered_requests_do_not_keep_the_mount() {
     let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let mut server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
@@ -153,7 +153,7 @@ fn requests_that_nothing_ends_do_not_keep_the_mount() {
 }
 
 #[test]
-fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
+fn callers_of_a_killed_worker_get_an_error() {
     let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let mut server = ground.mount_in_foreground(&["-o", "cache=never"]);
@@ -171,7 +171,7 @@ fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
 
 /// The worker, which the source holds, cannot end, and nobody else is there.
 #[test]
-fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
+fn callers_get_an_error_when_the_supervisor_is_killed() {
     for (options, stays) in [("cache=never", true), ("cache=never,auto_unmount", false)] {
         let Some(source) = Source::new() else { return };
         let ground = &source.ground;
@@ -244,7 +244,7 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn a_source_that_is_stopped_does_not_keep_the_mount() {
+fn stopped_source_does_not_keep_the_mount() {
     let Some(source) = Stopped::new() else { return };
     let ground = &source.ground;
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
@@ -259,7 +259,7 @@ fn a_source_that_is_stopped_does_not_keep_the_mount() {
 
 /// While one worker is waited for in vain, another machine is let in.
 #[test]
-fn a_share_with_a_worker_that_cannot_end_goes_on() {
+fn share_continues_with_a_stuck_worker() {
     let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let [socket, said] = ["socket", "said"].map(|name| ground.path().join(name));
@@ -294,7 +294,7 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
 }
 
 #[test]
-fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
+fn no_write_reaches_the_directory_beneath_a_dead_mount() {
     let Some(ground) = Ground::new() else { return };
     for victims in VICTIMS {
         // Attributes of what is dead may be remembered.
@@ -334,7 +334,7 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
 }
 
 #[test]
-fn who_sees_the_server_die_says_what_to_do() {
+fn supervisor_reports_the_remedy_when_the_worker_dies() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
@@ -347,7 +347,7 @@ fn who_sees_the_server_die_says_what_to_do() {
 }
 
 #[test]
-fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
+fn auto_unmount_unmounts_after_the_server_is_killed() {
     let Some(ground) = Ground::new() else { return };
     for victims in VICTIMS {
         succeeded(&ground.mount(&["-o", "auto_unmount"]));

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn unmount_tells_who_else_has_it_mounted() {
+fn unmount_reports_mounts_in_other_namespaces() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
     // A namespace into which unmounting does not go.

@@ -77,7 +77,7 @@ fn serving(call: c_long, arguments: [u64; 6]) -> Answer {
 }
 
 #[test]
-fn what_requests_need_is_decided_at_once() {
+fn frequent_calls_are_allowed_without_conditions() {
     let list = list(Duty::Serving).unwrap();
     for call in [
         libc::SYS_read,
@@ -111,7 +111,7 @@ fn what_requests_need_is_decided_at_once() {
 }
 
 #[test]
-fn what_leads_out_is_refused_whatever_the_arguments() {
+fn calls_that_escape_are_refused_with_any_arguments() {
     let both = DUTIES.map(|duty| list(duty).unwrap());
     for call in [
         libc::SYS_mount,
@@ -164,7 +164,7 @@ fn what_leads_out_is_refused_whatever_the_arguments() {
 }
 
 #[test]
-fn unmounting_is_nobody_s() {
+fn no_thread_may_unmount() {
     for duty in DUTIES {
         let list = list(duty).unwrap();
         assert_eq!(run(&list, libc::SYS_umount2, [0; 6]), NOT_PERMITTED);
@@ -172,7 +172,7 @@ fn unmounting_is_nobody_s() {
 }
 
 #[test]
-fn letting_clients_in_is_the_control_thread_s() {
+fn only_the_control_thread_may_accept() {
     let controlling = list(Duty::Controlling).unwrap();
     let watching = list(Duty::Watching).unwrap();
     for call in [libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt] {
@@ -202,7 +202,7 @@ fn letting_clients_in_is_the_control_thread_s() {
 }
 
 #[test]
-fn a_share_speaks_to_who_is_connected_alone() {
+fn share_sends_only_to_connected_sockets() {
     let sharing = list(Duty::Sharing).unwrap();
     for call in [
         libc::SYS_recvmsg,
@@ -237,7 +237,7 @@ fn a_share_speaks_to_who_is_connected_alone() {
 }
 
 #[test]
-fn nobody_opens_by_handle_where_files_are_not_found_so() {
+fn open_by_handle_is_refused_without_file_handles() {
     for duty in DUTIES {
         let opens = |handles| {
             let list = super::list(duty, handles, FilterAction::Fail).unwrap();
@@ -251,7 +251,7 @@ fn nobody_opens_by_handle_where_files_are_not_found_so() {
 }
 
 #[test]
-fn no_signals_are_sent_by_way_of_a_descriptor() {
+fn fcntl_cannot_set_signal_owners() {
     for list in DUTIES.map(|duty| list(duty).unwrap()) {
         let fcntl = |command: c_int, value: i32| {
             let [command, value] = [command, value].map(|it| u64::from(it.cast_unsigned()));
@@ -276,7 +276,7 @@ fn no_signals_are_sent_by_way_of_a_descriptor() {
 }
 
 #[test]
-fn what_is_not_listed_meets_with_what_was_asked_for() {
+fn default_action_is_the_configured_one() {
     let answer = |action| {
         let list = super::list(Duty::Sharing, FileHandles::Never, action).unwrap();
         run(&list, libc::SYS_execve, [0; 6])
@@ -301,7 +301,7 @@ fn what_is_not_listed_meets_with_what_was_asked_for() {
 }
 
 #[test]
-fn threads_and_no_processes() {
+fn clone_permits_threads_and_no_processes() {
     let clone = |flags: i32| {
         let flags = u64::from(flags.cast_unsigned());
         serving(libc::SYS_clone, [flags, 0, 0, 0, 0, 0])
@@ -326,7 +326,7 @@ fn threads_and_no_processes() {
 }
 
 #[test]
-fn rings_are_enabled_and_nothing_else_is_done_to_them() {
+fn rings_can_only_be_enabled() {
     use thrufs_sys::fuse_ring::ENABLE;
     let register = |list: &BpfProgram, operation: u32| {
         let arguments = [3, operation.into(), 0, 0, 0, 0];
@@ -344,7 +344,7 @@ fn rings_are_enabled_and_nothing_else_is_done_to_them() {
 }
 
 #[test]
-fn arguments_are_looked_at() {
+fn conditions_on_arguments_are_checked() {
     let second = |value: u32| [0, value.into(), 0, 0, 0, 0];
     let third = |value: i32| [0, 0, u64::from(value.cast_unsigned()), 0, 0, 0];
     let first = |value: u32| [value.into(), 0, 0, 0, 0, 0];
@@ -382,7 +382,7 @@ fn arguments_are_looked_at() {
 }
 
 #[test]
-fn a_filtered_thread_serves_and_does_nothing_else() {
+fn filtered_thread_can_serve_and_nothing_else() {
     let no_new_privileges = || {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         status.contains("\nNoNewPrivs:\t1\n")

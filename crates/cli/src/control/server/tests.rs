@@ -69,7 +69,7 @@ fn is_closed(stream: &mut UnixStream) -> bool {
 }
 
 #[test]
-fn requests_in_one_piece_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     stream.write_all(&STATISTICS.repeat(3)).unwrap();
@@ -81,7 +81,7 @@ fn requests_in_one_piece_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_request_in_many_pieces_is_one() {
+fn fragmented_request_is_reassembled() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     for byte in STATISTICS {
@@ -91,7 +91,7 @@ fn a_request_in_many_pieces_is_one() {
 }
 
 #[test]
-fn nonsense_is_told_so_and_the_next_request_is_answered() {
+fn malformed_request_does_not_end_the_connection() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     stream.write_all(b"nonsense\n").unwrap();
@@ -101,7 +101,7 @@ fn nonsense_is_told_so_and_the_next_request_is_answered() {
 }
 
 #[test]
-fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
+fn request_beyond_the_limit_ends_the_connection() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     let padded = |length: usize| {
@@ -118,7 +118,7 @@ fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
 }
 
 #[test]
-fn ten_megabytes_without_an_end_are_not_waited_for() {
+fn endless_request_is_disconnected() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     let error = stream.write_all(&vec![b'x'; 10 << 20]).unwrap_err();
@@ -133,7 +133,7 @@ fn ten_megabytes_without_an_end_are_not_waited_for() {
 }
 
 #[test]
-fn one_more_than_there_are_places_takes_that_of_the_longest_silent() {
+fn client_beyond_the_limit_replaces_the_longest_idle() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut silent: Vec<UnixStream> = (0..CONNECTIONS_MAX).map(|_| served.connect()).collect();
     let ask = |stream: &mut UnixStream| {
@@ -151,7 +151,7 @@ fn one_more_than_there_are_places_takes_that_of_the_longest_silent() {
 }
 
 #[test]
-fn who_says_nothing_is_given_up() {
+fn idle_client_is_disconnected_after_the_timeout() {
     let served = served(Duration::from_millis(300), 0);
     let begin = Instant::now();
     let mut silent = served.connect();
@@ -169,7 +169,7 @@ fn who_says_nothing_is_given_up() {
 }
 
 #[test]
-fn who_does_not_take_its_reply_holds_up_nobody() {
+fn client_that_does_not_read_does_not_block_others() {
     // More than the socket buffer.
     let served = served(Duration::from_millis(500), 4 << 20);
     let mut stream = served.connect();

@@ -21,7 +21,7 @@ fn names(place: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn it_has_its_name_when_it_is_published_and_goes_with_its_owner() {
+fn control_socket_has_its_name_once_published_and_is_removed_on_drop() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     let (mut socket, _listener) = made(&path).unwrap();
@@ -36,7 +36,7 @@ fn it_has_its_name_when_it_is_published_and_goes_with_its_owner() {
 }
 
 #[test]
-fn it_is_not_made_accessible_for_a_moment() {
+fn socket_is_private_from_its_creation() {
     let place = TempDir::new().unwrap();
     let (_socket, _listener) = made(&place.path().join("asked")).unwrap();
     let name = names(&place).pop().unwrap();
@@ -47,7 +47,7 @@ fn it_is_not_made_accessible_for_a_moment() {
 }
 
 #[test]
-fn what_was_left_is_replaced_and_nothing_else_is() {
+fn only_a_stale_socket_is_replaced() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     drop(UnixListener::bind(&path).unwrap());
@@ -76,7 +76,7 @@ fn what_was_left_is_replaced_and_nothing_else_is() {
 }
 
 #[test]
-fn another_s_socket_of_the_same_name_is_left_alone() {
+fn socket_of_another_server_with_the_same_name_stays() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     let (mut socket, _listener) = made(&path).unwrap();
@@ -91,7 +91,7 @@ fn another_s_socket_of_the_same_name_is_left_alone() {
 }
 
 #[test]
-fn directories_that_others_can_write_to_are_refused() {
+fn writable_directories_are_refused() {
     let place = TempDir::new().unwrap();
     let mode = |mode| {
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(mode)).unwrap();
@@ -120,7 +120,7 @@ fn directories_that_others_can_write_to_are_refused() {
 }
 
 #[test]
-fn leftovers_of_the_killed_are_removed_and_the_living_stay() {
+fn only_stale_sockets_are_removed() {
     let place = TempDir::new().unwrap();
     let at = |name: &str| place.path().join(name);
     drop(UnixListener::bind(at("0-1.socket")).unwrap());
@@ -146,7 +146,7 @@ fn long_paths_fit() {
 }
 
 #[test]
-fn nothing_is_made_when_none_is_wanted() {
+fn control_none_creates_no_socket() {
     assert!(
         ControlSocket::make(&ControlLocation::None)
             .unwrap()

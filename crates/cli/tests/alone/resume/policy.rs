@@ -161,7 +161,7 @@ fn wander(root: &Root<'_>, number: usize, stop: &AtomicBool) -> usize {
 }
 
 #[test]
-fn everybody_sees_what_he_may_under_load() {
+fn policy_holds_across_worker_deaths_under_load() {
     let place = Place::new();
     fill(&place);
     let policy = write_rules(&place, RULES);
@@ -221,7 +221,7 @@ fn everybody_sees_what_he_may_under_load() {
 
 /// The policy in force is the one that was read, not what is in the file since.
 #[test]
-fn the_next_worker_serves_by_the_policy_in_force() {
+fn next_worker_applies_the_active_policy() {
     let place = Place::new();
     fill(&place);
     let policy = write_rules(&place, RULES);

@@ -98,7 +98,7 @@ fn counted(options: &str) -> Option<[u64; 3]> {
 }
 
 #[test]
-fn finding_files_again_costs_what_is_said() {
+fn system_calls_to_find_files_match_the_documentation() {
     if !rustix::process::geteuid().is_root() {
         return skipped("counting system calls needs root");
     }

@@ -68,7 +68,7 @@ fn has_it_open(process: Pid) -> bool {
 
 /// No walls stand before an open descriptor.
 #[test]
-fn what_the_starter_has_open_the_worker_has_not() {
+fn worker_inherits_no_descriptors_of_its_starter() {
     let Some(ground) = Ground::new() else { return };
     let mut mount = started_with_a_directory_open(&["mount"], [&ground.src, &ground.mnt]);
     succeeded(&run(&mut mount));
@@ -87,7 +87,7 @@ fn what_the_starter_has_open_the_worker_has_not() {
 
 #[cfg(not(target_arch = "x86_64"))]
 #[test]
-fn workers_that_are_taken_over() {
+fn injected_system_calls_require_x86_64() {
     crate::ground::skipped(
         "workers that are taken over: they are made to call by registers of x86-64",
     );
@@ -95,7 +95,7 @@ fn workers_that_are_taken_over() {
 
 /// The worker sees no process but itself: the supervisor tells it whom a request comes from.
 #[test]
-fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
+fn rules_and_audit_log_identify_callers_as_the_host_does() {
     let Some(ground) = Ground::new() else { return };
     fs::write(ground.src.join("private"), "private").unwrap();
     let cat = fs::canonicalize("/bin/cat").unwrap();
@@ -132,7 +132,7 @@ fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
 
 /// Nobody else is in the process namespace of a worker.
 #[test]
-fn workers_are_alone() {
+fn each_worker_has_its_own_pid_namespace() {
     let Some(ground) = Ground::new() else { return };
     let _server = ground.mount_in_foreground(&["-o", "control=none"]);
     let share = Share::new("control=none");

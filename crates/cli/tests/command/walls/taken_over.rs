@@ -239,7 +239,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
 }
 
 #[test]
-fn a_share_s_worker_that_is_taken_over_gets_nothing() {
+fn no_descriptor_of_a_share_worker_escapes_the_source() {
     if !rustix::process::geteuid().is_root() {
         return crate::ground::skipped("taking a worker over needs root");
     }
@@ -254,7 +254,7 @@ fn a_share_s_worker_that_is_taken_over_gets_nothing() {
 }
 
 #[test]
-fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
+fn no_descriptor_of_a_mount_worker_escapes_the_source() {
     // With file handles they are those of the whole file system: README says so.
     for (options, opens_by_handle) in [
         ("", true),
@@ -309,7 +309,7 @@ fn logged_options(place: &Path) -> String {
 }
 
 #[test]
-fn no_log_leads_a_worker_to_other_file_systems() {
+fn no_log_descriptor_gives_a_worker_other_file_systems() {
     let Some(ground) = Ground::new() else { return };
     mount_tmpfs(&ground.src);
     let beyond = Beyond::new(ground.path(), &ground.src);
@@ -345,7 +345,7 @@ fn no_log_leads_a_worker_to_other_file_systems() {
 }
 
 #[test]
-fn a_share_s_worker_that_is_taken_over_opens_no_device() {
+fn injected_share_worker_opens_no_device() {
     if !rustix::process::geteuid().is_root() {
         return crate::ground::skipped("taking a worker over needs root");
     }
@@ -359,7 +359,7 @@ fn a_share_s_worker_that_is_taken_over_opens_no_device() {
 }
 
 #[test]
-fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
+fn injected_mount_worker_opens_no_device() {
     for is_within in [false, true] {
         let Some(mut ground) = Ground::new() else {
             return;
