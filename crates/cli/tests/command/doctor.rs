@@ -1,4 +1,4 @@
-//! `thrufs doctor`: what it finds, in text and JSON, and whether that is so.
+//! `thrufs doctor`: its findings, in text and JSON, and that a mount agrees.
 
 use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stderr, stdout, succeeded, thrufs};
 use rustix::mount::MountPropagationFlags;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// One test changes what all others look at.
+/// One test changes what all others read.
 fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,7 +23,7 @@ fn doctor(arguments: &[&str]) -> Output {
     run(Command::new(THRUFS).arg("doctor").args(arguments))
 }
 
-/// Name, state, detail and remedy of each finding.
+/// Name, state, detail and remedy.
 type Findings = Vec<[Option<String>; 4]>;
 
 fn from_json(output: &Output) -> Findings {
@@ -41,7 +41,7 @@ fn from_json(output: &Output) -> Findings {
     findings.collect()
 }
 
-/// The state, the detail and the remedy of one.
+/// State, detail and remedy of one.
 fn finding(findings: &Findings, name: &str) -> (String, String, String) {
     let found = findings.iter().find(|f| f[0].as_deref() == Some(name));
     let found = found.unwrap_or_else(|| panic!("{name} in {findings:#?}"));
@@ -49,7 +49,7 @@ fn finding(findings: &Findings, name: &str) -> (String, String, String) {
     (state.unwrap(), detail.unwrap(), remedy.unwrap_or_default())
 }
 
-/// The parameter as it was, when this goes.
+/// Restores the parameter on drop.
 struct Parameter(String);
 
 impl Parameter {
@@ -68,7 +68,7 @@ impl Drop for Parameter {
     }
 }
 
-/// What it finds, after a look at whether text and JSON agree about it.
+/// The findings, after checking that text and JSON agree.
 fn agreed(place: &str) -> Findings {
     let (shown, json) = (doctor(&[place]), doctor(&["--json", place]));
     assert_eq!(shown.status.code(), json.status.code());
@@ -130,7 +130,7 @@ fn doctor_and_mount_agree_with_io_uring_disabled() {
     });
 }
 
-/// Checks the findings while the parameter is so, and that a mount agrees with them.
+/// Checks the findings with this parameter, and that a mount agrees.
 fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
     let _alone = alone();
     let Some(ground) = Ground::new() else { return };
@@ -146,7 +146,7 @@ fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
         Err(error) => return skipped(&format!("the verdict: {PARAMETER}: {error}")),
     };
     assert!(doctor(&[]).status.success(), "a mount works either way");
-    // With N there is a remedy, which has a line of its own.
+    // With N there is a remedy on a separate line.
     let findings = agreed(ground.src.to_str().unwrap());
     check(&findings);
     let (_, verdict, _) = finding(&findings, "transport");
@@ -154,7 +154,7 @@ fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
     assert_mount_agrees(&ground, carrier);
 }
 
-/// A mount says of itself how its requests come, to whoever asks.
+/// Compares with the transport in the statistics of a mount.
 fn assert_mount_agrees(ground: &Ground, carrier: &str) {
     succeeded(&ground.mount(&[]));
     let said = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));

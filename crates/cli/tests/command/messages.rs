@@ -1,4 +1,4 @@
-//! What the command says: help, errors, manual pages and completions.
+//! Messages: help, errors, manual pages and completions.
 
 use crate::ground::{self, THRUFS, fails, run, stdout, succeeded, thrufs};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         let mut command = Command::new(THRUFS);
         fails(&run(command.args(arguments.split_whitespace())), 2, message)
     };
-    // Options, and what is said of them.
+    // Options and expected messages.
     let cases = "\
 -o alow_other: unknown option `alow_other`: did you mean `allow_other`?
 -o cache=sometimes: it must be never, metadata, auto or always
@@ -101,7 +101,7 @@ fn manual_pages_pass_lint() {
         let mut lint = Command::new("mandoc");
         lint.args(["-T", "lint", "-W", "warning"]);
         let said = stdout(&run(lint.arg(directory.join(&name))));
-        // The pages carry no date, so that a build can be repeated.
+        // The pages have no date, for reproducible builds.
         let is_known = |line: &str| line.contains("missing date");
         assert!(said.lines().all(is_known), "{said}");
     }
@@ -142,7 +142,7 @@ fn completions_have_every_option() {
     }
 }
 
-/// Its options are told to shells and in the manual by the command, which is another program.
+/// The command describes the options of the benchmark, another program.
 #[test]
 fn completions_and_manual_have_every_option_of_the_benchmark() {
     let bench = |argument| stdout(&run(Command::new(ground::benchmark()).arg(argument)));
@@ -171,7 +171,6 @@ fn completions_and_manual_have_every_option_of_the_benchmark() {
     }
     let shown = scripts[2].matches("__fish_thrufs_using_subcommand bench\" -l ");
     assert_eq!(shown.count(), options.len(), "no more than there are");
-    // Values, in the order of the help.
     let help: Vec<_> = help.split_whitespace().collect();
     let help = help.join(" ");
     let lists = help.split("[possible values: ").skip(1);
@@ -188,10 +187,10 @@ fn completions_and_manual_have_every_option_of_the_benchmark() {
     for suite in suites {
         let (name, about) = suite.trim_start().split_once(' ').unwrap();
         let about = about.trim_start();
-        let told = page.split(&format!("\\fB{name}\\fR\n")).nth(1);
-        let told = told.and_then(|rest| rest.lines().next());
-        let told = told.unwrap_or_default().to_lowercase();
-        assert_eq!(told, format!("{about}.").to_lowercase(), "{suite}");
+        let described = page.split(&format!("\\fB{name}\\fR\n")).nth(1);
+        let described = described.and_then(|rest| rest.lines().next());
+        let described = described.unwrap_or_default().to_lowercase();
+        assert_eq!(described, format!("{about}.").to_lowercase(), "{suite}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `thrufs policy check`: what it says of a policy and of files.
+//! `thrufs policy check`.
 
 use crate::ground::{self, THRUFS, fails, run, stdout};
 use std::fs;
@@ -40,7 +40,6 @@ path = "logs/**"
 action = "direct"
 "#;
 
-/// A policy and a directory to serve.
 struct Site {
     place: TempDir,
     policy: PathBuf,
@@ -80,7 +79,6 @@ impl Site {
         run(command.current_dir(&self.root))
     }
 
-    /// What is said, a line for each path.
     fn said(&self, arguments: &str) -> String {
         let output = self.check(arguments);
         fails(&output, 0, "");
@@ -116,10 +114,8 @@ fn decision_depends_on_user_and_program() {
     let denied = "denied (EPERM) by rule 3 (line 11)";
     let read_only = "read-only (EROFS) by rule 4 (line 17); passthrough by default";
     for (arguments, expected) in [
-        // The user of the command.
         ("--exe=/usr/bin/backup", denied),
         ("--as=4000000000:5 --exe=/usr/bin/vi", read_only),
-        // An unknown program.
         ("--as=4000000000:5", read_only),
     ] {
         let said = site.said(&format!("{arguments} private/p"));
@@ -186,7 +182,7 @@ fn unreadable_content_matches_redact_rules() {
     let site = Site::new(POLICY);
     let path = site.root.join("photos/a.jpg");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    // Root can read it all the same. Another user needs a program that it can surely execute.
+    // Root can read it. Another user needs a program that it can execute.
     let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(site.place.path(), executable).unwrap();
     let thrufs = ground::copied_program(site.place.path());

@@ -1,4 +1,4 @@
-//! `thrufs share` and `virtiofsd` as processes: their sockets, their workers, their ends.
+//! `thrufs share` and `virtiofsd` as processes: sockets, workers, ends.
 
 use crate::ground::share::{Place, get_features, serves, worker_at};
 use crate::ground::{
@@ -24,7 +24,7 @@ fn waits_at_most(stream: &UnixStream, milliseconds: u64) {
     stream.set_read_timeout(Some(limit)).unwrap();
 }
 
-/// Waits for an answer, which is left to be read: whoever gives it serves this machine.
+/// Waits for a reply, without reading it: a worker serves this connection.
 fn is_served(stream: &UnixStream) {
     waits_at_most(stream, 20);
     wait_for("an answer", || {
@@ -33,19 +33,18 @@ fn is_served(stream: &UnixStream) {
     });
 }
 
-/// Takes an answer that comes.
+/// Reads a reply.
 fn is_answered(stream: &mut UnixStream) {
     is_served(stream);
     assert!(stream.read(&mut [0; 64]).unwrap() > 0);
 }
 
-/// Whether no answer comes within a moment.
 fn is_silent(stream: &mut UnixStream) -> bool {
     waits_at_most(stream, 300);
     stream.read(&mut [0; 64]).is_err()
 }
 
-/// Whether the other end is closed; what it says before that does not matter.
+/// Whether the peer has closed; data before that are skipped.
 fn is_closed(stream: &mut UnixStream) -> bool {
     waits_at_most(stream, 20);
     let mut bytes = [0; 64];
@@ -100,7 +99,7 @@ fn machines_are_served_in_turn_each_by_its_own_worker() {
     let child = place.share("control=none,machines=1");
     let first = place.worker();
     let stream = place.connect();
-    // Who connects meanwhile waits and is served next.
+    // A further connection waits, and is served next.
     let waiting = place.connect();
     drop(stream);
     let second = place.replaced(first);
@@ -125,14 +124,14 @@ fn end_of_one_machine_does_not_affect_others() {
     let second = second.unwrap();
     let mut two = place.connect();
     is_served(&two);
-    // One more than may be served waits: it is answered by nobody.
+    // A connection beyond the limit waits.
     let mut three = place.connect();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(place.workers().len(), 2);
     is_answered(&mut one);
     is_answered(&mut two);
     assert!(is_silent(&mut three));
-    // A signal to one worker, even its death, is about its machine alone.
+    // A signal to one worker, even SIGKILL, affects only its machine.
     kill_process(first, Signal::TERM).unwrap();
     wait_for("the first connection to close", || is_closed(&mut one));
     is_answered(&mut three);
@@ -155,7 +154,7 @@ fn connection_without_data_takes_no_worker() {
     for _ in 0..5 {
         drop(UnixStream::connect(&place.socket).unwrap());
     }
-    // As does another share at the same socket.
+    // Another share at the same socket connects too.
     fails(&run(&mut place.command("")), 1, "listens at");
     let stream = place.connect();
     std::thread::sleep(Duration::from_millis(100));
@@ -191,7 +190,7 @@ fn worker_does_not_outlive_its_supervisor() {
     child.signal(Signal::KILL);
     wait_for("the worker to end", || !place.workers().contains(&worker));
     assert!(is_closed(&mut stream));
-    // What it has left is no hindrance.
+    // The stale socket is replaced.
     assert!(place.socket.exists());
     drop(child);
     let again = place.share("control=none");
@@ -215,7 +214,7 @@ fn worker_sees_only_the_shared_directory() {
         return skipped("what root's worker gives up");
     }
     let place = Place::new();
-    // Whoever starts it may be in groups.
+    // The starter may have supplementary groups.
     let share = place.command("control=none");
     let mut command = Command::new("setpriv");
     command.arg("--groups=7,8").arg(share.get_program());
@@ -269,7 +268,7 @@ fn sandbox_and_seccomp_options_take_effect() {
     }
     let place = Place::new();
     let own = fs::read_link("/proc/self/ns/mnt").unwrap();
-    for (sandbox, is_apart, is_root_dir, seccomp) in [
+    for (sandbox, has_namespace, is_root_dir, seccomp) in [
         ("sandbox=chroot,seccomp=kill", false, true, "2"),
         ("sandbox=none,seccomp=none", false, false, "0"),
         ("sandbox=namespace,seccomp=log", true, true, "2"),
@@ -279,7 +278,7 @@ fn sandbox_and_seccomp_options_take_effect() {
         let worker = place.worker();
         let namespace = format!("/proc/{}/ns/mnt", worker.as_raw_nonzero());
         let found = fs::read_link(namespace).unwrap() != own;
-        assert_eq!(found, is_apart, "{sandbox}");
+        assert_eq!(found, has_namespace, "{sandbox}");
         let found = root_of(worker).join("file").exists();
         assert_eq!(found, is_root_dir, "{sandbox}");
         wait_for("the filter", || status(worker, "Seccomp") == seccomp);
@@ -289,8 +288,7 @@ fn sandbox_and_seccomp_options_take_effect() {
 
 const USER: u32 = 54_321;
 
-/// What an ordinary user shares: the command, and the socket that it makes. None where nobody can become
-/// that user.
+/// A share of an ordinary user: command and socket. `None` unless root.
 fn command_of_user(place: &Place, options: &str) -> Option<(Command, PathBuf)> {
     if !is_root() {
         skipped("becoming an ordinary user");
@@ -338,7 +336,7 @@ fn foreign_ids_are_not_mapped() {
     let Some((mut command, socket)) = command_of_user(&place, options) else {
         return;
     };
-    // Whatever is installed, this user has no subordinate ids.
+    // This user has no subordinate ids.
     let said = Foreground::of(command.spawn().unwrap()).ends(1);
     let why = ["newuidmap", "user namespace"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
@@ -346,7 +344,7 @@ fn foreign_ids_are_not_mapped() {
     fails(&run(&mut place.command(options)), 1, "for ordinary users");
 }
 
-/// Whether it comes to serve.
+/// Whether the socket appears before the process ends.
 fn appears(child: &mut Foreground, socket: &Path) -> bool {
     let mut ended = false;
     wait_for("the socket to appear, or the end", || {
@@ -387,13 +385,13 @@ fn statistics_of_a_share_by_socket_and_signal() {
     let place = Place::new();
     let control = place.path("control");
     let option = format!("control={}", control.display());
-    let child = place.share_aloud(&option);
+    let child = place.share_with_log(&option);
     let worker = place.worker();
     wait_for("the control socket", || control.exists());
     let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
     succeeded(&output);
-    let told = stdout(&output);
-    assert!(told.contains("no requests yet"), "{told}");
+    let printed = stdout(&output);
+    assert!(printed.contains("no requests yet"), "{printed}");
     let figures = || -> Value {
         let (at, what) = (&place.socket, "statistics");
         let output = thrufs!("ctl", "--json", "--control", &control, at, what);
@@ -401,21 +399,21 @@ fn statistics_of_a_share_by_socket_and_signal() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let (one, other) = (place.connect(), place.connect());
-    wait_for("both to be told of", || {
+    wait_for("both to be listed", || {
         figures()["machines"].as_array().unwrap().len() == 2
     });
     drop(one);
     wait_for("the first to have left", || figures()["left"] == 1);
-    let told = figures();
-    assert_eq!(told["machines"].as_array().unwrap().len(), 1);
-    assert!(told["last_left"]["figures"].is_object(), "{told}");
+    let printed = figures();
+    assert_eq!(printed["machines"].as_array().unwrap().len(), 1);
+    assert!(printed["last_left"]["figures"].is_object(), "{printed}");
     drop(other);
     wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
-    place.says("0 connected, 2 disconnected");
-    // Of the worker that waits.
-    place.says("no requests yet");
+    place.wait_for_log("0 connected, 2 disconnected");
+    // From the standby worker.
+    place.wait_for_log("no requests yet");
     child.ends_by(Signal::TERM);
     assert!(!control.exists());
 }
@@ -436,16 +434,16 @@ fn policy_is_reloaded_and_a_bad_one_changes_nothing() {
     let hiding = |name: &str| format!("[[rule]]\npath = \"{name}\"\naction = \"hide\"\n");
     fs::write(&policy, hiding("secret")).unwrap();
     let option = format!("control=none,policy={}", policy.display());
-    let child = place.share_aloud(&option);
+    let child = place.share_with_log(&option);
     let read = |name| cat(&place.socket, name);
     assert!(read("/secret").is_err());
     assert_eq!(read("/file").unwrap(), b"content");
     fs::write(&policy, hiding("file")).unwrap();
     child.signal(Signal::HUP);
-    place.says("reloaded");
+    place.wait_for_log("reloaded");
     fs::write(&policy, "nonsense").unwrap();
     child.signal(Signal::HUP);
-    place.says("the active one stays");
+    place.wait_for_log("the active one stays");
     assert!(read("/file").is_err());
     assert_eq!(read("/secret").unwrap(), b"secret");
     child.ends_by(Signal::TERM);
@@ -472,7 +470,7 @@ fn share_refuses_inapplicable_options() {
     fails(&mount, 2, "does not apply to a mount");
 }
 
-/// By that name, with a link.
+/// Called by that name through a symbolic link.
 fn virtiofsd(place: &Place, arguments: &[&str]) -> Command {
     let link = place.path("virtiofsd");
     if !link.exists() {
@@ -523,11 +521,11 @@ fn virtiofsd_prints_capabilities_and_refuses_unsupported_values() {
     let place = Place::new();
     let output = run(&mut virtiofsd(&place, &["--print-capabilities"]));
     succeeded(&output);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let described = include_str!("../../../../dist/50-thrufs.json");
     let described: Value = serde_json::from_str(described).unwrap();
-    assert_eq!(told["type"], "fs");
-    assert_eq!(told["features"], described["features"]);
+    assert_eq!(printed["type"], "fs");
+    assert_eq!(printed["features"], described["features"]);
     let name = Path::new(described["binary"].as_str().unwrap()).file_name();
     assert_eq!(name.unwrap(), "virtiofsd", "by which it knows what it is");
     let of_thrufs = thrufs!("virtiofsd", "--print-capabilities");

@@ -1,5 +1,5 @@
-//! Unmounting what another mount namespace has as well. Such a namespace would keep every mount that there
-//! is when it is made.
+//! Unmounting a mount that also exists in another mount namespace. Such a namespace keeps all mounts that
+//! exist at its creation.
 
 use crate::ground::{self, Ground, fails, succeeded, thrufs, wait_for};
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::Command;
 fn unmount_reports_mounts_in_other_namespaces() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
-    // A namespace into which unmounting does not go.
+    // A private namespace, to which unmounts do not propagate.
     let script = format!("{}; exec sleep 600", ground::WITHOUT_OTHERS);
     let mut other = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", &script])
@@ -25,7 +25,7 @@ fn unmount_reports_mounts_in_other_namespaces() {
     other.kill().unwrap();
     other.wait().unwrap();
     let said = fails(&output, 1, "another mount namespace");
-    // Somebody else on this machine may have made one too.
+    // Another process on this machine may have created one too.
     assert!(said.contains("runs until process"), "{said}");
     assert!(!ground.is_mounted());
     ground.wait_gone();
