@@ -7,7 +7,7 @@ use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::error::{CommandError, system};
 use crate::log::Log;
-use crate::mounting::{self, Target};
+use crate::mounting::{self, MountTarget};
 use crate::process::{Process, Role};
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -67,7 +67,7 @@ pub(crate) fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let _ = std::env::set_current_dir("/");
-    let mut target = Target {
+    let mut target = MountTarget {
         mountpoint: config.mountpoint,
         device: None,
         privileged: mounting::is_privileged(),
@@ -89,7 +89,7 @@ pub(crate) fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn unmount_after_death(target: &Target, abort: Option<OwnedFd>) {
+fn unmount_after_death(target: &MountTarget, abort: Option<OwnedFd>) {
     let mountpoint = target.mountpoint.display();
     if let Some(file) = abort {
         let _ = thrufs::mount::abort_by(file);

@@ -126,7 +126,7 @@ pub(crate) fn enter_private_tree(source: Option<&OwnedFd>) {
     match try_private_tree(source) {
         Ok(()) => tracing::debug!("the worker is confined to the source"),
         Err((step, error)) => {
-            tracing::warn!("the worker sees all files of the host: {step}: {error}")
+            tracing::warn!("the worker sees all files of the host: {step}: {error}");
         }
     }
 }

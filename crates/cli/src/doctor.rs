@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum State {
+enum FindingState {
     #[serde(rename = "ok")]
     Good,
     #[serde(rename = "no")]
@@ -29,12 +29,12 @@ enum State {
     Note,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for FindingState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            State::Good => "ok",
-            State::Bad => "no",
-            State::Note => "--",
+            FindingState::Good => "ok",
+            FindingState::Bad => "no",
+            FindingState::Note => "--",
         })
     }
 }
@@ -42,9 +42,9 @@ impl fmt::Display for State {
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,
-    state: State,
+    state: FindingState,
     detail: String,
-    /// One line, for every [`State::Bad`].
+    /// One line, for every [`FindingState::Bad`].
     remedy: Option<String>,
     /// Whether mounting fails without it.
     #[serde(skip)]
@@ -55,7 +55,7 @@ impl Finding {
     fn good(detail: impl Into<String>) -> Finding {
         Finding {
             name: "",
-            state: State::Good,
+            state: FindingState::Good,
             detail: detail.into(),
             remedy: None,
             is_needed: false,
@@ -64,14 +64,14 @@ impl Finding {
 
     fn note(detail: impl Into<String>) -> Finding {
         Finding {
-            state: State::Note,
+            state: FindingState::Note,
             ..Finding::good(detail)
         }
     }
 
     fn bad(detail: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding {
-            state: State::Bad,
+            state: FindingState::Bad,
             remedy: Some(remedy.into()),
             ..Finding::good(detail)
         }
@@ -96,7 +96,7 @@ pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, Comm
         true => print_json(&findings),
         false => print(as_text(&findings)),
     }
-    let is_hopeless = |finding: &Finding| finding.is_needed && finding.state == State::Bad;
+    let is_hopeless = |finding: &Finding| finding.is_needed && finding.state == FindingState::Bad;
     Ok(if findings.iter().any(is_hopeless) {
         ExitCode::FAILURE
     } else {
@@ -110,7 +110,7 @@ fn look(directory: Option<&Path>) -> Result<Vec<Finding>, CommandError> {
     // As a server does before it creates rings and threads.
     confinement::raise_descriptor_limit();
     let device = device::device();
-    let has_device = device.state == State::Good;
+    let has_device = device.state == FindingState::Good;
     let mut findings = vec![
         kernel::release().called("kernel").needed(),
         device.called("/dev/fuse").needed(),

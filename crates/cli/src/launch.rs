@@ -24,14 +24,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A checked mount.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct MountPlan {
     config: MountConfig,
     /// The source, and the clone of its mounts if the mount point is inside.
     descriptors: Vec<OwnedFd>,
 }
 
 /// Checks all that can be checked before mounting.
-pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
+pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, CommandError> {
     let MountArguments {
         source,
         mountpoint,
@@ -72,7 +72,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
         vec![directory]
     };
     let config = MountConfig::resolve(source, mountpoint, &settings)?;
-    Ok(Plan {
+    Ok(MountPlan {
         config,
         descriptors,
     })
@@ -156,7 +156,7 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     Ok(canonical)
 }
 
-impl Plan {
+impl MountPlan {
     /// Mounts; serves until the end in the foreground, otherwise returns when the mount responds.
     pub(crate) fn carry_out(self) -> Result<(), CommandError> {
         if self.config.server.foreground {
@@ -212,7 +212,7 @@ fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), Co
     }
 }
 
-impl std::fmt::Display for Plan {
+impl std::fmt::Display for MountPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let config = &self.config;
         write!(

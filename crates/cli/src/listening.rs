@@ -70,7 +70,7 @@ impl SocketFile {
         let Ok(parent) = rustix::fs::open(parent, flags, Mode::empty()) else {
             return;
         };
-        let _lock = Lock::of(parent.as_fd());
+        let _lock = DirectoryLock::of(parent.as_fd());
         if is_called(&self.0, parent.as_fd(), name)
             && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty())
         {
@@ -138,7 +138,7 @@ impl NamedSocket {
 
     /// Renames it to its final name. With `unless_used`, only a stale socket is replaced.
     pub(crate) fn publish(&mut self, name: &OsStr, unless_used: bool) -> Result<(), SocketError> {
-        let _lock = Lock::of(self.directory.as_fd());
+        let _lock = DirectoryLock::of(self.directory.as_fd());
         if unless_used {
             must_be_free(self.directory.as_fd(), name, &self.path)?;
         }
@@ -158,21 +158,21 @@ pub(crate) fn is_called(file: &OwnedFd, directory: BorrowedFd<'_>, name: &OsStr)
 }
 
 /// The lock of a directory, as far as available.
-pub(crate) struct Lock<'a>(BorrowedFd<'a>);
+pub(crate) struct DirectoryLock<'a>(BorrowedFd<'a>);
 
-impl Lock<'_> {
-    pub(crate) fn of(directory: BorrowedFd<'_>) -> Lock<'_> {
+impl DirectoryLock<'_> {
+    pub(crate) fn of(directory: BorrowedFd<'_>) -> DirectoryLock<'_> {
         for _ in 0..LOCK_ATTEMPTS {
             match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_INTERVAL),
                 Ok(()) | Err(_) => break,
             }
         }
-        Lock(directory)
+        DirectoryLock(directory)
     }
 }
 
-impl Drop for Lock<'_> {
+impl Drop for DirectoryLock<'_> {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
     }

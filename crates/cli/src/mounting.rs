@@ -84,14 +84,14 @@ pub(crate) fn connection_lives(device: impl AsFd) -> bool {
 
 /// The server's file system, to be unmounted.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct MountTarget {
     pub(crate) mountpoint: PathBuf,
     /// Without it, only the mount point is known.
     pub(crate) device: Option<DeviceNumber>,
     pub(crate) privileged: bool,
 }
 
-impl Target {
+impl MountTarget {
     /// Unmounts it everywhere: it may have been moved or bound. Being mounted nowhere is success.
     ///
     /// # Errors

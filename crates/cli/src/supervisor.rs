@@ -20,12 +20,12 @@ use crate::config::MountConfig;
 use crate::control::socket::{ControlSocket, file_name};
 use crate::error::{CommandError, system};
 use crate::log::Log;
-use crate::mounting::{self, Target};
+use crate::mounting::{self, MountTarget};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
-use events::Event;
+use events::MountEvent;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ struct MountSupervisor {
     abort: Option<OwnedFd>,
     /// Unmounts if this process is killed.
     auto_unmount: Option<AutoUnmount>,
-    target: Target,
+    target: MountTarget,
     /// Until it closes its end.
     launcher: Option<Channel>,
     /// Whether `Ready` was sent to the launcher.
@@ -124,7 +124,7 @@ impl MountSupervisor {
             .map_err(system("receive signals"))?;
         let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
         let privileged = mounting::is_privileged();
-        let mut target = Target {
+        let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
             device: None,
             privileged,
@@ -180,7 +180,7 @@ impl MountSupervisor {
             let device = self
                 .device
                 .as_ref()
-                .expect("held until the end")
+                .expect("held until the worker has ended")
                 .try_clone();
             let device = device.map_err(system("duplicate the device"))?;
             let config = self.config.clone();
@@ -190,7 +190,7 @@ impl MountSupervisor {
         let mut ready = false;
         while mounting.is_some() || !ready {
             match self.next_event(mounting.as_ref().map(AsFd::as_fd), Some(deadline)) {
-                Event::TaskDone => {
+                MountEvent::TaskDone => {
                     let result = mounting.take().and_then(Task::finish);
                     result
                         .unwrap_or_else(|| {
@@ -199,9 +199,9 @@ impl MountSupervisor {
                         .map_err(|error| self.exit_reason().unwrap_or(error.into()))?;
                     self.target.device = mounting::device_number(&self.config.mountpoint);
                 }
-                Event::Worker(Message::Ready) => ready = true,
-                Event::Worker(Message::Failed(why)) => return Err(CommandError::Server(why)),
-                Event::WorkerEnded => {
+                MountEvent::Worker(Message::Ready) => ready = true,
+                MountEvent::Worker(Message::Failed(why)) => return Err(CommandError::Server(why)),
+                MountEvent::WorkerEnded => {
                     let said = self.exit_reason();
                     let failed = mounting
                         .take_if(|mounting| mounting.is_done_within(WORKER_EXIT_TIMEOUT))
@@ -210,7 +210,7 @@ impl MountSupervisor {
                     let failed = failed.map(CommandError::from);
                     return Err(said.or(failed).unwrap_or(CommandError::ServerGone));
                 }
-                Event::WorkerStuck => {
+                MountEvent::WorkerStuck => {
                     return Err(CommandError::Stuck {
                         mountpoint: self.config.mountpoint.clone(),
                         left: Some(self.worker.id()),
@@ -219,21 +219,21 @@ impl MountSupervisor {
                 }
                 // The mount may exist and be served already: the events are about to arrive. A caller
                 // that has seen it wants it unmounted, not the attempt to fail.
-                Event::Signal(number @ (SIGTERM | SIGINT)) if self.early_signal.is_none() => {
+                MountEvent::Signal(number @ (SIGTERM | SIGINT)) if self.early_signal.is_none() => {
                     self.early_signal = Some(number);
                     deadline = deadline.min(Instant::now() + WORKER_EXIT_TIMEOUT);
                 }
-                Event::Signal(SIGTERM | SIGINT | SIGHUP)
-                | Event::Worker(Message::Signalled(_))
-                | Event::Abandoned => return Err(CommandError::Interrupted),
-                Event::Deadline if self.early_signal.is_some() => {
+                MountEvent::Signal(SIGTERM | SIGINT | SIGHUP)
+                | MountEvent::Worker(Message::Signalled(_))
+                | MountEvent::Abandoned => return Err(CommandError::Interrupted),
+                MountEvent::Deadline if self.early_signal.is_some() => {
                     return Err(CommandError::Interrupted);
                 }
-                Event::Deadline => {
+                MountEvent::Deadline => {
                     let mountpoint = self.config.mountpoint.clone();
                     return Err(CommandError::NoAnswer(START_TIMEOUT, mountpoint));
                 }
-                Event::Signal(_) | Event::Worker(_) => {}
+                MountEvent::Signal(_) | MountEvent::Worker(_) => {}
             }
         }
         if let Some(bytes) = self.config.serving.max_readahead {
@@ -266,15 +266,15 @@ impl MountSupervisor {
         let deadline = Instant::now() + WORKER_EXIT_TIMEOUT;
         loop {
             match self.next_event(None, Some(deadline)) {
-                Event::Worker(Message::Failed(why)) => return Some(CommandError::Server(why)),
+                MountEvent::Worker(Message::Failed(why)) => return Some(CommandError::Server(why)),
                 // An earlier packet may still be queued.
-                Event::WorkerEnded => {
+                MountEvent::WorkerEnded => {
                     return match self.worker.channel.receive() {
                         Ok(Some(Message::Failed(why))) => Some(CommandError::Server(why)),
                         _ => None,
                     };
                 }
-                Event::Deadline => return None,
+                MountEvent::Deadline => return None,
                 _ => {}
             }
         }
@@ -330,24 +330,24 @@ impl MountSupervisor {
         }
         loop {
             match self.next_event(None, None) {
-                Event::Signal(SIGUSR1) => {
+                MountEvent::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Message::Statistics);
                 }
-                Event::Signal(SIGHUP) | Event::Worker(Message::Signalled(SIGHUP))
+                MountEvent::Signal(SIGHUP) | MountEvent::Worker(Message::Signalled(SIGHUP))
                     if !self.config.server.ends_on_hangup() =>
                 {
                     self.reload();
                 }
-                Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
+                MountEvent::Signal(number) | MountEvent::Worker(Message::Signalled(number)) => {
                     return self.stop(number);
                 }
-                Event::WorkerEnded => return self.on_worker_exit(),
-                Event::WorkerStuck => return self.on_stuck(),
-                Event::Abandoned => return self.stop_at_once("the mount does not answer"),
-                Event::Worker(message) => {
-                    tracing::debug!(?message, "unexpected message from the worker")
+                MountEvent::WorkerEnded => return self.on_worker_exit(),
+                MountEvent::WorkerStuck => return self.on_stuck(),
+                MountEvent::Abandoned => return self.stop_at_once("the mount does not answer"),
+                MountEvent::Worker(message) => {
+                    tracing::debug!(?message, "unexpected worker message")
                 }
-                Event::TaskDone | Event::Deadline => {}
+                MountEvent::TaskDone | MountEvent::Deadline => {}
             }
         }
     }

@@ -26,7 +26,7 @@ pub(super) struct ClientConnection {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ClientState {
     Open,
     Over,
 }
@@ -64,10 +64,10 @@ impl ClientConnection {
     }
 
     /// Proceeds without blocking, by one request at most, so that other clients have their turn.
-    pub(super) fn advance(&mut self, answer: &mut Answer<'_>) -> State {
+    pub(super) fn advance(&mut self, answer: &mut Answer<'_>) -> ClientState {
         if self.reply.is_empty() {
-            if !self.has_request() && self.receive() == State::Over {
-                return State::Over;
+            if !self.has_request() && self.receive() == ClientState::Over {
+                return ClientState::Over;
             }
             match self.next_line() {
                 Some(line) => {
@@ -83,7 +83,7 @@ impl ClientConnection {
                     self.is_last = true;
                     self.answer_with(Reply::Error(Refusal::too_long()));
                 }
-                None => return State::Open,
+                None => return ClientState::Open,
             }
         }
         self.send()
@@ -96,17 +96,17 @@ impl ClientConnection {
         self.since = Instant::now();
     }
 
-    fn receive(&mut self) -> State {
+    fn receive(&mut self) -> ClientState {
         let mut chunk = [0; CHUNK_BYTES];
         let room = CHUNK_BYTES.min(REQUEST_BYTES_MAX.saturating_sub(self.received.len()));
         match recv(&self.socket, &mut chunk[..room], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => State::Over,
+            Ok((0, _)) => ClientState::Over,
             Ok((count, _)) => {
                 self.received.extend_from_slice(&chunk[..count]);
-                State::Open
+                ClientState::Open
             }
-            Err(Errno::AGAIN | Errno::INTR) => State::Open,
-            Err(_) => State::Over,
+            Err(Errno::AGAIN | Errno::INTR) => ClientState::Open,
+            Err(_) => ClientState::Over,
         }
     }
 
@@ -124,22 +124,22 @@ impl ClientConnection {
         Some(line)
     }
 
-    fn send(&mut self) -> State {
+    fn send(&mut self) -> ClientState {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while self.sent < self.reply.len() {
             match send(&self.socket, &self.reply[self.sent..], flags) {
                 Ok(count) => self.sent += count,
-                Err(Errno::AGAIN) => return State::Open,
+                Err(Errno::AGAIN) => return ClientState::Open,
                 Err(Errno::INTR) => {}
-                Err(_) => return State::Over,
+                Err(_) => return ClientState::Over,
             }
         }
         self.reply = Vec::new();
         self.since = Instant::now();
         if self.is_last {
-            State::Over
+            ClientState::Over
         } else {
-            State::Open
+            ClientState::Open
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It serves no FUSE requests. What a client can use is limited: memory for a line and a reply, one of a
 //! few connections, and time.
 
-use super::connection::{Answer, ClientConnection, State};
+use super::connection::{Answer, ClientConnection, ClientState};
 use super::protocol::{Command, Reply};
 use crate::task::start_thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -106,9 +106,9 @@ impl ControlServer {
         self.connections.retain_mut(|connection| {
             let goes_on = match ready.next() {
                 Some(true) => connection.advance(answer),
-                _ => State::Open,
+                _ => ClientState::Open,
             };
-            goes_on == State::Open && connection.since().elapsed() < timeout
+            goes_on == ClientState::Open && connection.since().elapsed() < timeout
         });
         if incoming {
             self.accept();
@@ -146,7 +146,7 @@ pub(crate) fn answer_one(socket: OwnedFd, answer: &mut Answer<'_>) {
         let mut polled = [PollFd::new(&connection, connection.waits_for())];
         let waited = poll(&mut polled, None);
         if waited.is_err_and(|errno| errno != Errno::INTR)
-            || connection.advance(answer) == State::Over
+            || connection.advance(answer) == ClientState::Over
         {
             return;
         }

@@ -8,7 +8,9 @@
 //! one user, and no other can write to it or lock it.
 
 use super::server::BACKLOG;
-use crate::listening::{Lock, NamedSocket, SocketError, is_left, is_socket, must_be_free, system};
+use crate::listening::{
+    DirectoryLock, NamedSocket, SocketError, is_left, is_socket, must_be_free, system,
+};
 use crate::mount_table::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -101,7 +103,7 @@ impl ControlSocket {
         let locked = directory
             .try_clone()
             .map_err(system("open the directory", &path))?;
-        let _lock = Lock::of(locked.as_fd());
+        let _lock = DirectoryLock::of(locked.as_fd());
         match &asked {
             None => remove_leftovers(directory.as_fd(), &path),
             Some(name) => must_be_free(directory.as_fd(), name, &path)?,

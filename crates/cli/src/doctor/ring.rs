@@ -142,31 +142,31 @@ fn read(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::FindingState;
     use super::*;
 
     #[test]
     fn transport_finding_matches_the_log_of_a_mount() {
         let finding = judge(Ok(3));
-        assert_eq!(finding.state, State::Good);
+        assert_eq!(finding.state, FindingState::Good);
         assert_eq!(finding.detail, "transport=auto selects io_uring: 3 queues");
         for (refusal, state, remedy) in [
             (
                 UringRefusal::NotOffered,
-                State::Bad,
+                FindingState::Bad,
                 Some("see enable_uring"),
             ),
             (
                 UringRefusal::Forbidden(Errno::PERM),
-                State::Bad,
+                FindingState::Bad,
                 Some("see io_uring"),
             ),
             (
                 UringRefusal::NoRing(Errno::MFILE),
-                State::Bad,
+                FindingState::Bad,
                 Some("see io_uring"),
             ),
-            (UringRefusal::OneCpu, State::Note, None),
+            (UringRefusal::OneCpu, FindingState::Note, None),
         ] {
             let log = Carrier::Dev(Some(refusal.clone())).to_string();
             let finding = judge(Err(refusal));

@@ -141,7 +141,7 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
             in_marked = is_marked(line);
         }
         if !line.is_empty() {
-            blocks.last_mut().expect("there is one").push(line);
+            blocks.last_mut().expect("never empty").push(line);
         }
     }
     blocks.retain(|block| !block.is_empty());

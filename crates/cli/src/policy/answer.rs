@@ -54,7 +54,7 @@ struct Words<'a>(&'a Policy);
 
 impl Words<'_> {
     fn rule(&self, id: RuleId) -> String {
-        let rule = self.0.rule(id).expect("the policy gave it");
+        let rule = self.0.rule(id).expect("the id is from this policy");
         rule.to_string()
     }
 

@@ -1,6 +1,6 @@
 //! The event loop of a share's supervisor.
 
-use super::supervisor::{Phase, ShareSupervisor};
+use super::supervisor::{ShareSupervisor, StandbyState};
 use super::workers::WorkerSlot;
 use crate::channel::Message;
 use crate::process::Process;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum ShareEvent {
     Signal(i32),
     Worker(WorkerSlot, Message),
     WorkerEnded(WorkerSlot),
@@ -39,13 +39,13 @@ struct WorkerEvents {
 
 impl ShareSupervisor {
     /// Waits for the next event. Messages of a worker come before its exit.
-    pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> Event {
+    pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
         loop {
             let slots = self.workers.slots();
             let (own, events) = self.wait(&slots, deadline);
             let [signal, incoming, stream] = own;
             if signal && let Ok(signal) = self.signals.read() {
-                return Event::Signal(signal.number);
+                return ShareEvent::Signal(signal.number);
             }
             for (slot, events) in slots.iter().zip(events) {
                 if let Some(event) = self.read_worker(*slot, events) {
@@ -55,21 +55,21 @@ impl ShareSupervisor {
             for slot in slots {
                 let worker = self.workers.get_mut(slot);
                 if worker.is_some_and(|worker| worker.process.is_stuck()) {
-                    return Event::WorkerStuck(slot);
+                    return ShareEvent::WorkerStuck(slot);
                 }
             }
             if incoming {
-                return Event::Incoming;
+                return ShareEvent::Incoming;
             }
-            if stream && let Phase::Accepted(stream, _) = &self.phase {
+            if stream && let StandbyState::Accepted(stream, _) = &self.phase {
                 return if speaks(stream) {
-                    Event::FrontEndSent
+                    ShareEvent::FrontEndSent
                 } else {
-                    Event::FrontEndClosed
+                    ShareEvent::FrontEndClosed
                 };
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Event::Deadline;
+                return ShareEvent::Deadline;
             }
         }
     }
@@ -81,9 +81,9 @@ impl ShareSupervisor {
     ) -> ([bool; 3], Vec<WorkerEvents>) {
         let mut descriptors = vec![
             Some(self.signals.as_fd()),
-            matches!(self.phase, Phase::Ready).then(|| self.listener.as_fd()),
+            matches!(self.phase, StandbyState::Ready).then(|| self.listener.as_fd()),
             match &self.phase {
-                Phase::Accepted(stream, _) => Some(stream.as_fd()),
+                StandbyState::Accepted(stream, _) => Some(stream.as_fd()),
                 _ => None,
             },
         ];
@@ -113,7 +113,7 @@ impl ShareSupervisor {
     }
 
     /// Reads from a worker; returns an event, if any.
-    fn read_worker(&mut self, slot: WorkerSlot, events: WorkerEvents) -> Option<Event> {
+    fn read_worker(&mut self, slot: WorkerSlot, events: WorkerEvents) -> Option<ShareEvent> {
         let worker = self.workers.get_mut(slot)?;
         if events.said
             && let Ok(Some(message)) = worker.process.channel.receive()
@@ -135,11 +135,11 @@ impl ShareSupervisor {
                     worker.process.begin_to_end(END_TIMEOUT);
                     None
                 }
-                message => Some(Event::Worker(slot, message)),
+                message => Some(ShareEvent::Worker(slot, message)),
             };
         }
         if events.ended {
-            return Some(Event::WorkerEnded(slot));
+            return Some(ShareEvent::WorkerEnded(slot));
         }
         if events.said {
             // It has closed its end without exiting, or sends garbage: kill it, as it will not be used

@@ -3,7 +3,7 @@
 //! It is created with mode 0600 under a temporary name, and gets its name, and perhaps a group, when a
 //! worker is ready. Or it is inherited as a descriptor.
 
-use crate::listening::{Lock, NamedSocket, SocketError, is_called, must_be_free, system};
+use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_called, must_be_free, system};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -146,7 +146,7 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
     let locked = directory
         .try_clone()
         .map_err(system("open the directory", parent))?;
-    let _lock = Lock::of(locked.as_fd());
+    let _lock = DirectoryLock::of(locked.as_fd());
     must_be_free(directory.as_fd(), name, parent)?;
     let passing = format!("share-{}.new", std::process::id());
     let (socket, listener) = NamedSocket::make(directory, parent.to_owned(), &passing, BACKLOG)?;

@@ -4,11 +4,11 @@
 //! recorded, not executed ([`Keeping`]). Each front end has its own worker, up to `machines`; the next
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
-use super::events::Event;
+use super::events::ShareEvent;
 use super::figures::Machines;
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
-use super::workers::{Worker, WorkerSet, WorkerSlot};
+use super::workers::{ShareWorker, WorkerSet, WorkerSlot};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
@@ -45,7 +45,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The state of the standby worker.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum StandbyState {
     Starting,
     /// It waits for a front end.
     Ready,
@@ -68,7 +68,7 @@ pub(super) struct ShareSupervisor {
     control: Option<ControlSocket>,
     machines: Arc<Machines>,
     pub(super) workers: WorkerSet,
-    pub(super) phase: Phase,
+    pub(super) phase: StandbyState,
     /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Keeping>,
     /// Start of the standby worker.
@@ -123,7 +123,7 @@ impl ShareSupervisor {
         let policy = config.server.policy.as_ref();
         let policy = policy.map(|path| PolicyFiles::open(path, &config.serving));
         let policy = policy.transpose()?;
-        let workers = WorkerSet::new(Worker::start(&config, policy.as_ref(), &source)?);
+        let workers = WorkerSet::new(ShareWorker::start(&config, policy.as_ref(), &source)?);
         Ok(ShareSupervisor {
             config,
             source,
@@ -134,7 +134,7 @@ impl ShareSupervisor {
             control,
             machines,
             workers,
-            phase: Phase::Starting,
+            phase: StandbyState::Starting,
             orphans: VecDeque::new(),
             started: Instant::now(),
             failures: 0,
@@ -147,18 +147,18 @@ impl ShareSupervisor {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
-                Event::Worker(_, Message::Ready) => {
-                    self.phase = Phase::Ready;
+                ShareEvent::Worker(_, Message::Ready) => {
+                    self.phase = StandbyState::Ready;
                     return Ok(None);
                 }
-                Event::Worker(_, Message::Failed(why)) => {
+                ShareEvent::Worker(_, Message::Failed(why)) => {
                     self.end_by_force();
                     return Err(CommandError::Server(why));
                 }
-                Event::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
+                ShareEvent::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
                     return Ok(Some(self.stop(number)));
                 }
-                Event::WorkerEnded(_) | Event::WorkerStuck(_) | Event::Deadline => {
+                ShareEvent::WorkerEnded(_) | ShareEvent::WorkerStuck(_) | ShareEvent::Deadline => {
                     self.end_by_force();
                     return Err(CommandError::WorkerGone);
                 }
@@ -188,41 +188,41 @@ impl ShareSupervisor {
     fn serve(&mut self) -> Result<(), CommandError> {
         loop {
             let deadline = match &self.phase {
-                Phase::Starting => Some(self.started + START_TIMEOUT),
-                Phase::Accepted(_, since) => Some(*since + SILENCE_TIMEOUT),
-                Phase::Ready | Phase::Full | Phase::Ending => None,
+                StandbyState::Starting => Some(self.started + START_TIMEOUT),
+                StandbyState::Accepted(_, since) => Some(*since + SILENCE_TIMEOUT),
+                StandbyState::Ready | StandbyState::Full | StandbyState::Ending => None,
             };
             match self.next_event(deadline) {
-                Event::Signal(SIGUSR1) => self.print_statistics(),
-                Event::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
-                Event::Signal(number)
-                | Event::Worker(WorkerSlot::Standby, Message::Signalled(number)) => {
+                ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
+                ShareEvent::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
+                ShareEvent::Signal(number)
+                | ShareEvent::Worker(WorkerSlot::Standby, Message::Signalled(number)) => {
                     return self.stop(number);
                 }
-                Event::Incoming => self.accept(),
-                Event::FrontEndSent => {
+                ShareEvent::Incoming => self.accept(),
+                ShareEvent::FrontEndSent => {
                     if let Some(end) = self.hand_over() {
                         return end;
                     }
                 }
-                Event::FrontEndClosed => self.phase = Phase::Ready,
-                Event::Deadline if matches!(self.phase, Phase::Accepted(..)) => {
+                ShareEvent::FrontEndClosed => self.phase = StandbyState::Ready,
+                ShareEvent::Deadline if matches!(self.phase, StandbyState::Accepted(..)) => {
                     tracing::warn!("the front end sends nothing: disconnecting it");
-                    self.phase = Phase::Ready;
+                    self.phase = StandbyState::Ready;
                 }
-                Event::Deadline => {
+                ShareEvent::Deadline => {
                     if let Some(worker) = self.workers.get(WorkerSlot::Standby) {
                         worker.process.kill();
                     }
                 }
-                Event::Worker(WorkerSlot::Standby, Message::Ready) => {
-                    self.phase = Phase::Ready;
+                ShareEvent::Worker(WorkerSlot::Standby, Message::Ready) => {
+                    self.phase = StandbyState::Ready;
                     if let Some(end) = self.resume_orphans() {
                         return end;
                     }
                 }
-                Event::Worker(slot, message) => self.on_message(slot, message),
-                Event::WorkerEnded(slot) => {
+                ShareEvent::Worker(slot, message) => self.on_message(slot, message),
+                ShareEvent::WorkerEnded(slot) => {
                     let Some(mut worker) = self.workers.take(slot) else {
                         continue;
                     };
@@ -232,7 +232,7 @@ impl ShareSupervisor {
                         return end;
                     }
                 }
-                Event::WorkerStuck(slot) => {
+                ShareEvent::WorkerStuck(slot) => {
                     let Some(worker) = self.workers.take(slot) else {
                         continue;
                     };
@@ -257,7 +257,7 @@ impl ShareSupervisor {
                 }
             }
             (WorkerSlot::Serving(_), Message::Figures(figures)) => {
-                self.machines.record_exit(&figures)
+                self.machines.record_exit(&figures);
             }
             // A signal to one worker ends only its connection.
             (WorkerSlot::Serving(_), Message::Signalled(_)) => {
@@ -271,7 +271,7 @@ impl ShareSupervisor {
 
     fn accept(&mut self) {
         match self.listener.accept() {
-            Ok(Some(stream)) => self.phase = Phase::Accepted(stream, Instant::now()),
+            Ok(Some(stream)) => self.phase = StandbyState::Accepted(stream, Instant::now()),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!("cannot accept a front end: {error}");
@@ -282,8 +282,8 @@ impl ShareSupervisor {
 
     /// Gives the accepted front end to the standby worker, and starts the next.
     fn hand_over(&mut self) -> Option<Result<(), CommandError>> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Full);
-        let Phase::Accepted(stream, _) = phase else {
+        let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
+        let StandbyState::Accepted(stream, _) = phase else {
             return None;
         };
         tracing::info!("a virtual machine has connected");
@@ -291,7 +291,7 @@ impl ShareSupervisor {
             Ok(kept) => self.assign(kept),
             Err(error) => {
                 tracing::warn!("cannot serve the front end: {error}");
-                self.phase = Phase::Ready;
+                self.phase = StandbyState::Ready;
                 None
             }
         }
@@ -318,14 +318,14 @@ impl ShareSupervisor {
             return None;
         }
         match self.phase {
-            Phase::Ready => {
+            StandbyState::Ready => {
                 let kept = self.orphans.pop_front()?;
                 tracing::info!("resuming the virtual machine");
                 self.assign(kept)
             }
-            Phase::Full => self.start_standby(),
+            StandbyState::Full => self.start_standby(),
             // The worker that is starting, or the one after the accepted front end, resumes it.
-            Phase::Starting | Phase::Accepted(..) | Phase::Ending => None,
+            StandbyState::Starting | StandbyState::Accepted(..) | StandbyState::Ending => None,
         }
     }
 
@@ -333,12 +333,12 @@ impl ShareSupervisor {
     fn start_standby(&mut self) -> Option<Result<(), CommandError>> {
         let enough = self.once || self.workers.serving() >= self.config.machines_max;
         if enough && self.orphans.is_empty() {
-            self.phase = Phase::Full;
+            self.phase = StandbyState::Full;
             return None;
         }
-        self.phase = Phase::Starting;
+        self.phase = StandbyState::Starting;
         self.started = Instant::now();
-        match Worker::start(&self.config, self.policy.as_ref(), &self.source) {
+        match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
             Ok(worker) => {
                 self.workers.set_standby(worker);
                 None
@@ -347,7 +347,7 @@ impl ShareSupervisor {
             Err(error) if self.workers.serving() > 0 => {
                 tracing::error!("no further virtual machine can connect for now: {error}");
                 self.orphans.clear();
-                self.phase = Phase::Full;
+                self.phase = StandbyState::Full;
                 None
             }
             Err(error) => Some(Err(error)),
@@ -355,7 +355,7 @@ impl ShareSupervisor {
     }
 
     /// Keeps the connection of an ended worker, if the next one resumes it.
-    fn will_resume(&mut self, worker: &mut Worker, status: Option<ExitStatus>) -> bool {
+    fn will_resume(&mut self, worker: &mut ShareWorker, status: Option<ExitStatus>) -> bool {
         let Some((status, mut kept)) = status.zip(worker.kept.take()) else {
             return false;
         };
@@ -382,7 +382,7 @@ impl ShareSupervisor {
     fn after_exit(
         &mut self,
         slot: WorkerSlot,
-        mut worker: Worker,
+        mut worker: ShareWorker,
         status: Option<ExitStatus>,
     ) -> Option<Result<(), CommandError>> {
         let served = slot != WorkerSlot::Standby;
@@ -421,7 +421,7 @@ impl ShareSupervisor {
             }
             // At the limit there is no standby worker.
             return match self.phase {
-                Phase::Full => self.start_standby(),
+                StandbyState::Full => self.start_standby(),
                 _ => None,
             };
         }
@@ -446,7 +446,7 @@ impl ShareSupervisor {
                 "no further virtual machine can connect for now: {}",
                 failed()
             );
-            self.phase = Phase::Full;
+            self.phase = StandbyState::Full;
             return None;
         }
         // An accepted front end that has sent nothing is disconnected, and can reconnect.
@@ -482,21 +482,21 @@ impl ShareSupervisor {
     /// signal does not wait.
     fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
         tracing::info!("{}: ending", signal_name(signal));
-        self.phase = Phase::Ending;
+        self.phase = StandbyState::Ending;
         self.workers.send_all(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
         while !self.workers.slots().is_empty() {
             match self.next_event(Some(deadline)) {
-                Event::WorkerEnded(slot) => {
+                ShareEvent::WorkerEnded(slot) => {
                     if let Some(mut worker) = self.workers.take(slot) {
                         let _ = worker.process.wait();
                     }
                 }
-                Event::Signal(SIGTERM | SIGINT) => {
+                ShareEvent::Signal(SIGTERM | SIGINT) => {
                     tracing::warn!("second signal: killing the workers");
                     break;
                 }
-                Event::Deadline | Event::WorkerStuck(_) => {
+                ShareEvent::Deadline | ShareEvent::WorkerStuck(_) => {
                     tracing::warn!("a worker does not end: killing it");
                     break;
                 }

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(super) struct Worker {
+pub(super) struct ShareWorker {
     pub(super) process: Process,
     /// The error it reported before its end.
     pub(super) exit_reason: Option<String>,
@@ -23,13 +23,13 @@ pub(super) struct Worker {
     pub(super) queries: Arc<QueryChannel>,
 }
 
-impl Worker {
+impl ShareWorker {
     /// Starts one; it sends `Ready` later.
     pub(super) fn start(
         config: &ShareConfig,
         policy: Option<&PolicyFiles>,
         source: &OwnedFd,
-    ) -> Result<Worker, CommandError> {
+    ) -> Result<ShareWorker, CommandError> {
         let process = Process::start(Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
         let send = |message: Message| send_setup(&process.channel, &message);
@@ -42,7 +42,7 @@ impl Worker {
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
         send(Message::Share(Box::new(config.clone()), source))?;
-        Ok(Worker {
+        Ok(ShareWorker {
             process,
             exit_reason: None,
             has_closed_channel: false,
@@ -72,14 +72,14 @@ pub(super) enum WorkerSlot {
 
 #[derive(Debug)]
 pub(super) struct WorkerSet {
-    standby: Option<Worker>,
-    serving: Vec<Worker>,
+    standby: Option<ShareWorker>,
+    serving: Vec<ShareWorker>,
     /// Rotates the order of events, so that a busy worker does not starve the others.
     turn: usize,
 }
 
 impl WorkerSet {
-    pub(super) fn new(first: Worker) -> WorkerSet {
+    pub(super) fn new(first: ShareWorker) -> WorkerSet {
         WorkerSet {
             standby: Some(first),
             serving: Vec::new(),
@@ -105,14 +105,14 @@ impl WorkerSet {
         all
     }
 
-    pub(super) fn get(&self, slot: WorkerSlot) -> Option<&Worker> {
+    pub(super) fn get(&self, slot: WorkerSlot) -> Option<&ShareWorker> {
         match slot {
             WorkerSlot::Standby => self.standby.as_ref(),
             WorkerSlot::Serving(index) => self.serving.get(index),
         }
     }
 
-    pub(super) fn get_mut(&mut self, slot: WorkerSlot) -> Option<&mut Worker> {
+    pub(super) fn get_mut(&mut self, slot: WorkerSlot) -> Option<&mut ShareWorker> {
         match slot {
             WorkerSlot::Standby => self.standby.as_mut(),
             WorkerSlot::Serving(index) => self.serving.get_mut(index),
@@ -120,7 +120,7 @@ impl WorkerSet {
     }
 
     /// Removes one that has ended or is stuck.
-    pub(super) fn take(&mut self, slot: WorkerSlot) -> Option<Worker> {
+    pub(super) fn take(&mut self, slot: WorkerSlot) -> Option<ShareWorker> {
         match slot {
             WorkerSlot::Standby => self.standby.take(),
             WorkerSlot::Serving(index) => {
@@ -130,12 +130,12 @@ impl WorkerSet {
     }
 
     /// Moves the standby worker to the serving ones.
-    pub(super) fn promote_standby(&mut self) -> Option<&mut Worker> {
+    pub(super) fn promote_standby(&mut self) -> Option<&mut ShareWorker> {
         self.serving.push(self.standby.take()?);
         self.serving.last_mut()
     }
 
-    pub(super) fn set_standby(&mut self, worker: Worker) {
+    pub(super) fn set_standby(&mut self, worker: ShareWorker) {
         self.standby = Some(worker);
     }
 

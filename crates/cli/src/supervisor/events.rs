@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum MountEvent {
     Signal(i32),
     Worker(Message),
     WorkerEnded,
@@ -25,7 +25,7 @@ impl MountSupervisor {
         &mut self,
         task: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
-    ) -> Event {
+    ) -> MountEvent {
         loop {
             let descriptors = [
                 Some(self.signals.as_fd()),
@@ -38,7 +38,7 @@ impl MountSupervisor {
             let [signal, said, done, ended, ending, launcher] =
                 waiting::readable(descriptors, deadline);
             if signal && let Ok(signal) = self.signals.read() {
-                return Event::Signal(signal.number);
+                return MountEvent::Signal(signal.number);
             }
             if said && let Ok(Some(message)) = self.worker.channel.receive() {
                 match message {
@@ -49,29 +49,29 @@ impl MountSupervisor {
                     Message::Stuck(threads) => {
                         tracing::debug!(threads, "the worker is stuck");
                         self.stuck = true;
-                        return Event::WorkerStuck;
+                        return MountEvent::WorkerStuck;
                     }
-                    message => return Event::Worker(message),
+                    message => return MountEvent::Worker(message),
                 }
             }
             if done {
-                return Event::TaskDone;
+                return MountEvent::TaskDone;
             }
             if ended {
-                return Event::WorkerEnded;
+                return MountEvent::WorkerEnded;
             }
             if ending {
                 if self.kill_worker() {
-                    return Event::WorkerEnded;
+                    return MountEvent::WorkerEnded;
                 }
                 self.stuck = true;
-                return Event::WorkerStuck;
+                return MountEvent::WorkerStuck;
             }
             if launcher && let Some(channel) = self.launcher.take() {
                 // After `Ready`, it may end.
                 let stop = matches!(channel.receive(), Ok(Some(Message::Stop)));
                 if stop || !self.announced {
-                    return Event::Abandoned;
+                    return MountEvent::Abandoned;
                 }
             }
             if said {
@@ -81,7 +81,7 @@ impl MountSupervisor {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Event::Deadline;
+                return MountEvent::Deadline;
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Unmounting on a signal: cleanly if its users leave in time, otherwise by detaching.
 
-use super::events::Event;
+use super::events::MountEvent;
 use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::channel::Message;
 use crate::error::{CommandError, system};
-use crate::mounting::Target;
+use crate::mounting::MountTarget;
 use crate::task::Task;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of an attempt, unless the mount is in use.
-enum Attempt {
+enum UnmountAttempt {
     Unmounted,
     SecondSignal,
     TimedOut,
@@ -41,11 +41,11 @@ impl MountSupervisor {
         tracing::info!("{name}: unmounting {mountpoint}");
         let deadline = Instant::now() + self.config.server.stop_timeout;
         match self.unmount_within(deadline) {
-            Attempt::Unmounted => {}
-            Attempt::WorkerEnded => return self.reap(),
-            Attempt::WorkerStuck => return self.force_unmount(),
-            Attempt::SecondSignal => self.detach("second signal"),
-            Attempt::TimedOut => self.detach("still in use"),
+            UnmountAttempt::Unmounted => {}
+            UnmountAttempt::WorkerEnded => return self.reap(),
+            UnmountAttempt::WorkerStuck => return self.force_unmount(),
+            UnmountAttempt::SecondSignal => self.detach("second signal"),
+            UnmountAttempt::TimedOut => self.detach("still in use"),
         }
         self.wait_for_worker()?;
         tracing::info!("unmounted {mountpoint}");
@@ -58,7 +58,7 @@ impl MountSupervisor {
         self.wait_for_worker()
     }
 
-    fn unmount_within(&mut self, deadline: Instant) -> Attempt {
+    fn unmount_within(&mut self, deadline: Instant) -> UnmountAttempt {
         let mut warned = false;
         loop {
             let in_use = match self.attempt(deadline) {
@@ -74,49 +74,52 @@ impl MountSupervisor {
                 return end;
             }
             if Instant::now() >= deadline {
-                return Attempt::TimedOut;
+                return UnmountAttempt::TimedOut;
             }
         }
     }
 
     /// Unmounts on a separate thread, as a hung worker may block it. Fails if the mount is in use.
-    fn attempt(&mut self, deadline: Instant) -> Result<Attempt, MountError> {
+    fn attempt(&mut self, deadline: Instant) -> Result<UnmountAttempt, MountError> {
         let target = self.target.clone();
         let Ok(task) = Task::start(move || target.unmount(false)) else {
-            return Ok(Attempt::TimedOut);
+            return Ok(UnmountAttempt::TimedOut);
         };
         loop {
             let attempt = match self.next_event(Some(task.as_fd()), Some(deadline)) {
-                Event::TaskDone => match task.finish() {
-                    Some(unmounted) => unmounted.map(|()| Attempt::Unmounted)?,
-                    None => Attempt::TimedOut,
+                MountEvent::TaskDone => match task.finish() {
+                    Some(unmounted) => unmounted.map(|()| UnmountAttempt::Unmounted)?,
+                    None => UnmountAttempt::TimedOut,
                 },
-                Event::Signal(SIGTERM | SIGINT) => Attempt::SecondSignal,
+                MountEvent::Signal(SIGTERM | SIGINT) => UnmountAttempt::SecondSignal,
                 // The call has succeeded and is about to return.
-                Event::WorkerEnded => {
+                MountEvent::WorkerEnded => {
                     let done = task.is_done_within(WORKER_EXIT_TIMEOUT);
                     match done.then(|| task.finish()) {
-                        Some(Some(Ok(()))) => Attempt::Unmounted,
-                        _ => Attempt::WorkerEnded,
+                        Some(Some(Ok(()))) => UnmountAttempt::Unmounted,
+                        _ => UnmountAttempt::WorkerEnded,
                     }
                 }
-                Event::WorkerStuck => Attempt::WorkerStuck,
-                Event::Deadline => Attempt::TimedOut,
-                Event::Signal(_) | Event::Worker(_) | Event::Abandoned => continue,
+                MountEvent::WorkerStuck => UnmountAttempt::WorkerStuck,
+                MountEvent::Deadline => UnmountAttempt::TimedOut,
+                MountEvent::Signal(_) | MountEvent::Worker(_) | MountEvent::Abandoned => continue,
             };
             return Ok(attempt);
         }
     }
 
     /// Waits until `until`, or an event that ends the attempts.
-    fn pause(&mut self, until: Instant) -> Option<Attempt> {
+    fn pause(&mut self, until: Instant) -> Option<UnmountAttempt> {
         loop {
             match self.next_event(None, Some(until)) {
-                Event::Signal(SIGTERM | SIGINT) => return Some(Attempt::SecondSignal),
-                Event::WorkerEnded => return Some(Attempt::WorkerEnded),
-                Event::WorkerStuck => return Some(Attempt::WorkerStuck),
-                Event::Deadline => return None,
-                Event::Signal(_) | Event::Worker(_) | Event::TaskDone | Event::Abandoned => {}
+                MountEvent::Signal(SIGTERM | SIGINT) => return Some(UnmountAttempt::SecondSignal),
+                MountEvent::WorkerEnded => return Some(UnmountAttempt::WorkerEnded),
+                MountEvent::WorkerStuck => return Some(UnmountAttempt::WorkerStuck),
+                MountEvent::Deadline => return None,
+                MountEvent::Signal(_)
+                | MountEvent::Worker(_)
+                | MountEvent::TaskDone
+                | MountEvent::Abandoned => {}
             }
         }
     }
@@ -168,7 +171,7 @@ impl MountSupervisor {
         let deadline = Instant::now() + time;
         while !matches!(
             self.next_event(Some(task.as_fd()), Some(deadline)),
-            Event::TaskDone | Event::Deadline | Event::WorkerEnded
+            MountEvent::TaskDone | MountEvent::Deadline | MountEvent::WorkerEnded
         ) {}
     }
 
@@ -177,15 +180,15 @@ impl MountSupervisor {
         let deadline = Instant::now() + WORKER_TIMEOUT;
         while !self.stuck {
             match self.next_event(None, Some(deadline)) {
-                Event::WorkerEnded => break,
-                Event::Deadline => {
+                MountEvent::WorkerEnded => break,
+                MountEvent::Deadline => {
                     // Still in use: by another mount namespace, or an underlying file system that does
                     // not respond.
                     tracing::warn!("the worker does not end: killing it");
                     self.worker.kill();
                     break;
                 }
-                Event::Signal(SIGTERM | SIGINT) => {
+                MountEvent::Signal(SIGTERM | SIGINT) => {
                     let _ = self.worker.channel.send(&Message::Stop);
                 }
                 _ => {}
@@ -213,7 +216,7 @@ pub(crate) fn signal_name(signal: i32) -> &'static str {
 }
 
 /// Writes back the kernel's dirty pages.
-fn write_back(target: &Target) {
+fn write_back(target: &MountTarget) {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
     let root = rustix::fs::open(&target.mountpoint, flags, rustix::fs::Mode::empty());
     if let Ok(root) = root {

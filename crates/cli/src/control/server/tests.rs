@@ -63,7 +63,7 @@ fn line(stream: &UnixStream) -> String {
 fn is_closed(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0; 1]) {
         Ok(0) => true,
-        Ok(_) => panic!("it says something"),
+        Ok(_) => panic!("it sends data"),
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
 }
