@@ -345,7 +345,7 @@ impl MountSupervisor {
                 MountEvent::WorkerStuck => return self.on_stuck(),
                 MountEvent::Abandoned => return self.stop_at_once("the mount does not answer"),
                 MountEvent::Worker(message) => {
-                    tracing::debug!(?message, "unexpected worker message")
+                    tracing::debug!(?message, "unexpected worker message");
                 }
                 MountEvent::TaskDone | MountEvent::Deadline => {}
             }
