@@ -46,10 +46,14 @@ fn lines_are_aligned() {
     let text = as_text(Path::new("/mnt/file"), &explained());
     assert_eq!(
         text,
-        "/mnt/file\n\x20 what        regular file, inode 7\n\x20 data path   cached: a reason\n\x20 open \
-         2 times, 1 of them for writing\n\x20 cache       cache=auto; names 1 s, absent names 0 s, \
-         attributes 1.5 s; data version: cached\n\x20 kernel      node 5, 1 lookup; descriptor \
-         held\n\x20 beneath     ext4, by file handle\n\x20 mount       /mnt\n"
+        "/mnt/file\n\
+         \x20 what        regular file, inode 7\n\
+         \x20 data path   cached: a reason\n\
+         \x20 open        2 times, 1 of them for writing\n\
+         \x20 cache       cache=auto; names 1 s, absent names 0 s, attributes 1.5 s; data version: cached\n\
+         \x20 kernel      node 5, 1 lookup; descriptor held\n\
+         \x20 beneath     ext4, by file handle\n\
+         \x20 mount       /mnt\n"
     );
 }
 
