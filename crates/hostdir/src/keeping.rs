@@ -33,8 +33,7 @@ impl Host {
         match strongbox.keep(key.into(), fd) {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(?key, %error, "cannot store a descriptor: it is lost when this process \
-                                              dies");
+                tracing::warn!(?key, %error, "cannot store a descriptor for the next worker");
                 false
             }
         }
