@@ -214,7 +214,7 @@ fn check_target(target: &Path) -> Result<(), MountError> {
         // By io_uring, the last who ask get one of the others.
         let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
         let source = if dead.contains(&errno) {
-            io::Error::other("a dead FUSE mount lies here (its server is gone): unmount it first")
+            io::Error::other("a dead FUSE mount is here (its server has ended): unmount it first")
         } else {
             errno.into()
         };

@@ -66,9 +66,7 @@ impl Host {
         let nodes = self.locate_all(&mut finder);
         let mounts = self.locate_mounts(&mut finder);
         let held = self.held_locks().map_err(|error| {
-            io::Error::other(format!(
-                "the locks that clients hold cannot be told: {error}"
-            ))
+            io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
         let mut writer = Writer::new(sink);
         self.write_header(&mut writer, [mounts.len(), nodes.len(), held.owners.len()])?;
