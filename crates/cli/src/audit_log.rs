@@ -1,7 +1,7 @@
-//! Who writes the audit log: the supervisor, for workers.
+//! The audit log of a worker, which the supervisor writes.
 //!
-//! A worker that opens files by handle could open, from any file that it holds, all others of that file
-//! system. So it holds a socket in the place of the log, and each line is answered when it is written
+//! A worker that opens files by handle could open, from any descriptor, all other files of that file
+//! system. It therefore holds a socket instead of the log, and each line is acknowledged once written
 //! ([`AuditLog::new`]).
 
 use crate::channel::packets_to_thread;
@@ -10,14 +10,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use thrufs_hostdir::AuditLog;
 
-/// More than a line is long: a path, once more in hexadecimal.
+/// A path, plain and in hexadecimal, fits.
 const LINE_BYTES_MAX: usize = 128 << 10;
 
-/// Begins to write to `file`, by a thread of its own. Returns the worker's end; it ends when that is closed.
-///
-/// # Errors
-///
-/// No descriptors, no threads.
+/// Starts the writer thread. Returns the worker's end of its socket; the thread ends when that is closed.
 pub(crate) fn begin(file: OwnedFd) -> io::Result<OwnedFd> {
     let log = AuditLog::new(Some(file));
     packets_to_thread(
@@ -47,7 +43,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn a_line_is_written_when_it_is_answered_and_errors_come_back() {
+    fn line_is_written_before_it_is_acknowledged_and_errors_are_returned() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log");
         let log = AuditLog::new(Some(begin(File::create(&path).unwrap().into()).unwrap()));
@@ -68,6 +64,6 @@ mod tests {
         }
         let (ours, theirs) = crate::channel::packets().unwrap();
         drop(ours);
-        AuditLog::new(Some(theirs)).append("to nobody").unwrap_err();
+        AuditLog::new(Some(theirs)).append("no reader").unwrap_err();
     }
 }

@@ -1,5 +1,5 @@
-//! `thrufs bench`: starts the benchmark, `thrufs-bench`, which is a program of its own beside this one. What
-//! shells are told of its options is the manual's; a test compares that with its help.
+//! `thrufs bench`: executes `thrufs-bench`, a separate program beside this one. A test compares the
+//! options described here with its help.
 
 use crate::error::{CommandError, system};
 use crate::manual::bench::{OPTIONS, SUITES};
@@ -12,7 +12,7 @@ use std::process;
 
 const NAME: &str = "bench";
 
-/// Values that an option has, where they are known.
+/// The values of an option, for completions.
 fn values(option: &str) -> Vec<&'static str> {
     match option {
         "modes" => vec!["dev", "ring", "dev+pt", "ring+pt", "none"],
@@ -23,15 +23,13 @@ fn values(option: &str) -> Vec<&'static str> {
     }
 }
 
-/// What `thrufs --help` and shells are told: the program itself reads its arguments.
+/// For `thrufs --help` and completions; the benchmark parses its own arguments.
 pub(crate) fn command() -> Command {
     let directory = Arg::new("DIR")
         .value_hint(ValueHint::DirPath)
         .help("The directory in question [default: the working directory]");
     Command::new(NAME)
-        .about(
-            "Tell how fast a directory is through thrufs, against itself and against other mounts",
-        )
+        .about("Measure a directory through thrufs, natively and through other mounts")
         .arg(directory)
         .args(OPTIONS.map(|(option, about)| argument(option, about)))
 }
@@ -55,7 +53,7 @@ fn argument(option: &'static str, about: &'static str) -> Arg {
     }
 }
 
-/// The arguments of the benchmark, if it is what was called.
+/// The arguments after `thrufs bench`.
 pub(crate) fn arguments(all: &[OsString]) -> Option<&[OsString]> {
     match all {
         [_, command, rest @ ..] if command == NAME => Some(rest),
@@ -63,7 +61,7 @@ pub(crate) fn arguments(all: &[OsString]) -> Option<&[OsString]> {
     }
 }
 
-/// Becomes the benchmark; back with the reason if that is not possible.
+/// Executes the benchmark; returns only on failure.
 pub(crate) fn start(arguments: &[OsString]) -> CommandError {
     let own = match std::env::current_exe() {
         Ok(own) => own,

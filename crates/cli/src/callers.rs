@@ -1,9 +1,8 @@
-//! What the worker of a mount asks about callers: which program one runs, and on which CPU.
+//! Queries of a mount's worker about callers: the program and the CPU of a process.
 //!
-//! The worker sees no process but itself. Requests name callers as the supervisor sees them, which is in
-//! the process namespace that mounted; so the supervisor looks, and tells that much and no more. Packets
-//! on a socket: a question is a letter, a number that the answer begins with, and the caller; the rest of
-//! an answer is the path of the program, or the CPU in digits, or nothing.
+//! The worker is alone in its PID namespace. Requests name callers as in the namespace of the supervisor,
+//! which answers these queries and no others. Packets: a query is a letter, a number, and the caller; a
+//! reply is the number, then the path of the program, or the CPU in digits, or nothing.
 
 use crate::channel::packets_to_thread;
 use rustix::io::Errno;
@@ -18,17 +17,13 @@ const PROGRAM: u8 = b'P';
 const CPU: u8 = b'C';
 const QUESTION_BYTES: usize = 9;
 const NUMBER_BYTES: usize = 4;
-/// A number and a path.
 const ANSWER_BYTES_MAX: usize = NUMBER_BYTES + 4096;
 
-/// How long an answer may take. Without one, nothing is known of the caller.
+/// Without a reply in time, the caller is unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Begins to answer, by a thread of its own. Returns the worker's end; it ends when that is closed.
-///
-/// # Errors
-///
-/// No descriptors, no threads.
+/// Starts the replying thread. Returns the worker's end of its socket; the thread ends when that is
+/// closed.
 pub(crate) fn begin() -> io::Result<OwnedFd> {
     let theirs = packets_to_thread("thrufs-callers", |ours| while answer(&ours).is_ok() {})?;
     set_socket_timeout(&theirs, Timeout::Recv, Some(ANSWER_TIMEOUT))?;
@@ -68,10 +63,8 @@ fn cpu_of(caller: u32) -> Option<usize> {
     thrufs::serving::cpu_in_stat(&stat)
 }
 
-/// The worker's end.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    /// The number of the last question.
     asked: Mutex<u32>,
     socket: OwnedFd,
 }
@@ -95,7 +88,7 @@ impl Callers {
         question[0] = word;
         question[1..=NUMBER_BYTES].copy_from_slice(&number);
         question[1 + NUMBER_BYTES..].copy_from_slice(&caller.to_ne_bytes());
-        // Calls that every filter lets through.
+        // read(2) and write(2), which every seccomp filter allows.
         rustix::io::write(self.socket.as_fd(), &question).ok()?;
         let mut answer = vec![0; ANSWER_BYTES_MAX];
         loop {
@@ -103,7 +96,7 @@ impl Callers {
                 Err(Errno::INTR) => continue,
                 length => length.ok().filter(|length| *length >= NUMBER_BYTES)?,
             };
-            // Others were answers that came too late.
+            // Late replies to earlier queries are skipped.
             if answer[..NUMBER_BYTES] == number {
                 let known = answer[NUMBER_BYTES..length].to_vec();
                 return (!known.is_empty()).then_some(known);
@@ -132,7 +125,7 @@ mod tests {
     use thrufs_hostdir::Programs;
 
     #[test]
-    fn a_caller_is_told_of_and_nobody_else() {
+    fn program_and_cpu_of_a_caller_are_found() {
         let callers = Callers::new(begin().unwrap());
         let me = std::process::id();
         let program = callers.program(me).unwrap();
@@ -144,16 +137,16 @@ mod tests {
                 .into_encoded_bytes()
         );
         assert!(callers.cpu(me).is_some());
-        for nobody in [0, u32::MAX] {
-            assert_eq!(callers.program(nobody), None);
-            assert_eq!(callers.cpu(nobody), None);
+        for unknown in [0, u32::MAX] {
+            assert_eq!(callers.program(unknown), None);
+            assert_eq!(callers.cpu(unknown), None);
         }
         assert_eq!(callers.ask(b'?', me), None);
         assert_eq!(callers.program(me), Some(program), "in step");
     }
 
     #[test]
-    fn an_answer_that_came_too_late_is_not_the_next() {
+    fn late_reply_is_not_taken_for_the_next() {
         let (ours, theirs) = crate::channel::packets().unwrap();
         let late = [&7_u32.to_ne_bytes()[..], b"/bin/late"].concat();
         send(&ours, &late, SendFlags::empty()).unwrap();

@@ -1,8 +1,7 @@
-//! What launcher, supervisor and worker say to each other: packets on a socket, some with
-//! descriptors.
+//! The messages between launcher, supervisor and worker: packets on a socket, some with descriptors.
 //!
-//! The process that is started finds its end as standard input, which needs no agreement on numbers
-//! and no unsafe code. That an end is closed is news too: its process is gone.
+//! The child finds its end as standard input, so that no descriptor number has to be agreed on. A closed
+//! end means that the other process has ended.
 
 use crate::config::{MountConfig, ShareConfig};
 use crate::options::{self, Setting};
@@ -17,62 +16,52 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use thrufs_sys::fd_passing;
 
-/// Longest packet: two paths and a long list of options.
 const PACKET_BYTES_MAX: usize = 128 * 1024;
 
-/// One packet.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Serve this: the first packet to whoever is started.
+    /// What to serve: the first packet to the supervisor, the worker of a mount, or auto_unmount.
     Serve(Box<MountConfig>, Vec<OwnedFd>),
-    /// Where the worker is asked what it does: a packet that comes before [`Serve`](Self::Serve), with what
-    /// listens at the control socket, where there is one; and before [`Share`](Self::Share), with a socket
-    /// at whose other end the supervisor is.
+    /// Where the worker is queried. Before [`Serve`](Self::Serve): the listening control socket, if any.
+    /// Before [`Share`](Self::Share): a socket connected to the supervisor.
     Control(OwnedFd),
-    /// It is mounted. With it, where it can be had, the file that aborts the connection: for who sees the
-    /// supervisor die.
+    /// The mount exists. With the file that aborts the connection, if available, for use when the
+    /// supervisor dies.
     Mounted(Option<OwnedFd>),
-    /// Where the worker of a mount asks about callers: a packet that comes before [`Serve`](Self::Serve).
-    AboutCallers(OwnedFd),
-    /// Serve this to who will be connected: the first packet to the worker of a share, with the
-    /// source.
+    /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
+    CallerQueries(OwnedFd),
+    /// What to share: the first packet to the worker of a share, with the source.
     Share(Box<ShareConfig>, OwnedFd),
-    /// Threads of who will be connected: of each, its `stat` and its `schedstat`. A packet that comes
-    /// before [`Connection`](Self::Connection), if at all.
+    /// `stat` and `schedstat` of each thread of the front end; before [`Connection`](Self::Connection),
+    /// optional.
     Callers(Vec<OwnedFd>),
-    /// Who is connected, by way of the supervisor; and what outlives the worker: the journal, the ledger,
-    /// the way to the strongbox. The worker ends with the connection.
+    /// The front end's connection through the supervisor, and what outlives the worker: the journal, the
+    /// ledger, the socket of the strongbox. The worker ends with the connection.
     Connection([OwnedFd; 4]),
-    /// What such a worker has to say of itself at its end: a reply, as it would be asked for.
+    /// The final statistics of a share's worker, in the form of a control reply.
     Figures(String),
-    /// The policy to serve by, opened, and who writes its audit log ([`audit_log`](crate::audit_log)): a
-    /// packet that comes before [`Serve`](Self::Serve) and [`Share`](Self::Share), where there is a policy,
-    /// and again when it was read again.
+    /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)): before
+    /// [`Serve`](Self::Serve) and [`Share`](Self::Share), and after each reload.
     Policy(OwnedFd, Option<OwnedFd>),
-    /// The worker is in a user namespace and wants its ids mapped; the answer is [`Ready`](Self::Ready)
+    /// The worker is in a user namespace whose ids have to be mapped; the reply is [`Ready`](Self::Ready)
     /// or [`Failed`](Self::Failed).
     MapIds,
-    /// The worker's thread that ends when the process does (see
-    /// [`Process::watch`](crate::process::Process::watch)).
+    /// A pidfd of the worker's thread that ends when the process does (see
     Watching(OwnedFd),
-    /// INIT is answered (from the worker); the mount stands (from the supervisor).
+    /// From the worker: INIT is answered. From the supervisor: the mount is ready.
     Ready,
-    /// It cannot be: why.
     Failed(String),
-    /// This many of the worker's threads have requests that do not end. It ends now, if it can.
+    /// This many threads have requests that do not end. The worker is about to exit, if it can.
     Stuck(usize),
-    /// The worker was sent this signal.
     Signalled(i32),
-    /// End now.
     Stop,
-    /// Log your figures.
     Statistics,
-    /// The mount stands, leave the terminal.
+    /// Detach from the terminal.
     Background,
 }
 
 impl Message {
-    /// Its word, what follows that, and the descriptors that go with it.
+    /// Keyword, payload and descriptors.
     fn parts(&self) -> (&'static str, Vec<u8>, Vec<BorrowedFd<'_>>) {
         fn all(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
             descriptors.iter().map(AsFd::as_fd).collect()
@@ -91,7 +80,7 @@ impl Message {
             }
             Message::Callers(files) => with("callers", all(files)),
             Message::Connection(parts) => with("connection", all(parts)),
-            Message::AboutCallers(socket) => with("about callers", vec![socket.as_fd()]),
+            Message::CallerQueries(socket) => with("caller queries", vec![socket.as_fd()]),
             Message::Policy(policy, audit) => {
                 let audit = audit.as_ref().map(AsFd::as_fd);
                 let both = [policy.as_fd()].into_iter().chain(audit);
@@ -129,7 +118,7 @@ impl Message {
             }
             b"callers" => Message::Callers(descriptors),
             b"connection" => Message::Connection(descriptors.try_into().ok()?),
-            b"about callers" => Message::AboutCallers(descriptors.pop()?),
+            b"caller queries" => Message::CallerQueries(descriptors.pop()?),
             b"policy" => {
                 let mut descriptors = descriptors.into_iter();
                 Message::Policy(descriptors.next()?, descriptors.next())
@@ -151,7 +140,7 @@ impl Message {
     }
 }
 
-/// Paths and settings, none of which can hold a NUL.
+/// Separated by NUL, which none of them can contain.
 fn fields(paths: [&Path; 2], settings: &[Setting]) -> Vec<u8> {
     let paths = paths.map(|path| path.as_os_str().as_bytes().to_vec());
     let settings = settings
@@ -177,7 +166,6 @@ fn decode_fields(bytes: &[u8]) -> Option<(PathBuf, PathBuf, Vec<Setting>)> {
     Some((source, other, settings))
 }
 
-/// The two ends of a socket that keeps packets apart.
 pub(crate) fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;
     Ok(socketpair(
@@ -188,11 +176,7 @@ pub(crate) fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// Starts a thread of this name that has one end of such a socket, and gives the other, a worker's.
-///
-/// # Errors
-///
-/// No descriptors, no threads.
+/// Starts a thread with one end of a packet socket, and returns the other.
 pub(crate) fn packets_to_thread(
     name: &str,
     serve: impl FnOnce(OwnedFd) + Send + 'static,
@@ -202,18 +186,17 @@ pub(crate) fn packets_to_thread(
     Ok(theirs)
 }
 
-/// One end of the socket.
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
 
 impl Channel {
-    /// Two ends: ours, and one for the process to be started.
+    /// Our end, and the child's.
     pub(crate) fn pair() -> io::Result<(Channel, OwnedFd)> {
         let (ours, theirs) = packets()?;
         Ok((Channel(ours), theirs))
     }
 
-    /// The end that this process was started with; standard input is empty afterwards.
+    /// The end that was passed as standard input, which is then replaced by /dev/null.
     pub(crate) fn of_this_process() -> io::Result<Channel> {
         let ours = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
         let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -221,17 +204,10 @@ impl Channel {
         Ok(Channel(ours))
     }
 
-    /// The same end once more.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors.
     pub(crate) fn try_clone(&self) -> io::Result<Channel> {
         self.0.try_clone().map(Channel)
     }
 
-    /// Sends one packet.
-    ///
     /// # Errors
     ///
     /// EPIPE when the other process is gone.
@@ -245,11 +221,11 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for a packet; `None` when the other end is closed.
+    /// Blocks until a packet arrives; `None` when the other end is closed.
     ///
     /// # Errors
     ///
-    /// `InvalidData` for what is no packet of ours.
+    /// `InvalidData` for a malformed packet.
     pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; PACKET_BYTES_MAX];
         let received = match fd_passing::receive(self.0.as_fd(), &mut bytes, RecvFlags::empty()) {
@@ -285,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_arrives_whole_with_its_descriptors() {
+    fn configuration_arrives_with_its_descriptors() {
         let (ours, theirs) = pair();
         let settings = options::parse("ro,fsname=a\\,b=c,uidmap=0:1:2").unwrap();
         let source = PathBuf::from(OsStr::from_bytes(b"/not\xffutf8, really"));
@@ -305,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_arrives_whole_and_what_goes_with_it() {
+    fn share_and_policy_arrive_with_their_descriptors() {
         let (ours, theirs) = pair();
         let [source, text, audit] =
             ["/", "/dev", "/proc"].map(|path| std::fs::File::open(path).unwrap().into());
@@ -328,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_aborts_arrives_where_there_is_one() {
+    fn abort_file_arrives_if_there_is_one() {
         let (ours, theirs) = pair();
         let file = std::fs::File::open("/dev").unwrap();
         ours.send(&Message::Mounted(Some(file.into()))).unwrap();
@@ -343,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn words_arrive_and_the_end_is_noticed() {
+    fn messages_arrive_and_a_closed_end_is_detected() {
         let (ours, theirs) = pair();
         ours.send(&Message::Failed("because\nof this".into()))
             .unwrap();
@@ -364,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused() {
+    fn malformed_packets_are_refused() {
         let (ours, theirs) = pair();
         for garbage in [
             &b"nonsense"[..],
@@ -375,7 +351,7 @@ mod tests {
             b"stuck",
             b"watching",
             b"control",
-            b"about callers",
+            b"caller queries",
             b"share\0/a\0/b",
             b"connection",
             b"policy",

@@ -1,18 +1,17 @@
-//! The command line: what clap is told about it, and the requests that come out.
+//! The command line: its description for clap, and the parsed requests.
 
 use crate::bench_command;
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
 use crate::policy::{CheckArguments, Identity};
 use crate::share::ShareArguments;
-use crate::share::door::Listening;
+use crate::share::listener::ListenAddress;
 use crate::virtiofsd;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What was asked for.
 #[derive(Debug)]
 pub(crate) enum Request {
     Mount(MountArguments),
@@ -32,7 +31,6 @@ pub(crate) enum Request {
     Man(PathBuf),
 }
 
-/// `thrufs mount`, as it was given.
 #[derive(Debug)]
 pub(crate) struct MountArguments {
     pub(crate) source: PathBuf,
@@ -40,24 +38,21 @@ pub(crate) struct MountArguments {
     pub(crate) settings: Vec<Setting>,
 }
 
-/// Why there is no request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandLineError {
-    /// Clap's own, which knows how to print itself; help and version come this way too.
+    /// Also help and version; clap prints it.
     #[error(transparent)]
     Clap(#[from] clap::Error),
     #[error(transparent)]
     Option(#[from] OptionError),
 }
 
-/// Whether the command is described for parsing, or for a shell to complete it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Parsing,
     Completion,
 }
 
-/// The whole command.
 pub(crate) fn command(purpose: Purpose) -> Command {
     Command::new("thrufs")
         .about("Serve a directory through FUSE, to the host and to virtual machines")
@@ -75,13 +70,13 @@ pub(crate) fn command(purpose: Purpose) -> Command {
                         .short('l')
                         .long("lazy")
                         .action(ArgAction::SetTrue)
-                        .help("Unmount although it is in use; its users keep what they have open"),
+                        .help("Unmount while in use (lazy unmount); open files stay usable"),
                 )
                 .arg(
                     path("MOUNTPOINT")
                         .num_args(1..)
                         .required(true)
-                        .help("Where something is mounted"),
+                        .help("The mount point"),
                 ),
         )
         .subcommand(share_command(purpose))
@@ -110,25 +105,25 @@ pub(crate) fn command(purpose: Purpose) -> Command {
 
 fn doctor_command() -> Command {
     Command::new("doctor")
-        .about("Tell what this machine offers to a mount, and what to do about what it does not")
+        .about("Show what this machine supports, and how to enable what it does not")
         .arg(json(
             "Print an array of objects: name, state (ok, no, --), detail, remedy",
         ))
         .arg(
             path("DIR")
                 .value_hint(clap::ValueHint::DirPath)
-                .help("A directory to serve: tell what there is to be said of it too"),
+                .help("A directory to serve, which is checked too"),
         )
 }
 
 fn policy_command() -> Command {
     let check = Command::new("check")
-        .about("Tell whether a policy has a fault, and what it would say of files")
+        .about("Check a policy, and show what it decides for files")
         .arg(path("FILE").required(true).help("The policy, in TOML"))
         .arg(
             path("PATH")
                 .num_args(0..)
-                .help("Files of the host: what would happen to each, and by which rule"),
+                .help("Files of the host: show the decision for each, and its rule"),
         )
         .arg(
             path("root")
@@ -143,7 +138,10 @@ fn policy_command() -> Command {
                 .long("as")
                 .value_name("UID[:GID]")
                 .value_parser(Identity::parse)
-                .help("Who opens them, by number or name [default: the user of the command]"),
+                .help(
+                    "User and group that open them, by number or name [default: the user of the \
+                       command]",
+                ),
         )
         .arg(
             path("exe")
@@ -152,7 +150,7 @@ fn policy_command() -> Command {
                 .help("The path of the program that opens them [default: unknown]"),
         );
     Command::new("policy")
-        .about("Look at a policy")
+        .about("Check a policy")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
@@ -161,7 +159,7 @@ fn policy_command() -> Command {
 
 fn explain_command() -> Command {
     Command::new("explain")
-        .about("Tell how files on a live mount are served, and why")
+        .about("Show how files on a live mount are served, and why")
         .arg(json("Print an array of objects"))
         .arg(control())
         .arg(
@@ -174,7 +172,7 @@ fn explain_command() -> Command {
 
 fn ctl_command() -> Command {
     Command::new("ctl")
-        .about("Ask the server of a mount or share")
+        .about("Query the server of a mount or share")
         .arg(json("Print an object"))
         .arg(control())
         .arg(
@@ -186,7 +184,7 @@ fn ctl_command() -> Command {
             Arg::new("COMMAND")
                 .required(true)
                 .value_parser(PossibleValuesParser::new(["statistics"]))
-                .help("What to ask: statistics are what SIGUSR1 logs"),
+                .help("The query: statistics, as logged on SIGUSR1"),
         )
 }
 
@@ -216,7 +214,7 @@ fn option_list(purpose: Purpose, used: Use) -> Arg {
         .value_name("OPT[,OPT…]")
         .action(ArgAction::Append)
         .value_parser(value_parser!(OsString))
-        .help("Options, as mount(8) takes them: each flag below, with _ for -, and some more");
+        .help("Options as for mount(8): each flag below, with _ for -, and some more");
     match purpose {
         Purpose::Parsing => list,
         Purpose::Completion => list
@@ -233,7 +231,6 @@ fn directory(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
-/// Every flag that the table has for this.
 fn flags(mut command: Command, used: Use) -> Command {
     for group in Group::ALL {
         for option in group.options(used).filter(|o| o.form != Form::List) {
@@ -255,7 +252,10 @@ fn share_command(purpose: Purpose) -> Command {
                 .value_name("PATH")
                 .required_unless_present("fd")
                 .help_heading(device)
-                .help("The socket that virtual machine monitors connect to; made, and removed at the end"),
+                .help(
+                    "The socket that virtual machine monitors connect to; created at the start, \
+                       removed at the end",
+                ),
         )
         .arg(
             Arg::new("fd")
@@ -264,7 +264,7 @@ fn share_command(purpose: Purpose) -> Command {
                 .value_parser(value_parser!(i32).range(0..))
                 .conflicts_with_all(["socket", "socket-group"])
                 .help_heading(device)
-                .help("The number of a socket that listens already, instead"),
+                .help("Number of a listening socket to use instead"),
         )
         .arg(
             Arg::new("socket-group")
@@ -272,7 +272,7 @@ fn share_command(purpose: Purpose) -> Command {
                 .value_name("GROUP")
                 .value_parser(options::parse_group)
                 .help_heading(device)
-                .help("Who may connect besides the user"),
+                .help("Group that may connect besides the user"),
         )
         .arg(option_list(purpose, Use::Share))
         .arg(directory("DIR", "The directory to share"));
@@ -290,7 +290,6 @@ fn mount_command(purpose: Purpose) -> Command {
     flags(command, Use::Mount)
 }
 
-/// One row of the table as a flag.
 fn flag(option: &'static MountOption) -> Arg {
     let mut arg = Arg::new(option.name)
         .long(option.flag())
@@ -307,7 +306,7 @@ fn flag(option: &'static MountOption) -> Arg {
         arg = arg.short('f');
     }
     match option.value {
-        // Given twice is given once; where it counts is the last place.
+        // Given twice, the position of the last one counts.
         Value::None | Value::Any => arg.action(ArgAction::SetTrue).overrides_with(option.name),
         Value::Choice(words) => arg
             .action(ArgAction::Append)
@@ -320,7 +319,6 @@ fn flag(option: &'static MountOption) -> Arg {
     }
 }
 
-/// The text, with a capital letter at its beginning.
 pub(crate) fn capitalized(text: &str) -> String {
     let mut characters = text.chars();
     let first = characters.next().into_iter().flat_map(char::to_uppercase);
@@ -337,7 +335,7 @@ fn sentence(help: &str, default: &str) -> String {
     text
 }
 
-/// What can stand in a list after `-o`, for a shell to complete.
+/// The words of a list after `-o`, for completions.
 fn list_words(used: Use) -> Vec<String> {
     let mut words = Vec::new();
     let options = OPTIONS.iter().filter(|option| option.used.includes(used));
@@ -371,11 +369,11 @@ fn list_only_help() -> String {
     )
 }
 
-/// Makes a request of the arguments, the program's name first.
+/// Parses the arguments, the program's name first.
 ///
 /// # Errors
 ///
-/// What is wrong with them; also when it is help or the version that is asked for.
+/// Invalid arguments; also help and version.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<Request, CommandLineError> {
@@ -431,8 +429,8 @@ fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
 
 fn share_arguments(matches: &mut ArgMatches) -> Result<ShareArguments, OptionError> {
     let listening = match matches.remove_one("fd") {
-        Some(number) => Listening::Inherited(number),
-        None => Listening::At {
+        Some(number) => ListenAddress::Inherited(number),
+        None => ListenAddress::At {
             path: required(matches, "socket"),
             group: matches.remove_one("socket-group"),
             pid_file: false,
@@ -456,7 +454,7 @@ fn all(matches: &mut ArgMatches, name: &str) -> Vec<PathBuf> {
     matches.remove_many(name).into_iter().flatten().collect()
 }
 
-/// All settings in the order of the command line, wherever they were written.
+/// All settings in the order of the command line, from lists and flags.
 fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, OptionError> {
     let mut found: Vec<(usize, Vec<Setting>)> = Vec::new();
     for (index, list) in occurrences(matches, "options") {
@@ -544,13 +542,13 @@ mod tests {
     }
 
     #[test]
-    fn clap_finds_no_fault() {
+    fn clap_debug_assert_passes() {
         command(Purpose::Parsing).debug_assert();
         command(Purpose::Completion).debug_assert();
     }
 
     #[test]
-    fn flags_and_lists_are_one_sequence() {
+    fn flags_and_lists_are_ordered_together() {
         assert_eq!(
             shown("--cache=never -o ro,cache=auto --rw -f s m --cache always -o noatime"),
             "cache=never ro cache=auto rw foreground cache=always noatime"
@@ -600,9 +598,9 @@ mod tests {
     }
 
     #[test]
-    fn where_a_share_listens() {
+    fn listen_address_of_a_share() {
         let listening = |arguments: &str| share(arguments).map(|share| share.listening);
-        let at = |path: &str, group| Listening::At {
+        let at = |path: &str, group| ListenAddress::At {
             path: path.into(),
             group,
             pid_file: false,
@@ -612,7 +610,7 @@ mod tests {
             listening("--socket-path=/k --socket-group 7 d").unwrap(),
             at("/k", Some(7))
         );
-        assert_eq!(listening("--fd 3 d").unwrap(), Listening::Inherited(3));
+        assert_eq!(listening("--fd 3 d").unwrap(), ListenAddress::Inherited(3));
         for arguments in [
             "d",
             "--socket k",
@@ -651,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_of_flags_are_told_too() {
+    fn bad_values_of_flags_are_refused() {
         let error = mount("--threads=0 s m").unwrap_err().to_string();
         assert!(
             error.contains("`threads`") && error.contains("between 1"),

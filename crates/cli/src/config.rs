@@ -1,4 +1,4 @@
-//! What a mount or a share shall be: the raw settings, resolved once and checked.
+//! The configuration of a mount or share: the settings, resolved and checked once.
 
 mod server;
 mod serving;
@@ -15,25 +15,21 @@ use std::path::{Path, PathBuf};
 use thrufs::{Transport, UringConfig};
 use thrufs_hostdir::Config;
 
-/// Everything about one mount.
 #[derive(Clone, Debug)]
 pub(crate) struct MountConfig {
-    /// The directory to serve, absolute.
+    /// Absolute.
     pub(crate) source: PathBuf,
-    /// Where to mount it, absolute and without symbolic links.
+    /// Absolute and without symbolic links.
     pub(crate) mountpoint: PathBuf,
-    /// What the kernel is told about the mount itself.
     pub(crate) attributes: MountAttrFlags,
     pub(crate) synchronous: bool,
     pub(crate) allow_other: bool,
     pub(crate) default_permissions: bool,
-    /// Whether the mount goes away when its server dies; else it stays and answers ENOTCONN.
+    /// Whether to unmount when the server dies; otherwise the mount stays and returns ENOTCONN.
     pub(crate) auto_unmount: bool,
-    /// What the mount shows as its source.
     pub(crate) fsname: OsString,
-    /// What the mount shows as its type, after "fuse.".
+    /// The type of the mount, after "fuse.".
     pub(crate) subtype: String,
-    /// How the directory is served.
     pub(crate) serving: Config,
     pub(crate) transport: Transport,
     pub(crate) ring: UringConfig,
@@ -41,26 +37,20 @@ pub(crate) struct MountConfig {
     /// Whether a reader may be paired with its only caller.
     pub(crate) pairing: bool,
     pub(crate) server: ServerConfig,
-    /// The settings that this was made of: what the supervisor and the worker are handed.
+    /// The settings before resolution, which supervisor and worker receive.
     pub(crate) settings: Vec<Setting>,
 }
 
 impl MountConfig {
-    /// What it is recognised by in a list of processes.
+    /// Arguments of the processes, for ps(1).
     pub(crate) fn paths(&self) -> [&Path; 2] {
         [&self.source, &self.mountpoint]
     }
 
-    /// Whether the kernel is told this about the mount.
     pub(crate) fn has(&self, attribute: MountAttrFlags) -> bool {
         self.attributes.contains(attribute)
     }
 
-    /// Resolves `settings`, in their order.
-    ///
-    /// # Errors
-    ///
-    /// Two of them that contradict each other.
     pub(crate) fn resolve(
         source: PathBuf,
         mountpoint: PathBuf,
@@ -129,7 +119,7 @@ impl MountConfig {
         Ok(())
     }
 
-    /// Handles the options that the kernel alone acts upon; tells whether this was one.
+    /// Applies an option that only the kernel acts upon; returns whether it was one.
     fn apply_attribute(&mut self, id: OptionId) -> bool {
         let (flag, is_set) = match id {
             OptionId::ReadOnly(on) => (MountAttrFlags::MOUNT_ATTR_RDONLY, on),
@@ -145,13 +135,13 @@ impl MountConfig {
         true
     }
 
-    /// Lets the defaults follow what was said, and refuses what does not go together.
+    /// Derives dependent defaults, and checks for contradictions.
     fn settle(&mut self, effective: &[Setting]) -> Result<(), OptionError> {
         self.serving.read_only = self.has(MountAttrFlags::MOUNT_ATTR_RDONLY);
         self.serving.allow_other = self.allow_other;
         self.serving.default_permissions = self.default_permissions;
         if !self.serving.xattr || !self.default_permissions {
-            // Had it been asked for in so many words, that would have been a contradiction.
+            // An explicit `acl` would have been a contradiction.
             self.serving.acl = false;
         }
         serving::check(&self.serving, effective)
@@ -161,7 +151,7 @@ impl MountConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::place::Control;
+    use crate::control::socket::ControlLocation;
     use std::time::Duration;
     use thrufs_hostdir::{CacheMode, IdMap, Locks};
 
@@ -170,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said() {
+    fn default_configuration() {
         let config = resolved("").unwrap();
         let nosuid_nodev = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
         assert_eq!(config.attributes, nosuid_nodev);
@@ -179,12 +169,12 @@ mod tests {
         assert!(config.default_permissions && !config.allow_other && !config.auto_unmount);
         assert!(resolved("auto_unmount").unwrap().auto_unmount);
         assert_eq!(config.server.stop_timeout, Duration::from_secs(10));
-        assert_eq!(config.server.control, Control::Usual);
+        assert_eq!(config.server.control, ControlLocation::Usual);
         assert!(config.serving.acl && config.serving.xattr && !config.serving.writeback);
     }
 
     #[test]
-    fn everything_said() {
+    fn every_option_is_resolved() {
         let config = resolved(
             "ro,suid,dev,noexec,nosymfollow,noatime,nodiratime,sync,allow_other,\
              fsname=a\\,b,subtype=x,cache=always,entry_timeout=1.5,attr_timeout=2,\
@@ -227,15 +217,15 @@ mod tests {
             (Some(3), "a,b".as_ref())
         );
         assert_eq!(config.server.stop_timeout, Duration::from_millis(500));
-        assert_eq!(config.server.control, Control::At("/run/c".into()));
+        assert_eq!(config.server.control, ControlLocation::At("/run/c".into()));
         assert_eq!(
             resolved("control=none").unwrap().server.control,
-            Control::None
+            ControlLocation::None
         );
     }
 
     #[test]
-    fn unchecked_sharing_is_refused_whatever_else_is_said() {
+    fn allow_other_without_permission_checks_is_refused() {
         for more in [
             "",
             ",cache=never",
@@ -252,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn acl_follows_unless_it_was_asked_for() {
+    fn acl_follows_other_options_unless_explicit() {
         assert!(!resolved("noxattr").unwrap().serving.acl);
         assert!(!resolved("no_default_permissions").unwrap().serving.acl);
         assert!(resolved("noxattr,acl").is_err());
@@ -266,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_resolve_again_to_the_same() {
+    fn resolving_settings_twice_gives_the_same() {
         let config = resolved("fsname=a\\,b,noatime,uidmap=0:1:2").unwrap();
         let again = MountConfig::resolve("/src".into(), "/mnt".into(), &config.settings).unwrap();
         assert_eq!(format!("{config:?}"), format!("{again:?}"));

@@ -1,27 +1,26 @@
-//! The control socket of a mount: `thrufs explain` and `thrufs ctl` ask the server by it.
+//! The control socket of a server, which `thrufs explain` and `thrufs ctl` query.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `protocol` | what is said: a JSON object a line |
-//! | `place` | where the sockets are, making and removing one |
-//! | `server`, `connection` | the thread of the worker that answers |
-//! | `answer` | what it answers |
-//! | `finding`, `client` | from a path to its mount and its server, and asking that |
+//! | `protocol` | requests and replies: a JSON object per line |
+//! | `socket` | the files of the sockets |
+//! | `server`, `connection` | the thread of the worker that serves it |
+//! | `answer` | the replies |
+//! | `finding`, `client` | from a path to its mount, and the client |
 //!
 //! ```text
 //! supervisor ── binds, names, removes ──► /run/thrufs/0-53.socket ◄── connects ── thrufs explain
-//!     └── hands over the listening socket ──► worker: one thread answers
+//!     └── passes the listening socket ──► worker: one thread replies
 //! ```
 //!
-//! **Who may touch what.** The supervisor alone makes, names and removes the file; what one leaves that
-//! was killed is removed by the next. The worker's thread has no name to go by: it answers whom the
-//! kernel has let connect, looks at the peer's user once more, and tells from the server's tables,
-//! never through the mount.
+//! **Who may touch what.** Only the supervisor creates, names and removes the file; the next supervisor
+//! removes a stale one. The worker's thread answers peers that the kernel let connect, checks their user
+//! again, and reads the server's tables, never the mount.
 
 pub(crate) mod answer;
 pub(crate) mod client;
 mod connection;
 pub(crate) mod finding;
-pub(crate) mod place;
 pub(crate) mod protocol;
 pub(crate) mod server;
+pub(crate) mod socket;

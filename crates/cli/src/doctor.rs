@@ -1,9 +1,8 @@
-//! `thrufs doctor`: what this machine offers to a mount, for whoever wonders why one is slow or
-//! fails.
+//! `thrufs doctor`: what this machine supports, and why a mount may be slow or fail.
 //!
-//! Everything is tried rather than looked up, as far as that leaves no trace: what a version or a
-//! sysctl promises, a container's filter may still refuse. It speaks for a mount with the defaults,
-//! made by the same user.
+//! Features are tried rather than derived from versions or sysctls, where that leaves no trace: a
+//! container's filter may refuse them. The findings are for a mount with default options by the same
+//! user.
 
 mod device;
 mod directory;
@@ -19,37 +18,35 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum State {
+enum FindingState {
     #[serde(rename = "ok")]
     Good,
     #[serde(rename = "no")]
     Bad,
-    /// Neither: good to know, or nothing that could be changed.
+    /// Information.
     #[serde(rename = "--")]
     Note,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for FindingState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            State::Good => "ok",
-            State::Bad => "no",
-            State::Note => "--",
+            FindingState::Good => "ok",
+            FindingState::Bad => "no",
+            FindingState::Note => "--",
         })
     }
 }
 
-/// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,
-    state: State,
+    state: FindingState,
     detail: String,
-    /// What can be done about it, in one line; for all that is [`State::Bad`].
+    /// One line, for every [`FindingState::Bad`].
     remedy: Option<String>,
-    /// Whether there is no mount without it.
+    /// Whether mounting fails without it.
     #[serde(skip)]
     is_needed: bool,
 }
@@ -58,7 +55,7 @@ impl Finding {
     fn good(detail: impl Into<String>) -> Finding {
         Finding {
             name: "",
-            state: State::Good,
+            state: FindingState::Good,
             detail: detail.into(),
             remedy: None,
             is_needed: false,
@@ -67,14 +64,14 @@ impl Finding {
 
     fn note(detail: impl Into<String>) -> Finding {
         Finding {
-            state: State::Note,
+            state: FindingState::Note,
             ..Finding::good(detail)
         }
     }
 
     fn bad(detail: impl Into<String>, remedy: impl Into<String>) -> Finding {
         Finding {
-            state: State::Bad,
+            state: FindingState::Bad,
             remedy: Some(remedy.into()),
             ..Finding::good(detail)
         }
@@ -92,19 +89,14 @@ impl Finding {
     }
 }
 
-/// Prints what there is, and what serving `directory` would find there. Fails when there would be no
-/// mount at all.
-///
-/// # Errors
-///
-/// A directory that cannot be opened.
+/// Prints the findings, also for `directory`. Fails when no mount is possible.
 pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, CommandError> {
     let findings = look(directory)?;
     match json {
         true => print_json(&findings),
         false => print(as_text(&findings)),
     }
-    let is_hopeless = |finding: &Finding| finding.is_needed && finding.state == State::Bad;
+    let is_hopeless = |finding: &Finding| finding.is_needed && finding.state == FindingState::Bad;
     Ok(if findings.iter().any(is_hopeless) {
         ExitCode::FAILURE
     } else {
@@ -115,10 +107,10 @@ pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, Comm
 fn look(directory: Option<&Path>) -> Result<Vec<Finding>, CommandError> {
     let of_directory = directory.map(directory::look).transpose()?;
     let descriptors = threads::descriptors();
-    // As a server does, before it makes rings and threads.
+    // As a server does before it creates rings and threads.
     confinement::raise_descriptor_limit();
     let device = device::device();
-    let has_device = device.state == State::Good;
+    let has_device = device.state == FindingState::Good;
     let mut findings = vec![
         kernel::release().called("kernel").needed(),
         device.called("/dev/fuse").needed(),
@@ -160,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_aligned_and_remedies_stand_below() {
+    fn lines_are_aligned_and_remedies_follow() {
         let findings = [
             Finding::good("is so").called("a"),
             Finding::bad("is not", "this").called("longer"),

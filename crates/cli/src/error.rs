@@ -1,9 +1,9 @@
-//! What can go wrong for the one who runs the command, with what can be done about it.
+//! Errors for the user of the command, with the remedy.
 //!
-//! Every error is printed once, in `main`; its text carries that of its cause.
+//! Every error is printed once, in `main`; its text includes its cause.
 
 use crate::command_line::CommandLineError;
-use crate::control::place::PlaceError;
+use crate::control::socket::ControlSocketError;
 use crate::listening::SocketError;
 use crate::mount_helper::HelperError;
 use crate::options::OptionError;
@@ -14,7 +14,6 @@ use std::time::Duration;
 use thrufs::MountError;
 use thrufs_hostdir::policy::PolicyFileError;
 
-/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
     #[error(transparent)]
@@ -24,7 +23,7 @@ pub(crate) enum CommandError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(
-        "bad value `{directives}` for option `log`: {problem}; say error, warn, info, debug or trace"
+        "bad value `{directives}` for option `log`: {problem}; use error, warn, info, debug or trace"
     )]
     Log { directives: String, problem: String },
     #[error("cannot append to the log file {path}: {source}")]
@@ -40,15 +39,14 @@ pub(crate) enum CommandError {
     #[error("the mount point {0} is not a directory")]
     MountPointNotDirectory(PathBuf),
     #[error(
-        "a dead FUSE mount lies on {0} (its server is gone): take it away first, with \
-         `thrufs unmount {0}`"
+        "a dead FUSE mount is on {0} (its server has ended): unmount it first with `thrufs unmount {0}`"
     )]
     MountPointDead(PathBuf),
     #[error("cannot use the mount point {path}: {source}")]
     MountPoint { path: PathBuf, source: io::Error },
     #[error(
-        "the mount point {mountpoint} is inside the source {source_path}, so that the mount would \
-         contain itself: root can do that, others mount elsewhere or on the source itself"
+        "the mount point {mountpoint} is inside the source {source_path}, and the mount would contain \
+         itself: mount as root, elsewhere, or on the source itself"
     )]
     Recursive {
         source_path: PathBuf,
@@ -63,19 +61,14 @@ pub(crate) enum CommandError {
     #[error("the server ended before it was ready; run it with -f --log=debug to see why")]
     ServerGone,
     #[error("{what}; {}", after_death(.dead.as_deref()))]
-    ServerDied {
-        what: String,
-        /// The mount point, if the mount stays.
-        dead: Option<PathBuf>,
-    },
+    ServerDied { what: String, dead: Option<PathBuf> },
     #[error("requests to {mountpoint} do not end, because the source does not answer; {}{}",
         after_death(.dead.then_some(mountpoint)),
         .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")))]
     Stuck {
         mountpoint: PathBuf,
-        /// A process that cannot be ended.
+        /// A process that cannot be killed.
         left: Option<u32>,
-        /// Whether the mount stays.
         dead: bool,
     },
     #[error("{1} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs())]
@@ -95,7 +88,7 @@ pub(crate) enum CommandError {
         kind: String,
         tool: &'static str,
     },
-    #[error("{0} is in use: see `fuser -vm {0}` for who uses it, or unmount with --lazy")]
+    #[error("{0} is in use: list its users with `fuser -vm {0}`, or unmount with --lazy")]
     InUse(PathBuf),
     #[error("{path} is unmounted, but its server has not ended within {seconds} s (process {pid})",
         seconds = .waited.as_secs())]
@@ -105,8 +98,8 @@ pub(crate) enum CommandError {
         waited: Duration,
     },
     #[error(
-        "{path} is unmounted here, but not in another mount namespace: its server goes on until process \
-         {pid} ({name}) has ended or unmounted it"
+        "{path} is unmounted here, but still mounted in another mount namespace: its server runs until \
+         process {pid} ({name}) ends or unmounts it"
     )]
     MountedElsewhere {
         path: PathBuf,
@@ -126,25 +119,24 @@ pub(crate) enum CommandError {
     #[error("cannot share: {0}")]
     Socket(#[from] SocketError),
     #[error(
-        "the policy {0} has rules that match on programs (caller-exe): those of a guest are not known to \
-         the host"
+        "the policy {0} has rules that match on programs (caller-exe), but the host does not see the \
+         programs of a guest: remove these rules"
     )]
     ProgramsOfGuests(PathBuf),
     #[error(
-        "namespace_uidmap (--uid-map) is for those who are not root: root's server has every id; \
-         translate them with translate_uid"
+        "namespace_uidmap (--uid-map) is for ordinary users: root has every id; use translate_uid"
     )]
     NamespaceOfRoot,
     #[error(transparent)]
     Virtiofsd(#[from] VirtiofsdError),
     #[error(
-        "no share with a control socket listens at {0}: it was started with control=none, or \
-             with control=PATH (say --control PATH), or it has ended"
+        "no share with a control socket listens at {0}: it was started with control=none, or with \
+         control=PATH (use --control PATH), or it has ended"
     )]
     NoControlOfShare(PathBuf),
     #[error(
-        "the benchmark is a program of its own, and {0} is not there: install it beside thrufs, from the \
-         sources with `cargo install --path crates/bench`, or from the package that thrufs came from"
+        "the benchmark {0} is not installed: it is a separate program; install it beside thrufs, with \
+         `cargo install --path crates/bench` or from the package of thrufs"
     )]
     NoBench(PathBuf),
     #[error("cannot start the benchmark {program}: {source}")]
@@ -153,17 +145,17 @@ pub(crate) enum CommandError {
     Serving(#[from] thrufs_hostdir::ConfigError),
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
-    #[error("cannot look at {path}: {source}")]
+    #[error("cannot stat {path}: {source}")]
     Unlooked { path: PathBuf, source: io::Error },
-    #[error("{path} is not in {root}, the root of the policy's paths: say which with --root")]
+    #[error("{path} is not beneath {root}, the root of the policy's paths: set it with --root")]
     OutsideRoot { path: PathBuf, root: PathBuf },
-    #[error("no control socket: {0}; say control=PATH for another place, or control=none")]
-    ControlPlace(#[from] PlaceError),
+    #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
+    ControlPlace(#[from] ControlSocketError),
     #[error("cannot explain {path}: {source}")]
     Explained { path: PathBuf, source: io::Error },
-    #[error("cannot explain {0}: it lies on a mount that is not in view here")]
+    #[error("cannot explain {0}: its mount is detached, or in another mount namespace")]
     Detached(PathBuf),
-    #[error("{path} lies on no mount of thrufs, but on {mountpoint}, of type {kind}{hint}")]
+    #[error("{path} is not on a thrufs mount, but on {mountpoint}, of type {kind}{hint}")]
     NotOnThrufs {
         path: PathBuf,
         mountpoint: PathBuf,
@@ -171,24 +163,26 @@ pub(crate) enum CommandError {
         hint: &'static str,
     },
     #[error(
-        "the mount on {mountpoint} has no control socket at {socket}: it was mounted with \
-         control=none, or with control=PATH (say --control PATH), or its log says why it has none"
+        "the mount on {mountpoint} has no control socket at {socket}: it was mounted with control=none, \
+         or with control=PATH (use --control PATH), or its log gives the reason"
     )]
     NoControl {
         mountpoint: PathBuf,
         socket: PathBuf,
     },
-    #[error("only user {user}, who mounted {mountpoint}, and root may ask its server")]
+    #[error(
+        "only user {user}, the owner of the mount on {mountpoint}, and root may query its server"
+    )]
     OthersControl { mountpoint: PathBuf, user: u32 },
     #[error(
-        "no server listens at {socket}: that of {mountpoint} has ended, or it was mounted with \
-         control=none and the socket is an earlier one's"
+        "no server listens at {socket}: the server of {mountpoint} has ended, or was started with \
+         control=none and the socket is left from an earlier mount"
     )]
     ControlDead {
         mountpoint: PathBuf,
         socket: PathBuf,
     },
-    #[error("cannot ask the server of {path}: {source}")]
+    #[error("cannot query the server of {path}: {source}")]
     Control { path: PathBuf, source: io::Error },
     #[error("{path}: {why}")]
     ControlRefused { path: PathBuf, why: String },
@@ -196,17 +190,16 @@ pub(crate) enum CommandError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// What has become of a mount without a server.
 fn after_death(dead: Option<&Path>) -> String {
     match dead.map(Path::display) {
-        None => "the mount was taken away".to_owned(),
+        None => "the mount was removed".to_owned(),
         Some(path) => format!(
-            "the mount stays and answers ENOTCONN, until somebody takes it away (`thrufs unmount {path}`)"
+            "the mount stays and returns ENOTCONN until it is unmounted (`thrufs unmount {path}`)"
         ),
     }
 }
 
-/// Attaches what was tried to an error of the system.
+/// Adds the failed action to a system error.
 pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> CommandError {
     move |error| CommandError::System {
         what,
@@ -215,7 +208,7 @@ pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Co
 }
 
 impl CommandError {
-    /// Whether it is the command line that is wrong, and not the world.
+    /// Whether the command line is wrong.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -227,7 +220,7 @@ impl CommandError {
         )
     }
 
-    /// As mount(8) counts: 1 for usage, 2 for the system, 32 for a mount that failed.
+    /// Exit statuses of mount(8): 1 usage, 2 system, 32 mount failure.
     pub(crate) fn helper_code(&self) -> u8 {
         match self {
             error if error.is_usage() => 1,

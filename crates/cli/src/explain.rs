@@ -1,4 +1,4 @@
-//! `thrufs explain` and `thrufs ctl`: asking the servers of mounts.
+//! `thrufs explain` and `thrufs ctl`: queries of servers.
 
 use crate::control::client::{ask, ask_share, printable, share_at};
 use crate::control::finding::{Located, locate};
@@ -12,16 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
 
-/// What `thrufs explain` was asked.
 #[derive(Debug)]
 pub(crate) struct ExplainArguments {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) json: bool,
-    /// The socket, where it is not in its usual place.
+    /// The socket of a mount with control=PATH.
     pub(crate) control: Option<PathBuf>,
 }
 
-/// What `thrufs ctl` was asked.
 #[derive(Debug)]
 pub(crate) struct CtlArguments {
     pub(crate) path: PathBuf,
@@ -30,7 +28,6 @@ pub(crate) struct CtlArguments {
     pub(crate) control: Option<PathBuf>,
 }
 
-/// One path in JSON.
 #[derive(Serialize)]
 struct Explained {
     path: String,
@@ -39,11 +36,7 @@ struct Explained {
     explanation: Explanation,
 }
 
-/// Prints how each of the paths is served; those of which it can be told, if not all.
-///
-/// # Errors
-///
-/// Why one of them cannot be explained; what happened to those before it is printed.
+/// Explains each path that can be; fails with the last error, after printing the earlier ones.
 pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandError> {
     let mut failed = None;
     let mut all = Vec::new();
@@ -84,12 +77,7 @@ fn not_understood(path: &Path, error: serde_json::Error) -> CommandError {
     }
 }
 
-/// Asks the server of the mount that the path lies on, or of the share whose socket it is, for one
-/// thing.
-///
-/// # Errors
-///
-/// As [`explain`].
+/// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
 pub(crate) fn ctl(arguments: &CtlArguments) -> Result<ExitCode, CommandError> {
     let CtlArguments { path, control, .. } = arguments;
     let command = match arguments.command.as_str() {
@@ -118,27 +106,27 @@ pub(crate) fn ctl(arguments: &CtlArguments) -> Result<ExitCode, CommandError> {
 }
 
 fn as_text(path: &Path, explained: &Explained) -> String {
-    let told = &explained.explanation;
+    let explanation = &explained.explanation;
     let mut text = printable(&path.to_string_lossy()) + "\n";
     let mut line = |name: &str, value: String| {
         text.push_str(&format!("  {name:<11} {}\n", printable(&value)));
     };
-    let kind = match told.kind {
+    let kind = match explanation.kind {
         FileKind::Regular => "regular file".to_owned(),
         other => word(other),
     };
-    line("what", format!("{kind}, inode {}", told.ino));
+    line("what", format!("{kind}, inode {}", explanation.ino));
     line(
         "data path",
-        format!("{}: {}", word(told.data_path), told.reason),
+        format!("{}: {}", word(explanation.data_path), explanation.reason),
     );
-    if let Some(rule) = &told.rule {
+    if let Some(rule) = &explanation.rule {
         line("rule", rule.clone());
     }
-    if let Some(backing) = told.backing {
+    if let Some(backing) = explanation.backing {
         line("backing id", backing.to_string());
     }
-    let (total, writable) = (told.opens.total, told.opens.writable);
+    let (total, writable) = (explanation.opens.total, explanation.opens.writable);
     line(
         "open",
         match total {
@@ -147,21 +135,22 @@ fn as_text(path: &Path, explained: &Explained) -> String {
             _ => format!("{total} times, {writable} of them for writing"),
         },
     );
-    line("cache", cache(&told.cache));
+    line("cache", cache(&explanation.cache));
     line(
         "kernel",
-        told.node
+        explanation
+            .node
             .as_ref()
-            .map_or_else(|| "does not know it".to_owned(), node),
+            .map_or_else(|| "not looked up".to_owned(), node),
     );
-    let lower = &told.lower;
+    let lower = &explanation.lower;
     let mut beneath = match &lower.file_system {
         Some(name) => name.clone(),
         None => format!("file system {:#x}", lower.magic),
     };
     for (is_so, word) in [
         (lower.memory, ", in memory"),
-        (lower.remote, ", of another machine or process"),
+        (lower.remote, ", served by another machine or process"),
         (lower.handles, ", by file handle"),
         (!lower.handles, ", by name"),
     ] {
@@ -172,7 +161,7 @@ fn as_text(path: &Path, explained: &Explained) -> String {
     text
 }
 
-/// As JSON has it, in words.
+/// As in JSON, with spaces.
 fn word(value: impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().replace('_', " ")
@@ -181,28 +170,28 @@ fn word(value: impl Serialize) -> String {
 fn cache(cache: &CacheState) -> String {
     let mode = word(cache.mode);
     format!(
-        "cache={mode}{}; names {} s, absent names {} s, attributes {} s; version of data {}",
+        "cache={mode}{}; names {} s, absent names {} s, attributes {} s; data version: {}",
         if cache.writeback { ", writeback" } else { "" },
         cache.entry_timeout_s,
         cache.negative_timeout_s,
         cache.attr_timeout_s,
         if cache.data_version_remembered {
-            "remembered"
+            "cached"
         } else {
-            "not remembered"
+            "not cached"
         },
     )
 }
 
 fn node(node: &NodeState) -> String {
     let descriptor = if node.descriptor_held {
-        "a descriptor held"
+        "descriptor held"
     } else {
         "no descriptor held"
     };
     if node.dormant {
         return format!(
-            "has forgotten node {}, kept for export; {descriptor}",
+            "node {}, forgotten, valid for export; {descriptor}",
             node.id
         );
     }
@@ -210,7 +199,7 @@ fn node(node: &NodeState) -> String {
         1 => "1 lookup".to_owned(),
         count => format!("{count} lookups"),
     };
-    format!("knows it as node {}, {lookups}; {descriptor}", node.id)
+    format!("node {}, {lookups}; {descriptor}", node.id)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! `thrufs mount`, as its user sees it: look at what was given, start the server, come back when the
-//! mount answers.
+//! `thrufs mount`: checks the arguments, starts the server, and returns when the mount responds.
 
 use crate::channel::Message;
 use crate::command_line::MountArguments;
@@ -20,30 +19,26 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a fresh mount may take for its first answer.
+/// For the first reply of a new mount.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A mount that was looked at and can be made.
+/// A checked mount.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct MountPlan {
     config: MountConfig,
-    /// The source, opened; and the tree it is in where that is kept apart from the host's.
+    /// The source, and the clone of its mounts if the mount point is inside.
     descriptors: Vec<OwnedFd>,
 }
 
-/// Looks at everything that can be looked at before mounting.
-///
-/// # Errors
-///
-/// What is wrong with it, and what to do about it.
-pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
+/// Checks all that can be checked before mounting.
+pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, CommandError> {
     let MountArguments {
         source,
         mountpoint,
         mut settings,
     } = arguments;
     make_absolute(&mut settings)?;
-    // Options first: what is wrong with them is wrong wherever they are used.
+    // Options first: their errors do not depend on the paths.
     let checked = MountConfig::resolve(source.clone(), mountpoint.clone(), &settings)?;
     log::filter(&checked.server)?;
     let privileged = mounting::is_privileged();
@@ -64,7 +59,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
     })?;
     let mountpoint = look_at_mountpoint(&mountpoint)?;
     let is_same = mountpoint == source;
-    // Whoever mounts over the source itself finds nothing of it by path afterwards.
+    // A mount on the source itself covers it, so that its path finds only the mount.
     let descriptors = if mountpoint.starts_with(&source) && (privileged || !is_same) {
         if !privileged {
             return Err(CommandError::Recursive {
@@ -72,22 +67,18 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<Plan, CommandError> {
                 mountpoint,
             });
         }
-        apart(&source)?
+        clone_source(&source)?
     } else {
         vec![directory]
     };
     let config = MountConfig::resolve(source, mountpoint, &settings)?;
-    Ok(Plan {
+    Ok(MountPlan {
         config,
         descriptors,
     })
 }
 
-/// The server works in the root directory, so paths in settings are made absolute.
-///
-/// # Errors
-///
-/// Without a working directory.
+/// The server's working directory is `/`.
 pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
     for setting in settings.iter_mut().filter(|s| {
         matches!(
@@ -98,18 +89,13 @@ pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError
         let is_word = setting.option.id == OptionId::Control;
         if let Some(path) = setting.value.as_mut().filter(|v| !is_word || *v != "none") {
             let absolute =
-                std::path::absolute(&*path).map_err(system("find the file of an option"))?;
+                std::path::absolute(&*path).map_err(system("resolve the path of an option"))?;
             *path = absolute.to_string_lossy().into_owned();
         }
     }
     Ok(())
 }
 
-/// Opens a directory to serve.
-///
-/// # Errors
-///
-/// What is wrong with it.
 pub(crate) fn open_source(path: &Path) -> Result<OwnedFd, CommandError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
@@ -122,23 +108,23 @@ pub(crate) fn open_source(path: &Path) -> Result<OwnedFd, CommandError> {
     })
 }
 
-/// Opens the source in a copy of the tree as it is now, in which the mount to be made will not
-/// appear: a mount point within the source would be found in the mount again, and in that again.
-fn apart(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
-    // AT_RECURSIVE, which rustix has not among these.
+/// Opens the source in a clone of its mounts, in which the mount to be made does not appear: a mount
+/// point inside the source would contain itself.
+fn clone_source(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
+    // rustix has no AT_RECURSIVE for open_tree(2).
     let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-    let tree = open_tree(CWD, source, flags).map_err(system("copy the tree of the source"))?;
+    let tree = open_tree(CWD, source, flags).map_err(system("clone the mounts of the source"))?;
     thrufs_sys::mount::mount_setattr(
         &tree,
         c"",
         thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE,
-        // As in every copy that a worker has.
+        // As in every clone for a worker.
         MountAttrFlags::MOUNT_ATTR_NODEV,
         MountAttrFlags::empty(),
         MountPropagationFlags::PRIVATE,
     )
-    .map_err(system("keep the copied tree apart"))?;
+    .map_err(system("detach the cloned mounts"))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory =
         rustix::fs::openat(&tree, ".", flags, Mode::empty()).map_err(system("open the source"))?;
@@ -149,7 +135,7 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => CommandError::MountPointMissing(path.into()),
         Some(Errno::NOTDIR) => CommandError::MountPointNotDirectory(path.into()),
-        // By io_uring, the last who ask get one of the others.
+        // Over io_uring, the last requests of a dead connection get one of the others.
         Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
             CommandError::MountPointDead(path.into())
         }
@@ -163,19 +149,15 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     if !metadata.is_dir() {
         return Err(CommandError::MountPointNotDirectory(path.into()));
     }
-    // Its attributes may be remembered still.
+    // Attributes of a dead mount may be cached.
     if mounting::device_number(&canonical).is_some() && mounting::is_dead(&canonical) {
         return Err(CommandError::MountPointDead(path.into()));
     }
     Ok(canonical)
 }
 
-impl Plan {
-    /// Mounts, and serves until the end in the foreground, or returns once the mount answers.
-    ///
-    /// # Errors
-    ///
-    /// Why it could not be mounted, or how it ended.
+impl MountPlan {
+    /// Mounts; serves until the end in the foreground, otherwise returns when the mount responds.
     pub(crate) fn carry_out(self) -> Result<(), CommandError> {
         if self.config.server.foreground {
             return supervisor::run(self.config, self.descriptors, None);
@@ -186,11 +168,11 @@ impl Plan {
         supervisor
             .channel
             .send(&Message::Serve(config, self.descriptors))
-            .map_err(system("speak to the server"))?;
+            .map_err(system("send to the server"))?;
         match supervisor
             .channel
             .receive()
-            .map_err(system("hear from the server"))?
+            .map_err(system("receive from the server"))?
         {
             Some(Message::Ready) => wait_for_answer(&self.config.mountpoint, &mut supervisor),
             Some(Message::Failed(why)) => {
@@ -205,8 +187,8 @@ impl Plan {
     }
 }
 
-/// Asks the mount itself, from here: a thread of the server that waited for its own answer could
-/// wait for ever.
+/// A statfs(2) from this process: a thread of the server that waits for its own reply could block for
+/// ever.
 fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), CommandError> {
     let path = mountpoint.to_owned();
     let asking =
@@ -230,7 +212,7 @@ fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), Co
     }
 }
 
-impl std::fmt::Display for Plan {
+impl std::fmt::Display for MountPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let config = &self.config;
         write!(

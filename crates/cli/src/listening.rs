@@ -1,10 +1,10 @@
-//! Sockets of the file system at which a server listens.
+//! Unix sockets at which a server listens.
 //!
-//! A socket is bound under a passing name and renamed when its server is ready: who finds it finds
-//! somebody who answers, and what an earlier server may have left is replaced in one step.
+//! A socket is bound under a temporary name and renamed when its server is ready, which replaces a stale
+//! socket atomically.
 //!
-//! A server that comes to its end removes its own file only, told by device and inode, and nobody of
-//! ours renames in between: the directory is locked meanwhile.
+//! A server removes only its own file, identified by device and inode. The directory is locked meanwhile,
+//! so that no other server of ours renames in between.
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -17,15 +17,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often to ask for the lock of the directory, and how long to wait in between. Who has it needs
-/// a few system calls; one that was stopped there is not waited for longer.
+/// Attempts to lock the directory. A holder needs a few system calls; a stopped one is not waited for
+/// longer.
 const LOCK_ATTEMPTS: usize = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why there is no socket.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
-    #[error("{0} is something else than a socket that was left behind")]
+    #[error("{0} exists and is not a stale socket: remove it, or use another path")]
     Occupied(PathBuf),
     #[error("a server listens at {0} already")]
     InUse(PathBuf),
@@ -37,7 +36,7 @@ pub(crate) enum SocketError {
     },
 }
 
-/// Attaches what was tried, and where, to an error of the system.
+/// Adds the failed action and the path to a system error.
 pub(crate) fn system<E: Into<io::Error>>(
     what: &'static str,
     path: &Path,
@@ -49,7 +48,7 @@ pub(crate) fn system<E: Into<io::Error>>(
     }
 }
 
-/// The file of a socket, wherever it was renamed to.
+/// The file of a socket, by descriptor, independent of its name.
 #[derive(Debug)]
 pub(crate) struct SocketFile(OwnedFd);
 
@@ -58,7 +57,7 @@ impl SocketFile {
         self.0.try_clone()
     }
 
-    /// Removes it, if it is still there.
+    /// Unlinks it, if it still exists.
     pub(crate) fn remove(&self) {
         let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.0), Vec::new()) else {
             return;
@@ -71,7 +70,7 @@ impl SocketFile {
         let Ok(parent) = rustix::fs::open(parent, flags, Mode::empty()) else {
             return;
         };
-        let _lock = Lock::of(parent.as_fd());
+        let _lock = DirectoryLock::of(parent.as_fd());
         if is_called(&self.0, parent.as_fd(), name)
             && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty())
         {
@@ -80,13 +79,13 @@ impl SocketFile {
     }
 }
 
-/// A socket that was made and is removed when this is dropped.
+/// A socket, removed on drop.
 #[derive(Debug)]
 pub(crate) struct NamedSocket {
     directory: OwnedFd,
-    /// As it is called now.
+    /// Current name.
     name: OsString,
-    /// The directory, for messages.
+    /// Directory, for messages.
     path: PathBuf,
     file: SocketFile,
 }
@@ -98,12 +97,8 @@ impl Drop for NamedSocket {
 }
 
 impl NamedSocket {
-    /// Makes a socket that listens in `directory`, under the passing name, which is this process's.
-    /// Gives also what to accept from. The directory is to be locked meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// See [`SocketError`].
+    /// Creates a listening socket in `directory`, which must be locked, under a temporary name of this
+    /// process. Returns its listener too.
     pub(crate) fn make(
         directory: OwnedFd,
         path: PathBuf,
@@ -124,43 +119,36 @@ impl NamedSocket {
         Ok((made, listener))
     }
 
-    /// Its file, for whoever may have to remove it.
     pub(crate) fn file(&self) -> &SocketFile {
         &self.file
     }
 
-    /// Lets a group use it.
+    /// Lets a group connect.
     ///
     /// # Errors
     ///
-    /// Who is neither root nor in the group may not.
+    /// EPERM unless root or a member of the group.
     pub(crate) fn give_to_group(&self, group: u32) -> Result<(), SocketError> {
-        let failed = |errno| system::<Errno>("give to its group the socket in", &self.path)(errno);
+        let failed = |errno| system::<Errno>("set the group of the socket in", &self.path)(errno);
         let group = Some(rustix::fs::Gid::from_raw(group));
         rustix::fs::chownat(&self.file.0, "", None, group, AtFlags::EMPTY_PATH).map_err(failed)?;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
         rustix::fs::chmod(descriptor_path(&self.file.0), mode).map_err(failed)
     }
 
-    /// Gives it the name by which it is found. With `unless_used`, not that of a socket where
-    /// somebody listens, nor that of anything else.
-    ///
-    /// # Errors
-    ///
-    /// See [`SocketError`].
+    /// Renames it to its final name. With `unless_used`, only a stale socket is replaced.
     pub(crate) fn publish(&mut self, name: &OsStr, unless_used: bool) -> Result<(), SocketError> {
-        let _lock = Lock::of(self.directory.as_fd());
+        let _lock = DirectoryLock::of(self.directory.as_fd());
         if unless_used {
             must_be_free(self.directory.as_fd(), name, &self.path)?;
         }
         rustix::fs::renameat(&self.directory, &self.name, &self.directory, name)
-            .map_err(system("name the socket in", &self.path))?;
+            .map_err(system("rename the socket in", &self.path))?;
         self.name = name.to_owned();
         Ok(())
     }
 }
 
-/// Whether the open file has this name.
 pub(crate) fn is_called(file: &OwnedFd, directory: BorrowedFd<'_>, name: &OsStr) -> bool {
     let named = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
     match (named, rustix::fs::fstat(file)) {
@@ -169,22 +157,22 @@ pub(crate) fn is_called(file: &OwnedFd, directory: BorrowedFd<'_>, name: &OsStr)
     }
 }
 
-/// The lock of a directory, as far as it could be had.
-pub(crate) struct Lock<'a>(BorrowedFd<'a>);
+/// The lock of a directory, as far as available.
+pub(crate) struct DirectoryLock<'a>(BorrowedFd<'a>);
 
-impl Lock<'_> {
-    pub(crate) fn of(directory: BorrowedFd<'_>) -> Lock<'_> {
+impl DirectoryLock<'_> {
+    pub(crate) fn of(directory: BorrowedFd<'_>) -> DirectoryLock<'_> {
         for _ in 0..LOCK_ATTEMPTS {
             match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_INTERVAL),
                 Ok(()) | Err(_) => break,
             }
         }
-        Lock(directory)
+        DirectoryLock(directory)
     }
 }
 
-impl Drop for Lock<'_> {
+impl Drop for DirectoryLock<'_> {
     fn drop(&mut self) {
         let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
     }
@@ -194,11 +182,7 @@ pub(crate) fn is_socket(stat: &Stat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFSOCK
 }
 
-/// Nothing is there, or a socket where nobody listens any more.
-///
-/// # Errors
-///
-/// See [`SocketError`].
+/// Fails unless the name is free, or of a stale socket.
 pub(crate) fn must_be_free(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -207,14 +191,14 @@ pub(crate) fn must_be_free(
     let whole = path.join(name);
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(system("look at", &whole)(errno)),
+        Err(errno) => Err(system("stat", &whole)(errno)),
         Ok(stat) if !is_socket(&stat) => Err(SocketError::Occupied(whole)),
         Ok(_) if is_left(directory, name) => Ok(()),
         Ok(_) => Err(SocketError::InUse(whole)),
     }
 }
 
-/// Whether nobody listens at this socket.
+/// Whether a socket is stale: no process listens.
 pub(crate) fn is_left(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let address = SocketAddrUnix::new(descriptor_path(directory).join(name));
@@ -225,7 +209,6 @@ pub(crate) fn is_left(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
     connected == Err(Errno::CONNREFUSED)
 }
 
-/// A socket that listens.
 fn listen_in(
     directory: BorrowedFd<'_>,
     path: &Path,
@@ -235,18 +218,18 @@ fn listen_in(
     let step = |what| system::<Errno>(what, path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-        .map_err(step("make a socket for"))?;
-    // The file takes on the mode of the socket: there is no moment in which others could connect.
+        .map_err(step("create a socket for"))?;
+    // bind(2) takes the mode of the socket, so that other users cannot connect at any moment.
     rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)
-        .map_err(step("close to others the socket in"))?;
-    // What has the name was left by another process with the number of this one.
+        .map_err(step("set the mode of the socket in"))?;
+    // A stale socket of an earlier process with this process id.
     if is_left(directory, name) {
         let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
     }
-    // By the descriptor: an address has room for 107 bytes.
+    // Through the descriptor: an address holds 107 bytes.
     let address = SocketAddrUnix::new(descriptor_path(directory).join(name))
         .map_err(step("name a socket in"))?;
-    bind(&listener, &address).map_err(step("make the socket in"))?;
+    bind(&listener, &address).map_err(step("bind the socket in"))?;
     listen(&listener, backlog).map_err(|errno| {
         let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
         step("listen in")(errno)
@@ -254,7 +237,6 @@ fn listen_in(
     Ok(listener)
 }
 
-/// A path that leads to what a descriptor stands for.
 pub(crate) fn descriptor_path(descriptor: impl AsFd) -> PathBuf {
     let number = descriptor.as_fd().as_raw_fd();
     PathBuf::from(format!("/proc/self/fd/{number}"))

@@ -1,9 +1,8 @@
-//! Where the log goes.
+//! Destinations of the log.
 //!
-//! Until the mount stands, standard error. Afterwards, in the background: the file that was asked
-//! for; else standard error if that is the journal's; else nowhere.
-//! Or from the beginning, if that was asked for, the system's log. A worker's goes where its supervisor's
-//! does, by way of it ([`relay`]).
+//! Until the mount is ready, standard error. Afterwards, in the background: `log_file`; else standard
+//! error if it is the journal; else nowhere. With `syslog`, syslog(3) from the beginning. A worker logs
+//! through its supervisor ([`relay`]).
 
 mod syslog;
 
@@ -19,20 +18,13 @@ use std::thread::JoinHandle;
 use syslog::Syslog;
 use tracing_subscriber::EnvFilter;
 
-/// What is logged when neither option nor environment says it.
 const DEFAULT: &str = "info";
 
-/// As much as a pipe has, so that lines are passed on whole.
+/// The size of a pipe, so that lines are relayed whole.
 const RELAYED_BYTES_MAX: usize = 64 << 10;
 
-/// The variable that says what to log.
 const VARIABLE: &str = "THRUFS_LOG";
 
-/// What to log, checked.
-///
-/// # Errors
-///
-/// Directives that cannot be.
 pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, CommandError> {
     let from_environment = || {
         std::env::var(VARIABLE)
@@ -50,18 +42,15 @@ pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, CommandError> {
     })
 }
 
-/// Begins to log to standard error, or the system's log. That is all for a worker, whose standard error is a
-/// pipe to its supervisor: from a file that it held, one that opens files by handle could open all others.
-///
-/// # Errors
-///
-/// Directives that cannot be.
+/// Starts logging to standard error, or syslog. A worker's standard error is a pipe to its supervisor: a
+/// worker that opens files by handle could open, from the descriptor of a log file, all files of its file
+/// system.
 pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), CommandError> {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter(config)?)
         .with_ansi(false)
         .with_target(false)
-        // To standard error, which panics where that is gone.
+        // They go to standard error, and panic when that is closed.
         .log_internal_errors(false);
     let syslog = config.syslog.then(Syslog::connect).transpose();
     let (begun, unreached) = match syslog {
@@ -75,47 +64,38 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), CommandError>
             (begun, other.err())
         }
     };
-    // The only other logger there could be is one that was begun earlier in this process.
+    // Fails only if a logger was set earlier in this process.
     let _ = begun;
     if let Some(error) = unreached {
-        tracing::warn!("the system's log cannot be reached: {error}");
+        tracing::warn!("cannot connect to syslog: {error}");
     }
     Ok(())
 }
 
-/// Begins to pass on what comes by the pipe that it returns, which is to be standard output and error of a
-/// process, to those of this one; until nobody has the pipe.
-///
-/// # Errors
-///
-/// No descriptors, no threads.
+/// Returns a pipe, for standard output and error of a child, and the thread that relays it to standard
+/// error until all writers have closed it.
 pub(crate) fn relay() -> io::Result<(OwnedFd, JoinHandle<()>)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let relay = start_thread("thrufs-log", move || {
         let mut bytes = vec![0; RELAYED_BYTES_MAX];
         let mut pipe = File::from(ours);
         while let Ok(length @ 1..) = pipe.read(&mut bytes) {
-            // What cannot be written must not hold up the process.
+            // A failed write must not block the child.
             let _ = io::stderr().write_all(&bytes[..length]);
         }
     })?;
     Ok((theirs, relay))
 }
 
-/// The log of one process.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: Option<OwnedFd>,
-    /// Opened while it is in view; not in the foreground.
+    /// /dev/null, opened while it is visible; `None` in the foreground.
     null: Option<OwnedFd>,
 }
 
 impl Log {
-    /// Begins to log to standard error, or in the foreground at once to the file.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be opened, directives that cannot be.
+    /// Starts logging to standard error, or in the foreground to the file.
     pub(crate) fn begin(config: &ServerConfig) -> Result<Log, CommandError> {
         begin_in_worker(config)?;
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -133,22 +113,18 @@ impl Log {
         Ok(log)
     }
 
-    /// Leaves the terminal: standard output and error belong to whoever waits for the mount.
-    ///
-    /// # Errors
-    ///
-    /// None that is known.
+    /// Redirects standard output and error, which belong to the launcher's user.
     pub(crate) fn leave_the_terminal(&self) -> Result<(), CommandError> {
         let Some(null) = &self.null else {
             return Ok(());
         };
-        rustix::stdio::dup2_stdout(null).map_err(system("leave the terminal"))?;
+        rustix::stdio::dup2_stdout(null).map_err(system("detach from the terminal"))?;
         let log = match &self.file {
             Some(file) => file.as_fd(),
             None if is_journal() => return Ok(()),
             None => null.as_fd(),
         };
-        rustix::stdio::dup2_stderr(log).map_err(system("leave the terminal"))
+        rustix::stdio::dup2_stderr(log).map_err(system("detach from the terminal"))
     }
 }
 
@@ -166,7 +142,7 @@ fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, CommandError> {
     Ok(Some(file))
 }
 
-/// Whether standard error goes to systemd's journal (systemd.exec(5), `JOURNAL_STREAM`).
+/// Whether standard error is systemd's journal (systemd.exec(5), `JOURNAL_STREAM`).
 fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;

@@ -1,23 +1,23 @@
 //! The command `thrufs`: serves a directory through FUSE, to the host and to virtual machines.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `options`, `config` | the table of options, and what a list of them means |
-//! | `command_line`, `mount_helper` | reading arguments, of people and of mount(8) |
+//! | `options`, `config` | the table of options, and the resolved configuration |
+//! | `command_line`, `mount_helper` | parsing the arguments of users and of mount(8) |
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
-//! | `virtiofsd` | the command by the name of another |
-//! | `bench_command` | starting the benchmark, another program |
-//! | `policy_file` | the policy of a mount |
-//! | `supervisor`, `worker` | the two processes of a server |
-//! | `auto_unmount` | a third, where a mount is to go away when its server is killed |
-//! | `process`, `channel` | starting them, and what they say to each other |
-//! | `callers` | what the worker asks about callers |
-//! | `control` | the socket by which a server is asked |
-//! | `listening`, `systemd` | sockets of the file system; what systemd is told |
-//! | `task`, `waiting` | calls and descriptors that are waited for until a moment |
-//! | `mounting`, `mount_table` | the mount itself |
-//! | `confinement`, `log`, `error` | what the worker gives up; where messages go |
+//! | `virtiofsd` | the command line of virtiofsd |
+//! | `bench_command` | executing the benchmark, a separate program |
+//! | `policy_file` | loading a policy |
+//! | `supervisor`, `worker` | the two processes of a mount |
+//! | `auto_unmount` | a third process, which unmounts when the server is killed |
+//! | `process`, `channel` | starting processes, and their messages |
+//! | `callers` | queries of the worker about callers |
+//! | `control` | the control socket of a server |
+//! | `listening`, `systemd` | Unix sockets; readiness notification |
+//! | `task`, `waiting` | blocking calls and poll(2) with deadlines |
+//! | `mounting`, `mount_table` | mounting and unmounting |
+//! | `confinement`, `log`, `error` | confinement of the worker; log and errors |
 //!
 //! ```text
 //! thrufs mount ──starts──► supervisor ──starts──► worker
@@ -25,7 +25,7 @@
 //!   the mount answers)       mounts, unmounts)      confined)
 //! ```
 //!
-//! With `-f`, the first of them is the supervisor itself. So it is for `thrufs share` (see [`share`]).
+//! With `-f`, the first process is the supervisor, as for `thrufs share` (see [`share`]).
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -69,13 +69,13 @@ use process::Role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// The exit code of a command line that is wrong.
+/// Exit status for a wrong command line.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    // What whoever started it has open stays here: a worker would have a way out of its walls.
+    // Descriptors of the parent would be a way out of a worker's confinement.
     if let Err(errno) = thrufs_sys::process::close_range_on_exec(3, u32::MAX) {
-        eprintln!("thrufs: cannot keep inherited descriptors from the server: {errno}");
+        eprintln!("thrufs: cannot close inherited descriptors: {errno}");
         return ExitCode::FAILURE;
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -111,7 +111,7 @@ fn finish(outcome: Result<ExitCode, CommandError>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
-            // Help and version come this way too, with success.
+            // Help and version are errors of clap, with status 0.
             let _ = error.print();
             if error.use_stderr() {
                 USAGE.into()
@@ -151,7 +151,7 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unmounts what can be, and fails with the last of the errors.
+/// Unmounts all that it can; fails with the last error, after printing the earlier ones.
 fn unmount_all(mountpoints: &[std::path::PathBuf], lazy: bool) -> Result<(), CommandError> {
     let mut failed = None;
     for mountpoint in mountpoints {
@@ -169,7 +169,7 @@ fn mount_as_helper(arguments: Vec<OsString>) -> ExitCode {
         .map_err(CommandError::from)
         .and_then(|helper| {
             for option in &helper.left_out {
-                eprintln!("mount.thrufs: left out the unknown option `{option}`");
+                eprintln!("mount.thrufs: ignored the unknown option `{option}`");
             }
             let plan = launch::plan(helper.mount)?;
             if helper.verbose {

@@ -1,4 +1,4 @@
-//! The manual pages: texts, beside the sources, and parts that are made from the tables of options.
+//! The manual pages: text files, with parts generated from the tables of options.
 
 pub(crate) mod bench;
 mod roff;
@@ -24,17 +24,13 @@ const TEXTS: [&str; 11] = [
     include_str!("../manual/mount.thrufs.txt"),
 ];
 
-/// Every page: its file name and its text.
+/// File name and text of every page.
 pub(crate) fn pages() -> [(String, String); 11] {
-    // The texts are the program's own, and the unit tests make every page.
+    // The texts are compiled in, and the unit tests render every page.
     TEXTS.map(|text| Page::of(text, generated).unwrap_or_else(|fault| panic!("{fault}")))
 }
 
-/// Writes every page into `directory`, which is made if it is not there.
-///
-/// # Errors
-///
-/// The path that could not be written, and why.
+/// Writes every page into `directory`, which is created if needed.
 pub(crate) fn write_pages(directory: &Path) -> Result<(), (PathBuf, io::Error)> {
     std::fs::create_dir_all(directory).map_err(|error| (directory.into(), error))?;
     for (name, text) in pages() {
@@ -44,7 +40,7 @@ pub(crate) fn write_pages(directory: &Path) -> Result<(), (PathBuf, io::Error)> 
     Ok(())
 }
 
-/// Adds what stands where a text has `@ what`.
+/// Adds the part for a mark `@ what`.
 fn generated(page: &mut Page, what: &str) -> Result<(), String> {
     match what {
         "exit status" => page.add(include_str!("../manual/parts/exit-status.txt"), generated)?,
@@ -77,7 +73,6 @@ fn generated(page: &mut Page, what: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Every option that there is for this.
 fn options(page: &mut Page, used: Use) {
     for group in Group::ALL {
         let mut options = group.options(used).peekable();
@@ -130,7 +125,7 @@ fn sentence(text: &str) -> String {
     capitalized(text) + "."
 }
 
-/// Every option of mount that can be given after -o, by its name alone.
+/// Names of the mount options for -o.
 fn names(page: &mut Page) {
     for group in Group::ALL {
         let options = group.options(Use::Mount).filter(|o| o.form != Form::Flag);
@@ -148,7 +143,7 @@ mod tests {
     use crate::options::OPTIONS;
 
     #[test]
-    fn every_option_is_explained() {
+    fn every_option_is_in_the_manual() {
         let pages = pages();
         let text = |name| {
             pages

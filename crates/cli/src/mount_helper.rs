@@ -1,8 +1,7 @@
-//! `mount.thrufs`: the form in which mount(8) and systemd call a helper.
+//! `mount.thrufs`, the helper of mount(8) and systemd.
 //!
-//! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit
-//! codes of mount(8). The letters mean what they mean to mount(8): `-f` is "fake", not
-//! "foreground".
+//! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit statuses
+//! of mount(8). `-f` is "fake", not "foreground".
 
 use crate::command_line::MountArguments;
 use crate::options::{self, OptionError};
@@ -10,21 +9,19 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The names under which the command behaves as a helper.
+/// Program names of the helper.
 pub(crate) const NAMES: [&str; 2] = ["mount.thrufs", "mount.fuse.thrufs"];
 
-/// What mount(8) asked for.
 #[derive(Debug)]
 pub(crate) struct HelperArguments {
     pub(crate) mount: MountArguments,
-    /// Do everything but mount.
+    /// Check, but do not mount.
     pub(crate) fake: bool,
     pub(crate) verbose: bool,
-    /// Options that `-s` had left out.
+    /// Unknown options, ignored by `-s`.
     pub(crate) left_out: Vec<String>,
 }
 
-/// What is wrong with a helper's arguments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HelperError {
     #[error("usage: mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE]")]
@@ -37,17 +34,13 @@ pub(crate) enum HelperError {
     Option(#[from] OptionError),
 }
 
-/// Whether a program of this name shall behave as a helper.
+/// Whether the program is called as the helper.
 pub(crate) fn is_helper(program: &OsStr) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default();
     NAMES.iter().any(|helper| name == OsStr::new(helper))
 }
 
-/// Reads a helper's arguments, without the program's name.
-///
-/// # Errors
-///
-/// See [`HelperError`].
+/// Parses the arguments, without the program's name.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<HelperArguments, HelperError> {
@@ -69,7 +62,7 @@ pub(crate) fn parse(
                 b'f' => fake = true,
                 b's' => sloppy = true,
                 b'v' => verbose = true,
-                // There is no /etc/mtab to be left alone.
+                // There is no /etc/mtab.
                 b'n' => {}
                 b'N' => return Err(HelperError::Namespace),
                 b'o' | b't' => {
@@ -129,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn as_mount_calls_it() {
+    fn arguments_of_mount_are_parsed() {
         let helper = parsed("/src /mnt -o rw,noatime -o allow_other").unwrap();
         assert_eq!(helper.mount.source, Path::new("/src"));
         assert_eq!(helper.mount.mountpoint, Path::new("/mnt"));
@@ -142,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be() {
+    fn invalid_arguments_are_refused() {
         assert!(matches!(parsed("/src"), Err(HelperError::Usage)));
         assert!(matches!(parsed("/a /b /c"), Err(HelperError::Usage)));
         assert!(matches!(parsed("/a /b -o"), Err(HelperError::Usage)));

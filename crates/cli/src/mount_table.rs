@@ -1,53 +1,48 @@
-//! The mounts that there are (`/proc/thread-self/mountinfo`, proc_pid_mountinfo(5)).
+//! The mount table (`/proc/thread-self/mountinfo`, proc_pid_mountinfo(5)).
 //!
-//! A mount is told by the device number of its file system, which no other has while it lives: a path
-//! can be mounted over, moved or bound elsewhere.
+//! A mount is identified by the device number of its file system, which is unique while it exists; its
+//! path can be covered, moved or bound.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The number that the kernel gave a mounted file system.
+/// The device number of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceNumber {
     pub(crate) major: u32,
-    /// For FUSE also the number of the connection.
+    /// For FUSE, the connection's number.
     pub(crate) minor: u32,
 }
 
-/// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// The kernel's number for it (`STATX_MNT_ID`).
+    /// `STATX_MNT_ID`
     pub(crate) id: u64,
-    /// That of the mount it lies on.
+    /// The id of the parent mount.
     pub(crate) parent: u64,
     pub(crate) device: DeviceNumber,
     pub(crate) path: PathBuf,
-    /// What is mounted there, as its file system names it: `/`, or a directory that was bound.
+    /// The mounted directory within the file system: `/`, or a bound one.
     pub(crate) root: PathBuf,
-    /// Whether what is mounted on it is mounted on its copies too.
+    /// Whether mounts on it propagate.
     pub(crate) is_shared: bool,
     /// `fuse.thrufs`
     pub(crate) kind: String,
-    /// Who mounted it, if it is a FUSE mount.
+    /// The user of a FUSE mount.
     pub(crate) user: Option<u32>,
 }
 
 impl Mount {
-    /// Whether it is a mount of the FUSE file system that has, or had, this number. The kernel gives the
-    /// number of one that has ended to the next file system, of any kind.
+    /// Whether it is a mount of the FUSE file system with this number. The kernel gives the number of an
+    /// ended one to the next file system, of any type.
     pub(crate) fn is_fuse_on(&self, device: DeviceNumber) -> bool {
         self.device == device && self.kind.starts_with("fuse")
     }
 }
 
-/// All mounts that the calling thread sees, in the order in which they were made.
-///
-/// # Errors
-///
-/// When `/proc` cannot be read.
+/// All mounts of the calling thread's namespace, in mount order.
 pub(crate) fn all() -> io::Result<Vec<Mount>> {
     let text = std::fs::read("/proc/thread-self/mountinfo")?;
     Ok(parse(&text).collect())
@@ -57,8 +52,8 @@ fn parse(text: &[u8]) -> impl Iterator<Item = Mount> {
     text.split(|byte| *byte == b'\n').filter_map(parse_line)
 }
 
-/// A process, and what it is called, in whose mount namespace the file system of this number is mounted.
-/// Processes for which `is_left_out` are not asked, nor are those that this user may not look at.
+/// A process, and its name, in whose mount namespace the file system is mounted. Skips processes for
+/// which `is_left_out` holds, and those this user may not inspect.
 pub(crate) fn process_that_sees(
     device: DeviceNumber,
     is_left_out: impl Fn(i32) -> bool,
@@ -78,12 +73,12 @@ pub(crate) fn process_that_sees(
     })
 }
 
-/// What a path lookup ends at when it comes to `path`: the last mount there.
+/// The topmost mount at `path`.
 pub(crate) fn on_top_at<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     mounts.iter().rev().find(|mount| mount.path == path)
 }
 
-/// The mount that `path`, absolute and without symbolic links, lies on.
+/// The mount that `path` is on; absolute, without symbolic links.
 pub(crate) fn holding<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let above = path.ancestors();
     above.into_iter().find_map(|path| on_top_at(mounts, path))
@@ -125,7 +120,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Spaces, tabs, line feeds and backslashes are written as three octal digits.
+/// Spaces, tabs, line feeds and backslashes are three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -178,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_another_file_system_has_got_is_not_that_of_a_fuse_mount() {
+    fn device_number_of_another_file_system_is_not_fuse() {
         let device = DeviceNumber {
             major: 0,
             minor: 53,
@@ -193,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_mounted() {
+    fn root_is_in_the_mount_table() {
         let mounts = all().unwrap();
         assert!(on_top_at(&mounts, Path::new("/")).is_some());
         assert!(on_top_at(&mounts, Path::new("/no/such/place")).is_none());

@@ -1,4 +1,4 @@
-//! Putting a configured mount into the tree, and taking it out wherever it has got to.
+//! Mounting, unmounting and aborting the server's file system.
 
 use crate::config::MountConfig;
 use crate::mount_table::{self, DeviceNumber, Mount};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use thrufs::MountError;
 use thrufs::mount::{self, MountOptions};
 
-/// How long to wait for whatever is mounted where a dead mount may be. The dead answer at once.
+/// For a reply of what may be a dead mount, which replies at once.
 const DEAD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether this process mounts by itself; if not, fusermount3 does it.
+/// Whether this process can mount; otherwise fusermount3 does.
 pub(crate) fn is_privileged() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -31,20 +31,12 @@ fn options(config: &MountConfig) -> MountOptions {
     options
 }
 
-/// Mounts as root. Blocks until the worker has answered INIT, on kernels where mounting waits.
-///
-/// # Errors
-///
-/// See [`MountError`].
+/// Mounts as root. On kernels where mount(2) waits for INIT, blocks until the worker has answered it.
 pub(crate) fn mount(config: &MountConfig, device: OwnedFd) -> Result<(), MountError> {
     mount::mount(device.as_fd(), &config.mountpoint, &options(config))
 }
 
-/// Mounts with the help of fusermount3, and gives the device.
-///
-/// # Errors
-///
-/// See [`MountError`].
+/// Mounts through fusermount3, and returns the device.
 pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountError> {
     for (wanted, option) in [
         (
@@ -62,17 +54,13 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
         (config.synchronous, "sync"),
     ] {
         if wanted {
-            tracing::warn!("{option} is not in force: fusermount3 does not offer it");
+            tracing::warn!("{option} has no effect: fusermount3 does not support it");
         }
     }
     mount::mount_unprivileged(&config.mountpoint, &options(config))
 }
 
-/// Unmounts as root, or with the help of fusermount3.
-///
-/// # Errors
-///
-/// See [`MountError`].
+/// Unmounts as root, or through fusermount3.
 pub(crate) fn unmount(path: &Path, privileged: bool, lazy: bool) -> Result<(), MountError> {
     match privileged {
         true => mount::unmount(path, lazy),
@@ -80,33 +68,31 @@ pub(crate) fn unmount(path: &Path, privileged: bool, lazy: bool) -> Result<(), M
     }
 }
 
-/// The device number of the FUSE file system on `mountpoint`; `None` when there is none, or no
-/// `/proc` to see it in.
+/// The device number of the FUSE file system on `mountpoint`; `None` without one, or without `/proc`.
 pub(crate) fn device_number(mountpoint: &Path) -> Option<DeviceNumber> {
     let mounts = mount_table::all().ok()?;
     let mount = mount_table::on_top_at(&mounts, mountpoint)?;
     mount.kind.starts_with("fuse").then_some(mount.device)
 }
 
-/// Whether the connection of a `/dev/fuse` descriptor has not ended.
+/// Whether the connection of this `/dev/fuse` descriptor is alive.
 pub(crate) fn connection_lives(device: impl AsFd) -> bool {
     let mut polled = [PollFd::new(&device, PollFlags::empty())];
     let at_once = Timespec::default();
     poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().contains(PollFlags::ERR)
 }
 
-/// Where the server's file system is to be taken away from.
+/// The server's file system, to be unmounted.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct MountTarget {
     pub(crate) mountpoint: PathBuf,
-    /// Without it, the mount point alone is known.
+    /// Without it, only the mount point is known.
     pub(crate) device: Option<DeviceNumber>,
     pub(crate) privileged: bool,
 }
 
-impl Target {
-    /// Takes it away from every place where it is mounted: it may have been moved, or bound
-    /// elsewhere. That it is nowhere (any more) is success.
+impl MountTarget {
+    /// Unmounts it everywhere: it may have been moved or bound. Being mounted nowhere is success.
     ///
     /// # Errors
     ///
@@ -115,12 +101,8 @@ impl Target {
         self.everywhere(|path| unmount(path, self.privileged, lazy))
     }
 
-    /// Takes it away from every place where it is mounted, in use or not, and ends the connection
-    /// with it; without privilege, the connection lives as long as its server.
-    ///
-    /// # Errors
-    ///
-    /// As [`unmount`](Self::unmount).
+    /// Unmounts it everywhere, also while in use, and ends the connection; without privilege, the
+    /// connection lives as long as its server.
     pub(crate) fn unmount_by_force(&self) -> Result<(), MountError> {
         if self.privileged {
             self.everywhere(mount::unmount_by_force)
@@ -129,11 +111,7 @@ impl Target {
         }
     }
 
-    /// Takes away what is left of it when its connection has ended.
-    ///
-    /// # Errors
-    ///
-    /// As [`unmount`](Self::unmount).
+    /// Unmounts its dead mounts.
     pub(crate) fn unmount_dead(&self) -> Result<(), MountError> {
         let mut outcome = Ok(());
         for path in self.dead() {
@@ -142,8 +120,8 @@ impl Target {
         outcome
     }
 
-    /// Where it is mounted still when its connection has ended. Its number says nothing then: with
-    /// its last mount it was free, and the next mount may have it. What is dead answers ENOTCONN.
+    /// Its mounts after the end of the connection. The device number alone is not enough: the next mount
+    /// may have it. A dead mount returns ENOTCONN.
     pub(crate) fn dead(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = match (self.device, mount_table::all()) {
             (Some(device), Ok(mounts)) => mounts
@@ -158,19 +136,18 @@ impl Target {
         paths
     }
 
-    /// The file by which its connection is aborted, where that can be had. `device` is of that connection.
+    /// The fusectl file that aborts its connection, if available. `device` is of that connection.
     pub(crate) fn abort_file(&self, device: impl AsFd) -> Option<OwnedFd> {
         let opened = mount::abort_file(self.device?.minor);
-        // As long as it lives, the number is its own.
+        // The number is valid while the connection lives.
         opened.ok().filter(|_| connection_lives(device))
     }
 
-    /// Ends its connection by force, and leaves it mounted, if it is: whoever waits for an answer gets an
-    /// error.
+    /// Aborts its connection without unmounting: pending requests fail.
     ///
     /// # Errors
     ///
-    /// See [`mount::abort_mounted`]; ENOENT also when it is not known where it is mounted.
+    /// See [`mount::abort_mounted`]; ENOENT also if no mount of it is on top.
     pub(crate) fn abort(&self) -> io::Result<()> {
         let device = self.device.ok_or(io::ErrorKind::NotFound)?;
         let mounts = mount_table::all()?;
@@ -181,7 +158,7 @@ impl Target {
         mount::abort_mounted(&mount.ok_or(io::ErrorKind::NotFound)?.path)
     }
 
-    /// Has the kernel read ahead by so many bytes, where INIT could not say so.
+    /// Sets the read-ahead of the kernel, beyond what INIT grants.
     pub(crate) fn set_readahead(&self, bytes: u32) {
         const GRANTED_BY_INIT: u32 = 128 << 10;
         let device = self.device.filter(|_| bytes > GRANTED_BY_INIT);
@@ -193,10 +170,10 @@ impl Target {
 
     fn everywhere(
         &self,
-        take_away: impl Fn(&Path) -> Result<(), MountError>,
+        unmount_one: impl Fn(&Path) -> Result<(), MountError>,
     ) -> Result<(), MountError> {
         let (Some(device), Ok(mounts)) = (self.device, mount_table::all()) else {
-            return take_away(&self.mountpoint);
+            return unmount_one(&self.mountpoint);
         };
         let mut outcome = Ok(());
         for mount in mounts.iter().rev().filter(|it| it.is_fuse_on(device)) {
@@ -209,14 +186,14 @@ impl Target {
                     hint: "; something else is mounted over it",
                 })
             } else {
-                take_away(&mount.path)
+                unmount_one(&mount.path)
             };
             outcome = outcome.and(result);
         }
         outcome
     }
 
-    /// Whether it is mounted anywhere that this process sees.
+    /// Whether it is mounted in this mount namespace.
     pub(crate) fn is_mounted(&self) -> bool {
         match (self.device, mount_table::all()) {
             (Some(device), Ok(mounts)) => mounts.iter().any(|mount| mount.is_fuse_on(device)),
@@ -225,18 +202,18 @@ impl Target {
     }
 }
 
-/// Whether a FUSE mount without a server lies there. One that does not answer has a server.
+/// Whether a dead FUSE mount is there. One that does not reply has a server.
 pub(crate) fn is_dead(path: &Path) -> bool {
     let asked = path.to_owned();
     let Ok(asking) = Task::start(move || rustix::fs::statvfs(&asked)) else {
         return false;
     };
     if !asking.is_done_within(DEAD_ANSWER_TIMEOUT) {
-        tracing::warn!("what is mounted on {} does not answer", path.display());
+        tracing::warn!("the mount on {} does not answer", path.display());
         return false;
     }
-    // A connection by io_uring ends a bit later than its server: who has asked before that gets one of
-    // the others, which no server of ours gives.
+    // A connection over io_uring ends after its server: earlier requests get one of the others, which our
+    // servers never return.
     let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     matches!(asking.finish(), Some(Err(errno)) if ends.contains(&errno))
 }

@@ -1,8 +1,7 @@
-//! The options of mounts and shares: one table, from which come the parser of `-o`, the long flags,
-//! the help, the manual pages and the completions.
+//! The options of mounts and shares: one table for the parser of `-o`, the long flags, the help, the
+//! manual pages and the completions.
 //!
-//! What an option *means* is settled in one place too, `config`, from the list that [`parse`] and
-//! the long flags give. Nothing else in the command knows an option by name.
+//! What an option *means* is decided in `config`. Nothing else knows an option by name.
 
 mod foreign;
 mod nearest;
@@ -18,7 +17,7 @@ use rustix::mount::MountAttrFlags;
 use std::fmt;
 use syntax::{parse_count, split_list, value_problem};
 
-/// Which option of the table; of opposites, which of them.
+/// Which option; with which of two opposites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionId {
     ReadOnly(bool),
@@ -26,7 +25,6 @@ pub(crate) enum OptionId {
     Dev(bool),
     Exec(bool),
     SymFollow(bool),
-    /// As the kernel is told it.
     Atime(MountAttrFlags),
     DirAtime(bool),
     Sync(bool),
@@ -95,35 +93,31 @@ pub(crate) enum OptionId {
     Ignored,
 }
 
-/// What follows the name of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Nothing: the name alone says it.
+    /// No value.
     None,
-    /// Anything or nothing, and it does not matter.
+    /// Anything or nothing, ignored.
     Any,
-    /// One of these words.
     Choice(&'static [&'static str]),
-    /// Seconds, with a fraction.
+    /// With a fraction.
     Seconds,
-    /// Bytes, with K, M or G.
+    /// With K, M or G.
     Bytes,
-    /// A number, at least the first and at most the second.
+    /// Minimum and maximum.
     Count(u64, u64),
-    /// The number or name of a user.
+    /// Number or name.
     User,
-    /// The number or name of a group.
+    /// Number or name.
     Group,
     /// `CLIENT:HOST:COUNT`.
     Range,
-    /// A text.
     Text,
-    /// A path.
     Path,
 }
 
 impl Value {
-    /// What stands for the value in help and manual; empty when there is none.
+    /// The placeholder in help and manual; empty without a value.
     pub(crate) fn placeholder(self) -> &'static str {
         match self {
             Value::None | Value::Any => "",
@@ -139,7 +133,7 @@ impl Value {
         }
     }
 
-    /// As in `locks=local|shared`: the value as the manual writes it.
+    /// As in `locks=local|shared`.
     pub(crate) fn pattern(self) -> String {
         match self {
             Value::Choice(words) => words.join("|"),
@@ -148,7 +142,7 @@ impl Value {
     }
 }
 
-/// The part of help and manual that an option stands in.
+/// The section of help and manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
     Device,
@@ -163,7 +157,6 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    /// In the order of help and manual.
     pub(crate) const ALL: [Group; 9] = [
         Group::Device,
         Group::Sharing,
@@ -176,7 +169,7 @@ impl Group {
         Group::Mount,
     ];
 
-    /// Its options that are for this, in the order of the manual.
+    /// Its options for this use, in the order of the manual.
     pub(crate) fn options(self, used: Use) -> impl Iterator<Item = &'static MountOption> {
         let is_one =
             move |option: &&MountOption| option.group == self && option.used.includes(used);
@@ -186,30 +179,28 @@ impl Group {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Group::Device => "The device",
-            Group::Access => "What can be done on it",
-            Group::Sharing => "Who may use it, and as whom",
+            Group::Access => "Permitted operations",
+            Group::Sharing => "Users and ids",
             Group::Caching => "Caching",
-            Group::Content => "What is served",
+            Group::Content => "Served content",
             Group::Speed => "Speed and limits",
-            Group::Confinement => "What the server gives up",
+            Group::Confinement => "Confinement of the server",
             Group::Life => "The server",
-            Group::Mount => "Taken for mount(8) and fstab(5)",
+            Group::Mount => "Accepted for mount(8) and fstab(5)",
         }
     }
 }
 
-/// Where an option can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// In a list after `-o`, and as a flag of its own.
+    /// In a list after `-o`, and as a flag.
     Both,
-    /// In a list after `-o` alone.
+    /// Only in a list after `-o`.
     List,
-    /// As a flag alone.
+    /// Only as a flag.
     Flag,
 }
 
-/// What an option is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Mount,
@@ -218,51 +209,46 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// Whether it is for this one too.
     pub(crate) fn includes(self, other: Use) -> bool {
         self == other || self == Use::Both
     }
 }
 
-/// A setting that does not go together with the option that names it, by its name or with its value; why,
-/// and what to do about it.
+/// A contradicting setting, by name or with its value, and the remedy.
 pub(crate) type Conflict = (&'static str, &'static str);
 
-/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MountOption {
     pub(crate) id: OptionId,
-    /// As it is written after `-o`; a name that ends in `*` stands for all that begin like it.
+    /// As after `-o`; a trailing `*` matches any suffix.
     pub(crate) name: &'static str,
-    /// Other spellings, taken and not advertised in help.
+    /// Accepted, not shown in help.
     pub(crate) aliases: &'static [&'static str],
     pub(crate) value: Value,
-    /// What holds when nothing is said; empty when that is nothing.
+    /// The default; empty if there is none.
     pub(crate) default: &'static str,
     pub(crate) group: Group,
     pub(crate) form: Form,
-    /// What it means something for.
     pub(crate) used: Use,
-    /// What to do where it means nothing, if that is not what its group says.
+    /// The remedy where it does not apply, unless it is the group's.
     pub(crate) instead: &'static str,
-    /// Whether all that is said counts. Else the last counts, also of opposites, as for mount(8).
+    /// Whether all occurrences count. Otherwise the last, also of opposites, as for mount(8).
     pub(crate) adds_up: bool,
-    /// What else it sets where it stands, unless something later says otherwise.
+    /// Implied options, unless a later one overrides them.
     pub(crate) implies: &'static [&'static str],
     pub(crate) conflicts: &'static [Conflict],
-    /// One line, without a full stop.
+    /// One line without a full stop.
     pub(crate) help: &'static str,
-    /// Sentences for the manual, added to the line above.
+    /// More sentences, for the manual.
     pub(crate) long: &'static str,
 }
 
 impl MountOption {
-    /// The flag without its hyphens: `allow-other` for `allow_other`.
     pub(crate) fn flag(&self) -> String {
         self.name.replace('_', "-")
     }
 
-    /// As the manual writes it: `cache=never|auto|always`.
+    /// As in the manual: `cache=never|auto|always`.
     pub(crate) fn pattern(&self) -> String {
         match self.value.pattern() {
             value if value.is_empty() => self.name.to_owned(),
@@ -280,7 +266,7 @@ impl MountOption {
     }
 }
 
-/// One option as it was given.
+/// A given option.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) option: &'static MountOption,
@@ -294,16 +280,11 @@ impl PartialEq for Setting {
 }
 
 impl Setting {
-    /// What was given after its name.
     pub(crate) fn text(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
     }
 
-    /// Its value, as this understands it.
-    ///
-    /// # Errors
-    ///
-    /// [`OptionError::BadValue`]
+    /// Its parsed value.
     pub(crate) fn read<'a, T, E: fmt::Display>(
         &'a self,
         parse: impl FnOnce(&'a str) -> Result<T, E>,
@@ -311,18 +292,13 @@ impl Setting {
         parse(self.text()).map_err(|problem| self.bad(problem.to_string()))
     }
 
-    /// Its value, which is a number.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Setting::read`].
+    /// Its numeric value.
     pub(crate) fn count<T: TryFrom<u64>>(&self) -> Result<T, OptionError> {
         let count = parse_count(self.text()).ok();
         let count = count.and_then(|count| T::try_from(count).ok());
-        count.ok_or_else(|| self.bad("it is no number".to_owned()))
+        count.ok_or_else(|| self.bad("it is not a number".to_owned()))
     }
 
-    /// That the value cannot be, and why.
     pub(crate) fn bad(&self, problem: String) -> OptionError {
         OptionError::BadValue {
             name: self.option.name,
@@ -331,7 +307,6 @@ impl Setting {
         }
     }
 
-    /// That it means nothing for this.
     pub(crate) fn not_for(&self, what: &'static str) -> OptionError {
         let instead = match self.option {
             option if option.used == Use::Share => "",
@@ -355,7 +330,6 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What is wrong with an option, or with two.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum OptionError {
     #[error("unknown option `{name}`{}", suggestion(nearest))]
@@ -363,9 +337,9 @@ pub(crate) enum OptionError {
         name: String,
         nearest: Option<&'static str>,
     },
-    #[error("option `{name}` is not for thrufs: {note}")]
+    #[error("thrufs does not support option `{name}`: {note}")]
     Foreign { name: String, note: &'static str },
-    #[error("option `{name}` means nothing for a {what}{}", after_colon(instead))]
+    #[error("option `{name}` does not apply to a {what}{}", after_colon(instead))]
     NotFor {
         name: &'static str,
         what: &'static str,
@@ -375,7 +349,7 @@ pub(crate) enum OptionError {
     FlagOnly { name: &'static str },
     #[error("option `{name}` needs a value: {name}={pattern}")]
     MissingValue { name: &'static str, pattern: String },
-    #[error("option `{name}` takes no value (`{value}` was given): say just `{name}`")]
+    #[error("option `{name}` takes no value (`{value}` was given): use `{name}` alone")]
     UnwantedValue { name: &'static str, value: String },
     #[error("bad value `{value}` for option `{name}`: {problem}")]
     BadValue {
@@ -405,28 +379,22 @@ fn after_colon(text: &str) -> String {
 fn suggestion(nearest: &Option<&'static str>) -> String {
     match nearest {
         Some(name) => format!(": did you mean `{name}`?"),
-        None => ": `thrufs mount --help` and `thrufs share --help` list those there are".to_owned(),
+        None => ": see `thrufs mount --help` and `thrufs share --help`".to_owned(),
     }
 }
 
-/// The row of this name.
 pub(crate) fn find(name: &str) -> Option<&'static MountOption> {
     OPTIONS.iter().find(|option| option.is_called(name))
 }
 
-/// The settings in a list as it follows `-o`, in its order. What other FUSE servers know and this
-/// one does of its own accord is dropped.
-///
-/// # Errors
-///
-/// The first option that is unknown, or whose value cannot be.
+/// Parses a list after `-o`. Options of other FUSE servers that request the default are dropped.
 pub(crate) fn parse(list: &str) -> Result<Vec<Setting>, OptionError> {
     let items = split_list(list)?;
     let settings = items.iter().filter_map(|item| parse_one(item).transpose());
     settings.collect()
 }
 
-/// As [`parse`], leaving out what is unknown: `mount -s`. Gives what was left out as well.
+/// As [`parse`], without the unknown options, which are returned too: `mount -s`.
 pub(crate) fn parse_sloppily(list: &str) -> Result<(Vec<Setting>, Vec<String>), OptionError> {
     let mut settings = Vec::new();
     let mut left_out = Vec::new();
@@ -468,11 +436,6 @@ fn parse_one(item: &str) -> Result<Option<Setting>, OptionError> {
     })
 }
 
-/// An option with its value, checked.
-///
-/// # Errors
-///
-/// A value that is missing, not wanted, or cannot be.
 pub(crate) fn setting(
     option: &'static MountOption,
     value: Option<&str>,
@@ -508,11 +471,7 @@ pub(crate) fn setting(
     })
 }
 
-/// What counts of a list of settings: implications added, and what something later says otherwise dropped.
-///
-/// # Errors
-///
-/// Two of them that contradict each other.
+/// The effective settings: implied ones added, overridden ones dropped.
 pub(crate) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError> {
     let mut all = Vec::new();
     for setting in settings {
@@ -569,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sound() {
+    fn option_table_is_consistent() {
         let mut seen = HashSet::new();
         for option in OPTIONS.iter() {
             for name in option.aliases.iter().chain([&option.name]) {
@@ -608,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_put_right() {
+    fn misspelled_options_get_a_suggestion() {
         for (given, meant) in [
             ("alow_other", "allow_other"),
             ("defaul_permissions", "default_permissions"),
@@ -627,21 +586,21 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_a_family_counts() {
+    fn last_of_opposite_options_counts() {
         let list = parse("ro,suid,noatime,rw,nosuid,relatime,cache=never,cache=always").unwrap();
         let kept = in_force(&list).unwrap();
         assert_eq!(names(&kept), ["rw", "nosuid", "relatime", "cache=always"]);
     }
 
     #[test]
-    fn user_brings_its_restrictions_unless_lifted_later() {
+    fn user_implies_noexec_nosuid_nodev_unless_overridden() {
         let kept = |list| names(&in_force(&parse(list).unwrap()).unwrap());
         assert_eq!(kept("exec,user"), ["noexec", "nosuid", "nodev", "user"]);
         assert_eq!(kept("user,exec"), ["nosuid", "nodev", "user", "exec"]);
     }
 
     #[test]
-    fn ranges_add_up() {
+    fn ranges_accumulate() {
         let list = parse("uidmap=0:100000:10,uidmap=10:5:1").unwrap();
         assert_eq!(in_force(&list).unwrap().len(), 2);
     }
@@ -668,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_checked_where_they_stand() {
+    fn values_are_checked_by_the_parser() {
         for (list, part) in [
             ("cache", "needs a value: cache=never|metadata|auto|always"),
             ("ro=1", "takes no value"),
@@ -683,7 +642,7 @@ mod tests {
             ("kernel_cache", "cache=always"),
             ("allow_root", "allow_other"),
             ("remount", "unmount"),
-            ("io_uring_q_depth=32", "say ring_depth="),
+            ("io_uring_q_depth=32", "use ring_depth="),
             ("foreground", "--foreground"),
         ] {
             let error = parse(list).unwrap_err().to_string();
@@ -692,14 +651,14 @@ mod tests {
     }
 
     #[test]
-    fn what_mount_and_other_servers_use_is_taken() {
+    fn options_of_mount_and_other_servers_are_accepted() {
         let list = "rw,defaults,_netdev,nofail,noauto,x-systemd.automount,x-gvfs-show,X-mount.mkdir,\
                     comment=a fine one,big_writes,clone_fd,io_uring,max_read=131072,users,nouser";
         assert!(parse(list).is_ok(), "{:?}", parse(list));
     }
 
     #[test]
-    fn sloppiness_leaves_out_the_unknown_alone() {
+    fn sloppy_parsing_ignores_only_unknown_options() {
         let (settings, left_out) = parse_sloppily("ro,whatever=3,kernel_cache").unwrap();
         assert_eq!(names(&settings), ["ro"]);
         assert_eq!(left_out, ["whatever=3", "kernel_cache"]);

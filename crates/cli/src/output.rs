@@ -1,4 +1,4 @@
-//! What a command prints. A reader that has enough (`| head`) is no failure.
+//! Standard output. A closed pipe (`| head`) is not an error.
 
 use serde::Serialize;
 use std::io::Write;
@@ -7,7 +7,7 @@ pub(crate) fn print(text: impl AsRef<[u8]>) {
     let _ = std::io::stdout().write_all(text.as_ref());
 }
 
-/// As JSON for people to read.
+/// Indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) {
     let text = serde_json::to_string_pretty(value);
     print(text.expect("texts and numbers are always JSON") + "\n");

@@ -1,24 +1,22 @@
-//! `thrufs policy check`: what a policy would say of files, and which of its rules says so.
+//! `thrufs policy check`: what a policy decides for files, and by which rule.
 
 mod answer;
-mod place;
+mod host_file;
 
 use crate::error::CommandError;
 use crate::options;
 use crate::output::print;
-use place::Place;
+use host_file::HostFile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::policy::{Caller, Policy};
 
-/// The user and the group that someone acts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
 }
 
-/// `thrufs policy check`, as it was given.
 #[derive(Debug)]
 pub(crate) struct CheckArguments {
     pub(crate) file: PathBuf,
@@ -28,12 +26,8 @@ pub(crate) struct CheckArguments {
     pub(crate) executable: Option<PathBuf>,
 }
 
-/// Prints what the policy says of each path, or of itself where there are none. Fails when one of
-/// them cannot be looked at.
-///
-/// # Errors
-///
-/// A policy that is none, a root that is none.
+/// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
+/// checked.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError> {
     let policy = Policy::load(&arguments.file)?;
     if arguments.paths.is_empty() {
@@ -51,7 +45,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError
     })?;
     if policy.uses().executables && arguments.executable.is_none() {
         eprintln!(
-            "thrufs: rules match on the caller's program, which is taken for unknown: say it with --exe"
+            "thrufs: rules match on the caller's program, which is unknown: set it with --exe"
         );
     }
     let mut code = ExitCode::SUCCESS;
@@ -73,7 +67,7 @@ fn answer(
     root: &Path,
     path: &Path,
 ) -> Result<Vec<u8>, CommandError> {
-    let place = Place::find(root, path)?;
+    let host_file = HostFile::find(root, path)?;
     let identity = arguments.identity.unwrap_or_else(Identity::of_this_process);
     let executable = || {
         let executable = arguments.executable.as_ref()?;
@@ -85,17 +79,13 @@ fn answer(
         executable: &executable,
     };
     let mut line = path.as_os_str().as_encoded_bytes().to_vec();
-    line.extend(answer::of(policy, &place, &caller)?.bytes());
+    line.extend(answer::of(policy, &host_file, &caller)?.bytes());
     line.push(b'\n');
     Ok(line)
 }
 
 impl Identity {
-    /// `UID[:GID]`, each a number or a name; the group is that of the user unless it is given.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
+    /// `UID[:GID]`, numbers or names; the default group is the user's.
     pub(crate) fn parse(text: &str) -> Result<Identity, String> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -105,7 +95,7 @@ impl Identity {
         let gid = match group {
             Some(group) => options::parse_group(group)?,
             None => group_of(uid)
-                .ok_or("this user has no group in /etc/passwd; give one after a colon")?,
+                .ok_or("this user has no group in /etc/passwd: add one after a colon")?,
         };
         Ok(Identity { uid, gid })
     }
@@ -118,7 +108,7 @@ impl Identity {
     }
 }
 
-/// The group that a user has in `/etc/passwd`.
+/// From `/etc/passwd`.
 fn group_of(uid: u32) -> Option<u32> {
     let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
     passwd.lines().find_map(|line| {
@@ -134,7 +124,7 @@ mod tests {
 
     #[test]
     fn identities() {
-        let parsed = |text| Identity::parse(text).ok().map(|who| (who.uid, who.gid));
+        let parsed = |text| Identity::parse(text).ok().map(|it| (it.uid, it.gid));
         assert_eq!(parsed("0"), Some((0, 0)));
         assert_eq!(parsed("root:7"), Some((0, 7)));
         assert_eq!(parsed("4000000000:root"), Some((4_000_000_000, 0)));

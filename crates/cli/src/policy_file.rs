@@ -1,4 +1,4 @@
-//! The policy of a mount: read when it begins, and again when it is told to.
+//! Loads the policy of a mount or share, at the start and on SIGHUP.
 
 use crate::audit_log;
 use crate::channel::Message;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use thrufs_hostdir::policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
 use thrufs_hostdir::{AuditLog, Config};
 
-/// A policy that was read, with the file for what it audits.
+/// A loaded policy, with its audit log.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     policy: Arc<Policy>,
     audit: Option<OwnedFd>,
 }
 
-/// A policy as it was read, for who does not see its file: a copy that nobody can change, which all
-/// workers of a share serve by until it is read again, and the file for what it audits.
+/// A policy for workers, which cannot open its file: a sealed copy, which all workers use until a reload,
+/// and the audit log.
 #[derive(Debug)]
 pub(crate) struct PolicyFiles {
     pub(crate) text: OwnedFd,
@@ -29,12 +29,11 @@ pub(crate) struct PolicyFiles {
 }
 
 impl PolicyFiles {
-    /// Reads it, if the policy in `path` has no fault and goes together with `serving`.
+    /// Loads `path` for a share, and checks it.
     ///
     /// # Errors
     ///
-    /// As [`Loaded::from`]. Rules that match on programs are refused: those of a guest are not known
-    /// here.
+    /// Rules that match on programs are refused: the host does not see the programs of a guest.
     pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, CommandError> {
         let (files, policy) = PolicyFiles::of_mount(path, serving)?;
         if policy.uses().executables {
@@ -43,11 +42,7 @@ impl PolicyFiles {
         Ok(files)
     }
 
-    /// The same for a mount, whose callers are processes of this machine.
-    ///
-    /// # Errors
-    ///
-    /// As [`Loaded::from`].
+    /// Loads `path` for a mount.
     pub(crate) fn of_mount(
         path: &Path,
         serving: &Config,
@@ -57,17 +52,13 @@ impl PolicyFiles {
         let loaded = Loaded::of(Policy::of_file(path, &text)?)?;
         serving.check_policy(loaded.policy())?;
         let files = PolicyFiles {
-            text: sealed(&text).map_err(system("keep the policy"))?,
+            text: sealed(&text).map_err(system("store the policy"))?,
             audit: loaded.audit,
         };
         Ok((files, loaded.policy))
     }
 
-    /// What one worker is told: it holds the policy, and who writes its audit log for it.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors, no threads.
+    /// The message for one worker, with a socket to a new audit log thread.
     pub(crate) fn for_worker(&self) -> io::Result<Message> {
         let begin = |file: &OwnedFd| audit_log::begin(file.try_clone()?);
         let audit = self.audit.as_ref().map(begin).transpose()?;
@@ -75,8 +66,8 @@ impl PolicyFiles {
     }
 }
 
-/// What is in a file from its beginning, wherever others who have it open are. One byte more than
-/// allowed tells that it is too long.
+/// The content, independent of the shared file offset. One byte more than the limit shows that it is too
+/// long.
 fn read_bounded(file: &File) -> io::Result<Vec<u8>> {
     let mut text = vec![0; POLICY_BYTES_MAX + 1];
     let mut length = 0;
@@ -92,7 +83,7 @@ fn read_bounded(file: &File) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Memory with this in it, for ever.
+/// A sealed memfd.
 fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create(c"thrufs-policy", flags)?;
@@ -104,12 +95,7 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
 }
 
 impl Loaded {
-    /// Reads the policy that was kept; `path` and `accounts` are what it was called and whom it may
-    /// name.
-    ///
-    /// # Errors
-    ///
-    /// As [`from`](Self::from).
+    /// Parses the sealed copy; `path` and `accounts` are the name for messages and the known user names.
     pub(crate) fn read(
         files: PolicyFiles,
         path: &Path,
@@ -126,12 +112,7 @@ impl Loaded {
         })
     }
 
-    /// Reads the policy in `path`, and opens the file that its audited opens are told in.
-    ///
-    /// # Errors
-    ///
-    /// A file that cannot be read or written, and what is wrong with the policy, with its line and
-    /// column.
+    /// Loads the policy in `path`, and opens its audit log.
     pub(crate) fn from(path: &Path) -> Result<Loaded, CommandError> {
         Loaded::of(Policy::load(path)?)
     }
@@ -144,18 +125,16 @@ impl Loaded {
         })
     }
 
-    /// The policy.
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Has a directory be served by it.
     pub(crate) fn serve_by(self, serving: &mut Config) {
         serving.policy = Some(self.policy);
         serving.audit_log = AuditLog::new(self.audit);
     }
 
-    /// Gives its parts away: the policy, and where audited opens are told.
+    /// The policy and its audit log.
     pub(crate) fn into_parts(self) -> (Arc<Policy>, Option<OwnedFd>) {
         (self.policy, self.audit)
     }

@@ -1,8 +1,7 @@
-//! Starting the processes that a server is made of: this program again, in another role.
+//! Starts the processes of a server: this program in another role.
 //!
-//! There is no fork here: a copy of a process that has threads can do little, and needs unsafe code
-//! for it. The role stands in the arguments, where ps(1) shows it; everything else comes over the
-//! [`Channel`].
+//! No fork(2): it would need unsafe code, and a copy of a multithreaded process can do little. The role
+//! is an argument, which ps(1) shows; the rest comes over the [`Channel`].
 
 use crate::channel::Channel;
 use crate::log;
@@ -17,22 +16,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a process may take beyond its time whose threads are all on their way out. The kernel waits for
-/// others there: a mount namespace ends with a grace period of RCU, on a busy machine that is seconds.
+/// Extra time for a process whose threads all exit. The kernel may wait: a mount namespace ends with an
+/// RCU grace period, which takes seconds on a busy machine.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often it is looked at meanwhile.
+/// Poll interval meanwhile.
 const EXIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a process is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Holds the device, mounts and unmounts.
     Supervisor,
-    /// Parses and serves.
     Worker,
-    /// Parses and serves what one guest asks.
+    /// Serves one guest.
     ShareWorker,
-    /// Takes a mount away whose supervisor was killed.
+    /// Unmounts after the supervisor was killed.
     AutoUnmount,
 }
 
@@ -44,7 +41,7 @@ impl Role {
         Role::AutoUnmount,
     ];
 
-    /// The argument that says it. Not for people: it is in no help.
+    /// Internal: not in the help.
     const fn argument(self) -> &'static str {
         match self {
             Role::Supervisor => "--supervisor",
@@ -54,13 +51,12 @@ impl Role {
         }
     }
 
-    /// Whether it is to see no process but itself. Only root can have that; an ordinary user's processes
-    /// can do nothing to those of others.
+    /// Whether it gets its own PID namespace. Only root can create one; an ordinary user's process cannot
+    /// affect those of other users.
     fn is_alone(self) -> bool {
         self != Role::Supervisor && rustix::process::geteuid().is_root()
     }
 
-    /// The role that a first argument says.
     pub(crate) fn from_argument(argument: &std::ffi::OsStr) -> Option<Role> {
         Role::ALL
             .into_iter()
@@ -68,56 +64,53 @@ impl Role {
     }
 }
 
-/// A process that was started.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Readable when it has ended.
     descriptor: OwnedFd,
-    /// Readable when the process is ending (see [`watch`](Self::watch)).
+    /// Readable when the process begins to exit (see [`watch`](Self::watch)).
     watched: Option<OwnedFd>,
-    /// Since when it is ending, and until when it may.
+    /// Start and deadline of the exit.
     ending: Option<(Instant, Instant)>,
     pub(crate) channel: Channel,
-    /// Passes on what a worker logs.
+    /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
 }
 
-/// Starts it as the first process of a process namespace of its own, where that can be had: there it can
-/// name no other process, to send it a signal or to look at it.
+/// Starts it as the first process of a PID namespace, if available: it can neither signal nor inspect
+/// other processes.
 fn spawn_alone(mut command: Command) -> io::Result<Child> {
-    // A thread whose children are elsewhere can start no more threads: it is one made for this.
+    // After unshare(CLONE_NEWPID), a thread can no longer start threads: this one is temporary.
     let thread = start_thread("thrufs-start", move || {
         if let Err(errno) = thrufs_sys::cred::unshare_process_namespace() {
-            tracing::warn!("the worker can name other processes: no process namespace: {errno}");
+            tracing::warn!(
+                "the worker sees other processes: cannot create a PID namespace: {errno}"
+            );
         }
         command.spawn()
     })?;
-    thread
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the thread that starts a process ended")))
+    thread.join().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread that starts a process panicked",
+        ))
+    })
 }
 
-/// A descriptor of the calling thread, readable when that has ended (Linux 6.9).
+/// A pidfd of the calling thread (Linux 6.9).
 ///
 /// # Errors
 ///
 /// EINVAL on an older kernel.
 pub(crate) fn this_thread() -> io::Result<OwnedFd> {
-    // PIDFD_THREAD, which rustix has not among these.
+    // rustix has no PIDFD_THREAD.
     let flags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
     Ok(pidfd_open(rustix::thread::gettid(), flags)?)
 }
 
 impl Process {
-    /// Starts this program in `role`, for what these paths name.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors, no processes.
     pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
         let (channel, theirs) = Channel::pair()?;
-        // The file that is running, even when another has taken its name since.
+        // The running program, even if its file was replaced.
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("thrufs")
@@ -134,7 +127,7 @@ impl Process {
             spawn_alone(command)?
         } else {
             let child = command.spawn();
-            // It has the pipe for the log.
+            // It holds the log pipe.
             drop(command);
             child?
         };
@@ -156,23 +149,22 @@ impl Process {
         })
     }
 
-    /// Readable when it has ended.
     pub(crate) fn ended(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// Takes the end of this thread for the end of the process. Whatever ends the process ends all
-    /// threads, but it has not ended as long as one waits in the kernel for what cannot be given up.
+    /// Watches a thread: whatever ends the process ends all its threads, but the process remains while
+    /// one is blocked in the kernel.
     pub(crate) fn watch(&mut self, thread: OwnedFd) {
         self.watched = Some(thread);
     }
 
-    /// Readable when it is ending, until that is acted upon.
+    /// Readable once the watched thread has ended.
     pub(crate) fn ending(&self) -> Option<BorrowedFd<'_>> {
         self.watched.as_ref().map(AsFd::as_fd)
     }
 
-    /// It is ending, for which it has this time from now on.
+    /// The process is exiting: starts its time limit.
     pub(crate) fn begin_to_end(&mut self, time: Duration) {
         self.watched = None;
         thrufs_sys::sched::hurry(self.id());
@@ -180,12 +172,12 @@ impl Process {
         self.ending = Some((now, now + time));
     }
 
-    /// Until when it may be ending, once it is.
+    /// The deadline of its exit.
     pub(crate) fn end_deadline(&self) -> Option<Instant> {
         self.ending.map(|(_, deadline)| deadline)
     }
 
-    /// Whether its time to end is over. One that has nothing to do any more but to go gets more.
+    /// Whether its deadline has passed. A process of which all threads exit gets more time.
     pub(crate) fn is_stuck(&mut self) -> bool {
         let now = Instant::now();
         let Some((since, deadline)) = &mut self.ending else {
@@ -198,7 +190,7 @@ impl Process {
         since.elapsed() > EXIT_TIMEOUT || !is_exiting(self.id())
     }
 
-    /// Whether it ends within this time, now that it is ending.
+    /// Whether it ends within this time.
     pub(crate) fn has_ended_within(&mut self, time: Duration) -> bool {
         self.begin_to_end(time);
         loop {
@@ -215,12 +207,11 @@ impl Process {
         self.child.id()
     }
 
-    /// Ends it by force. It may have ended already.
     pub(crate) fn kill(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
-    /// Waits until it has ended, which may be never, and what it logged has been passed on.
+    /// Waits until it has ended and its log is relayed. May block for ever.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         if let Some(log) = self.log.take() {
@@ -230,23 +221,22 @@ impl Process {
     }
 }
 
-/// Whether all threads of a process are on their way out: none carries anything out any more.
+/// Whether all threads of a process have PF_EXITING set.
 fn is_exiting(process: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
         return true;
     };
-    // One that cannot be read has gone meanwhile.
+    // An unreadable one has ended.
     let mut stats = threads
         .flatten()
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
     stats.all(|stat| flags_of(&stat).is_some_and(|flags| flags & PF_EXITING != 0))
 }
 
-/// In the kernel's `include/linux/sched.h`: set when a thread begins to exit.
+/// `include/linux/sched.h`
 const PF_EXITING: u64 = 0x4;
 
-/// The flags in a thread's `stat`: the seventh field after its name, which stands in parentheses and may hold
-/// some.
+/// Flags are the seventh field after the name, which may contain parentheses.
 fn flags_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(6)?.parse().ok()
@@ -261,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_is_told_from_who_is_at_work() {
+    fn exiting_process_is_distinguished_from_a_running_one() {
         let mut working = start("sleep", "60");
         assert!(!is_exiting(working.id()));
         working.kill().unwrap();
-        // Not waited for, it is there until then.
+        // A zombie until waited for.
         let ends = pidfd_open(Pid::from_child(&working), PidfdFlags::empty()).unwrap();
         assert_eq!(waiting::readable([Some(ends.as_fd())], None), [true]);
         assert!(is_exiting(working.id()));

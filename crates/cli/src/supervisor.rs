@@ -1,11 +1,10 @@
-//! The supervisor: holds `/dev/fuse`, mounts, watches, unmounts.
+//! The supervisor of a mount: holds `/dev/fuse`, mounts, watches, unmounts.
 //!
-//! It parses nothing that comes from the mount, so that nothing a client does can bring it down.
-//! One thread waits for events; calls into the mount, which sleep as long as the worker takes, are
-//! [`Task`]s on threads of their own. Whoever asks it to end finds the mount gone before the supervisor
-//! is. When the worker dies, the connection is ended, so that nobody waits, and the mount stays: it answers
-//! ENOTCONN until somebody takes it away, because programs that go on by path would find another directory
-//! there. `auto_unmount` takes it away.
+//! It parses nothing from the mount, so that no client can crash it. One thread waits for events; calls
+//! into the mount, which may block on the worker, are [`Task`]s on their own threads. At the end, the
+//! mount is gone before the supervisor is. When the worker dies, the connection is aborted, so that
+//! pending requests fail, and the mount stays: it returns ENOTCONN until it is unmounted, because
+//! programs that continue by path would use the directory beneath. `auto_unmount` unmounts it.
 
 mod death;
 mod events;
@@ -18,15 +17,15 @@ use crate::auto_unmount::AutoUnmount;
 use crate::callers;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::control::place::{ControlSocket, file_name};
+use crate::control::socket::{ControlSocket, file_name};
 use crate::error::{CommandError, system};
 use crate::log::Log;
-use crate::mounting::{self, Target};
+use crate::mounting::{self, MountTarget};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
-use events::Event;
+use events::MountEvent;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -34,47 +33,43 @@ use std::time::{Duration, Instant};
 use thrufs::MountError;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
-/// How long INIT may take: a source on a slow network is looked at before it is answered.
+/// For INIT: the source may be on a slow network.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the worker has for its last words once it was told, or has decided, to end.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
+/// For the worker to report its exit reason and exit.
+const WORKER_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A mount that is being served.
-struct Supervisor {
+struct MountSupervisor {
     config: MountConfig,
     log: Log,
     signals: SignalFd,
     worker: Process,
-    /// It has requests that do not end.
     stuck: bool,
-    /// Closing it, when the worker has ended too, is the end of the connection.
+    /// Closed by supervisor and worker, the connection ends.
     device: Option<OwnedFd>,
-    /// What aborts the connection, once it is mounted and where that can be had.
+    /// Aborts the connection, once mounted and if available.
     abort: Option<OwnedFd>,
-    /// Takes the mount away if this process is killed.
+    /// Unmounts if this process is killed.
     auto_unmount: Option<AutoUnmount>,
-    target: Target,
-    /// As long as it wants to hear from us.
+    target: MountTarget,
+    /// Until it closes its end.
     launcher: Option<Channel>,
-    /// Whether it was told that the mount stands.
+    /// Whether `Ready` was sent to the launcher.
     announced: bool,
-    /// Came when the mount may have stood and not all who know had said so yet.
+    /// A signal while the mount may exist, but not all events of that have arrived.
     early_signal: Option<i32>,
-    /// Removed when this is dropped.
+    /// Removed on drop.
     control: Option<ControlSocket>,
 }
 
-/// A call to mount, being made.
 type Mounting = Task<Result<(), MountError>>;
 
-/// The process that a background mount leaves behind (see [`Role::Supervisor`]).
+/// The process of a background mount (see [`Role::Supervisor`]).
 pub(crate) fn main() -> ExitCode {
     let Ok(launcher) = Channel::of_this_process() else {
         return ExitCode::FAILURE;
     };
-    // In a session of its own, no terminal sends it signals. It was just started, so it leads no
-    // group and this cannot fail.
+    // Without a terminal's signals. It was just started and leads no group, so this cannot fail.
     let _ = rustix::process::setsid();
     let Ok(Some(Message::Serve(config, descriptors))) = launcher.receive() else {
         return ExitCode::FAILURE;
@@ -88,52 +83,48 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Mounts, serves and unmounts. `descriptors` are the source and, where it is kept apart, the tree
-/// it is in. `launcher` is told when the mount stands, or why it cannot.
-///
-/// # Errors
-///
-/// Why there was no mount, or why it ended otherwise than by being unmounted or a signal.
+/// Mounts, serves and unmounts. `descriptors` are the source and, if cloned, its mounts. `launcher`
+/// receives `Ready` or `Failed`.
 pub(crate) fn run(
     config: MountConfig,
     descriptors: Vec<OwnedFd>,
     launcher: Option<Channel>,
 ) -> Result<(), CommandError> {
-    let teller = launcher
+    let reply_channel = launcher
         .as_ref()
         .and_then(|launcher| launcher.try_clone().ok());
-    let started = Supervisor::start(config, descriptors, launcher);
+    let started = MountSupervisor::start(config, descriptors, launcher);
     let mut supervisor = match started {
         Ok(supervisor) => supervisor,
         Err(error) => {
-            let Some(teller) = teller else {
+            let Some(reply_channel) = reply_channel else {
                 return Err(error);
             };
-            let told = teller.send(&Message::Failed(error.to_string()));
-            // Nobody left to tell: it goes to the log.
-            return if told.is_ok() { Ok(()) } else { Err(error) };
+            let sent = reply_channel.send(&Message::Failed(error.to_string()));
+            // Without a launcher, the error is logged.
+            return if sent.is_ok() { Ok(()) } else { Err(error) };
         }
     };
-    drop(teller);
+    drop(reply_channel);
     supervisor.announce();
     supervisor.serve()
 }
 
-impl Supervisor {
+impl MountSupervisor {
     fn start(
         config: MountConfig,
         descriptors: Vec<OwnedFd>,
         launcher: Option<Channel>,
-    ) -> Result<Supervisor, CommandError> {
+    ) -> Result<MountSupervisor, CommandError> {
         let log = Log::begin(&config.server)?;
         let _ = rustix::thread::set_name(c"thrufs");
-        // Whatever the working directory was, it must not keep a mount busy.
+        // The working directory must not keep a mount busy.
         std::env::set_current_dir("/").map_err(system("change to /"))?;
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
             .map_err(system("receive signals"))?;
         let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
         let privileged = mounting::is_privileged();
-        let mut target = Target {
+        let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
             device: None,
             privileged,
@@ -154,7 +145,7 @@ impl Supervisor {
                 let _ = target.unmount(true);
             }
         })?;
-        let mut supervisor = Supervisor {
+        let mut supervisor = MountSupervisor {
             config,
             log,
             signals,
@@ -182,14 +173,14 @@ impl Supervisor {
         }
     }
 
-    /// Mounts, unless fusermount3 has done it, and waits until the worker has answered INIT.
+    /// Mounts, unless fusermount3 has, and waits for INIT.
     fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), CommandError> {
         let mut deadline = Instant::now() + START_TIMEOUT;
         if self.target.privileged {
             let device = self
                 .device
                 .as_ref()
-                .expect("held until the end")
+                .expect("held until the worker has ended")
                 .try_clone();
             let device = device.map_err(system("duplicate the device"))?;
             let config = self.config.clone();
@@ -199,68 +190,67 @@ impl Supervisor {
         let mut ready = false;
         while mounting.is_some() || !ready {
             match self.next_event(mounting.as_ref().map(AsFd::as_fd), Some(deadline)) {
-                Event::TaskDone => {
+                MountEvent::TaskDone => {
                     let result = mounting.take().and_then(Task::finish);
                     result
                         .unwrap_or_else(|| {
                             Err(MountError::HelperRun(std::io::Error::other("panic")))
                         })
-                        .map_err(|error| self.last_words().unwrap_or(error.into()))?;
+                        .map_err(|error| self.exit_reason().unwrap_or(error.into()))?;
                     self.target.device = mounting::device_number(&self.config.mountpoint);
                 }
-                Event::Worker(Message::Ready) => ready = true,
-                Event::Worker(Message::Failed(why)) => return Err(CommandError::Server(why)),
-                Event::WorkerEnded => {
-                    let said = self.last_words();
-                    // It may have ended because mounting failed.
+                MountEvent::Worker(Message::Ready) => ready = true,
+                MountEvent::Worker(Message::Failed(why)) => return Err(CommandError::Server(why)),
+                MountEvent::WorkerEnded => {
+                    let said = self.exit_reason();
                     let failed = mounting
-                        .take_if(|mounting| mounting.is_done_within(LAST_WORDS_TIMEOUT))
+                        .take_if(|mounting| mounting.is_done_within(WORKER_EXIT_TIMEOUT))
                         .and_then(Task::finish)
                         .and_then(Result::err);
                     let failed = failed.map(CommandError::from);
                     return Err(said.or(failed).unwrap_or(CommandError::ServerGone));
                 }
-                Event::WorkerStuck => {
+                MountEvent::WorkerStuck => {
                     return Err(CommandError::Stuck {
                         mountpoint: self.config.mountpoint.clone(),
                         left: Some(self.worker.id()),
                         dead: false,
                     });
                 }
-                // It may stand and serve already: the thread that mounts and the worker are about to say
-                // so. Whoever has seen it before this process wants an end to a mount, and not to an
-                // attempt.
-                Event::Signal(number @ (SIGTERM | SIGINT)) if self.early_signal.is_none() => {
+                // The mount may exist and be served already: the events are about to arrive. A caller
+                // that has seen it wants it unmounted, not the attempt to fail.
+                MountEvent::Signal(number @ (SIGTERM | SIGINT)) if self.early_signal.is_none() => {
                     self.early_signal = Some(number);
-                    deadline = deadline.min(Instant::now() + LAST_WORDS_TIMEOUT);
+                    deadline = deadline.min(Instant::now() + WORKER_EXIT_TIMEOUT);
                 }
-                Event::Signal(SIGTERM | SIGINT | SIGHUP)
-                | Event::Worker(Message::Signalled(_))
-                | Event::Unwanted => return Err(CommandError::Interrupted),
-                Event::Deadline if self.early_signal.is_some() => {
+                MountEvent::Signal(SIGTERM | SIGINT | SIGHUP)
+                | MountEvent::Worker(Message::Signalled(_))
+                | MountEvent::Abandoned => return Err(CommandError::Interrupted),
+                MountEvent::Deadline if self.early_signal.is_some() => {
                     return Err(CommandError::Interrupted);
                 }
-                Event::Deadline => {
+                MountEvent::Deadline => {
                     let mountpoint = self.config.mountpoint.clone();
                     return Err(CommandError::NoAnswer(START_TIMEOUT, mountpoint));
                 }
-                Event::Signal(_) | Event::Worker(_) => {}
+                MountEvent::Signal(_) | MountEvent::Worker(_) => {}
             }
         }
         if let Some(bytes) = self.config.serving.max_readahead {
             self.target.set_readahead(bytes);
         }
-        self.prepare_for_death();
+        self.open_abort_file();
         Ok(())
     }
 
-    /// Lets the control socket be found.
     fn publish_control_socket(&mut self) {
         let Some(control) = &mut self.control else {
             return;
         };
         let Some(device) = self.target.device else {
-            tracing::warn!("no control socket: the mount is not to be seen (is /proc mounted?)");
+            tracing::warn!(
+                "no control socket: the mount is not in the mount table (is /proc mounted?)"
+            );
             self.control = None;
             return;
         };
@@ -270,37 +260,36 @@ impl Supervisor {
         }
     }
 
-    /// Why the worker failed, if it says so within a moment: closer to the cause than what the
-    /// kernel says about it.
-    fn last_words(&mut self) -> Option<CommandError> {
+    /// The worker's reason, if it reports one in time: closer to the cause than the kernel's error.
+    fn exit_reason(&mut self) -> Option<CommandError> {
         let _ = self.worker.channel.send(&Message::Stop);
-        let deadline = Instant::now() + LAST_WORDS_TIMEOUT;
+        let deadline = Instant::now() + WORKER_EXIT_TIMEOUT;
         loop {
             match self.next_event(None, Some(deadline)) {
-                Event::Worker(Message::Failed(why)) => return Some(CommandError::Server(why)),
-                // What it sent before it ended may still lie there.
-                Event::WorkerEnded => {
+                MountEvent::Worker(Message::Failed(why)) => return Some(CommandError::Server(why)),
+                // An earlier packet may still be queued.
+                MountEvent::WorkerEnded => {
                     return match self.worker.channel.receive() {
                         Ok(Some(Message::Failed(why))) => Some(CommandError::Server(why)),
                         _ => None,
                     };
                 }
-                Event::Deadline => return None,
+                MountEvent::Deadline => return None,
                 _ => {}
             }
         }
     }
 
-    /// Leaves nothing behind of a mount that did not come to be.
+    /// Cleans up after a failed mount.
     fn abandon(&mut self, mounting: Option<Mounting>) {
         self.worker.kill();
-        if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+        if self.worker.has_ended_within(WORKER_EXIT_TIMEOUT) {
             let _ = self.worker.wait();
         }
         self.device = None;
-        // A call that still sleeps ends with this process; one that comes through is undone.
+        // A blocked call ends with this process; a successful one is undone.
         if let Some(mounting) = mounting
-            && mounting.is_done_within(LAST_WORDS_TIMEOUT)
+            && mounting.is_done_within(WORKER_EXIT_TIMEOUT)
             && let Some(Ok(())) = mounting.finish()
         {
             self.target.device = mounting::device_number(&self.config.mountpoint);
@@ -312,7 +301,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells everybody who waits that the mount stands, and leaves the terminal.
+    /// Notifies systemd or the launcher, and detaches from the terminal.
     fn announce(&mut self) {
         let (source, mountpoint) = (&self.config.source, &self.config.mountpoint);
         let mounted = format!("mounted {} on {}", source.display(), mountpoint.display());
@@ -322,62 +311,62 @@ impl Supervisor {
             return;
         };
         if let Some(process) = &self.auto_unmount {
-            process.tell(&Message::Background);
+            process.send(&Message::Background);
         }
         let left = self.log.leave_the_terminal();
-        // For the log file: on a terminal, success is silent.
+        // Only for the log file: success is silent.
         tracing::info!("{mounted}");
         let _ = launcher.send(&Message::Ready);
-        // It closes its end when the mount has answered it; if it says Stop, it has not.
+        // It closes its end when the mount responds, and sends `Stop` if it does not.
         self.announced = true;
         if let Err(error) = left {
             tracing::warn!("{error}");
         }
     }
 
-    /// Watches until the end.
     fn serve(&mut self) -> Result<(), CommandError> {
         if let Some(number) = self.early_signal.take() {
             return self.stop(number);
         }
         loop {
             match self.next_event(None, None) {
-                Event::Signal(SIGUSR1) => {
+                MountEvent::Signal(SIGUSR1) => {
                     let _ = self.worker.channel.send(&Message::Statistics);
                 }
-                Event::Signal(SIGHUP) | Event::Worker(Message::Signalled(SIGHUP))
+                MountEvent::Signal(SIGHUP) | MountEvent::Worker(Message::Signalled(SIGHUP))
                     if !self.config.server.ends_on_hangup() =>
                 {
                     self.reload();
                 }
-                Event::Signal(number) | Event::Worker(Message::Signalled(number)) => {
+                MountEvent::Signal(number) | MountEvent::Worker(Message::Signalled(number)) => {
                     return self.stop(number);
                 }
-                Event::WorkerEnded => return self.on_death(),
-                Event::WorkerStuck => return self.on_stuck(),
-                Event::Unwanted => return self.stop_at_once("the mount does not answer"),
-                Event::Worker(message) => tracing::debug!(?message, "from the worker"),
-                Event::TaskDone | Event::Deadline => {}
+                MountEvent::WorkerEnded => return self.on_worker_exit(),
+                MountEvent::WorkerStuck => return self.on_stuck(),
+                MountEvent::Abandoned => return self.stop_at_once("the mount does not answer"),
+                MountEvent::Worker(message) => {
+                    tracing::debug!(?message, "unexpected worker message");
+                }
+                MountEvent::TaskDone | MountEvent::Deadline => {}
             }
         }
     }
 
-    /// Has the policy read again. A bad one changes nothing.
+    /// Reloads the policy. A bad one changes nothing.
     fn reload(&self) {
         let Some(path) = &self.config.server.policy else {
             return;
         };
         match policy_for(path, &self.config) {
             Ok(policy) => drop(self.worker.channel.send(&policy)),
-            Err(error) => tracing::error!("the policy in force stays: {error}"),
+            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 }
 
-/// The policy in `path`, as the worker is told it.
 fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, CommandError> {
     let (files, _) = PolicyFiles::of_mount(path, &config.serving)?;
-    files.for_worker().map_err(system("begin an audit log"))
+    files.for_worker().map_err(system("start the audit log"))
 }
 
 fn start_worker(
@@ -390,18 +379,18 @@ fn start_worker(
     let policy = policy.map(|path| policy_for(path, config)).transpose()?;
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
-    let about = callers::begin().map_err(system("make a socket for the worker"))?;
+    let about = callers::begin().map_err(system("create a socket for the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
     let all = [device].into_iter().chain(descriptors).collect();
     let given = [
         policy,
         listener.map(Message::Control),
-        Some(Message::AboutCallers(about)),
+        Some(Message::CallerQueries(about)),
         Some(Message::Serve(Box::new(config.clone()), all)),
     ];
     for message in given.iter().flatten() {
         let said = worker.channel.send(message);
-        said.map_err(system("speak to the worker"))?;
+        said.map_err(system("send to the worker"))?;
     }
     Ok(worker)
 }

@@ -1,9 +1,9 @@
-//! What systemd is told.
+//! Notification of systemd.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells systemd that a service of `Type=notify` has started (sd_notify(3)).
+/// `READY=1` for a service of `Type=notify` (sd_notify(3)).
 pub(crate) fn notify_ready() {
     let Ok(path) = std::env::var("NOTIFY_SOCKET") else {
         return;
@@ -15,6 +15,6 @@ pub(crate) fn notify_ready() {
     let sent =
         address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(b"READY=1\n", &address));
     if let Err(error) = sent {
-        tracing::warn!("cannot tell systemd that the server is ready: {error}");
+        tracing::warn!("cannot notify systemd that the server is ready: {error}");
     }
 }

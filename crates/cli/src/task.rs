@@ -1,5 +1,4 @@
-//! Threads, and calls that may take long on threads of their own, with a descriptor that tells when one is
-//! done.
+//! Threads, and blocking calls on their own threads, with a descriptor that signals completion.
 
 use crate::waiting;
 use std::io;
@@ -7,11 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Starts a thread of this name.
-///
-/// # Errors
-///
-/// No threads.
 pub(crate) fn start_thread<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
@@ -20,20 +14,15 @@ pub(crate) fn start_thread<T: Send + 'static>(
     thread.spawn(run)
 }
 
-/// A call that may take long.
+/// A blocking call.
 #[derive(Debug)]
 pub(crate) struct Task<T> {
     thread: JoinHandle<T>,
-    /// At its end (hung up) when the thread is done.
+    /// A pipe that is hung up when the call is done.
     done: OwnedFd,
 }
 
 impl<T: Send + 'static> Task<T> {
-    /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors or no threads.
     pub(crate) fn start(call: impl FnOnce() -> T + Send + 'static) -> io::Result<Task<T>> {
         let (done, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let thread = start_thread("thrufs-task", move || {
@@ -44,12 +33,11 @@ impl<T: Send + 'static> Task<T> {
         Ok(Task { thread, done })
     }
 
-    /// Waits for it to be done, but not longer than this.
     pub(crate) fn is_done_within(&self, time: Duration) -> bool {
         waiting::readable([Some(self.as_fd())], Some(Instant::now() + time))[0]
     }
 
-    /// What it gave; waits if it is not done. `None` when it panicked.
+    /// Joins the thread; `None` if it panicked.
     pub(crate) fn finish(self) -> Option<T> {
         self.thread.join().ok()
     }

@@ -12,26 +12,20 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thrufs::MountError;
 
-/// How long a server may take to end after its mount: longer than it waits for its requests.
+/// For the exit of the server, longer than its own limits.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// After so long, somebody else may be what it waits for.
+/// Before other mount namespaces are searched.
 const OTHERS_AFTER: Duration = Duration::from_secs(2);
 
-/// How many descriptors of a process are looked at: the device is among the first it opens.
+/// Descriptors checked per process: the device is among the first.
 const DESCRIPTORS_LOOKED_AT: usize = 64;
 
-/// A process that holds the device of a mount.
-struct Server {
+struct ServerProcess {
     pid: i32,
     descriptor: OwnedFd,
 }
 
-/// Unmounts `mountpoint`.
-///
-/// # Errors
-///
-/// What is there instead, who uses it, or that its server does not end.
 pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
     let path = resolve(mountpoint)?;
     let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
@@ -51,12 +45,12 @@ pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError>
             tool,
         });
     }
-    match take_away(&path, lazy) {
-        // Nobody who uses it can do anything with it any more.
-        Err(CommandError::InUse(_)) if mounting::is_dead(&path) => take_away(&path, true)?,
+    match unmount_path(&path, lazy) {
+        // A dead mount is of no use to its users.
+        Err(CommandError::InUse(_)) if mounting::is_dead(&path) => unmount_path(&path, true)?,
         taken => taken?,
     }
-    // It is mounted elsewhere too, or still used: the server goes on, rightly.
+    // Mounted elsewhere too, or in use: the server continues.
     let elsewhere = mounts
         .iter()
         .filter(|other| other.device == mount.device)
@@ -68,8 +62,7 @@ pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError>
     wait_for(&servers, mount.device, &path)
 }
 
-/// The path as the table of mounts has it. The mount point itself is not looked into: its server
-/// may be dead.
+/// The path as in the mount table. The mount point itself is not accessed: its server may be dead.
 fn resolve(path: &Path) -> Result<PathBuf, CommandError> {
     let wrong = |source| CommandError::MountPoint {
         path: path.into(),
@@ -85,7 +78,7 @@ fn resolve(path: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
-fn take_away(path: &Path, lazy: bool) -> Result<(), CommandError> {
+fn unmount_path(path: &Path, lazy: bool) -> Result<(), CommandError> {
     let result = mounting::unmount(path, mounting::is_privileged(), lazy);
     result.map_err(|error| match &error {
         MountError::Unmount { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
@@ -96,7 +89,11 @@ fn take_away(path: &Path, lazy: bool) -> Result<(), CommandError> {
     })
 }
 
-fn wait_for(servers: &[Server], device: DeviceNumber, path: &Path) -> Result<(), CommandError> {
+fn wait_for(
+    servers: &[ServerProcess],
+    device: DeviceNumber,
+    path: &Path,
+) -> Result<(), CommandError> {
     let start = Instant::now();
     for server in servers {
         let has_ended_by = |deadline| {
@@ -106,7 +103,7 @@ fn wait_for(servers: &[Server], device: DeviceNumber, path: &Path) -> Result<(),
         if has_ended_by(start + OTHERS_AFTER) {
             continue;
         }
-        // A namespace that was made while it was mounted has a mount of its own.
+        // A namespace created while it was mounted has its own mount of it.
         let is_server = |pid| servers.iter().any(|server| server.pid == pid);
         if let Some((pid, name)) = mount_table::process_that_sees(device, is_server) {
             let path = path.into();
@@ -123,9 +120,9 @@ fn wait_for(servers: &[Server], device: DeviceNumber, path: &Path) -> Result<(),
     Ok(())
 }
 
-/// Supervisor and worker of the FUSE connection with this number. Those of other users are not seen;
-/// nor are any on a kernel whose fdinfo does not tell (before 6.11).
-fn servers_of(device: DeviceNumber) -> Vec<Server> {
+/// Supervisor and worker of this FUSE connection. Those of other users are not visible, nor any on
+/// kernels before 6.11, whose fdinfo lacks the connection.
+fn servers_of(device: DeviceNumber) -> Vec<ServerProcess> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -134,15 +131,14 @@ fn servers_of(device: DeviceNumber) -> Vec<Server> {
             let process = process.ok()?;
             let pid: i32 = process.file_name().to_str()?.parse().ok()?;
             let name = fs::read_to_string(process.path().join("comm")).ok()?;
-            // Opened first, and looked at then: the number might be another's in between.
+            // Opened before it is checked: the process id could be reused in between.
             let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
             let ours = name.starts_with("thrufs") && holds(&process.path(), device.minor);
-            ours.then_some(Server { pid, descriptor })
+            ours.then_some(ServerProcess { pid, descriptor })
         })
         .collect()
 }
 
-/// Whether the process has a descriptor of this connection.
 fn holds(process: &Path, connection: u32) -> bool {
     let Ok(descriptors) = fs::read_dir(process.join("fdinfo")) else {
         return false;

@@ -1,13 +1,12 @@
-//! `virtiofsd`: the form in which virtual machine managers call a virtio-fs server.
+//! `virtiofsd`: the command line of virtual machine managers.
 //!
-//! Called by that name, or as `thrufs virtiofsd`, the command takes the arguments of virtiofsd 1.14 and
-//! behaves as it would: one front end is served, and the process ends with it. An option either means
-//! here what it means there, or asks for what is so anyway ([`table`]); a value that is not done here
-//! is refused with the reason.
+//! Called by that name, or as `thrufs virtiofsd`, the command takes the arguments of virtiofsd 1.14: it
+//! serves one front end, and ends with it. An option has the same meaning, or requests the default
+//! ([`table`]); unsupported values are refused with the reason.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | `table` | every option of that program, and what becomes of it here |
+//! | `table` | every option of virtiofsd, and its effect here |
 //! | `list` | the older form of some of them, in a list after `-o` |
 
 mod list;
@@ -17,8 +16,8 @@ use crate::error::CommandError;
 use crate::options::{self, OptionError, Setting};
 use crate::output::print;
 use crate::share::ShareArguments;
-use crate::share::door::Listening;
 use crate::share::launch;
+use crate::share::listener::ListenAddress;
 use clap::builder::PossibleValuesParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -27,11 +26,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use table::{OPTIONS, Outcome, Taken, VirtiofsdOption};
 
-/// The name under which the command behaves so.
 pub(crate) const NAME: &str = "virtiofsd";
 
-/// What `--print-capabilities` names, of what managers look for: that guests can move while they run,
-/// that options are separate arguments, and that ACLs and labels are asked for by mode.
+/// The features of `--print-capabilities`: live migration, separate arguments for options, and modes for
+/// ACLs and labels.
 const FEATURES: [&str; 4] = [
     "migrate-precopy",
     "posix-acl-negotiation-mode",
@@ -39,7 +37,6 @@ const FEATURES: [&str; 4] = [
     "separate-options",
 ];
 
-/// What is wrong with the arguments.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VirtiofsdError {
     #[error(transparent)]
@@ -52,17 +49,17 @@ pub(crate) enum VirtiofsdError {
         value: String,
         problem: String,
     },
-    #[error("`-o {0}` is no option of virtiofsd")]
+    #[error("`-o {0}` is not an option of virtiofsd")]
     Unknown(String),
-    #[error("say which directory to share: --shared-dir DIR")]
+    #[error("no directory to share: add --shared-dir DIR")]
     NoDirectory,
-    #[error("say where to listen: --socket-path PATH, or --fd N")]
+    #[error("no socket to listen at: add --socket-path PATH or --fd N")]
     NoSocket,
     #[error("{0} is not UTF-8 text")]
     NotText(String),
 }
 
-/// The arguments, if the command was called so, its name first.
+/// The arguments after the name, if called as virtiofsd.
 pub(crate) fn arguments(all: &[OsString]) -> Option<Vec<OsString>> {
     let is_name = |text: &OsStr| Path::new(text).file_name() == Some(OsStr::new(NAME));
     match all {
@@ -75,11 +72,6 @@ pub(crate) fn arguments(all: &[OsString]) -> Option<Vec<OsString>> {
     }
 }
 
-/// Does what that program would.
-///
-/// # Errors
-///
-/// See [`VirtiofsdError`]; those of sharing.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
     let name = arguments
         .first()
@@ -88,7 +80,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
     let parsed = command(&name).no_binary_name(true);
     let matches = match parsed.try_get_matches_from(arguments.into_iter().skip(1)) {
         Ok(matches) => matches,
-        // Help and version come this way too.
+        // Also help and version.
         Err(error) => return Err(crate::command_line::CommandLineError::Clap(error).into()),
     };
     if matches.get_flag("print-capabilities") {
@@ -103,7 +95,6 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What clap is told, from the table.
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(name.to_owned())
         .about("Share a directory with a virtual machine, with the arguments of virtiofsd 1.14")
@@ -115,7 +106,7 @@ pub(crate) fn command(name: &str) -> Command {
     command
 }
 
-/// Every option, and what becomes of it, for the manual.
+/// Options and descriptions, for the manual.
 pub(crate) fn described() -> impl Iterator<Item = (String, String)> {
     OPTIONS.iter().map(|option| {
         let shown = match option.takes {
@@ -135,7 +126,7 @@ fn explained(option: &VirtiofsdOption) -> String {
     let help = option.help;
     match option.outcome {
         Outcome::Same | Outcome::Done(_) => help.to_owned(),
-        Outcome::AlreadySo(why) => format!("{help} [without effect: {why}]"),
+        Outcome::AlreadySo(why) => format!("{help} [no effect: {why}]"),
     }
 }
 
@@ -167,19 +158,19 @@ fn one(arg: Arg, value_name: &'static str) -> Arg {
         .value_parser(value_parser!(OsString))
 }
 
-/// What is collected from them.
+/// The collected arguments.
 #[derive(Debug, Default)]
 struct Collected {
     shared_dir: Option<PathBuf>,
     socket: Option<PathBuf>,
     descriptor: Option<i32>,
     group: Option<u32>,
-    /// In their order: the last of opposites counts.
+    /// In order: the last of opposites counts.
     settings: Vec<Setting>,
 }
 
 impl Collected {
-    /// Adds an option as mounts and shares have it.
+    /// Adds an option of the common table.
     fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), VirtiofsdError> {
         let option = options::find(name).expect("the table of options has what this one names");
         self.settings.push(options::setting(option, value)?);
@@ -188,8 +179,8 @@ impl Collected {
 
     fn finish(self) -> Result<ShareArguments, VirtiofsdError> {
         let listening = match (self.descriptor, self.socket) {
-            (Some(number), _) => Listening::Inherited(number),
-            (None, Some(path)) => Listening::At {
+            (Some(number), _) => ListenAddress::Inherited(number),
+            (None, Some(path)) => ListenAddress::At {
                 path,
                 group: self.group,
                 pid_file: true,
@@ -205,10 +196,9 @@ impl Collected {
     }
 }
 
-/// What the arguments come to.
 fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdError> {
     let mut collected = Collected::default();
-    // What that program does unless it is told.
+    // The defaults of virtiofsd.
     for name in ["noxattr", "noacl", "no_killpriv_v2"] {
         collected.set(name, None)?;
     }
@@ -217,7 +207,7 @@ fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdErro
             collect(option, matches, &mut collected)?;
         }
     }
-    // These have the last word, wherever they stand.
+    // Lists override flags, wherever they are.
     let lists = matches.get_many::<OsString>("options");
     for list in lists.into_iter().flatten() {
         let list = list
@@ -234,7 +224,7 @@ fn collect(
     collected: &mut Collected,
 ) -> Result<(), VirtiofsdError> {
     if let Outcome::AlreadySo(why) = option.outcome {
-        tracing::debug!("{} is without effect: {why}", option.shown());
+        tracing::debug!("{} has no effect: {why}", option.shown());
         return Ok(());
     }
     let act = |all: &mut Collected, value: &OsStr| match (option.outcome, option.takes) {

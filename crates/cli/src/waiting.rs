@@ -1,11 +1,11 @@
-//! Waiting for descriptors until a moment.
+//! poll(2) with a deadline.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-/// Waits until one of `descriptors` can be read or is at its end; tells which. All `false` when
-/// `deadline` came first; without one, it is waited for ever.
+/// Waits until a descriptor is readable or hung up; returns which. All `false` after `deadline`; without
+/// one, blocks for ever.
 pub(crate) fn readable<const COUNT: usize>(
     descriptors: [Option<BorrowedFd<'_>>; COUNT],
     deadline: Option<Instant>,
@@ -14,7 +14,7 @@ pub(crate) fn readable<const COUNT: usize>(
     descriptors.map(|_| results.next().unwrap_or(false))
 }
 
-/// As [`readable`], for any number of them.
+/// As [`readable`], for a slice.
 pub(crate) fn readable_of(
     descriptors: &[Option<BorrowedFd<'_>>],
     deadline: Option<Instant>,
@@ -33,7 +33,7 @@ pub(crate) fn readable_of(
                 tv_nsec: left.subsec_nanos().into(),
             }
         });
-        // An error means that a signal was handled meanwhile: wait for the rest of the time.
+        // EINTR: wait for the rest of the time.
         if poll(&mut polled, timeout.as_ref()).is_ok() {
             break;
         }
@@ -54,7 +54,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn tells_which_and_when() {
+    fn returns_readable_descriptors_and_honours_the_deadline() {
         let (quiet, _writer) = rustix::pipe::pipe().unwrap();
         let (ended, writer) = rustix::pipe::pipe().unwrap();
         drop(writer);

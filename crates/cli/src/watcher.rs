@@ -1,5 +1,5 @@
-//! What the workers of mounts and of shares have in common: they hear first what to serve, and have a thread
-//! that waits for signals and for the supervisor.
+//! Common to the workers of mounts and shares: the setup messages, and the thread that waits for signals
+//! and the supervisor.
 
 use crate::channel::{Channel, Message};
 use crate::control::answer::Subject;
@@ -14,58 +14,53 @@ use std::sync::Arc;
 use thrufs_hostdir::policy::Accounts;
 use thrufs_sys::signal::{SIGUSR1, SignalFd};
 
-/// What the supervisor gives before it says what to serve.
+/// Received before the message that says what to serve.
 #[derive(Default)]
-pub(crate) struct Given {
+pub(crate) struct WorkerSetup {
     pub(crate) control: Option<OwnedFd>,
     pub(crate) callers: Option<OwnedFd>,
     pub(crate) policy: Option<PolicyFiles>,
 }
 
-/// Hears the supervisor until it says what to serve: what it gave, and that.
-pub(crate) fn hear(supervisor: &Channel) -> Option<(Given, Message)> {
-    let mut given = Given::default();
+/// Receives until the message that says what to serve.
+pub(crate) fn receive_setup(supervisor: &Channel) -> Option<(WorkerSetup, Message)> {
+    let mut setup = WorkerSetup::default();
     loop {
         match supervisor.receive() {
-            Ok(Some(Message::Control(socket))) => given.control = Some(socket),
-            Ok(Some(Message::AboutCallers(socket))) => given.callers = Some(socket),
+            Ok(Some(Message::Control(socket))) => setup.control = Some(socket),
+            Ok(Some(Message::CallerQueries(socket))) => setup.callers = Some(socket),
             Ok(Some(Message::Policy(text, audit))) => {
-                given.policy = Some(PolicyFiles { text, audit });
+                setup.policy = Some(PolicyFiles { text, audit });
             }
-            Ok(Some(message)) => return Some((given, message)),
+            Ok(Some(message)) => return Some((setup, message)),
             Ok(None) | Err(_) => return None,
         }
     }
 }
 
-/// Who serves, as its supervisor sees it.
+/// The server that the watcher controls.
 pub(crate) trait Watched: Send + 'static {
-    /// The signals that the supervisor is told of. The others are sent to it as well, or to nobody.
+    /// The signals that are reported to the supervisor.
     const PASSED_ON: &[i32];
 
-    /// Acts upon what the supervisor says.
+    /// Handles a message of the supervisor.
     fn on_message(&mut self, message: Message);
 
-    /// The supervisor has died, without which nobody could end this process.
+    /// The supervisor has died, so this process must end itself.
     fn on_orphaned(&mut self);
 }
 
-/// Waits for signals and for the supervisor.
 pub(crate) struct Watcher<T> {
     pub(crate) supervisor: Arc<Channel>,
     pub(crate) signals: SignalFd,
     pub(crate) subject: Arc<Subject>,
-    /// What the policy is called, and whom it may name.
+    /// The path of the policy, and the known accounts.
     pub(crate) policy: Option<(PathBuf, Accounts)>,
     pub(crate) watched: T,
 }
 
 impl<T: Watched> Watcher<T> {
-    /// Begins to watch, by a thread of its own that is confined first.
-    ///
-    /// # Errors
-    ///
-    /// No threads.
+    /// Starts the thread, which calls `confine` first.
     pub(crate) fn start(mut self, confine: impl FnOnce() + Send + 'static) -> io::Result<()> {
         task::start_thread("thrufs-watcher", move || {
             if let Ok(thread) = process::this_thread() {
@@ -77,14 +72,14 @@ impl<T: Watched> Watcher<T> {
         Ok(())
     }
 
-    /// Whether there is a supervisor still.
+    /// Returns whether the supervisor is alive.
     fn watch(&mut self) -> bool {
         let descriptors = [Some(self.signals.as_fd()), Some(self.supervisor.as_fd())];
         let [signal, message] = waiting::readable(descriptors, None);
         if signal && let Ok(signal) = self.signals.read() {
             match signal.number {
                 SIGUSR1 => self.print_statistics(),
-                // The supervisor's to act upon. If it is gone, that is noticed next.
+                // The supervisor decides. If it has died, the next event shows it.
                 number if T::PASSED_ON.contains(&number) => {
                     let _ = self.supervisor.send(&Message::Signalled(number));
                 }
@@ -107,7 +102,6 @@ impl<T: Watched> Watcher<T> {
         true
     }
 
-    /// A bad one changes nothing.
     fn replace_policy(&self, files: PolicyFiles) {
         let Some((path, accounts)) = &self.policy else {
             return;
@@ -117,14 +111,14 @@ impl<T: Watched> Watcher<T> {
             Ok(self.subject.served.replace_policy(policy, audit)?)
         });
         match replaced {
-            Ok(()) => tracing::info!("serving by the policy in {} as it is now", path.display()),
-            Err(error) => tracing::error!("the policy in force stays: {error}"),
+            Ok(()) => tracing::info!("policy {} reloaded", path.display()),
+            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 
-    /// Asked for in so many words, so it is no matter of log levels.
+    /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
-        // In one piece: others may write to the same file. Perhaps nobody hears it any more.
+        // In one write, as the file may be shared. Standard error may be closed.
         let _ = writeln!(io::stderr(), "{}", self.subject.statistics_text());
     }
 }

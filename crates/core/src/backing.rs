@@ -74,7 +74,7 @@ impl Backings {
         if let Some(device) = self.device.upgrade()
             && let Err(error) = fuse_dev::backing_close(&*device, id)
         {
-            tracing::debug!(id, %error, "a backing file cannot be given up");
+            tracing::debug!(id, %error, "cannot close a backing id");
         }
     }
 }

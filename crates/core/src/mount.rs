@@ -205,7 +205,7 @@ fn check_target(target: &Path) -> Result<(), MountError> {
         // Over io_uring, the last requests fail with one of the others.
         let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
         let source = if dead.contains(&errno) {
-            io::Error::other("a dead FUSE mount lies here (its server is gone): unmount it first")
+            io::Error::other("a dead FUSE mount is here (its server has ended): unmount it first")
         } else {
             errno.into()
         };

@@ -205,7 +205,7 @@ impl MountedSession {
             },
         };
         if let Err(error) = unmounted {
-            tracing::warn!(%error, "a dead mount is left");
+            tracing::warn!(%error, "cannot unmount a dead mount");
         }
     }
 

@@ -298,7 +298,7 @@ impl<F: FileSystem> Session<F> {
             .features()
             .ok_or(SessionError::Misuse)?;
         for refusal in &features.refused {
-            tracing::info!(%refusal, "not in force");
+            tracing::info!(%refusal, "feature not negotiated");
         }
         let _ = self.handle.features.set(features.clone());
         let backings = Backings::new(&self.connection.device);
@@ -320,12 +320,12 @@ impl<F: FileSystem> Session<F> {
         match started {
             Ok((ring, carrier)) => {
                 let _ = self.ring.set(ring);
-                tracing::debug!("requests come by {carrier}");
+                tracing::debug!("transport: {carrier}");
                 carrier
             }
             Err(refusal) => {
                 let carrier = Carrier::Dev(Some(refusal));
-                tracing::info!("requests come by {carrier}");
+                tracing::info!("transport: {carrier}");
                 carrier
             }
         }

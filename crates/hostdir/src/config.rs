@@ -293,14 +293,13 @@ impl Default for Config {
 pub enum ConfigError {
     /// Other users would act as the server's user, without any check.
     #[error(
-        "with allow_other and without default_permissions no modes are checked, and all users of the mount \
-         act as the server's user; drop one of them"
+        "allow_other without default_permissions disables all permission checks: every user of the mount \
+         acts as the user who runs the server; drop one of them"
     )]
     UncheckedSharing,
     /// Writeback caches data, which these cache modes forbid.
     #[error(
-        "writeback keeps written data in the cache, cache=never and cache=metadata forbid that: \
-         drop one of them"
+        "writeback caches written data, which cache=never and cache=metadata forbid: drop one of them"
     )]
     WritebackWithoutCache,
     /// ACLs are extended attributes.
@@ -309,8 +308,8 @@ pub enum ConfigError {
     /// Rules about callers name ids on the host.
     #[error("rules that match on callers need ids that are not mapped: drop uid_map and gid_map")]
     CallersOfMappedIds,
-    /// A request by file handle has no path.
-    #[error("rules that match on paths do not go together with export: drop one of them")]
+    /// Whoever comes with a file handle comes without a path.
+    #[error("rules that match on paths do not work with export: drop one of them")]
     PathsOfExported,
     /// Only a mount made with a policy tracks names.
     #[error("the mount was made without a policy: mount again with one")]

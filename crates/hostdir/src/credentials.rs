@@ -57,13 +57,11 @@ impl Credentials {
         let may_act = effective.contains(Capabilities::SETUID | Capabilities::SETGID);
         let switches = may_act && cred::keep_capabilities_on_setuid().is_ok();
         if !may_act {
-            tracing::info!(
-                "serving as an ordinary user: whatever is created belongs to the server's user"
-            );
+            tracing::info!("serving as an ordinary user: new files belong to the server's user");
         } else if !switches {
             tracing::warn!(
-                "cannot keep capabilities while acting as callers (needs CAP_SETPCAP at start): \
-                 whatever is created belongs to the server's user"
+                "cannot keep capabilities while acting as callers (requires CAP_SETPCAP at start): new \
+                 files belong to the server's user"
             );
         }
         effective.remove(Capabilities::SYS_RESOURCE);

@@ -181,15 +181,15 @@ impl Host {
 
     fn reason(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {
         let how = match (path, self.config.cache) {
-            (DataPath::Passthrough, _) => "the kernel uses the file beneath by itself",
-            (DataPath::Filtered, _) => "what readers are not to see is taken out",
+            (DataPath::Passthrough, _) => "the kernel reads and writes the source file directly",
+            (DataPath::Filtered, _) => "redacted by the server",
             (DataPath::Direct, _) | (_, CacheMode::Never | CacheMode::Metadata) => {
-                "no data are kept"
+                "no data are cached"
             }
             (DataPath::Cached, CacheMode::Auto) => {
-                "data are kept while the file beneath is unchanged at open"
+                "data are cached while the source file is unchanged at open"
             }
-            (DataPath::Cached, CacheMode::Always) => "data are kept until memory is short",
+            (DataPath::Cached, CacheMode::Always) => "data are cached until memory is short",
         };
         match obstacle {
             Some(obstacle) => format!("{how}, since: {obstacle}"),

@@ -32,7 +32,7 @@ impl Host {
         match strongbox.keep(key.into(), fd) {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(?key, %error, "a descriptor would be lost with this process");
+                tracing::warn!(?key, %error, "cannot store a descriptor for the next worker");
                 false
             }
         }

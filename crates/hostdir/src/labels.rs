@@ -74,7 +74,7 @@ impl Host {
             if found == node {
                 let removed = self.unlink(context, parent, name, is_directory);
                 if let Err(error) = removed {
-                    tracing::warn!("a file without its label stays: {error}");
+                    tracing::warn!("cannot remove a file whose label was not set: {error}");
                 }
             }
             self.forget(found, 1);

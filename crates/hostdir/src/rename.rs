@@ -314,8 +314,8 @@ impl Host {
             Ok(()) => Err(Errno::EXDEV),
             Err(error) => {
                 tracing::error!(
-                    "a rename that was overtaken on the host was not checked, and stays: undoing it \
-                     failed: {error}"
+                    "a rename raced with a change in the source and was not checked by the policy: \
+                     undoing it failed: {error}"
                 );
                 Ok(())
             }

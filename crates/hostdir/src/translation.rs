@@ -44,9 +44,7 @@ enum Target {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TranslationError {
     /// The word before the numbers.
-    #[error(
-        "it begins with `{0}`: there are guest, host, map, squash-guest, squash-host and forbid-guest"
-    )]
+    #[error("unknown kind `{0}`: use guest, host, map, squash-guest, squash-host or forbid-guest")]
     Kind(String),
     /// The numbers.
     #[error("after {kind} there must be {expected} numbers, with colons between them")]

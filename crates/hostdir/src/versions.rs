@@ -108,7 +108,7 @@ impl Host {
         if let Some(notifier) = self.rules.notifier()
             && let Err(error) = notifier.expire_attributes(inode.node())
         {
-            tracing::trace!(node = ?inode.node(), %error, "attributes stay valid until they time out");
+            tracing::trace!(node = ?inode.node(), %error, "cannot invalidate attributes");
         }
     }
 }

@@ -57,11 +57,11 @@ pub enum XattrMapError {
     /// A rule that is cut off.
     #[error("rule {0} is cut off: each of its fields ends with the character that it begins with")]
     CutOff(usize),
-    /// An unknown type.
-    #[error("rule {0} is of the type `{1}`: there are prefix, ok, bad, unsupported and map")]
+    /// The first field.
+    #[error("rule {0} has the unknown type `{1}`: use prefix, ok, bad, unsupported or map")]
     Type(usize, String),
-    /// An unknown scope.
-    #[error("rule {0} has the scope `{1}`: there are client, server and all")]
+    /// The second field.
+    #[error("rule {0} has the unknown scope `{1}`: use client, server or all")]
     Scope(usize, String),
     /// A rule after a `map` rule, which matches everything.
     #[error("rule {0} comes after a rule `map`, which must be the last")]

@@ -178,7 +178,7 @@ impl<M: MakeFileSystem> Control<M> {
         self.vrings.iter().for_each(Vring::begin_to_stop);
         for vring in &mut self.vrings {
             if let Err(error) = vring.stop(deadline) {
-                tracing::error!(%error, "at the end of a connection");
+                tracing::error!(%error, "cannot close the connection");
                 stuck += 1;
             }
         }
@@ -447,10 +447,8 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         file: File,
     ) -> Result<Option<File>> {
         let begun = self.begin_to_move(direction, file.into());
-        // The reply has no room for the reason.
-        begun.inspect_err(
-            |error| tracing::error!(%error, "the state of the device cannot be moved"),
-        )?;
+        // The answer has no room for the reason.
+        begun.inspect_err(|error| tracing::error!(%error, "cannot migrate the device state"))?;
         Ok(None)
     }
 

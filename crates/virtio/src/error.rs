@@ -12,11 +12,11 @@ pub enum DeviceError {
     /// Descriptors, or the handler of the signal that ends waits, could not be set up.
     #[error("cannot start serving: {0}")]
     Start(#[source] io::Error),
-    /// The session of a process that died cannot be resumed.
-    #[error("the guest's session cannot be resumed: {0}")]
+    /// The session of a process that died cannot be gone on with.
+    #[error("cannot resume the guest's session: {0}")]
     Resume(#[source] io::Error),
-    /// The front end broke the protocol or sent an invalid request.
-    #[error("the front end's request cannot be carried out: {0}")]
+    /// The front end broke the protocol, or asked for what is not there.
+    #[error("cannot handle the front end's message: {0}")]
     Protocol(#[source] vhost::vhost_user::Error),
     /// A queue's thread panicked: a fault of this program.
     #[error("a thread that serves a queue failed")]

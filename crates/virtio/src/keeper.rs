@@ -197,7 +197,7 @@ impl Keeping {
             }
             Ok(None) => Ok(()),
             Err(error) => {
-                tracing::debug!(%error, "from the front end");
+                tracing::debug!(%error, "the front end failed");
                 Err(Over)
             }
         }
@@ -297,7 +297,7 @@ impl Keeping {
             }
             // The next worker, or the end of the connection, follows.
             Err(error) => {
-                tracing::debug!(%error, "a worker that ends at once");
+                tracing::debug!(%error, "the worker ended at once");
                 self.worker = None;
                 Ok(())
             }

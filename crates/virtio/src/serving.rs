@@ -444,7 +444,7 @@ impl<M: MakeFileSystem> Serving<M> {
             // Fails when the descriptor number was reused.
             let _ = epoll::delete(&self.epoll, &before.kick);
             if let Err(error) = epoll::add(&self.epoll, &after.kick, data, flags) {
-                tracing::warn!(%error, queue = self.start.number, "a kick that cannot be waited for");
+                tracing::warn!(%error, queue = self.start.number, "cannot wait for kicks");
             }
         }
         if let Some(call) = &after.call

@@ -98,7 +98,7 @@ impl<F: FileSystem> GuestSession<F> {
             return false;
         };
         for refusal in &features.refused {
-            tracing::info!(%refusal, "not in force");
+            tracing::info!(%refusal, "feature not negotiated");
         }
         let file_system = self.dispatcher.file_system();
         let started = || file_system.started(features, Services::unavailable());
@@ -191,11 +191,13 @@ impl<M: MakeFileSystem> Sessions<M> {
         self.end();
         let deadline = Instant::now() + self.drain_timeout;
         if last.wait_for_none(deadline) > 0 {
-            tracing::error!("the guest begins anew, but requests from before do not end");
+            tracing::error!(
+                "the guest starts a new session, but requests of the old one do not end"
+            );
             return Err(Errno::EBUSY);
         }
         let file_system = make(&self.make).map_err(|error| {
-            tracing::error!(%error, "no file system for a guest");
+            tracing::error!(%error, "cannot create the file system for a guest");
             Errno::from(error)
         })?;
         let dispatcher = Dispatcher::new(file_system)

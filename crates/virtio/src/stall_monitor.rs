@@ -179,7 +179,7 @@ impl StallMonitor {
             metrics,
         };
         let thread = start_monitor(&watch.alarm, round)
-            .inspect_err(|error| tracing::debug!(%error, "queue threads run unpaired"))
+            .inspect_err(|error| tracing::debug!(%error, "cannot start the stall monitor"))
             .ok()?;
         Some(StallMonitor {
             watch,
@@ -299,7 +299,7 @@ impl Round {
             return None;
         }
         if let Err(error) = bind(thread, cpu) {
-            tracing::debug!(%error, cpu, "cannot serve where the caller is");
+            tracing::debug!(%error, cpu, "cannot move to the caller's CPU");
             release(thread, &self.watch.allowed);
             return None;
         }

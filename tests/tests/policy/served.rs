@@ -21,8 +21,9 @@ use thrufs_tests::server::{Server, kill_process};
 use thrufs_tests::transport::{Transport, over_each};
 use thrufs_tests::wait_until;
 
-const RELOADED: &str = "serving by the policy in";
-const REFUSED: &str = "the policy in force stays";
+/// What the server logs of a reload.
+const RELOADED: &str = " reloaded";
+const REFUSED: &str = "the active one stays";
 
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(60);
 

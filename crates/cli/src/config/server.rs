@@ -1,27 +1,24 @@
-//! What the settings mean for the life of a server, whatever it serves by.
+//! Settings of the server process, common to mounts and shares.
 
-use crate::control::place::Control;
+use crate::control::socket::ControlLocation;
 use crate::options::{OptionError, OptionId, Setting, parse_seconds};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long users of a mount have to leave, or requests of a guest to be answered, when the server
-/// is asked to end.
+/// How long to wait at the end for users of a mount, or for requests of a guest.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerConfig {
     pub(crate) foreground: bool,
     pub(crate) stop_timeout: Duration,
-    /// Directives for the log; the environment decides when there are none.
+    /// Directives; `THRUFS_LOG` unless given.
     pub(crate) log: Option<String>,
     pub(crate) log_file: Option<PathBuf>,
-    /// Log to the system's log instead.
+    /// Log to syslog(3).
     pub(crate) syslog: bool,
-    /// The rules to serve by.
     pub(crate) policy: Option<PathBuf>,
-    pub(crate) control: Control,
+    pub(crate) control: ControlLocation,
 }
 
 impl Default for ServerConfig {
@@ -33,23 +30,19 @@ impl Default for ServerConfig {
             log_file: None,
             syslog: false,
             policy: None,
-            control: Control::Usual,
+            control: ControlLocation::Usual,
         }
     }
 }
 
 impl ServerConfig {
-    /// Whether a hangup ends the server: when it runs on a terminal, which has gone away. Otherwise
-    /// it is how a server is told to read its policy again.
+    /// Whether SIGHUP ends the server: in the foreground on a terminal, or without a policy. Otherwise it
+    /// reloads the policy.
     pub(crate) fn ends_on_hangup(&self) -> bool {
         self.foreground && (self.policy.is_none() || rustix::termios::isatty(std::io::stdin()))
     }
 
-    /// Tells whether the setting was one of these.
-    ///
-    /// # Errors
-    ///
-    /// A value that cannot be.
+    /// Returns whether the setting was one of these.
     pub(super) fn apply(&mut self, setting: &Setting) -> Result<bool, OptionError> {
         let value = setting.text();
         match setting.option.id {
@@ -59,8 +52,8 @@ impl ServerConfig {
             OptionId::LogFile => self.log_file = Some(value.into()),
             OptionId::Syslog => self.syslog = true,
             OptionId::Policy => self.policy = Some(value.into()),
-            OptionId::Control if value == "none" => self.control = Control::None,
-            OptionId::Control => self.control = Control::At(value.into()),
+            OptionId::Control if value == "none" => self.control = ControlLocation::None,
+            OptionId::Control => self.control = ControlLocation::At(value.into()),
             _ => return Ok(false),
         }
         Ok(true)

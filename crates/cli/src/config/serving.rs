@@ -1,15 +1,11 @@
-//! What the settings mean for how a directory is served, whoever the clients are.
+//! Settings of the served directory, common to mounts and shares.
 
 use crate::options::{OptionError, OptionId, Setting};
 use crate::options::{parse_bytes, parse_group, parse_range, parse_seconds, parse_user};
 use thrufs_hostdir::{CacheMode, Config, ConfigError, FileHandles, IdMap, Locks};
 use thrufs_hostdir::{MigrationMode, MigrationOnError};
 
-/// Tells whether the setting was one of these.
-///
-/// # Errors
-///
-/// A value that cannot be.
+/// Returns whether the setting was one of these.
 pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, OptionError> {
     if apply_switch(serving, setting.option.id) {
         return Ok(true);
@@ -77,12 +73,7 @@ fn apply_switch(serving: &mut Config, id: OptionId) -> bool {
     true
 }
 
-/// Tells whether the choices go together. `effective` are the settings in force, to name those that
-/// do not.
-///
-/// # Errors
-///
-/// The first two that do not.
+/// Checks the combination. `effective` are the active settings, for messages.
 pub(super) fn check(serving: &Config, effective: &[Setting]) -> Result<(), OptionError> {
     let Err(error) = serving.check() else {
         return Ok(());
@@ -119,11 +110,7 @@ fn word(cache: CacheMode) -> &'static str {
     }
 }
 
-/// Adds a range, which must not share an id with another on either side.
-///
-/// # Errors
-///
-/// What is wrong with it.
+/// Adds a range, which must not overlap another on either side.
 pub(super) fn add_range(map: &mut IdMap, value: &str) -> Result<(), String> {
     let new = parse_range(value)?;
     let mut ranges = match std::mem::take(map) {

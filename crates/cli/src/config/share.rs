@@ -1,4 +1,4 @@
-//! What a share shall be.
+//! The configuration of a share.
 
 use super::{ServerConfig, serving};
 use crate::options::{self, OptionError, OptionId, Setting, Use};
@@ -9,84 +9,75 @@ use std::sync::Arc;
 use thrufs_hostdir::{Config, FileHandles, IdMap, MigrationMode, Translation};
 use thrufs_virtio::{DeviceConfig, Tag};
 
-/// Most request queues: what the table allows.
 const QUEUES_MAX: u16 = 64;
 
-/// Most machines at once, unless another number is given.
 const MACHINES_MAX: usize = 8;
-/// Deaths of workers in a minute after which a request is to blame.
+/// Deaths of workers in a minute after which a request is presumed the cause.
 const DEATHS_MAX: usize = 10;
 
-/// Where the process that serves is shut in.
+/// How the worker is confined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sandbox {
-    /// In the best that can be had.
+    /// The first available of the others.
     Best,
-    /// In a mount namespace whose root is the source, or nowhere.
+    /// A mount namespace whose root is the source, or failure.
     Namespace,
-    /// Its root directory is the source, or it does not serve.
+    /// The source as root directory, or failure.
     Chroot,
-    /// Nowhere.
+    /// No confinement.
     None,
 }
 
-/// What a system call meets with that is not on the list.
+/// The action for a system call that the filter does not list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterAction {
     Fail,
     Kill,
     Log,
     Trap,
-    /// There is no list.
+    /// No filter.
     Allow,
 }
 
-/// Capabilities that the worker keeps besides those it needs, and that it drops although it needs
-/// them.
+/// Capabilities to keep in addition, and to drop although serving needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CapabilityChange {
     pub(crate) kept: CapabilitySet,
     pub(crate) dropped: CapabilitySet,
 }
 
-/// Everything about one share, but for who listens where.
+/// All of a share but its listening socket.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareConfig {
-    /// The directory to serve, absolute.
+    /// Absolute.
     pub(crate) source: PathBuf,
-    /// The socket that front ends connect to, for messages.
+    /// The socket of front ends, for messages.
     pub(crate) socket: PathBuf,
     pub(crate) serving: Config,
     pub(crate) tag: Option<Tag>,
     pub(crate) request_queues: NonZeroU16,
     pub(crate) queue_size_max: u16,
-    /// Most threads that a queue has besides its own; as there are CPUs for, if it is not given.
+    /// Most helper threads of a queue; depends on the number of CPUs unless given.
     pub(crate) queue_helpers_max: Option<usize>,
-    /// Most front ends at once.
     pub(crate) machines_max: usize,
-    /// How many workers of one connection may die within a minute, before it is given up.
+    /// Deaths of one connection's workers within a minute before it is closed.
     pub(crate) deaths_max: usize,
     pub(crate) sandbox: Sandbox,
-    /// Ids of the user namespace; that of the user alone where nothing is said.
+    /// Ids of the user namespace; only the user's own unless given.
     pub(crate) namespace_uids: IdMap,
     pub(crate) namespace_gids: IdMap,
     pub(crate) filter: FilterAction,
     pub(crate) capabilities: CapabilityChange,
-    /// Serve a virtual CPU that asks alone from the CPU that it is on.
+    /// Serve a virtual CPU that is alone from its own CPU.
     pub(crate) pairing: bool,
-    /// The limit on descriptors: the hard one if it is not given, 0 for what it is.
+    /// RLIMIT_NOFILE: the hard limit unless given, 0 to leave it.
     pub(crate) descriptor_limit: Option<u64>,
     pub(crate) server: ServerConfig,
-    /// The settings that this was made of: what the worker is handed.
+    /// The settings before resolution, which the worker receives.
     pub(crate) settings: Vec<Setting>,
 }
 
 impl ShareConfig {
-    /// Resolves `settings`, in their order.
-    ///
-    /// # Errors
-    ///
-    /// One that means nothing for a share or has a bad value; two that contradict each other.
     pub(crate) fn resolve(
         source: PathBuf,
         socket: PathBuf,
@@ -98,7 +89,7 @@ impl ShareConfig {
             callers_are_local: false,
             allow_mmap: false,
             file_handles: FileHandles::Never,
-            // Who may use it is decided by the guest, whose kernel checks permissions.
+            // The guest's kernel checks permissions.
             allow_other: true,
             default_permissions: true,
             ..Config::default()
@@ -143,12 +134,12 @@ impl ShareConfig {
         Ok(config)
     }
 
-    /// Whether its user namespace is to have other ids than that of the user.
+    /// Whether the user namespace maps other ids than the user's own.
     pub(crate) fn maps_namespace(&self) -> bool {
         !self.namespace_uids.is_identity()
     }
 
-    /// Users without groups, or the other way round, would be of no use.
+    /// A map of users without one of groups, or the reverse, is of no use.
     fn check_namespace(&self, effective: &[Setting]) -> Result<(), OptionError> {
         let is_one = |setting: &&Setting| {
             matches!(
@@ -158,14 +149,14 @@ impl ShareConfig {
         };
         match effective.iter().find(is_one) {
             Some(one) if self.namespace_uids.is_identity() != self.namespace_gids.is_identity() => {
-                let problem = "say namespace_uidmap and namespace_gidmap, not one of them";
+                let problem = "use both namespace_uidmap and namespace_gidmap, not one of them";
                 Err(one.bad(problem.to_owned()))
             }
             _ => Ok(()),
         }
     }
 
-    /// Who is to tell of files by handle is to open them by handle.
+    /// Migration by file handles requires opening by handle.
     fn check_handles(&mut self, effective: &[Setting]) -> Result<(), OptionError> {
         if self.serving.migration.mode != MigrationMode::FileHandles {
             return Ok(());
@@ -177,7 +168,7 @@ impl ShareConfig {
                 return Err(OptionError::Contradiction {
                     first: "migration_mode=file-handles".to_owned(),
                     second: never.to_string(),
-                    fix: "files that are found by handle on the other side are held by handle here; say \
+                    fix: "migration by file handles requires files to be held by handle here; use \
                           inode_file_handles=prefer or migration_mode=find-paths"
                         .to_owned(),
                 });
@@ -187,12 +178,11 @@ impl ShareConfig {
         Ok(())
     }
 
-    /// What it is recognised by in a list of processes.
+    /// Arguments of the processes, for ps(1).
     pub(crate) fn paths(&self) -> [&Path; 2] {
         [&self.source, &self.socket]
     }
 
-    /// What the device is to offer.
     pub(crate) fn device(&self) -> DeviceConfig {
         DeviceConfig {
             tag: self.tag.clone(),
@@ -294,7 +284,6 @@ fn queues_of_this_machine() -> NonZeroU16 {
     NonZeroU16::new(queues.min(QUEUES_MAX)).unwrap_or(NonZeroU16::MIN)
 }
 
-/// Adds a rule.
 fn translate(map: &mut IdMap, rule: &str) -> Result<(), String> {
     let mut translation = match std::mem::take(map) {
         IdMap::Translated(translation) => translation,
@@ -305,7 +294,7 @@ fn translate(map: &mut IdMap, rule: &str) -> Result<(), String> {
     added.map_err(|error| error.to_string())
 }
 
-/// `+sys_admin:-mknod`. Of two that name one capability, the later counts.
+/// `+sys_admin:-mknod`. Of two changes of one capability, the later counts.
 fn parse_capabilities(value: &str) -> Result<CapabilityChange, String> {
     let mut change = CapabilityChange {
         kept: CapabilitySet::empty(),
@@ -337,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said() {
+    fn default_configuration() {
         let config = resolved("").unwrap();
         assert_eq!(config.serving.cache, CacheMode::Auto);
         assert!(config.serving.xattr && config.serving.acl && config.serving.killpriv);
@@ -356,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_said() {
+    fn every_option_is_resolved() {
         let config = resolved(
             "ro,tag=home,queues=3,queue_size=256,queue_threads=4,cache=metadata,allow_mmap,allow_direct_io,\
              no_readdirplus,no_announce_submounts,security_label,no_killpriv_v2,locks=shared,\
@@ -411,24 +400,24 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_for_a_share_is_told_with_what_to_do() {
+    fn inapplicable_options_of_a_share_name_the_remedy() {
         for (list, part) in [
-            ("allow_other", "for a share: in a guest"),
-            ("passthrough", "no way to the files of the host"),
+            ("allow_other", "to a share: in a guest"),
+            ("passthrough", "only through the server"),
             ("noatime", "where the guest mounts it"),
-            ("threads=3", "say queues="),
-            ("transport=dev", "say queues="),
-            ("fsname=x", "say tag="),
+            ("threads=3", "use queues="),
+            ("transport=dev", "use queues="),
+            ("fsname=x", "use tag="),
             ("nofail", "mount(8)"),
         ] {
             let error = resolved(list).unwrap_err().to_string();
-            assert!(error.contains("means nothing for a share"), "{error}");
+            assert!(error.contains("does not apply to a share"), "{error}");
             assert!(error.contains(part), "{error}");
         }
     }
 
     #[test]
-    fn values_that_cannot_be_are_told() {
+    fn invalid_values_are_refused() {
         for (list, part) in [
             ("queue_size=100", "power of two"),
             ("queues=0", "between 1 and 64"),

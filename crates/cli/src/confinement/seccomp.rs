@@ -1,19 +1,18 @@
-//! Which system calls the worker's threads may make.
+//! The seccomp filters of the worker's threads.
 //!
-//! A list of what serving needs; every other call fails with EPERM, so that one that was forgotten is
-//! an error of one request and not the end of the mount. A mount's worker keeps CAP_SYS_ADMIN: without
-//! mount(2), execve(2), ptrace(2), sockets and new namespaces there is less to be done with it. A
-//! filter sees numbers and no paths: what is in reach by opening is up to the tree.
+//! An allow list: every other call fails with EPERM, so that a forgotten one is an error of one request
+//! and not the end of the mount. A mount's worker keeps CAP_SYS_ADMIN; without mount(2), execve(2),
+//! ptrace(2), sockets and new namespaces, it is worth less to an attacker. A filter sees numbers and no
+//! paths: which files can be opened is decided by the mount namespace.
 //!
-//! A filter belongs to a thread and to the threads that it starts. The main thread takes it on last,
-//! and the session's threads have it from birth. The watcher, started before, has one that lets it
-//! hear the supervisor as well. The thread of the control socket has one that lets it accept and answer. In the worker of a share all
-//! threads but that have the same one, in which the front end's socket, its events and what the
-//! supervisor says are let through.
+//! A filter belongs to a thread and the threads it starts. The main thread installs it last, before the
+//! session starts its threads. The watcher, started before, may also receive from the supervisor; the
+//! thread of the control socket may also accept and reply. In the worker of a share, all threads but that
+//! one share a filter, which allows the front end's socket, its eventfds and the supervisor's messages.
 //!
-//! **What it costs.** The kernel decides once (Linux 5.11), when a filter is taken on, about calls
-//! that are allowed whatever their arguments; they cost a look at a bit. A call with conditions runs
-//! through the list every time, so nothing that a request needs often may have any.
+//! **Cost.** For calls that are allowed whatever their arguments, the kernel precomputes the result when
+//! the filter is installed (Linux 5.11): one bit is tested. A call with conditions runs the whole filter
+//! each time, so no frequent call of a request may have any.
 
 use crate::config::FilterAction;
 use rustix::process::getpid;
@@ -26,10 +25,9 @@ use std::ffi::{c_int, c_long};
 use thrufs_hostdir::FileHandles;
 use thrufs_sys::{fuse_dev, ioctl};
 
-/// What may be done to descriptors (fcntl(2)): having them once more, locks of ranges, leases, the size of
-/// pipes, and the seals of memory. No owner to whom signals are sent, and none of its own choice of them: the
-/// kernel sends those with the rights of who has set the owner, to any process. (Of a lease, it makes the
-/// caller the owner.)
+/// Allowed fcntl(2) commands: duplication, range locks, leases, pipe sizes, memfd seals. Neither F_SETOWN
+/// nor F_SETSIG: the kernel sends these signals, to any process, with the credentials of the process that
+/// set the owner. (F_SETLEASE makes the caller the owner.)
 const FCNTL: &[c_int] = &[
     libc::F_DUPFD,
     libc::F_DUPFD_CLOEXEC,
@@ -49,21 +47,18 @@ const FCNTL: &[c_int] = &[
     libc::F_GET_SEALS,
 ];
 
-/// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// The main thread and all that the session starts.
+    /// The main thread and the session's threads.
     Serving,
-    /// Answering by the control socket.
     Controlling,
-    /// Waiting for signals and the supervisor.
     Watching,
-    /// Everything in the worker of a share, but for the control socket.
+    /// All threads of a share's worker but the control socket's.
     Sharing,
 }
 
-/// What every thread may call, whatever the arguments. Calls that only older C libraries or kernels
-/// are asked for are there as well: what is allowed must not depend on which one it runs on.
+/// For every thread, with any arguments. Includes calls of older C libraries and kernels, so that the
+/// filter does not depend on them.
 const ALLOWED: &[(&str, &[c_long])] = &[
     (
         "requests and answers, contents of files",
@@ -181,16 +176,16 @@ const ALLOWED: &[(&str, &[c_long])] = &[
             libc::SYS_sigaltstack,
             libc::SYS_rseq,
             libc::SYS_set_robust_list,
-            // Asked in the kernel's page for it as a rule, but not by a thread that is the first to ask.
+            // Usually by the vDSO, but for the first call of a thread.
             libc::SYS_getcpu,
             libc::SYS_sched_getaffinity,
             libc::SYS_sched_setaffinity,
             libc::SYS_sched_yield,
-            // A reader that is paired with its caller gives way to others, and comes back. The class
-            // is in memory, where a filter cannot see it.
+            // A reader paired with its caller changes its scheduling class. The class is in memory, which
+            // a filter cannot read.
             libc::SYS_sched_getattr,
             libc::SYS_sched_setattr,
-            // Seeds of hash tables.
+            // Seeds of hash maps.
             libc::SYS_getrandom,
         ],
     ),
@@ -212,7 +207,7 @@ const ALLOWED: &[(&str, &[c_long])] = &[
             libc::SYS_clock_nanosleep,
             libc::SYS_nanosleep,
             libc::SYS_gettimeofday,
-            // The kernel's own way to go on waiting after a stop.
+            // How the kernel resumes a wait after a stop.
             libc::SYS_restart_syscall,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_poll,
@@ -221,22 +216,20 @@ const ALLOWED: &[(&str, &[c_long])] = &[
     ("the channel to the supervisor", &[libc::SYS_sendmsg]),
     ("ends", &[libc::SYS_exit, libc::SYS_exit_group]),
     (
-        // What goes through a ring passes by this filter. Rings are made before it is taken on, and
-        // can do no more than the transport needs; there is no making others.
+        // Operations of a ring bypass the filter. Rings are created before it is installed, restricted to
+        // what the transport needs.
         "rings",
         &[libc::SYS_io_uring_enter],
     ),
 ];
 
-/// What the thread of the control socket may call besides. There is no socket(2) and no connect(2):
-/// it lets in whoever knocks, and talks to nobody else.
+/// In addition, for the thread of the control socket. No socket(2) and no connect(2): it only accepts.
 const CONTROLLING: &[(&str, &[c_long])] = &[(
     "clients of the control socket",
     &[libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt],
 )];
 
-/// What the threads of a share may call besides. There is no socket(2) here either: who is connected
-/// came with the supervisor's message.
+/// In addition, for a share's threads. No socket(2): the connection comes from the supervisor.
 const SHARING: &[(&str, &[c_long])] = &[
     (
         "the front end and the supervisor",
@@ -262,13 +255,13 @@ const SHARING: &[(&str, &[c_long])] = &[
     ),
 ];
 
-/// What the watcher may call besides.
+/// In addition, for the watcher.
 const WATCHING: &[(&str, &[c_long])] = &[("the channel to the supervisor", &[libc::SYS_recvmsg])];
 
 /// `asm-generic/ioctls.h`
 const FIONBIO: u32 = 0x5421;
 
-// Younger than libc's tables for some architectures; one number on all that this crate compiles for.
+// Missing in libc for some architectures; the same number on all that this crate supports.
 const CACHESTAT: c_long = 451;
 const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
@@ -276,7 +269,6 @@ const GETXATTRAT: c_long = 464;
 const LISTXATTRAT: c_long = 465;
 const REMOVEXATTRAT: c_long = 466;
 
-/// What is allowed with some arguments only.
 fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendError> {
     const THREAD: i32 = libc::CLONE_VM | libc::CLONE_THREAD;
     const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
@@ -296,7 +288,6 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
     let commands = [&of_device[..], &of_files].concat();
     let own = getpid().as_raw_nonzero().get().cast_unsigned();
     Ok(vec![
-        // Threads, but neither processes nor namespaces.
         (
             libc::SYS_clone,
             bits(
@@ -305,7 +296,7 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
                 THREAD.cast_unsigned(),
             )?,
         ),
-        // A umask and a working directory of the thread's own.
+        // For a thread's own umask.
         (
             libc::SYS_unshare,
             one_of(0, &[libc::CLONE_FS.cast_unsigned()])?,
@@ -320,24 +311,24 @@ fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendE
                 ],
             )?,
         ),
-        // No code that was not there when the program was started.
+        // No new executable mappings.
         (libc::SYS_mmap, bits(2, EXECUTABLE, 0)?),
         (libc::SYS_mprotect, bits(2, EXECUTABLE, 0)?),
-        // Rings are made the property of the threads that serve.
+        // IORING_REGISTER_ENABLE_RINGS binds a ring to its thread.
         (
             libc::SYS_io_uring_register,
             one_of(1, &[thrufs_sys::fuse_ring::ENABLE])?,
         ),
         (libc::SYS_fcntl, fcntl()?),
-        // Limits are read, when a thread is started, and not set.
+        // Starting a thread reads a limit.
         (libc::SYS_prlimit64, null(2)?),
-        // Interrupting a sleeping thread, and abort(3).
+        // For interrupting a blocked thread, and abort(3).
         (libc::SYS_tgkill, one_of(0, &[own])?),
         (libc::SYS_ioctl, one_of(1, &commands)?),
     ])
 }
 
-/// What [`FCNTL`] says, and flags but for O_ASYNC, by which signals would be sent.
+/// [`FCNTL`], and F_SETFL without O_ASYNC, which would send signals.
 fn fcntl() -> Result<Vec<SeccompRule>, BackendError> {
     let commands: Vec<u32> = FCNTL
         .iter()
@@ -354,19 +345,18 @@ fn fcntl() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(rules)
 }
 
-/// The argument is one of these. Its upper half, which the kernel does not look at, may be anything.
+/// The argument is one of these; the kernel ignores its upper half.
 fn one_of(argument: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
     let is = |value: &u32| rule(argument, SeccompCmpOp::Eq, (*value).into());
     values.iter().map(is).collect()
 }
 
-/// Of the bits of `mask`, the argument has those of `value` and no others.
+/// The argument, masked, equals `value`.
 fn bits(argument: u8, mask: u32, value: u32) -> Result<Vec<SeccompRule>, BackendError> {
     let operation = SeccompCmpOp::MaskedEq(mask.into());
     Ok(vec![rule(argument, operation, value.into())?])
 }
 
-/// The argument is a null pointer.
 fn null(argument: u8) -> Result<Vec<SeccompRule>, BackendError> {
     let whole = SeccompCmpArgLen::Qword;
     let condition = SeccompCondition::new(argument, whole, SeccompCmpOp::Eq, 0)?;
@@ -385,7 +375,6 @@ fn condition(
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)
 }
 
-/// The list, as a program that the kernel runs.
 fn list(
     duty: Duty,
     file_handles: FileHandles,
@@ -404,34 +393,34 @@ fn list(
         .collect();
     rules.extend(allowed_with_conditions()?);
     if duty == Duty::Controlling {
-        // To who is connected, and to no address.
+        // Without an address: only connected sockets.
         rules.insert(libc::SYS_sendto, null(4)?);
     }
     if file_handles != FileHandles::Never {
-        // By a handle that is guessed, any file of a file system is opened.
+        // A guessed handle opens any file of a file system.
         rules.insert(libc::SYS_open_by_handle_at, Vec::new());
     }
     if duty == Duty::Sharing {
-        // Sockets and events that do not wait.
+        // Non-blocking sockets and eventfds.
         let rules = rules.entry(libc::SYS_ioctl).or_default();
         rules.extend(one_of(1, &[FIONBIO])?);
     }
-    // The other program has the last word on it.
+    // Decided by [`without_clone3`].
     rules.insert(libc::SYS_clone3, Vec::new());
     let refused = match action {
         FilterAction::Fail => SeccompAction::Errno(libc::EPERM.cast_unsigned()),
         FilterAction::Kill => SeccompAction::KillProcess,
         FilterAction::Log => SeccompAction::Log,
         FilterAction::Trap => SeccompAction::Trap,
-        // What does nothing is no program.
+        // Empty: not installed.
         FilterAction::Allow => return Ok(BpfProgram::new()),
     };
     program(rules, refused, SeccompAction::Allow)
 }
 
-/// clone3(2) has its flags in memory, where no filter can see them. ENOSYS makes the C library fall
-/// back to clone(2), whose flags are an argument. One program has one answer for what it refuses,
-/// so this is a program of its own; of two answers, the kernel takes the stricter.
+/// clone3(2) has its flags in memory, which a filter cannot read. On ENOSYS the C library falls back to
+/// clone(2), whose flags are an argument. A filter has one action for what it refuses, so this is a
+/// second one; the kernel applies the strictest result.
 fn without_clone3() -> Result<BpfProgram, BackendError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
@@ -447,13 +436,12 @@ fn program(
     SeccompFilter::new(rules, otherwise, listed, architecture)?.try_into()
 }
 
-/// Puts the calling thread, and the threads that it starts from now on, under the filter, and gives
-/// up new privileges for it, which a filter needs.
+/// Installs the filter for the calling thread and threads it starts later, and sets no_new_privs, which a
+/// filter requires.
 ///
 /// # Errors
 ///
-/// A kernel without filters (or a filter already there that refuses another), an architecture that
-/// the list does not know.
+/// No seccomp support (or an installed filter that refuses another), or an unsupported architecture.
 pub(super) fn filter_this_thread(
     duty: Duty,
     file_handles: FileHandles,
@@ -464,7 +452,7 @@ pub(super) fn filter_this_thread(
         return Ok(());
     }
     let without_clone3 = without_clone3()?;
-    // The list last: it does not allow to add to it.
+    // The allow list last: it forbids further filters.
     apply_filter(&without_clone3)?;
     apply_filter(&list)
 }

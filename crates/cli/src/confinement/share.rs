@@ -1,23 +1,22 @@
-//! What the worker of a share gives up: a process that reads what a guest writes.
+//! The confinement of a share's worker, which parses what a guest writes.
 //!
-//! It happens before there is a second thread, so it holds for the whole process, and in this order:
-//! the tree, the capabilities, new system calls. Nothing that the worker does later needs more: who
-//! asks for it is connected, and policies are opened by the supervisor.
+//! It happens before there is a second thread, so it holds for the whole process, in this order: file
+//! tree, capabilities, system calls. Nothing that the worker does later needs more: the connection and
+//! policies are opened by the supervisor.
 //!
-//! Ids of the user namespace of an ordinary user's worker can be asked for
-//! (`namespace_uidmap`); it is then root there, and gives up what root's gives up.
+//! With `namespace_uidmap`, an ordinary user's worker is root in its user namespace, and drops what a
+//! worker of root drops.
 //!
 //! | | root | an ordinary user |
 //! |---|---|---|
-//! | the tree | a mount namespace whose root is the source; else a root directory | the same, in a user namespace that knows one user; else nothing |
-//! | capabilities | those that serving needs, and without changes fewer | none |
+//! | file tree | a mount namespace with the source as root; else chroot | the same, in a user namespace with one user; else nothing |
+//! | capabilities | those that serving needs, fewer for `ro` | none |
 //!
-//! `/proc/self/fd`, by which descriptors are opened again, it takes along as a mount of which that is
-//! the root: nothing is above it.
+//! `/proc/self/fd`, by which descriptors are reopened, is cloned as a detached mount of which it is the
+//! root, so that `..` does not lead out.
 //!
-//! The mounts of that namespace follow those of the host: what is mounted on the source later is seen,
-//! with its own flags, and what is unmounted there is gone. Those that it begins with are nodev; in a root
-//! directory alone, device nodes can be opened.
+//! The mounts of that namespace follow those of the host: later mounts on the source are seen, with their
+//! own flags. The initial ones are nodev; with chroot alone, device nodes can be opened.
 
 use super::raise_descriptor_limit;
 use crate::config::{Sandbox, ShareConfig};
@@ -36,57 +35,54 @@ use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 use thrufs_sys::proc_fd::{self, Detached};
 use thrufs_sys::{cred, sched};
 
-/// What only those need who change something.
+/// Needed only for changes.
 const FOR_CHANGES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::SETFCAP)
     .union(CapabilitySet::LINUX_IMMUTABLE);
 
-/// A sandbox that was asked for and cannot be had, or a limit.
+/// A requested sandbox or limit that is not available.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ShareConfinementError {
-    #[error("no sandbox=namespace: cannot {step}: {source}; say sandbox=chroot or sandbox=none")]
+    #[error(
+        "cannot use sandbox=namespace: cannot {step}: {source}; use sandbox=chroot or sandbox=none"
+    )]
     Namespace {
         step: &'static str,
         source: io::Error,
     },
-    #[error("no sandbox=chroot: {0} (it needs CAP_SYS_CHROOT); say sandbox=none")]
+    #[error("cannot use sandbox=chroot: {0} (requires CAP_SYS_CHROOT); use sandbox=none")]
     Chroot(io::Error),
     #[error("cannot set the limit on open files to {0}: {1}")]
     Limit(u64, io::Error),
     #[error("cannot open /proc/self/fd: {0} (is /proc mounted?)")]
     Links(io::Error),
-    #[error("cannot give up privileges: {0}")]
+    #[error("cannot drop privileges: {0}")]
     Privileges(io::Error),
 }
 
-/// A step of shutting oneself in that failed.
+/// The failed step.
 type Failure = (&'static str, io::Error);
 
-fn tell(step: &'static str) -> impl Fn(Errno) -> Failure {
+fn failed_to(step: &'static str) -> impl Fn(Errno) -> Failure {
     move |errno| (step, errno.into())
 }
 
-/// Has somebody outside map the ids of the user namespace that this process is in.
+/// Requests the mapping of ids of this process's user namespace from the supervisor.
 pub(crate) type MapIds<'a> = dyn Fn() -> io::Result<()> + 'a;
 
-/// Shuts this process in and gives up capabilities; gives the source, as it is seen from within. To be
-/// called while there is one thread.
-///
-/// # Errors
-///
-/// See [`ShareConfinementError`].
-pub(crate) fn shut_in(
+/// Confines this process; returns the source as seen from within. Call it with a single thread.
+pub(crate) fn confine_worker(
     source: OwnedFd,
     config: &ShareConfig,
     map_ids: &MapIds<'_>,
 ) -> Result<OwnedFd, ShareConfinementError> {
     limit_descriptors(config.descriptor_limit)?;
     let source = enter(source, config, map_ids)?;
-    // What leads to its own descriptors alone has taken its place by now, where that could be had.
+    // By now `/proc/self/fd` is the detached clone, where available.
     proc_fd::prepare().map_err(|errno| ShareConfinementError::Links(errno.into()))?;
-    // Who was an ordinary user may be root in its own namespace now.
+    // An ordinary user may be root in its own namespace now.
     give_up_capabilities(config, is_root())?;
     Ok(source)
 }
@@ -127,7 +123,7 @@ fn enter(
     };
     match config.sandbox {
         Sandbox::None => return Ok(source),
-        Sandbox::Chroot => return into_root(&source).map_err(ShareConfinementError::Chroot),
+        Sandbox::Chroot => return into_chroot(&source).map_err(ShareConfinementError::Chroot),
         Sandbox::Namespace | Sandbox::Best => {}
     }
     let (step, error) = match into_namespace(&source) {
@@ -138,33 +134,34 @@ fn enter(
         let source = error;
         return Err(ShareConfinementError::Namespace { step, source });
     }
-    match into_root(&source) {
+    match into_chroot(&source) {
         Ok(root) => {
-            tracing::info!(
-                "no mount namespace for the worker ({step}: {error}): the source is its root directory"
-            );
+            tracing::info!("sandbox: chroot (no mount namespace: cannot {step}: {error})");
             Ok(root)
         }
         Err(_) => {
-            tracing::warn!("the worker sees the whole tree: {step}: {error}");
+            tracing::warn!(
+                "sandbox: none, the worker sees all files of the host (cannot {step}: \
+                            {error})"
+            );
             let _ = std::env::set_current_dir("/");
             Ok(source)
         }
     }
 }
 
-/// In it, this process has every capability over itself. Unless more are asked for, one user and one
-/// group are known.
+/// Within it, this process has all capabilities. Unless more are requested, one user and one group are
+/// mapped.
 fn into_user_namespace(config: &ShareConfig, map_ids: &MapIds<'_>) -> Result<(), Failure> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    cred::unshare_user_namespace().map_err(tell("make a user namespace"))?;
+    cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
     let inside = own_alone(&config.namespace_uids, uid).zip(own_alone(&config.namespace_gids, gid));
     let Some((inside_uid, inside_gid)) = inside else {
         map_ids().map_err(|error| ("map its ids", error))?;
         return become_root_inside();
     };
-    // Who may not set groups may map its own (user_namespaces(7)).
+    // Without setgroups(2), a process may map its own ids (user_namespaces(7)).
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
         ("uid_map", format!("{inside_uid} {uid} 1")),
@@ -176,7 +173,7 @@ fn into_user_namespace(config: &ShareConfig, map_ids: &MapIds<'_>) -> Result<(),
     Ok(())
 }
 
-/// What this one id is to be inside, if no other is wanted there.
+/// The id inside, if only the own id is mapped.
 fn own_alone(map: &IdMap, own: u32) -> Option<u32> {
     match map {
         IdMap::Ranges(ranges) => match ranges[..] {
@@ -187,53 +184,52 @@ fn own_alone(map: &IdMap, own: u32) -> Option<u32> {
     }
 }
 
-/// As whoever is root there, if there is one: who serves acts for others.
+/// Serving changes ids, which root of the namespace may.
 fn become_root_inside() -> Result<(), Failure> {
     let (user, group) = (Uid::ROOT, Gid::ROOT);
-    let failed = tell("become the first user of its namespace");
+    let failed = failed_to("become root of its user namespace");
     set_thread_res_gid(group, group, group).map_err(&failed)?;
     set_thread_res_uid(user, user, user).map_err(&failed)
 }
 
-/// Moves this process to a mount namespace whose root is `source`, and gives that as it is opened from
-/// within.
+/// Enters a mount namespace whose root is `source`, and returns that root.
 pub(super) fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
-    fchdir(source).map_err(tell("enter the source"))?;
-    // The working directory is the same one afterwards, in the copy of its mount.
-    cred::unshare_mount_namespace().map_err(tell("make a mount namespace"))?;
+    fchdir(source).map_err(failed_to("enter the source"))?;
+    // The working directory moves to the clone of its mount.
+    cred::unshare_mount_namespace().map_err(failed_to("create a mount namespace"))?;
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", follow).map_err(tell("keep its mounts apart"))?;
-    let links = Detached::take().map_err(tell("take /proc/self/fd along"))?;
-    // AT_RECURSIVE, which rustix has not among these.
+    mount_change("/", follow).map_err(failed_to("set the propagation of its mounts"))?;
+    let links = Detached::take().map_err(failed_to("clone the mount of /proc/self/fd"))?;
+    // rustix has no AT_RECURSIVE for open_tree(2).
     let recursive = OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-    let tree = open_tree(CWD, ".", flags).map_err(tell("copy the tree of the source"))?;
+    let tree = open_tree(CWD, ".", flags).map_err(failed_to("clone the mounts of the source"))?;
     let whole = AT_EMPTY_PATH | AT_RECURSIVE;
     let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
     let same = MountPropagationFlags::empty();
-    // The worker makes device nodes for guests. Their kernels open them, it does not.
+    // Device nodes that the worker creates are opened by the guests' kernels only.
     if let Err(errno) = mount_setattr(&tree, c"", whole, set, clear, same) {
-        tracing::warn!("the worker can open devices of the host: no nodev for its mounts: {errno}");
+        tracing::warn!("the worker can open device nodes: cannot set nodev on its mounts: {errno}");
     }
     let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(&tree, "", CWD, ".", empty).map_err(tell("mount the source on itself"))?;
-    fchdir(&tree).map_err(tell("enter it"))?;
-    // With both the same, the old root ends up on top of the new one (pivot_root(2), NOTES).
-    pivot_root(".", ".").map_err(tell("pivot_root"))?;
-    unmount(".", UnmountFlags::DETACH).map_err(tell("leave the old root"))?;
-    let root = root().map_err(tell("open the new root"))?;
-    links.work_in().map_err(tell("work in /proc/self/fd"))?;
+    move_mount(&tree, "", CWD, ".", empty).map_err(failed_to("mount the source on itself"))?;
+    fchdir(&tree).map_err(failed_to("enter the cloned mount"))?;
+    // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).
+    pivot_root(".", ".").map_err(failed_to("pivot_root"))?;
+    unmount(".", UnmountFlags::DETACH).map_err(failed_to("unmount the old root"))?;
+    let root = root().map_err(failed_to("open the new root"))?;
+    links.work_in().map_err(failed_to("enter /proc/self/fd"))?;
     Ok(root)
 }
 
-fn into_root(source: &OwnedFd) -> io::Result<OwnedFd> {
+fn into_chroot(source: &OwnedFd) -> io::Result<OwnedFd> {
     let links = Detached::take();
     if let Err(errno) = &links {
         tracing::warn!(
-            "the root directory of the worker is no wall: it holds /proc/self/fd, from which `..` leads \
-             out, because that cannot be taken apart from /proc ({errno}; it needs CAP_SYS_ADMIN)"
+            "sandbox=chroot does not confine the worker: it can leave by `..` from /proc/self/fd, which \
+             cannot be mounted separately ({errno}; requires CAP_SYS_ADMIN)"
         );
-        // While it is there to be seen.
+        // While /proc is visible.
         proc_fd::prepare()?;
     }
     fchdir(source)?;
@@ -251,7 +247,6 @@ fn root() -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, "/", flags, Mode::empty())
 }
 
-/// What root's worker keeps.
 fn needed(config: &ShareConfig) -> CapabilitySet {
     let mut needed = super::needed(config.serving.file_handles) - CapabilitySet::SYS_ADMIN;
     if config.serving.read_only {
@@ -264,12 +259,12 @@ fn needed(config: &ShareConfig) -> CapabilitySet {
 
 fn give_up_capabilities(config: &ShareConfig, is_root: bool) -> Result<(), ShareConfinementError> {
     let kept = if is_root {
-        // The bit that says so can be set with a capability that goes, and the file system relies on
-        // it; where it cannot be set, that says what it goes without.
+        // Requires a capability that is dropped below; on failure, the file system logs what it cannot
+        // do.
         let _ = cred::keep_capabilities_on_setuid();
-        // Groups open files to whoever started the server, and to no guest.
+        // Groups of the starter must not grant access to guests.
         let _ = cred::set_groups(&[]);
-        // As for mounts: a limit will do, or else a capability.
+        // RLIMIT_NICE, or else CAP_SYS_NICE.
         let nice = config.pairing && sched::allow_leaving_idle().is_err();
         let nice = nice.then_some(CapabilitySet::SYS_NICE);
         needed(config) | nice.unwrap_or(CapabilitySet::empty())
@@ -278,7 +273,7 @@ fn give_up_capabilities(config: &ShareConfig, is_root: bool) -> Result<(), Share
     };
     let failed = |errno: Errno| ShareConfinementError::Privileges(errno.into());
     match cred::drop_from_all_sets(CapabilitySet::all().difference(kept)) {
-        // The bounding set stays, which counts for programs that are executed: none are.
+        // The bounding set may stay: no programs are executed.
         Ok(()) | Err(Errno::PERM) => {}
         Err(errno) => return Err(failed(errno)),
     }

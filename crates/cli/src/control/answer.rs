@@ -1,4 +1,4 @@
-//! What the server answers.
+//! The replies of the server.
 
 use super::protocol::{Command, Refusal, Reply, borrowed};
 use crate::share::SharedTree;
@@ -11,21 +11,20 @@ use thrufs::session::SessionHandle;
 use thrufs_hostdir::policy::Policy;
 use thrufs_hostdir::{ConfigError, HostDir};
 
-/// What is asked about: the server, as far as it can be told from outside its threads.
+/// The server that queries are about.
 pub(crate) struct Subject {
-    /// Where it is mounted or shared.
+    /// Mount point, or socket of the share.
     pub(crate) place: PathBuf,
     pub(crate) served: Served,
 }
 
-/// What serves.
 pub(crate) enum Served {
     Mount(Arc<HostDir>, SessionHandle),
     Share(Arc<SharedTree>),
 }
 
 impl Served {
-    /// The tree; none while no guest has begun.
+    /// `None` while no guest has a session.
     pub(crate) fn file_system(&self) -> Option<Arc<HostDir>> {
         match self {
             Served::Mount(file_system, _) => Some(Arc::clone(file_system)),
@@ -33,11 +32,7 @@ impl Served {
         }
     }
 
-    /// Serves by another policy from now on.
-    ///
-    /// # Errors
-    ///
-    /// When it does not go together with how the directory is served.
+    /// Activates another policy.
     pub(crate) fn replace_policy(
         &self,
         policy: Arc<Policy>,
@@ -56,7 +51,7 @@ impl Served {
         }
     }
 
-    /// How often another process has gone on with it.
+    /// How often another worker has resumed the session.
     fn resumptions(&self) -> u64 {
         match self {
             Served::Mount(..) => 0,
@@ -64,7 +59,7 @@ impl Served {
         }
     }
 
-    /// By what requests come; none before the first.
+    /// The transport; `None` before INIT.
     fn carrier(&self) -> Option<String> {
         match self {
             Served::Mount(_, handle) => handle.carrier().as_ref().map(ToString::to_string),
@@ -90,19 +85,19 @@ impl Subject {
         }
     }
 
-    /// The server's figures, for people.
+    /// The statistics as text.
     pub(crate) fn statistics_text(&self) -> String {
         let place = self.place.display();
         let carrier = match self.served.carrier() {
-            Some(carrier) => format!("requests come by {carrier}"),
+            Some(carrier) => format!("transport: {carrier}"),
             None => "no requests yet: INIT was not answered".to_owned(),
         };
         let mut text = format!("thrufs: {place}: {carrier}\n");
         let resumptions = self.served.resumptions();
         if resumptions > 0 {
             text.push_str(&format!(
-                "thrufs: {place}: {resumptions} resumptions after deaths of the worker; figures are \
-                 since the last\n"
+                "thrufs: {place}: {resumptions} resumptions after a worker died; the figures count from \
+                 the last\n"
             ));
         }
         if let Some(file_system) = self.served.file_system() {
@@ -142,6 +137,6 @@ impl Subject {
 }
 
 fn result(value: serde_json::Result<Value>) -> Reply {
-    // Texts, numbers and truths alone are in it.
+    // It consists of strings, numbers and booleans.
     value.map_or_else(|_| Reply::Error(Refusal::failed(libc::EIO)), Reply::Result)
 }

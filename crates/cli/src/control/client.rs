@@ -1,11 +1,11 @@
-//! Asking a server.
+//! The client of a control socket.
 //!
-//! What answers may be another user's (root asks everybody's), so it is hostile: the reply is bounded
-//! in length and time, and what is shown of it has no control characters.
+//! The server may belong to another user (root queries every server), so its replies are hostile: limited
+//! in length and time, and printed without control characters.
 
 use super::finding::Located;
-use super::place::{directory_of, file_name, file_name_of_share};
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
+use super::socket::{directory_of, file_name, file_name_of_share};
 use crate::error::CommandError;
 use crate::listening::descriptor_path;
 use rustix::fs::{Mode, OFlags, Stat};
@@ -19,14 +19,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use thrufs_sys::socket::peer_user;
 
-/// How long a server may take to answer: a source on a slow network is looked at meanwhile.
+/// The server may have to access a source on a slow network.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks the server of the mount that `path` was located on, by its socket or by the one given.
-///
-/// # Errors
-///
-/// What is there instead of a server, or what that says.
+/// Queries the server of the mount that `path` is on, through its usual socket or the given one.
 pub(crate) fn ask(
     path: &Path,
     located: &Located,
@@ -46,17 +42,13 @@ pub(crate) fn ask(
     exchange_with(path, stream, command)
 }
 
-/// The socket that front ends connect to, if `path` is one.
+/// The metadata of a share's socket, if `path` is one.
 pub(crate) fn share_at(path: &Path) -> Option<Stat> {
     let stat = rustix::fs::stat(path).ok();
     stat.filter(crate::listening::is_socket)
 }
 
-/// Asks the server of the share that listens at `path`, by its control socket or by the one given.
-///
-/// # Errors
-///
-/// What is there instead of a server, or what that says.
+/// Queries the server of the share that listens at `path`, through its usual socket or the given one.
 pub(crate) fn ask_share(
     path: &Path,
     share: &Stat,
@@ -99,12 +91,12 @@ fn exchange_with(
         }),
         Err(why) => Err(failed(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("it answers nonsense: {why}"),
+            format!("malformed reply: {why}"),
         ))),
     }
 }
 
-/// By the place where the socket of such a mount is.
+/// Connects to the usual socket of such a mount.
 fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, CommandError> {
     let mount = &located.mount;
     let socket = match directory_of(user) {
@@ -112,7 +104,7 @@ fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, 
         Err(error) => return Err(error.into()),
     };
     match reach(&socket, OFlags::NOFOLLOW, user) {
-        // The subtype is anybody's to choose; a mount of thrufs has a socket, or the type.
+        // Any server can set the subtype; a thrufs mount has that type or a socket.
         Err(Errno::NOENT | Errno::ACCESS) if mount.kind != "fuse.thrufs" => {
             Err(not_on_thrufs(path, located))
         }
@@ -125,16 +117,16 @@ fn not_on_thrufs(path: &Path, located: &Located) -> CommandError {
         path: path.into(),
         mountpoint: located.mount.path.clone(),
         kind: located.mount.kind.clone(),
-        // It may be a link into one: that is not followed.
+        // A symbolic link to a file on a mount is not followed.
         hint: if path.is_symlink() {
-            "; to explain what the link points to, name that"
+            "; to explain the target of the symbolic link, name the target"
         } else {
             ""
         },
     }
 }
 
-/// What it means that the socket of `user` cannot be connected to.
+/// The error for a socket of `user` that cannot be connected to.
 fn problem(located: &Located, user: u32, socket: &Path, errno: Errno) -> CommandError {
     let mountpoint = located.mount.path.clone();
     let socket = socket.to_owned();
@@ -149,9 +141,9 @@ fn problem(located: &Located, user: u32, socket: &Path, errno: Errno) -> Command
     }
 }
 
-/// Connects to a socket, which must be `user`'s; and whoever listens there as well, or root.
+/// Connects to a socket, which must belong to `user`, as must its server, or to root.
 fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> {
-    // First the file and what it is, then whatever that leads to: in between it could be another's.
+    // Opened first, then checked and connected to by descriptor: a path could be replaced in between.
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
     let file = rustix::fs::open(socket, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&file)?;
@@ -174,11 +166,7 @@ fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> 
     Ok(UnixStream::from(stream))
 }
 
-/// Sends a command and takes a line. The socket has the same timeout.
-///
-/// # Errors
-///
-/// What it does instead of answering in time.
+/// Sends a command and receives a line. The socket has the same timeout.
 pub(crate) fn exchange(
     mut stream: &UnixStream,
     command: &Command,
@@ -188,7 +176,7 @@ pub(crate) fn exchange(
         io::ErrorKind::WouldBlock => {
             let seconds = timeout.as_secs();
             io::Error::other(format!(
-                "no answer within {seconds} s: the source may not answer its server"
+                "no reply within {seconds} s: the source may not respond to the server"
             ))
         }
         _ => error,
@@ -201,7 +189,7 @@ pub(crate) fn exchange(
     let mut chunk = [0; 4096];
     loop {
         match stream.read(&mut chunk).map_err(slow)? {
-            0 => return Err(io::Error::other("it has closed the connection")),
+            0 => return Err(io::Error::other("the server closed the connection")),
             count => line.extend_from_slice(&chunk[..count]),
         }
         if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
@@ -209,7 +197,7 @@ pub(crate) fn exchange(
             return Ok(line);
         }
         if line.len() > REPLY_BYTES_MAX {
-            return Err(io::Error::other("it answers without an end"));
+            return Err(io::Error::other("the reply is too long"));
         }
         if Instant::now() > deadline {
             return Err(slow(io::ErrorKind::WouldBlock.into()));
@@ -217,7 +205,7 @@ pub(crate) fn exchange(
     }
 }
 
-/// The text without what a terminal would act upon.
+/// The text with control characters escaped.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! One client of the control socket: a line comes in, a line goes out.
+//! One client of the control socket: a line per request, a line per reply.
 
 use super::protocol::{Command, REQUEST_BYTES_MAX, Refusal, Reply};
 use rustix::event::PollFlags;
@@ -7,36 +7,33 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// How much is taken from a socket at once.
 const CHUNK_BYTES: usize = 4096;
 
-/// What answers a request.
 pub(crate) type Answer<'a> = dyn FnMut(&Command) -> Reply + 'a;
 
-/// See the module. It holds at most one request, one reply and what came behind the request.
-pub(super) struct Connection {
+/// It buffers at most one request, one reply and the input after that request.
+pub(super) struct ClientConnection {
     socket: OwnedFd,
     received: Vec<u8>,
-    /// So much of it is known to hold no line feed.
+    /// Length of the prefix without a line feed.
     searched: usize,
     reply: Vec<u8>,
     sent: usize,
-    /// When it came, or when its last reply was sent.
+    /// When it connected, or its last reply was sent.
     since: Instant,
-    /// Over when the reply is sent.
+    /// Close after the reply.
     is_last: bool,
 }
 
-/// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ClientState {
     Open,
     Over,
 }
 
-impl Connection {
-    pub(super) fn new(socket: OwnedFd) -> Connection {
-        Connection {
+impl ClientConnection {
+    pub(super) fn new(socket: OwnedFd) -> ClientConnection {
+        ClientConnection {
             socket,
             received: Vec::new(),
             searched: 0,
@@ -47,12 +44,12 @@ impl Connection {
         }
     }
 
-    /// Since when it has asked nothing, or has not taken its reply.
+    /// Since when it has been idle, or has not read its reply.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
 
-    /// What it waits for. As long as a reply is not taken, nothing is read.
+    /// The poll events. While a reply is pending, nothing is read.
     pub(super) fn waits_for(&self) -> PollFlags {
         if self.reply.is_empty() {
             PollFlags::IN
@@ -61,17 +58,16 @@ impl Connection {
         }
     }
 
-    /// Whether the next request is here already.
+    /// Whether a whole request is buffered.
     pub(super) fn has_request(&self) -> bool {
         self.reply.is_empty() && self.received[self.searched..].contains(&b'\n')
     }
 
-    /// Goes on as far as it can without waiting, but answers one request at most: others want their
-    /// turn.
-    pub(super) fn advance(&mut self, answer: &mut Answer<'_>) -> State {
+    /// Proceeds without blocking, by one request at most, so that other clients have their turn.
+    pub(super) fn advance(&mut self, answer: &mut Answer<'_>) -> ClientState {
         if self.reply.is_empty() {
-            if !self.has_request() && self.receive() == State::Over {
-                return State::Over;
+            if !self.has_request() && self.receive() == ClientState::Over {
+                return ClientState::Over;
             }
             match self.next_line() {
                 Some(line) => {
@@ -82,12 +78,12 @@ impl Connection {
                     self.answer_with(reply);
                 }
                 None if self.received.len() >= REQUEST_BYTES_MAX => {
-                    // Where the next request begins can no longer be told.
+                    // The start of the next request is unknown.
                     self.received = Vec::new();
                     self.is_last = true;
                     self.answer_with(Reply::Error(Refusal::too_long()));
                 }
-                None => return State::Open,
+                None => return ClientState::Open,
             }
         }
         self.send()
@@ -96,21 +92,21 @@ impl Connection {
     fn answer_with(&mut self, reply: Reply) {
         self.reply = reply.encode().into_bytes();
         self.sent = 0;
-        // The time that the answer took is not the client's.
+        // The time for the answer does not count as idle.
         self.since = Instant::now();
     }
 
-    fn receive(&mut self) -> State {
+    fn receive(&mut self) -> ClientState {
         let mut chunk = [0; CHUNK_BYTES];
         let room = CHUNK_BYTES.min(REQUEST_BYTES_MAX.saturating_sub(self.received.len()));
         match recv(&self.socket, &mut chunk[..room], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => State::Over,
+            Ok((0, _)) => ClientState::Over,
             Ok((count, _)) => {
                 self.received.extend_from_slice(&chunk[..count]);
-                State::Open
+                ClientState::Open
             }
-            Err(Errno::AGAIN | Errno::INTR) => State::Open,
-            Err(_) => State::Over,
+            Err(Errno::AGAIN | Errno::INTR) => ClientState::Open,
+            Err(_) => ClientState::Over,
         }
     }
 
@@ -128,27 +124,27 @@ impl Connection {
         Some(line)
     }
 
-    fn send(&mut self) -> State {
+    fn send(&mut self) -> ClientState {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         while self.sent < self.reply.len() {
             match send(&self.socket, &self.reply[self.sent..], flags) {
                 Ok(count) => self.sent += count,
-                Err(Errno::AGAIN) => return State::Open,
+                Err(Errno::AGAIN) => return ClientState::Open,
                 Err(Errno::INTR) => {}
-                Err(_) => return State::Over,
+                Err(_) => return ClientState::Over,
             }
         }
         self.reply = Vec::new();
         self.since = Instant::now();
         if self.is_last {
-            State::Over
+            ClientState::Over
         } else {
-            State::Open
+            ClientState::Open
         }
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for ClientConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -1,10 +1,9 @@
-//! From a path to the mount it lies on, and to the path within that.
+//! Finds the mount that a path is on, and the path within it.
 //!
-//! The directory that holds the path is opened as anybody would open it, and the kernel says which
-//! mount that is on: names alone do not tell, because mounts are moved, bound elsewhere and covered.
-//! The last component is not looked up, so that asking about a file does not make it known to the
-//! server, and a symbolic link there is not followed. Unless something is mounted there: then its
-//! root is meant.
+//! The parent directory is opened, and the kernel reports its mount: names are not enough, because mounts
+//! are moved, bound and covered. The last component is not looked up, so that the query does not add it
+//! to the caches, and a symbolic link there is not followed. If something is mounted there, its root is
+//! meant.
 
 use crate::error::{CommandError, system};
 use crate::listening::descriptor_path;
@@ -16,19 +15,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A path, as its mount knows it.
 #[derive(Debug)]
 pub(crate) struct Located {
     pub(crate) mount: Mount,
-    /// The names from the root of the file system.
     pub(crate) components: Vec<CString>,
 }
 
-/// The mount that `path` lies on.
-///
-/// # Errors
-///
-/// A path whose directory cannot be opened.
 pub(crate) fn locate(path: &Path) -> Result<Located, CommandError> {
     let (directory, name) = split(path.as_os_str().as_bytes());
     let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
@@ -40,7 +32,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, CommandError> {
     let Some(name) = name else {
         return of_descriptor(path, &mounts, directory, None);
     };
-    let holding = Place::of(path, &mounts, &directory)?;
+    let holding = PathOnMount::of(path, &mounts, &directory)?;
     let whole = holding.path.join(OsStr::from_bytes(name));
     let is_covered = |mount: &Mount| mount.parent == holding.mount.id && mount.path == whole;
     if mounts.iter().any(is_covered) {
@@ -50,8 +42,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, CommandError> {
     of_descriptor(path, &mounts, directory, Some(name))
 }
 
-/// The directory of a path, and the name in it; none where the path ends in one that stands for a
-/// directory whatever it is called.
+/// Parent directory and name; no name where the path ends in `/`, `.` or `..`.
 fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
         None => (&b"."[..], path),
@@ -75,24 +66,23 @@ fn open(path: &Path, part: &Path, flags: OFlags) -> Result<OwnedFd, CommandError
     })
 }
 
-/// Where a descriptor leads.
-struct Place<'a> {
+struct PathOnMount<'a> {
     mount: &'a Mount,
     path: PathBuf,
 }
 
-impl Place<'_> {
+impl PathOnMount<'_> {
     fn of<'a>(
         path: &Path,
         mounts: &'a [Mount],
         descriptor: &OwnedFd,
-    ) -> Result<Place<'a>, CommandError> {
+    ) -> Result<PathOnMount<'a>, CommandError> {
         let wrong = |source| CommandError::Explained {
             path: path.into(),
             source,
         };
-        // Nothing is asked of the file system: its server may be dead, and a FUSE mount refuses to
-        // tell anything to users that it does not allow. Whichever mount it is, the kernel says.
+        // STATX_DONT_SYNC and an empty mask: the server may be dead, and a FUSE mount refuses requests of
+        // users that it does not allow. The kernel itself fills the mount id.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::empty())
             .map_err(|errno| wrong(errno.into()))?;
@@ -102,7 +92,7 @@ impl Place<'_> {
         let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
         let mount = mount.ok_or_else(|| CommandError::Detached(path.into()))?;
         let path = std::fs::read_link(descriptor_path(descriptor)).map_err(wrong)?;
-        Ok(Place { mount, path })
+        Ok(PathOnMount { mount, path })
     }
 }
 
@@ -112,7 +102,7 @@ fn of_descriptor(
     descriptor: OwnedFd,
     name: Option<&[u8]>,
 ) -> Result<Located, CommandError> {
-    let Place { mount, path: at } = Place::of(path, mounts, &descriptor)?;
+    let PathOnMount { mount, path: at } = PathOnMount::of(path, mounts, &descriptor)?;
     let outside = || CommandError::Detached(path.into());
     let below = at.strip_prefix(&mount.path).map_err(|_| outside())?;
     let bound = mount.root.strip_prefix("/").map_err(|_| outside())?;
@@ -129,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_split_where_a_name_is_one() {
+    fn paths_are_split_at_the_last_name() {
         let split = |path: &'static str| {
             let (directory, name) = split(path.as_bytes());
             let text = |bytes| std::str::from_utf8(bytes).unwrap();
@@ -145,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_is_told_by_its_root() {
+    fn mount_point_is_located_as_the_root_of_its_mount() {
         let located = locate(Path::new("/proc")).unwrap();
         assert_eq!(located.mount.kind, "proc");
         assert!(located.components.is_empty());
@@ -165,7 +155,7 @@ mod tests {
         let located = locate(&link).unwrap();
         assert_ne!(located.mount.kind, "proc");
         assert_eq!(located.components.last().unwrap().as_c_str(), c"link");
-        // On the way there it is.
+        // It is followed before the end.
         let through = place.path().join("way");
         std::os::unix::fs::symlink("/proc", &through).unwrap();
         let located = locate(&through.join("version")).unwrap();

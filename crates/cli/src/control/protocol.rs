@@ -1,4 +1,4 @@
-//! What is said by a control socket: one JSON object a line, asked and answered in turn.
+//! The protocol of the control socket: one JSON object per line, requests and replies in turn.
 //!
 //! ```text
 //! {"version":1,"command":"explain","path":"some/file"}
@@ -7,36 +7,30 @@
 //! {"version":1,"error":{"code":"failed","message":"No such file or directory","errno":2}}
 //! ```
 //!
-//! Paths are bytes and JSON is text: a byte that is no part of UTF-8 is written `%` and two hexadecimal
-//! digits, and so is `%` itself. A path begins at the root of the mounted file system, without a slash;
-//! the empty one is the root.
+//! Paths are bytes, JSON is text: bytes that are not UTF-8 are written as `%` and two hexadecimal digits,
+//! and so is `%`. A path is relative to the root of the mount; the empty path is the root.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ffi::{CStr, CString};
 
-/// The version that is spoken. Fields and commands may be added to it; what is there stays.
+/// Fields and commands may be added within a version; existing ones stay.
 pub(crate) const VERSION: u64 = 1;
 
-/// Longest request, its line feed included.
+/// With the line feed.
 pub(crate) const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest reply that a client takes.
 pub(crate) const REPLY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Longest name in a path (`NAME_MAX`).
+/// `NAME_MAX`
 const NAME_BYTES_MAX: usize = 255;
 
-/// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// How this file is served.
     Explain { components: Vec<CString> },
-    /// The server's figures.
     Statistics,
 }
 
-/// A request as it is written.
 #[derive(Debug, Serialize, Deserialize)]
 struct WrittenRequest {
     version: u64,
@@ -46,14 +40,12 @@ struct WrittenRequest {
     path: Option<String>,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Result(Value),
     Error(Refusal),
 }
 
-/// An answer as it is written.
 #[derive(Debug, Serialize, Deserialize)]
 struct WrittenReply {
     version: u64,
@@ -63,14 +55,11 @@ struct WrittenReply {
     error: Option<Refusal>,
 }
 
-/// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Refusal {
     /// For programs: `malformed`, `too_long`, `version`, `unknown` or `failed`.
     pub(crate) code: String,
-    /// For people.
     pub(crate) message: String,
-    /// The error of the system, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) errno: Option<i32>,
 }
@@ -88,13 +77,11 @@ impl Refusal {
         Refusal::new("malformed", message)
     }
 
-    /// A line that does not end in time.
     pub(crate) fn too_long() -> Refusal {
         let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
         Refusal::new("too_long", message)
     }
 
-    /// The system said no.
     pub(crate) fn failed(errno: i32) -> Refusal {
         let error = std::io::Error::from_raw_os_error(errno);
         Refusal {
@@ -105,11 +92,7 @@ impl Refusal {
 }
 
 impl Command {
-    /// Reads a request, without its line feed.
-    ///
-    /// # Errors
-    ///
-    /// What to answer to it.
+    /// The line has no line feed.
     pub(crate) fn decode(line: &[u8]) -> Result<Command, Refusal> {
         if line.len() >= REQUEST_BYTES_MAX {
             return Err(Refusal::too_long());
@@ -140,7 +123,7 @@ impl Command {
         }
     }
 
-    /// Writes a request, with its line feed.
+    /// With a line feed.
     pub(crate) fn encode(&self) -> String {
         let (command, path) = match self {
             Command::Explain { components } => {
@@ -159,7 +142,7 @@ impl Command {
 }
 
 impl Reply {
-    /// Writes an answer, with its line feed.
+    /// With a line feed.
     pub(crate) fn encode(self) -> String {
         let (result, error) = match self {
             Reply::Result(value) => (Some(value), None),
@@ -173,11 +156,7 @@ impl Reply {
         serde_json::to_string(&written).expect("a value is always JSON") + "\n"
     }
 
-    /// Reads an answer, without its line feed.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
+    /// The line has no line feed.
     pub(crate) fn decode(line: &[u8]) -> Result<Reply, String> {
         let reply: WrittenReply =
             serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -190,7 +169,6 @@ impl Reply {
     }
 }
 
-/// The names in a path as it is written.
 fn components(path: &str) -> Result<Vec<CString>, Refusal> {
     let bytes =
         unescape(path).ok_or_else(|| Refusal::malformed("% without two hexadecimal digits"))?;
@@ -209,12 +187,10 @@ fn components(path: &str) -> Result<Vec<CString>, Refusal> {
     bytes.split(|byte| *byte == b'/').map(name).collect()
 }
 
-/// The names, borrowed.
 pub(crate) fn borrowed(components: &[CString]) -> Vec<&CStr> {
     components.iter().map(CString::as_c_str).collect()
 }
 
-/// Bytes as text: see the module.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -226,7 +202,6 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that a text stands for.
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -242,7 +217,7 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-// Named, because the fuzz target takes this file in from elsewhere.
+// A path, because the fuzz target includes this file.
 #[cfg(test)]
 #[path = "protocol/tests.rs"]
 mod tests;

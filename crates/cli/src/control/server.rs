@@ -1,9 +1,9 @@
-//! The thread of the worker that answers by the control socket.
+//! The thread of the worker that serves the control socket.
 //!
-//! It serves no requests of the mount, and those who do know nothing of it. Whatever a client does,
-//! it takes a bounded part of it: a line and a reply of memory, a place among a few, a time.
+//! It serves no FUSE requests. What a client can use is limited: memory for a line and a reply, one of a
+//! few connections, and time.
 
-use super::connection::{Answer, Connection, State};
+use super::connection::{Answer, ClientConnection, ClientState};
 use super::protocol::{Command, Reply};
 use crate::task::start_thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,67 +14,59 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thrufs_sys::socket::peer_user;
 
-/// Most clients at once. One more takes the place of the one that has been silent longest.
+/// Most clients at once. A further one replaces the one that has been idle longest.
 pub(crate) const CONNECTIONS_MAX: usize = 8;
 
-/// How long a client may take for a request, and for taking the reply.
+/// For sending a request, and for reading the reply.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most that may wait to be let in.
 pub(crate) const BACKLOG: i32 = 16;
 
-/// How long to leave alone a socket that cannot be accepted from: no descriptors, no memory.
+/// Pause after a failed accept(2): no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// See the module.
-pub(crate) struct Server {
+pub(crate) struct ControlServer {
     listener: OwnedFd,
-    connections: Vec<Connection>,
+    connections: Vec<ClientConnection>,
     client_timeout: Duration,
 }
 
-impl Server {
-    fn new(listener: OwnedFd) -> rustix::io::Result<Server> {
+impl ControlServer {
+    fn new(listener: OwnedFd) -> rustix::io::Result<ControlServer> {
         rustix::io::ioctl_fionbio(&listener, true)?;
-        Ok(Server {
+        Ok(ControlServer {
             listener,
             connections: Vec::with_capacity(CONNECTIONS_MAX),
             client_timeout: CLIENT_TIMEOUT,
         })
     }
 
-    /// Begins to answer whoever connects to `listener`, by a thread of its own that is confined first.
-    ///
-    /// # Errors
-    ///
-    /// A descriptor that is no socket; no threads.
+    /// Starts the thread, which calls `confine` first.
     pub(crate) fn start(
         listener: OwnedFd,
         confine: impl FnOnce() + Send + 'static,
         mut answer: impl FnMut(&Command) -> Reply + Send + 'static,
     ) -> io::Result<()> {
-        let server = Server::new(listener)?;
+        let server = ControlServer::new(listener)?;
         start_thread("thrufs-control", move || {
             confine();
             let errno = server.serve(&mut answer);
-            tracing::warn!("the control socket is served no more: {errno}");
+            tracing::warn!("the control socket failed and is no longer served: {errno}");
         })?;
         Ok(())
     }
 
-    /// Answers until the process ends.
     fn serve(mut self, answer: &mut Answer<'_>) -> Errno {
         loop {
             match self.wait() {
-                Ok((knocks, ready)) => self.turn(knocks, &ready, answer),
+                Ok((incoming, ready)) => self.handle_ready(incoming, &ready, answer),
                 Err(Errno::INTR) => {}
                 Err(errno) => return errno,
             }
         }
     }
 
-    /// Waits until something can be done: whether somebody wants to be let in, and which connections
-    /// can go on.
+    /// Polls: whether a connection is incoming, and which clients are ready.
     fn wait(&self) -> Result<(bool, Vec<bool>), Errno> {
         let mut polled = vec![PollFd::new(&self.listener, PollFlags::IN)];
         polled.extend(
@@ -92,15 +84,15 @@ impl Server {
         Ok((happened[0], ready.collect()))
     }
 
-    /// Until the first client has to be given up; none without clients.
+    /// Until the first client times out; `None` without clients.
     fn time_left(&self) -> Option<Timespec> {
-        if self.connections.iter().any(Connection::has_request) {
+        if self.connections.iter().any(ClientConnection::has_request) {
             return Some(Timespec::default());
         }
-        let first = self.connections.iter().map(Connection::since).min()?;
+        let first = self.connections.iter().map(ClientConnection::since).min()?;
         let deadline = first + self.client_timeout;
         let left = deadline.saturating_duration_since(Instant::now());
-        // A bit later rather than a bit too early, over and over.
+        // Rounded up, so that poll(2) does not return too early repeatedly.
         let left = left + Duration::from_millis(1);
         Some(Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
@@ -108,29 +100,29 @@ impl Server {
         })
     }
 
-    fn turn(&mut self, knocks: bool, ready: &[bool], answer: &mut Answer<'_>) {
+    fn handle_ready(&mut self, incoming: bool, ready: &[bool], answer: &mut Answer<'_>) {
         let mut ready = ready.iter();
         let timeout = self.client_timeout;
         self.connections.retain_mut(|connection| {
             let goes_on = match ready.next() {
                 Some(true) => connection.advance(answer),
-                _ => State::Open,
+                _ => ClientState::Open,
             };
-            goes_on == State::Open && connection.since().elapsed() < timeout
+            goes_on == ClientState::Open && connection.since().elapsed() < timeout
         });
-        if knocks {
-            self.let_in();
+        if incoming {
+            self.accept();
         }
     }
 
-    /// Lets one client in; the next has its turn after those that are here.
-    fn let_in(&mut self) {
+    /// Accepts one client; the next after those that are connected.
+    fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match accept_with(&self.listener, flags) {
             Ok(socket) => socket,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
             Err(errno) => {
-                tracing::debug!("the control socket lets nobody in: {errno}");
+                tracing::debug!("cannot accept a control connection: {errno}");
                 return std::thread::sleep(ACCEPT_PAUSE);
             }
         };
@@ -143,26 +135,25 @@ impl Server {
                 self.connections.swap_remove(longest);
             }
         }
-        self.connections.push(Connection::new(socket));
+        self.connections.push(ClientConnection::new(socket));
     }
 }
 
-/// Answers one client, for as long as it keeps its end open: one that is known to be who it should.
+/// Serves one trusted client until it closes its end.
 pub(crate) fn answer_one(socket: OwnedFd, answer: &mut Answer<'_>) {
-    let mut connection = Connection::new(socket);
+    let mut connection = ClientConnection::new(socket);
     loop {
         let mut polled = [PollFd::new(&connection, connection.waits_for())];
         let waited = poll(&mut polled, None);
         if waited.is_err_and(|errno| errno != Errno::INTR)
-            || connection.advance(answer) == State::Over
+            || connection.advance(answer) == ClientState::Over
         {
             return;
         }
     }
 }
 
-/// Whether the peer is who runs this server, or root. The mode of the socket has kept others out
-/// already, unless somebody has changed it.
+/// Whether the peer's user is the server's, or root. The mode of the socket may have been changed.
 fn may_ask(socket: impl AsFd) -> bool {
     let own = rustix::process::geteuid().as_raw();
     match peer_user(socket) {

@@ -1,4 +1,4 @@
-//! FUSE itself, and how this user would mount.
+//! /dev/fuse, and how this user mounts.
 
 use super::{Finding, kernel};
 use crate::mounting;
@@ -14,7 +14,6 @@ const DEVICE: (u32, u32) = (10, 229);
 
 const SET_USER_ID: u32 = 0o4000;
 
-/// How this user would mount.
 pub(super) fn mounting() -> Vec<Finding> {
     if mounting::is_privileged() {
         return vec![mounting_as_root().called("mounting").needed()];
@@ -23,18 +22,17 @@ pub(super) fn mounting() -> Vec<Finding> {
     vec![by_helper, allow_other().called("allow_other")]
 }
 
-/// The device.
 pub(super) fn device() -> Finding {
     let make = "as root: rm -f /dev/fuse && mknod -m 666 /dev/fuse c 10 229";
     match fuse_dev::open() {
         Ok(device) if is_the_device(&device) => Finding::good("this user may open it"),
-        Ok(_) => Finding::bad("it is something else, not the device 10:229", make),
+        Ok(_) => Finding::bad("it is not the device 10:229", make),
         Err(errno @ Errno::ACCESS) => {
             Finding::bad(errno.to_string(), "as root: chmod 666 /dev/fuse")
         }
         Err(errno @ Errno::PERM) => Finding::bad(
             errno.to_string(),
-            "let the container have the device (docker run --device /dev/fuse)",
+            "pass the device to the container (docker run --device /dev/fuse)",
         ),
         Err(errno) => Finding::bad(
             errno.to_string(),
@@ -60,7 +58,7 @@ fn mounting_as_root() -> Finding {
         ),
         Err(_) if !kernel::is_admin() => Finding::bad(
             "this root has no CAP_SYS_ADMIN",
-            "let the container have it (docker run --cap-add SYS_ADMIN), or mount outside",
+            "add it to the container (docker run --cap-add SYS_ADMIN), or mount outside",
         ),
         Err(errno) => Finding::good(format!("as root, by mount(2): no mount API ({errno})")),
     }
@@ -77,7 +75,7 @@ fn mounting_by_helper() -> Finding {
     if rustix::thread::no_new_privs() == Ok(true) {
         return Finding::bad(
             "this process may not gain privileges (no_new_privs), as fusermount3 has to",
-            "start it outside of the sandbox or unit that says NoNewPrivileges",
+            "start it outside of the sandbox or unit that sets NoNewPrivileges",
         );
     }
     if !is_set_user_id(&helper) {
@@ -87,14 +85,14 @@ fn mounting_by_helper() -> Finding {
     }
     if rustix::fs::statvfs(&helper).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID)) {
         return Finding::bad(
-            format!("{shown} lies on a mount with nosuid"),
+            format!("{shown} is on a mount with nosuid"),
             "as root: mount -o remount,suid there, or install fuse3 elsewhere",
         );
     }
     Finding::good(format!("by {shown}"))
 }
 
-/// As [`thrufs::mount::mount_unprivileged`] looks for it.
+/// As [`thrufs::mount::mount_unprivileged`] searches.
 fn helper() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let fixed = ["/usr/bin", "/bin", "/usr/local/bin", "/sbin", "/usr/sbin"].map(PathBuf::from);
@@ -113,10 +111,10 @@ fn is_set_user_id(path: &Path) -> bool {
 fn allow_other() -> Finding {
     let text = std::fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
     if text.lines().any(|line| line.trim() == "user_allow_other") {
-        Finding::good("/etc/fuse.conf lets ordinary users share mounts")
+        Finding::good("/etc/fuse.conf permits allow_other to ordinary users")
     } else {
         Finding::bad(
-            "only root may share mounts with other users",
+            "only root may use allow_other",
             "as root: add the line user_allow_other to /etc/fuse.conf",
         )
     }

@@ -1,4 +1,4 @@
-//! What serving a directory would find there.
+//! Checks of a directory as a source.
 
 use super::Finding;
 use crate::error::CommandError;
@@ -12,36 +12,31 @@ use std::path::Path;
 use thrufs::NoWait;
 use thrufs_hostdir::{Handles, MountProperties};
 
-/// How many entries are looked at to find a file.
+/// Most entries read to find a file.
 const ENTRIES_MAX: usize = 1000;
 
-/// What is to be said of `path`.
-///
-/// # Errors
-///
-/// When it cannot be opened, as a mount of it would fail.
 pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
     let directory = launch::open_source(path)?;
-    let habits = MountProperties::of(&directory).map_err(|errno| CommandError::Source {
+    let properties = MountProperties::of(&directory).map_err(|errno| CommandError::Source {
         path: path.into(),
         source: errno.into(),
     })?;
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mounts = mount_table::all().unwrap_or_default();
     Ok(vec![
-        file_system(path, &mounts, &habits).called("file system"),
-        handles(habits.handles).called("file handles"),
-        reads(path, &directory, habits.no_wait).called("RWF_NOWAIT"),
+        file_system(path, &mounts, &properties).called("file system"),
+        handles(properties.handles).called("file handles"),
+        reads(path, &directory, properties.no_wait).called("RWF_NOWAIT"),
         mounts_beneath(path, &mounts).called("mounts beneath"),
-        walls(directory).called("confinement"),
+        worker_confinement(directory).called("confinement"),
     ])
 }
 
-fn file_system(path: &Path, mounts: &[Mount], habits: &MountProperties) -> Finding {
+fn file_system(path: &Path, mounts: &[Mount], properties: &MountProperties) -> Finding {
     let kind = mount_table::holding(mounts, path).map_or("unknown", |mount| &mount.kind);
-    let place = match (habits.no_wait, habits.is_remote) {
+    let place = match (properties.no_wait, properties.is_remote) {
         (NoWait::Memory, _) => ", in memory",
-        (_, true) => ", served by another machine or process: its files do not go straight through",
+        (_, true) => ", served by another machine or process: no passthrough",
         _ => "",
     };
     Finding::note(format!("{} is {kind}{place}", path.display()))
@@ -60,7 +55,7 @@ fn handles(handles: Handles) -> Finding {
     }
 }
 
-/// Whether they come to the copy of the tree that a worker of root's has.
+/// Whether later mounts propagate to the clone that a worker of root has.
 fn mounts_beneath(path: &Path, mounts: &[Mount]) -> Finding {
     let held = mount_table::holding(mounts, path).into_iter();
     let beneath = mounts.iter().filter(|mount| mount.path.starts_with(path));
@@ -68,24 +63,24 @@ fn mounts_beneath(path: &Path, mounts: &[Mount]) -> Finding {
         Some(mount) if mounting::is_privileged() => {
             let place = mount.path.display();
             Finding::bad(
-                format!("what is mounted on {place} later is not seen: it does not propagate"),
+                format!("later mounts on {place} are not seen: its mount does not propagate"),
                 format!("before it is served: mount --make-rshared {place}"),
             )
         }
-        _ => Finding::good("what is mounted later is seen"),
+        _ => Finding::good("later mounts are seen"),
     }
 }
 
-/// What a worker could reach that was taken over.
-fn walls(directory: OwnedFd) -> Finding {
+/// What an attacker in control of the worker could reach.
+fn worker_confinement(directory: OwnedFd) -> Finding {
     if !mounting::is_privileged() {
-        return Finding::note("a worker of this user's sees what this user does");
+        return Finding::note("the worker of an ordinary user sees what the user sees");
     }
-    match confinement::try_walls(directory) {
-        Ok(()) => Finding::good("a worker has a tree that holds the directory alone"),
+    match confinement::try_confinement(directory) {
+        Ok(()) => Finding::good("a worker sees only this directory"),
         Err(problem) => Finding::bad(
             problem,
-            "let root have CAP_SYS_ADMIN here; where the mount is unbindable, mount --make-private it",
+            "grant CAP_SYS_ADMIN to root here; for an unbindable mount: mount --make-private",
         ),
     }
 }
@@ -100,17 +95,15 @@ fn reads(path: &Path, directory: &OwnedFd, no_wait: NoWait) -> Finding {
     let mut byte = [0];
     let buffer = &mut [IoSliceMut::new(&mut byte)];
     match rustix::io::preadv2(&file, buffer, 0, ReadWriteFlags::NOWAIT) {
-        Ok(_) | Err(Errno::AGAIN) => {
-            Finding::good("reads of what is in memory are answered at once")
-        }
+        Ok(_) | Err(Errno::AGAIN) => Finding::good("reads of cached data are answered at once"),
         Err(errno) => Finding::bad(
-            format!("refused ({errno}): each read is handed to a thread that may wait"),
-            "serve from a file system that takes it, such as ext4, XFS or btrfs",
+            format!("refused ({errno}): each read takes a blocking thread"),
+            "serve from a file system that supports it, such as ext4, XFS or btrfs",
         ),
     }
 }
 
-/// A regular file in the directory, opened so that nobody sees it.
+/// A regular file in the directory, opened without changing its access time if possible.
 fn some_file(path: &Path, directory: &OwnedFd) -> Option<OwnedFd> {
     let entries = std::fs::read_dir(path).ok()?.take(ENTRIES_MAX).flatten();
     entries
@@ -120,7 +113,7 @@ fn some_file(path: &Path, directory: &OwnedFd) -> Option<OwnedFd> {
             let open = |flags| {
                 rustix::fs::openat(directory.as_fd(), entry.file_name(), flags, Mode::empty())
             };
-            // Of other users' files it is not for us to leave the time of access as it is.
+            // O_NOATIME requires the owner.
             open(flags | OFlags::NOATIME).or_else(|_| open(flags)).ok()
         })
 }

@@ -1,27 +1,26 @@
-//! The kernel: its release, and what follows from it.
+//! The kernel's release and features.
 
 use super::Finding;
 use rustix::thread::CapabilitySet;
 use thrufs_sys::cred;
 
-/// The oldest that serves a directory.
+/// The oldest supported.
 const OLDEST: (u32, u32) = (5, 12);
 
 const PASSTHROUGH: (u32, u32) = (6, 9);
 
 const PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 
-/// Most pages in a request, unless a sysctl says otherwise (`FUSE_DEFAULT_MAX_PAGES_LIMIT`).
+/// Most pages in a request without the sysctl (`FUSE_DEFAULT_MAX_PAGES_LIMIT`).
 const PAGES_MAX: u64 = 256;
 
-/// Which kernel it is.
 pub(super) fn release() -> Finding {
     let release = of_this_kernel();
     let detail = format!("Linux {release}");
     match version(&release) {
         Some(version) if version < OLDEST => Finding::bad(detail, "use Linux 5.12 or newer"),
         Some(_) => Finding::good(detail),
-        None => Finding::note(format!("{detail}, of which nothing is known")),
+        None => Finding::note(format!("{detail}: unknown version")),
     }
 }
 
@@ -30,18 +29,17 @@ fn of_this_kernel() -> String {
     names.release().to_string_lossy().into_owned()
 }
 
-/// Whether files can go straight through.
 pub(super) fn passthrough() -> Finding {
     let release = of_this_kernel();
     if version(&release).is_some_and(|version| version < PASSTHROUGH) {
         return Finding::bad(
-            "this kernel has none: files are read and written by the server",
+            "not supported by this kernel: files are read and written by the server",
             "use Linux 6.9 or newer, built with CONFIG_FUSE_PASSTHROUGH",
         );
     }
     if !(is_admin() && is_initial_namespace()) {
         return Finding::bad(
-            "no CAP_SYS_ADMIN on the host: files are read and written by the server",
+            "no CAP_SYS_ADMIN in the initial user namespace: files are read and written by the server",
             "mount as root, outside of containers and user namespaces",
         );
     }
@@ -49,18 +47,17 @@ pub(super) fn passthrough() -> Finding {
     Finding::good(detail)
 }
 
-/// Whether this thread has CAP_SYS_ADMIN, be it in a user namespace.
+/// Whether this thread has CAP_SYS_ADMIN, perhaps in a user namespace.
 pub(super) fn is_admin() -> bool {
     cred::thread_effective().is_ok_and(|set| set.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Only there do user ids mean themselves, all of them.
+/// Only the initial user namespace maps all ids to themselves.
 fn is_initial_namespace() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// How large reads and writes can be.
 pub(super) fn request_size() -> Finding {
     let limit = std::fs::read_to_string(PAGES_LIMIT).ok();
     let limit = limit.and_then(|limit| limit.trim().parse::<u64>().ok());
@@ -107,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_in_the_words_of_max_write() {
+    fn sizes_are_shown_as_for_max_write() {
         let page = rustix::param::page_size() as u64;
         assert_eq!(size((1 << 20) / page), "1M");
         assert_eq!(size((64 << 10) / page), "64K");

@@ -1,4 +1,4 @@
-//! FUSE over io_uring: each thing that it takes, and what a mount would make of it.
+//! FUSE over io_uring: its requirements, and the transport that a mount selects.
 
 use super::Finding;
 use rustix::event::{EventfdFlags, eventfd};
@@ -10,12 +10,12 @@ use thrufs::{Carrier, SessionConfig, UringRefusal};
 use thrufs_sys::fuse_ring::FuseRing;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-/// Modules that were loaded have it, and those that are built in have not.
+/// Exists for loaded modules, not for built-in ones.
 const LOADED: &str = "/sys/module/fuse/initstate";
 const DISABLED: &str = "/proc/sys/kernel/io_uring_disabled";
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
-/// The findings that the verdict points to.
+/// The findings that a remedy names.
 const OFFER: &str = "enable_uring";
 const RINGS: &str = "io_uring";
 
@@ -23,7 +23,7 @@ pub(super) fn look(has_device: bool) -> [Finding; 4] {
     let verdict = if has_device {
         judge(ring_availability(&SessionConfig::default()))
     } else {
-        Finding::bad("there is none without /dev/fuse", "see /dev/fuse")
+        Finding::bad("not available without /dev/fuse", "see /dev/fuse")
     };
     [
         offer().called(OFFER),
@@ -48,7 +48,7 @@ fn offer() -> Finding {
     }
 }
 
-/// Now, and after the next start.
+/// For now, and permanently.
 fn how_to_offer(is_module: bool) -> String {
     let lasting = if is_module {
         "a line `options fuse enable_uring=Y` in /etc/modprobe.d/fuse.conf"
@@ -65,16 +65,15 @@ fn rings() -> Finding {
         None => "no sysctl kernel.io_uring_disabled here".to_owned(),
     };
     match try_ring() {
-        Ok(()) => Finding::good(format!("this process may make rings ({shown})")),
+        Ok(()) => Finding::good(format!("this process may create rings ({shown})")),
         Err(errno) => {
-            let detail = format!("this process gets no ring: {errno} ({shown})");
+            let detail = format!("this process cannot create a ring: {errno} ({shown})");
             Finding::bad(detail, how_to_get_rings(errno, disabled.as_deref()))
         }
     }
 }
 
-/// Makes a ring as the transport does. What it is for does not matter, so it is for an event: there
-/// may be no `/dev/fuse`.
+/// Creates a ring as the transport does, for an eventfd, as there may be no `/dev/fuse`.
 fn try_ring() -> rustix::io::Result<()> {
     let event = eventfd(0, EventfdFlags::CLOEXEC)?;
     FuseRing::<()>::new(event.as_fd(), 1).map(drop)
@@ -83,7 +82,7 @@ fn try_ring() -> rustix::io::Result<()> {
 fn how_to_get_rings(errno: Errno, disabled: Option<&str>) -> &'static str {
     match (errno, disabled) {
         (Errno::PERM | Errno::ACCESS, Some("1" | "2")) => {
-            "as root: sysctl kernel.io_uring_disabled=0 (1 lets root and kernel.io_uring_group)"
+            "as root: sysctl kernel.io_uring_disabled=0 (1 permits root and kernel.io_uring_group)"
         }
         (Errno::PERM | Errno::ACCESS | Errno::NOSYS, _) => {
             "have the container's seccomp profile allow io_uring_setup, _enter and _register; else \
@@ -98,17 +97,17 @@ fn processors() -> Finding {
     let own = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count());
     let possible = match read(POSSIBLE).and_then(|list| count(&list)) {
         Some(possible) => format!("{possible} possible, each with a queue"),
-        None => format!("how many are possible is not known ({POSSIBLE})"),
+        None => format!("the number of possible processors is unknown ({POSSIBLE})"),
     };
-    let detail = format!("{possible}; {own} for this process to run on");
+    let detail = format!("{possible}; this process may run on {own}");
     Finding::note(detail)
 }
 
-/// In the words of a mount's log.
+/// As a mount logs it.
 fn judge(availability: Result<usize, UringRefusal>) -> Finding {
     let refusal = match availability {
         Ok(queues) => {
-            let detail = format!("transport=auto would take io_uring: {queues} queues");
+            let detail = format!("transport=auto selects io_uring: {queues} queues");
             return Finding::good(detail);
         }
         Err(refusal) => refusal,
@@ -119,14 +118,14 @@ fn judge(availability: Result<usize, UringRefusal>) -> Finding {
         _ => None,
     };
     let carrier = Carrier::Dev(Some(refusal));
-    let detail = format!("transport=auto would take {carrier}");
+    let detail = format!("transport=auto selects {carrier}");
     match above {
         Some(above) => Finding::bad(detail, format!("see {above}")),
         None => Finding::note(detail),
     }
 }
 
-/// How many there are in a list such as `0-3,8`.
+/// The number of CPUs in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u32> {
     let lengths = list.split(',').map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -143,38 +142,35 @@ fn read(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
+    use super::super::FindingState;
     use super::*;
 
     #[test]
-    fn the_verdict_says_what_a_mount_would_log() {
+    fn transport_finding_matches_the_log_of_a_mount() {
         let finding = judge(Ok(3));
-        assert_eq!(finding.state, State::Good);
-        assert_eq!(
-            finding.detail,
-            "transport=auto would take io_uring: 3 queues"
-        );
+        assert_eq!(finding.state, FindingState::Good);
+        assert_eq!(finding.detail, "transport=auto selects io_uring: 3 queues");
         for (refusal, state, remedy) in [
             (
                 UringRefusal::NotOffered,
-                State::Bad,
+                FindingState::Bad,
                 Some("see enable_uring"),
             ),
             (
                 UringRefusal::Forbidden(Errno::PERM),
-                State::Bad,
+                FindingState::Bad,
                 Some("see io_uring"),
             ),
             (
                 UringRefusal::NoRing(Errno::MFILE),
-                State::Bad,
+                FindingState::Bad,
                 Some("see io_uring"),
             ),
-            (UringRefusal::OneCpu, State::Note, None),
+            (UringRefusal::OneCpu, FindingState::Note, None),
         ] {
             let log = Carrier::Dev(Some(refusal.clone())).to_string();
             let finding = judge(Err(refusal));
-            assert_eq!(finding.detail, format!("transport=auto would take {log}"));
+            assert_eq!(finding.detail, format!("transport=auto selects {log}"));
             assert_eq!((finding.state, finding.remedy.as_deref()), (state, remedy));
         }
         let [.., verdict] = look(false);
@@ -182,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_do_follows_from_the_cause() {
+    fn remedy_depends_on_the_cause() {
         assert!(how_to_offer(true).contains("modprobe.d"));
         assert!(how_to_offer(false).contains("command line"));
         assert!(how_to_get_rings(Errno::PERM, Some("2")).contains("sysctl"));
@@ -192,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_counted() {
+    fn cpu_lists_are_counted() {
         assert_eq!(count("0-3,8"), Some(5));
         assert_eq!(count("0"), Some(1));
         assert_eq!(count(""), None);

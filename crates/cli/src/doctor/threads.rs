@@ -1,14 +1,14 @@
-//! What the threads of a server need: descriptors, the right to change their class, filters.
+//! Limits, scheduling and filters of a server's threads.
 
 use super::Finding;
 use crate::{confinement, mounting};
 use rustix::process::{Resource, getrlimit};
 use thrufs_sys::sched;
 
-/// Below, a server is in want of descriptors before its files are many.
+/// Fewer are short for a server.
 const DESCRIPTORS_MIN: u64 = 1024;
 
-/// How many files may be open. Before the limit is raised.
+/// RLIMIT_NOFILE, before it is raised.
 pub(super) fn descriptors() -> Finding {
     let limit = getrlimit(Resource::Nofile);
     let show = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
@@ -25,14 +25,14 @@ pub(super) fn descriptors() -> Finding {
     Finding::good(detail)
 }
 
-/// Whether a lone caller can be served from its own processor.
+/// Whether pairing works.
 pub(super) fn pairing() -> Finding {
     let count = rustix::thread::sched_getaffinity(None).map_or(0, |set| set.count());
     if count == 1 {
-        return Finding::note("there is one processor, which all share anyway");
+        return Finding::note("not applicable: there is one processor");
     }
     if mounting::is_privileged() {
-        // As a server does before it drops what lets it.
+        // As a server does before it drops capabilities.
         let _ = sched::allow_leaving_idle();
     }
     if sched::may_leave_idle() {
@@ -41,18 +41,18 @@ pub(super) fn pairing() -> Finding {
         ));
     }
     Finding::bad(
-        "threads of this user cannot come back from SCHED_IDLE",
+        "threads of this user cannot leave SCHED_IDLE",
         "grant an RLIMIT_NICE of 20: LimitNICE=20 of a unit, `USER - nice 0` in \
          /etc/security/limits.conf",
     )
 }
 
-/// Whether the threads that serve can be kept from making other system calls.
+/// Whether seccomp works.
 pub(super) fn system_calls() -> Finding {
     match confinement::try_filter() {
         Ok(()) => Finding::good("the system calls of a server are filtered"),
         Err(problem) => Finding::bad(
-            format!("a server goes without a filter of system calls: {problem}"),
+            format!("the system calls of a server are not filtered: {problem}"),
             "use a kernel built with CONFIG_SECCOMP_FILTER",
         ),
     }

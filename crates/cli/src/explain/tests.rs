@@ -50,16 +50,15 @@ fn lines_are_aligned() {
          \x20 what        regular file, inode 7\n\
          \x20 data path   cached: a reason\n\
          \x20 open        2 times, 1 of them for writing\n\
-         \x20 cache       cache=auto; names 1 s, absent names 0 s, attributes 1.5 s; version of data \
-         remembered\n\
-         \x20 kernel      knows it as node 5, 1 lookup; a descriptor held\n\
+         \x20 cache       cache=auto; names 1 s, absent names 0 s, attributes 1.5 s; data version: cached\n\
+         \x20 kernel      node 5, 1 lookup; descriptor held\n\
          \x20 beneath     ext4, by file handle\n\
          \x20 mount       /mnt\n"
     );
 }
 
 #[test]
-fn what_is_there_sometimes_has_a_line_then() {
+fn optional_fields_have_a_line_when_present() {
     let mut explained = explained();
     explained.explanation.rule = Some("photos".into());
     explained.explanation.backing = Some(3);
@@ -73,14 +72,14 @@ fn what_is_there_sometimes_has_a_line_then() {
         "  rule        photos\n",
         "  backing id  3\n",
         "  open        once, for writing\n",
-        "  kernel      does not know it\n",
+        "  kernel      not looked up\n",
     ] {
         assert!(text.contains(line), "{text}");
     }
 }
 
 #[test]
-fn nothing_that_a_server_says_moves_the_cursor() {
+fn replies_are_printed_without_control_characters() {
     let mut explained = explained();
     explained.explanation.reason = "\x1b[2J\rgone".into();
     let text = as_text(Path::new("a\nb"), &explained);

@@ -1,7 +1,7 @@
-//! The system's log (syslog(3)), by the socket at which it listens.
+//! The syslog(3) socket.
 //!
-//! Lines go there by write(2), which a worker may call that is shut in; it cannot connect again, so
-//! where the log is not to be reached any more its lines go to standard error.
+//! Lines are sent by write(2), which a confined worker may call. It cannot reconnect, so after a failure
+//! lines go to standard error.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -9,21 +9,16 @@ use std::path::Path;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Where it listens.
 const SOCKET: &str = "/dev/log";
 
-/// `LOG_USER`, shifted to its place.
+/// `LOG_USER`
 const FACILITY: u8 = 1 << 3;
 
-/// A connection to it.
 pub(super) struct Syslog {
     socket: UnixDatagram,
 }
 
 impl Syslog {
-    /// # Errors
-    ///
-    /// Nobody listens.
     pub(super) fn connect() -> io::Result<Syslog> {
         Syslog::connect_to(SOCKET.as_ref())
     }
@@ -31,13 +26,13 @@ impl Syslog {
     fn connect_to(path: &Path) -> io::Result<Syslog> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
-        // A log that is not read must not hold up requests.
+        // A full socket must not block requests.
         socket.set_nonblocking(true)?;
         Ok(Syslog { socket })
     }
 }
 
-/// As syslog(3) counts.
+/// Levels of syslog(3).
 fn severity(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -47,31 +42,30 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// Takes one line.
-pub(super) struct Line<'a> {
+pub(super) struct SyslogLine<'a> {
     syslog: &'a Syslog,
     severity: u8,
 }
 
 impl<'a> MakeWriter<'a> for Syslog {
-    type Writer = Line<'a>;
+    type Writer = SyslogLine<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line {
+    fn make_writer(&'a self) -> SyslogLine<'a> {
+        SyslogLine {
             syslog: self,
             severity: severity(Level::INFO),
         }
     }
 
-    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Line<'a> {
-        Line {
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> SyslogLine<'a> {
+        SyslogLine {
             syslog: self,
             severity: severity(*metadata.level()),
         }
     }
 }
 
-impl Write for Line<'_> {
+impl Write for SyslogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let priority = FACILITY | self.severity;
         let head = format!("<{priority}>thrufs[{}]: ", std::process::id());

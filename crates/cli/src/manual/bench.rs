@@ -1,18 +1,17 @@
-//! What the benchmark can be asked for: for its page and for shells.
+//! The options of the benchmark, for its manual page and completions.
 
-/// Every option, and what it is for: shells show the first clause.
+/// Option and description, of which completions show the first clause.
 pub(crate) const OPTIONS: [(&str, &str); 13] = [
     (
         "--against NAME=MOUNTPOINT",
-        "Another mounted file system, of any kind, and what to call it. Where it shows the same tree as \
-         DIR, at its top or below, files are prepared beneath it; otherwise in it. May be given several \
-         times.",
+        "Another mounted file system, of any type, and a name for it. Where it shows the same tree as DIR, at \
+         its top or below, files are prepared in DIR; otherwise on it. May be given several times.",
     ),
     (
         "--modes LIST",
         "How thrufs serves: over /dev/fuse (dev) or io_uring (ring), without passthrough or with it \
-         (dev+pt, ring+pt), parted by commas; none for no mode. All unless given. All other options are \
-         those of a mount by default, but for control=none.",
+         (dev+pt, ring+pt), separated by commas; none for no mode. All unless given. All other options have \
+         their defaults, but for control=none.",
     ),
     (
         "--cache LIST",
@@ -28,37 +27,36 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
     (
         "--repeat FILE",
-        "Repeat the run that has left this results.json: its suite, the rows that it had, its modes, caches, \
-         processes, rounds, time and amount of work, in its DIR unless another is given; a relative one is \
-         beneath the working directory. A second table, at the end, tells how each ratio to native differs from \
-         then, and whether the intervals of the two are apart. No other option goes with it but --out.",
+        "Repeat the run that wrote this results.json: its suite, rows, modes, caches, processes, rounds, time \
+         and amount of work, in its DIR unless another is given; a relative one is beneath the working \
+         directory. A second table, at the end, shows how each ratio to native has changed, and whether the \
+         two intervals are disjoint. Only --out can be given with it.",
     ),
     (
         "--list",
-        "Print the suites, rows and sets; with --rows, all that there is to say of those.",
+        "Print the suites, rows and sets; with --rows, the description of these.",
     ),
     (
         "--jobs LIST",
-        "How many processes measure at once, all rows for each number. Unless given, one, and in a few rows \
-         the suite's number.",
+        "How many processes measure at once; all rows run for each number. Unless given, one, and in a few \
+         rows the number of the suite.",
     ),
     (
         "--rounds N",
-        "So many rounds. With --time as well, fewer if there is no time for them.",
+        "Number of rounds. With --time, fewer if time is short.",
     ),
     (
         "--time SECONDS",
-        "How long it may take: 120 in the suite quick. It is kept roughly: a measurement that has begun \
-         comes to its end.",
+        "Time limit: 120 in the suite quick. It is approximate: a measurement that has begun is completed.",
     ),
     (
         "--percent N",
-        "Work of a measurement and size of its files, in hundredths of the usual.",
+        "Work of a measurement and size of its files, in percent of the default.",
     ),
     (
         "--lower LIST",
-        "Make file systems for the run, and measure on those: tmpfs, ext4 (on an image in the directory for \
-         temporary files), or both. For root alone.",
+        "Create file systems for the run, and measure on them: tmpfs, ext4 (on an image in the directory for \
+         temporary files), or both. Requires root.",
     ),
     (
         "--out DIR",
@@ -66,7 +64,6 @@ pub(crate) const OPTIONS: [(&str, &str); 13] = [
     ),
 ];
 
-/// Every suite, and what it is.
 pub(crate) const SUITES: [(&str, &str); 2] = [
     ("quick", "the headline rows in two to three minutes"),
     ("full", "every row, in about an hour"),

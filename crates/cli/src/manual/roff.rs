@@ -1,31 +1,24 @@
-//! The few requests of man(7) that the pages need, and the marks of the texts that they are made from. A text
-//! begins with `= NAME(SECTION): PURPOSE`. A mark begins a line, and a space follows it; what it stands for goes
-//! on until an empty line or the next mark, lines of its own being indented. What has no mark is a paragraph,
-//! its lines beginning with a letter, a digit or a space; below SEE ALSO it is the names of pages.
+//! Converts the texts of the manual to man(7). A text begins with `= NAME(SECTION): PURPOSE`. A mark
+//! begins a line, followed by a space, and applies until an empty line or the next mark; its other lines
+//! are indented. Without a mark, a line is part of a paragraph; beneath SEE ALSO, of a list of pages.
 //!
 //! - `== SECTION`, `=== Subsection`: headings.
-//! - `$ COMMAND ARGUMENTS`: a way to call the command, which is all words of small letters at the beginning.
-//! - `* TERM`, and lines that say what it is.
-//! - `> LINE`: an example, to be typed as it is.
-//! - `@ WHAT`: a part that is not in the text; whoever makes the page says what there is.
+//! - `$ COMMAND ARGUMENTS`: a synopsis; the command is its first lower-case words.
+//! - `* TERM`, and its description.
+//! - `> LINE`: a literal line.
+//! - `@ WHAT`: a generated part.
 
 use std::fmt::Write;
 
-/// Adds the part that `@` asks for.
 type Part = fn(&mut Page, &str) -> Result<(), String>;
 
-/// A page that is being written.
 #[derive(Default)]
 pub(super) struct Page {
     text: String,
 }
 
 impl Page {
-    /// The page of this text: its file name, and what is in the file.
-    ///
-    /// # Errors
-    ///
-    /// Where the text does not keep to the marks.
+    /// The file name and the content of the page.
     pub(super) fn of(text: &str, part: Part) -> Result<(String, String), String> {
         let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
         let (name, section, purpose) = parse_title(title).ok_or(format!("no title: {title}"))?;
@@ -41,11 +34,7 @@ impl Page {
         Ok((format!("{name}.{section}"), page.text))
     }
 
-    /// Adds what is in a text without a title.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Page::of`].
+    /// Adds a text without title.
     pub(super) fn add(&mut self, text: &str, part: Part) -> Result<(), String> {
         blocks(text)
             .iter()
@@ -97,7 +86,6 @@ impl Page {
         }
     }
 
-    /// A paragraph.
     pub(super) fn text(&mut self, text: &str) {
         if self.text.ends_with(".SH SEE ALSO\n") {
             return self.see_also(text);
@@ -113,7 +101,6 @@ impl Page {
         self.line(&escape(text));
     }
 
-    /// Something, and what it is.
     pub(super) fn item(&mut self, term: &str, text: &str) {
         self.line(".TP");
         self.line(&format!("\\fB{}\\fR", escape(term)));
@@ -138,14 +125,13 @@ impl Page {
     }
 }
 
-/// Name, section and purpose.
 fn parse_title(line: &str) -> Option<(&str, &str, &str)> {
     let (page, purpose) = line.strip_prefix("= ")?.split_once("): ")?;
     let (name, section) = page.split_once('(')?;
     Some((name, section, purpose))
 }
 
-/// The lines of each heading, item, paragraph and so on.
+/// Splits a text into headings, items, paragraphs and so on.
 fn blocks(text: &str) -> Vec<Vec<&str>> {
     let mut blocks = vec![Vec::new()];
     let mut in_marked = false;
@@ -155,7 +141,7 @@ fn blocks(text: &str) -> Vec<Vec<&str>> {
             in_marked = is_marked(line);
         }
         if !line.is_empty() {
-            blocks.last_mut().expect("there is one").push(line);
+            blocks.last_mut().expect("never empty").push(line);
         }
     }
     blocks.retain(|block| !block.is_empty());
@@ -171,7 +157,7 @@ fn joined(lines: &[&str]) -> String {
     lines.join(" ")
 }
 
-/// Text as troff takes it: backslashes and hyphens as they are, no line that begins like a request.
+/// Escapes backslashes, hyphens, and the first character of a line that would be a request.
 fn escape(text: &str) -> String {
     let escaped = text.replace('\\', "\\e").replace('-', "\\-");
     match escaped.chars().next() {
@@ -185,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_taken_for_a_request() {
+    fn text_is_escaped_from_roff_requests() {
         assert_eq!(escape(".TH"), "\\&.TH");
         assert_eq!(escape("'quoted"), "\\&'quoted");
         assert_eq!(escape("a\\,b --c"), "a\\e,b \\-\\-c");
@@ -269,7 +255,7 @@ of all
     }
 
     #[test]
-    fn a_wrong_mark_is_a_fault() {
+    fn unknown_marks_are_refused() {
         let wrong = [
             "# what",
             "-- what",

@@ -1,13 +1,12 @@
-//! Options of other FUSE servers, and what to say instead.
+//! Options of other FUSE servers.
 
 const ALWAYS: &str = "always so";
 const OWN_NUMBERS: &str = "inode numbers are those of the source";
 
-/// An option, and what is to be said of it.
+/// Name and remark.
 type Foreign = (&'static str, &'static str);
 
-/// What people know from libfuse, bindfs and virtiofsd: taken without effect, because what it asks for is so
-/// anyway.
+/// From libfuse, bindfs and virtiofsd: accepted without effect, as they request the default.
 pub(crate) const NEEDLESS: &[Foreign] = &[
     ("big_writes", ALWAYS),
     ("large_read", ALWAYS),
@@ -32,48 +31,48 @@ pub(crate) const NEEDLESS: &[Foreign] = &[
     ("max_read", "reads are as large as max_write allows"),
     ("io_uring", "this is transport=auto, the default"),
     ("max_idle_threads", "threads are as many as threads= says"),
-    ("silent", "nothing to be silent about"),
-    ("loud", "nothing to be loud about"),
+    ("silent", "there is nothing to silence"),
+    ("loud", "there is nothing more to log"),
 ];
 
-/// What people know from there and means nothing here: what to say instead.
+/// Not supported: what to use instead.
 pub(crate) const FOREIGN: &[Foreign] = &[
     (
         "allow_root",
-        "say allow_other; with default_permissions it gives nobody more than modes do",
+        "use allow_other; with default_permissions it grants no more than modes do",
     ),
-    ("kernel_cache", "say cache=always"),
-    ("noauto_cache", "say cache=always"),
-    ("direct_io", "say cache=never"),
+    ("kernel_cache", "use cache=always"),
+    ("noauto_cache", "use cache=always"),
+    ("direct_io", "use cache=never"),
     (
         "sync_read",
         "reads go to the source one by one with cache=never",
     ),
     (
         "dirsync",
-        "FUSE has no such thing; mount the file system of the source with dirsync",
+        "FUSE does not support it; mount the file system of the source with dirsync",
     ),
-    ("io_uring_q_depth", "say ring_depth="),
-    ("debug", "say --log=debug"),
+    ("io_uring_q_depth", "use ring_depth="),
+    ("debug", "use --log=debug"),
     ("umask", "modes are those of the source"),
     ("fmask", "modes are those of the source"),
     ("dmask", "modes are those of the source"),
-    ("force-user", "say uid="),
-    ("force-group", "say gid="),
-    ("mirror", "say uid= with the user's own number"),
+    ("force-user", "use uid="),
+    ("force-group", "use gid="),
+    ("mirror", "use uid= with the user's own number"),
     (
         "map",
-        "say uidmap=CLIENT:HOST:COUNT and gidmap=CLIENT:HOST:COUNT",
+        "use uidmap=CLIENT:HOST:COUNT and gidmap=CLIENT:HOST:COUNT",
     ),
-    ("posix_lock", "say locks=shared"),
-    ("flock", "say locks=shared"),
-    ("no_posix_lock", "say locks=local"),
-    ("no_flock", "say locks=local"),
+    ("posix_lock", "use locks=shared"),
+    ("flock", "use locks=shared"),
+    ("no_posix_lock", "use locks=local"),
+    ("no_flock", "use locks=local"),
     (
         "remount",
-        "unmount it and mount it anew; only ro and rw can be changed, by `mount -i -o remount,ro MOUNTPOINT`",
+        "unmount and mount again; only ro and rw can be changed, by `mount -i -o remount,ro MOUNTPOINT`",
     ),
-    ("bind", "that is mount(8)'s own; it needs no server"),
-    ("rbind", "that is mount(8)'s own; it needs no server"),
-    ("mand", "mandatory locks are gone from Linux"),
+    ("bind", "bind mounts need no server: use mount(8)"),
+    ("rbind", "bind mounts need no server: use mount(8)"),
+    ("mand", "Linux no longer has mandatory locks"),
 ];

@@ -1,7 +1,6 @@
-//! The name that was probably meant.
+//! Suggestions for misspelled names.
 
-/// The candidate that differs least from `name`; `None` when even that differs too much to be a
-/// slip: more than a third of its letters.
+/// The candidate closest to `name`; `None` if more than a third of its letters differ.
 pub(crate) fn nearest(
     name: &str,
     candidates: impl IntoIterator<Item = &'static str>,
@@ -15,7 +14,7 @@ pub(crate) fn nearest(
         .map(|(_, candidate)| candidate)
 }
 
-/// Case and the choice between `-` and `_` are no difference worth counting.
+/// Case, and `-` or `_`, do not count.
 fn folded(name: &str) -> Vec<char> {
     name.chars()
         .map(|c| {
@@ -28,8 +27,7 @@ fn folded(name: &str) -> Vec<char> {
         .collect()
 }
 
-/// How many letters must be added, dropped, replaced or swapped with their neighbour to make `b` of
-/// `a` (optimal string alignment).
+/// Optimal string alignment distance.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
@@ -63,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn far_off_names_have_no_neighbour() {
+    fn distant_names_have_no_suggestion() {
         assert_eq!(nearest("zzzzzz", ["allow_other", "ro"]), None);
         assert_eq!(nearest("or", ["rw", "ro"]), Some("ro"));
     }

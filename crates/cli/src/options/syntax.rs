@@ -1,19 +1,14 @@
-//! How lists of options and their values are written.
+//! The syntax of option lists and values.
 
 use super::{OptionError, Value};
 use std::fs;
 use std::time::Duration;
 use thrufs_hostdir::IdRange;
 
-/// Longest timeout: what the kernel's clock arithmetic is sure to bear, and longer than any uptime.
+/// Safe for the kernel's clock arithmetic, and longer than any uptime.
 const SECONDS_MAX: f64 = 1e9;
 
-/// Splits a list at its commas. A backslash takes the next character as it is, and so do quotes for
-/// what stands between them (as in mount(8)).
-///
-/// # Errors
-///
-/// A quote that is not closed.
+/// Splits a list at its commas. Backslashes and quotes escape as in mount(8).
 pub(crate) fn split_list(list: &str) -> Result<Vec<String>, OptionError> {
     let mut items = Vec::new();
     let mut item = String::new();
@@ -35,7 +30,7 @@ pub(crate) fn split_list(list: &str) -> Result<Vec<String>, OptionError> {
     Ok(items)
 }
 
-/// Why `value` is none of this kind; `None` when it is one.
+/// Why `value` is not of this kind, if so.
 pub(crate) fn value_problem(kind: Value, value: &str) -> Option<String> {
     match kind {
         Value::None | Value::Any => None,
@@ -65,7 +60,6 @@ fn either(words: &[&str]) -> String {
     }
 }
 
-/// `1.5` is a second and a half.
 pub(crate) fn parse_seconds(value: &str) -> Result<Duration, String> {
     match value.parse::<f64>() {
         Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => {
@@ -75,7 +69,6 @@ pub(crate) fn parse_seconds(value: &str) -> Result<Duration, String> {
     }
 }
 
-/// `1M` is 1048576.
 pub(crate) fn parse_bytes(value: &str) -> Result<u32, String> {
     let problem = || "it must be a number of bytes below 4G, such as 131072, 128K or 1M".to_owned();
     let (digits, shift) = match value.char_indices().next_back() {
@@ -89,7 +82,7 @@ pub(crate) fn parse_bytes(value: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| problem())
 }
 
-/// Digits and nothing else: `parse` alone would take a `+`.
+/// Only digits: `parse` alone accepts a `+`.
 pub(crate) fn parse_count(value: &str) -> Result<u64, ()> {
     if value.bytes().all(|byte| byte.is_ascii_digit()) {
         value.parse().map_err(|_| ())
@@ -98,17 +91,17 @@ pub(crate) fn parse_count(value: &str) -> Result<u64, ()> {
     }
 }
 
-/// A user's number, or name in `/etc/passwd`.
+/// A number, or a name in `/etc/passwd`.
 pub(crate) fn parse_user(value: &str) -> Result<u32, String> {
     parse_id(value, "user", "/etc/passwd")
 }
 
-/// A group's number, or name in `/etc/group`.
+/// A number, or a name in `/etc/group`.
 pub(crate) fn parse_group(value: &str) -> Result<u32, String> {
     parse_id(value, "group", "/etc/group")
 }
 
-/// A number below 2³²−1 (which means "none" to the kernel), or a name in the file.
+/// A number below 2³²−1 (the kernel's "none"), or a name in the file.
 fn parse_id(value: &str, what: &str, file: &str) -> Result<u32, String> {
     if let Ok(number) = parse_count(value) {
         return match u32::try_from(number) {
@@ -122,10 +115,10 @@ fn parse_id(value: &str, what: &str, file: &str) -> Result<u32, String> {
         (fields.next()? == value).then_some(())?;
         fields.nth(1)?.parse().ok()
     });
-    named.ok_or_else(|| format!("there is no {what} of that name in {file}; give the number"))
+    named.ok_or_else(|| format!("there is no {what} of that name in {file}: give the number"))
 }
 
-/// `0:100000:65536`: 65536 ids, 0 for clients being 100000 on the host.
+/// `0:100000:65536`: client, host, count.
 pub(crate) fn parse_range(value: &str) -> Result<IdRange, String> {
     let numbers: Option<Vec<u32>> = value
         .split(':')
@@ -139,7 +132,7 @@ pub(crate) fn parse_range(value: &str) -> Result<IdRange, String> {
     if *count == 0 {
         return Err("a range of no ids maps nothing".to_owned());
     }
-    // The last id of each side must be one: 2³²−1 is none.
+    // 2³²−1 is not an id.
     if [client, host]
         .iter()
         .any(|first| u64::from(**first) + u64::from(*count) > 0xffff_ffff)

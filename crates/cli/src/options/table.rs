@@ -1,4 +1,4 @@
-//! The table itself.
+//! The table of options.
 
 mod server;
 mod share;
@@ -7,13 +7,13 @@ mod using;
 use super::{Conflict, Form, Group, MountOption, OptionId, Use, Value};
 use std::sync::LazyLock;
 
-/// Every option, in the order of the manual within its group.
+/// In the order of the manual within each group.
 pub(crate) static OPTIONS: LazyLock<Vec<MountOption>> = LazyLock::new(|| {
     let files = [using::SECTIONS, share::SECTIONS, server::SECTIONS];
     files.concat().concat()
 });
 
-/// What the name alone says.
+/// Without a value.
 const fn row(id: OptionId, name: &'static str) -> MountOption {
     MountOption {
         id,
@@ -33,17 +33,16 @@ const fn row(id: OptionId, name: &'static str) -> MountOption {
     }
 }
 
-/// What the name alone says, and is so when nothing is said.
+/// Without a value, and the default.
 const fn usual(id: OptionId, name: &'static str) -> MountOption {
     row(id, name).default("on")
 }
 
-/// Something with a value.
 const fn valued(id: OptionId, name: &'static str, value: Value) -> MountOption {
     row(id, name).takes(value)
 }
 
-/// Taken because mount(8) and its friends say it, and without effect here.
+/// Accepted for mount(8), without effect.
 const fn ignored(name: &'static str) -> MountOption {
     MountOption {
         form: Form::List,
@@ -51,7 +50,6 @@ const fn ignored(name: &'static str) -> MountOption {
     }
 }
 
-/// What else there is to be said of a row.
 impl MountOption {
     const fn takes(self, value: Value) -> MountOption {
         MountOption { value, ..self }
@@ -123,17 +121,19 @@ impl Group {
         rows
     }
 
-    /// What to do in a guest where an option of mounts means nothing for a share.
+    /// The remedy for options of mounts that do not apply to a share.
     pub(super) const fn in_a_guest(self) -> &'static str {
         match self {
-            Group::Access => "say it where the guest mounts it",
-            Group::Sharing => "in a guest, its kernel checks permissions and lets every user in",
-            Group::Caching => "a guest has no way to the files of the host but through the server",
-            Group::Speed => {
-                "requests of a guest come by its queues, each with a thread of its own: say queues="
+            Group::Access => "set it where the guest mounts it",
+            Group::Sharing => {
+                "in a guest, its kernel checks permissions, and all its users have access"
             }
-            Group::Life => "a guest mounts it by its tag: say tag=",
-            Group::Mount => "it is mount(8)'s",
+            Group::Caching => "a guest reaches files of the host only through the server",
+            Group::Speed => {
+                "requests of a guest arrive on its queues, each with its own thread: use queues="
+            }
+            Group::Life => "a guest mounts it by its tag: use tag=",
+            Group::Mount => "it is an option of mount(8)",
             Group::Device | Group::Content | Group::Confinement => "",
         }
     }

@@ -1,6 +1,6 @@
-//! A decision in words.
+//! Decisions as text.
 
-use super::place::Place;
+use super::host_file::HostFile;
 use crate::error::CommandError;
 use rustix::fs::FileType;
 use thrufs_hostdir::policy::{
@@ -8,17 +8,13 @@ use thrufs_hostdir::policy::{
     PolicyDataPath, RuleId, Visibility,
 };
 
-/// What is said of a file after its path: `: read-only by rule 1 (line 3); cached by default`.
-///
-/// # Errors
-///
-/// A directory on the way to it that cannot be looked at.
+/// The text after a path: `: read-only by rule 1 (line 3); cached by default`.
 pub(super) fn of(
     policy: &Policy,
-    place: &Place,
+    file: &HostFile,
     caller: &Caller<'_>,
 ) -> Result<String, CommandError> {
-    let subject = place.subject();
+    let subject = file.subject();
     let is_file = subject.file_type == FileType::RegularFile;
     let uses = policy.uses();
     let found = ((uses.content || uses.redact) && is_file).then(|| content(subject.source));
@@ -28,11 +24,11 @@ pub(super) fn of(
         None => String::new(),
     };
     let words = Words(policy);
-    for (path, directory) in place.directories()? {
+    for (path, directory) in file.directories()? {
         if let Visibility::Hidden(rule) = policy.visibility(&directory.subject(path)) {
             let rule = words.rule(rule);
             let path = path.display();
-            return Ok(format!("{content}: hidden, because {path} is, by {rule}"));
+            return Ok(format!("{content}: hidden with {path} by {rule}"));
         }
     }
     let decision = policy.decide(&subject, caller);
@@ -42,7 +38,7 @@ pub(super) fn of(
         && content != ContentType::of(b"")
         && !redaction.expects(content)
     {
-        said.push("refused, since it is of another type".to_owned());
+        said.push("refused: the content is of another type".to_owned());
     }
     Ok(format!("{content}: {}", said.join("; ")))
 }
@@ -53,12 +49,12 @@ fn content(source: &dyn AttributeSource) -> Option<ContentType> {
     Some(ContentType::of(&head[..length]))
 }
 
-/// Words about what this policy decided.
+/// Formats decisions of this policy.
 struct Words<'a>(&'a Policy);
 
 impl Words<'_> {
     fn rule(&self, id: RuleId) -> String {
-        let rule = self.0.rule(id).expect("the policy gave it");
+        let rule = self.0.rule(id).expect("the id is from this policy");
         rule.to_string()
     }
 

@@ -1,15 +1,13 @@
-//! The threads of a front end, opened for the worker, which cannot see them itself.
+//! The threads of a front end, for pairing, opened for the worker, which cannot see them.
 //!
-//! What is opened tells how a thread is scheduled, which every user may read of every process, and leads
-//! nowhere else.
+//! The files show how a thread is scheduled, which every user may read, and lead nowhere else.
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::sockopt::socket_peercred;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use thrufs_virtio::CALLERS_MAX;
 
-/// `stat` and `schedstat` of each thread of who is connected, as far as they are known now. Nothing where
-/// that cannot be told, which costs speed alone.
+/// `stat` and `schedstat` of each thread of the peer. Empty on failure, which costs only speed.
 pub(super) fn open(stream: BorrowedFd<'_>) -> Vec<OwnedFd> {
     let Ok(peer) = socket_peercred(stream) else {
         return Vec::new();
@@ -36,10 +34,9 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn threads_of_the_other_end() {
+    fn files_of_the_peer_s_threads_are_opened() {
         let (one, _other) = UnixStream::pair().unwrap();
         let files = open(one.as_fd());
-        // This thread, and that of the test runner.
         assert!(files.len() >= 4 && files.len() <= 2 * CALLERS_MAX);
         let mut ours = 0;
         for pair in files.chunks(2) {
@@ -62,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_are_looked_at() {
+    fn opened_threads_are_limited() {
         let (one, _other) = UnixStream::pair().unwrap();
         let barrier = std::sync::Arc::new(std::sync::Barrier::new(CALLERS_MAX + 2));
         let threads: Vec<_> = (0..=CALLERS_MAX)

@@ -1,7 +1,7 @@
-//! What the supervisor of a share waits for, all in one place.
+//! The event loop of a share's supervisor.
 
-use super::crew::Who;
-use super::supervisor::{Phase, Supervisor};
+use super::supervisor::{ShareSupervisor, StandbyState};
+use super::workers::WorkerSlot;
 use crate::channel::Message;
 use crate::process::Process;
 use crate::waiting;
@@ -10,91 +10,90 @@ use rustix::net::{RecvFlags, recv};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a worker has to end once its last thread has begun to. Others are served meanwhile.
+/// For a worker to end after its last thread has; others are served meanwhile.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Something happened.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// This process was sent a signal.
+pub(super) enum ShareEvent {
     Signal(i32),
-    /// A worker says something.
-    Worker(Who, Message),
-    /// A worker is gone.
-    WorkerEnded(Who),
-    /// It is ending, and cannot.
-    WorkerStuck(Who),
-    /// Somebody wants to be let in.
-    Knock,
-    /// Who was let in speaks.
-    Speaks,
-    /// Who was let in has gone again.
-    Gone,
-    /// Nothing of all that.
+    Worker(WorkerSlot, Message),
+    WorkerEnded(WorkerSlot),
+    /// Its exit deadline has passed.
+    WorkerStuck(WorkerSlot),
+    /// A front end connects.
+    Incoming,
+    /// The accepted front end has sent something.
+    FrontEndSent,
+    /// The accepted front end has disconnected.
+    FrontEndClosed,
     Deadline,
 }
 
-/// What there is of a worker.
+/// Readiness of a worker's descriptors.
 #[derive(Clone, Copy)]
-struct News {
+struct WorkerEvents {
     said: bool,
     ended: bool,
     ending: bool,
 }
 
-impl Supervisor {
-    /// Waits for the next event. What a worker has said is heard before its end is seen.
-    pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> Event {
+impl ShareSupervisor {
+    /// Waits for the next event. Messages of a worker come before its exit.
+    pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
         loop {
-            let everybody = self.crew.everybody();
-            let (own, news) = self.wait(&everybody, deadline);
-            let [signal, knock, stream] = own;
+            let slots = self.workers.slots();
+            let (own, events) = self.wait(&slots, deadline);
+            let [signal, incoming, stream] = own;
             if signal && let Ok(signal) = self.signals.read() {
-                return Event::Signal(signal.number);
+                return ShareEvent::Signal(signal.number);
             }
-            for (who, news) in everybody.iter().zip(news) {
-                if let Some(event) = self.hear(*who, news) {
+            for (slot, events) in slots.iter().zip(events) {
+                if let Some(event) = self.read_worker(*slot, events) {
                     return event;
                 }
             }
-            for who in everybody {
-                let worker = self.crew.get_mut(who);
+            for slot in slots {
+                let worker = self.workers.get_mut(slot);
                 if worker.is_some_and(|worker| worker.process.is_stuck()) {
-                    return Event::WorkerStuck(who);
+                    return ShareEvent::WorkerStuck(slot);
                 }
             }
-            if knock {
-                return Event::Knock;
+            if incoming {
+                return ShareEvent::Incoming;
             }
-            if stream && let Phase::LetIn(stream, _) = &self.phase {
+            if stream && let StandbyState::Accepted(stream, _) = &self.phase {
                 return if speaks(stream) {
-                    Event::Speaks
+                    ShareEvent::FrontEndSent
                 } else {
-                    Event::Gone
+                    ShareEvent::FrontEndClosed
                 };
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Event::Deadline;
+                return ShareEvent::Deadline;
             }
         }
     }
 
-    fn wait(&self, everybody: &[Who], deadline: Option<Instant>) -> ([bool; 3], Vec<News>) {
+    fn wait(
+        &self,
+        slots: &[WorkerSlot],
+        deadline: Option<Instant>,
+    ) -> ([bool; 3], Vec<WorkerEvents>) {
         let mut descriptors = vec![
             Some(self.signals.as_fd()),
-            matches!(self.phase, Phase::Ready).then(|| self.door.as_fd()),
+            matches!(self.phase, StandbyState::Ready).then(|| self.listener.as_fd()),
             match &self.phase {
-                Phase::LetIn(stream, _) => Some(stream.as_fd()),
+                StandbyState::Accepted(stream, _) => Some(stream.as_fd()),
                 _ => None,
             },
         ];
         let mut deadline = deadline;
-        for who in everybody {
-            let worker = self.crew.get(*who);
+        for slot in slots {
+            let worker = self.workers.get(*slot);
             let process = worker.map(|worker| &worker.process);
             let end = process.and_then(Process::end_deadline);
             deadline = deadline.into_iter().chain(end).min();
-            let speaks = worker.is_some_and(|worker| !worker.is_silent);
+            let speaks = worker.is_some_and(|worker| !worker.has_closed_channel);
             descriptors.extend([
                 process
                     .filter(|_| speaks)
@@ -105,18 +104,18 @@ impl Supervisor {
         }
         let ready = waiting::readable_of(&descriptors, deadline);
         let (own, workers) = ready.split_at(3);
-        let news = workers.chunks(3).map(|news| News {
-            said: news[0],
-            ended: news[1],
-            ending: news[2],
+        let events = workers.chunks(3).map(|events| WorkerEvents {
+            said: events[0],
+            ended: events[1],
+            ending: events[2],
         });
-        ([own[0], own[1], own[2]], news.collect())
+        ([own[0], own[1], own[2]], events.collect())
     }
 
-    /// What a worker brings, if that is an event.
-    fn hear(&mut self, who: Who, news: News) -> Option<Event> {
-        let worker = self.crew.get_mut(who)?;
-        if news.said
+    /// Reads from a worker; returns an event, if any.
+    fn read_worker(&mut self, slot: WorkerSlot, events: WorkerEvents) -> Option<ShareEvent> {
+        let worker = self.workers.get_mut(slot)?;
+        if events.said
             && let Ok(Some(message)) = worker.process.channel.receive()
         {
             return match message {
@@ -124,8 +123,8 @@ impl Supervisor {
                     worker.process.watch(thread);
                     None
                 }
-                // Later it is not the worker's wish any more, but perhaps its guest's.
-                Message::MapIds if who == Who::Waiting => {
+                // Only on standby: later, an attacker may control the worker.
+                Message::MapIds if slot == WorkerSlot::Standby => {
                     let mapped = super::id_maps::map(worker.process.id(), &self.config);
                     let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
                     let _ = worker.process.channel.send(&answer);
@@ -136,26 +135,26 @@ impl Supervisor {
                     worker.process.begin_to_end(END_TIMEOUT);
                     None
                 }
-                message => Some(Event::Worker(who, message)),
+                message => Some(ShareEvent::Worker(slot, message)),
             };
         }
-        if news.ended {
-            return Some(Event::WorkerEnded(who));
+        if events.ended {
+            return Some(ShareEvent::WorkerEnded(slot));
         }
-        if news.said {
-            // It has closed its end and not ended yet, or talks nonsense: it will not be served
-            // by again, so make sure that it ends.
-            worker.is_silent = true;
+        if events.said {
+            // It has closed its end without exiting, or sends garbage: kill it, as it will not be used
+            // again.
+            worker.has_closed_channel = true;
             worker.process.kill();
         }
-        if news.ending || news.said {
+        if events.ending || events.said {
             worker.process.begin_to_end(END_TIMEOUT);
         }
         None
     }
 }
 
-/// Whether there is something to be read, and not the end.
+/// Whether data, and not the end, can be read.
 fn speaks(stream: &OwnedFd) -> bool {
     let mut byte = [0_u8; 1];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;

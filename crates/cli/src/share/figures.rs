@@ -1,8 +1,7 @@
-//! What the workers of a share say of themselves, together.
+//! The statistics of all workers of a share.
 //!
-//! Whoever asks the share asks the supervisor, and that asks each worker over a socket that it shares
-//! with it alone. What a worker says is bounded and waited for a moment only: a guest may have taken it
-//! over.
+//! The supervisor answers queries of the share: it queries each worker over a private socket. Replies are
+//! limited in length and time: a guest may control a worker.
 
 use crate::control::client::exchange;
 use crate::control::protocol::{Command, Refusal, Reply};
@@ -15,24 +14,19 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a worker has to answer. One that does not is not asked again.
+/// A worker that does not reply in time is not queried again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The supervisor's end of the socket.
 #[derive(Debug)]
-pub(super) struct Questions(Mutex<Option<UnixStream>>);
+pub(super) struct QueryChannel(Mutex<Option<UnixStream>>);
 
-impl Questions {
-    /// Ours, and the worker's.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors.
-    pub(super) fn pair() -> io::Result<(Questions, OwnedFd)> {
+impl QueryChannel {
+    /// Our end, and the worker's.
+    pub(super) fn pair() -> io::Result<(QueryChannel, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         ours.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok((Questions(Mutex::new(Some(ours))), theirs.into()))
+        Ok((QueryChannel(Mutex::new(Some(ours))), theirs.into()))
     }
 
     fn ask(&self, command: &Command) -> Option<Reply> {
@@ -40,28 +34,27 @@ impl Questions {
         let line = exchange(stream.as_ref()?, command, ANSWER_TIMEOUT).ok();
         let reply = line.and_then(|line| Reply::decode(&line).ok());
         if reply.is_none() {
-            // What comes later would be taken for the answer to another question.
+            // A late reply would be taken for that of another query.
             *stream = None;
         }
         reply
     }
 }
 
-/// The machines that are connected, and what is known of those that have left.
+/// The connected machines, and the last statistics of disconnected ones.
 #[derive(Debug)]
 pub(super) struct Machines {
-    /// The socket of the share.
     place: PathBuf,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the process that serves it.
-    connected: Vec<(u32, Arc<Questions>)>,
-    /// How many have left.
+    /// By process id of the worker.
+    connected: Vec<(u32, Arc<QueryChannel>)>,
+    /// Count of disconnected ones.
     left: u64,
-    /// What the worker of the last one said when it ended.
+    /// The final statistics of the last one.
     last: Option<Value>,
 }
 
@@ -77,8 +70,8 @@ impl Machines {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, process: u32, questions: Arc<Questions>) {
-        self.state().connected.push((process, questions));
+    pub(super) fn add(&self, process: u32, queries: Arc<QueryChannel>) {
+        self.state().connected.push((process, queries));
     }
 
     pub(super) fn remove(&self, process: u32) {
@@ -87,22 +80,22 @@ impl Machines {
         state.left += 1;
     }
 
-    /// Another process will serve whom this one has served.
+    /// The next worker resumes its connection.
     pub(super) fn forget(&self, process: u32) {
         self.state()
             .connected
             .retain(|(other, _)| *other != process);
     }
 
-    /// What a worker says at its end.
-    pub(super) fn last_words(&self, text: &str) {
+    /// Stores the final statistics of a worker.
+    pub(super) fn record_exit(&self, text: &str) {
         match Reply::decode(text.trim_end().as_bytes()) {
             Ok(Reply::Result(figures)) => self.state().last = Some(figures),
-            _ => tracing::debug!("the figures of a worker make no sense"),
+            _ => tracing::debug!("malformed figures from a worker"),
         }
     }
 
-    /// Answers who asks at the control socket.
+    /// Answers a query of the control socket.
     pub(super) fn answer(&self, command: &Command) -> Reply {
         let connected = self.state().connected.clone();
         match command {
@@ -111,11 +104,11 @@ impl Machines {
         }
     }
 
-    fn statistics(&self, connected: &[(u32, Arc<Questions>)]) -> Reply {
+    fn statistics(&self, connected: &[(u32, Arc<QueryChannel>)]) -> Reply {
         let mut text = self.heading();
         let mut machines = Vec::new();
-        for (process, questions) in connected {
-            let Some(Reply::Result(mut figures)) = questions.ask(&Command::Statistics) else {
+        for (process, queries) in connected {
+            let Some(Reply::Result(mut figures)) = queries.ask(&Command::Statistics) else {
                 let _ = writeln!(text, "process {process} does not answer");
                 continue;
             };
@@ -129,7 +122,7 @@ impl Machines {
             (state.left, state.last.clone())
         };
         if let Some(figures) = &mut last {
-            text.push_str("the last that has left:\n");
+            text.push_str("last disconnected:\n");
             text.push_str(&take_text(figures));
         }
         Reply::Result(json!({
@@ -140,7 +133,7 @@ impl Machines {
         }))
     }
 
-    /// The line that says how many there are.
+    /// The line with the counts.
     pub(super) fn heading(&self) -> String {
         let (connected, left) = {
             let state = self.state();
@@ -150,15 +143,15 @@ impl Machines {
         if (connected, left) == (0, 0) {
             return format!("thrufs: {place}: no requests yet: no virtual machine has connected\n");
         }
-        format!("thrufs: {place}: virtual machines: {connected} connected, {left} have left\n")
+        format!("thrufs: {place}: virtual machines: {connected} connected, {left} disconnected\n")
     }
 }
 
-/// The first that knows it: all serve one directory.
-fn explain(connected: &[(u32, Arc<Questions>)], command: &Command) -> Reply {
+/// The first successful reply: all serve the same directory.
+fn explain(connected: &[(u32, Arc<QueryChannel>)], command: &Command) -> Reply {
     let mut refusal = Refusal::failed(libc::ENOTCONN);
-    for (_, questions) in connected {
-        match questions.ask(command) {
+    for (_, queries) in connected {
+        match queries.ask(command) {
             Some(Reply::Error(other)) => refusal = other,
             Some(result) => return result,
             None => {}
@@ -181,7 +174,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write as _};
     use std::time::Instant;
 
-    /// Answers one question with a line.
+    /// Replies to one query.
     fn worker(theirs: OwnedFd, line: &'static str) -> std::thread::JoinHandle<String> {
         let stream = UnixStream::from(theirs);
         std::thread::spawn(move || {
@@ -200,47 +193,47 @@ mod tests {
     }
 
     #[test]
-    fn all_are_asked_and_the_last_that_left_is_remembered() {
+    fn statistics_include_all_workers_and_the_last_disconnected() {
         let machines = Machines::new("/run/s".into());
         let text = |machines: &Machines| {
             let all = result(machines.answer(&Command::Statistics));
             all["text"].as_str().unwrap().to_owned()
         };
         assert!(text(&machines).contains("no requests yet"));
-        let (one, theirs) = Questions::pair().unwrap();
+        let (one, theirs) = QueryChannel::pair().unwrap();
         machines.add(11, Arc::new(one));
         let first = worker(
             theirs,
             "{\"version\":1,\"result\":{\"text\":\"one\",\"a\":1}}\n",
         );
-        let (two, theirs) = Questions::pair().unwrap();
+        let (two, theirs) = QueryChannel::pair().unwrap();
         machines.add(22, Arc::new(two));
         let second = worker(theirs, "nonsense\n");
         let all = result(machines.answer(&Command::Statistics));
         assert_eq!(all["machines"], json!([{"process": 11, "a": 1}]));
         let shown = all["text"].as_str().unwrap();
         assert!(
-            shown.contains("2 connected, 0 have left\nprocess 11:\none\n"),
+            shown.contains("2 connected, 0 disconnected\nprocess 11:\none\n"),
             "{shown}"
         );
         assert!(shown.contains("process 22 does not answer"), "{shown}");
         assert!(first.join().unwrap().contains("statistics"));
         second.join().unwrap();
-        machines.last_words("{\"version\":1,\"result\":{\"text\":\"bye\"}}\n");
-        machines.last_words("{\"version\":1,\"error\":null}");
+        machines.record_exit("{\"version\":1,\"result\":{\"text\":\"bye\"}}\n");
+        machines.record_exit("{\"version\":1,\"error\":null}");
         machines.remove(11);
         machines.remove(22);
         let shown = text(&machines);
         assert!(
-            shown.ends_with("0 connected, 2 have left\nthe last that has left:\nbye\n"),
+            shown.ends_with("0 connected, 2 disconnected\nlast disconnected:\nbye\n"),
             "{shown}"
         );
     }
 
     #[test]
-    fn one_that_is_silent_is_not_waited_for_twice() {
+    fn unresponsive_worker_is_waited_for_once() {
         let machines = Machines::new("/run/s".into());
-        let (silent, _theirs) = Questions::pair().unwrap();
+        let (silent, _theirs) = QueryChannel::pair().unwrap();
         machines.add(11, Arc::new(silent));
         machines.answer(&Command::Statistics);
         let begun = Instant::now();

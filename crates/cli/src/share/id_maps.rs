@@ -1,19 +1,13 @@
-//! Ids of a worker's user namespace, where it is to have more than that of its user.
+//! Ids of a worker's user namespace beyond the user's own.
 //!
-//! Nobody may give them to himself: the set-user-id programs newuidmap(1) and newgidmap(1) look whether
-//! they are among those that `/etc/subuid` and `/etc/subgid` have for the user. They are run by the
-//! supervisor, because the worker is in the namespace already and has nothing outside of it.
+//! They are mapped by the set-user-id programs newuidmap(1) and newgidmap(1), which check `/etc/subuid`
+//! and `/etc/subgid`. The supervisor runs them, because the worker is inside the namespace already.
 
 use crate::config::ShareConfig;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 use thrufs_hostdir::{IdMap, IdRange};
 
-/// Has the ids of this process mapped as the options say.
-///
-/// # Errors
-///
-/// Why not, in words.
 pub(super) fn map(process: u32, config: &ShareConfig) -> Result<(), String> {
     run("newuidmap", process, &config.namespace_uids)?;
     run("newgidmap", process, &config.namespace_gids)
@@ -36,7 +30,6 @@ fn run(program: &str, process: u32, map: &IdMap) -> Result<(), String> {
     Err(format!("{program}: {}", said.trim()))
 }
 
-/// Three numbers for each range.
 fn arguments(map: &IdMap) -> Vec<String> {
     let ranges: &[IdRange] = match map {
         IdMap::Ranges(ranges) => ranges,
@@ -67,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_missing_or_fails_is_told() {
+    fn missing_or_failing_program_is_an_error() {
         let map = IdMap::Identity;
         let error = run("no-such-program-here", 1, &map).unwrap_err();
         assert!(error.contains("not installed"), "{error}");

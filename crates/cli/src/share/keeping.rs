@@ -1,10 +1,9 @@
-//! What the supervisor has of a connection, so that it outlives the worker that serves it: the front
-//! end's socket, what the front end has said, and the memory in which workers note what their successors
-//! have to know.
+//! A connection that outlives its worker: the front end's socket, the state the front end has set, and
+//! the memory in which workers record what the next worker needs.
 //!
-//! A worker that dies by a signal is followed by another on the same connection. One that ends by itself
-//! has its reason, and ends the connection. So does a request by which every worker dies: after as many
-//! deaths as `resume` says within a minute, it is given up.
+//! A worker that dies by a signal is followed by another on the same connection. One that exits ends the
+//! connection. After more deaths than `resume` within a minute, which one request may cause, the
+//! connection is closed.
 
 use super::{callers, strongbox};
 use crate::channel::{Channel, Message};
@@ -19,29 +18,22 @@ use std::time::{Duration, Instant};
 use thrufs_hostdir::Ledger;
 use thrufs_virtio::{Journal, Keeper};
 
-/// Deaths that lie so far back do not count any more.
+/// Earlier deaths do not count.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// A connection that is kept.
 #[derive(Debug)]
 pub(super) struct Keeping {
     keeper: Keeper,
     journal: Journal,
     ledger: Ledger,
-    /// The workers' end.
     strongbox: OwnedFd,
-    /// What tells of the threads of the front end.
+    /// Of the front end's threads.
     callers: Vec<OwnedFd>,
     deaths: VecDeque<Instant>,
     deaths_max: usize,
 }
 
 impl Keeping {
-    /// Begins to keep who is connected by `stream`.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors, no memory, no threads.
     pub(super) fn begin(stream: OwnedFd, config: &ShareConfig) -> io::Result<Keeping> {
         let journal = Journal::new()?;
         let callers = match config.pairing {
@@ -59,11 +51,7 @@ impl Keeping {
         })
     }
 
-    /// Gives the connection to the worker at the other end of `channel`. Its predecessor has ended.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors; a worker that has died, which is seen elsewhere.
+    /// Gives the connection to the worker at `channel`. The previous worker has ended.
     pub(super) fn hand_to(&self, channel: &Channel) -> io::Result<()> {
         let (ours, theirs) = UnixStream::pair()?;
         let copy = |descriptor: &dyn AsFd| descriptor.as_fd().try_clone_to_owned();
@@ -79,8 +67,7 @@ impl Keeping {
         Ok(())
     }
 
-    /// The worker has ended like this. Whether another is to go on with the connection, and if not,
-    /// perhaps why.
+    /// Whether the next worker resumes the connection; if not, an optional reason.
     pub(super) fn outlives(&mut self, status: ExitStatus) -> Result<(), Option<String>> {
         if status.signal().is_none() || !self.keeper.is_connected() {
             return Err(None);
@@ -93,13 +80,14 @@ impl Keeping {
         let times = self.deaths.len();
         if times > self.deaths_max {
             return Err((self.deaths_max > 0).then(|| {
-                format!("its workers died {times} times within a minute; a request may be to blame")
+                format!(
+                    "its workers died {times} times within a minute, possibly because of a request"
+                )
             }));
         }
         Ok(())
     }
 
-    /// How many workers have died on it.
     pub(super) fn deaths(&self) -> u64 {
         self.journal.deaths()
     }

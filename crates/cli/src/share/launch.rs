@@ -1,6 +1,6 @@
-//! `thrufs share`, as its user sees it: look at what was given, then serve until the end.
+//! `thrufs share`: checks the arguments, then serves until the end.
 
-use super::door::Listening;
+use super::listener::ListenAddress;
 use super::supervisor;
 use crate::config::ShareConfig;
 use crate::error::{CommandError, system};
@@ -10,21 +10,15 @@ use crate::options::Setting;
 use crate::policy_file::PolicyFiles;
 use std::path::PathBuf;
 
-/// What was asked for.
 #[derive(Debug)]
 pub(crate) struct ShareArguments {
     pub(crate) source: PathBuf,
-    pub(crate) listening: Listening,
+    pub(crate) listening: ListenAddress,
     pub(crate) settings: Vec<Setting>,
-    /// End when the first front end disconnects.
     pub(crate) once: bool,
 }
 
-/// Looks at everything that can be looked at before, and serves.
-///
-/// # Errors
-///
-/// What is wrong with it, and what to do about it; why it ended otherwise than by a signal.
+/// Checks all that can be checked, and serves.
 pub(crate) fn run(arguments: ShareArguments) -> Result<(), CommandError> {
     let ShareArguments {
         source,
@@ -35,9 +29,9 @@ pub(crate) fn run(arguments: ShareArguments) -> Result<(), CommandError> {
     make_absolute(&mut settings)?;
     listening
         .make_absolute()
-        .map_err(system("find the socket"))?;
+        .map_err(system("resolve the path of the socket"))?;
     let name = listening.name();
-    // Options first: what is wrong with them is wrong wherever they are used.
+    // Options first: their errors do not depend on the paths.
     let checked = ShareConfig::resolve(source.clone(), name.clone(), &settings)?;
     log::filter(&checked.server)?;
     if checked.maps_namespace() && rustix::process::geteuid().is_root() {

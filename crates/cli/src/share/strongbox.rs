@@ -1,8 +1,8 @@
-//! Descriptors that must not close with a worker, kept by the supervisor: files whose last name is gone,
-//! and locks.
+//! Descriptors that must stay open when a worker dies, held by the supervisor: unlinked open files, and
+//! locks.
 //!
-//! Packets on a socket, of which the supervisor holds both ends, so that what a worker has sent arrives
-//! though it dies:
+//! Packets on a socket, of which the supervisor holds both ends, so that packets of a dead worker still
+//! arrive:
 //!
 //! | from the worker | |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `D`, key | close it |
 //! | `T`, a number | send all of them: `B` and the number, `K` as above for each, `E` and the number |
 //!
-//! All workers have the same end of the socket, one after the other. One that dies while it is sent what is
-//! kept leaves the rest there, which the next tells from its own by the number.
+//! All workers use the same end, one after the other. If one dies while it receives, the rest stays in
+//! the socket; the next distinguishes it by the number.
 
 use crate::channel::packets_to_thread;
 use rustix::io::Errno;
@@ -32,11 +32,10 @@ const BEGIN: u8 = b'B';
 const END: u8 = b'E';
 const PACKET_BYTES: usize = 9;
 
-/// Most descriptors that are kept, where the limit allows as many.
+/// Most descriptors, if RLIMIT_NOFILE allows.
 const KEPT_MAX: usize = 32 << 10;
 
-/// How many are kept at most: half of what a process may have. Workers and their supervisor have the
-/// same limit.
+/// At most half of RLIMIT_NOFILE, which workers and supervisor share.
 fn kept_max() -> usize {
     let limit = getrlimit(Resource::Nofile).maximum;
     limit.map_or(KEPT_MAX, |limit| KEPT_MAX.min(limit as usize / 2))
@@ -62,7 +61,7 @@ fn send(
     Ok(())
 }
 
-/// None at the end.
+/// `None` at the end.
 fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     let mut bytes = [0; PACKET_BYTES];
     let received = fd_passing::receive(socket, &mut bytes, RecvFlags::empty())?;
@@ -77,12 +76,8 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
     }))
 }
 
-/// Begins to keep, by a thread of its own. Returns the workers' end; it ends when all copies of that
-/// are closed.
-///
-/// # Errors
-///
-/// No descriptors, no threads.
+/// Starts the thread. Returns the workers' end of its socket; the thread ends when all copies of that are
+/// closed.
 pub(super) fn begin() -> io::Result<OwnedFd> {
     packets_to_thread("thrufs-strongbox", |ours| keep(&ours))
 }
@@ -95,10 +90,9 @@ fn keep(workers: &OwnedFd) {
             (KEEP, Some(file)) if kept.len() < kept_max || kept.contains_key(&key) => {
                 kept.insert(key, file);
             }
-            (KEEP, _) => tracing::error!("a descriptor for a successor cannot be kept"),
+            (KEEP, _) => tracing::error!("cannot store a descriptor for the next worker"),
             (DISCARD, _) => drop(kept.remove(&key)),
             (TAKE, _) => {
-                // Its number.
                 let _ = send(workers.as_fd(), BEGIN, key, None);
                 for (key, file) in &kept {
                     if send(workers.as_fd(), KEEP, *key, Some(file.as_fd())).is_err() {
@@ -112,11 +106,10 @@ fn keep(workers: &OwnedFd) {
     }
 }
 
-/// A worker's end.
 #[derive(Debug)]
 pub(super) struct OfSupervisor {
     socket: OwnedFd,
-    /// What is kept there, for the bound.
+    /// The stored keys, for the limit.
     keys: Mutex<HashSet<u64>>,
     kept_max: usize,
 }
@@ -137,12 +130,12 @@ impl OfSupervisor {
 
 impl Strongbox for OfSupervisor {
     fn keep(&self, key: u64, fd: BorrowedFd<'_>) -> io::Result<()> {
-        // Sent in the order in which it is counted.
+        // Under the lock, so that packets are in the order of the count.
         let mut keys = self.keys();
         if keys.len() >= self.kept_max && !keys.contains(&key) {
             return Err(Errno::MFILE.into());
         }
-        // What is in the socket outlives this process as well.
+        // A packet in the socket outlives this process.
         send(self.socket.as_fd(), KEEP, key, Some(fd))?;
         keys.insert(key);
         Ok(())
@@ -157,7 +150,7 @@ impl Strongbox for OfSupervisor {
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {
         let mut taken = Vec::new();
-        // No other worker of this share asks at the same nanosecond.
+        // Unique: workers do not start in the same nanosecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let number = now.unwrap_or_default().as_nanos() as u64;
         if send(self.socket.as_fd(), TAKE, number, None).is_err() {
@@ -169,7 +162,7 @@ impl Strongbox for OfSupervisor {
                 (END, _) if key == number => break,
                 (BEGIN | END, _) => {}
                 (_, Some(file)) => taken.push((key, file)),
-                (_, None) => tracing::error!("a descriptor that was kept cannot be had again"),
+                (_, None) => tracing::error!("a stored descriptor is lost"),
             }
         }
         self.keys().extend(taken.iter().map(|(key, _)| *key));
@@ -187,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_gave_its_successor_has() {
+    fn next_worker_receives_the_stored_descriptors() {
         let socket = begin().unwrap();
         let first = OfSupervisor::new(socket.try_clone().unwrap());
         let paths = ["/", "/proc", "/dev"];
@@ -215,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_dies_while_it_takes_leaves_nothing_in_the_way_of_the_next() {
+    fn worker_that_dies_while_it_receives_does_not_disturb_the_next() {
         let socket = begin().unwrap();
         let first = OfSupervisor::new(socket.try_clone().unwrap());
         let file = OwnedFd::from(File::open("/").unwrap());
@@ -223,7 +216,7 @@ mod tests {
             first.keep(key, file.as_fd()).unwrap();
         }
         send(socket.as_fd(), TAKE, 7, None).unwrap();
-        // The first of them arrives, and it dies.
+        // It dies after the first descriptor.
         assert_eq!(receive(socket.as_fd()).unwrap().unwrap().word, BEGIN);
         assert_eq!(receive(socket.as_fd()).unwrap().unwrap().word, KEEP);
         drop(first);
@@ -236,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_bound() {
+    fn stored_descriptors_are_limited() {
         let mut strongbox = OfSupervisor::new(begin().unwrap());
         strongbox.kept_max = 2;
         let file = File::open("/").unwrap();

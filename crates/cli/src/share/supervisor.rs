@@ -1,20 +1,19 @@
-//! The supervisor of a share: holds the socket, and has a worker ready for who connects.
+//! The supervisor of a share: holds the socket, and keeps a worker on standby.
 //!
-//! Who only looks whether somebody listens takes up no worker. What a front end says is passed on to its
-//! worker and kept, not carried out ([`Keeping`]). As many front ends as are allowed are served at once,
-//! each by a worker of its own; the next waits at the socket until one has gone. When a worker dies,
-//! another goes on with its connection.
+//! A connection that sends nothing takes no worker. Messages of a front end are relayed to its worker and
+//! recorded, not executed ([`Keeping`]). Each front end has its own worker, up to `machines`; the next
+//! waits at the socket. When a worker dies, the next one resumes its connection.
 
-use super::crew::{Crew, Who, Worker};
-use super::door::{Door, Listening};
-use super::events::Event;
+use super::events::ShareEvent;
 use super::figures::Machines;
 use super::keeping::Keeping;
+use super::listener::{ListenAddress, ShareListener};
+use super::workers::{ShareWorker, WorkerSet, WorkerSlot};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
-use crate::control::place::{ControlSocket, file_name_of_share};
-use crate::control::server::Server;
+use crate::control::server::ControlServer;
+use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::{CommandError, system};
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
@@ -27,76 +26,65 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
-/// How long a worker may take to be ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long somebody who was let in may say nothing.
+/// For the first bytes of a front end.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a worker has to end after its last requests, which are waited for before.
+/// For a worker to exit after its last requests.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Most workers in a row that end without having served anybody, before it is given up, if nobody is served.
+/// Most failures of standby workers in a row, while none serves.
 const FAILURES_MAX: u32 = 3;
 
-/// A worker that has waited for so long was no failure, whatever ended it.
+/// A standby worker that lasted this long is not a failure.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// How long to leave a socket alone that nobody can be let in by: no descriptors, no memory.
-const LET_IN_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a failed accept(2): no descriptors, no memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the worker is about that serves nobody yet.
+/// The state of the standby worker.
 #[derive(Debug)]
-pub(super) enum Phase {
-    /// It is being started.
+pub(super) enum StandbyState {
     Starting,
-    /// It waits for somebody to connect.
+    /// It waits for a front end.
     Ready,
-    /// Somebody is connected, since then, and has not spoken.
-    LetIn(OwnedFd, Instant),
-    /// There is none: as many serve as may.
+    /// A front end is connected since then, and has sent nothing.
+    Accepted(OwnedFd, Instant),
+    /// There is none: `machines` is reached.
     Full,
-    /// All were told to end, and nobody is let in any more.
+    /// All workers end; no front end is accepted.
     Ending,
 }
 
-/// A share.
-pub(super) struct Supervisor {
+pub(super) struct ShareSupervisor {
     pub(super) config: ShareConfig,
     source: OwnedFd,
-    /// By which all workers serve.
     policy: Option<PolicyFiles>,
-    /// Keeps the file open that the log goes to.
+    /// Holds the log file open.
     _log: Log,
     pub(super) signals: SignalFd,
-    pub(super) door: Door,
+    pub(super) listener: ShareListener,
     control: Option<ControlSocket>,
     machines: Arc<Machines>,
-    pub(super) crew: Crew,
-    pub(super) phase: Phase,
-    /// Connections whose worker has died, for the next that is ready.
+    pub(super) workers: WorkerSet,
+    pub(super) phase: StandbyState,
+    /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Keeping>,
-    /// The worker that serves nobody yet.
+    /// Start of the standby worker.
     started: Instant,
-    /// Workers in a row that have served nobody.
+    /// Failures of standby workers in a row.
     failures: u32,
-    /// End when the first front end disconnects.
     once: bool,
 }
 
-/// Serves `source` until the end.
-///
-/// # Errors
-///
-/// Why it could not be served, or why it ended otherwise than by a signal or, with `once`, with its
-/// front end.
 pub(super) fn run(
     config: ShareConfig,
     source: OwnedFd,
-    listening: &Listening,
+    listening: &ListenAddress,
     once: bool,
 ) -> Result<(), CommandError> {
-    let mut supervisor = Supervisor::start(config, source, listening, once)?;
+    let mut supervisor = ShareSupervisor::start(config, source, listening, once)?;
     if let Some(end) = supervisor.wait_until_ready()? {
         return end;
     }
@@ -104,45 +92,49 @@ pub(super) fn run(
     supervisor.serve()
 }
 
-impl Supervisor {
+impl ShareSupervisor {
     fn start(
         config: ShareConfig,
         source: OwnedFd,
-        listening: &Listening,
+        listening: &ListenAddress,
         once: bool,
-    ) -> Result<Supervisor, CommandError> {
+    ) -> Result<ShareSupervisor, CommandError> {
         let log = Log::begin(&config.server)?;
         let _ = rustix::thread::set_name(c"thrufs");
-        // Whatever the working directory was, it must not keep a mount busy.
+        // The working directory must not keep a mount busy.
         std::env::set_current_dir("/").map_err(system("change to /"))?;
-        // What is kept for workers, the guest's memory and locks, may be many.
+        // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
             .map_err(system("receive signals"))?;
-        let door = Door::open(listening)?;
+        let listener = ShareListener::open(listening)?;
         let control = ControlSocket::make_if_possible(&config.server.control)?;
         let machines = Arc::new(Machines::new(config.socket.clone()));
-        let (control, listener) = control.unzip();
-        if let Some(listener) = listener {
+        let (control, control_listener) = control.unzip();
+        if let Some(control_listener) = control_listener {
             let asked = Arc::clone(&machines);
-            Server::start(listener, || {}, move |command| asked.answer(command))
-                .map_err(system("listen at the control socket"))?;
+            ControlServer::start(
+                control_listener,
+                || {},
+                move |command| asked.answer(command),
+            )
+            .map_err(system("listen at the control socket"))?;
         }
         let policy = config.server.policy.as_ref();
         let policy = policy.map(|path| PolicyFiles::open(path, &config.serving));
         let policy = policy.transpose()?;
-        let crew = Crew::new(Worker::start(&config, policy.as_ref(), &source)?);
-        Ok(Supervisor {
+        let workers = WorkerSet::new(ShareWorker::start(&config, policy.as_ref(), &source)?);
+        Ok(ShareSupervisor {
             config,
             source,
             policy,
             _log: log,
             signals,
-            door,
+            listener,
             control,
             machines,
-            crew,
-            phase: Phase::Starting,
+            workers,
+            phase: StandbyState::Starting,
             orphans: VecDeque::new(),
             started: Instant::now(),
             failures: 0,
@@ -150,23 +142,23 @@ impl Supervisor {
         })
     }
 
-    /// Waits until the first worker is ready. What is wrong with it is wrong with the share.
+    /// Waits until the first worker is ready. Its failure is the share's.
     fn wait_until_ready(&mut self) -> Result<Option<Result<(), CommandError>>, CommandError> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
-                Event::Worker(_, Message::Ready) => {
-                    self.phase = Phase::Ready;
+                ShareEvent::Worker(_, Message::Ready) => {
+                    self.phase = StandbyState::Ready;
                     return Ok(None);
                 }
-                Event::Worker(_, Message::Failed(why)) => {
+                ShareEvent::Worker(_, Message::Failed(why)) => {
                     self.end_by_force();
                     return Err(CommandError::Server(why));
                 }
-                Event::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
+                ShareEvent::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
                     return Ok(Some(self.stop(number)));
                 }
-                Event::WorkerEnded(_) | Event::WorkerStuck(_) | Event::Deadline => {
+                ShareEvent::WorkerEnded(_) | ShareEvent::WorkerStuck(_) | ShareEvent::Deadline => {
                     self.end_by_force();
                     return Err(CommandError::WorkerGone);
                 }
@@ -175,13 +167,13 @@ impl Supervisor {
         }
     }
 
-    /// Lets the sockets be found, and tells who waits for that.
+    /// Publishes the sockets, and notifies systemd.
     fn announce(&mut self) -> Result<(), CommandError> {
-        self.door.publish()?;
+        self.listener.publish()?;
         if let Some(control) = &mut self.control {
-            let usual = self.door.identity();
+            let usual = self.listener.identity();
             let usual = usual.map(|(device, inode)| file_name_of_share(device, inode));
-            // Without a file nobody could ask for it by its name.
+            // An inherited socket has no file to name the control socket after.
             let usual = usual.unwrap_or_else(|| format!("share-{}.socket", std::process::id()));
             if let Err(error) = control.publish(usual) {
                 tracing::warn!("no control socket: {error}");
@@ -193,55 +185,55 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Serves who connects.
     fn serve(&mut self) -> Result<(), CommandError> {
         loop {
             let deadline = match &self.phase {
-                Phase::Starting => Some(self.started + START_TIMEOUT),
-                Phase::LetIn(_, since) => Some(*since + SILENCE_TIMEOUT),
-                Phase::Ready | Phase::Full | Phase::Ending => None,
+                StandbyState::Starting => Some(self.started + START_TIMEOUT),
+                StandbyState::Accepted(_, since) => Some(*since + SILENCE_TIMEOUT),
+                StandbyState::Ready | StandbyState::Full | StandbyState::Ending => None,
             };
             match self.next_event(deadline) {
-                Event::Signal(SIGUSR1) => self.print_statistics(),
-                Event::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
-                Event::Signal(number) | Event::Worker(Who::Waiting, Message::Signalled(number)) => {
+                ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
+                ShareEvent::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
+                ShareEvent::Signal(number)
+                | ShareEvent::Worker(WorkerSlot::Standby, Message::Signalled(number)) => {
                     return self.stop(number);
                 }
-                Event::Knock => self.let_in(),
-                Event::Speaks => {
+                ShareEvent::Incoming => self.accept(),
+                ShareEvent::FrontEndSent => {
                     if let Some(end) = self.hand_over() {
                         return end;
                     }
                 }
-                Event::Gone => self.phase = Phase::Ready,
-                Event::Deadline if matches!(self.phase, Phase::LetIn(..)) => {
-                    tracing::warn!("who connected says nothing: disconnecting it");
-                    self.phase = Phase::Ready;
+                ShareEvent::FrontEndClosed => self.phase = StandbyState::Ready,
+                ShareEvent::Deadline if matches!(self.phase, StandbyState::Accepted(..)) => {
+                    tracing::warn!("the front end sends nothing: disconnecting it");
+                    self.phase = StandbyState::Ready;
                 }
-                Event::Deadline => {
-                    if let Some(worker) = self.crew.get(Who::Waiting) {
+                ShareEvent::Deadline => {
+                    if let Some(worker) = self.workers.get(WorkerSlot::Standby) {
                         worker.process.kill();
                     }
                 }
-                Event::Worker(Who::Waiting, Message::Ready) => {
-                    self.phase = Phase::Ready;
-                    if let Some(end) = self.take_care_of_orphans() {
+                ShareEvent::Worker(WorkerSlot::Standby, Message::Ready) => {
+                    self.phase = StandbyState::Ready;
+                    if let Some(end) = self.resume_orphans() {
                         return end;
                     }
                 }
-                Event::Worker(who, message) => self.on_message(who, message),
-                Event::WorkerEnded(who) => {
-                    let Some(mut worker) = self.crew.take(who) else {
+                ShareEvent::Worker(slot, message) => self.on_message(slot, message),
+                ShareEvent::WorkerEnded(slot) => {
+                    let Some(mut worker) = self.workers.take(slot) else {
                         continue;
                     };
                     let status = worker.process.wait();
                     let status = status.map_err(system("wait for the worker"))?;
-                    if let Some(end) = self.after(who, worker, Some(status)) {
+                    if let Some(end) = self.after_exit(slot, worker, Some(status)) {
                         return end;
                     }
                 }
-                Event::WorkerStuck(who) => {
-                    let Some(worker) = self.crew.take(who) else {
+                ShareEvent::WorkerStuck(slot) => {
+                    let Some(worker) = self.workers.take(slot) else {
                         continue;
                     };
                     let process = worker.process.id();
@@ -249,7 +241,7 @@ impl Supervisor {
                         "requests do not end, because the source does not answer: process {process} \
                          stays until it does"
                     );
-                    if let Some(end) = self.after(who, worker, None) {
+                    if let Some(end) = self.after_exit(slot, worker, None) {
                         return end;
                     }
                 }
@@ -257,111 +249,113 @@ impl Supervisor {
         }
     }
 
-    fn on_message(&mut self, who: Who, message: Message) {
-        match (who, message) {
+    fn on_message(&mut self, slot: WorkerSlot, message: Message) {
+        match (slot, message) {
             (_, Message::Failed(why)) => {
-                if let Some(worker) = self.crew.get_mut(who) {
-                    worker.last_words = Some(why);
+                if let Some(worker) = self.workers.get_mut(slot) {
+                    worker.exit_reason = Some(why);
                 }
             }
-            (Who::Serving(_), Message::Figures(figures)) => self.machines.last_words(&figures),
-            // Of this one alone: others have nothing to do with it.
-            (Who::Serving(_), Message::Signalled(_)) => {
-                if let Some(worker) = self.crew.get(who) {
+            (WorkerSlot::Serving(_), Message::Figures(figures)) => {
+                self.machines.record_exit(&figures);
+            }
+            // A signal to one worker ends only its connection.
+            (WorkerSlot::Serving(_), Message::Signalled(_)) => {
+                if let Some(worker) = self.workers.get(slot) {
                     let _ = worker.process.channel.send(&Message::Stop);
                 }
             }
-            (_, message) => tracing::debug!(?message, "from a worker"),
+            (_, message) => tracing::debug!(?message, "unexpected message from a worker"),
         }
     }
 
-    fn let_in(&mut self) {
-        match self.door.let_in() {
-            Ok(Some(stream)) => self.phase = Phase::LetIn(stream, Instant::now()),
+    fn accept(&mut self) {
+        match self.listener.accept() {
+            Ok(Some(stream)) => self.phase = StandbyState::Accepted(stream, Instant::now()),
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!("cannot let in who connects: {error}");
-                std::thread::sleep(LET_IN_PAUSE);
+                tracing::warn!("cannot accept a front end: {error}");
+                std::thread::sleep(ACCEPT_PAUSE);
             }
         }
     }
 
-    /// Gives who was let in to the worker that waits, and has another one wait.
+    /// Gives the accepted front end to the standby worker, and starts the next.
     fn hand_over(&mut self) -> Option<Result<(), CommandError>> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Full);
-        let Phase::LetIn(stream, _) = phase else {
+        let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
+        let StandbyState::Accepted(stream, _) = phase else {
             return None;
         };
         tracing::info!("a virtual machine has connected");
         match Keeping::begin(stream, &self.config) {
-            Ok(kept) => self.give(kept),
+            Ok(kept) => self.assign(kept),
             Err(error) => {
-                tracing::warn!("cannot serve who connected: {error}");
-                self.phase = Phase::Ready;
+                tracing::warn!("cannot serve the front end: {error}");
+                self.phase = StandbyState::Ready;
                 None
             }
         }
     }
 
-    /// Gives a connection to the worker that waits, and has another one wait.
-    fn give(&mut self, kept: Keeping) -> Option<Result<(), CommandError>> {
-        let worker = self.crew.begin()?;
+    /// Gives a connection to the standby worker, and starts the next.
+    fn assign(&mut self, kept: Keeping) -> Option<Result<(), CommandError>> {
+        let worker = self.workers.promote_standby()?;
         let process = worker.process.id();
-        tracing::debug!(process, "serves a virtual machine");
-        // One that has died is seen next.
+        tracing::debug!(process, "the worker serves a virtual machine");
+        // The exit of a dead worker is the next event.
         if let Err(error) = kept.hand_to(&worker.process.channel) {
-            tracing::debug!("cannot speak to the worker: {error}");
+            tracing::debug!("cannot send to the worker: {error}");
         }
         worker.kept = Some(kept);
-        let questions = Arc::clone(&worker.questions);
-        self.machines.add(process, questions);
-        self.have_one_wait()
+        let queries = Arc::clone(&worker.queries);
+        self.machines.add(process, queries);
+        self.start_standby()
     }
 
-    /// Has the worker that waits go on with a connection whose worker has died, if there is one.
-    fn take_care_of_orphans(&mut self) -> Option<Result<(), CommandError>> {
+    /// Resumes a connection whose worker has died, if any.
+    fn resume_orphans(&mut self) -> Option<Result<(), CommandError>> {
         if self.orphans.is_empty() {
             return None;
         }
         match self.phase {
-            Phase::Ready => {
+            StandbyState::Ready => {
                 let kept = self.orphans.pop_front()?;
-                tracing::info!("going on with the virtual machine");
-                self.give(kept)
+                tracing::info!("resuming the virtual machine");
+                self.assign(kept)
             }
-            Phase::Full => self.have_one_wait(),
-            // It will be ready, or serve who was let in, and the next one is for them.
-            Phase::Starting | Phase::LetIn(..) | Phase::Ending => None,
+            StandbyState::Full => self.start_standby(),
+            // The worker that is starting, or the one after the accepted front end, resumes it.
+            StandbyState::Starting | StandbyState::Accepted(..) | StandbyState::Ending => None,
         }
     }
 
-    /// Starts the worker that will serve the next one, if there may be a next one.
-    fn have_one_wait(&mut self) -> Option<Result<(), CommandError>> {
-        let enough = self.once || self.crew.serving() >= self.config.machines_max;
+    /// Starts the next standby worker, unless the limit is reached.
+    fn start_standby(&mut self) -> Option<Result<(), CommandError>> {
+        let enough = self.once || self.workers.serving() >= self.config.machines_max;
         if enough && self.orphans.is_empty() {
-            self.phase = Phase::Full;
+            self.phase = StandbyState::Full;
             return None;
         }
-        self.phase = Phase::Starting;
+        self.phase = StandbyState::Starting;
         self.started = Instant::now();
-        match Worker::start(&self.config, self.policy.as_ref(), &self.source) {
+        match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
             Ok(worker) => {
-                self.crew.wait(worker);
+                self.workers.set_standby(worker);
                 None
             }
-            // Those that are served need not end for it.
-            Err(error) if self.crew.serving() > 0 => {
-                tracing::error!("nobody else can connect for now: {error}");
+            // The serving workers continue.
+            Err(error) if self.workers.serving() > 0 => {
+                tracing::error!("no further virtual machine can connect for now: {error}");
                 self.orphans.clear();
-                self.phase = Phase::Full;
+                self.phase = StandbyState::Full;
                 None
             }
             Err(error) => Some(Err(error)),
         }
     }
 
-    /// Keeps the connection of a worker that has ended like this, if another is to go on with it.
-    fn goes_on(&mut self, worker: &mut Worker, status: Option<ExitStatus>) -> bool {
+    /// Keeps the connection of an ended worker, if the next one resumes it.
+    fn will_resume(&mut self, worker: &mut ShareWorker, status: Option<ExitStatus>) -> bool {
         let Some((status, mut kept)) = status.zip(worker.kept.take()) else {
             return false;
         };
@@ -370,41 +364,41 @@ impl Supervisor {
                 let deaths = kept.deaths();
                 tracing::error!(
                     deaths,
-                    "the worker died ({status}): another goes on with the virtual machine"
+                    "the worker died ({status}): the next worker resumes the virtual machine"
                 );
                 self.orphans.push_back(kept);
                 true
             }
             Err(why) => {
                 if let Some(why) = why {
-                    tracing::error!("not going on with the virtual machine: {why}");
+                    tracing::error!("the virtual machine is not resumed: {why}");
                 }
                 false
             }
         }
     }
 
-    /// What comes after a worker that has ended, or does not: the next one, or the end.
-    fn after(
+    /// Handles a worker that has ended (`status`) or is stuck: starts the next, or ends the share.
+    fn after_exit(
         &mut self,
-        who: Who,
-        mut worker: Worker,
+        slot: WorkerSlot,
+        mut worker: ShareWorker,
         status: Option<ExitStatus>,
     ) -> Option<Result<(), CommandError>> {
-        let served = who != Who::Waiting;
+        let served = slot != WorkerSlot::Standby;
         let process = worker.process.id();
         if served {
             self.failures = 0;
         }
-        // Unless it is kept, its connection ends here.
-        if self.goes_on(&mut worker, status) {
+        // Otherwise its connection is closed here.
+        if self.will_resume(&mut worker, status) {
             self.machines.forget(process);
-            return self.take_care_of_orphans();
+            return self.resume_orphans();
         }
         let shown = status.map_or("stuck".to_owned(), |status| status.to_string());
         let well = status.is_some_and(|status| status.success());
-        let last_words = worker.last_words.take();
-        match (served, well, &last_words) {
+        let exit_reason = worker.exit_reason.take();
+        match (served, well, &exit_reason) {
             (true, true, _) => tracing::info!(process, "the virtual machine has disconnected"),
             (true, false, Some(why)) => {
                 tracing::error!(process, "the virtual machine was disconnected: {why}");
@@ -416,26 +410,26 @@ impl Supervisor {
                 );
             }
             (false, ..) => {
-                tracing::error!("the worker that waits for a virtual machine died ({shown})");
+                tracing::error!("the standby worker died ({shown})");
             }
         }
-        let failed = || last_words.map_or(CommandError::WorkerDied(shown), CommandError::Server);
+        let failed = || exit_reason.map_or(CommandError::WorkerDied(shown), CommandError::Server);
         if served {
             self.machines.remove(process);
             if self.once {
                 return Some(if well { Ok(()) } else { Err(failed()) });
             }
-            // Nobody waits when as many served as may.
+            // At the limit there is no standby worker.
             return match self.phase {
-                Phase::Full => self.have_one_wait(),
+                StandbyState::Full => self.start_standby(),
                 _ => None,
             };
         }
         if let Some(kept) = self.orphans.pop_front() {
-            // It was to go on with that, and died of it for all that is known.
+            // It was to resume this connection, which may have killed it.
             worker.kept = Some(kept);
-            if self.goes_on(&mut worker, status) {
-                return self.have_one_wait();
+            if self.will_resume(&mut worker, status) {
+                return self.start_standby();
             }
         }
         if self.started.elapsed() >= LASTING {
@@ -444,62 +438,66 @@ impl Supervisor {
             self.failures += 1;
         }
         if self.failures >= FAILURES_MAX && self.orphans.is_empty() {
-            if self.crew.serving() == 0 {
+            if self.workers.serving() == 0 {
                 return Some(Err(failed()));
             }
-            // Those that are served need not end for it; when one has, another is tried.
-            tracing::error!("nobody else can connect for now: {}", failed());
-            self.phase = Phase::Full;
+            // The serving workers continue; when one ends, another start is tried.
+            tracing::error!(
+                "no further virtual machine can connect for now: {}",
+                failed()
+            );
+            self.phase = StandbyState::Full;
             return None;
         }
-        // Whoever was let in and has not spoken is let go: it can connect again.
-        self.have_one_wait()
+        // An accepted front end that has sent nothing is disconnected, and can reconnect.
+        self.start_standby()
     }
 
-    /// Asked for in so many words, so it is no matter of log levels.
+    /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
         eprint!("{}", self.machines.heading());
-        self.crew.tell(&Message::Statistics);
+        self.workers.send_all(&Message::Statistics);
     }
 
-    /// Has the policy read again. A bad one changes nothing.
+    /// Reloads the policy. A bad one changes nothing.
     fn reload(&mut self) {
         let Some(path) = &self.config.server.policy else {
             return;
         };
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
-            let told = self.crew.tell_policy(&policy);
-            told.map_err(system("begin an audit log")).map(|()| policy)
+            let sent = self.workers.send_policy(&policy);
+            sent.map_err(system("start the audit log")).map(|()| policy)
         });
         match read {
             Ok(policy) => {
-                // Of a predecessor's files, a successor knows what was granted; of all else it asks this.
+                // What was granted under the old policy is in the session record; all else is decided by
+                // this one.
                 self.policy = Some(policy);
             }
-            Err(error) => tracing::error!("the policy in force stays: {error}"),
+            Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 
-    /// Ends because of a signal: the workers answer what they were asked, and whoever is connected is
-    /// disconnected. A second signal does not wait.
+    /// Ends because of a signal: the workers answer the requests in progress and disconnect. A second
+    /// signal does not wait.
     fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
         tracing::info!("{}: ending", signal_name(signal));
-        self.phase = Phase::Ending;
-        self.crew.tell(&Message::Stop);
+        self.phase = StandbyState::Ending;
+        self.workers.send_all(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
-        while !self.crew.everybody().is_empty() {
+        while !self.workers.slots().is_empty() {
             match self.next_event(Some(deadline)) {
-                Event::WorkerEnded(who) => {
-                    if let Some(mut worker) = self.crew.take(who) {
+                ShareEvent::WorkerEnded(slot) => {
+                    if let Some(mut worker) = self.workers.take(slot) {
                         let _ = worker.process.wait();
                     }
                 }
-                Event::Signal(SIGTERM | SIGINT) => {
-                    tracing::warn!("asked a second time: ending the workers");
+                ShareEvent::Signal(SIGTERM | SIGINT) => {
+                    tracing::warn!("second signal: killing the workers");
                     break;
                 }
-                Event::Deadline | Event::WorkerStuck(_) => {
-                    tracing::warn!("a worker does not end by itself: ending it");
+                ShareEvent::Deadline | ShareEvent::WorkerStuck(_) => {
+                    tracing::warn!("a worker does not end: killing it");
                     break;
                 }
                 _ => {}
@@ -509,14 +507,14 @@ impl Supervisor {
             .map_or(Ok(()), |stuck| Err(CommandError::WorkerStuck(stuck)))
     }
 
-    /// Ends all workers that have not ended; tells of one that does not.
+    /// Kills the remaining workers; returns one that does not end.
     fn end_by_force(&mut self) -> Option<u32> {
-        self.crew.kill();
+        self.workers.kill();
         let deadline = Instant::now() + END_TIMEOUT;
         let mut stuck = None;
-        for who in self.crew.everybody() {
+        for slot in self.workers.slots() {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Some(worker) = self.crew.get_mut(who) else {
+            let Some(worker) = self.workers.get_mut(slot) else {
                 continue;
             };
             if worker.process.has_ended_within(left) {
@@ -529,9 +527,9 @@ impl Supervisor {
     }
 }
 
-impl Drop for Supervisor {
+impl Drop for ShareSupervisor {
     fn drop(&mut self) {
-        // However this process comes to its end, the workers do not outlive it.
-        self.crew.kill();
+        // The workers must not outlive this process.
+        self.workers.kill();
     }
 }

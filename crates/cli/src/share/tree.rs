@@ -1,7 +1,7 @@
-//! The directory, as it is served to the guest of the moment.
+//! The served directory, with the session of the current guest.
 //!
-//! A session of a guest begins with INIT and ends with DESTROY, a reset or its disconnection. Each gets
-//! tables of its own: what one session knew by a number, the next knows not.
+//! A session begins with INIT and ends with DESTROY, a reset or a disconnection. Each has its own tables:
+//! node ids are not valid in the next.
 
 use rustix::fs::{Mode, OFlags};
 use std::io;
@@ -12,27 +12,22 @@ use thrufs_hostdir::policy::Policy;
 use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, SetupError, Strongbox};
 use thrufs_virtio::{DeviceHandle, Journal, MakeFileSystem};
 
-/// See the module.
 pub(crate) struct SharedTree {
     source: OwnedFd,
     state: Mutex<State>,
 }
 
 struct State {
-    /// How the next session is served.
+    /// For the next session.
     config: Config,
-    /// Gone when the session is, so that nothing is held of what lies beneath.
+    /// Weak, so that no file stays open after the session.
     current: Weak<HostDir>,
     device: Option<DeviceHandle>,
     journal: Option<Journal>,
 }
 
 impl SharedTree {
-    /// Tries whether `source` can be served like this.
-    ///
-    /// # Errors
-    ///
-    /// See [`SetupError`].
+    /// Checks that `source` can be served.
     pub(crate) fn new(source: OwnedFd, config: Config) -> Result<SharedTree, SetupError> {
         let tree = SharedTree {
             source,
@@ -51,18 +46,17 @@ impl SharedTree {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let again = rustix::fs::openat(&self.source, ".", flags, Mode::empty());
         let again = again.map_err(|errno| SetupError::System {
-            what: "open the source once more",
+            what: "open the source again",
             source: errno.into(),
         })?;
         HostDir::from_fd(again, config)
     }
 
-    /// What it can be asked about.
     pub(crate) fn set_device(&self, device: DeviceHandle) {
         self.state().device = Some(device);
     }
 
-    /// Has sessions noted where the next process finds them.
+    /// Records sessions for the next worker.
     pub(crate) fn note_in(&self, ledger: Ledger, strongbox: Arc<dyn Strongbox>, journal: Journal) {
         let mut state = self.state();
         state.config.ledger = Some(ledger);
@@ -70,18 +64,17 @@ impl SharedTree {
         state.journal = Some(journal);
     }
 
-    /// How many workers have died while they served the guest of the moment.
+    /// Deaths of workers of the current connection.
     pub(crate) fn deaths(&self) -> u64 {
         let state = self.state();
         state.journal.as_ref().map_or(0, Journal::deaths)
     }
 
-    /// The tables of the session, while there is one.
+    /// The tables of the current session.
     pub(crate) fn current(&self) -> Option<Arc<HostDir>> {
         self.state().current.upgrade()
     }
 
-    /// The figures of the device.
     pub(crate) fn metrics(&self) -> Snapshot {
         let device = self.state().device.clone();
         device.map_or_else(
@@ -90,11 +83,7 @@ impl SharedTree {
         )
     }
 
-    /// Serves by another policy from now on.
-    ///
-    /// # Errors
-    ///
-    /// When it does not go together with how the directory is served.
+    /// Activates another policy.
     pub(crate) fn replace_policy(
         &self,
         policy: Arc<Policy>,
@@ -106,7 +95,6 @@ impl SharedTree {
         };
         config.check_policy(&policy)?;
         if audit.is_some() {
-            // Of all sessions.
             config.audit_log.replace(audit);
         }
         if let Some(current) = current {
@@ -121,7 +109,6 @@ impl SharedTree {
     }
 }
 
-/// The tree, as the device asks for it.
 pub(crate) struct Sessions(pub(crate) Arc<SharedTree>);
 
 impl MakeFileSystem for Sessions {
@@ -129,7 +116,7 @@ impl MakeFileSystem for Sessions {
 
     fn make(&self) -> io::Result<Arc<HostDir>> {
         let config = self.0.state().config.clone();
-        // Of the session before, nobody is to find anything.
+        // Nothing of the previous session may be found.
         if let Some(ledger) = &config.ledger {
             ledger.clear()?;
         }

@@ -1,21 +1,21 @@
-//! The worker of a share: serves one front end, shut in.
+//! The worker of a share: serves one front end, confined.
 //!
-//! Two kinds of threads run here besides those of the device: the main one, which speaks vhost-user with
-//! the front end, and one that hears the supervisor and signals. All are shut in alike (see
-//! [`shut_in`]): it is done while there is one.
+//! Besides the threads of the device: the main thread, which speaks vhost-user with the front end, and
+//! the watcher, which waits for the supervisor and signals. All are confined, before there is a second
+//! thread (see [`confine_worker`]).
 
 use super::strongbox::OfSupervisor;
 use super::tree::{Sessions, SharedTree};
 use crate::channel::{Channel, Message};
 use crate::config::ShareConfig;
-use crate::confinement::{self, Duty, shut_in};
+use crate::confinement::{self, Duty, confine_worker};
 use crate::control::answer::{Served, Subject};
 use crate::control::protocol::Command;
 use crate::control::server::answer_one;
 use crate::log;
 use crate::policy_file::Loaded;
 use crate::task::start_thread;
-use crate::watcher::{Given, Watched, Watcher, hear};
+use crate::watcher::{Watched, Watcher, WorkerSetup, receive_setup};
 use std::error::Error;
 use std::fs::File;
 use std::io;
@@ -29,23 +29,23 @@ use thrufs_hostdir::{FileHandles, Ledger};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceError, DeviceHandle, Journal};
 
-/// The process that serves (see [`Role::ShareWorker`](crate::process::Role::ShareWorker)).
+/// The process (see [`Role::ShareWorker`](crate::process::Role::ShareWorker)).
 pub(crate) fn main() -> ExitCode {
     let Ok(supervisor) = Channel::of_this_process() else {
         return ExitCode::FAILURE;
     };
-    let Some((given, Message::Share(config, source))) = hear(&supervisor) else {
+    let Some((setup, Message::Share(config, source))) = receive_setup(&supervisor) else {
         return ExitCode::FAILURE;
     };
     let supervisor = Arc::new(supervisor);
-    match serve(*config, source, given, &supervisor) {
+    match serve(*config, source, setup, &supervisor) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let last_words = match error.downcast_ref() {
+            let exit_reason = match error.downcast_ref() {
                 Some(DeviceError::Stuck(threads)) => Message::Stuck(*threads),
                 _ => Message::Failed(error.to_string()),
             };
-            let _ = supervisor.send(&last_words);
+            let _ = supervisor.send(&exit_reason);
             ExitCode::FAILURE
         }
     }
@@ -54,22 +54,22 @@ pub(crate) fn main() -> ExitCode {
 fn serve(
     mut config: ShareConfig,
     source: OwnedFd,
-    given: Given,
+    setup: WorkerSetup,
     supervisor: &Arc<Channel>,
 ) -> Result<(), Box<dyn Error>> {
     log::begin_in_worker(&config.server)?;
     let _ = rustix::thread::set_name(c"thrufs-worker");
-    let accounts = given
+    let accounts = setup
         .policy
         .as_ref()
         .map(|_| Accounts::read())
         .transpose()?;
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
-    // Asked once; later there is no /proc, and rustix panics without an answer.
+    // Cached now: later there is no /proc, and rustix panics without the value.
     let _ = rustix::param::page_size();
-    let source = shut_in(source, &config, &|| map_ids(supervisor))?;
+    let source = confine_worker(source, &config, &|| map_ids(supervisor))?;
     let policy = config.server.policy.clone().zip(accounts);
-    if let (Some((path, accounts)), Some(files)) = (&policy, given.policy) {
+    if let (Some((path, accounts)), Some(files)) = (&policy, setup.policy) {
         Loaded::read(files, path, accounts)?.serve_by(&mut config.serving);
     }
     let tree = Arc::new(SharedTree::new(source, config.serving.clone())?);
@@ -80,7 +80,7 @@ fn serve(
         served: Served::Share(Arc::clone(&tree)),
     });
     let (handles, action) = (config.serving.file_handles, config.filter);
-    if let Some(socket) = given.control {
+    if let Some(socket) = setup.control {
         answer_supervisor(socket, Arc::clone(&subject), handles)?;
     }
     let (connect, connected) = channel();
@@ -89,7 +89,7 @@ fn serve(
         signals,
         subject: Arc::clone(&subject),
         policy,
-        watched: Shared {
+        watched: ShareWatch {
             connect: Some(connect),
             callers: Vec::new(),
             handle: device.handle(),
@@ -99,18 +99,18 @@ fn serve(
     watcher.start(move || confinement::filter_system_calls_of_share(handles, action))?;
     confinement::filter_system_calls_of_share(handles, action);
     supervisor.send(&Message::Ready)?;
-    // Nobody: told to end.
-    let Ok((stream, company)) = connected.recv() else {
+    // The sender is dropped: end.
+    let Ok((stream, options)) = connected.recv() else {
         return Ok(());
     };
-    let end = device.serve_with(stream, company);
+    let end = device.serve_with(stream, options);
     let figures = subject.answer(&Command::Statistics).encode();
     let _ = supervisor.send(&Message::Figures(figures));
     tracing::debug!(?end, "the connection has ended");
     end.map(drop).map_err(Into::into)
 }
 
-/// Starts the thread that tells the supervisor what it asks.
+/// Starts the thread that answers queries of the supervisor.
 fn answer_supervisor(
     socket: OwnedFd,
     subject: Arc<Subject>,
@@ -123,7 +123,7 @@ fn answer_supervisor(
     Ok(())
 }
 
-/// Asks the supervisor for it.
+/// Requests it from the supervisor.
 fn map_ids(supervisor: &Channel) -> io::Result<()> {
     supervisor.send(&Message::MapIds)?;
     match supervisor.receive()? {
@@ -133,18 +133,17 @@ fn map_ids(supervisor: &Channel) -> io::Result<()> {
     }
 }
 
-/// What the watcher acts upon.
-struct Shared {
-    /// To whom a connection goes; none when that has happened, or never will.
+/// What the watcher controls.
+struct ShareWatch {
+    /// For the connection; `None` after it was sent, or at the end.
     connect: Option<Sender<(UnixStream, ConnectionOptions)>>,
-    /// Of that connection.
     callers: Vec<Caller>,
     handle: DeviceHandle,
     tree: Arc<SharedTree>,
 }
 
-impl Watched for Shared {
-    /// Those that a terminal sends are sent to the supervisor as well.
+impl Watched for ShareWatch {
+    /// Signals of a terminal reach the supervisor too.
     const PASSED_ON: &[i32] = &[SIGTERM];
 
     fn on_message(&mut self, message: Message) {
@@ -157,7 +156,7 @@ impl Watched for Shared {
             }
             Message::Connection(parts) => self.on_connection(parts),
             Message::Stop => self.stop(),
-            other => tracing::debug!(?other, "not for the worker of a share"),
+            other => tracing::debug!(?other, "unexpected message to the worker of a share"),
         }
     }
 
@@ -167,21 +166,21 @@ impl Watched for Shared {
     }
 }
 
-impl Shared {
+impl ShareWatch {
     fn on_connection(&mut self, [stream, journal, ledger, strongbox]: [OwnedFd; 4]) {
         let Ok(journal) = Journal::from_memory(journal) else {
-            tracing::error!("the journal cannot be mapped");
+            tracing::error!("cannot map the journal");
             return self.stop();
         };
         let strongbox = Arc::new(OfSupervisor::new(strongbox));
         self.tree
             .note_in(Ledger::from(ledger), strongbox, journal.clone());
         if let Some(connect) = self.connect.take() {
-            let company = ConnectionOptions {
+            let options = ConnectionOptions {
                 callers: std::mem::take(&mut self.callers),
                 journal: Some(journal),
             };
-            let _ = connect.send((stream.into(), company));
+            let _ = connect.send((stream.into(), options));
         }
     }
 

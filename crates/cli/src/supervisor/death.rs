@@ -1,32 +1,32 @@
-//! When the worker has died: nobody waits for it any more, and the mount is dead, or gone.
+//! The exit of the worker: pending requests fail, and the mount is dead or gone.
 //!
-//! A worker that was killed has not always ended: its threads may wait in the kernel, for a source that
-//! does not answer, or, to send a notification, for the lock of a directory in which a caller waits for the
-//! worker. Each of them holds `/dev/fuse`, and with it the connection: alive, and served by nobody. So the
-//! connection is aborted, and not left to end by itself.
+//! A killed worker may remain: its threads may be blocked in the kernel, by a source that does not
+//! respond, or, in a notification, by the lock of a directory in which a caller waits for the worker.
+//! Each holds `/dev/fuse`, so the connection stays alive without a server. It is aborted, not left to
+//! end.
 
-use super::{LAST_WORDS_TIMEOUT, Supervisor};
+use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::channel::Message;
 use crate::error::{CommandError, system};
 use crate::mounting::connection_lives;
 use std::time::Duration;
 
-/// How long a worker that is ending may take before its connection is ended without it.
+/// Before the connection of an exiting worker is aborted.
 const ENDING_TIMEOUT: Duration = Duration::from_millis(50);
 
-impl Supervisor {
-    /// Opens what will be needed to end the connection, and gives it to those who see this process die.
-    pub(super) fn prepare_for_death(&mut self) {
+impl MountSupervisor {
+    /// Opens the file that aborts the connection, for this process and for those that see it die.
+    pub(super) fn open_abort_file(&mut self) {
         let Some(device) = &self.device else { return };
         self.abort = self.target.abort_file(device);
         let copy = || self.abort.as_ref().and_then(|file| file.try_clone().ok());
         let _ = self.worker.channel.send(&Message::Mounted(copy()));
         if let Some(process) = &self.auto_unmount {
-            process.tell(&Message::Mounted(copy()));
+            process.send(&Message::Mounted(copy()));
         }
     }
 
-    /// Ends the connection, if it lives: whoever waits for an answer gets an error.
+    /// Aborts the connection, if it is alive: pending requests fail.
     fn abort(&self) {
         if !self.device.as_ref().is_some_and(connection_lives) {
             return;
@@ -36,22 +36,22 @@ impl Supervisor {
             None => self.target.abort(),
         };
         if let Err(error) = aborted {
-            // It ends when the last descriptor of it is closed.
+            // It ends when its last descriptor is closed.
             tracing::debug!("cannot abort the connection: {error}");
         }
     }
 
-    /// Of a worker that is ending: whether it has ended.
-    pub(super) fn ends(&mut self) -> bool {
+    /// Kills an exiting worker; returns whether it has ended.
+    pub(super) fn kill_worker(&mut self) -> bool {
         self.worker.kill();
         self.worker.has_ended_within(ENDING_TIMEOUT) || {
             self.abort();
-            self.worker.has_ended_within(LAST_WORDS_TIMEOUT)
+            self.worker.has_ended_within(WORKER_EXIT_TIMEOUT)
         }
     }
 
-    /// The worker has ended and nobody had asked for it: because the mount has, or it has died.
-    pub(super) fn on_death(&mut self) -> Result<(), CommandError> {
+    /// The worker has ended without a request: it was unmounted, or it died.
+    pub(super) fn on_worker_exit(&mut self) -> Result<(), CommandError> {
         let status = self.worker.wait().map_err(system("wait for the worker"))?;
         self.abort();
         self.device = None;
@@ -71,21 +71,21 @@ impl Supervisor {
             what,
             dead: stays.then_some(mountpoint),
         };
-        // In the background, it is logged where the process ends.
+        // In the background, `main` logs it.
         if self.config.server.foreground {
             tracing::error!("{error}");
         }
         Err(error)
     }
 
-    /// The worker has requests that do not end, and nobody had asked for an end.
+    /// The worker has requests that do not end, without a request to end.
     pub(super) fn on_stuck(&mut self) -> Result<(), CommandError> {
         let shown = self.config.mountpoint.display();
-        tracing::warn!("requests to {shown} do not end: ending the connection");
+        tracing::warn!("requests to {shown} do not end: aborting the connection");
         self.worker.kill();
         self.abort();
-        if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
-            return self.on_death();
+        if self.worker.has_ended_within(WORKER_EXIT_TIMEOUT) {
+            return self.on_worker_exit();
         }
         self.device = None;
         Err(CommandError::Stuck {
@@ -95,7 +95,7 @@ impl Supervisor {
         })
     }
 
-    /// Takes what is dead away, if that was asked for; tells whether something stays.
+    /// Unmounts a dead mount with auto_unmount; returns whether one stays.
     fn is_left_dead(&self) -> bool {
         if !self.config.auto_unmount {
             return !self.target.dead().is_empty();

@@ -1,37 +1,31 @@
-//! What a supervisor waits for, all in one place.
+//! The event loop of a mount's supervisor.
 
-use super::Supervisor;
+use super::MountSupervisor;
 use crate::channel::Message;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// Something happened.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// This process was sent a signal.
+pub(super) enum MountEvent {
     Signal(i32),
-    /// The worker says something.
     Worker(Message),
-    /// The worker is gone.
     WorkerEnded,
-    /// It has requests that do not end, and perhaps cannot end itself.
+    /// It has requests that do not end, and perhaps cannot exit.
     WorkerStuck,
-    /// The task that was waited for is done.
     TaskDone,
-    /// The launcher has waited for the mount to answer, in vain, or was ended while it was made.
-    Unwanted,
-    /// Nothing of all that.
+    /// The launcher got no reply from the mount, or died while mounting.
+    Abandoned,
     Deadline,
 }
 
-impl Supervisor {
-    /// Waits for the next event. What the worker has said is heard before its end is seen.
+impl MountSupervisor {
+    /// Waits for the next event. Messages of the worker come before its exit.
     pub(super) fn next_event(
         &mut self,
         task: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
-    ) -> Event {
+    ) -> MountEvent {
         loop {
             let descriptors = [
                 Some(self.signals.as_fd()),
@@ -44,7 +38,7 @@ impl Supervisor {
             let [signal, said, done, ended, ending, launcher] =
                 waiting::readable(descriptors, deadline);
             if signal && let Ok(signal) = self.signals.read() {
-                return Event::Signal(signal.number);
+                return MountEvent::Signal(signal.number);
             }
             if said && let Ok(Some(message)) = self.worker.channel.receive() {
                 match message {
@@ -55,39 +49,39 @@ impl Supervisor {
                     Message::Stuck(threads) => {
                         tracing::debug!(threads, "the worker is stuck");
                         self.stuck = true;
-                        return Event::WorkerStuck;
+                        return MountEvent::WorkerStuck;
                     }
-                    message => return Event::Worker(message),
+                    message => return MountEvent::Worker(message),
                 }
             }
             if done {
-                return Event::TaskDone;
+                return MountEvent::TaskDone;
             }
             if ended {
-                return Event::WorkerEnded;
+                return MountEvent::WorkerEnded;
             }
             if ending {
-                if self.ends() {
-                    return Event::WorkerEnded;
+                if self.kill_worker() {
+                    return MountEvent::WorkerEnded;
                 }
                 self.stuck = true;
-                return Event::WorkerStuck;
+                return MountEvent::WorkerStuck;
             }
             if launcher && let Some(channel) = self.launcher.take() {
-                // After it was told, it is free to go.
+                // After `Ready`, it may end.
                 let stop = matches!(channel.receive(), Ok(Some(Message::Stop)));
                 if stop || !self.announced {
-                    return Event::Unwanted;
+                    return MountEvent::Abandoned;
                 }
             }
             if said {
-                // It has closed its end and not ended yet, or talks nonsense: it will not be served
-                // by again, so make sure that it ends.
+                // It has closed its end without exiting, or sends garbage: kill it, as it will not be
+                // used again.
                 self.worker.kill();
                 std::thread::sleep(Duration::from_millis(1));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Event::Deadline;
+                return MountEvent::Deadline;
             }
         }
     }

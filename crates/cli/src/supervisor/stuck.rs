@@ -1,42 +1,41 @@
-//! Letting go of a worker that is to end and cannot, because its source does not answer.
+//! Force unmount of a worker that cannot exit, because its source does not respond.
 //!
-//! Its threads wait in the kernel, some of them beyond the reach of SIGKILL. As long as one does, it
-//! holds `/dev/fuse` and with it the connection: alive, and served by nobody. Its users would wait as
-//! long as the source does, and so would a supervisor that waited for the worker. When nobody had asked
-//! for an end, see [`death`](super::death).
+//! Its threads are blocked in the kernel, perhaps uninterruptibly. Each holds `/dev/fuse`, so the
+//! connection stays alive without a server, and its users would wait as long as the source. Without a
+//! request to end, see [`death`](super::death).
 
-use super::{LAST_WORDS_TIMEOUT, Supervisor};
+use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::error::CommandError;
 use crate::mounting::connection_lives;
 
-impl Supervisor {
-    /// Takes the mount away by force and ends the connection; then the worker, if that is possible.
-    pub(super) fn let_go(&mut self) -> Result<(), CommandError> {
+impl MountSupervisor {
+    /// Unmounts by force and aborts the connection; kills the worker, if possible.
+    pub(super) fn force_unmount(&mut self) -> Result<(), CommandError> {
         let mountpoint = self.config.mountpoint.clone();
         if self.target.device.is_none() || self.target.is_mounted() {
             let shown = mountpoint.display();
-            tracing::warn!("requests to {shown} do not end: taking it away by force");
+            tracing::warn!("requests to {shown} do not end: force unmount");
             let target = self.target.clone();
             self.try_to_detach(move || target.unmount_by_force());
         }
         self.worker.kill();
         let lives = self.device.take().is_some_and(connection_lives);
-        let left = if self.worker.has_ended_within(LAST_WORDS_TIMEOUT) {
+        let left = if self.worker.has_ended_within(WORKER_EXIT_TIMEOUT) {
             let _ = self.worker.wait();
             None
         } else {
-            // Mounted nowhere, the connection can still have users.
+            // A connection without mounts can still have users.
             match &self.abort {
                 Some(file) if thrufs::mount::abort_by(file).is_ok() => {
-                    tracing::warn!("ended the connection: nobody waits for it any more");
+                    tracing::warn!("aborted the connection: pending requests fail");
                 }
                 _ => tracing::warn!(
-                    "cannot end the connection: who uses it waits until the source answers"
+                    "cannot abort the connection: its users wait until the source answers"
                 ),
             }
             Some(self.worker.id())
         };
-        // Its number is its own as long as its connection lives, and somebody else's afterwards.
+        // The device number is reused after the end of the connection.
         let cleared = if lives && self.target.is_mounted() {
             self.target.unmount(true)
         } else {

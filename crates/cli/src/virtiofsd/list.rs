@@ -1,12 +1,7 @@
-//! The older form of some options: a list after `-o`, with commas and without quotes.
+//! The older form of some options: a list after `-o`, without quotes.
 
 use super::{Collected, VirtiofsdError};
 
-/// Puts what a list asks for among the rest.
-///
-/// # Errors
-///
-/// What is unknown or has a bad value.
 pub(super) fn collect(list: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
     list.split(',')
         .try_for_each(|item| match item.split_once('=') {
@@ -33,12 +28,12 @@ fn with_value(
         }
         ("cache", "none") => all.set("cache", Some("never")),
         ("cache", "auto" | "always" | "metadata") => all.set("cache", Some(value)),
-        ("cache", _) => Err(bad("there are none, metadata, auto and always")),
+        ("cache", _) => Err(bad("it must be none, metadata, auto or always")),
         ("loglevel", "err") => all.set("log", Some("error")),
         ("loglevel", "debug" | "info" | "warn") => all.set("log", Some(value)),
-        ("loglevel", _) => Err(bad("there are err, warn, info and debug")),
+        ("loglevel", _) => Err(bad("it must be err, warn, info or debug")),
         ("sandbox", "namespace" | "chroot") => all.set("sandbox", Some(value)),
-        ("sandbox", _) => Err(bad("there are namespace and chroot")),
+        ("sandbox", _) => Err(bad("it must be namespace or chroot")),
         ("xattrmap", _) => {
             all.set("xattr", None)?;
             all.set("xattrmap", Some(value))
@@ -50,7 +45,7 @@ fn with_value(
 
 fn switch(item: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
     let name = match item {
-        // The same words.
+        // The same names.
         "xattr" | "readdirplus" | "no_readdirplus" | "writeback" | "allow_direct_io"
         | "no_allow_direct_io" | "announce_submounts" | "killpriv_v2" | "no_killpriv_v2"
         | "no_security_label" => item,
@@ -65,7 +60,7 @@ fn switch(item: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
             all.set("xattr", None)?;
             item
         }
-        // Locks are among the processes of the guest, as they are there.
+        // Local locks are the default.
         "no_posix_lock" | "no_flock" => return Ok(()),
         _ => return Err(VirtiofsdError::Unknown(item.to_owned())),
     };

@@ -1,45 +1,39 @@
-//! Every option of virtiofsd 1.14, and what becomes of it.
+//! Every option of virtiofsd 1.14, and its effect here.
 
 use super::{Collected, VirtiofsdError};
 use crate::options;
 use Taken::{Many, Nothing, One, Word, WordOrNot};
 use std::ffi::OsStr;
 
-/// What follows an option.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Taken {
     Nothing,
-    /// A value; the last counts.
+    /// The last value counts.
     One(&'static str),
-    /// A value; all count.
+    /// All values count.
     Many(&'static str),
-    /// One of these words.
     Word(&'static [&'static str]),
-    /// One of these words after an equals sign, or nothing, which is `always`.
+    /// Optional, after an equals sign; `always` without.
     WordOrNot(&'static [&'static str]),
 }
 
-/// Puts what it asks for among the rest.
 pub(super) type Act = fn(&mut Collected, &OsStr) -> Result<(), VirtiofsdError>;
 
-/// What becomes of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// The option of ours that has its name, with the value that it has.
+    /// The option of the same name, with the same value.
     Same,
     Done(Act),
-    /// What it asks for is so, for this reason.
+    /// It requests the default, for this reason.
     AlreadySo(&'static str),
 }
 
-/// One row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct VirtiofsdOption {
-    /// The long form without its hyphens; or what stands for an option without one.
+    /// The long form without hyphens; or a name for an option without one.
     pub(super) name: &'static str,
     pub(super) short: Option<char>,
     pub(super) takes: Taken,
-    /// Of opposites, the last counts.
     pub(super) overrides: &'static [&'static str],
     pub(super) outcome: Outcome,
     pub(super) help: &'static str,
@@ -50,12 +44,11 @@ impl VirtiofsdOption {
         self.short.is_none()
     }
 
-    /// The name of our option that is called as this one.
+    /// The name in the common table.
     pub(super) fn same_of_ours(&self) -> String {
         self.name.replace('-', "_")
     }
 
-    /// As it is written.
     pub(super) fn shown(&self) -> String {
         match self.short {
             Some(short) => format!("-{short}"),
@@ -66,7 +59,7 @@ impl VirtiofsdOption {
 
 const MODES: &[&str] = &["never", "auto", "always"];
 
-/// What the option of ours does that has its name, unless more is said of it.
+/// By default as the option of the same name.
 const fn row(name: &'static str, takes: Taken) -> VirtiofsdOption {
     VirtiofsdOption {
         name,
@@ -111,7 +104,7 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             Ok(())
         }),
     row("socket-path", One("PATH"))
-        .help("The socket to make and listen at; its process stands in PATH.pid")
+        .help("The socket to create and listen at; the process id is in PATH.pid")
         .does(socket),
     row("socket", One("PATH"))
         .help("As --socket-path")
@@ -124,7 +117,7 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             Ok(())
         }),
     row("fd", One("N"))
-        .help("The number of a socket that listens already, instead of --socket-path")
+        .help("Number of a listening socket to use instead of --socket-path")
         .does(|all, value| {
             let number = text("--fd", value)?
                 .parse()
@@ -134,16 +127,16 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             all.descriptor = Some(number.ok_or_else(problem)?);
             Ok(())
         }),
-    row("tag", One("TAG")).help("What the guest mounts it by, for machines that ask the server"),
+    row("tag", One("TAG")).help("The tag of the device, for machine monitors that ask the server"),
     row("cache", Word(&["never", "metadata", "auto", "always"]))
-        .help("What the guest may keep [default: auto]"),
-    row("writeback", Nothing).help("Let the guest keep written data and write them later"),
-    row("allow-mmap", Nothing).help("Let files be mapped shared with --cache=never and metadata"),
+        .help("What the guest may cache [default: auto]"),
+    row("writeback", Nothing).help("Let the guest cache written data and write them later"),
+    row("allow-mmap", Nothing).help("Allow shared mappings with --cache=never and metadata"),
     row("allow-direct-io", Nothing)
         .help("Open files on the host with O_DIRECT when the guest does"),
-    row("no-readdirplus", Nothing).help("Give names of a directory without attributes"),
+    row("no-readdirplus", Nothing).help("Return directory entries without attributes"),
     row("announce-submounts", Nothing)
-        .help("Show mounts in the directory as devices of their own [the default]")
+        .help("Show mounts in the directory as separate devices [the default]")
         .overrides(&["no-announce-submounts"]),
     row("no-announce-submounts", Nothing)
         .help("Show one device for everything")
@@ -153,8 +146,8 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         Word(&["never", "prefer", "fallback", "mandatory"]),
     )
     .help(
-        "Find files again by handle, which a guest that takes the server over can use too \
-         [default: never]",
+        "Find files again by handle, which an attacker in control of the server can use too [default: \
+         never]",
     )
     .does(|all, value| {
         let value = match value.to_str() {
@@ -173,17 +166,17 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
             if value == "never" {
                 return all.set("noacl", None);
             }
-            // Every guest since Linux 4.9 knows them: none that asks always has to be refused.
+            // Every guest since Linux 4.9 supports them, so `auto` is `always`.
             all.set("xattr", None)?;
             all.set("acl", None)
         }),
     row("security-label", WordOrNot(MODES))
-        .help("Give files the label that the guest says, which implies --xattr [default: never]")
+        .help("Set the label that the guest sends, which implies --xattr [default: never]")
         .does(|all, value| {
             if value == "never" {
                 return all.set("no_security_label", None);
             }
-            // Every guest since Linux 5.17 says them, if it has any.
+            // Every guest since Linux 5.17 sends them, if it has any.
             all.set("xattr", None)?;
             all.set("security_label", None)
         }),
@@ -195,8 +188,7 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
         }),
     row("killpriv-v2", Nothing)
         .help(
-            "Take set-id bits and capabilities away from files that are written to, instead of \
-             the guest",
+            "Clear set-id bits and capabilities of files that are written, instead of the guest",
         )
         .overrides(&["no-killpriv-v2"]),
     row("no-killpriv-v2", Nothing)
@@ -212,45 +204,43 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
     row("translate-gid", Many("RULE")).help("As --translate-uid, for groups"),
     row("uid-map", Many(":INSIDE:OUTSIDE:COUNT:"))
         .help(
-            "Map user ids by a user namespace, for a server that is not root's; --gid-map is \
-             needed too",
+            "Map user ids by a user namespace, for an ordinary user's server; requires --gid-map",
         )
         .does(|all, value| range(all, "--uid-map", "namespace_uidmap", value)),
     row("gid-map", Many(":INSIDE:OUTSIDE:COUNT:"))
         .help("Map group ids by a user namespace")
         .does(|all, value| range(all, "--gid-map", "namespace_gidmap", value)),
     row("sandbox", Word(&["namespace", "chroot", "none"]))
-        .help("Where the process is shut in [default: namespace, if it can be had]"),
+        .help("How the process is confined [default: namespace, if available]"),
     row("seccomp", Word(&["none", "kill", "log", "trap"]))
-        .help("What a system call meets with that serving does not need [default: it fails]"),
+        .help("Action for system calls that serving does not need [default: they fail]"),
     row("modcaps", One("CHANGES"))
-        .help("Capabilities to keep or to drop besides, as in --modcaps=+sys_admin:-chown"),
+        .help("Capabilities to keep or to drop in addition, as in --modcaps=+sys_admin:-chown"),
     row("rlimit-nofile", One("N"))
         .help("The limit on open files; 0 leaves it [default: the hard limit]"),
     row("thread-pool-size", One("N"))
         .help("Threads that serve")
-        .already_so("each queue has a thread, and requests that wait leave it for another"),
+        .already_so("each queue has a thread, and requests that block move to another"),
     row(
         "log-level",
         Word(&["error", "warn", "info", "debug", "trace", "off"]),
     )
     .help("What to log [default: info]")
     .does(|all, value| all.set("log", value.to_str())),
-    row("syslog", Nothing).help("Log to the system's log (syslog(3))"),
+    row("syslog", Nothing).help("Log to syslog(3)"),
     row("print-capabilities", Nothing)
-        .help("Print what managers want to know as JSON, and end")
+        .help("Print the supported features as JSON, and exit")
         .does(|_, _| Ok(())),
     row("migration-mode", Word(&["find-paths", "file-handles"]))
-        .help("How to tell another server which files the guest has"),
+        .help("How files of the guest are sent to the destination of a migration"),
     row("migration-on-error", Word(&["abort", "guest-error"]))
-        .help("What becomes of files that are not found again"),
-    row("migration-verify-handles", Nothing).help("Look whether the same files were found"),
-    row("migration-confirm-paths", Nothing).help("Look at paths again before the guest moves"),
-    // The older forms.
+        .help("What happens when files of the guest are not found"),
+    row("migration-verify-handles", Nothing).help("Verify that the same files were found"),
+    row("migration-confirm-paths", Nothing).help("Check paths again before the guest migrates"),
     row("options", Many("LIST"))
         .short('o')
         .help("Options in the form of the older program, as in -o source=DIR,cache=none")
-        // Where the lists stand among the flags does not matter.
+        // Their position among the flags does not matter.
         .does(|_, _| Ok(())),
     row("debug", Nothing)
         .short('d')
@@ -267,7 +257,7 @@ fn socket(all: &mut Collected, value: &OsStr) -> Result<(), VirtiofsdError> {
     Ok(())
 }
 
-/// Three numbers with the same character before, between and after them.
+/// Three numbers, with the same character before, between and after them.
 fn range(
     all: &mut Collected,
     option: &'static str,

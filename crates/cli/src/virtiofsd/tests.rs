@@ -3,7 +3,7 @@ use crate::config::{Sandbox, ShareConfig};
 use std::collections::HashSet;
 use thrufs_hostdir::{CacheMode, FileHandles, MigrationMode, MigrationOnError};
 
-/// Every option of 1.14, as its help lists them.
+/// From the help of 1.14.
 const OF_1_14: &[&str] = &[
     "--shared-dir",
     "--tag",
@@ -48,7 +48,7 @@ const OF_1_14: &[&str] = &[
     "--migration-confirm-paths",
 ];
 
-/// Every word of a list after `-o`.
+/// Of a list after `-o`.
 const IN_LISTS: &[&str] = &[
     "xattrmap=:ok:all:::",
     "cache=auto",
@@ -90,7 +90,6 @@ fn asked(arguments: &str) -> Result<ShareArguments, VirtiofsdError> {
     share_arguments(&matches)
 }
 
-/// With a directory and a socket, resolved.
 fn config(arguments: &str) -> ShareConfig {
     let asked = asked(&format!("--shared-dir /d --socket-path /s {arguments}")).unwrap();
     ShareConfig::resolve("/d".into(), "/s".into(), &asked.settings).unwrap()
@@ -103,12 +102,12 @@ fn refused(arguments: &str) -> String {
 }
 
 #[test]
-fn clap_finds_no_fault() {
+fn clap_debug_assert_passes() {
     command(NAME).debug_assert();
 }
 
 #[test]
-fn it_is_told_by_its_name() {
+fn virtiofsd_is_recognised_by_name() {
     let called = |words: &[&str]| {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         arguments(&words).map(|arguments| arguments.len())
@@ -120,7 +119,7 @@ fn it_is_told_by_its_name() {
 }
 
 #[test]
-fn every_option_is_accounted_for() {
+fn every_option_of_virtiofsd_is_accepted() {
     let ours: HashSet<String> = OPTIONS.iter().map(VirtiofsdOption::shown).collect();
     let theirs: HashSet<String> = OF_1_14.iter().map(ToString::to_string).collect();
     assert_eq!(ours, theirs);
@@ -152,7 +151,7 @@ fn every_option_is_accounted_for() {
 }
 
 #[test]
-fn every_word_in_a_list_is_accounted_for() {
+fn every_list_option_of_virtiofsd_is_accepted() {
     for word in IN_LISTS {
         let outcome = asked(&format!("--socket-path /s -o source=/d -o {word}"));
         match outcome {
@@ -163,7 +162,7 @@ fn every_word_in_a_list_is_accounted_for() {
     for (list, part) in [
         ("cache=never", "none, metadata"),
         ("loglevel=loud", "err, warn"),
-        ("sandbox=none", "namespace and chroot"),
+        ("sandbox=none", "namespace or chroot"),
         ("flock", "`-o flock`"),
         ("timeout=3", "`-o timeout=3`"),
         ("xattr,", "`-o `"),
@@ -174,14 +173,14 @@ fn every_word_in_a_list_is_accounted_for() {
 }
 
 #[test]
-fn its_defaults_are_those_of_that_program() {
+fn defaults_are_those_of_virtiofsd() {
     let serving = config("").serving;
     assert!(!serving.xattr && !serving.acl && !serving.killpriv && !serving.writeback);
     assert!(serving.announce_submounts && serving.readdirplus && !serving.read_only);
     assert_eq!(serving.cache, CacheMode::Auto);
     let asked = asked("--shared-dir /d --socket-path /s").unwrap();
     assert!(asked.once, "it ends with its front end");
-    let listening = Listening::At {
+    let listening = ListenAddress::At {
         path: "/s".into(),
         group: None,
         pid_file: true,
@@ -190,7 +189,7 @@ fn its_defaults_are_those_of_that_program() {
 }
 
 #[test]
-fn what_is_asked_for_is_done() {
+fn virtiofsd_arguments_are_translated() {
     assert!(config("--posix-acl").serving.acl);
     assert!(config("--posix-acl=auto").serving.xattr);
     assert!(!config("--posix-acl=never").serving.acl);
@@ -245,7 +244,7 @@ fn what_is_asked_for_is_done() {
     assert_eq!(migration.on_error, MigrationOnError::GuestError);
     assert!(migration.verify_handles && migration.confirm_paths && migration.accept_handles);
     let inherited = asked("--fd 5 -o source=/d").unwrap();
-    assert_eq!(inherited.listening, Listening::Inherited(5));
+    assert_eq!(inherited.listening, ListenAddress::Inherited(5));
     for (value, expected) in [
         ("never", FileHandles::Never),
         ("prefer", FileHandles::Prefer),
@@ -258,7 +257,7 @@ fn what_is_asked_for_is_done() {
 }
 
 #[test]
-fn what_is_missing_or_refused_is_told() {
+fn missing_and_unsupported_arguments_are_errors() {
     assert!(matches!(asked("--fd 3"), Err(VirtiofsdError::NoDirectory)));
     let error = asked("--shared-dir /d").unwrap_err().to_string();
     assert!(error.contains("--socket-path"), "{error}");

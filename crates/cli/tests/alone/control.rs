@@ -1,4 +1,4 @@
-//! The control socket of a mount, and what is asked by it.
+//! The control socket of a mount: `thrufs explain` and `thrufs ctl`.
 
 use crate::ground::{
     self, Foreground, Ground, THRUFS, detach, fails, mount_line, mount_tmpfs, run, skipped, stdout,
@@ -19,14 +19,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the socket of the mount on top at this path is.
+/// The usual control socket of the topmost mount at this path.
 fn socket_of(mountpoint: &Path) -> PathBuf {
     let line = mount_line(mountpoint);
     let device = line.split(' ').nth(2).expect("it is mounted");
     PathBuf::from(format!("/run/thrufs/{}.socket", device.replace(':', "-")))
 }
 
-/// A mount in the foreground, and its socket.
 struct Mounted {
     ground: Ground,
     server: Foreground,
@@ -80,12 +79,12 @@ fn refused(path: &Path, part: &str) -> String {
 }
 
 fn opens(path: &Path) -> (u64, u64) {
-    let told = explain(path);
-    let number = |name: &str| told["opens"][name].as_u64().unwrap();
+    let explained = explain(path);
+    let number = |name: &str| explained["opens"][name].as_u64().unwrap();
     (number("total"), number("writable"))
 }
 
-/// Asks about a path below the source, as a program would.
+/// Sends an explain request as another program would.
 fn ask(socket: &Path, path: &str) -> String {
     let request = format!("{{\"version\":1,\"command\":\"explain\",\"path\":\"{path}\"}}\n");
     let mut stream = UnixStream::connect(socket).unwrap();
@@ -98,37 +97,40 @@ fn ask(socket: &Path, path: &str) -> String {
 }
 
 #[test]
-fn files_are_explained_while_they_are_open_and_after() {
+fn files_are_explained_while_open_and_after() {
     for (options, path, why) in [
-        (&[][..], "passthrough", "the kernel uses"),
-        (&["--nopassthrough"], "cached", "data are kept"),
+        (&[][..], "passthrough", "the kernel reads and writes"),
+        (&["--nopassthrough"], "cached", "data are cached"),
     ] {
         let Some(ground) = mounted(options) else {
             return;
         };
-        explained_while_open_and_after(&ground, path, why);
+        assert_explained_while_open_and_after(&ground, path, why);
         ground.ends();
     }
 }
 
-fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
+fn assert_explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
     let file = ground.mnt.join("file");
     let ino = fs::metadata(ground.src.join("file")).unwrap().ino();
     let open = [
         fs::File::open(&file).unwrap(),
         fs::OpenOptions::new().append(true).open(&file).unwrap(),
     ];
-    let told = explain(&file);
-    assert_eq!(told["kind"], "regular");
-    assert_eq!(told["ino"], ino);
-    assert_eq!(told["data_path"], data_path);
-    let has_backing = told["backing"].as_u64().is_some();
-    assert_eq!(has_backing, data_path == "passthrough", "{told}");
-    assert_eq!(told["cache"]["mode"], "auto");
-    assert_eq!(told["cache"]["entry_timeout_s"], 1.0);
-    assert!(told["node"]["lookups"].as_u64().unwrap() > 0, "{told}");
+    let explained = explain(&file);
+    assert_eq!(explained["kind"], "regular");
+    assert_eq!(explained["ino"], ino);
+    assert_eq!(explained["data_path"], data_path);
+    let has_backing = explained["backing"].as_u64().is_some();
+    assert_eq!(has_backing, data_path == "passthrough", "{explained}");
+    assert_eq!(explained["cache"]["mode"], "auto");
+    assert_eq!(explained["cache"]["entry_timeout_s"], 1.0);
+    assert!(
+        explained["node"]["lookups"].as_u64().unwrap() > 0,
+        "{explained}"
+    );
     assert_eq!(opens(&file), (2, 1));
-    assert_eq!(told["mountpoint"], ground.mnt.to_str().unwrap());
+    assert_eq!(explained["mountpoint"], ground.mnt.to_str().unwrap());
 
     let moved = ground.mnt.join("moved");
     fs::rename(&file, &moved).unwrap();
@@ -145,7 +147,7 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
         &format!("data path   {data_path}: not open; it would be: {why}"),
         "  open        no\n",
         "what        directory, inode",
-        "kernel      knows it as node 1,",
+        "kernel      node 1,",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -153,22 +155,22 @@ fn explained_while_open_and_after(ground: &Ground, data_path: &str, why: &str) {
 }
 
 #[test]
-fn asking_makes_nothing_known() {
+fn explain_adds_no_lookup() {
     let Some(ground) = mounted(&["--cache=never", "--nopassthrough"]) else {
         return;
     };
     fs::write(ground.src.join("unknown"), "").unwrap();
     for _ in 0..2 {
-        let told = explain(&ground.mnt.join("unknown"));
-        assert_eq!(told["node"], Value::Null);
-        assert_eq!(told["data_path"], "direct");
-        assert_eq!(told["opens"]["total"], 0);
+        let explained = explain(&ground.mnt.join("unknown"));
+        assert_eq!(explained["node"], Value::Null);
+        assert_eq!(explained["data_path"], "direct");
+        assert_eq!(explained["opens"]["total"], 0);
     }
     ground.ends();
 }
 
 #[test]
-fn directories_links_and_names_of_any_bytes() {
+fn explain_handles_directories_symlinks_and_any_bytes() {
     let Some(ground) = mounted(&[]) else { return };
     let odd = OsStr::from_bytes(b"not \xff utf8 \xc3\xa4 100%\n");
     fs::create_dir(ground.src.join(odd)).unwrap();
@@ -177,30 +179,30 @@ fn directories_links_and_names_of_any_bytes() {
     symlink(&ground.mnt, ground.path().join("way")).unwrap();
 
     assert_eq!(explain(&ground.mnt.join(odd))["kind"], "directory");
-    let told = explain(&ground.mnt.join(odd).join("inner"));
-    assert_eq!(told["kind"], "regular");
-    let path = told["path"].as_str().unwrap();
+    let explained = explain(&ground.mnt.join(odd).join("inner"));
+    assert_eq!(explained["kind"], "regular");
+    let path = explained["path"].as_str().unwrap();
     assert!(path.ends_with("not %FF utf8 ä 100%25\n/inner"), "{path}");
 
     assert_eq!(explain(&ground.mnt.join("link"))["kind"], "symbolic_link");
     let way = ground.path().join("way");
     assert_eq!(explain(&way.join("file"))["kind"], "regular");
-    let error = refused(&way, "no mount of thrufs");
-    assert!(error.contains("what the link points to"), "{error}");
-    // With a slash behind it, a link to a directory is that directory.
+    let error = refused(&way, "not on a thrufs mount");
+    assert!(error.contains("target of the symbolic link"), "{error}");
+    // With a trailing slash, a link to a directory is followed.
     assert_eq!(explain(&way.join(""))["node"]["id"], 1);
     ground.ends();
 }
 
 #[test]
-fn what_is_no_mount_of_thrufs_is_told() {
+fn explain_refuses_paths_on_other_mounts() {
     let Some(ground) = mounted(&[]) else { return };
-    let no_mount = "lies on no mount of thrufs, but on /";
+    let no_mount = "is not on a thrufs mount, but on /";
     refused(&ground.src.join("file"), no_mount);
     refused(Path::new("/proc/version"), "of type proc");
     let missing = "No such file or directory";
     refused(Path::new("/no/such/place"), missing);
-    // Those that can be explained are.
+    // The other paths are explained.
     let output = thrufs!("explain", "/proc/version", ground.mnt.join("file"));
     fails(&output, 1, "of type proc");
     assert!(stdout(&output).contains("regular file"));
@@ -218,16 +220,15 @@ fn a_mount_is_found_however_it_is_reached() {
     fs::create_dir(&bound).unwrap();
     mount_bind(ground.mnt.join("deep"), &bound).unwrap();
     assert_eq!(explain(&bound.join("er/inner"))["ino"], ino);
-    let told = explain(&bound);
-    assert_eq!(told["kind"], "directory");
-    let id = &told["node"]["id"];
+    let explained = explain(&bound);
+    assert_eq!(explained["kind"], "directory");
+    let id = &explained["node"]["id"];
     assert_ne!(*id, 1, "a directory that was bound is no root");
-    // A single file that was bound.
+    // A bind mount of a single file.
     let file = ground.path().join("one");
     fs::write(&file, "beneath").unwrap();
     mount_bind(ground.mnt.join("deep/er/inner"), &file).unwrap();
     assert_eq!(explain(&file)["ino"], ino);
-    // From within, by a relative path.
     let output = run(Command::new(THRUFS)
         .args(["explain", "--json", "../er/inner"])
         .current_dir(ground.mnt.join("deep/er")));
@@ -240,7 +241,7 @@ fn a_mount_is_found_however_it_is_reached() {
 }
 
 #[test]
-fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
+fn stacked_mounts_are_queried_by_their_own_files() {
     let Some(lower) = mounted(&["--cache=never"]) else {
         return;
     };
@@ -252,15 +253,15 @@ fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
     succeeded(&thrufs!("mount", "--cache=always", &other, &beneath));
     assert_ne!(socket_of(&beneath), lower.socket);
     assert_eq!(explain(&beneath.join("file"))["cache"]["mode"], "always");
-    // A program that works in the lower one from before.
+    // A process whose working directory is on the covered mount.
     let fd = open.as_raw_fd();
     let below = run(Command::new("sh")
         .args(["-c", "cd \"$1\" && exec \"$2\" explain --json file", "sh"])
         .arg(format!("/proc/{}/fd/{fd}", std::process::id()))
         .arg(THRUFS));
     succeeded(&below);
-    let told: Value = serde_json::from_slice(&below.stdout).unwrap();
-    assert_eq!(told[0]["cache"]["mode"], "never");
+    let explained: Value = serde_json::from_slice(&below.stdout).unwrap();
+    assert_eq!(explained[0]["cache"]["mode"], "never");
     drop(open);
     ground::unmount(&beneath);
     assert_eq!(explain(&beneath.join("file"))["cache"]["mode"], "never");
@@ -268,7 +269,7 @@ fn of_two_mounts_on_one_another_each_is_asked_by_its_own_files() {
 }
 
 #[test]
-fn mounts_within_the_source_are_explained_once_somebody_was_there() {
+fn mounts_in_the_source_are_explained_after_a_lookup() {
     let Some(ground) = Ground::new() else { return };
     let ground = mounted_on(ground.propagating(), &[]);
     let inside = ground.src.join("inside");
@@ -278,10 +279,10 @@ fn mounts_within_the_source_are_explained_once_somebody_was_there() {
     let elsewhere = format!("\"errno\":{}", libc::EXDEV);
     let reply = ask(&ground.socket, "inside/file");
     assert!(reply.contains(&elsewhere), "{reply}");
-    let told = explain(&ground.mnt.join("inside/file"));
-    assert_eq!(told["lower"]["file_system"], "tmpfs");
-    assert_eq!(told["lower"]["memory"], true);
-    // The mount itself, bound into its own source, is not entered.
+    let explained = explain(&ground.mnt.join("inside/file"));
+    assert_eq!(explained["lower"]["file_system"], "tmpfs");
+    assert_eq!(explained["lower"]["memory"], true);
+    // The mount, bound into its own source, is not entered.
     let own = ground.src.join("own");
     fs::create_dir(&own).unwrap();
     mount_bind(&ground.mnt, &own).unwrap();
@@ -295,13 +296,13 @@ fn mounts_within_the_source_are_explained_once_somebody_was_there() {
 }
 
 #[test]
-fn statistics_come_by_the_socket() {
+fn statistics_are_returned_by_the_control_socket() {
     let Some(ground) = mounted(&[]) else { return };
     ground.assert_serves();
-    // Whoever drops the machine's caches meanwhile leaves what is open.
+    // Another test may drop the machine's caches, but not an open file.
     let open = fs::File::open(ground.mnt.join("file")).unwrap();
     let text = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
-    for part in ["requests come by ", "inodes=", "OPEN "] {
+    for part in ["transport: ", "inodes=", "OPEN "] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let json = stdout(&thrufs!("ctl", "--json", &ground.mnt, "statistics"));
@@ -327,7 +328,7 @@ fn only_its_user_and_root_may_ask() {
     assert_eq!((directory.mode() & 0o022, directory.uid()), (0, 0));
 
     let program = ground::copied_program(ground.path());
-    let as_nobody = || {
+    let as_other_user = || {
         let mut command = Command::new(&program);
         run(command
             .arg("explain")
@@ -336,20 +337,20 @@ fn only_its_user_and_root_may_ask() {
             .uid(65_534)
             .gid(65_534))
     };
-    let error = fails(&as_nobody(), 1, "only user 0");
+    let error = fails(&as_other_user(), 1, "only user 0");
     assert!(error.contains("root"), "{error}");
 
-    // Behind the mode there is the server, which looks at who it is.
+    // The server checks the peer's user, independent of the mode.
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
-    fails(&as_nobody(), 1, "");
+    fails(&as_other_user(), 1, "");
     ground.ends();
 }
 
 #[test]
-fn an_ordinary_user_asks_and_so_does_root() {
+fn mount_of_an_ordinary_user_is_queried_by_that_user_and_root() {
     const USER: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
-    let test = "control::an_ordinary_user_asks_and_so_does_root";
+    let test = "control::mount_of_an_ordinary_user_is_queried_by_that_user_and_root";
     if !ground::users_can_mount(ground.path(), test) {
         return;
     }
@@ -381,14 +382,14 @@ fn an_ordinary_user_asks_and_so_does_root() {
     let output = user(Some(&runtime), &ask);
     succeeded(&output);
     assert!(stdout(&output).contains("regular file"));
-    // Root is not let in to the mount, but knows it, and is let in by its socket.
+    // Root may not access the mount, but may query its server.
     let output = thrufs!("ctl", "--control", &socket, &ground.mnt, "statistics");
     succeeded(&output);
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
     ground.wait_gone();
     wait_for("the socket to go", || !socket.exists());
 
-    // Without a place for it, there is a mount all the same.
+    // Without a runtime directory, mounting succeeds.
     if Path::new("/run/user/65534").exists() {
         return skipped("a user without a runtime directory: this one has one");
     }
@@ -396,7 +397,7 @@ fn an_ordinary_user_asks_and_so_does_root() {
     fails(&user(None, &mount), 0, without);
     fails(&user(None, &ask), 1, "");
     ground::unmounts(|| user(None, &unmount));
-    // A directory of somebody else's is not used.
+    // A directory of another user is not used.
     let output = user(Some(ground.path()), &mount);
     fails(&output, 0, "no control socket");
     ground::unmounts(|| user(None, &unmount));
@@ -404,25 +405,24 @@ fn an_ordinary_user_asks_and_so_does_root() {
 }
 
 #[test]
-fn hostile_clients_hold_up_neither_mount_nor_others() {
+fn hostile_clients_block_neither_the_mount_nor_others() {
     let Some(ground) = mounted(&["--cache=never"]) else {
         return;
     };
     let socket = ground.socket.clone();
-    // As many as get in, and keep silent.
+    // Idle clients beyond the limit.
     let connect = || UnixStream::connect(&socket).unwrap();
     let silent: Vec<UnixStream> = (0..100).map(|_| connect()).collect();
     assert_eq!(opens(&ground.mnt.join("file")), (0, 0));
-    // A line without an end.
     let mut endless = connect();
     let _ = endless.set_write_timeout(Some(ground::LIMIT));
     assert!(endless.write_all(&vec![b'x'; 10 << 20]).is_err());
     let mut reply = String::new();
     let _ = endless.read_to_string(&mut reply);
     assert!(reply.contains("too_long"), "{reply}");
-    // Half a request, and gone.
+    // A partial request, then a closed connection.
     connect().write_all(b"{\"version\":1,").unwrap();
-    // What leads out of the source.
+    // Paths that escape the source.
     symlink("/", ground.src.join("out")).unwrap();
     for path in ".. ../etc/passwd /etc/passwd out/etc %2e%2e a%00".split(' ') {
         let reply = ask(&socket, path);
@@ -435,7 +435,7 @@ fn hostile_clients_hold_up_neither_mount_nor_others() {
 }
 
 #[test]
-fn a_mount_without_a_socket_says_so() {
+fn query_of_a_mount_without_control_socket_names_the_option() {
     let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };
@@ -446,27 +446,27 @@ fn a_mount_without_a_socket_says_so() {
 }
 
 #[test]
-fn a_socket_in_a_place_of_one_s_choice() {
+fn control_option_sets_the_path_of_the_socket() {
     let Some(ground) = Ground::new() else { return };
     let place = ground.path().join("my socket");
     let control = format!("--control={}", place.display());
     fs::write(&place, "a file").unwrap();
     let output = ground.mount(&[&control]);
-    fails(&output, 1, "something else than a socket");
+    fails(&output, 1, "not a stale socket");
     assert!(!ground.is_mounted());
     fs::remove_file(&place).unwrap();
 
     succeeded(&ground.mount(&[&control]));
     assert!(place.exists(), "and no other");
     let file = ground.mnt.join("file");
-    refused(&file, "say --control PATH");
+    refused(&file, "use --control PATH");
     succeeded(&thrufs!("explain", "--control", &place, &file));
     ground::unmount_by_command(&ground.mnt);
     assert!(!place.exists());
 }
 
 #[test]
-fn the_socket_goes_with_the_mount_however_that_ends() {
+fn control_socket_is_removed_however_the_mount_ends() {
     for end in ["unmount", "signal", "worker"] {
         let Some(ground) = Ground::new() else { return };
         succeeded(&ground.mount(&["-o", "auto_unmount"]));
@@ -479,7 +479,7 @@ fn the_socket_goes_with_the_mount_however_that_ends() {
             _ => kill("--worker", Signal::KILL),
         }
         ground.wait_gone();
-        // Its number may be another mount's by now: there is none at its end where one listens.
+        // Another mount may reuse the number: its socket has a listener.
         wait_for(&format!("the socket to go ({end})"), || {
             !socket.exists() || UnixStream::connect(&socket).is_ok()
         });
@@ -487,13 +487,12 @@ fn the_socket_goes_with_the_mount_however_that_ends() {
 }
 
 #[test]
-fn what_the_killed_have_left_is_recognised_and_removed() {
+fn stale_control_socket_is_recognised_and_removed() {
     let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };
     let socket = ground.socket.clone();
-    // As if the supervisor of an earlier mount with this number had been killed. A mount of another test
-    // may remove it.
+    // A stale socket, as of a killed supervisor. Mounts of other tests may remove it.
     wait_for("an answer about a socket that was left", || {
         drop(UnixListener::bind(&socket));
         let refused = refused(&ground.mnt.join("file"), "");

@@ -1,5 +1,5 @@
-//! Tests that look at all of /run/thrufs, or need a CPU for each of their threads: `cargo xtask test` runs
-//! no other test program meanwhile.
+//! Tests that inspect all of /run/thrufs, or need a CPU for each thread: `cargo xtask test` runs no other
+//! test program meanwhile.
 #![allow(clippy::unwrap_used)]
 
 mod control;

@@ -1,4 +1,4 @@
-//! A share whose worker is killed: the machine goes on, with its files open, and notices a pause.
+//! A share whose worker is killed: the next worker resumes the session, and files stay open.
 
 mod policy;
 
@@ -15,8 +15,7 @@ use thrufs_client::{Caller, Client, FrontEnd, FrontEndConfig};
 const THREADS: usize = 6;
 const FILES: usize = 5;
 const LOAD: Duration = Duration::from_secs(8);
-/// How often workers are killed in it at least, and what is done before most of these deaths: on a slow
-/// machine it takes longer.
+/// Fewest kills, and steps before most of them: a slow machine takes longer.
 const KILLS_MIN: u64 = 10;
 const STEPS_BETWEEN: usize = 15;
 const READ_WRITE: i32 = libc::O_RDWR;
@@ -32,27 +31,27 @@ fn mount(place: &Place) -> Client<FrontEnd> {
     mount_at(&place.socket, &config)
 }
 
-/// Who serves: there before the one that waits for the next machine.
+/// The serving worker: older than the one on standby.
 fn serving(place: &Place) -> Option<Pid> {
     let workers = place.workers().into_iter();
     workers.min_by_key(|worker| age_of(*worker))
 }
 
-/// Kills whoever serves, if there is one. Says whether.
+/// Kills the serving worker, if any; returns whether.
 fn kill(place: &Place) -> bool {
     let serving = serving(place);
     serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
 }
 
-/// Kills whoever serves, again and again, until somebody has failed or it was often enough. Says
-/// how often. `steps` is what the machines have done.
-fn kill_now_and_then(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
+/// Kills serving workers until a machine has failed or the limits are reached; returns the count. `steps`
+/// counts the machines' steps.
+fn kill_repeatedly(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
     let (begun, mut kills) = (Instant::now(), 0);
     let stopped = || stop.load(Ordering::SeqCst);
     while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
         let before = steps.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
-        // Some die in the midst of going on.
+        // Every third is killed while it resumes.
         if !kills.is_multiple_of(3) {
             wait_for("progress", || {
                 stopped() || steps.load(Ordering::SeqCst) >= before + STEPS_BETWEEN
@@ -63,16 +62,16 @@ fn kill_now_and_then(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u
     kills
 }
 
-/// Kills it and waits until it is another.
+/// Kills the serving worker, and waits for the next.
 fn replace(place: &Place) {
     let before = serving(place);
-    wait_for("somebody to kill", || kill(place));
+    wait_for("a worker to kill", || kill(place));
     wait_for("the next", || {
         serving(place).is_some_and(|now| Some(now) != before)
     });
 }
 
-/// When a process was started, in ticks since the machine was; the last for one that has gone.
+/// Start time of a process in clock ticks; the maximum for an ended one.
 fn start_of(process: Pid) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     let stat = stat.unwrap_or_default();
@@ -81,13 +80,12 @@ fn start_of(process: Pid) -> u64 {
     field.map_or(u64::MAX, |ticks| ticks.parse().unwrap())
 }
 
-/// By which the older of two processes is the less: of two that start in one tick, the one with the
-/// smaller number.
+/// Orders processes by age: by start time, then by process id.
 fn age_of(process: Pid) -> (u64, i32) {
     (start_of(process), process.as_raw_nonzero().get())
 }
 
-/// A file that stays open over all deaths.
+/// A file that stays open across worker deaths.
 struct Open {
     node: NodeId,
     handle: u64,
@@ -199,7 +197,6 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// It stays open.
     fn unlink(&mut self, which: usize) {
         if let Some(name) = self.open[which].name.take() {
             let gone = self.root.unlink(self.directory, name.as_bytes());
@@ -232,7 +229,7 @@ impl<'a> Machine<'a> {
         self.root.forget(node, 1);
     }
 
-    /// What is on the disk of the host.
+    /// Compares with the files on the host.
     fn compare(&self, place: &Place) {
         let mut found = 0;
         for entry in fs::read_dir(place.dir.join(format!("dir{}", self.number))).unwrap() {
@@ -251,7 +248,7 @@ impl<'a> Machine<'a> {
 
 fn under_load(options: &str) {
     let place = Place::new();
-    let server = place.share_aloud(&format!("control=none,resume=100000,{options}"));
+    let server = place.share_with_log(&format!("control=none,resume=100000,{options}"));
     let client = mount(&place);
     let mut machines: Vec<_> = (0..THREADS)
         .map(|number| Machine::new(&client, number))
@@ -270,7 +267,7 @@ fn under_load(options: &str) {
                 }
             });
         }
-        kill_now_and_then(&place, &steps, &stop)
+        kill_repeatedly(&place, &steps, &stop)
     });
     let done: usize = machines.iter().map(|machine| machine.done).sum();
     eprintln!("{options}: {kills} workers were killed in the midst of {done} steps");
@@ -281,19 +278,19 @@ fn under_load(options: &str) {
 }
 
 #[test]
-fn a_machine_goes_on_under_load() {
+fn machine_is_resumed_under_load() {
     under_load("cache=auto");
 }
 
 #[test]
-fn a_machine_that_caches_nothing_goes_on_under_load() {
+fn machine_without_cache_is_resumed_under_load() {
     under_load("cache=never,seccomp=kill");
 }
 
 #[test]
-fn an_idle_machine_goes_on() {
+fn idle_machine_is_resumed() {
     let place = Place::new();
-    let server = place.share_aloud("control=none");
+    let server = place.share_with_log("control=none");
     let client = mount(&place);
     let mut machine = Machine::new(&client, 0);
     (0..10).for_each(|_| machine.step());
@@ -301,16 +298,16 @@ fn an_idle_machine_goes_on() {
     replace(&place);
     (0..10).for_each(|_| machine.step());
     machine.compare(&place);
-    place.says("another goes on");
+    place.wait_for_log("the next worker resumes");
     drop(client.unmount());
     server.ends_by(Signal::TERM);
     assert!(place.workers().is_empty());
 }
 
 #[test]
-fn locks_are_held_and_waited_for_over_deaths() {
+fn locks_and_lock_waiters_survive_worker_deaths() {
     let place = Place::new();
-    let _server = place.share_aloud("control=none,locks=shared");
+    let _server = place.share_with_log("control=none,locks=shared");
     let client = mount(&place);
     let root = client.root();
     let node = root.walk("file").unwrap();
@@ -350,9 +347,9 @@ fn locks_are_held_and_waited_for_over_deaths() {
 }
 
 #[test]
-fn a_machine_is_given_up_when_its_workers_die_too_often() {
+fn machine_is_disconnected_after_too_many_worker_deaths() {
     let place = Place::new();
-    let _server = place.share_aloud("control=none,resume=2");
+    let _server = place.share_with_log("control=none,resume=2");
     let client = mount(&place);
     let root = client.root();
     for _ in 0..2 {
@@ -363,17 +360,16 @@ fn a_machine_is_given_up_when_its_workers_die_too_often() {
     wait_for("the connection to end", || {
         root.getattr(NodeId::ROOT).is_err()
     });
-    place.says("died 3 times within a minute");
-    // And the next one is served.
+    place.wait_for_log("died 3 times within a minute");
+    // The next machine is served.
     mount(&place).root().getattr(NodeId::ROOT).unwrap();
 }
 
-/// After three that die in a row while they wait nobody waits for now; these have others between them
-/// that have served.
+/// Three deaths of standby workers in a row would stop accepting; here, a serving worker dies in between.
 #[test]
-fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
+fn deaths_of_standby_workers_do_not_end_the_share() {
     let place = Place::new();
-    let _server = place.share_aloud("control=none,resume=100");
+    let _server = place.share_with_log("control=none,resume=100");
     let client = mount(&place);
     for _ in 0..4 {
         let mut waiting = None;
@@ -391,14 +387,14 @@ fn workers_that_die_now_and_then_while_they_wait_do_not_end_the_share() {
         let attributes = client.root().getattr(NodeId::ROOT);
         attributes.expect("it goes on");
     }
-    assert_eq!(place.said().matches("that waits").count(), 4);
+    assert_eq!(place.log().matches("the standby worker").count(), 4);
 }
 
-/// Before they were told what to serve, for instance.
+/// For instance before they receive what to serve.
 #[test]
-fn workers_that_die_as_they_start_do_not_end_the_share() {
+fn deaths_of_starting_workers_do_not_end_the_share() {
     let place = Place::new();
-    let _server = place.share_aloud("control=none,resume=100000");
+    let _server = place.share_with_log("control=none,resume=100000");
     let client = mount(&place);
     let mut kills = 0;
     let begun = Instant::now();
@@ -412,9 +408,9 @@ fn workers_that_die_as_they_start_do_not_end_the_share() {
 }
 
 #[test]
-fn nobody_is_left_when_the_supervisor_is_killed() {
+fn no_worker_outlives_a_killed_supervisor() {
     let place = Place::new();
-    let server = place.share_aloud("control=none");
+    let server = place.share_with_log("control=none");
     let client = mount(&place);
     replace(&place);
     client.root().getattr(NodeId::ROOT).expect("it goes on");
@@ -424,10 +420,10 @@ fn nobody_is_left_when_the_supervisor_is_killed() {
 }
 
 #[test]
-fn statistics_tell_of_it() {
+fn statistics_count_resumptions() {
     let place = Place::new();
     let control = place.path("control");
-    let _server = place.share_aloud(&format!("control={}", control.display()));
+    let _server = place.share_with_log(&format!("control={}", control.display()));
     let client = mount(&place);
     replace(&place);
     client.root().getattr(NodeId::ROOT).expect("it goes on");

@@ -1,4 +1,4 @@
-//! What `thrufs bench` counts of a mount that was there before: its server is not in the run's namespace.
+//! Counting for a mount that existed before the run: its server is outside of the run's namespace.
 
 use crate::ground::{Ground, THRUFS, run, skipped, succeeded};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 #[test]
-fn requests_and_system_calls_of_a_mount_of_others_are_counted() {
+fn requests_and_system_calls_of_an_existing_mount_are_counted() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&["-o", "cache=always,transport=dev"]));
@@ -28,7 +28,7 @@ fn requests_and_system_calls_of_a_mount_of_others_are_counted() {
     let counts = &cell.unwrap()["counts"];
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{counts}"));
     let operations = number(&counts["operations"]);
-    // Each name is looked up, and a look-up is taken, done and answered.
+    // Each name takes a LOOKUP, which takes at least three system calls.
     assert!(number(&counts["requests"]["LOOKUP"]) >= operations);
     assert!(number(&counts["system_calls"]) >= 3 * operations);
     let native = cells.iter().find(|cell| cell["contestant"] == "native");

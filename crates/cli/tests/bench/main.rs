@@ -24,21 +24,21 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Little of everything, and no longer than it must be.
+/// A short run.
 const LITTLE: [&str; 6] = ["--percent", "2", "--rows", ROWS, "--modes", "dev"];
 const ROWS: &str = "mkdir,stat-cold,random-read-4k-loop";
 
-/// More than it will come to: such a run does not end by itself.
+/// A run that does not end by itself.
 const ENDLESS: [&str; 4] = ["--rounds", "1000", "--time", "100000"];
 
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// What counts, or keeps time, has no other run beside it.
+/// Runs that count or measure time run alone.
 fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A directory on a file system of its own, to be asked about.
+/// A directory on its own file system, to be measured.
 struct Place {
     ground: Ground,
     out: PathBuf,
@@ -61,7 +61,6 @@ impl Place {
         &self.ground.src
     }
 
-    /// `thrufs bench` of the directory.
     fn bench(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(THRUFS);
         command.arg("bench").arg(self.directory()).args(arguments);
@@ -69,12 +68,12 @@ impl Place {
         command
     }
 
-    /// A run of little, and more arguments, that succeeds.
+    /// A short run that succeeds.
     fn measures(&self, arguments: &[&str]) {
         succeeded(&run(self.bench(&LITTLE).args(arguments)));
     }
 
-    /// A run of little without an end, in a process group of its own.
+    /// An endless short run in its own process group.
     fn start(&self) -> Foreground {
         let said = self.ground.path().join("said");
         let mut command = self.bench(&LITTLE);
@@ -88,8 +87,8 @@ impl Place {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Neither process, mount nor file of a run.
-    fn nothing_is_left(&self, why: &str) {
+    /// Waits until no process, mount or file of a run is left.
+    fn assert_nothing_left(&self, why: &str) {
         let what = format!("everything to go after {why}");
         wait_for(&what, || self.processes().is_empty());
         wait_for(&what, || self.remains().is_empty());
@@ -97,7 +96,6 @@ impl Place {
         assert!(!mounts.contains(".thrufs-bench"), "{why}: {mounts}");
     }
 
-    /// Files of a run besides its report.
     fn remains(&self) -> Vec<PathBuf> {
         let places = [self.directory(), self.ground.path()];
         let entries = places
@@ -111,7 +109,7 @@ impl Place {
         paths.filter(is_one).collect()
     }
 
-    /// The processes of a run: all of them name the place. What each is for.
+    /// The processes of a run, identified by the path in their arguments, and their roles.
     fn processes(&self) -> Vec<(Pid, String)> {
         let place = self.ground.path().to_str().unwrap();
         let mut found = ground::command_lines();
@@ -133,7 +131,7 @@ impl Place {
         found.map(|(process, line)| (process, role(line))).collect()
     }
 
-    /// A process of a run in this role, once there is one.
+    /// Waits for a process of a run in this role.
     fn process(&self, role: &str) -> Pid {
         let mut found = None;
         wait_for(&format!("{role} to run"), || {
@@ -145,7 +143,7 @@ impl Place {
     }
 }
 
-/// A process that goes on when this is dropped, also when its test has failed.
+/// A stopped process, continued on drop, also when its test fails.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -172,10 +170,10 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
+fn run_measures_every_cell_and_writes_its_report() {
     let Some(place) = Place::new() else { return };
     place.measures(&["--rounds", "3", "--cache", "auto,always", "--jobs", "1,2"]);
-    place.nothing_is_left("its end");
+    place.assert_nothing_left("its end");
     let results = place.results();
     assert_eq!(results["ending"], "complete");
     let targets = ["native", "dev:auto", "dev:always"];
@@ -199,7 +197,7 @@ fn a_run_finds_figures_for_every_cell_and_leaves_its_report() {
     for name in ["report.txt", "report.html"] {
         assert!(place.out.join(name).metadata().unwrap().len() > 0, "{name}");
     }
-    // What is there is not overwritten.
+    // An existing report is not overwritten.
     let again = run(&mut place.bench(&LITTLE));
     fails(&again, 1, "nothing is overwritten");
 }
@@ -217,7 +215,7 @@ fn a_run_is_repeated_from_its_results_with_a_table_of_differences() {
     let repeat = |file: &Path, out: &Path| thrufs!("bench", "--repeat", file, "--out", out);
     let output = repeat(&file, &place.out);
     succeeded(&output);
-    place.nothing_is_left("its repetition");
+    place.assert_nothing_left("its repetition");
     let now = place.results();
     for what in ["suite", "rows"] {
         assert_eq!(now[what], then[what]);
@@ -237,7 +235,7 @@ fn a_run_is_repeated_from_its_results_with_a_table_of_differences() {
         let is_it = |line: &&str| line.starts_with(row) && line.contains("dev:auto");
         assert!(table.lines().any(|line| is_it(&line)), "{row}: {table}");
     }
-    // What was repeated can be, without the first.
+    // A repetition can be repeated, without the first run.
     fs::remove_file(&file).unwrap();
     let again = place.ground.path().join("again");
     succeeded(&repeat(&place.out.join("results.json"), &again));
@@ -245,21 +243,24 @@ fn a_run_is_repeated_from_its_results_with_a_table_of_differences() {
 }
 
 #[test]
-fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
+fn other_mounts_are_measured_on_the_same_tree_and_their_own() {
     let Some(place) = Place::new() else { return };
-    // One shows the directory below its top.
+    // One of them has the directory beneath its root.
     let (source, point) = (place.ground.path(), &place.ground.mnt);
     succeeded(&thrufs!("mount", source, point));
     let other = place.ground.path().join("other");
     fs::create_dir(&other).unwrap();
     tmpfs(&other, "size=1G", MountFlags::empty());
     let same = format!("same={}", place.ground.mnt.display());
-    let apart = format!("apart={}", other.display());
-    let mut command = place.bench(&["--against", &same, "--against", &apart]);
+    let separate = format!("separate={}", other.display());
+    let mut command = place.bench(&["--against", &same, "--against", &separate]);
     command.args(["--percent", "2", "--rounds", "2", "--rows", ROWS]);
     succeeded(&run(command.args(["--modes", "none"])));
     let results = place.results();
-    assert_eq!(names(&results["contestants"]), ["native", "same", "apart"]);
+    assert_eq!(
+        names(&results["contestants"]),
+        ["native", "same", "separate"]
+    );
     for cell in results["cells"].as_array().unwrap() {
         assert_eq!(cell["samples"].as_array().unwrap().len(), 2, "{cell}");
     }
@@ -274,7 +275,7 @@ fn mounts_of_others_take_part_on_the_same_tree_and_on_their_own() {
     }
     assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     ground::unmount_by_command(&place.ground.mnt);
-    place.nothing_is_left("its end");
+    place.assert_nothing_left("its end");
 }
 
 #[test]
@@ -312,7 +313,7 @@ fn bench_refuses_a_disk_too_small_and_file_systems_without_files() {
         refused(place.directory(), &arguments, why);
     }
     assert!(!place.out.exists());
-    place.nothing_is_left("refusals");
+    place.assert_nothing_left("refusals");
     assert_eq!(fs::read_dir(&small).unwrap().count(), 0);
 }
 
@@ -322,12 +323,12 @@ fn sigint_ends_a_run_with_a_report_of_its_figures() {
     let Some(place) = Place::new() else { return };
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let running = place.start();
-        // Something has been measured when a second process of a measurement comes.
+        // Something has been measured when the second measurement starts.
         place.process("row");
         sleep(Duration::from_secs(1));
         running.signal(signal);
         let said = running.ends(code);
-        place.nothing_is_left("a signal");
+        place.assert_nothing_left("a signal");
         if place.out.exists() {
             assert_eq!(place.results()["ending"], "interrupted");
             fs::remove_dir_all(&place.out).unwrap();
@@ -341,7 +342,7 @@ fn sigint_ends_a_run_with_a_report_of_its_figures() {
     running.signal(Signal::INT);
     let _ = kill_process(running.pid(), Signal::INT);
     running.ends(130);
-    place.nothing_is_left("two signals");
+    place.assert_nothing_left("two signals");
 }
 
 #[test]
@@ -350,19 +351,18 @@ fn a_mount_unmounted_during_a_run_is_not_kept_by_the_run() {
     succeeded(&place.ground.mount(&[]));
     let running = place.start();
     place.process("row");
-    // Its server ends as well: a mount of it in the namespace of the run would keep it.
+    // Its server ends too: the namespace of the run does not keep the mount.
     let output = thrufs!("unmount", &place.ground.mnt);
     running.signal(Signal::INT);
     running.ends(130);
     succeeded(&output);
-    place.nothing_is_left("a run during which something was unmounted");
+    place.assert_nothing_left("a run during which something was unmounted");
 }
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
 fn bench_removes_its_mounts_and_files_after_sigkill() {
     let Some(place) = Place::new() else { return };
-    // Moments from the first to well into the rounds.
     let mut moment = 7_u64;
     let mut some_time = move || {
         moment = moment
@@ -385,7 +385,7 @@ fn bench_removes_its_mounts_and_files_after_sigkill() {
             }
             let (code, said) = running.wait();
             assert_ne!(code, Some(0), "{why}: {said}");
-            place.nothing_is_left(&why);
+            place.assert_nothing_left(&why);
             assert!(!place.out.exists(), "{why}");
         }
     }
@@ -397,7 +397,7 @@ fn a_run_whose_front_was_killed_writes_no_report() {
     let Some(place) = Place::new() else { return };
     let running = place.start();
     place.process("row");
-    // Until there is something to report.
+    // Until there are results.
     sleep(Duration::from_secs(2));
     let cleanup = Stopped::now(place.process("clean-up"));
     running.signal(Signal::KILL);
@@ -408,24 +408,23 @@ fn a_run_whose_front_was_killed_writes_no_report() {
     assert!(!place.out.exists());
     drop(cleanup);
     running.wait();
-    place.nothing_is_left("it was abandoned");
+    place.assert_nothing_left("it was abandoned");
 }
 
 #[test]
 #[ignore = "soak: at moments that are drawn"]
-fn a_measurement_or_a_server_that_is_killed_is_a_failure_and_the_others_go_on() {
+fn killed_measurement_or_server_fails_alone() {
     let Some(place) = Place::new() else { return };
     for role in ["row", "--worker", "mount"] {
         let running = place.start();
-        // Servers that end before they take part do not take part.
+        // A server that ends before its first measurement is left out.
         place.process("row");
         let process = place.process(role);
-        // It may have ended by itself.
         let _ = kill_process(process, Signal::KILL);
         sleep(Duration::from_secs(1));
         running.signal(Signal::INT);
         running.ends(130);
-        place.nothing_is_left(role);
+        place.assert_nothing_left(role);
         let _ = fs::remove_dir_all(&place.out);
     }
 }
@@ -468,7 +467,7 @@ const AS_USER: &str = r#"
 #[test]
 fn an_ordinary_user_gets_figures_and_reasons_for_what_is_missing() {
     let Some(place) = Place::new() else { return };
-    // The programs of tests may lie where only root can go.
+    // The build directory may be accessible to root only.
     let program = ground::copied_with_benchmark(place.ground.path());
     let own = place.directory().join("own");
     fs::create_dir(&own).unwrap();
@@ -494,7 +493,7 @@ fn an_ordinary_user_gets_figures_and_reasons_for_what_is_missing() {
     let is_it = |cell: &Value| cell["contestant"] == "dev" && cell["row"] == "stat-cold";
     assert!(cells.any(is_it));
     assert_eq!(fs::read_dir(&own).unwrap().count(), 1);
-    place.nothing_is_left("its end");
+    place.assert_nothing_left("its end");
     assert!(!is_mount(&own));
 }
 

@@ -1,4 +1,4 @@
-//! A case that is known to be slow is found by `thrufs bench`, and shown in every form of its report.
+//! A slow operation is found by `thrufs bench`, and shown in every form of its report.
 
 use crate::ground::{Ground, THRUFS, run, succeeded};
 use crate::slowed::Slowed;
@@ -11,7 +11,7 @@ use thrufs::mount::MountOptions;
 use thrufs::session::{SessionConfig, Transport};
 use thrufs_hostdir::{Config, HostDir};
 
-/// A mount of the directory, by this process, on which one method is slow.
+/// Mounts the directory in this process, with one slow method.
 fn slow(ground: &Ground, method: &'static str, delay: Duration) -> MountedSession {
     let session = SessionConfig {
         transport: Transport::Dev,
@@ -25,7 +25,6 @@ fn slow(ground: &Ground, method: &'static str, delay: Duration) -> MountedSessio
     thrufs::mount(slowed, &ground.mnt, &MountOptions::new("slowed"), session).unwrap()
 }
 
-/// A run against that mount, which succeeds.
 fn bench(ground: &Ground, arguments: &[&str]) {
     let mut command = Command::new(THRUFS);
     command.arg("bench").arg(&ground.src).arg("--against");
@@ -43,14 +42,14 @@ fn report(ground: &Ground, name: &str) -> String {
 fn a_slowed_request_stands_out_in_the_report() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
-    // What it takes to be slow whatever else the machine does.
+    // Long enough to be slow on a busy machine.
     let _mounted = slow(&ground, "mkdir", Duration::from_millis(20));
-    // A few rows, each of other requests, with little work.
+    // A few rows with different requests and little work.
     let rows = "stat-cold,open-close,unlink,mkdir";
     let few = ["--rounds", "3", "--percent", "1", "--modes", "dev+pt"];
     bench(&ground, &[&["--rows", rows], few.as_slice()].concat());
     let text = report(&ground, "report.txt");
-    // As one of the findings, which say how long a request takes, and not only in the table.
+    // As a finding, which has the time of a request, not only in the table.
     let is_it = |line: &str| line.contains("mkdir on slow") && line.contains(" ms");
     assert!(text.lines().any(is_it), "{text}");
     let page = report(&ground, "report.html");
@@ -63,11 +62,11 @@ fn a_slowed_request_stands_out_in_the_report() {
 }
 
 #[test]
-fn every_cell_is_counted_and_its_latencies_are_taken_when_rounds_take_all_the_time() {
+fn cells_are_counted_and_timed_when_rounds_take_all_the_time() {
     let _alone = crate::alone();
     let Some(ground) = Ground::new() else { return };
     let _mounted = slow(&ground, "unlink", Duration::from_millis(5));
-    // What is left of the files is removed as slowly: a round takes longer than all may.
+    // Removing the files is as slow: a round takes longer than the time limit.
     let rows = ["--rows", "unlink", "--percent", "5"];
     bench(&ground, &[rows, ["--modes", "dev", "--time", "2"]].concat());
     let results: Value = serde_json::from_str(&report(&ground, "results.json")).unwrap();

@@ -1,4 +1,4 @@
-//! A file system that is another one and sleeps in one of its methods: the reports have to find it.
+//! A file system that wraps another and sleeps in one of its methods.
 
 use std::time::Duration;
 use thrufs::{
@@ -8,14 +8,13 @@ use thrufs::{
     WriteSource,
 };
 
-/// The other one; this method takes so much longer.
 pub(crate) struct Slowed<F> {
     pub(crate) inner: F,
     pub(crate) method: &'static str,
     pub(crate) delay: Duration,
 }
 
-/// What the benchmark asks for is handed on, and slowed, in one way; nothing else is there.
+/// Forwards the methods that the benchmark uses.
 macro_rules! slowed {
     ($($method:ident($($argument:ident: $kind:ty),*) -> $answer:ty;)*) => {
         impl<F: FileSystem> FileSystem for Slowed<F> {

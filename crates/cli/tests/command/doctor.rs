@@ -1,4 +1,4 @@
-//! `thrufs doctor`: what it finds, in text and JSON, and whether that is so.
+//! `thrufs doctor`: its findings, in text and JSON, and that a mount agrees.
 
 use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stderr, stdout, succeeded, thrufs};
 use rustix::mount::MountPropagationFlags;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// One test changes what all others look at.
+/// One test changes what all others read.
 fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -23,7 +23,7 @@ fn doctor(arguments: &[&str]) -> Output {
     run(Command::new(THRUFS).arg("doctor").args(arguments))
 }
 
-/// Name, state, detail and remedy of each finding.
+/// Name, state, detail and remedy.
 type Findings = Vec<[Option<String>; 4]>;
 
 fn from_json(output: &Output) -> Findings {
@@ -41,7 +41,7 @@ fn from_json(output: &Output) -> Findings {
     findings.collect()
 }
 
-/// The state, the detail and the remedy of one.
+/// State, detail and remedy of one.
 fn finding(findings: &Findings, name: &str) -> (String, String, String) {
     let found = findings.iter().find(|f| f[0].as_deref() == Some(name));
     let found = found.unwrap_or_else(|| panic!("{name} in {findings:#?}"));
@@ -49,7 +49,7 @@ fn finding(findings: &Findings, name: &str) -> (String, String, String) {
     (state.unwrap(), detail.unwrap(), remedy.unwrap_or_default())
 }
 
-/// The parameter as it was, when this goes.
+/// Restores the parameter on drop.
 struct Parameter(String);
 
 impl Parameter {
@@ -68,7 +68,7 @@ impl Drop for Parameter {
     }
 }
 
-/// What it finds, after a look at whether text and JSON agree about it.
+/// The findings, after checking that text and JSON agree.
 fn agreed(place: &str) -> Findings {
     let (shown, json) = (doctor(&[place]), doctor(&["--json", place]));
     assert_eq!(shown.status.code(), json.status.code());
@@ -95,7 +95,7 @@ fn agreed(place: &str) -> Findings {
 }
 
 #[test]
-fn everything_is_looked_at() {
+fn every_finding_is_reported() {
     let _alone = alone();
     let place = TempDir::new().unwrap();
     let findings = agreed(place.path().to_str().unwrap());
@@ -108,18 +108,18 @@ fn everything_is_looked_at() {
 }
 
 #[test]
-fn where_the_kernel_offers_io_uring_the_verdict_and_a_mount_say_so() {
+fn doctor_and_mount_agree_with_io_uring_enabled() {
     with_parameter("Y", |findings| {
         let (offer, ..) = finding(findings, "enable_uring");
         let (state, verdict, _) = finding(findings, "transport");
         assert_eq!((offer.as_str(), state.as_str()), ("ok", "ok"));
-        assert!(verdict.contains("would take io_uring: "), "{verdict}");
+        assert!(verdict.contains("selects io_uring: "), "{verdict}");
     });
 }
 
 #[test]
 #[ignore = "soak: turns io_uring off for the whole machine"]
-fn where_the_kernel_does_not_offer_io_uring_the_verdict_and_a_mount_say_so() {
+fn doctor_and_mount_agree_with_io_uring_disabled() {
     with_parameter("N", |findings| {
         let (offer, _, how) = finding(findings, "enable_uring");
         let (state, verdict, _) = finding(findings, "transport");
@@ -130,7 +130,7 @@ fn where_the_kernel_does_not_offer_io_uring_the_verdict_and_a_mount_say_so() {
     });
 }
 
-/// Checks the findings while the parameter is so, and that a mount agrees with them.
+/// Checks the findings with this parameter, and that a mount agrees.
 fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
     let _alone = alone();
     let Some(ground) = Ground::new() else { return };
@@ -146,25 +146,25 @@ fn with_parameter(value: &str, check: impl FnOnce(&Findings)) {
         Err(error) => return skipped(&format!("the verdict: {PARAMETER}: {error}")),
     };
     assert!(doctor(&[]).status.success(), "a mount works either way");
-    // With N there is a remedy, which has a line of its own.
+    // With N there is a remedy on a separate line.
     let findings = agreed(ground.src.to_str().unwrap());
     check(&findings);
     let (_, verdict, _) = finding(&findings, "transport");
-    let carrier = verdict.strip_prefix("transport=auto would take ").unwrap();
+    let carrier = verdict.strip_prefix("transport=auto selects ").unwrap();
     assert_mount_agrees(&ground, carrier);
 }
 
-/// A mount says of itself how its requests come, to whoever asks.
+/// Compares with the transport in the statistics of a mount.
 fn assert_mount_agrees(ground: &Ground, carrier: &str) {
     succeeded(&ground.mount(&[]));
     let said = stdout(&thrufs!("ctl", &ground.mnt, "statistics"));
-    let expected = format!("requests come by {carrier}");
+    let expected = format!("transport: {carrier}");
     assert!(said.contains(&expected), "{expected} in {said}");
     ground::unmount_by_command(&ground.mnt);
 }
 
 #[test]
-fn without_a_device_there_is_no_mount() {
+fn doctor_fails_without_dev_fuse() {
     let _alone = alone();
     if !rustix::process::geteuid().is_root() {
         return skipped("a machine without /dev/fuse: only root can hide it");
@@ -190,7 +190,7 @@ fn without_a_device_there_is_no_mount() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_how_to_mount() {
+fn doctor_shows_an_ordinary_user_how_to_mount() {
     let _alone = alone();
     if !rustix::process::geteuid().is_root() {
         return skipped("another user: only root can become one");
@@ -232,7 +232,7 @@ fn an_ordinary_user_is_told_how_to_mount() {
 }
 
 #[test]
-fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
+fn doctor_and_mount_agree_on_confinement() {
     let _alone = alone();
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
@@ -249,14 +249,14 @@ fn what_walls_a_source_leaves_is_told_before_and_at_the_start() {
         let output = ground.mount(&[]);
         succeeded(&output);
         let said = stderr(&output);
-        let is_warned = said.contains("WARN the worker's descriptors lead out");
+        let is_warned = said.contains("WARN the worker can leave the source");
         assert_eq!(is_warned, walls == "no", "{how:?}: {said}");
         ground::unmount_by_command(&ground.mnt);
     }
 }
 
 #[test]
-fn of_a_directory() {
+fn directory_findings() {
     let _alone = alone();
     let findings = |path: &str| from_json(&doctor(&["--json", path]));
     let proc = findings("/proc/sys/kernel");

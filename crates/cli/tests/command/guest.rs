@@ -1,5 +1,4 @@
-//! What a guest finds in a share, by the test client: through the socket, the supervisor and a worker
-//! that is shut in.
+//! A share as a guest sees it, through the test client, the socket, the supervisor and a confined worker.
 
 use crate::ground::share::{Place, mount_at};
 use rustix::process::Signal;
@@ -11,14 +10,14 @@ use thrufs_abi::SetattrValid;
 use thrufs_client::FrontEndConfig;
 use thrufs_client::tool::{self, Cat, Conform, Connection, Outcome};
 
-/// Longer than any one request.
+/// Longer than one request.
 const BIG_BYTES: usize = 5_000_001;
 const REQUEST_BYTES: usize = 1 << 20;
 
 const WRITE_ONLY: i32 = 1;
 const CREATE: i32 = 0o100;
 
-/// What a command of the client prints, and whether it succeeds.
+/// Output and result of a command of the client.
 fn ask(socket: &Path, command: &tool::Command) -> Result<(Outcome, Vec<u8>), String> {
     let mut out = Vec::new();
     let outcome = tool::run(&Connection::to(socket), command, &mut out);
@@ -31,7 +30,7 @@ pub fn cat(socket: &Path, path: &str) -> Result<Vec<u8>, String> {
     Ok(ask(socket, &tool::Command::Cat(Cat { paths }))?.1)
 }
 
-/// Writes a file, as cp(1) in a guest does: an old one is emptied first.
+/// Writes a file as cp(1) in a guest does: an existing one is truncated first.
 pub fn put(socket: &Path, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     let client = mount_at(socket, &FrontEndConfig::default());
     let root = client.root();
@@ -65,13 +64,13 @@ pub fn put(socket: &Path, name: &str, bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Everything but a period of its own.
+/// Aperiodic content.
 fn big() -> Vec<u8> {
     (0..BIG_BYTES).map(|at| (at * at % 251) as u8).collect()
 }
 
 #[test]
-fn files_come_and_go_whole() {
+fn files_are_read_and_written_whole() {
     let place = Place::new();
     for options in [
         "cache=auto",
@@ -90,20 +89,20 @@ fn files_come_and_go_whole() {
 }
 
 #[test]
-fn it_keeps_to_the_protocol_whatever_a_front_end_does() {
+fn share_conforms_to_the_protocol() {
     let place = Place::new();
     let server = place.share("control=none,seccomp=kill,queues=2");
     let conform = tool::Command::Conform(Conform::default());
-    let (outcome, told) = ask(&place.socket, &conform).unwrap();
-    let told = String::from_utf8_lossy(&told);
-    assert!(outcome.is_success(), "{told}");
+    let (outcome, report) = ask(&place.socket, &conform).unwrap();
+    let report = String::from_utf8_lossy(&report);
+    assert!(outcome.is_success(), "{report}");
     assert_eq!(cat(&place.socket, "/file").unwrap(), b"content");
     let said = server.ends_by(Signal::TERM);
     assert!(!said.contains("the worker died"), "{said}");
 }
 
 #[test]
-fn what_is_read_only_stays() {
+fn read_only_share_refuses_writes() {
     let place = Place::new();
     let _server = place.share("control=none,ro");
     let written = put(&place.socket, "new", b"content");

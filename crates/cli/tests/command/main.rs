@@ -1,4 +1,4 @@
-//! The command as its users have it: what it says, mounts, shares and leaves behind.
+//! The command: messages, mounts, shares, clean-up.
 #![allow(clippy::unwrap_used)]
 
 mod doctor;

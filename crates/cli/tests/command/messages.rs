@@ -1,4 +1,4 @@
-//! What the command says: help, errors, manual pages and completions.
+//! Messages: help, errors, manual pages and completions.
 
 use crate::ground::{self, THRUFS, fails, run, stdout, succeeded, thrufs};
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 #[test]
-fn the_version() {
+fn version_is_that_of_the_package() {
     let expected = format!("thrufs {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(stdout(&thrufs!("--version")), expected);
 }
@@ -18,7 +18,7 @@ fn bad_options_name_the_fix_and_exit_with_2() {
         let mut command = Command::new(THRUFS);
         fails(&run(command.args(arguments.split_whitespace())), 2, message)
     };
-    // Options, and what is said of them.
+    // Options and expected messages.
     let cases = "\
 -o alow_other: unknown option `alow_other`: did you mean `allow_other`?
 -o cache=sometimes: it must be never, metadata, auto or always
@@ -26,8 +26,8 @@ fn bad_options_name_the_fix_and_exit_with_2() {
 -o allow_other,no_default_permissions,cache=never: drop one of them
 -o uid=0,uidmap=0:1:1: not both
 --writeback --cache=never: `writeback` contradicts `cache=never`:
--o allow_root: say allow_other
--o remount,ro: unmount it and mount it anew
+-o allow_root: use allow_other
+-o remount,ro: unmount and mount again
 --log=thrufs=loudly: option `log`";
     for case in cases.lines() {
         let (options, message) = case.split_once(": ").unwrap();
@@ -66,7 +66,7 @@ fn bad_paths_name_the_fix_and_exit_with_1() {
 }
 
 #[test]
-fn manual_pages_have_no_fault() {
+fn manual_pages_pass_lint() {
     let place = TempDir::new().unwrap();
     let directory = place.path().join("man");
     succeeded(&thrufs!("man", &directory));
@@ -101,14 +101,14 @@ fn manual_pages_have_no_fault() {
         let mut lint = Command::new("mandoc");
         lint.args(["-T", "lint", "-W", "warning"]);
         let said = stdout(&run(lint.arg(directory.join(&name))));
-        // The pages carry no date, so that a build can be repeated.
+        // The pages have no date, for reproducible builds.
         let is_known = |line: &str| line.contains("missing date");
         assert!(said.lines().all(is_known), "{said}");
     }
 }
 
 #[test]
-fn completions_know_every_option() {
+fn completions_have_every_option() {
     let is_no_part_of_a_flag = |c: char| !c.is_ascii_lowercase() && c != '-';
     let help = stdout(&thrufs!("mount", "--help"));
     let words = help.split_whitespace();
@@ -142,9 +142,9 @@ fn completions_know_every_option() {
     }
 }
 
-/// Its options are told to shells and in the manual by the command, which is another program.
+/// The command describes the options of the benchmark, another program.
 #[test]
-fn shells_and_the_manual_know_every_option_of_the_benchmark() {
+fn completions_and_manual_have_every_option_of_the_benchmark() {
     let bench = |argument| stdout(&run(Command::new(ground::benchmark()).arg(argument)));
     let help = bench("-h");
     let lines = help.lines().map(str::trim_start);
@@ -171,7 +171,6 @@ fn shells_and_the_manual_know_every_option_of_the_benchmark() {
     }
     let shown = scripts[2].matches("__fish_thrufs_using_subcommand bench\" -l ");
     assert_eq!(shown.count(), options.len(), "no more than there are");
-    // Values, in the order of the help.
     let help: Vec<_> = help.split_whitespace().collect();
     let help = help.join(" ");
     let lists = help.split("[possible values: ").skip(1);
@@ -188,15 +187,15 @@ fn shells_and_the_manual_know_every_option_of_the_benchmark() {
     for suite in suites {
         let (name, about) = suite.trim_start().split_once(' ').unwrap();
         let about = about.trim_start();
-        let told = page.split(&format!("\\fB{name}\\fR\n")).nth(1);
-        let told = told.and_then(|rest| rest.lines().next());
-        let told = told.unwrap_or_default().to_lowercase();
-        assert_eq!(told, format!("{about}.").to_lowercase(), "{suite}");
+        let described = page.split(&format!("\\fB{name}\\fR\n")).nth(1);
+        let described = described.and_then(|rest| rest.lines().next());
+        let described = described.unwrap_or_default().to_lowercase();
+        assert_eq!(described, format!("{about}.").to_lowercase(), "{suite}");
     }
 }
 
 #[test]
-fn a_benchmark_that_is_not_installed_is_named() {
+fn missing_benchmark_is_named() {
     let place = TempDir::new().unwrap();
     let program = ground::copied_program(place.path());
     let output = run(Command::new(program).args(["bench", "--list"]));
@@ -207,7 +206,7 @@ fn a_benchmark_that_is_not_installed_is_named() {
 }
 
 #[test]
-fn roles_are_not_for_people() {
+fn internal_roles_are_not_in_the_help() {
     for role in ["--worker", "--supervisor"] {
         fails(&thrufs!(role), 1, "");
     }

@@ -1,5 +1,4 @@
-//! A guest that moves between two `thrufs share` again and again, under load: through their sockets,
-//! supervisors and workers that are shut in.
+//! A guest that migrates between two `thrufs share` repeatedly under load.
 
 use crate::ground::share::{Place, Stop, mount_at};
 use crate::ground::{self, Foreground, wait_for};
@@ -14,11 +13,10 @@ use thrufs_client::{Client, FrontEnd, FrontEndConfig, GuestMemory, MigrateError}
 const ROOT: NodeId = NodeId::ROOT;
 const READ_WRITE: i32 = 2;
 const APPEND: i32 = 0o2000;
-/// How often the guest moves while it works.
 const MOVES: usize = 24;
 const ENTRIES: usize = 300;
 
-/// One tree, and two servers of it.
+/// Two servers of one tree.
 struct Servers {
     _servers: [Foreground; 2],
     places: [Place; 2],
@@ -30,7 +28,7 @@ impl Servers {
         let places = [first, second];
         let serve = |at: usize| {
             let options = format!("control=none,queues=3,{}", options[at]);
-            places[at].share_aloud(&options)
+            places[at].share_with_log(&options)
         };
         Servers {
             _servers: [serve(0), serve(1)],
@@ -62,7 +60,7 @@ fn user(client: &Client<FrontEnd>) -> thrufs_client::Caller<'_, FrontEnd> {
     client.user(uid.as_raw(), gid.as_raw())
 }
 
-/// What a guest does until it is told to stop; each part in a directory or file of its own.
+/// The load of a guest until `stop`; each part in its own directory or file.
 struct Work<'a> {
     client: &'a Client<FrontEnd>,
     stop: &'a AtomicBool,
@@ -80,7 +78,7 @@ impl Work<'_> {
         count
     }
 
-    /// Writes here and there to a file that stays open, and reads what was written.
+    /// Writes at varying offsets to an open file, and reads back.
     fn write(&self) -> Vec<u8> {
         let caller = user(self.client);
         let (entry, open) = caller.create(ROOT, b"written", READ_WRITE, 0o644).unwrap();
@@ -110,7 +108,7 @@ impl Work<'_> {
         expected
     }
 
-    /// Appends to a file, as a guest does: at the end that it knows.
+    /// Appends as a guest does: at its own end of file.
     fn append(&self) -> usize {
         let caller = user(self.client);
         let flags = READ_WRITE | APPEND;
@@ -123,7 +121,6 @@ impl Work<'_> {
         })
     }
 
-    /// Makes, renames and removes names; every third stays.
     fn name(&self) -> BTreeSet<String> {
         let caller = user(self.client);
         let top = NodeId(caller.mkdir(ROOT, b"names", 0o755).unwrap().nodeid);
@@ -152,7 +149,7 @@ impl Work<'_> {
         left
     }
 
-    /// Lists a directory in small pieces: it seldom stays at one server from its beginning to its end.
+    /// Lists a directory in small parts, mostly across a migration.
     fn list(&self) -> usize {
         let caller = user(self.client);
         let top = NodeId(caller.lookup(ROOT, b"listed").unwrap().nodeid);
@@ -175,7 +172,7 @@ impl Work<'_> {
 
 fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
     let place = Place::new();
-    // A file that was removed is known until the guest forgets it, and then not found.
+    // An unlinked file is known until the guest forgets it, and is then not found.
     let options = &format!("{options},migration_on_error=guest-error");
     let listed = place.dir.join("listed");
     fs::create_dir(&listed).unwrap();
@@ -198,7 +195,7 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
         let listings = scope.spawn(|| work.list());
         let mut longest = Duration::ZERO;
         for number in 1..=MOVES {
-            // Something is done between any two moves, however slow the machine is.
+            // Some work is done between two migrations, even on a slow machine.
             let before = rounds.load(Ordering::Relaxed);
             wait_for("work between two moves", || {
                 rounds.load(Ordering::Relaxed) > before + 20
@@ -231,14 +228,14 @@ fn moved_under_load(options: &str, queues: u16, memory: GuestMemory) {
 }
 
 #[test]
-fn by_paths() {
+fn migration_by_paths() {
     moved_under_load("migration_mode=find-paths", 1, GuestMemory::Shared);
     let copied = GuestMemory::Copied { rounds: 2 };
     moved_under_load("migration_confirm_paths", 3, copied);
 }
 
 #[test]
-fn by_file_handles() {
+fn migration_by_file_handles() {
     if !rustix::process::geteuid().is_root() {
         return ground::skipped("opening by file handles needs root");
     }
@@ -247,9 +244,9 @@ fn by_file_handles() {
     moved_under_load("migration_verify_handles", 1, GuestMemory::Shared);
 }
 
-/// A file without a name cannot be found by one. The guest stays then, or is told.
+/// An unlinked file cannot be found by path: the migration fails, or the guest gets errors.
 #[test]
-fn a_file_that_was_removed_while_it_is_open() {
+fn migration_of_a_file_unlinked_while_open() {
     for (from, to, moves) in [
         ("find-paths", "abort", false),
         ("find-paths", "guest-error", true),
@@ -283,9 +280,9 @@ fn a_file_that_was_removed_while_it_is_open() {
     }
 }
 
-/// Handles lead to any file of the file system; whoever does not want that says so.
+/// Handles open any file of the file system, which `migration_refuse_handles` prevents.
 #[test]
-fn handles_are_refused_where_that_was_said() {
+fn migration_refuse_handles_refuses_handles() {
     if !rustix::process::geteuid().is_root() {
         return ground::skipped("opening by file handles needs root");
     }
@@ -299,9 +296,9 @@ fn handles_are_refused_where_that_was_said() {
     caller.create(ROOT, b"next", READ_WRITE, 0o644).unwrap();
 }
 
-/// Rules judge by names, which go along.
+/// Rules match on paths, which are sent.
 #[test]
-fn under_a_policy() {
+fn migration_under_a_policy() {
     let place = tempfile::tempdir().unwrap();
     let policy = place.path().join("policy.toml");
     let rules = "[[rule]]\npath = \"names/**\"\naction = \"direct\"\n\

@@ -1,4 +1,4 @@
-//! Mounts that come and go as they should.
+//! Mounting and unmounting.
 
 use crate::ground::{
     self, Ground, THRUFS, detach, fails, is_mount, mount_line, mount_tmpfs, run, status,
@@ -40,7 +40,7 @@ fn mount_serves_and_unmount_leaves_nothing() {
 }
 
 #[test]
-fn options_arrive_at_the_kernel() {
+fn options_reach_the_kernel() {
     let Some(ground) = Ground::new() else { return };
     let options = "ro,noexec,noatime,suid,fsname=what\\,ever,subtype=sub";
     succeeded(&ground.mount(&["-o", options, "--allow-other"]));
@@ -66,7 +66,7 @@ fn a_source_with_a_long_path() {
     let Some(mut ground) = Ground::new() else {
         return;
     };
-    // Longer than a parameter of the mount API may be (256 bytes with its NUL).
+    // Longer than a parameter of the mount API (256 bytes with its NUL).
     let name = "x".repeat(200);
     let deep = ground.path().join(&name).join(&name);
     fs::create_dir_all(&deep).unwrap();
@@ -80,7 +80,7 @@ fn a_source_with_a_long_path() {
 }
 
 #[test]
-fn unmount_tells_what_is_in_the_way() {
+fn unmount_reports_why_it_fails() {
     let Some(ground) = Ground::new() else { return };
     let unmount = || thrufs!("unmount", &ground.mnt);
     fails(&unmount(), 1, "is not mounted");
@@ -101,7 +101,7 @@ fn unmount_tells_what_is_in_the_way() {
 }
 
 #[test]
-fn unmounted_from_outside_both_processes_end() {
+fn umount_by_another_process_ends_both_processes() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
     ground::unmount(&ground.mnt);
@@ -114,18 +114,18 @@ fn unmounted_from_outside_both_processes_end() {
 }
 
 #[test]
-fn whatever_gets_the_number_of_a_mount_next_is_left_alone() {
+fn mount_that_reuses_the_device_number_is_not_unmounted() {
     let Some(ground) = Ground::new() else { return };
     let next = ground.path().join("next");
     fs::create_dir(&next).unwrap();
     let number = |path| mount_line(path).split(' ').nth(2).map(str::to_owned);
     let mut same = 0;
-    // Others that mount at the same time take numbers away.
+    // Concurrent mounts take numbers too.
     while same < 3 {
         succeeded(&ground.mount(&[]));
         let before = number(&ground.mnt);
         ground::unmount(&ground.mnt);
-        // The kernel gives a number that is free again to the next mount.
+        // The kernel reuses a free number for the next mount.
         mount_tmpfs(&next);
         same += usize::from(number(&next) == before);
         ground.wait_gone();
@@ -142,7 +142,7 @@ fn signals_unmount_an_idle_mount_at_once() {
         (Signal::INT, "SIGINT", false),
         (Signal::TERM, "SIGTERM", true),
     ] {
-        // For a mount in use it would wait far longer than it may take to end.
+        // A mount in use would be waited for far longer than an idle one takes.
         let server = ground.mount_in_foreground(&["--stop-timeout=600"]);
         match to_worker {
             true => kill_process(ground.process("--worker"), signal).unwrap(),
@@ -155,15 +155,13 @@ fn signals_unmount_an_idle_mount_at_once() {
     }
 }
 
-/// Whoever has had an answer from the mount may ask it to end, whether or not the supervisor has heard
-/// that it serves.
+/// After a reply of the mount, a signal must unmount it, even before the supervisor has the event.
 #[test]
-fn a_signal_right_after_the_first_answer_is_no_failure() {
+fn signal_right_after_the_first_reply_is_no_failure() {
     let Some(ground) = Ground::new() else { return };
     for _ in 0..20 {
         let server = ground.start_in_foreground(&[]);
         let began = Instant::now();
-        // Without a pause.
         while !ground.mnt.join("file").exists() {
             assert!(began.elapsed() < Duration::from_secs(60), "no mount");
         }
@@ -173,7 +171,7 @@ fn a_signal_right_after_the_first_answer_is_no_failure() {
 }
 
 #[test]
-fn a_busy_mount_is_waited_for_and_then_taken_away() {
+fn busy_mount_is_detached_after_the_timeout() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "--nopassthrough"]);
     let mut open = append_to(&ground.mnt.join("file"));
@@ -190,7 +188,7 @@ fn a_busy_mount_is_waited_for_and_then_taken_away() {
     let written = fs::read(ground.src.join("file")).unwrap();
     assert_eq!(written, b"content and more");
     let error = open.write_all(b"too late").unwrap_err();
-    // By either transport, one of the two.
+    // Depends on the transport.
     let over = [ErrorKind::NotConnected, ErrorKind::ConnectionAborted];
     assert!(over.contains(&error.kind()), "{error}");
 }
@@ -200,7 +198,7 @@ fn append_to(path: &Path) -> fs::File {
 }
 
 #[test]
-fn a_file_that_goes_straight_through_outlives_its_mount() {
+fn passthrough_file_outlives_its_mount() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1"]);
     let mut open = append_to(&ground.mnt.join("file"));
@@ -212,7 +210,7 @@ fn a_file_that_goes_straight_through_outlives_its_mount() {
 }
 
 #[test]
-fn a_busy_mount_that_is_released_in_time_ends_cleanly() {
+fn busy_mount_released_in_time_ends_cleanly() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     let open = fs::File::open(ground.mnt.join("file")).unwrap();
@@ -231,11 +229,11 @@ fn a_second_signal_does_not_wait() {
     let _open = fs::File::open(ground.mnt.join("file")).unwrap();
     server.signal_and_wait(Signal::INT);
     let said = server.ends_by(Signal::INT);
-    assert!(said.contains("asked a second time"), "{said}");
+    assert!(said.contains("second signal"), "{said}");
 }
 
 #[test]
-fn a_worker_that_hangs_is_ended_in_bounded_time() {
+fn hung_worker_is_killed_in_bounded_time() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     stop_process(ground.process("--worker"));
@@ -243,8 +241,8 @@ fn a_worker_that_hangs_is_ended_in_bounded_time() {
     let client = std::thread::spawn(move || fs::read(path));
     std::thread::sleep(Duration::from_millis(200));
     let said = server.ends_by(Signal::TERM);
-    assert!(said.contains("ending it"), "{said}");
-    assert!(client.join().unwrap().is_err(), "its client is let go");
+    assert!(said.contains("killing it"), "{said}");
+    assert!(client.join().unwrap().is_err(), "its client gets an error");
     ground.wait_gone();
 }
 
@@ -252,7 +250,7 @@ fn a_worker_that_hangs_is_ended_in_bounded_time() {
 fn system_calls_are_filtered() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
-    // Something to start further threads for.
+    // Load that starts further threads.
     std::thread::scope(|scope| {
         for number in 0..8 {
             let path = ground.mnt.join(format!("file {number}"));
@@ -269,7 +267,6 @@ fn system_calls_are_filtered() {
     let worker = ground.process("--worker").as_raw_nonzero();
     let mut threads: Vec<(String, String)> = Vec::new();
     let are_filtered = || {
-        // Threads come and go.
         threads = fs::read_dir(format!("/proc/{worker}/task"))
             .unwrap()
             .filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok())
@@ -280,10 +277,10 @@ fn system_calls_are_filtered() {
             .iter()
             .all(|(_, filters)| filters.parse() == Ok(inherited + 2))
     };
-    // Until those that stand by have given back their memory.
+    // Standby threads need time to release their memory.
     wait_for("two filters for each thread", are_filtered);
     let names: Vec<&str> = threads.iter().map(|(name, _)| name.as_str()).collect();
-    for expected in ["worker", "watcher", "steward", "0"] {
+    for expected in ["worker", "watcher", "monitor", "0"] {
         let expected = format!("thrufs-{expected}");
         assert!(names.contains(&&*expected), "no {expected} in {names:?}");
     }
@@ -294,9 +291,9 @@ fn system_calls_are_filtered() {
 }
 
 #[test]
-fn a_launcher_that_is_ended_leaves_no_mount() {
+fn killed_launcher_leaves_no_mount() {
     let Some(ground) = Ground::new() else { return };
-    // Too late at times, so it is tried at several moments; a mount that stands was told of.
+    // At several moments, as it may be too late.
     for delay_ms in [0, 1, 2, 4, 8, 16] {
         let mut launcher = Command::new(THRUFS);
         launcher.arg("mount").args([&ground.src, &ground.mnt]);
@@ -305,7 +302,7 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
         launcher.kill().unwrap();
         let _ = launcher.wait();
         std::thread::sleep(Duration::from_millis(300));
-        // One that has not heard yet that there is nobody to tell may still be going.
+        // A supervisor that has not noticed the end of the launcher may still be mounting.
         let mut is_served = false;
         wait_for("a mount that serves, or none", || {
             let read = fs::read_to_string(ground.mnt.join("file"));
@@ -320,7 +317,7 @@ fn a_launcher_that_is_ended_leaves_no_mount() {
 }
 
 #[test]
-fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
+fn statistics_go_to_the_log_file_and_sighup_is_ignored_in_the_background() {
     let Some(ground) = Ground::new() else { return };
     let log = ground.path().join("log");
     succeeded(&ground.mount(&["--log-file", log.to_str().unwrap()]));
@@ -332,7 +329,7 @@ fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
             .count()
     };
     for (role, lines) in [("--supervisor", 1), ("--worker", 2)] {
-        // Of signals that wait, the one with the least number is taken first.
+        // Of pending signals, the lowest number is delivered first.
         for signal in [Signal::HUP, Signal::USR1] {
             kill_process(ground.process(role), signal).unwrap();
         }
@@ -341,7 +338,7 @@ fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
     let text = fs::read_to_string(&log).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     for pair in lines.windows(2).filter(|pair| pair[1].contains("inodes=")) {
-        let carrier = pair[0].split_once(": requests come by ");
+        let carrier = pair[0].split_once(": transport: ");
         let known = |c: &str| c.starts_with("io_uring: ") || c.starts_with("/dev/fuse");
         assert!(carrier.is_some_and(|(_, it)| known(it)), "{}", pair[0]);
     }
@@ -353,7 +350,6 @@ fn statistics_go_to_the_log_file_and_hangup_is_nothing_to_the_background() {
     assert!(text.contains("was unmounted"), "{text}");
 }
 
-/// Mounts the source of a ground somewhere else than usual.
 fn mount_at(ground: &Ground, place: &Path) {
     succeeded(&thrufs!("mount", &ground.src, place));
     assert!(is_mount(place));
@@ -391,27 +387,27 @@ fn a_mount_point_within_the_source_does_not_contain_itself() {
 }
 
 #[test]
-fn the_worker_has_no_more_privilege_than_it_needs() {
+fn worker_has_no_more_privilege_than_it_needs() {
     let Some(ground) = Ground::new() else { return };
     for pairs in [true, false] {
-        has_no_more_privilege_than_it_needs(&ground, pairs);
+        assert_least_privilege(&ground, pairs);
     }
 }
 
-fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
+fn assert_least_privilege(ground: &Ground, pairs: bool) {
     let options = if pairs { "pairing" } else { "nopairing" };
     succeeded(&ground.mount(&["-o", options]));
     let process = ground.process("--worker");
     let worker = process.as_raw_nonzero();
-    // CHOWN .. SETUID, SETFCAP, SYS_ADMIN, LEASE, LINUX_IMMUTABLE, MKNOD by their numbers.
+    // CHOWN .. SETUID, SETFCAP, SYS_ADMIN, LEASE, LINUX_IMMUTABLE, MKNOD.
     let kept = [0, 1, 2, 3, 4, 6, 7, 9, 21, 27, 28, 31];
     let mut kept = kept.iter().fold(0_u64, |set, n| set | 1 << n);
-    // SYS_NICE, for threads that are paired, where the limit that makes up for it cannot be raised.
+    // SYS_NICE, for pairing, where RLIMIT_NICE cannot be raised.
     let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
     let mut lines = limits.lines();
     let nice = lines.find_map(|line| line.strip_prefix("Max nice priority"));
     if pairs && nice.unwrap().split_whitespace().next() == Some("0") {
-        // By SYS_RESOURCE, it can: the worker was started with what this process may do.
+        // SYS_RESOURCE could raise it: the worker starts with the capabilities of this process.
         let own = status_set(rustix::process::getpid(), "CapEff");
         assert_eq!(own & 1 << 24, 0, "{limits}");
         kept |= 1 << 23;
@@ -422,7 +418,7 @@ fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
     }
     assert_eq!(status(process, "NoNewPrivs"), "1");
     let expected = ["dev", "source"].map(OsString::from);
-    // Of each thread: the one that waits for signals as well.
+    // Of every thread, the watcher too.
     for thread in fs::read_dir(format!("/proc/{worker}/task")).unwrap() {
         let root = fs::read_dir(thread.unwrap().path().join("root")).unwrap();
         let names: BTreeSet<OsString> = root.map(|entry| entry.unwrap().file_name()).collect();
@@ -438,7 +434,7 @@ fn has_no_more_privilege_than_it_needs(ground: &Ground, pairs: bool) {
 }
 
 #[test]
-fn mounts_beneath_the_source_come_into_view() {
+fn later_mounts_beneath_the_source_are_seen() {
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
     fs::create_dir(ground.src.join("sub")).unwrap();
@@ -452,9 +448,9 @@ fn mounts_beneath_the_source_come_into_view() {
     ground::unmount_by_command(&ground.mnt);
 }
 
-/// The worker has mounts of its own, and those of a private one do not follow it (README, limits).
+/// The worker has its own mounts, to which a private mount does not propagate (README, limits).
 #[test]
-fn mounts_beneath_a_private_mount_are_those_of_the_beginning() {
+fn later_mounts_beneath_a_private_mount_are_not_seen() {
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
     ground.propagates(MountPropagationFlags::PRIVATE);
@@ -502,9 +498,9 @@ fn fstab_lines_work_through_the_helper() {
 }
 
 #[test]
-fn an_ordinary_user_mounts_through_fusermount3() {
+fn ordinary_user_mounts_through_fusermount3() {
     let Some(ground) = Ground::new() else { return };
-    let test = "mounting::an_ordinary_user_mounts_through_fusermount3";
+    let test = "mounting::ordinary_user_mounts_through_fusermount3";
     if !ground::users_can_mount(ground.path(), test) {
         return;
     }
@@ -558,7 +554,7 @@ fn an_ordinary_user_mounts_through_fusermount3() {
 }
 
 #[test]
-fn reads_ahead_as_far_as_told() {
+fn max_readahead_is_set() {
     let Some(ground) = Ground::new() else { return };
     let readahead = |options: &[&str]| {
         succeeded(&ground.mount(options));

@@ -1,4 +1,4 @@
-//! Whose files are whose where ids on a mount are others than beneath.
+//! Owners of files on mounts with mapped ids.
 
 #![forbid(unsafe_code)]
 
@@ -10,9 +10,9 @@ use std::process::Command;
 
 const MAPPED: &str = "allow_other,uidmap=0:100000:65536,gidmap=0:100000:65536";
 
-/// Who has the id that stands for those that no range holds is not their user.
+/// The overflow id, which stands for unmapped ids, does not own their files.
 #[test]
-fn nobody_passes_for_the_owners_that_are_not_mapped() {
+fn no_user_owns_files_of_unmapped_ids() {
     const OVERFLOW: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
     let secret = ground.src.join("secret");
@@ -39,9 +39,9 @@ fn nobody_passes_for_the_owners_that_are_not_mapped() {
     assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
 }
 
-/// Whoever passes for the owner of a file that is root's.
+/// Even a user that a map makes the owner of root's file.
 #[test]
-fn no_mapping_of_ids_lets_a_stranger_leave_a_program_of_root() {
+fn no_id_map_lets_another_user_create_a_set_id_program_of_root() {
     const STRANGER: u32 = 65_534;
     let Some(ground) = Ground::new() else { return };
     let squashed = format!("allow_other,uid={STRANGER},gid={STRANGER}");
@@ -51,7 +51,7 @@ fn no_mapping_of_ids_lets_a_stranger_leave_a_program_of_root() {
         "allow_other,uidmap=65534:100000:1",
     ] {
         fs::set_permissions(&ground.src, fs::Permissions::from_mode(0o777)).unwrap();
-        // In the map: in a directory of an owner who is not, nobody could make anything.
+        // A mapped owner: in a directory of an unmapped one, no user can create files.
         std::os::unix::fs::chown(&ground.src, Some(100_000), Some(100_000)).unwrap();
         fs::copy("/bin/true", ground.src.join("program")).unwrap();
         succeeded(&ground.mount(&["-o", options]));

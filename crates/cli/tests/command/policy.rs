@@ -1,4 +1,4 @@
-//! `thrufs policy check`: what it says of a policy and of files.
+//! `thrufs policy check`.
 
 use crate::ground::{self, THRUFS, fails, run, stdout};
 use std::fs;
@@ -40,7 +40,6 @@ path = "logs/**"
 action = "direct"
 "#;
 
-/// A policy and a directory to serve.
 struct Site {
     place: TempDir,
     policy: PathBuf,
@@ -80,7 +79,6 @@ impl Site {
         run(command.current_dir(&self.root))
     }
 
-    /// What is said, a line for each path.
     fn said(&self, arguments: &str) -> String {
         let output = self.check(arguments);
         fails(&output, 0, "");
@@ -89,7 +87,7 @@ impl Site {
 }
 
 #[test]
-fn each_file_is_told_what_happens_and_by_which_rule() {
+fn policy_check_prints_decision_and_rule_of_each_file() {
     let site = Site::new(POLICY);
     let said = site.said(
         "--as=4000000000:5 --exe=/usr/bin/backup photos/a.jpg photos/new.jpg secret secret/deep/x \
@@ -99,7 +97,7 @@ fn each_file_is_told_what_happens_and_by_which_rule() {
 photos/a.jpg (image/jpeg): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
 photos/new.jpg (inode/x-empty): audited by rule 1 `opens` (line 2); redact gps (or else EACCES) by rule 5 (line 22)
 secret: hidden by rule 2 (line 7)
-secret/deep/x (text/plain): hidden, because secret is, by rule 2 (line 7)
+secret/deep/x (text/plain): hidden with secret by rule 2 (line 7)
 private/p (text/plain): passthrough by default
 logs/../logs/l (text/plain): direct by rule 6 (line 28)
 .profile (text/plain): hidden by rule 2 (line 7)
@@ -111,15 +109,13 @@ logs: allowed
 }
 
 #[test]
-fn it_depends_on_who_asks() {
+fn decision_depends_on_user_and_program() {
     let site = Site::new(POLICY);
     let denied = "denied (EPERM) by rule 3 (line 11)";
     let read_only = "read-only (EROFS) by rule 4 (line 17); passthrough by default";
     for (arguments, expected) in [
-        // The user of the command.
         ("--exe=/usr/bin/backup", denied),
         ("--as=4000000000:5 --exe=/usr/bin/vi", read_only),
-        // An unknown program.
         ("--as=4000000000:5", read_only),
     ] {
         let said = site.said(&format!("{arguments} private/p"));
@@ -151,15 +147,15 @@ fn a_policy_alone_is_validated() {
 }
 
 #[test]
-fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
+fn unreadable_path_does_not_stop_the_check_of_others() {
     let site = Site::new(POLICY);
     let outside = site.place.path().join("policy.toml");
     let outside = outside.display();
     let output = site.check(&format!("--exe=/x nothing {outside} plain"));
     let plain = "plain (text/plain): passthrough by default\n";
     assert_eq!(stdout(&output), plain);
-    let said = fails(&output, 1, "cannot look at nothing: No such file");
-    assert!(said.contains("say which with --root"), "{said}");
+    let said = fails(&output, 1, "cannot stat nothing: No such file");
+    assert!(said.contains("set it with --root"), "{said}");
     assert_eq!(said.lines().count(), 2, "{said}");
 
     let root = site.place.path().to_str().unwrap();
@@ -169,7 +165,7 @@ fn a_path_that_cannot_be_looked_at_is_told_and_the_others_too() {
 }
 
 #[test]
-fn links_are_followed_on_the_way_and_looked_at_themselves() {
+fn symlinks_are_followed_before_the_last_component_only() {
     let site = Site::new(
         "[[rule]]\ntype = 'symlink'\naction = 'hide'\n[[rule]]\npath = 'logs/l'\naction = 'direct'",
     );
@@ -182,11 +178,11 @@ fn links_are_followed_on_the_way_and_looked_at_themselves() {
 }
 
 #[test]
-fn what_cannot_be_read_is_taken_for_what_is_meant() {
+fn unreadable_content_matches_redact_rules() {
     let site = Site::new(POLICY);
     let path = site.root.join("photos/a.jpg");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    // Root can read it all the same. Another user needs a program that it can surely execute.
+    // Root can read it. Another user needs a program that it can execute.
     let executable = fs::Permissions::from_mode(0o755);
     fs::set_permissions(site.place.path(), executable).unwrap();
     let thrufs = ground::copied_program(site.place.path());

@@ -1,4 +1,4 @@
-//! `thrufs share` and `virtiofsd` as processes: their sockets, their workers, their ends.
+//! `thrufs share` and `virtiofsd` as processes: sockets, workers, ends.
 
 use crate::ground::share::{Place, get_features, serves, worker_at};
 use crate::ground::{
@@ -24,7 +24,7 @@ fn waits_at_most(stream: &UnixStream, milliseconds: u64) {
     stream.set_read_timeout(Some(limit)).unwrap();
 }
 
-/// Waits for an answer, which is left to be read: whoever gives it serves this machine.
+/// Waits for a reply, without reading it: a worker serves this connection.
 fn is_served(stream: &UnixStream) {
     waits_at_most(stream, 20);
     wait_for("an answer", || {
@@ -33,19 +33,18 @@ fn is_served(stream: &UnixStream) {
     });
 }
 
-/// Takes an answer that comes.
+/// Reads a reply.
 fn is_answered(stream: &mut UnixStream) {
     is_served(stream);
     assert!(stream.read(&mut [0; 64]).unwrap() > 0);
 }
 
-/// Whether no answer comes within a moment.
 fn is_silent(stream: &mut UnixStream) -> bool {
     waits_at_most(stream, 300);
     stream.read(&mut [0; 64]).is_err()
 }
 
-/// Whether the other end is closed; what it says before that does not matter.
+/// Whether the peer has closed; data before that are skipped.
 fn is_closed(stream: &mut UnixStream) -> bool {
     waits_at_most(stream, 20);
     let mut bytes = [0; 64];
@@ -70,7 +69,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
+fn socket_exists_from_readiness_to_the_end_of_the_share() {
     let place = Place::new();
     let notified = place.path("notified");
     let listener = UnixDatagram::bind(&notified).unwrap();
@@ -95,12 +94,12 @@ fn the_socket_is_there_when_it_is_said_and_goes_with_the_share() {
 }
 
 #[test]
-fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
+fn machines_are_served_in_turn_each_by_its_own_worker() {
     let place = Place::new();
     let child = place.share("control=none,machines=1");
     let first = place.worker();
     let stream = place.connect();
-    // Who connects meanwhile waits and is served next.
+    // A further connection waits, and is served next.
     let waiting = place.connect();
     drop(stream);
     let second = place.replaced(first);
@@ -111,7 +110,7 @@ fn machines_are_served_in_turn_each_by_a_worker_of_its_own() {
 }
 
 #[test]
-fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
+fn end_of_one_machine_does_not_affect_others() {
     let place = Place::new();
     let child = place.share("control=none,machines=2,resume=0");
     let first = place.worker();
@@ -125,14 +124,14 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
     let second = second.unwrap();
     let mut two = place.connect();
     is_served(&two);
-    // One more than may be served waits: it is answered by nobody.
+    // A connection beyond the limit waits.
     let mut three = place.connect();
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(place.workers().len(), 2);
     is_answered(&mut one);
     is_answered(&mut two);
     assert!(is_silent(&mut three));
-    // A signal to one worker, even its death, is about its machine alone.
+    // A signal to one worker, even SIGKILL, affects only its machine.
     kill_process(first, Signal::TERM).unwrap();
     wait_for("the first connection to close", || is_closed(&mut one));
     is_answered(&mut three);
@@ -148,14 +147,14 @@ fn machines_are_served_at_once_and_one_s_end_is_not_the_others() {
 }
 
 #[test]
-fn who_only_looks_takes_up_no_worker() {
+fn connection_without_data_takes_no_worker() {
     let place = Place::new();
     let _child = place.share("control=none,machines=1");
     let worker = place.worker();
     for _ in 0..5 {
         drop(UnixStream::connect(&place.socket).unwrap());
     }
-    // As does another share at the same socket.
+    // Another share at the same socket connects too.
     fails(&run(&mut place.command("")), 1, "listens at");
     let stream = place.connect();
     std::thread::sleep(Duration::from_millis(100));
@@ -165,7 +164,7 @@ fn who_only_looks_takes_up_no_worker() {
 }
 
 #[test]
-fn a_worker_that_dies_is_replaced_for_the_next_machine() {
+fn dead_worker_is_replaced_for_the_next_machine() {
     let place = Place::new();
     let child = place.share("control=none,machines=1,resume=0");
     let worker = place.worker();
@@ -182,7 +181,7 @@ fn a_worker_that_dies_is_replaced_for_the_next_machine() {
 }
 
 #[test]
-fn a_worker_does_not_outlive_its_supervisor() {
+fn worker_does_not_outlive_its_supervisor() {
     let place = Place::new();
     let child = place.share("control=none,machines=1");
     let worker = place.worker();
@@ -191,7 +190,7 @@ fn a_worker_does_not_outlive_its_supervisor() {
     child.signal(Signal::KILL);
     wait_for("the worker to end", || !place.workers().contains(&worker));
     assert!(is_closed(&mut stream));
-    // What it has left is no hindrance.
+    // The stale socket is replaced.
     assert!(place.socket.exists());
     drop(child);
     let again = place.share("control=none");
@@ -202,20 +201,20 @@ fn a_worker_does_not_outlive_its_supervisor() {
 }
 
 #[test]
-fn what_is_there_already_is_left_alone() {
+fn share_does_not_replace_a_file() {
     let place = Place::new();
     fs::write(&place.socket, "precious").unwrap();
-    fails(&run(&mut place.command("")), 1, "something else");
+    fails(&run(&mut place.command("")), 1, "not a stale socket");
     assert_eq!(fs::read_to_string(&place.socket).unwrap(), "precious");
 }
 
 #[test]
-fn the_worker_sees_the_directory_and_nothing_else() {
+fn worker_sees_only_the_shared_directory() {
     if !is_root() {
         return skipped("what root's worker gives up");
     }
     let place = Place::new();
-    // Whoever starts it may be in groups.
+    // The starter may have supplementary groups.
     let share = place.command("control=none");
     let mut command = Command::new("setpriv");
     command.arg("--groups=7,8").arg(share.get_program());
@@ -236,7 +235,7 @@ fn the_worker_sees_the_directory_and_nothing_else() {
 }
 
 #[test]
-fn mounts_that_come_and_go_beneath_are_seen() {
+fn later_mounts_beneath_a_share_are_seen() {
     let Some(ground) = Ground::new() else { return };
     let ground = ground.propagating();
     let beneath = ground.src.join("beneath");
@@ -263,13 +262,13 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn other_sandboxes_and_filters() {
+fn sandbox_and_seccomp_options_take_effect() {
     if !is_root() {
         return skipped("what root's worker gives up");
     }
     let place = Place::new();
     let own = fs::read_link("/proc/self/ns/mnt").unwrap();
-    for (sandbox, is_apart, is_root_dir, seccomp) in [
+    for (sandbox, has_namespace, is_root_dir, seccomp) in [
         ("sandbox=chroot,seccomp=kill", false, true, "2"),
         ("sandbox=none,seccomp=none", false, false, "0"),
         ("sandbox=namespace,seccomp=log", true, true, "2"),
@@ -279,7 +278,7 @@ fn other_sandboxes_and_filters() {
         let worker = place.worker();
         let namespace = format!("/proc/{}/ns/mnt", worker.as_raw_nonzero());
         let found = fs::read_link(namespace).unwrap() != own;
-        assert_eq!(found, is_apart, "{sandbox}");
+        assert_eq!(found, has_namespace, "{sandbox}");
         let found = root_of(worker).join("file").exists();
         assert_eq!(found, is_root_dir, "{sandbox}");
         wait_for("the filter", || status(worker, "Seccomp") == seccomp);
@@ -289,8 +288,7 @@ fn other_sandboxes_and_filters() {
 
 const USER: u32 = 54_321;
 
-/// What an ordinary user shares: the command, and the socket that it makes. None where nobody can become
-/// that user.
+/// A share of an ordinary user: command and socket. `None` unless root.
 fn command_of_user(place: &Place, options: &str) -> Option<(Command, PathBuf)> {
     if !is_root() {
         skipped("becoming an ordinary user");
@@ -310,7 +308,7 @@ fn command_of_user(place: &Place, options: &str) -> Option<(Command, PathBuf)> {
 }
 
 #[test]
-fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
+fn namespace_uidmap_makes_an_ordinary_user_root_in_its_namespace() {
     let place = Place::new();
     let options = format!("namespace_uidmap=0:{USER}:1,namespace_gidmap=0:{USER}:1");
     let Some((mut command, socket)) = command_of_user(&place, &options) else {
@@ -332,21 +330,21 @@ fn an_ordinary_user_is_root_in_its_namespace_if_that_is_asked_for() {
 }
 
 #[test]
-fn ids_that_are_not_the_user_s_are_not_given() {
+fn foreign_ids_are_not_mapped() {
     let place = Place::new();
     let options = "namespace_uidmap=0:100000:65536,namespace_gidmap=0:100000:65536";
     let Some((mut command, socket)) = command_of_user(&place, options) else {
         return;
     };
-    // Whatever is installed, this user has no subordinate ids.
+    // This user has no subordinate ids.
     let said = Foreground::of(command.spawn().unwrap()).ends(1);
     let why = ["newuidmap", "user namespace"];
     assert!(why.iter().any(|why| said.contains(why)), "{said}");
     assert!(!socket.exists());
-    fails(&run(&mut place.command(options)), 1, "not root");
+    fails(&run(&mut place.command(options)), 1, "for ordinary users");
 }
 
-/// Whether it comes to serve.
+/// Whether the socket appears before the process ends.
 fn appears(child: &mut Foreground, socket: &Path) -> bool {
     let mut ended = false;
     wait_for("the socket to appear, or the end", || {
@@ -357,7 +355,7 @@ fn appears(child: &mut Foreground, socket: &Path) -> bool {
 }
 
 #[test]
-fn an_ordinary_user_shares_too() {
+fn ordinary_user_can_share() {
     let place = Place::new();
     let Some((mut command, socket)) = command_of_user(&place, "locks=shared") else {
         return;
@@ -383,17 +381,17 @@ fn an_ordinary_user_shares_too() {
 }
 
 #[test]
-fn figures_are_told_at_the_socket_and_on_a_signal() {
+fn statistics_of_a_share_by_socket_and_signal() {
     let place = Place::new();
     let control = place.path("control");
     let option = format!("control={}", control.display());
-    let child = place.share_aloud(&option);
+    let child = place.share_with_log(&option);
     let worker = place.worker();
     wait_for("the control socket", || control.exists());
     let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
     succeeded(&output);
-    let told = stdout(&output);
-    assert!(told.contains("no requests yet"), "{told}");
+    let printed = stdout(&output);
+    assert!(printed.contains("no requests yet"), "{printed}");
     let figures = || -> Value {
         let (at, what) = (&place.socket, "statistics");
         let output = thrufs!("ctl", "--json", "--control", &control, at, what);
@@ -401,27 +399,27 @@ fn figures_are_told_at_the_socket_and_on_a_signal() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let (one, other) = (place.connect(), place.connect());
-    wait_for("both to be told of", || {
+    wait_for("both to be listed", || {
         figures()["machines"].as_array().unwrap().len() == 2
     });
     drop(one);
     wait_for("the first to have left", || figures()["left"] == 1);
-    let told = figures();
-    assert_eq!(told["machines"].as_array().unwrap().len(), 1);
-    assert!(told["last_left"]["figures"].is_object(), "{told}");
+    let printed = figures();
+    assert_eq!(printed["machines"].as_array().unwrap().len(), 1);
+    assert!(printed["last_left"]["figures"].is_object(), "{printed}");
     drop(other);
     wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
     child.signal(Signal::USR1);
-    place.says("0 connected, 2 have left");
-    // Of the worker that waits.
-    place.says("no requests yet");
+    place.wait_for_log("0 connected, 2 disconnected");
+    // From the standby worker.
+    place.wait_for_log("no requests yet");
     child.ends_by(Signal::TERM);
     assert!(!control.exists());
 }
 
 #[test]
-fn a_share_without_a_control_socket_says_so() {
+fn query_of_a_share_without_control_socket_names_the_option() {
     let place = Place::new();
     let _child = place.share("control=none");
     let output = thrufs!("ctl", &place.socket, "statistics");
@@ -429,23 +427,23 @@ fn a_share_without_a_control_socket_says_so() {
 }
 
 #[test]
-fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
+fn policy_is_reloaded_and_a_bad_one_changes_nothing() {
     let place = Place::new();
     fs::write(place.dir.join("secret"), "secret").unwrap();
     let policy = place.path("policy.toml");
     let hiding = |name: &str| format!("[[rule]]\npath = \"{name}\"\naction = \"hide\"\n");
     fs::write(&policy, hiding("secret")).unwrap();
     let option = format!("control=none,policy={}", policy.display());
-    let child = place.share_aloud(&option);
+    let child = place.share_with_log(&option);
     let read = |name| cat(&place.socket, name);
     assert!(read("/secret").is_err());
     assert_eq!(read("/file").unwrap(), b"content");
     fs::write(&policy, hiding("file")).unwrap();
     child.signal(Signal::HUP);
-    place.says("as it is now");
+    place.wait_for_log("reloaded");
     fs::write(&policy, "nonsense").unwrap();
     child.signal(Signal::HUP);
-    place.says("the policy in force stays");
+    place.wait_for_log("the active one stays");
     assert!(read("/file").is_err());
     assert_eq!(read("/secret").unwrap(), b"secret");
     child.ends_by(Signal::TERM);
@@ -456,11 +454,11 @@ fn a_policy_holds_and_is_read_again_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
-fn what_means_nothing_for_a_share_is_told() {
+fn share_refuses_inapplicable_options() {
     let place = Place::new();
     for (list, part) in [
-        ("allow_other", "means nothing for a share: in a guest"),
-        ("transport=uring", "say queues="),
+        ("allow_other", "does not apply to a share: in a guest"),
+        ("transport=uring", "use queues="),
         ("queue_size=100", "power of two"),
         ("xattrmap=x", "rule 1"),
         ("cach=never", "did you mean `cache`?"),
@@ -469,10 +467,10 @@ fn what_means_nothing_for_a_share_is_told() {
         assert!(!place.socket.exists());
     }
     let mount = thrufs!("mount", "-o", "tag=x", "/", "/mnt");
-    fails(&mount, 2, "means nothing for a mount");
+    fails(&mount, 2, "does not apply to a mount");
 }
 
-/// By that name, with a link.
+/// Called by that name through a symbolic link.
 fn virtiofsd(place: &Place, arguments: &[&str]) -> Command {
     let link = place.path("virtiofsd");
     if !link.exists() {
@@ -485,7 +483,7 @@ fn virtiofsd(place: &Place, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
+fn virtiofsd_serves_one_machine_and_writes_a_pid_file() {
     let place = Place::new();
     let (socket, dir) = (place.socket.to_str().unwrap(), place.dir.to_str().unwrap());
     let at = ["--socket-path", socket, "--shared-dir", dir];
@@ -503,7 +501,7 @@ fn as_virtiofsd_it_serves_one_machine_and_says_which_process_it_is() {
 }
 
 #[test]
-fn as_virtiofsd_it_takes_a_socket_that_listens() {
+fn virtiofsd_takes_an_inherited_socket() {
     let place = Place::new();
     let listener = UnixListener::bind(&place.socket).unwrap();
     let dir = place.dir.to_str().unwrap();
@@ -519,15 +517,15 @@ fn as_virtiofsd_it_takes_a_socket_that_listens() {
 }
 
 #[test]
-fn as_virtiofsd_it_tells_what_it_can_and_cannot() {
+fn virtiofsd_prints_capabilities_and_refuses_unsupported_values() {
     let place = Place::new();
     let output = run(&mut virtiofsd(&place, &["--print-capabilities"]));
     succeeded(&output);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let described = include_str!("../../../../dist/50-thrufs.json");
     let described: Value = serde_json::from_str(described).unwrap();
-    assert_eq!(told["type"], "fs");
-    assert_eq!(told["features"], described["features"]);
+    assert_eq!(printed["type"], "fs");
+    assert_eq!(printed["features"], described["features"]);
     let name = Path::new(described["binary"].as_str().unwrap()).file_name();
     assert_eq!(name.unwrap(), "virtiofsd", "by which it knows what it is");
     let of_thrufs = thrufs!("virtiofsd", "--print-capabilities");

@@ -1,5 +1,5 @@
-//! Servers that are killed, and servers whose source does not answer: nobody waits for them for ever, or
-//! takes another directory for their mount, and they end in bounded time all the same.
+//! Killed servers, and servers whose source does not respond: pending requests fail, no program uses the
+//! directory beneath, and the processes end in bounded time.
 
 use crate::ground::share::{Stop, connect_to, mount_at, serves};
 use crate::ground::{self, Ground, THRUFS, VICTIMS, fails, kill_all, succeeded, thrufs, wait_for};
@@ -19,7 +19,7 @@ use thrufs::{
 };
 use thrufs_client::{FIRST_REQUEST_QUEUE, FrontEndConfig};
 
-/// Holds requests until it is opened, and counts them.
+/// Blocks requests until it is opened, and counts them.
 #[derive(Default)]
 struct Gate {
     state: Mutex<(usize, bool)>,
@@ -39,8 +39,7 @@ impl Gate {
     }
 }
 
-/// A file, a directory, and in both directories one name about which it does not answer. A process that
-/// has asked cannot even be killed.
+/// A file, a directory, and in both directories a name whose LOOKUP blocks uninterruptibly.
 struct Silent(Arc<Gate>);
 
 const FILE: NodeId = NodeId(2);
@@ -86,7 +85,6 @@ impl FileSystem for Silent {
     }
 }
 
-/// A ground whose source is such a file system.
 struct Source {
     gate: Arc<Gate>,
     session: Option<MountedSession>,
@@ -106,7 +104,7 @@ impl Source {
         })
     }
 
-    /// A client that asks for what is not answered; back when the source has the request.
+    /// A client blocked in such a LOOKUP; returns when the source has the request.
     fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
         let path = self.ground.mnt.join("silent");
         let client = std::thread::spawn(move || fs::metadata(path));
@@ -120,14 +118,14 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.gate.open();
-        // In use as long as the worker is there.
+        // Busy while the worker exists.
         drop(self.session.take());
     }
 }
 
-/// It was let go with an error that says why, and not with an answer.
-fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
-    wait_for("the client to be let go", || client.is_finished());
+/// The request failed with an error of the connection.
+fn assert_aborted(client: JoinHandle<io::Result<fs::Metadata>>) {
+    wait_for("the request to fail", || client.is_finished());
     let error = client.join().unwrap().unwrap_err();
     let known = [
         io::ErrorKind::NotConnected,
@@ -137,14 +135,14 @@ fn was_let_go(client: JoinHandle<io::Result<fs::Metadata>>) {
 }
 
 #[test]
-fn requests_that_nothing_ends_do_not_keep_the_mount() {
+fn unanswered_requests_do_not_keep_the_mount() {
     let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let mut server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     let client = source.ask();
     server.signal(Signal::TERM);
     server.wait_supervisor();
-    was_let_go(client);
+    assert_aborted(client);
     assert!(!ground.is_mounted());
     source.gate.open();
     let said = server.ends(1);
@@ -153,13 +151,13 @@ fn requests_that_nothing_ends_do_not_keep_the_mount() {
 }
 
 #[test]
-fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
+fn callers_of_a_killed_worker_get_an_error() {
     let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let mut server = ground.mount_in_foreground(&["-o", "cache=never"]);
     let client = source.ask();
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
-    was_let_go(client);
+    assert_aborted(client);
     server.wait_supervisor();
     assert!(ground.is_mounted());
     source.gate.open();
@@ -169,16 +167,16 @@ fn a_worker_killed_over_such_a_request_lets_its_callers_go() {
     ground::unmount_by_command(&ground.mnt);
 }
 
-/// The worker, which the source holds, cannot end, and nobody else is there.
+/// The blocked worker cannot exit, and no other process is left.
 #[test]
-fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
+fn callers_get_an_error_when_the_supervisor_is_killed() {
     for (options, stays) in [("cache=never", true), ("cache=never,auto_unmount", false)] {
         let Some(source) = Source::new() else { return };
         let ground = &source.ground;
         let mut server = ground.mount_in_foreground(&["-o", options]);
         let client = source.ask();
         server.signal(Signal::KILL);
-        was_let_go(client);
+        assert_aborted(client);
         server.wait_supervisor();
         if !stays {
             wait_for("the mount to go", || !ground.is_mounted());
@@ -192,7 +190,7 @@ fn a_supervisor_killed_over_such_a_request_lets_its_callers_go() {
     }
 }
 
-/// A source that is served by another `thrufs`, whose worker is stopped.
+/// A source served by another `thrufs`, whose worker is stopped.
 struct Stopped {
     ground: Ground,
     below: PathBuf,
@@ -205,15 +203,14 @@ impl Stopped {
         fs::create_dir(&below).unwrap();
         fs::write(below.join("file"), "content").unwrap();
         let source = Stopped { ground, below };
-        // A request that lies with a stopped server can be killed while nobody has read it; over io_uring,
-        // nobody has to.
+        // Over /dev/fuse, a request that the server has not read can be killed; io_uring needs no read.
         let (options, below) = ("cache=never,transport=dev", &source.below);
         let mounted = thrufs!("mount", "-o", options, below, &source.ground.src);
         succeeded(&mounted);
         Some(source)
     }
 
-    /// A client of the outer mount that waits for the inner one.
+    /// A client of the outer mount blocked by the inner one.
     fn ask(&self) -> JoinHandle<io::Result<fs::Metadata>> {
         for worker in ground::processes("--worker", &self.ground.src) {
             ground::stop_process(worker);
@@ -244,22 +241,22 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn a_source_that_is_stopped_does_not_keep_the_mount() {
+fn stopped_source_does_not_keep_the_mount() {
     let Some(source) = Stopped::new() else { return };
     let ground = &source.ground;
     let server = ground.mount_in_foreground(&["--stop-timeout=1", "-o", "cache=never"]);
     let client = source.ask();
     server.signal(Signal::TERM);
     let said = server.ends(1);
-    was_let_go(client);
+    assert_aborted(client);
     assert!(said.contains("do not end"), "{said}");
     ground.wait_gone();
     source.goes();
 }
 
-/// While one worker is waited for in vain, another machine is let in.
+/// While one worker is stuck, another machine is served.
 #[test]
-fn a_share_with_a_worker_that_cannot_end_goes_on() {
+fn share_continues_with_a_stuck_worker() {
     let Some(source) = Source::new() else { return };
     let ground = &source.ground;
     let [socket, said] = ["socket", "said"].map(|name| ground.path().join(name));
@@ -270,7 +267,7 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
     let log = fs::File::create(&said).unwrap();
     let mut server = serves(command.stderr(log), &socket);
     let says = |words: &str| fs::read_to_string(&said).unwrap().contains(words);
-    // In the root, the next worker could not be shut in: nothing is mounted where a lookup waits.
+    // Not in the root directory: the next worker could not mount where a LOOKUP blocks.
     let guest = mount_at(&socket, &FrontEndConfig::default());
     let directory = guest.root().walk("directory").unwrap();
     let request = guest.root().request(Opcode::Lookup, directory);
@@ -287,20 +284,20 @@ fn a_share_with_a_worker_that_cannot_end_goes_on() {
     let mut next = connect_to(&socket);
     next.set_read_timeout(Some(ground::LIMIT)).unwrap();
     next.read_exact(&mut [0; 12]).unwrap();
-    wait_for("to be told of it", || says("requests do not end"));
+    wait_for("the message", || says("requests do not end"));
     source.gate.open();
     server.signal(Signal::TERM);
     server.wait_supervisor();
 }
 
 #[test]
-fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
+fn no_write_reaches_the_directory_beneath_a_dead_mount() {
     let Some(ground) = Ground::new() else { return };
     for victims in VICTIMS {
-        // Attributes of what is dead may be remembered.
+        // Attributes of a dead mount may be cached.
         succeeded(&ground.mount(&["-o", "cache=always"]));
         let _open = fs::File::open(ground.mnt.join("file")).unwrap();
-        // By path, as fast as it can: from the first error on, nothing succeeds.
+        // A writer by path: after the first error, no write succeeds.
         let [stop, failed] = [false; 2].map(AtomicBool::new);
         std::thread::scope(|scope| {
             let _stop = Stop(&stop);
@@ -323,7 +320,7 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
             ground.wait_dead();
             wait_for("a write to fail", || failed.load(Ordering::SeqCst));
         });
-        // What is there, what to do, and that it helps, in use or not.
+        // The error names the remedy, which works also while in use.
         let said = fails(&ground.mount(&[]), 1, "dead FUSE mount");
         assert!(said.contains("thrufs unmount"), "{said}");
         succeeded(&thrufs!("unmount", &ground.mnt));
@@ -334,7 +331,7 @@ fn a_killed_server_is_never_mistaken_for_the_directory_beneath() {
 }
 
 #[test]
-fn who_sees_the_server_die_says_what_to_do() {
+fn supervisor_reports_the_remedy_when_the_worker_dies() {
     let Some(ground) = Ground::new() else { return };
     let server = ground.mount_in_foreground(&[]);
     kill_process(ground.process("--worker"), Signal::KILL).unwrap();
@@ -347,7 +344,7 @@ fn who_sees_the_server_die_says_what_to_do() {
 }
 
 #[test]
-fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
+fn auto_unmount_unmounts_after_the_server_is_killed() {
     let Some(ground) = Ground::new() else { return };
     for victims in VICTIMS {
         succeeded(&ground.mount(&["-o", "auto_unmount"]));
@@ -357,7 +354,7 @@ fn auto_unmount_takes_the_mount_of_a_killed_server_away() {
         assert!(open.metadata().is_err(), "{victims:?}");
         fs::read_dir(&ground.mnt).expect("the directory beneath is back");
     }
-    // As any other, when it is told to end.
+    // Regular unmounts work too.
     succeeded(&ground.mount(&["-o", "auto_unmount"]));
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
     ground.wait_gone();

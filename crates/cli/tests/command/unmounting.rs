@@ -1,15 +1,15 @@
-//! Unmounting what another mount namespace has as well. Such a namespace would keep every mount that there
-//! is when it is made.
+//! Unmounting a mount that also exists in another mount namespace. Such a namespace keeps all mounts that
+//! exist at its creation.
 
 use crate::ground::{self, Ground, fails, succeeded, thrufs, wait_for};
 use std::fs;
 use std::process::Command;
 
 #[test]
-fn unmount_tells_who_else_has_it_mounted() {
+fn unmount_reports_mounts_in_other_namespaces() {
     let Some(ground) = Ground::new() else { return };
     succeeded(&ground.mount(&[]));
-    // A namespace into which unmounting does not go.
+    // A private namespace, to which unmounts do not propagate.
     let script = format!("{}; exec sleep 600", ground::WITHOUT_OTHERS);
     let mut other = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", &script])
@@ -25,8 +25,8 @@ fn unmount_tells_who_else_has_it_mounted() {
     other.kill().unwrap();
     other.wait().unwrap();
     let said = fails(&output, 1, "another mount namespace");
-    // Somebody else on this machine may have made one too.
-    assert!(said.contains("goes on until process"), "{said}");
+    // Another process on this machine may have created one too.
+    assert!(said.contains("runs until process"), "{said}");
     assert!(!ground.is_mounted());
     ground.wait_gone();
 }

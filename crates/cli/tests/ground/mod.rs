@@ -1,4 +1,4 @@
-//! A place to mount in, and what finds and waits for the processes of a mount.
+//! Test directories for mounts, and their processes.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod share;
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 pub const THRUFS: &str = env!("CARGO_BIN_EXE_thrufs");
 
-/// What the command says and how it ends, with arguments that are strings or paths.
+/// Runs the command; arguments are strings or paths.
 macro_rules! thrufs {
     ($($argument:expr),* $(,)?) => {
         crate::ground::run(std::process::Command::new(crate::ground::THRUFS)$(.arg($argument))*)
@@ -24,12 +24,11 @@ macro_rules! thrufs {
 }
 pub(crate) use thrufs;
 
-/// Says loudly that something was not tested.
 pub fn skipped(why: &str) {
     thrufs_test_report::skipped(why);
 }
 
-/// Two directories, and no mount left when it goes.
+/// Source and mount point; unmounts on drop.
 pub struct Ground {
     place: TempDir,
     pub src: PathBuf,
@@ -37,7 +36,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// `None`, and a word about it, where nothing can be mounted.
+    /// `None`, and a report, where mounting is not possible.
     pub fn new() -> Option<Ground> {
         if !rustix::process::geteuid().is_root() {
             skipped("mounting needs root");
@@ -60,14 +59,14 @@ impl Ground {
         self.place.path()
     }
 
-    /// Makes the source a mount that propagates, as all are where systemd is.
+    /// Makes the source a shared mount, as with systemd.
     pub fn propagating(self) -> Ground {
         rustix::mount::mount_bind(&self.src, &self.src).unwrap();
         self.propagates(MountPropagationFlags::SHARED);
         self
     }
 
-    /// Changes how the source does, which is a mount.
+    /// Sets the propagation of the source.
     pub fn propagates(&self, how: MountPropagationFlags) {
         rustix::mount::mount_change(&self.src, how).unwrap();
     }
@@ -78,27 +77,26 @@ impl Ground {
         run(command.args([&self.src, &self.mnt]))
     }
 
-    /// Mounts in the foreground; back when the server knows that the mount stands. Before that, it takes
-    /// what happens to it for a failed start.
+    /// Mounts in the foreground; returns when the server is ready. Before that, it treats signals and
+    /// errors as a failed start.
     pub fn mount_in_foreground(&self, arguments: &[&str]) -> Foreground {
         let path = self.path().join("notified");
         let notified = UnixDatagram::bind(&path).unwrap();
         notified.set_nonblocking(true).unwrap();
         let mut command = self.in_foreground(arguments);
         let mut child = Foreground::of(command.env("NOTIFY_SOCKET", &path).spawn().unwrap());
-        let (mut told, mut length) = ([0; 64], 0);
+        let (mut message, mut length) = ([0; 64], 0);
         wait_for("the mount to stand", || {
             assert!(!child.has_ended(), "{}", child.said());
-            let received = notified.recv(&mut told);
+            let received = notified.recv(&mut message);
             received.inspect(|bytes| length = *bytes).is_ok()
         });
-        assert_eq!(&told[..length], b"READY=1\n", "systemd is told");
+        assert_eq!(&message[..length], b"READY=1\n", "readiness notification");
         fs::remove_file(&path).unwrap();
         assert!(self.is_mounted() && self.mnt.join("file").exists());
         child
     }
 
-    /// Starts to mount in the foreground.
     pub fn start_in_foreground(&self, arguments: &[&str]) -> Foreground {
         Foreground::of(self.in_foreground(arguments).spawn().unwrap())
     }
@@ -119,7 +117,6 @@ impl Ground {
         assert_eq!(fs::read(self.mnt.join("file")).unwrap(), b"content");
     }
 
-    /// The processes in this role for this mount.
     pub fn processes(&self, role: &str) -> Vec<Pid> {
         processes(role, &self.mnt)
     }
@@ -130,13 +127,11 @@ impl Ground {
         found[0]
     }
 
-    /// Waits until neither mount nor process is left.
     pub fn wait_gone(&self) {
         wait_for("the mount to go", || !self.is_mounted());
         self.wait_ended();
     }
 
-    /// Waits until the mount is dead, and no process is left.
     pub fn wait_dead(&self) {
         wait_for("the mount to be dead", || {
             fs::read_dir(&self.mnt).is_err_and(|e| e.kind() == std::io::ErrorKind::NotConnected)
@@ -145,7 +140,6 @@ impl Ground {
         assert!(self.is_mounted());
     }
 
-    /// Waits until no process is left.
     pub fn wait_ended(&self) {
         wait_for("the processes to end", || {
             let roles = ["--supervisor", "--worker", "--auto-unmount"];
@@ -168,10 +162,10 @@ impl Drop for Ground {
     }
 }
 
-/// A server in the foreground, which does not outlive its test. If that fails, its log is told.
+/// A server in the foreground, killed on drop. If its test fails, its log is printed.
 pub struct Foreground {
     child: Child,
-    /// Where it says what it says, if that is not a pipe to here.
+    /// The log file, unless it logs to a pipe.
     log: Option<PathBuf>,
 }
 
@@ -180,7 +174,6 @@ impl Foreground {
         Foreground { child, log: None }
     }
 
-    /// Of one that says it there.
     pub fn logging_to(mut self, log: PathBuf) -> Foreground {
         self.log = Some(log);
         self
@@ -194,7 +187,7 @@ impl Foreground {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Sends a signal, and waits until the server has taken it: the next of its kind is one more.
+    /// Sends a signal, and waits until it is no longer pending.
     pub fn signal_and_wait(&self, signal: Signal) {
         self.signal(signal);
         wait_for("the signal to be taken", || {
@@ -207,7 +200,7 @@ impl Foreground {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// What it says until it has ended.
+    /// Its log.
     fn said(&mut self) -> String {
         if let Some(log) = &self.log {
             return fs::read_to_string(log).unwrap();
@@ -219,26 +212,26 @@ impl Foreground {
         String::from_utf8_lossy(&said).into_owned()
     }
 
-    /// It ends; a worker that does not may still hold what it says.
+    /// Waits for its end. A remaining worker may hold the pipe.
     pub fn wait_supervisor(&mut self) {
         wait_for("the server to end", || self.has_ended());
     }
 
-    /// Its exit code, if it was not killed, and what it said.
+    /// Exit status, if not killed, and log.
     pub fn wait(mut self) -> (Option<i32>, String) {
         self.wait_supervisor();
         let said = self.said();
         (self.child.wait().unwrap().code(), said)
     }
 
-    /// What it said, when it has ended with this code.
+    /// Waits for this exit status; returns the log.
     pub fn ends(self, expected: i32) -> String {
         let (code, said) = self.wait();
         assert_eq!(code, Some(expected), "{said}");
         said
     }
 
-    /// The same after this signal, upon which it ends as it should.
+    /// Sends the signal, and expects success.
     pub fn ends_by(self, signal: Signal) -> String {
         self.signal(signal);
         self.ends(0)
@@ -255,13 +248,13 @@ impl Drop for Foreground {
     }
 }
 
-/// By `thrufs unmount`. Whoever cleans up after another server looks at what has its number now, and a
-/// mount is in use as long as somebody looks at it.
+/// By `thrufs unmount`, repeated while in use: another server's clean-up may access the mount that has
+/// reused its number.
 pub fn unmount_by_command(path: &Path) {
     unmounts(|| thrufs!("unmount", path));
 }
 
-/// The same, by a command of one's own.
+/// The same with another command.
 pub fn unmounts(mut command: impl FnMut() -> Output) {
     wait_for("the command to unmount", || {
         let output = command();
@@ -273,7 +266,7 @@ pub fn unmounts(mut command: impl FnMut() -> Output) {
     });
 }
 
-/// As umount(8). A server in the foreground may be about to close what it mounted with.
+/// As umount(8), repeated while a server in the foreground closes its descriptors.
 pub fn unmount(path: &Path) {
     let unmounted = || rustix::mount::unmount(path, UnmountFlags::empty());
     wait_for("umount to succeed", || match unmounted() {
@@ -315,7 +308,7 @@ pub fn processes(role: &str, mountpoint: &Path) -> Vec<Pid> {
     all.into_iter().map(|(process, _)| process).collect()
 }
 
-/// All processes that there are, and the words by which they were started.
+/// All processes and their arguments.
 pub fn command_lines() -> Vec<(Pid, Vec<String>)> {
     let process = |entry: fs::DirEntry| {
         let process = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
@@ -327,7 +320,7 @@ pub fn command_lines() -> Vec<(Pid, Vec<String>)> {
     entries.filter_map(process).collect()
 }
 
-/// A line of proc(5)'s status of a process.
+/// A field of /proc/PID/status.
 pub fn status(process: Pid, field: &str) -> String {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path).unwrap();
@@ -336,7 +329,7 @@ pub fn status(process: Pid, field: &str) -> String {
     value.unwrap().trim().to_owned()
 }
 
-/// The same of a set, of signals or capabilities.
+/// The same for a set of signals or capabilities.
 pub fn status_set(process: Pid, field: &str) -> u64 {
     u64::from_str_radix(&status(process, field), 16).unwrap()
 }
@@ -357,7 +350,7 @@ pub fn succeeded(output: &Output) {
     fails(output, 0, "");
 }
 
-/// A command has ended with this code, and said this among other things. All that it said.
+/// Checks exit status and a part of standard error; returns all of it.
 pub fn fails(output: &Output, code: i32, part: &str) -> String {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -365,7 +358,7 @@ pub fn fails(output: &Output, code: i32, part: &str) -> String {
     said
 }
 
-/// Who is killed; both in the same moment.
+/// The roles that are killed, together.
 pub const VICTIMS: [&[&str]; 3] = [
     &["--worker"],
     &["--supervisor"],
@@ -374,7 +367,7 @@ pub const VICTIMS: [&[&str]; 3] = [
 
 pub fn kill_all(ground: &Ground, victims: &[&str]) {
     let victims: Vec<_> = victims.iter().map(|role| ground.process(role)).collect();
-    // Stopped first, so that none acts upon the end of another.
+    // Stopped first, so that none reacts to the end of another.
     let signals = [Signal::STOP, Signal::KILL];
     for signal in &signals[usize::from(victims.len() == 1)..] {
         for victim in &victims {
@@ -383,7 +376,7 @@ pub fn kill_all(ground: &Ground, victims: &[&str]) {
     }
 }
 
-/// Stops a process, and waits until each of its threads has.
+/// Stops a process, and waits until all its threads have stopped.
 pub fn stop_process(process: Pid) {
     kill_process(process, Signal::STOP).unwrap();
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
@@ -395,14 +388,12 @@ pub fn stop_process(process: Pid) {
     });
 }
 
-/// A copy of the command in `directory`, where any user can surely execute it. Made by another process:
-/// a descriptor of this one, open for writing, would go to a program that another test starts at the
-/// moment, and keep the copy from being executed.
+/// A copy of the command that any user can execute. Made by install(1): a writable descriptor of this
+/// process, inherited by another test's child, would keep the copy from being executed (ETXTBSY).
 pub fn copied_program(directory: &Path) -> PathBuf {
     copied(Path::new(THRUFS), directory)
 }
 
-/// The same, with the benchmark beside it.
 pub fn copied_with_benchmark(directory: &Path) -> PathBuf {
     copied(&benchmark(), directory);
     copied_program(directory)
@@ -415,7 +406,7 @@ fn copied(program: &Path, directory: &Path) -> PathBuf {
     copy
 }
 
-/// The benchmark, beside the command. It is of another package: `cargo test` of this one does not build it.
+/// The benchmark, which `cargo test` of this package does not build.
 pub fn benchmark() -> PathBuf {
     let program = Path::new(THRUFS).with_file_name("thrufs-bench");
     let shown = program.display();
@@ -423,8 +414,8 @@ pub fn benchmark() -> PathBuf {
     program
 }
 
-/// Waits until a thread of a process sleeps in a system call that looks for a file: in `syscall` of
-/// proc(5), their numbers come first.
+/// Waits until a thread is blocked in a path lookup, by the system call number in
+/// /proc/PID/task/TID/syscall.
 pub fn waits_for_a_file(process: Pid) {
     const CALLS: [libc::c_long; 4] = [
         libc::SYS_statx,
@@ -442,8 +433,8 @@ pub fn waits_for_a_file(process: Pid) {
     });
 }
 
-/// For a shell in a mount namespace of its own: takes the mounts of other tests away there, whose servers
-/// would go on as long as it does. What is mounted at `$1` stays.
+/// For a shell in its own mount namespace: detaches the FUSE mounts of other tests, whose servers would
+/// run as long as it. The mount at `$1` stays.
 pub const WITHOUT_OTHERS: &str = "\
     while read -r _ _ _ _ at rest; do \
       case $rest in *' - fuse '* | *' - fuse.'*) \
@@ -451,8 +442,8 @@ pub const WITHOUT_OTHERS: &str = "\
       esac; \
     done </proc/self/mountinfo";
 
-/// Whether ordinary users can mount, for a test of this name. Where udev has not opened the device to
-/// them, the test runs again in a mount namespace in which it is.
+/// Whether ordinary users can mount. If `/dev/fuse` is closed to them, runs the test again in a mount
+/// namespace where it is open.
 pub fn users_can_mount(place: &Path, test: &str) -> bool {
     let fusermount = fs::metadata("/usr/bin/fusermount3");
     if !fusermount.is_ok_and(|program| program.mode() & 0o4000 != 0) {
@@ -462,11 +453,11 @@ pub fn users_can_mount(place: &Path, test: &str) -> bool {
     if fs::metadata("/dev/fuse").unwrap().mode() & 0o006 == 0o006 {
         return true;
     }
-    once_more_with_a_device_for_everybody(place, test);
+    rerun_with_open_device(place, test);
     false
 }
 
-fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
+fn rerun_with_open_device(place: &Path, test: &str) {
     let script = "mount -t tmpfs none \"$1\" && mknod \"$1/fuse\" c 10 229 && \
                   chmod 666 \"$1/fuse\" && mount --bind \"$1/fuse\" /dev/fuse && \
                   exec \"$2\" --exact \"$3\" --nocapture";
@@ -479,7 +470,7 @@ fn once_more_with_a_device_for_everybody(place: &Path, test: &str) {
     assert!(stdout(&output).contains("1 passed"), "{}", stdout(&output));
 }
 
-/// How long a test waits for what a fault would keep from happening for ever.
+/// Limit for conditions that only a fault would prevent.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -1,4 +1,4 @@
-//! A directory to share, and what finds the processes of a share.
+//! Test directories for shares, and their processes.
 
 use super::{Foreground, THRUFS, processes, wait_for};
 use rustix::process::Pid;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 
-/// A directory with a file, and where to listen.
+/// A directory with a file, and a socket path.
 pub struct Place {
     place: TempDir,
     pub dir: PathBuf,
@@ -29,7 +29,6 @@ impl Place {
         Place { place, dir, socket }
     }
 
-    /// Another socket for the same directory.
     pub fn beside(&self) -> Place {
         let dir = self.dir.clone();
         Place {
@@ -42,7 +41,6 @@ impl Place {
         self.place.path().join(name)
     }
 
-    /// A share with this list of options.
     pub fn command(&self, options: &str) -> Command {
         let mut command = Command::new(THRUFS);
         command.args(["share", "-o", options, "--socket"]);
@@ -51,38 +49,38 @@ impl Place {
         command
     }
 
-    /// Back when somebody can connect.
+    /// Returns when the socket exists.
     pub fn share(&self, options: &str) -> Foreground {
         serves(&mut self.command(options), &self.socket)
     }
 
-    /// As `share`, and what it says can be read while it does. It may be long.
-    pub fn share_aloud(&self, options: &str) -> Foreground {
+    /// As `share`, logging to a file, which can be read meanwhile.
+    pub fn share_with_log(&self, options: &str) -> Foreground {
         let said = fs::File::create(self.path("said")).unwrap();
         let child = serves(self.command(options).stderr(said), &self.socket);
         child.logging_to(self.path("said"))
     }
 
-    /// What a share that says it aloud has said.
-    pub fn said(&self) -> String {
+    /// The log of `share_with_log`.
+    pub fn log(&self) -> String {
         fs::read_to_string(self.path("said")).unwrap()
     }
 
-    /// Waits until it has said this.
-    pub fn says(&self, part: &str) {
-        wait_for(part, || self.said().contains(part));
+    /// Waits for this in the log.
+    pub fn wait_for_log(&self, part: &str) {
+        wait_for(part, || self.log().contains(part));
     }
 
     pub fn workers(&self) -> Vec<Pid> {
         processes("--share-worker", &self.socket)
     }
 
-    /// The one that there is.
+    /// The only worker.
     pub fn worker(&self) -> Pid {
         worker_at(&self.socket)
     }
 
-    /// Another worker than this waits for the next.
+    /// Waits until another worker has replaced this one.
     pub fn replaced(&self, worker: Pid) -> Pid {
         let mut next = None;
         wait_for("another worker", || {
@@ -111,7 +109,7 @@ pub fn worker_at(socket: &Path) -> Pid {
     found[0]
 }
 
-/// Connects, and says what a front end says first.
+/// Connects, and sends the first message of a front end.
 pub fn connect_to(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     get_features(&mut stream);
@@ -124,19 +122,19 @@ pub fn get_features(stream: &mut UnixStream) {
     stream.write_all(&message).unwrap();
 }
 
-/// Starts a share, and waits until somebody can connect.
+/// Starts a share, and waits for its socket.
 pub fn serves(command: &mut Command, socket: &Path) -> Foreground {
     let child = Foreground::of(command.spawn().unwrap());
     wait_for("the socket to appear", || socket.exists());
     child
 }
 
-/// A machine that has mounted what is shared at a socket.
+/// A guest that has mounted the share.
 pub fn mount_at(socket: &Path, config: &FrontEndConfig) -> Client<FrontEnd> {
     Client::mount(FrontEnd::connect(socket, config).unwrap()).unwrap()
 }
 
-/// Stops the others when one has failed or ended.
+/// Sets the flag on drop, also when a thread panics.
 pub struct Stop<'a>(pub &'a AtomicBool);
 
 impl Drop for Stop<'_> {

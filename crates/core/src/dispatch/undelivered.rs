@@ -21,7 +21,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let undo = AssertUnwindSafe(|| self.take_back(request, reply));
         if catch_unwind(undo).is_err() {
             bump(&self.metrics.figures.panics);
-            tracing::error!("the file system panicked while an answer was taken back");
+            tracing::error!("the file system panicked while it undid an undelivered reply");
         }
     }
 

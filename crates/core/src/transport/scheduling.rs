@@ -173,7 +173,7 @@ pub fn release(thread: ThreadId, allowed: &CpuSet) {
     match released {
         // SRCH: the thread has ended.
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(error) => tracing::warn!(%error, "a reader stays bound to its CPU"),
+        Err(error) => tracing::warn!(%error, "cannot unbind a reader from its CPU"),
     }
 }
 

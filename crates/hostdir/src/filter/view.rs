@@ -170,7 +170,7 @@ impl Filter {
     }
 
     fn not_understood(&self, why: &str) -> View {
-        tracing::debug!("a file is withheld, since it is not understood: {why}");
+        tracing::debug!("a file is refused, because it cannot be parsed: {why}");
         View::Withheld(self.redaction.errno)
     }
 

@@ -156,7 +156,7 @@ impl Notes {
     pub(crate) fn wipe(&self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(error) = rustix::fs::fallocate(self.memory(), flags, 0, LEDGER_BYTES) {
-            tracing::warn!(%error, "a ledger cannot be cleared, so this session cannot be resumed");
+            tracing::warn!(%error, "cannot clear the ledger: the session cannot be resumed");
             self.incomplete();
         }
         self.free_all_names();

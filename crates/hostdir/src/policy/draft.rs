@@ -262,8 +262,8 @@ impl<'d> RuleReader<'d> {
         }
         if let (Some(attribute), true) = (self.attributes, action.redacts()) {
             let message = format!(
-                "`{}` does not go with redact: a user who may change it could take the file out of the rule; \
-                 say it by `path`",
+                "`{}` does not go with redact: a user who may change it could take the file out of the \
+                 rule; say it by `path`",
                 attribute.key
             );
             return Err(Fault::new(attribute.offset, message));

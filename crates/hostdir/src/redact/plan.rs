@@ -152,7 +152,7 @@ impl Edits {
         let mut patches: Vec<Patch> = Vec::with_capacity(self.patches.len());
         for patch in self.patches {
             if patch.end > length {
-                return Err(RedactError::Unparsable("something lies behind the end"));
+                return Err(RedactError::Unparsable("data after the end"));
             }
             match patches.last_mut() {
                 Some(last) if patch.start < last.end => join(last, &patch)?,

@@ -126,7 +126,7 @@ impl<'a> Source<'a> {
     fn check(&self, offset: u64, size: u64) -> Result<()> {
         match offset.checked_add(size) {
             Some(end) if end <= self.length => Ok(()),
-            _ => Err(RedactError::Unparsable("something lies behind the end")),
+            _ => Err(RedactError::Unparsable("data after the end")),
         }
     }
 }

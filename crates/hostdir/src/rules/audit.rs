@@ -54,9 +54,7 @@ impl AuditLog {
             .map_err(io::Error::from)
             .and_then(|line| self.append(&line));
         written.map_err(|error| {
-            tracing::error!(
-                "an audited open is refused because its record cannot be written: {error}"
-            );
+            tracing::error!("an audited open is refused: cannot write the audit log: {error}");
             Errno::EIO
         })
     }

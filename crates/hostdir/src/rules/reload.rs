@@ -74,7 +74,9 @@ impl Host {
             .and_then(|()| ask_for_uncovered(notifier, self.rules.hidden.take()))
             .and_then(|()| notifier.flush());
         if let Err(error) = sent {
-            tracing::warn!("cached names stay valid until they time out: {error}");
+            tracing::warn!(
+                "cannot invalidate cached names, which stay until their timeout: {error}"
+            );
         }
         Ok(())
     }
@@ -123,8 +125,8 @@ fn wait_for_others(old: &Arc<ActivePolicy>) {
 fn ask_for_uncovered(notifier: &Notifier, noted: Noted) -> Result<()> {
     if noted.is_full {
         tracing::warn!(
-            "more than {HIDDEN_NAMES_MAX} hidden names were asked for: all names are looked up again, \
-             and whatever is mounted on directories of the mount is detached"
+            "more than {HIDDEN_NAMES_MAX} hidden names were looked up: all names are invalidated, and \
+             what is mounted on directories of the mount is detached"
         );
         return with_room(notifier, Notifier::increment_epoch);
     }

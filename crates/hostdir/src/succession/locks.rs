@@ -63,7 +63,7 @@ fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
 
 pub(crate) fn give_up_ranges(fd: impl AsFd) {
     if let Err(error) = lock::ofd_set(fd, &EVERYTHING) {
-        tracing::debug!(%error, "locks cannot be released");
+        tracing::debug!(%error, "cannot release locks");
     }
 }
 
@@ -118,7 +118,7 @@ impl Host {
         let taken = std::mem::take(&mut *held);
         for owner in &taken.owners {
             if let Err(error) = self.take_ranges(owner.file.as_ref(), &owner.ranges) {
-                tracing::error!(node = owner.node.0, %error, "a lock was lost on the way");
+                tracing::error!(node = owner.node.0, %error, "cannot restore a lock");
                 if let Some(file) = self.files.get(owner.file.handle.0) {
                     file.lose();
                 }
@@ -129,7 +129,7 @@ impl Host {
                 .lower(file, false)
                 .and_then(|lower| Ok(lock::flock(&*lower, *kind)?));
             if let Err(error) = locked {
-                tracing::error!(node = file.node().0, %error, "a lock was lost on the way");
+                tracing::error!(node = file.node().0, %error, "cannot restore a lock");
                 file.lose();
             }
         }

@@ -358,7 +358,10 @@ impl<'a> Rebuild<'a> {
             return Err(invalid("the session has used up its numbers"));
         }
         if self.lost > 0 {
-            tracing::warn!(lost = self.lost, "a session is resumed without parts of it");
+            tracing::warn!(
+                lost = self.lost,
+                "a session was resumed without parts of it"
+            );
         }
         Ok(())
     }

@@ -294,7 +294,7 @@ impl Host {
         if record.has_no_route {
             tracing::warn!(
                 handle = handle.0,
-                "an open file is lost: its data path is not known"
+                "an open file is lost: its data path was not recorded"
             );
             if let Some(notes) = &self.notes {
                 notes.forget_file(handle);

@@ -65,9 +65,7 @@ impl Host {
         let nodes = self.locate_all(&mut finder);
         let mounts = self.locate_mounts(&mut finder);
         let held = self.held_locks().map_err(|error| {
-            io::Error::other(format!(
-                "the locks that clients hold cannot be read: {error}"
-            ))
+            io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
         let mut writer = Writer::new(sink);
         self.write_header(&mut writer, [mounts.len(), nodes.len(), held.owners.len()])?;
@@ -138,10 +136,7 @@ impl Host {
         }
         let lost = all.iter().filter(|it| it.way == Way::None).count();
         if lost > 0 {
-            tracing::warn!(
-                lost,
-                "files that a client knows have no path to find them by"
-            );
+            tracing::warn!(lost, "files that a client has looked up have no path");
         }
         all.sort_unstable_by(|one, other| one.way.cmp(&other.way));
         all
@@ -165,10 +160,7 @@ impl Host {
         if missing.is_empty() {
             return;
         }
-        tracing::info!(
-            files = missing.len(),
-            "looking for files through the whole tree"
-        );
+        tracing::info!(files = missing.len(), "searching the whole tree for files");
         finder.search(missing, |inode, path| {
             if let Some(at) = places.get(&inode.node()) {
                 all[*at].way = Way::Path(path);

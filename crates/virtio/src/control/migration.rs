@@ -206,15 +206,15 @@ impl<M: MakeFileSystem> Control<M> {
         };
         let moved = transfer.wait(&self.shared.connection);
         if let Err(error) = &moved {
-            // CHECK_DEVICE_STATE has no room for the reason.
-            tracing::error!(%error, "the state of the device was not moved");
+            // The front end asks whether it went well, not why.
+            tracing::error!(%error, "cannot migrate the device state");
         }
         self.moving.outcome = moved.map(|moved| self.put_in_force(moved));
     }
 
     fn put_in_force(&mut self, moved: Moved<M::FileSystem>) {
         let Moved::Loaded { again, session } = moved else {
-            tracing::info!("device state saved for migration");
+            tracing::info!("the device state was saved for migration");
             return;
         };
         for (vring, heads) in self.vrings.iter_mut().zip(again) {
@@ -227,7 +227,7 @@ impl<M: MakeFileSystem> Control<M> {
             }
             self.shared.sessions.install(&session);
         }
-        tracing::info!("device state of another device loaded");
+        tracing::info!("the device state was loaded");
     }
 
     /// Waits for a transfer before a queue starts: no request may be served during one.
@@ -239,7 +239,7 @@ impl<M: MakeFileSystem> Control<M> {
         self.settle();
         match &self.moving.outcome {
             Ok(()) => Ok(()),
-            Err(_) => Err(failed("the state of the device was not moved")),
+            Err(_) => Err(failed("cannot migrate the device state")),
         }
     }
 }

@@ -33,8 +33,8 @@ pub enum ChainFault {
     /// A readable descriptor after a writable one.
     #[error("a chain with the request after the reply")]
     WrongOrder,
-    /// An indirect table that is nested, of an invalid size, or not negotiated.
-    #[error("a table of descriptors that must not be")]
+    /// A table within a table, of a size that is none, or that was not agreed on.
+    #[error("an indirect table that is not allowed")]
     BadTable,
 }
 

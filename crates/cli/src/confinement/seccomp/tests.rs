@@ -4,10 +4,9 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use std::io::ErrorKind;
 use thrufs_sys::cred;
 
-/// What the kernel does about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Allowed, and known to be before any argument was looked at: the kernel remembers that.
+    /// Allowed before any argument is read, which the kernel precomputes.
     AtOnce,
     Allowed,
     Fails(i32),
@@ -27,8 +26,8 @@ fn list(duty: Duty) -> Result<BpfProgram, BackendError> {
 
 const NOT_PERMITTED: Answer = Answer::Fails(libc::EPERM);
 
-/// Runs a program as the kernel does (`seccomp_is_const_allow`, `bpf_prog_run` of Linux), for the few
-/// instructions that seccompiler writes.
+/// Interprets a filter as the kernel does (`seccomp_is_const_allow`, `bpf_prog_run` of Linux), for the
+/// instructions that seccompiler emits.
 fn run(program: &BpfProgram, call: c_long, arguments: [u64; 6]) -> Answer {
     const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") {
         0xc000_003e
@@ -78,7 +77,7 @@ fn serving(call: c_long, arguments: [u64; 6]) -> Answer {
 }
 
 #[test]
-fn what_requests_need_is_decided_at_once() {
+fn frequent_calls_are_allowed_without_conditions() {
     let list = list(Duty::Serving).unwrap();
     for call in [
         libc::SYS_read,
@@ -112,7 +111,7 @@ fn what_requests_need_is_decided_at_once() {
 }
 
 #[test]
-fn what_leads_out_is_refused_whatever_the_arguments() {
+fn calls_that_escape_are_refused_with_any_arguments() {
     let both = DUTIES.map(|duty| list(duty).unwrap());
     for call in [
         libc::SYS_mount,
@@ -154,7 +153,7 @@ fn what_leads_out_is_refused_whatever_the_arguments() {
         libc::SYS_fork,
         #[cfg(target_arch = "x86_64")]
         libc::SYS_vfork,
-        // A number that no kernel has.
+        // Unknown to every kernel.
         4000,
     ] {
         for (list, arguments) in both.iter().flat_map(|list| [(list, 0), (list, u64::MAX)]) {
@@ -165,7 +164,7 @@ fn what_leads_out_is_refused_whatever_the_arguments() {
 }
 
 #[test]
-fn unmounting_is_nobody_s() {
+fn no_thread_may_unmount() {
     for duty in DUTIES {
         let list = list(duty).unwrap();
         assert_eq!(run(&list, libc::SYS_umount2, [0; 6]), NOT_PERMITTED);
@@ -173,7 +172,7 @@ fn unmounting_is_nobody_s() {
 }
 
 #[test]
-fn letting_clients_in_is_the_control_thread_s() {
+fn only_the_control_thread_may_accept() {
     let controlling = list(Duty::Controlling).unwrap();
     let watching = list(Duty::Watching).unwrap();
     for call in [libc::SYS_accept4, libc::SYS_recvfrom, libc::SYS_getsockopt] {
@@ -203,7 +202,7 @@ fn letting_clients_in_is_the_control_thread_s() {
 }
 
 #[test]
-fn a_share_speaks_to_who_is_connected_alone() {
+fn share_sends_only_to_connected_sockets() {
     let sharing = list(Duty::Sharing).unwrap();
     for call in [
         libc::SYS_recvmsg,
@@ -238,7 +237,7 @@ fn a_share_speaks_to_who_is_connected_alone() {
 }
 
 #[test]
-fn nobody_opens_by_handle_where_files_are_not_found_so() {
+fn open_by_handle_is_refused_without_file_handles() {
     for duty in DUTIES {
         let opens = |handles| {
             let list = super::list(duty, handles, FilterAction::Fail).unwrap();
@@ -252,7 +251,7 @@ fn nobody_opens_by_handle_where_files_are_not_found_so() {
 }
 
 #[test]
-fn no_signals_are_sent_by_way_of_a_descriptor() {
+fn fcntl_cannot_set_signal_owners() {
     for list in DUTIES.map(|duty| list(duty).unwrap()) {
         let fcntl = |command: c_int, value: i32| {
             let [command, value] = [command, value].map(|it| u64::from(it.cast_unsigned()));
@@ -267,7 +266,7 @@ fn no_signals_are_sent_by_way_of_a_descriptor() {
         for command in [
             libc::F_SETOWN,
             libc::F_NOTIFY,
-            // F_SETSIG and F_SETOWN_EX, which libc has not for every architecture.
+            // F_SETSIG and F_SETOWN_EX, which libc lacks for some architectures.
             10,
             15,
         ] {
@@ -277,7 +276,7 @@ fn no_signals_are_sent_by_way_of_a_descriptor() {
 }
 
 #[test]
-fn what_is_not_listed_meets_with_what_was_asked_for() {
+fn default_action_is_the_configured_one() {
     let answer = |action| {
         let list = super::list(Duty::Sharing, FileHandles::Never, action).unwrap();
         run(&list, libc::SYS_execve, [0; 6])
@@ -291,7 +290,7 @@ fn what_is_not_listed_meets_with_what_was_asked_for() {
             .unwrap()
             .k
     };
-    // The last instruction is what happens to all that is not listed.
+    // The last instruction is the default action.
     assert_eq!(returned(FilterAction::Log), libc::SECCOMP_RET_LOG);
     assert_eq!(returned(FilterAction::Trap), libc::SECCOMP_RET_TRAP);
     assert!(
@@ -302,12 +301,11 @@ fn what_is_not_listed_meets_with_what_was_asked_for() {
 }
 
 #[test]
-fn threads_and_no_processes() {
+fn clone_permits_threads_and_no_processes() {
     let clone = |flags: i32| {
         let flags = u64::from(flags.cast_unsigned());
         serving(libc::SYS_clone, [flags, 0, 0, 0, 0, 0])
     };
-    // As glibc starts a thread.
     let thread = libc::CLONE_VM
         | libc::CLONE_FS
         | libc::CLONE_FILES
@@ -328,13 +326,13 @@ fn threads_and_no_processes() {
 }
 
 #[test]
-fn rings_are_enabled_and_nothing_else_is_done_to_them() {
+fn rings_can_only_be_enabled() {
     use thrufs_sys::fuse_ring::ENABLE;
     let register = |list: &BpfProgram, operation: u32| {
         let arguments = [3, operation.into(), 0, 0, 0, 0];
         run(list, libc::SYS_io_uring_register, arguments)
     };
-    // By a registered ring, with a number instead of a descriptor (IORING_REGISTER_USE_REGISTERED_RING).
+    // For a registered ring, with an index instead of a descriptor (IORING_REGISTER_USE_REGISTERED_RING).
     const BY_NUMBER: u32 = 1 << 31;
     for list in DUTIES.map(|duty| list(duty).unwrap()) {
         assert_eq!(register(&list, ENABLE), Answer::Allowed);
@@ -346,7 +344,7 @@ fn rings_are_enabled_and_nothing_else_is_done_to_them() {
 }
 
 #[test]
-fn arguments_are_looked_at() {
+fn conditions_on_arguments_are_checked() {
     let second = |value: u32| [0, value.into(), 0, 0, 0, 0];
     let third = |value: i32| [0, 0, u64::from(value.cast_unsigned()), 0, 0, 0];
     let first = |value: u32| [value.into(), 0, 0, 0, 0, 0];
@@ -384,7 +382,7 @@ fn arguments_are_looked_at() {
 }
 
 #[test]
-fn a_filtered_thread_serves_and_does_nothing_else() {
+fn filtered_thread_can_serve_and_nothing_else() {
     let no_new_privileges = || {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         status.contains("\nNoNewPrivs:\t1\n")
@@ -396,7 +394,7 @@ fn a_filtered_thread_serves_and_does_nothing_else() {
         {
             return thrufs_test_report::skipped(format!("no filter here: {error}"));
         }
-        // Each of these fails otherwise without the filter, or not at all.
+        // Without the filter, each of these fails with another error, or succeeds.
         let nowhere = "/nonexistent/thrufs";
         let flags = rustix::mount::MountFlags::empty();
         let mounted = rustix::mount::mount(nowhere, nowhere, "tmpfs", flags, None);

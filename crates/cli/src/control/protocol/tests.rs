@@ -13,7 +13,7 @@ fn explain(path: &str) -> Result<Vec<CString>, Refusal> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn requests_round_trip() {
     for names in [
         &[][..],
         &[c"file"],
@@ -44,7 +44,7 @@ fn bytes_are_escaped_and_text_is_not() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn paths_that_escape_are_refused() {
     for path in [
         "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/.", "%2e%2e", "a%2f..", "a%00b",
     ] {
@@ -60,7 +60,7 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn versions_and_commands_that_are_unknown_are_told_so() {
+fn unknown_versions_and_commands_are_refused() {
     assert_eq!(refused(br#"{"version":2,"command":"explain"}"#), "version");
     assert_eq!(refused(br#"{"version":1,"command":"dance"}"#), "unknown");
     assert_eq!(
@@ -83,12 +83,11 @@ fn versions_and_commands_that_are_unknown_are_told_so() {
 }
 
 #[test]
-fn a_request_has_a_longest_length() {
+fn requests_have_a_maximum_length() {
     let line = |length: usize| {
         let empty = r#"{"version":1,"command":"statistics"}"#;
         format!("{empty}{}", " ".repeat(length - empty.len()))
     };
-    // With its line feed, it is as long as it may be.
     let longest = line(REQUEST_BYTES_MAX - 1);
     assert!(Command::decode(longest.as_bytes()).is_ok());
     assert_eq!(refused(line(REQUEST_BYTES_MAX).as_bytes()), "too_long");
@@ -101,7 +100,7 @@ fn nesting_does_not_exhaust_the_stack() {
 }
 
 #[test]
-fn answers_come_back() {
+fn replies_round_trip() {
     let result = Reply::Result(serde_json::json!({"a": [1, "b"]}));
     let error = Reply::Error(Refusal::failed(2));
     for reply in [result, error] {

@@ -5,12 +5,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// Long enough for a machine that does other things.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const STATISTICS: &[u8] = b"{\"version\":1,\"command\":\"statistics\"}\n";
 
-/// A server of its own, on a thread that ends with the test program.
+/// A server on a thread that ends with the test program.
 struct Served {
     _place: TempDir,
     path: PathBuf,
@@ -20,7 +20,7 @@ fn served(client_timeout: Duration, reply_bytes: usize) -> Served {
     let place = TempDir::new().unwrap();
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    let mut server = Server::new(listener.into()).unwrap();
+    let mut server = ControlServer::new(listener.into()).unwrap();
     server.client_timeout = client_timeout;
     std::thread::spawn(move || {
         let mut count = 0;
@@ -59,17 +59,17 @@ fn line(stream: &UnixStream) -> String {
     line
 }
 
-/// Whether the other side has closed, without having said anything.
+/// Whether the peer has closed without a reply.
 fn is_closed(stream: &mut UnixStream) -> bool {
     match stream.read(&mut [0; 1]) {
         Ok(0) => true,
-        Ok(_) => panic!("it says something"),
+        Ok(_) => panic!("it sends data"),
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
 }
 
 #[test]
-fn requests_in_one_piece_are_answered_in_their_order() {
+fn pipelined_requests_are_answered_in_order() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     stream.write_all(&STATISTICS.repeat(3)).unwrap();
@@ -81,7 +81,7 @@ fn requests_in_one_piece_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_request_in_many_pieces_is_one() {
+fn fragmented_request_is_reassembled() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     for byte in STATISTICS {
@@ -91,7 +91,7 @@ fn a_request_in_many_pieces_is_one() {
 }
 
 #[test]
-fn nonsense_is_told_so_and_the_next_request_is_answered() {
+fn malformed_request_does_not_end_the_connection() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     stream.write_all(b"nonsense\n").unwrap();
@@ -101,7 +101,7 @@ fn nonsense_is_told_so_and_the_next_request_is_answered() {
 }
 
 #[test]
-fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
+fn request_beyond_the_limit_ends_the_connection() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     let padded = |length: usize| {
@@ -111,7 +111,6 @@ fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
     };
     stream.write_all(&padded(REQUEST_BYTES_MAX)).unwrap();
     assert!(line(&stream).contains("\"count\":1"));
-    // One byte more.
     let _ = stream.write_all(&padded(REQUEST_BYTES_MAX + 1));
     assert!(line(&stream).contains("too_long"));
     assert!(is_closed(&mut stream));
@@ -119,7 +118,7 @@ fn a_line_at_the_limit_is_taken_and_a_longer_one_ends_the_connection() {
 }
 
 #[test]
-fn ten_megabytes_without_an_end_are_not_waited_for() {
+fn endless_request_is_disconnected() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut stream = served.connect();
     let error = stream.write_all(&vec![b'x'; 10 << 20]).unwrap_err();
@@ -134,14 +133,14 @@ fn ten_megabytes_without_an_end_are_not_waited_for() {
 }
 
 #[test]
-fn one_more_than_there_are_places_takes_that_of_the_longest_silent() {
+fn client_beyond_the_limit_replaces_the_longest_idle() {
     let served = served(CLIENT_TIMEOUT, 0);
     let mut silent: Vec<UnixStream> = (0..CONNECTIONS_MAX).map(|_| served.connect()).collect();
     let ask = |stream: &mut UnixStream| {
         stream.write_all(STATISTICS).unwrap();
         assert!(line(stream).contains("result"));
     };
-    // All are in; the first asks once more, so that the second has been silent longest.
+    // All are accepted; the first queries again, so that the second has been idle longest.
     silent.iter_mut().for_each(ask);
     ask(&mut silent[0]);
     served.asks_and_is_answered();
@@ -152,7 +151,7 @@ fn one_more_than_there_are_places_takes_that_of_the_longest_silent() {
 }
 
 #[test]
-fn who_says_nothing_is_given_up() {
+fn idle_client_is_disconnected_after_the_timeout() {
     let served = served(Duration::from_millis(300), 0);
     let begin = Instant::now();
     let mut silent = served.connect();
@@ -160,7 +159,7 @@ fn who_says_nothing_is_given_up() {
     slow.write_all(b"{").unwrap();
     assert!(is_closed(&mut silent) && is_closed(&mut slow));
     assert!(begin.elapsed() >= Duration::from_millis(300));
-    // Saying a bit now and then is no request.
+    // Single bytes do not extend the time.
     let mut dribbling = served.connect();
     let begin = Instant::now();
     while dribbling.write_all(b" ").is_ok() {
@@ -170,15 +169,15 @@ fn who_says_nothing_is_given_up() {
 }
 
 #[test]
-fn who_does_not_take_its_reply_holds_up_nobody() {
-    // More than a socket holds.
+fn client_that_does_not_read_does_not_block_others() {
+    // More than the socket buffer.
     let served = served(Duration::from_millis(500), 4 << 20);
     let mut stream = served.connect();
     stream.write_all(STATISTICS).unwrap();
     let mut other = served.connect();
     other.write_all(STATISTICS).unwrap();
     assert!(line(&other).ends_with("}}\n"));
-    // Until it is given up.
+    // Until it times out.
     let mut given_up = [PollFd::new(&stream, PollFlags::empty())];
     let patience = Timespec::try_from(PATIENCE).unwrap();
     assert_eq!(poll(&mut given_up, Some(&patience)), Ok(1));

@@ -1,4 +1,4 @@
-//! How a mount is run: speed, limits, the server's life, and what mount(8) says to it.
+//! Speed, limits, the server process, and options of mount(8).
 
 use super::{ignored, row, usual, valued};
 use crate::options::{Group, MountOption, OptionId as Id, Value};
@@ -8,25 +8,25 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row(Id::Transport, "transport")
             .takes(Value::Choice(&["auto", "uring", "dev"]))
             .default("auto")
-            .help("how the kernel hands over requests")
+            .help("how requests are transferred from the kernel")
             .long(
-                "uring is FUSE over io_uring: Linux 6.14 offers it when Y is written to \
-                 /sys/module/fuse/parameters/enable_uring. Where it is not to be had, dev, which \
-                 is /dev/fuse, takes its place, and the log says why. auto takes uring where it \
-                 is to be had and is of use. `thrufs doctor` tells which it would be.",
+                "dev is /dev/fuse. uring is FUSE over io_uring, which Linux 6.14 offers when Y is \
+                 written to /sys/module/fuse/parameters/enable_uring; where it is not available, dev is \
+                 used, and the log gives the reason. auto uses uring where it is available and faster. \
+                 `thrufs doctor` shows which one auto selects.",
             ),
         row(Id::QueuesPerThread, "queues_per_thread")
             .takes(Value::Count(1, 4096))
             .help("queues that one thread serves (transport=uring)")
             .long(
-                "There is a queue for each possible processor. One unless given, more where \
-                 there are very many.",
+                "The kernel has a queue for each possible processor. One unless given, more where there \
+                 are very many.",
             ),
         valued(Id::RingDepth, "ring_depth", Value::Count(1, 256))
-            .help("requests that a thread takes at once from a queue (transport=uring)")
+            .help("requests that a thread takes from a queue at once (transport=uring)")
             .long(
-                "8 where the source is in memory, and 1 elsewhere, unless given: a request that \
-                 waits for a disk keeps those waiting that were taken with it.",
+                "Unless given, 8 where the source is in memory, and 1 elsewhere: a request that waits \
+                 for a disk delays those taken with it.",
             ),
         valued(Id::Threads, "threads", Value::Count(1, 1024))
             .help("threads that read requests (transport=dev)")
@@ -36,11 +36,11 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         usual(Id::Pairing(true), "pairing")
             .help("serve a lone caller from its own processor")
             .long(
-                "While a single program or virtual CPU asks much, one thread serves it, on the \
-                 same processor: neither has to wake an idle one. Only where a server may change \
-                 how its threads are scheduled, as root's may.",
+                "While a single program or virtual CPU sends many requests, one thread serves it on the \
+                 same processor, so that no idle processor has to be woken. Requires the right to change \
+                 the scheduling class of threads, which root has.",
             ),
-        row(Id::Pairing(false), "nopairing").help("leave it to the scheduler where threads run"),
+        row(Id::Pairing(false), "nopairing").help("leave the placement of threads to the scheduler"),
         valued(Id::MaxWrite, "max_write", Value::Bytes)
             .help("most bytes in one read or write request")
             .long(
@@ -48,33 +48,33 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  fs.fuse.max_pages_limit pages.",
             ),
         valued(Id::MaxBackground, "max_background", Value::Count(1, 65_535))
-            .help("most requests in flight that nobody waits for")
-            .long("Read-ahead, writing back, asynchronous I/O."),
+            .help("most background requests in flight")
+            .long("These are read-ahead, writeback and asynchronous I/O."),
         valued(Id::MaxReadahead, "max_readahead", Value::Bytes)
             .help("most bytes to read ahead")
             .long(
-                "128K unless given; more needs root. It makes reading from the front to the back \
-                 faster, and page faults in mapped files dearer.",
+                "128K unless given; more requires root. A larger value speeds up sequential reads, and \
+                 slows down page faults in mapped files.",
             ),
         valued(Id::Descriptors, "descriptors", Value::Count(16, 16_777_216))
-            .help("most descriptors to keep for files that are not open")
+            .help("most descriptors to hold for files that are not open")
             .long(
-                "Half of the limit on open files (ulimit -n) unless given. It limits no number \
-                 of files: what is beyond it is found again when it is needed.",
+                "Half of the limit on open files (ulimit -n) unless given. The number of files is not \
+                 limited: those beyond are opened again when needed.",
             ),
     ]),
     &Group::Confinement.of_both([row(Id::FileHandles, "inode_file_handles")
         .takes(Value::Choice(&["never", "prefer", "mandatory"]))
         .help("find files again by their file handles")
         .long(
-            "never, the default of a share: a descriptor is held for each file that the \
-                 client knows, as long as descriptors= allows, and beyond that files are found \
-                 again by directory and name; one that somebody else moves meanwhile then gives \
-                 an error until the client looks it up again. prefer, the default of a mount: by \
-                 handle where the file system has them, and whoever serves may open them. A \
-                 server of root's keeps CAP_DAC_READ_SEARCH for it: who takes it over can then \
-                 open every file of that file system by guessing its handle, not only those of \
-                 the directory. mandatory: by handle, or not at all.",
+            "never, the default of a share: a descriptor is held for each file that the client has \
+             looked up, as long as descriptors= allows, and beyond that files are found again by \
+             directory and name; a file that is moved on the host meanwhile returns an error until the \
+             client looks it up again. prefer, the default of a mount: by handle where the file system \
+             supports handles and the server may open them. A server of root keeps CAP_DAC_READ_SEARCH \
+             for it: an attacker who gains control of the server can then open every file of that file \
+             system by guessing its handle, not only those of the directory. mandatory: by handle, or \
+             not at all.",
         )]),
     &Group::Life.of_both([
         row(Id::Foreground, "foreground")
@@ -83,18 +83,18 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .long("A share always does."),
         valued(Id::StopTimeout, "stop_timeout", Value::Seconds)
             .default("10")
-            .help("how long to wait for users of the mount, or for requests, when asked to end")
+            .help("how long to wait for users of the mount, or for requests, at the end")
             .long(
-                "After that time SIGTERM takes the mount away from its users. A share answers \
-                 within that time the requests that are in progress.",
+                "After that time, SIGTERM detaches a mount that is still in use. A share answers the \
+                 requests in progress within that time.",
             ),
         valued(Id::Log, "log", Value::Text)
             .default("info")
             .help("what to log: error, warn, info, debug or trace")
             .aliases(&["loglevel"])
             .long(
-                "Or directives such as thrufs=debug,info. THRUFS_LOG in the environment says the \
-                 same.",
+                "Or directives such as thrufs=debug,info. The environment variable THRUFS_LOG has the \
+                 same meaning.",
             ),
         valued(Id::LogFile, "log_file", Value::Path)
             .help("append the log to this file")
@@ -105,11 +105,11 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         valued(Id::Control, "control", Value::Path)
             .help("where the control socket is, or none")
             .long(
-                "By this socket, thrufs-explain(1) and thrufs-ctl(1) ask the server; only who \
-                 mounted, and root, may. /run/thrufs/MAJOR-MINOR.socket for root and \
-                 $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket for others unless given, with the \
-                 device number of the mount; share-DEVICE-INODE.socket there for a share. With \
-                 none, there is none.",
+                "thrufs-explain(1) and thrufs-ctl(1) query the server through this socket; only the user \
+                 who mounted, and root, may connect. /run/thrufs/MAJOR-MINOR.socket for root and \
+                 $XDG_RUNTIME_DIR/thrufs/MAJOR-MINOR.socket for others unless given, with the device \
+                 number of the mount; share-DEVICE-INODE.socket there for a share. With none, there is \
+                 no socket.",
             ),
     ]),
     &Group::Life.of_mounts([
@@ -124,9 +124,9 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("unmount also when the server is killed")
             .instead("nothing is mounted on the host")
             .long(
-                "Without it, a mount whose server was killed stays and answers ENOTCONN until \
-                 somebody unmounts it (thrufs unmount), so that nobody takes the directory \
-                 beneath for it. A server that is told to end unmounts in any case.",
+                "Without it, a mount whose server was killed stays and returns ENOTCONN until it is \
+                 unmounted (thrufs unmount), so that no program mistakes the directory beneath for it. A \
+                 server that receives SIGTERM unmounts in any case.",
             ),
     ]),
     &Group::Mount.of_mounts([

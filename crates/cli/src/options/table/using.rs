@@ -1,4 +1,4 @@
-//! What a mount is to its users: who may use it, what can be done on it, what is cached and served.
+//! Users and ids, permitted operations, caching and content.
 
 use super::{row, usual, valued};
 use crate::options::{Group, MountOption, OptionId as Id, Value};
@@ -6,27 +6,26 @@ use rustix::mount::MountAttrFlags;
 
 const NOATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOATIME;
 const STRICTATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_STRICTATIME;
-/// It is zero: the kernel's own choice.
+/// Zero: the kernel's default.
 const RELATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RELATIME;
 
-const ROOT_ALONE: &str =
-    "For root alone. The option defaults does not include it, other than with mount(8).";
+const ROOT_ALONE: &str = "Only root may use it. Unlike for mount(8), defaults does not include it.";
 
 pub(super) const SECTIONS: &[&[MountOption]] = &[
     &Group::Sharing.of_mounts([
         row(Id::AllowOther, "allow_other")
-            .help("let other users than the one who mounts use the mount")
+            .help("allow access by other users")
             .long(
-                "Root is another user too. Ordinary users may say this only where /etc/fuse.conf \
-                 has a line user_allow_other.",
+                "Root counts as another user. Ordinary users may use it only where /etc/fuse.conf has a \
+                 line user_allow_other.",
             ),
         usual(Id::DefaultPermissions(true), "default_permissions")
             .help("have the kernel check permissions by mode, owner and ACL"),
         row(Id::DefaultPermissions(false), "no_default_permissions")
-            .help("have nobody check permissions")
+            .help("disable permission checks")
             .long(
-                "The server checks nothing of its own: who uses the mount acts as the user who \
-                 serves it. Not together with allow_other.",
+                "The server does not check permissions either: every user of the mount acts as the user \
+                 who runs the server. Not together with allow_other.",
             ),
     ]),
     &Group::Sharing.of_both([
@@ -43,10 +42,10 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 ),
             ])
             .long(
-                "A number or a name. What is created belongs to the user who runs the server. \
-                 Owners cannot be changed, and set-user-id bits cannot be set. A file beneath \
-                 that is not the caller's loses its set-id bits and capabilities when it is \
-                 opened for writing, or others are let write it.",
+                "A number or a name. What is created belongs to the user who runs the server. Owners \
+                 cannot be changed, and set-user-id bits cannot be set. A file that the caller does not \
+                 own in the source loses its set-id bits and capabilities when it is opened for writing, \
+                 or made writable by others.",
             ),
         valued(Id::Gid, "gid", Value::Group)
             .help("show every file as belonging to this group")
@@ -61,19 +60,18 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 ),
             ])
             .long(
-                "A number or a name. What is created belongs to the group that runs the server. \
-                 Groups cannot be changed, and set-group-id bits cannot be set. Set-id bits fall \
-                 as with uid=.",
+                "A number or a name. What is created belongs to the group that runs the server. Groups \
+                 cannot be changed, and set-group-id bits cannot be set. Set-id bits are cleared as with \
+                 uid=.",
             ),
         valued(Id::UidMap, "uidmap", Value::Range)
             .help("map a range of user ids between the mount and the source")
             .adds_up()
             .long(
-                "With uidmap=0:100000:65536 a file of user 100007 in the source belongs to user \
-                 7 on the mount. May be given several times for several ranges. Files of ids \
-                 outside all of them show as 65534's and belong to nobody on the mount: not even \
-                 its root can write or change them. Where several ids show as one, set-id bits \
-                 fall as with uid=.",
+                "With uidmap=0:100000:65536 a file of user 100007 in the source belongs to user 7 on the \
+                 mount. May be given several times for several ranges. Ids outside all ranges show as \
+                 65534, and no user of the mount owns such files: not even its root can write or change \
+                 them. Where several ids show as one, set-id bits are cleared as with uid=.",
             ),
         valued(Id::GidMap, "gidmap", Value::Range)
             .help("map a range of group ids between the mount and the source")
@@ -109,7 +107,8 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("update a time of access when it is older than the last change"),
         row(Id::Atime(STRICTATIME), "strictatime").help("update times of access always"),
         row(Id::DirAtime(false), "nodiratime").help("do not update times of access of directories"),
-        usual(Id::DirAtime(true), "diratime").help("treat directories like files in this"),
+        usual(Id::DirAtime(true), "diratime").help("update times of access of directories like those of \
+                                                    files"),
         row(Id::Sync(true), "sync")
             .help("make every write synchronous")
             .long("The kernel sends an FSYNC after each write. Slow."),
@@ -119,41 +118,38 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row(Id::Cache, "cache")
             .takes(Value::Choice(&["never", "metadata", "auto", "always"]))
             .default("auto")
-            .help("how long the kernel may answer without asking")
+            .help("what the kernel may cache, and for how long")
             .long(
-                "never: nothing is kept, every change in the source is seen at once; slowest. \
-                 metadata: names, attributes and listings for a day, no data. auto: names and \
-                 attributes for a second, data as long as the file is unchanged, which is \
-                 checked whenever it is opened. always: everything for a day; for trees that \
-                 nothing but the users of this server change.",
+                "never: nothing is cached, every change in the source is seen at once; slowest. \
+                 metadata: names, attributes and listings for a day, no data. auto: names and attributes \
+                 for a second, data as long as the file is unchanged, which is checked whenever it is \
+                 opened. always: everything for a day; for trees that change only through this server.",
             ),
         valued(Id::EntryTimeout, "entry_timeout", Value::Seconds)
-            .help("how long a name is believed")
+            .help("validity timeout of a name")
             .aliases(&["timeout"])
             .long("Follows from cache unless given."),
         valued(Id::AttrTimeout, "attr_timeout", Value::Seconds)
-            .help("how long attributes are believed")
+            .help("validity timeout of attributes")
             .long("Follows from cache unless given."),
         valued(Id::NegativeTimeout, "negative_timeout", Value::Seconds)
-            .help("how long the absence of a name is believed")
+            .help("validity timeout of the absence of a name")
             .long("Follows from cache unless given."),
         row(Id::Writeback(true), "writeback")
-            .help("keep written data in the kernel and write it later")
+            .help("cache written data in the kernel and write it later")
             .aliases(&["writeback_cache"])
             .conflicts(&[
                 (
                     "cache=never",
-                    "written data cannot be kept where nothing may be; say cache=auto, or drop \
-                     writeback",
+                    "written data cannot be cached where nothing is; use cache=auto, or drop writeback",
                 ),
                 (
                     "cache=metadata",
-                    "written data cannot be kept where no data may be; say cache=auto, or drop \
-                     writeback",
+                    "written data cannot be cached where no data are; use cache=auto, or drop writeback",
                 ),
             ])
             .long(
-                "Faster for many small writes. What others write meanwhile to files that are \
+                "Faster for many small writes. Concurrent writes by other processes to files that are \
                  open here can be lost.",
             ),
         usual(Id::Writeback(false), "nowriteback")
@@ -162,16 +158,15 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
     ]),
     &Group::Caching.of_mounts([
         usual(Id::Passthrough(true), "passthrough")
-            .help("let the kernel use files beneath by itself")
+            .help("let the kernel read and write the source files directly")
             .conflicts(&[(
                 "writeback",
-                "the kernel either uses files itself or keeps what is written to them; drop \
-                 one",
+                "the kernel has no passthrough with a writeback cache; drop one",
             )])
             .long(
-                "Reads, writes and maps of open files then run at the speed of the file system \
-                 beneath. Needs CAP_SYS_ADMIN and Linux 6.9; where it cannot be had, the log \
-                 says why and files go by the cache.",
+                "Reads, writes and mappings of open files then run at the speed of the underlying file \
+                 system. Requires CAP_SYS_ADMIN and Linux 6.9; where it is not available, the log gives \
+                 the reason and files are cached.",
             ),
         row(Id::Passthrough(false), "nopassthrough").help("read and write files in the server"),
     ]),
@@ -193,36 +188,35 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .conflicts(&[
                 (
                     "noxattr",
-                    "ACLs are extended attributes; drop noxattr, or say noacl",
+                    "ACLs are extended attributes; drop noxattr, or use noacl",
                 ),
                 (
                     "no_default_permissions",
-                    "ACLs are checked by the kernel; drop no_default_permissions, or say noacl",
+                    "ACLs are checked by the kernel; drop no_default_permissions, or use noacl",
                 ),
             ]),
         row(Id::Acl(false), "noacl")
             .help("serve no POSIX ACLs")
             .aliases(&["no_posix_acl"])
             .long(
-                "Permissions are checked by modes alone. A file that has an ACL is shown with a \
-                 mode that lets nobody do what the ACL refuses: the group may do what its entry, \
-                 the mask and each user that is named may; others may do what their entry, the \
-                 mask and each user and group that is named may. chmod changes the mask, or what \
-                 others may, where it asks for something else than was shown.",
+                "Permissions are checked by modes alone. A file that has an ACL is shown with a mode \
+                 that grants no more than the ACL: the group may do what its entry, the mask and each \
+                 user that is named may; others may do what their entry, the mask and each user and \
+                 group that is named may. chmod changes the mask, or what others may, where it asks for \
+                 something else than was shown.",
             ),
         valued(Id::Locks, "locks", Value::Choice(&["local", "shared"]))
             .default("local")
-            .help("against whom file locks are held")
+            .help("scope of file locks")
             .long(
-                "local: against the users of this mount or guest, without a round trip. shared: \
-                 against everybody who uses the files of the source; closing a file then costs a \
-                 round trip more.",
+                "local: among the users of this mount or guest, without a round trip. shared: also with \
+                 all other processes that use the source; closing a file then costs another round trip.",
             ),
         row(Id::Export(true), "export")
-            .help("let file handles outlive the kernel's memory of a file")
+            .help("keep file handles valid after the kernel has forgotten a file")
             .long(
                 "For exporting the mount by NFS, and for programs that use name_to_handle_at(2).",
             ),
-        usual(Id::Export(false), "noexport").help("give out no file handles that can be opened"),
+        usual(Id::Export(false), "noexport").help("do not support opening by file handle"),
     ]),
 ];

@@ -1,6 +1,6 @@
-//! A share under a policy whose worker is killed: everybody sees what he may, before and after.
+//! A share under a policy whose worker is killed: the rules hold before and after.
 
-use super::{Root, THREADS, kill_now_and_then, mount, replace};
+use super::{Root, THREADS, kill_repeatedly, mount, replace};
 use crate::ground::share::{Place, Stop};
 use crate::ground::wait_for;
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ use thrufs::{Errno, NodeId};
 const RULES: &str = r#"audit-log = "LOG"
 
 [[rule]]
-path = "told/**"
+path = "audited/**"
 action = "audit"
 
 [[rule]]
@@ -34,14 +34,14 @@ action = "redact"
 redact = "gps"
 "#;
 
-/// Degrees, minutes and seconds, each a number over another.
+/// Degrees, minutes and seconds, as fractions.
 const LATITUDE: [u32; 6] = [47, 1, 11, 1, 815, 100];
 
 fn secret() -> Vec<u8> {
     LATITUDE.iter().flat_map(|it| it.to_le_bytes()).collect()
 }
 
-/// A photograph, as small as one can be that says where it was taken.
+/// A minimal photograph with GPS coordinates.
 fn photograph() -> Vec<u8> {
     let entry = |tag: u16, kind: u16, count: u32, value: u32| {
         let (tag, kind) = (tag.to_le_bytes(), kind.to_le_bytes());
@@ -71,51 +71,57 @@ fn names_place(bytes: &[u8]) -> bool {
 
 fn write_rules(place: &Place, rules: &str) -> PathBuf {
     let path = place.path("policy.toml");
-    let log = place.path("told.log");
+    let log = place.path("audit.log");
     fs::write(&path, rules.replace("LOG", log.to_str().unwrap())).unwrap();
     path
 }
 
 fn lines(place: &Place) -> Vec<String> {
-    let log = fs::read_to_string(place.path("told.log"));
+    let log = fs::read_to_string(place.path("audit.log"));
     log.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 fn fill(place: &Place) {
-    for directory in ["told", "denied", "kept", "photos"] {
+    for directory in ["audited", "denied", "kept", "photos"] {
         fs::create_dir(place.dir.join(directory)).unwrap();
     }
-    for name in ["told/x", "hidden", "kept/hidden-too", "denied/x", "kept/x"] {
+    for name in [
+        "audited/x",
+        "hidden",
+        "kept/hidden-too",
+        "denied/x",
+        "kept/x",
+    ] {
         fs::write(place.dir.join(name), "content").unwrap();
     }
     fs::write(place.dir.join("photos/a.jpg"), photograph()).unwrap();
 }
 
-/// What is known of the tree by number, from before all deaths.
+/// Nodes that were looked up before all deaths.
 struct Known {
     denied: NodeId,
     kept: NodeId,
-    told: NodeId,
+    audited: NodeId,
     photo: NodeId,
-    /// The photograph, open all the time.
+    /// Stays open.
     shown: u64,
 }
 
 impl Known {
     fn new(root: &Root<'_>) -> Known {
-        let [denied, kept, told, photo] =
-            ["denied/x", "kept/x", "told/x", "photos/a.jpg"].map(|path| root.walk(path).unwrap());
+        let [denied, kept, audited, photo] = ["denied/x", "kept/x", "audited/x", "photos/a.jpg"]
+            .map(|path| root.walk(path).unwrap());
         let shown = root.open(photo, libc::O_RDONLY).unwrap().fh;
         Known {
             denied,
             kept,
-            told,
+            audited,
             photo,
             shown,
         }
     }
 
-    /// Asks for everything once. One open of it has to be told.
+    /// Accesses every file once. One of the opens is audited.
     fn ask(&self, root: &Root<'_>, round: u64) {
         let read = libc::O_RDONLY;
         let whole = |node, handle| root.read(node, handle, 0, 1 << 16).unwrap();
@@ -133,13 +139,13 @@ impl Known {
         let kept = root.walk("kept").unwrap();
         let listed = root.list(kept, round.is_multiple_of(2)).unwrap();
         assert!(listed.iter().all(|entry| !entry.name.starts_with(b"hid")));
-        let told = root.open(self.told, read).unwrap().fh;
-        assert_eq!(whole(self.told, told), b"content");
-        root.release(self.told, told).unwrap();
+        let audited = root.open(self.audited, read).unwrap().fh;
+        assert_eq!(whole(self.audited, audited), b"content");
+        root.release(self.audited, audited).unwrap();
     }
 }
 
-/// Files that go from name to name, into a rule and out again; nothing else is known of them.
+/// Renames a file into a rule and out again.
 fn wander(root: &Root<'_>, number: usize, stop: &AtomicBool) -> usize {
     let directory = NodeId::ROOT;
     let plain = format!("plain{number}");
@@ -161,18 +167,18 @@ fn wander(root: &Root<'_>, number: usize, stop: &AtomicBool) -> usize {
 }
 
 #[test]
-fn everybody_sees_what_he_may_under_load() {
+fn policy_holds_across_worker_deaths_under_load() {
     let place = Place::new();
     fill(&place);
     let policy = write_rules(&place, RULES);
     let options = "control=none,resume=100000,seccomp=kill";
     let options = format!("{options},policy={}", policy.display());
-    let server = place.share_aloud(&options);
+    let server = place.share_with_log(&options);
     let client = mount(&place);
     let known = Known::new(&client.root());
     let stop = AtomicBool::new(false);
     let steps = AtomicUsize::new(0);
-    let (mut kills, mut told, mut rounds) = (0, 0, 0);
+    let (mut kills, mut audited, mut rounds) = (0, 0, 0);
     thread::scope(|scope| {
         let all = Stop(&stop);
         let (known, client, stop, steps) = (&known, &client, &stop, &steps);
@@ -180,13 +186,13 @@ fn everybody_sees_what_he_may_under_load() {
             .map(|number| {
                 scope.spawn(move || {
                     let _others = Stop(stop);
-                    let (mut told, mut round) = (0, number);
+                    let (mut audited, mut round) = (0, number);
                     while !stop.load(Ordering::SeqCst) {
                         known.ask(&client.root(), round);
-                        (told, round) = (told + 1, round + 1);
+                        (audited, round) = (audited + 1, round + 1);
                         steps.fetch_add(1, Ordering::SeqCst);
                     }
-                    told
+                    audited
                 })
             })
             .collect();
@@ -198,45 +204,45 @@ fn everybody_sees_what_he_may_under_load() {
                 })
             })
             .collect();
-        kills += kill_now_and_then(&place, steps, stop);
+        kills += kill_repeatedly(&place, steps, stop);
         drop(all);
         let sum = |threads: Vec<ScopedJoinHandle<'_, usize>>| -> usize {
             let threads = threads.into_iter();
             threads.map(|it| it.join().unwrap()).sum()
         };
-        (told, rounds) = (sum(askers), sum(wanderers));
+        (audited, rounds) = (sum(askers), sum(wanderers));
     });
-    eprintln!("{kills} workers were killed in the midst of {told} rounds, {rounds} renames");
-    assert!(told > 20 && rounds > 0);
+    eprintln!("{kills} workers were killed in the midst of {audited} rounds, {rounds} renames");
+    assert!(audited > 20 && rounds > 0);
     known.ask(&client.root(), 0);
-    // Each open was told, and none twice, unless that is said.
+    // Each open has an audit record, and only one, unless marked as repeated.
     let lines = lines(&place);
     let again = lines.iter().filter(|line| line.contains("\"again\":true"));
     let (all, again) = (lines.len(), again.count());
-    let (opens, once) = (told + 1, all - again);
+    let (opens, once) = (audited + 1, all - again);
     assert!(once <= opens && opens <= all, "{once} of {all} for {opens}");
     drop(client.unmount());
     server.ends_by(Signal::TERM);
 }
 
-/// The policy in force is the one that was read, not what is in the file since.
+/// The active policy is the one that was loaded, not the current content of the file.
 #[test]
-fn the_next_worker_serves_by_the_policy_in_force() {
+fn next_worker_applies_the_active_policy() {
     let place = Place::new();
     fill(&place);
     let policy = write_rules(&place, RULES);
     let options = format!("control=none,policy={}", policy.display());
-    let server = place.share_aloud(&options);
+    let server = place.share_with_log(&options);
     let client = mount(&place);
     let root = client.root();
     let known = Known::new(&root);
-    // Nobody has asked for it to be read: neither these rules are in force, nor that.
+    // No reload was requested, so neither text takes effect.
     for text in ["", "nonsense"] {
         fs::write(&policy, text).unwrap();
         replace(&place);
         known.ask(&root, 0);
     }
-    // All workers hear of the next, those that wait too: the first, and the next.
+    // A reload reaches the serving worker and the one on standby.
     let stricter = format!("{RULES}\n[[rule]]\npath = \"kept/**\"\naction = \"deny\"\n");
     let kept = root.open(known.kept, libc::O_RDONLY).unwrap().fh;
     write_rules(&place, &stricter);

@@ -1,5 +1,4 @@
-//! What it costs to find files again, by descriptor, by name and by handle: the system calls on files that
-//! a share's worker makes for one request.
+//! System calls of a share's worker per request, to find files by descriptor, by name and by handle.
 
 use super::Share;
 use crate::ground::skipped;
@@ -12,7 +11,6 @@ use thrufs_bench::counter::{Counter, Scope};
 
 const FILES: u64 = 600;
 
-/// Those by which files are found.
 const CALLS: [libc::c_long; 6] = [
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -22,7 +20,7 @@ const CALLS: [libc::c_long; 6] = [
     libc::SYS_close,
 ];
 
-/// Of all system calls. The file system that tells it is mounted nowhere else for it.
+/// The tracepoint of all system calls. tracefs is mounted only for this.
 fn number_of_tracepoint() -> Option<u64> {
     let place = TempDir::with_prefix("thrufs-walls-").unwrap();
     let flags = rustix::mount::MountFlags::empty();
@@ -32,7 +30,6 @@ fn number_of_tracepoint() -> Option<u64> {
     number.ok()?.trim().parse().ok()
 }
 
-/// Counters of all threads of a process.
 struct Counters(Vec<Counter>);
 
 impl Counters {
@@ -56,7 +53,7 @@ impl Counters {
         self.0.iter().map(|counter| counter.count().unwrap()).sum()
     }
 
-    /// Calls for each file, in tenths.
+    /// Calls per file, in tenths.
     fn tenths_for_each(&self, work: impl FnOnce()) -> u64 {
         let before = self.sum();
         work();
@@ -64,7 +61,7 @@ impl Counters {
     }
 }
 
-/// Tenths of calls for a first lookup, one of a file that is known, and for attributes.
+/// Tenths of calls for a first lookup, a repeated one, and attributes.
 fn counted(options: &str) -> Option<[u64; 3]> {
     let share = Share::new(options);
     let many = share.place.dir.join("many");
@@ -98,17 +95,17 @@ fn counted(options: &str) -> Option<[u64; 3]> {
 }
 
 #[test]
-fn finding_files_again_costs_what_is_said() {
+fn system_calls_to_find_files_match_the_documentation() {
     if !rustix::process::geteuid().is_root() {
         return skipped("counting system calls needs root");
     }
-    // As docs/adr/0003-inodes-by-handle.md has them.
+    // Documented in docs/adr/0003-inodes-by-handle.md.
     for (options, expected) in [
-        // Opened and looked at; a known one is closed again; the descriptor is there.
+        // open and statx; close for a known file; only statx.
         ("", [20, 30, 10]),
-        // Another's descriptor is closed for it; opened by name, looked at twice.
+        // close of an evicted descriptor; open by name, and two statx.
         ("descriptors=16", [30, 30, 40]),
-        // Handle and attributes; the first time, it is opened by handle.
+        // Handle and attributes; the first time, open by handle.
         ("inode_file_handles=prefer", [20, 20, 20]),
         ("inode_file_handles=prefer,descriptors=16", [20, 20, 30]),
     ] {
@@ -117,7 +114,7 @@ fn finding_files_again_costs_what_is_said() {
         };
         println!("`{options}`: {counted:?} tenths of calls");
         for (counted, expected) in counted.into_iter().zip(expected) {
-            // The first and the last few are others.
+            // The first and the last few differ.
             let differs = counted.abs_diff(expected);
             assert!(differs <= 2, "`{options}`: {counted}, not {expected}");
         }

@@ -1,10 +1,10 @@
-//! System calls that another process makes because this one says so: what a worker can do that was taken
-//! over, with its descriptors, namespaces, capabilities and filter.
+//! Injects system calls into a worker: what an attacker in control of it can do, with its descriptors,
+//! namespaces, capabilities and filter.
 //!
 //! # Safety
 //!
-//! ptrace(2) is given numbers, and structures of this process's own with their sizes. What is written to
-//! the other process goes by the file of its memory.
+//! ptrace(2) gets numbers, and structures of this process with their sizes. The memory of the other
+//! process is written through /proc/PID/mem.
 #![allow(unsafe_code)]
 
 use rustix::process::Pid;
@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// A thread of another process that is stopped in a system call.
+/// A thread of another process, stopped in a system call.
 pub struct Injected {
     process: i32,
     thread: i32,
@@ -22,7 +22,7 @@ pub struct Injected {
     memory: File,
 }
 
-/// Room for paths, this far below the stack.
+/// Distance below the stack for paths.
 const BELOW: u64 = 16 << 10;
 
 fn ptrace(request: libc::c_uint, thread: i32, data: *mut libc::c_void) {
@@ -41,7 +41,6 @@ fn wait_for_stop(thread: i32) {
 }
 
 impl Injected {
-    /// Stops the thread of this name.
     pub fn into(process: Pid, name: &str) -> Injected {
         let process = process.as_raw_nonzero().get();
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
@@ -72,19 +71,19 @@ impl Injected {
         }
     }
 
-    /// Puts bytes where the thread can see them, and says where. Until the next time.
+    /// Writes bytes to the thread's memory; returns the address. Overwritten by the next call.
     pub fn put(&self, bytes: &[u8]) -> u64 {
         let place = (self.registers.rsp - BELOW) & !15;
         self.memory.write_all_at(bytes, place).unwrap();
         place
     }
 
-    /// Makes it call; an error is a number below zero.
+    /// Executes a system call; errors are negative.
     pub fn call(&self, number: libc::c_long, arguments: &[u64]) -> i64 {
         let argument = |at: usize| arguments.get(at).copied().unwrap_or(0);
         let mut registers = self.registers;
         registers.rax = number as u64;
-        // No call that is to be made again.
+        // Prevents a restart.
         registers.orig_rax = u64::MAX;
         registers.rip -= 2;
         registers.rdi = argument(0);
@@ -124,7 +123,6 @@ impl Injected {
         assert_eq!(self.call(libc::SYS_close, &[descriptor as u64]), 0);
     }
 
-    /// What it has open.
     pub fn descriptors(&self) -> Vec<i32> {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.process)).unwrap();
         let number = |entry: io::Result<std::fs::DirEntry>| {
@@ -134,7 +132,7 @@ impl Injected {
         entries.map(number).collect()
     }
 
-    /// Whether a thread of it has CAP_DAC_READ_SEARCH.
+    /// Whether a thread has CAP_DAC_READ_SEARCH.
     pub fn may_read_and_search(&self) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process)).unwrap();
         tasks.flatten().any(|task| {
@@ -144,14 +142,14 @@ impl Injected {
         })
     }
 
-    /// What this process sees behind one of its descriptors.
+    /// The file of one of its descriptors.
     pub fn behind(&self, descriptor: i64) -> PathBuf {
         format!("/proc/{}/fd/{descriptor}", self.process).into()
     }
 }
 
 impl Drop for Injected {
-    /// It goes on where it was.
+    /// Continues at the original place.
     fn drop(&mut self) {
         let mut registers = self.registers;
         self.set(&mut registers);

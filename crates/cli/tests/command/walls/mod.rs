@@ -1,4 +1,4 @@
-//! What lies beyond the walls of a worker stays beyond them, and what it costs to live within.
+//! The confinement of workers, and the cost of finding files within it.
 
 mod costs;
 #[cfg(target_arch = "x86_64")]
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes a policy in `place`, and names it in the options.
+/// Writes a policy in `place`, and inserts its path for POLICY.
 fn with_policy(options: &str, place: &Path) -> String {
     let (policy, audit) = (place.join("policy"), place.join("audit"));
     let rule = "[[rule]]\npath = \"**\"\naction = \"audit\"\n";
@@ -21,7 +21,7 @@ fn with_policy(options: &str, place: &Path) -> String {
     options.replace("POLICY", policy.to_str().unwrap())
 }
 
-/// A share, and who serves it next.
+/// A share, and its standby worker.
 struct Share {
     place: Place,
     worker: Pid,
@@ -29,16 +29,16 @@ struct Share {
 }
 
 impl Share {
-    /// With these options, in which POLICY stands for a policy.
+    /// POLICY in the options stands for the path of a policy.
     fn new(options: &str) -> Share {
         Share::prepared(options, |_| ())
     }
 
-    /// The same of a directory with which something was done before.
+    /// With a prepared directory.
     fn prepared(options: &str, prepare: fn(&Path)) -> Share {
         let place = Place::new();
         prepare(&place.dir);
-        let server = place.share_aloud(&with_policy(options, &place.path("")));
+        let server = place.share_with_log(&with_policy(options, &place.path("")));
         Share {
             worker: place.workers()[0],
             place,
@@ -47,7 +47,7 @@ impl Share {
     }
 }
 
-/// The command with these arguments, started by a shell that has a directory open which is not to be served.
+/// The command, started by a shell that has /etc open.
 fn started_with_a_directory_open(arguments: &[&str], paths: [&Path; 2]) -> Command {
     let mut shell = Command::new("sh");
     let script = "exec 9</etc; exec \"$0\" \"$@\"";
@@ -56,7 +56,7 @@ fn started_with_a_directory_open(arguments: &[&str], paths: [&Path; 2]) -> Comma
     shell
 }
 
-/// Whether a process has the directory open.
+/// Whether a process has /etc open.
 fn has_it_open(process: Pid) -> bool {
     let place = format!("/proc/{}/fd", process.as_raw_nonzero());
     let numbers = fs::read_dir(place)
@@ -66,9 +66,9 @@ fn has_it_open(process: Pid) -> bool {
     files.any(|file| file == Path::new("/etc"))
 }
 
-/// No walls stand before an open descriptor.
+/// An inherited descriptor would bypass the confinement.
 #[test]
-fn what_the_starter_has_open_the_worker_has_not() {
+fn worker_inherits_no_descriptors_of_its_starter() {
     let Some(ground) = Ground::new() else { return };
     let mut mount = started_with_a_directory_open(&["mount"], [&ground.src, &ground.mnt]);
     succeeded(&run(&mut mount));
@@ -87,15 +87,15 @@ fn what_the_starter_has_open_the_worker_has_not() {
 
 #[cfg(not(target_arch = "x86_64"))]
 #[test]
-fn workers_that_are_taken_over() {
+fn injected_system_calls_require_x86_64() {
     crate::ground::skipped(
         "workers that are taken over: they are made to call by registers of x86-64",
     );
 }
 
-/// The worker sees no process but itself: the supervisor tells it whom a request comes from.
+/// The worker is alone in its PID namespace: the supervisor identifies callers.
 #[test]
-fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
+fn rules_and_audit_log_identify_callers_as_the_host_does() {
     let Some(ground) = Ground::new() else { return };
     fs::write(ground.src.join("private"), "private").unwrap();
     let cat = fs::canonicalize("/bin/cat").unwrap();
@@ -119,7 +119,7 @@ fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
     let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
     let lines: Vec<serde_json::Value> = lines.collect();
     assert_eq!(lines.len(), 2, "{said}");
-    // Requests name the thread.
+    // Requests have the thread id.
     let me = rustix::thread::gettid().as_raw_nonzero().get();
     assert_eq!(lines[0]["pid"], me);
     let own = std::env::current_exe().unwrap();
@@ -130,9 +130,8 @@ fn rules_on_programs_and_the_audit_know_callers_as_the_host_does() {
     unmount(&ground.mnt);
 }
 
-/// Nobody else is in the process namespace of a worker.
 #[test]
-fn workers_are_alone() {
+fn each_worker_has_its_own_pid_namespace() {
     let Some(ground) = Ground::new() else { return };
     let _server = ground.mount_in_foreground(&["-o", "control=none"]);
     let share = Share::new("control=none");

@@ -1,5 +1,5 @@
-//! Workers that were taken over: each test has a running worker make system calls from all of its
-//! descriptors, and every one of them is to end within the served directory.
+//! An attacker in control of a worker: each test injects system calls with all descriptors of a running
+//! worker, none of which may reach beyond the served directory.
 
 use super::injected::Injected;
 use super::{Share, with_policy};
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use thrufs::NodeId;
 
-/// More levels than there are above anything here.
+/// More levels than any directory here has above.
 const CLIMB: usize = 24;
 
-/// A file that no worker is to open, and a process that none is to end.
+/// A file that no worker may open, and a process that none may signal.
 struct Beyond {
     secret: PathBuf,
     victim: Child,
 }
 
 impl Beyond {
-    /// Makes them in `place`, and links that lead there in `source`.
+    /// Creates them in `place`, and links to them in `source`.
     fn new(place: &Path, source: &Path) -> Beyond {
         let secret = place.join("secret");
         fs::write(&secret, "secret").unwrap();
@@ -36,7 +36,7 @@ impl Beyond {
         Beyond { secret, victim }
     }
 
-    /// Paths that would lead there from some directory.
+    /// Paths that would reach the file from some directory.
     fn paths(&self, descriptors: &[i32]) -> Vec<String> {
         let secret = self.secret.to_str().unwrap();
         let below_root = secret.trim_start_matches('/');
@@ -60,7 +60,7 @@ impl Beyond {
         paths
     }
 
-    /// Tries everything from within the worker, whose tree has the source there.
+    /// Attacks from within the worker, in whose tree the source is at `source`.
     fn attack(&mut self, worker: &Injected, source: &str, opens_by_handle: bool) {
         let inside = format!("{source}/sub/inner");
         let inside = worker.openat(libc::AT_FDCWD, &inside, libc::O_RDONLY);
@@ -80,13 +80,13 @@ impl Beyond {
         }
         for directory in descriptors {
             let opened = self.open_by_handle(worker, directory, &self.secret);
-            // Said in the manual of the option.
+            // Documented for the option.
             assert!(opened < 0 || opens_by_handle, "by handle from {directory}");
             if opened >= 0 {
                 worker.close(opened);
             }
         }
-        // A kernel that lets it through looks at the descriptor first.
+        // Without a filter, the kernel checks the descriptor first.
         let nowhere = [u64::MAX, worker.put(&[0; 8]), 0];
         let opened = worker.call(libc::SYS_open_by_handle_at, &nowhere);
         let refused = opened == -i64::from(libc::EPERM);
@@ -128,7 +128,7 @@ impl Beyond {
         }
     }
 
-    /// As who guesses it would. The handle is that of the file beneath.
+    /// With the real handle, which an attacker could guess.
     fn open_by_handle(&self, worker: &Injected, mount: i32, path: &Path) -> i64 {
         let mut handle = thrufs_sys::handle::FileHandleBuf::new();
         let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
@@ -181,13 +181,13 @@ impl Drop for Beyond {
     }
 }
 
-/// `/dev/zero`, which whoever may open it can read, and a disk.
+/// `/dev/zero`, readable by every user, and a disk.
 const DEVICES: [(u32, u64); 2] = [
     (libc::S_IFCHR, libc::makedev(1, 5)),
     (libc::S_IFBLK, libc::makedev(7, 0)),
 ];
 
-/// Has a worker make device nodes by each of its descriptors and in these directories, and open them.
+/// Creates device nodes through each descriptor and in these directories, and opens them.
 fn must_open_no_device(worker: &Injected, directories: &[&str]) {
     let mut number = 0;
     for descriptor in worker.descriptors() {
@@ -207,7 +207,7 @@ fn must_open_no_device(worker: &Injected, directories: &[&str]) {
     }
 }
 
-/// What was made is what it was to be, for whoever sees it there. Gives the first.
+/// The created nodes are device nodes on the host. Returns the first.
 fn has_devices(directory: &Path) -> PathBuf {
     let mut found = DEVICES.map(|_| None);
     for entry in fs::read_dir(directory).unwrap().flatten() {
@@ -221,7 +221,7 @@ fn has_devices(directory: &Path) -> PathBuf {
     zero
 }
 
-/// Has a guest use a share with these options, and takes over who serves it.
+/// Uses a share with these options as a guest, and attacks from its worker.
 fn taken_over(options: &str, opens_by_handle: bool) {
     let share = Share::new(options);
     let mut beyond = Beyond::new(&share.place.path(""), &share.place.dir);
@@ -239,7 +239,7 @@ fn taken_over(options: &str, opens_by_handle: bool) {
 }
 
 #[test]
-fn a_share_s_worker_that_is_taken_over_gets_nothing() {
+fn no_descriptor_of_a_share_worker_escapes_the_source() {
     if !rustix::process::geteuid().is_root() {
         return crate::ground::skipped("taking a worker over needs root");
     }
@@ -254,8 +254,8 @@ fn a_share_s_worker_that_is_taken_over_gets_nothing() {
 }
 
 #[test]
-fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
-    // With file handles they are those of the whole file system: README says so.
+fn no_descriptor_of_a_mount_worker_escapes_the_source() {
+    // With file handles, the whole file system is reachable (README).
     for (options, opens_by_handle) in [
         ("", true),
         ("policy=POLICY,control=none,threads=1", true),
@@ -282,9 +282,8 @@ fn a_mount_s_worker_that_is_taken_over_reaches_its_source_and_no_more() {
     }
 }
 
-/// What a worker that opens files by handle holds of other file systems than that of its source, a log
-/// among it, leads to nothing there; but `/dev/fuse`, which may be anywhere. The source has one of its own,
-/// with `inner`.
+/// No descriptor of a worker that opens by handle, such as a log, opens files of another file system than
+/// the source's; `/dev/fuse` is excepted. The source has its own file system, with `inner`.
 fn stays_in_its_file_system(worker: &Injected, beyond: &Beyond, inner: &Path) {
     let is_device = |it: &i32| {
         let found = fs::metadata(worker.behind((*it).into()));
@@ -302,14 +301,13 @@ fn stays_in_its_file_system(worker: &Injected, beyond: &Beyond, inner: &Path) {
     assert_eq!(opens(&beyond.secret), 0, "of another file system");
 }
 
-/// With a log and an audit log in `place`.
 fn logged_options(place: &Path) -> String {
     let log = place.join("log");
     with_policy(&format!("policy=POLICY,log_file={}", log.display()), place)
 }
 
 #[test]
-fn no_log_leads_a_worker_to_other_file_systems() {
+fn no_log_descriptor_gives_a_worker_other_file_systems() {
     let Some(ground) = Ground::new() else { return };
     mount_tmpfs(&ground.src);
     let beyond = Beyond::new(ground.path(), &ground.src);
@@ -345,7 +343,7 @@ fn no_log_leads_a_worker_to_other_file_systems() {
 }
 
 #[test]
-fn a_share_s_worker_that_is_taken_over_opens_no_device() {
+fn injected_share_worker_opens_no_device() {
     if !rustix::process::geteuid().is_root() {
         return crate::ground::skipped("taking a worker over needs root");
     }
@@ -359,7 +357,7 @@ fn a_share_s_worker_that_is_taken_over_opens_no_device() {
 }
 
 #[test]
-fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
+fn injected_mount_worker_opens_no_device() {
     for is_within in [false, true] {
         let Some(mut ground) = Ground::new() else {
             return;
@@ -367,7 +365,7 @@ fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
         let below = ground.src.join("below");
         fs::create_dir(&below).unwrap();
         mount_tmpfs(&below);
-        // A mount point within the source has a copy of its own, which is mounted nowhere.
+        // For a mount point inside the source, the clone is mounted nowhere.
         let mut directories: &[&str] = &["/source/", "/source/below/"];
         if is_within {
             ground.mnt = ground.src.join("mnt");
@@ -380,7 +378,7 @@ fn a_mount_s_worker_that_is_taken_over_opens_no_device() {
         must_open_no_device(&worker, directories);
         drop(worker);
         has_devices(&ground.mnt.join("below"));
-        // Whoever uses the mount opens it, by their kernel and the flags that users see.
+        // Users of the mount can open it, by the flags of their mount.
         let zero = fs::File::open(has_devices(&ground.mnt)).unwrap();
         let mut bytes = [1; 4];
         zero.read_exact_at(&mut bytes, 0).unwrap();

@@ -62,7 +62,7 @@ impl ReplyPipe {
         match sent {
             Ok(()) => self.failures = 0,
             Err(error) => {
-                tracing::debug!(%error, "an answer could not be spliced");
+                tracing::debug!(%error, "cannot splice a reply");
                 self.failures += 1;
                 // Closed with the bytes that are left in it.
                 self.ends = None;

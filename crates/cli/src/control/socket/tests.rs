@@ -10,8 +10,8 @@ fn usual() -> String {
     })
 }
 
-fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), PlaceError> {
-    ControlSocket::make(&Control::At(path.to_owned())).map(Option::unwrap)
+fn made(path: &Path) -> Result<(ControlSocket, OwnedFd), ControlSocketError> {
+    ControlSocket::make(&ControlLocation::At(path.to_owned())).map(Option::unwrap)
 }
 
 fn names(place: &TempDir) -> Vec<String> {
@@ -21,7 +21,7 @@ fn names(place: &TempDir) -> Vec<String> {
 }
 
 #[test]
-fn it_has_its_name_when_it_is_published_and_goes_with_its_owner() {
+fn control_socket_has_its_name_once_published_and_is_removed_on_drop() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     let (mut socket, _listener) = made(&path).unwrap();
@@ -36,7 +36,7 @@ fn it_has_its_name_when_it_is_published_and_goes_with_its_owner() {
 }
 
 #[test]
-fn it_is_not_made_accessible_for_a_moment() {
+fn socket_is_private_from_its_creation() {
     let place = TempDir::new().unwrap();
     let (_socket, _listener) = made(&place.path().join("asked")).unwrap();
     let name = names(&place).pop().unwrap();
@@ -47,7 +47,7 @@ fn it_is_not_made_accessible_for_a_moment() {
 }
 
 #[test]
-fn what_was_left_is_replaced_and_nothing_else_is() {
+fn only_a_stale_socket_is_replaced() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     drop(UnixListener::bind(&path).unwrap());
@@ -58,32 +58,32 @@ fn what_was_left_is_replaced_and_nothing_else_is() {
 
     assert!(matches!(
         made(&path),
-        Err(PlaceError::Socket(SocketError::InUse(_)))
+        Err(ControlSocketError::Socket(SocketError::InUse(_)))
     ));
     drop(socket);
     std::fs::write(&path, "precious").unwrap();
     assert!(matches!(
         made(&path),
-        Err(PlaceError::Socket(SocketError::Occupied(_)))
+        Err(ControlSocketError::Socket(SocketError::Occupied(_)))
     ));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     std::fs::remove_file(&path).unwrap();
     symlink("elsewhere", &path).unwrap();
     assert!(matches!(
         made(&path),
-        Err(PlaceError::Socket(SocketError::Occupied(_)))
+        Err(ControlSocketError::Socket(SocketError::Occupied(_)))
     ));
 }
 
 #[test]
-fn another_s_socket_of_the_same_name_is_left_alone() {
+fn socket_of_another_server_with_the_same_name_stays() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("asked");
     let (mut socket, _listener) = made(&path).unwrap();
     socket.publish(usual()).unwrap();
     std::fs::remove_file(&path).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
-    // What the kernel calls a file that has no name any more can be a name.
+    // A file may have the name that the kernel shows for a deleted one.
     let odd = place.path().join("asked (deleted)");
     let _odd = UnixListener::bind(&odd).unwrap();
     drop(socket);
@@ -91,17 +91,23 @@ fn another_s_socket_of_the_same_name_is_left_alone() {
 }
 
 #[test]
-fn directories_that_others_can_write_to_are_refused() {
+fn writable_directories_are_refused() {
     let place = TempDir::new().unwrap();
     let mode = |mode| {
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(mode)).unwrap();
         made(&place.path().join("asked"))
     };
-    assert!(matches!(mode(0o777), Err(PlaceError::NotPrivate { .. })));
-    assert!(matches!(mode(0o770), Err(PlaceError::NotPrivate { .. })));
+    assert!(matches!(
+        mode(0o777),
+        Err(ControlSocketError::NotPrivate { .. })
+    ));
+    assert!(matches!(
+        mode(0o770),
+        Err(ControlSocketError::NotPrivate { .. })
+    ));
     assert!(mode(0o1777).is_ok(), "as /tmp");
     assert!(mode(0o755).is_ok());
-    // For the usual place, sticky is not enough.
+    // In the usual directory, sticky is not enough.
     mode(0o1777).unwrap();
     let directory = OwnedFd::from(std::fs::File::open(place.path()).unwrap());
     assert!(must_be_private(&directory, place.path(), false).is_err());
@@ -114,7 +120,7 @@ fn directories_that_others_can_write_to_are_refused() {
 }
 
 #[test]
-fn leftovers_of_the_killed_are_removed_and_the_living_stay() {
+fn only_stale_sockets_are_removed() {
     let place = TempDir::new().unwrap();
     let at = |name: &str| place.path().join(name);
     drop(UnixListener::bind(at("0-1.socket")).unwrap());
@@ -140,8 +146,12 @@ fn long_paths_fit() {
 }
 
 #[test]
-fn nothing_is_made_when_none_is_wanted() {
-    assert!(ControlSocket::make(&Control::None).unwrap().is_none());
+fn control_none_creates_no_socket() {
+    assert!(
+        ControlSocket::make(&ControlLocation::None)
+            .unwrap()
+            .is_none()
+    );
     assert_eq!(directory_of(0).unwrap(), Path::new("/run/thrufs"));
     assert_eq!(usual(), "0-53.socket");
 }

@@ -1,9 +1,9 @@
-//! The socket that front ends connect to.
+//! The socket of front ends.
 //!
-//! It is made for its user alone, under a passing name; it gets its name, and perhaps a group, when
-//! there is somebody to answer. Or it was made by who started this process, and comes by a number.
+//! It is created with mode 0600 under a temporary name, and gets its name, and perhaps a group, when a
+//! worker is ready. Or it is inherited as a descriptor.
 
-use crate::listening::{Lock, NamedSocket, SocketError, is_called, must_be_free, system};
+use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_called, must_be_free, system};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -13,51 +13,45 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// Most front ends that may wait to be let in.
 const BACKLOG: i32 = 16;
 
-/// Most attempts to lock a file that others may be removing.
+/// Most attempts to lock a file that may be removed concurrently.
 const LOCK_ATTEMPTS: usize = 16;
 
-/// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Listening {
+pub(crate) enum ListenAddress {
     At {
         path: PathBuf,
-        /// Who may connect besides the user.
+        /// May connect besides the user.
         group: Option<u32>,
-        /// Say the process in a file beside it, `PATH.pid`, locked as long as it lives.
+        /// Write the process id to `PATH.pid`, locked while the process runs.
         pid_file: bool,
     },
-    /// At the socket with this number, which listens already.
+    /// An inherited listening socket.
     Inherited(RawFd),
 }
 
-impl Listening {
-    /// The server works in the root directory.
-    ///
-    /// # Errors
-    ///
-    /// Without a working directory; an empty path.
+impl ListenAddress {
+    /// The server's working directory is `/`.
     pub(crate) fn make_absolute(&mut self) -> io::Result<()> {
-        if let Listening::At { path, .. } = self {
+        if let ListenAddress::At { path, .. } = self {
             *path = std::path::absolute(&*path)?;
         }
         Ok(())
     }
 
-    /// For messages and lists of processes.
+    /// For messages and ps(1).
     pub(crate) fn name(&self) -> PathBuf {
         match self {
-            Listening::At { path, .. } => path.clone(),
-            Listening::Inherited(number) => format!("descriptor {number}").into(),
+            ListenAddress::At { path, .. } => path.clone(),
+            ListenAddress::Inherited(number) => format!("descriptor {number}").into(),
         }
     }
 }
 
-/// A socket that listens; removed, if it was made here, when this is dropped.
+/// A listening socket; removed on drop, if created here.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ShareListener {
     listener: OwnedFd,
     made: Option<Made>,
 }
@@ -65,30 +59,26 @@ pub(crate) struct Door {
 #[derive(Debug)]
 struct Made {
     socket: NamedSocket,
-    /// As it is to be called.
+    /// Final name.
     name: OsString,
     group: Option<u32>,
     /// Locked.
     _pid_file: Option<OwnedFd>,
 }
 
-impl Door {
-    /// Makes the socket, or takes the one that there is.
-    ///
-    /// # Errors
-    ///
-    /// See [`SocketError`]; a descriptor that is no listening socket is one of the system.
-    pub(crate) fn open(listening: &Listening) -> Result<Door, SocketError> {
+impl ShareListener {
+    /// Creates the socket, or takes the inherited one.
+    pub(crate) fn open(listening: &ListenAddress) -> Result<ShareListener, SocketError> {
         match listening {
-            Listening::Inherited(number) => {
+            ListenAddress::Inherited(number) => {
                 let listener = inherited(*number)
                     .map_err(system("listen at the inherited", &listening.name()))?;
-                Ok(Door {
+                Ok(ShareListener {
                     listener,
                     made: None,
                 })
             }
-            Listening::At {
+            ListenAddress::At {
                 path,
                 group,
                 pid_file,
@@ -96,11 +86,7 @@ impl Door {
         }
     }
 
-    /// Gives the socket the name by which it is found.
-    ///
-    /// # Errors
-    ///
-    /// See [`SocketError`].
+    /// Renames the socket to its final name.
     pub(crate) fn publish(&mut self) -> Result<(), SocketError> {
         let Some(made) = &mut self.made else {
             return Ok(());
@@ -112,19 +98,15 @@ impl Door {
         made.socket.publish(&name, true)
     }
 
-    /// Device and inode of the socket's file, if it was made here.
+    /// Device and inode of the socket's file, if created here.
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
         let file = self.made.as_ref()?.socket.file().try_clone().ok()?;
         let stat = rustix::fs::fstat(file).ok()?;
         Some((stat.st_dev, stat.st_ino))
     }
 
-    /// Lets in who knocks; `None` when it has gone away again.
-    ///
-    /// # Errors
-    ///
-    /// No descriptors, no memory.
-    pub(crate) fn let_in(&self) -> io::Result<Option<OwnedFd>> {
+    /// Accepts a connection; `None` if it was closed again.
+    pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
         match accept_with(&self.listener, SocketFlags::CLOEXEC) {
             Ok(stream) => Ok(Some(stream)),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
@@ -133,7 +115,7 @@ impl Door {
     }
 }
 
-impl AsFd for Door {
+impl AsFd for ShareListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
@@ -151,19 +133,20 @@ fn inherited(number: RawFd) -> Result<OwnedFd, Errno> {
     Ok(listener)
 }
 
-fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<Door, SocketError> {
+fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener, SocketError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(SocketError::Occupied(path.to_owned()));
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(parent, flags, Mode::empty())
         .map_err(system("open the directory of the socket,", parent))?;
-    // Before anybody is asked by connecting: a server that serves one front end takes that for it.
+    // Before connecting to a socket to see whether it is stale: a server for one front end would take
+    // that for its front end.
     let pid_file = lock_pid_file(directory.as_fd(), name, path, pid_file)?;
     let locked = directory
         .try_clone()
         .map_err(system("open the directory", parent))?;
-    let _lock = Lock::of(locked.as_fd());
+    let _lock = DirectoryLock::of(locked.as_fd());
     must_be_free(directory.as_fd(), name, parent)?;
     let passing = format!("share-{}.new", std::process::id());
     let (socket, listener) = NamedSocket::make(directory, parent.to_owned(), &passing, BACKLOG)?;
@@ -173,13 +156,13 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<Door, SocketE
         group,
         _pid_file: pid_file,
     };
-    Ok(Door {
+    Ok(ShareListener {
         listener,
         made: Some(made),
     })
 }
 
-/// Looks whether somebody says with a file that the socket is in use, and with `make` says so.
+/// Fails if another process holds the pid file; with `make`, writes and locks it.
 fn lock_pid_file(
     directory: BorrowedFd<'_>,
     name: &OsStr,
@@ -195,7 +178,7 @@ fn lock_pid_file(
     for _ in 0..LOCK_ATTEMPTS {
         let file = match rustix::fs::openat(directory, &file_name, flags, mode) {
             Ok(file) => file,
-            // Nobody's, or not for this user to see: then it is no server of this user's.
+            // Missing, or not readable: not of a server of this user.
             Err(_) if !make => return Ok(None),
             Err(errno) => return Err(system("make", &whole)(errno)),
         };
@@ -225,8 +208,8 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
     use tempfile::TempDir;
 
-    fn at(path: &Path) -> Listening {
-        Listening::At {
+    fn at(path: &Path) -> ListenAddress {
+        ListenAddress::At {
             path: path.to_owned(),
             group: None,
             pid_file: false,
@@ -238,69 +221,75 @@ mod tests {
     }
 
     #[test]
-    fn it_has_its_name_when_there_is_somebody_to_answer() {
+    fn socket_has_its_name_once_published() {
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
-        let mut door = Door::open(&at(&path)).unwrap();
+        let mut listener = ShareListener::open(&at(&path)).unwrap();
         assert!(!path.exists());
-        door.publish().unwrap();
+        listener.publish().unwrap();
         assert_eq!(mode(&path), 0o600);
-        assert!(door.let_in().unwrap().is_none(), "nobody knocks");
+        assert!(
+            listener.accept().unwrap().is_none(),
+            "no incoming connection"
+        );
         let _front_end = UnixStream::connect(&path).unwrap();
-        assert!(door.let_in().unwrap().is_some());
+        assert!(listener.accept().unwrap().is_some());
         let stat = std::fs::symlink_metadata(&path).unwrap();
-        assert_eq!(door.identity(), Some((stat.dev(), stat.ino())));
-        drop(door);
+        assert_eq!(listener.identity(), Some((stat.dev(), stat.ino())));
+        drop(listener);
         let left = std::fs::read_dir(place.path()).unwrap().count();
         assert_eq!(left, 0);
     }
 
     #[test]
-    fn a_group_is_let_in_too() {
+    fn socket_group_may_connect() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
         let mut listening = at(&path);
-        if let Listening::At { group, .. } = &mut listening {
+        if let ListenAddress::At { group, .. } = &mut listening {
             *group = Some(54_321);
         }
-        let mut door = Door::open(&listening).unwrap();
-        door.publish().unwrap();
+        let mut listener = ShareListener::open(&listening).unwrap();
+        listener.publish().unwrap();
         assert_eq!(mode(&path), 0o660);
         assert_eq!(std::fs::symlink_metadata(&path).unwrap().gid(), 54_321);
     }
 
     #[test]
-    fn what_is_in_use_is_left_alone() {
+    fn socket_in_use_is_not_replaced() {
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
         let living = UnixListener::bind(&path).unwrap();
-        assert!(matches!(Door::open(&at(&path)), Err(SocketError::InUse(_))));
+        assert!(matches!(
+            ShareListener::open(&at(&path)),
+            Err(SocketError::InUse(_))
+        ));
         drop(living);
         assert!(
-            Door::open(&at(&path)).unwrap().publish().is_ok(),
+            ShareListener::open(&at(&path)).unwrap().publish().is_ok(),
             "it was left"
         );
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(
-            Door::open(&at(&path)),
+            ShareListener::open(&at(&path)),
             Err(SocketError::Occupied(_))
         ));
-        assert!(Door::open(&at(&path.join("deeper"))).is_err());
+        assert!(ShareListener::open(&at(&path.join("deeper"))).is_err());
     }
 
     #[test]
-    fn a_locked_pid_file_says_that_it_is_in_use() {
+    fn locked_pid_file_means_in_use() {
         let place = TempDir::new().unwrap();
         let path = place.path().join("socket");
         let pid = place.path().join("socket.pid");
-        // Longer than ours.
+        // Longer than the new content.
         std::fs::write(&pid, "12345678901234567890\n").unwrap();
         std::fs::set_permissions(&pid, std::fs::Permissions::from_mode(0o600)).unwrap();
         let mut listening = at(&path);
-        if let Listening::At { pid_file, .. } = &mut listening {
+        if let ListenAddress::At { pid_file, .. } = &mut listening {
             *pid_file = true;
         }
         let living = UnixListener::bind(&path).unwrap();
@@ -308,16 +297,25 @@ mod tests {
         let holder = std::fs::File::open(&pid).unwrap();
         rustix::fs::flock(&holder, FlockOperation::LockExclusive).unwrap();
         for listening in [&listening, &at(&path)] {
-            assert!(matches!(Door::open(listening), Err(SocketError::InUse(_))));
+            assert!(matches!(
+                ShareListener::open(listening),
+                Err(SocketError::InUse(_))
+            ));
         }
-        assert!(living.accept().is_err(), "and nobody was asked");
+        assert!(living.accept().is_err(), "without a connection");
         drop((holder, living));
-        let door = Door::open(&listening).unwrap();
+        let listener = ShareListener::open(&listening).unwrap();
         let text = std::fs::read_to_string(&pid).unwrap();
         assert_eq!(text, format!("{}\n", std::process::id()));
-        assert!(matches!(Door::open(&listening), Err(SocketError::InUse(_))));
-        drop(door);
-        assert!(Door::open(&listening).is_ok(), "the lock went with it");
+        assert!(matches!(
+            ShareListener::open(&listening),
+            Err(SocketError::InUse(_))
+        ));
+        drop(listener);
+        assert!(
+            ShareListener::open(&listening).is_ok(),
+            "the lock went with it"
+        );
     }
 
     #[test]
@@ -327,7 +325,7 @@ mod tests {
         let listener = UnixListener::bind(place.path().join("socket")).unwrap();
         let (connected, _other) = UnixStream::pair().unwrap();
         let file = std::fs::File::open("/").unwrap();
-        let open = |number| Door::open(&Listening::Inherited(number));
+        let open = |number| ShareListener::open(&ListenAddress::Inherited(number));
         assert!(open(listener.as_raw_fd()).is_ok());
         assert!(open(connected.as_raw_fd()).is_err());
         assert!(open(file.as_raw_fd()).is_err());

@@ -1,4 +1,4 @@
-//! A file of the host, as a policy looks at it.
+//! A file of the host, as the subject of a policy.
 
 use crate::error::CommandError;
 use rustix::fs::FileType;
@@ -9,29 +9,23 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
 
-/// Where a file is below the served root, and what it is. Symbolic links on the way are followed,
-/// one that is the file itself is not.
+/// A file beneath the root. Symbolic links are followed before its last component only.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct HostFile {
     root: PathBuf,
     below: PathBuf,
     found: Found,
 }
 
-/// What was found at some path.
 #[derive(Debug)]
 pub(super) struct Found {
     path: PathBuf,
     metadata: Metadata,
 }
 
-impl Place {
-    /// Looks at `path`, which is somewhere below `root`.
-    ///
-    /// # Errors
-    ///
-    /// When it is not, or cannot be looked at.
-    pub(super) fn find(root: &Path, path: &Path) -> Result<Place, CommandError> {
+impl HostFile {
+    /// `path` must be beneath `root`.
+    pub(super) fn find(root: &Path, path: &Path) -> Result<HostFile, CommandError> {
         let real = real(path).map_err(|source| CommandError::Unlooked {
             path: path.into(),
             source,
@@ -42,19 +36,18 @@ impl Place {
                 path: path.into(),
                 root: root.into(),
             })?;
-        Ok(Place {
+        Ok(HostFile {
             root: root.into(),
             below: below.into(),
             found: Found::at(&real)?,
         })
     }
 
-    /// The file itself.
     pub(super) fn subject(&self) -> Subject<'_> {
         self.found.subject(&self.below)
     }
 
-    /// Each directory on the way to it from the root, which is left out, by its path from there.
+    /// The directories above it, relative to the root, which is left out.
     pub(super) fn directories(&self) -> Result<Vec<(&Path, Found)>, CommandError> {
         let mut above: Vec<&Path> = self.below.ancestors().skip(1).collect();
         above.retain(|directory| !directory.as_os_str().is_empty());
@@ -64,7 +57,6 @@ impl Place {
     }
 }
 
-/// The path without symbolic links before its last component.
 fn real(path: &Path) -> io::Result<PathBuf> {
     if path.symlink_metadata()?.is_symlink()
         && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
@@ -93,7 +85,6 @@ impl Found {
         }
     }
 
-    /// It, by its path from the root.
     pub(super) fn subject<'a>(&'a self, below: &'a Path) -> Subject<'a> {
         Subject {
             path: below.as_os_str().as_bytes(),
@@ -103,7 +94,7 @@ impl Found {
     }
 
     fn open(&self) -> io::Result<File> {
-        // Should it have become something else by now, that is not waited for.
+        // If it was replaced meanwhile, open(2) must not block.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         OpenOptions::new()
             .read(true)
