@@ -391,7 +391,7 @@ fn a_new_file_is_judged_by_the_mode_that_the_umask_leaves() {
     });
     const NO: Result<()> = Err(Errno::EACCES);
     under(&deny("o+r"), |served| {
-        assert_eq!(made(served), (NO, NO, NO))
+        assert_eq!(made(served), (NO, NO, NO));
     });
 }
 
