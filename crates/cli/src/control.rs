@@ -13,7 +13,7 @@
 //!     └── passes the listening socket ──► worker: one thread replies
 //! ```
 //!
-//! **Who may touch what.** Only the supervisor creates, names and removes the file; the next supervisor
+//! **Access.** Only the supervisor creates, names and removes the file; the next supervisor
 //! removes a stale one. The worker's thread answers peers that the kernel let connect, checks their user
 //! again, and reads the server's tables, never the mount.
 

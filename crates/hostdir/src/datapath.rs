@@ -6,7 +6,7 @@
 //! this fails with EIO. So the path is chosen by the first open of an inode, stored with the inode, and
 //! joined by every open until the last release.
 //!
-//! **Who may touch what.** [`Use`] is in its inode under a lock, held while the path is chosen and the file
+//! **Access.** [`Use`] is in its inode under a lock, held while the path is chosen and the file
 //! registered: opens of one inode wait for each other only. The kernel drops its side of an open *before*
 //! it sends RELEASE, and takes it *after* OPEN was answered. So as long as we count an open from before its
 //! answer to its RELEASE, we never count fewer than the kernel, and never change the path of an open file.

@@ -8,7 +8,7 @@
 //! When the kernel has forgotten most of many inodes, as after a backup, their memory goes back to the
 //! system.
 //!
-//! **Who may touch what.** Requests mark a mount as used, or its last file as closed, and notify the
+//! **Access.** Requests mark a mount as used, or its last file as closed, and notify the
 //! [`Wakeup`]; only this thread releases. A request keeps what it holds at that moment, and marks the mount
 //! again with whatever it caches later.
 

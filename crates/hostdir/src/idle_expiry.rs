@@ -1,6 +1,6 @@
 //! When a submount's cached descriptors expire.
 //!
-//! **Who may touch what.** Requests count open files and set marks; only the housekeeping thread clears
+//! **Access.** Requests count open files and set marks; only the housekeeping thread clears
 //! them. It clears `keeps_something` *before* it closes the cached descriptors, and a request sets it
 //! *after* it has cached one, under the lock that the thread takes to remove it. So whatever the thread did
 //! not find is marked again.

@@ -144,7 +144,7 @@ impl LowerMount {
         if !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 mount = self.id,
-                "no passthrough for files on a mount beneath: {obstacle}"
+                "passthrough is off for files on a lower mount: {obstacle}"
             );
         }
     }

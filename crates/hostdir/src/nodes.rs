@@ -1,6 +1,6 @@
 //! The inodes that the kernel has looked up, by node id and by identity.
 //!
-//! **Who may touch what.** The table of slots (node id → inode) has a lock per slot. The map from identity
+//! **Access.** The table of slots (node id → inode) has a lock per slot. The map from identity
 //! to slot is cut into shards, each under its own lock. A lookup raises an inode's count under its shard's
 //! lock; a forget that brings a count to zero takes the same lock, checks again, and only then removes the
 //! inode from both. So an inode found in the map was not removed, and is not while it has lookups. A

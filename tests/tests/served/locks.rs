@@ -1,10 +1,13 @@
 //! Which owner F_GETLK reports for a conflicting lock, and when an owner's locks are dropped.
 
-use super::{lock, serve, shared_locks};
+use super::{is_root, lock, serve, shared_locks};
 use std::fs::File;
 use thrufs::Errno;
-use thrufs_abi::{LockOwner, NodeId};
+use thrufs_abi::{LkFlags, LockOwner, NodeId};
+use thrufs_hostdir::Config;
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
+use thrufs_testing::user::ALICE;
+use thrufs_tests::skip_if;
 
 #[test]
 fn getlk_reports_the_process_that_holds_the_lock() {
@@ -74,4 +77,22 @@ fn a_close_of_any_descriptor_drops_what_its_owner_holds() {
     assert_eq!(take(2), Err(Errno::EAGAIN), "it is no lock of the second");
     root.flush(node, other, LockOwner(1)).unwrap();
     assert_eq!(take(2), Ok(()));
+}
+
+/// The descriptor that an open file without passthrough has is locked.
+#[test]
+fn a_flock_of_an_open_file_costs_no_further_descriptor() {
+    skip_if!(!is_root());
+    let served = serve(Config {
+        user_descriptors_max: Some(1),
+        ..shared_locks()
+    });
+    served.write("file", b"");
+    let node = served.client.root().walk("file").unwrap();
+    let user = served.client.user(ALICE, ALICE);
+    let fh = user.open(node, libc::O_RDONLY).unwrap().fh;
+    assert_eq!(user.open(node, libc::O_RDONLY), Err(Errno::ENFILE));
+    let mut flock = lock(fh, 1, libc::F_RDLCK);
+    flock.lk_flags = LkFlags::FLOCK.bits();
+    assert_eq!(user.setlk(node, &flock, false), Ok(()));
 }

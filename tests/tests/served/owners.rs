@@ -178,6 +178,31 @@ fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
     }
 }
 
+/// A truncation sets the times as well, and under writeback the kernel writes back those that it kept: the
+/// open permitted both.
+#[test]
+fn times_that_come_with_an_open_file_are_permitted_by_its_open() {
+    skip_if!(!is_root());
+    let served = serve(Config::default());
+    let node = file_of(&served, OWNER);
+    let owner = served.client.user(OWNER, OWNER);
+    let fh = owner.open(node, libc::O_RDWR).unwrap().fh;
+    give(&served, CAPABLE);
+    let (size, mtime, ctime) = (SetattrValid::SIZE, SetattrValid::MTIME, SetattrValid::CTIME);
+    for (valid, expected) in [
+        (size | mtime, Ok(())),
+        (mtime | ctime, Ok(())),
+        (mtime, Err(Errno::EPERM)),
+    ] {
+        let set = SetattrIn {
+            fh,
+            ..set(valid | SetattrValid::FH)
+        };
+        let answer = owner.setattr(node, &set).map(drop);
+        assert_eq!(answer, expected, "{valid:?}");
+    }
+}
+
 /// The kernel above allows the set-group-ID bit by the group that it has cached for the directory.
 #[test]
 fn a_directory_that_got_another_group_gives_no_set_group_id_program() {

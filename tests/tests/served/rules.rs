@@ -1,10 +1,12 @@
 //! A tree under a policy: each changing request, hidden names, and the names by which a file is judged.
 
 use super::{ROOT, Served, beneath, connect, serve};
-use rustix::fs::XattrFlags;
+use rustix::fs::{FlockOperation, XattrFlags};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 use thrufs::{Errno, Outcome, Result};
 use thrufs_abi::layout::{OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, SetattrValid};
@@ -374,6 +376,26 @@ fn a_file_is_judged_by_the_names_that_it_has() {
 }
 
 /// A file with an unknown name may be a photograph by it.
+/// Another server of the tree holds it while it carries out a change of names.
+#[test]
+fn a_rename_waits_for_the_name_lock_of_another_server() {
+    under(RULES, |served| {
+        let root = served.client.root();
+        let rename = |to: &str| root.rename((ROOT, b"a"), (ROOT, to.as_bytes()), 0);
+        let other = fs::File::open(served.path("")).unwrap();
+        let flock = |operation| rustix::fs::flock(&other, operation);
+        flock(FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(rename("b"), Err(Errno::EBUSY));
+        thread::scope(|scope| {
+            let renamed = scope.spawn(|| rename("b"));
+            thread::sleep(Duration::from_millis(50));
+            flock(FlockOperation::Unlock).unwrap();
+            assert_eq!(renamed.join().unwrap(), Ok(()));
+        });
+        flock(FlockOperation::NonBlockingLockExclusive).unwrap();
+    });
+}
+
 #[test]
 fn a_new_file_is_judged_by_the_mode_that_the_umask_leaves() {
     // Of the umask 022.
