@@ -196,10 +196,8 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
 fn what_a_caller_creates_is_the_callers() {
     skip_if!(!is_root());
     let served = serve(Config::default());
-    let (one, other) = (
-        served.client.user(1001, 1002),
-        served.client.user(2001, 2002),
-    );
+    let root = served.client.root();
+    let [one, other] = [(1001, 1002), (2001, 2002)].map(|(uid, gid)| served.client.user(uid, gid));
     let owner = |name: &str| {
         let metadata = fs::symlink_metadata(served.path(name)).unwrap();
         (metadata.uid(), metadata.gid())
@@ -208,23 +206,16 @@ fn what_a_caller_creates_is_the_callers() {
     assert_eq!((entry.attr.uid, entry.attr.gid), (1001, 1002));
     other.create(ROOT, b"file", libc::O_RDWR, 0o644).unwrap();
     one.symlink(ROOT, b"link", b"target").unwrap();
-    other
-        .mknod(ROOT, b"fifo", libc::S_IFIFO | 0o600, 0)
-        .unwrap();
-    served
-        .client
-        .root()
-        .create(ROOT, b"roots", libc::O_RDWR, 0o644)
-        .unwrap();
-    assert_eq!(owner("dir"), (1001, 1002));
-    assert_eq!(owner("file"), (2001, 2002));
-    assert_eq!(owner("link"), (1001, 1002));
-    assert_eq!(owner("fifo"), (2001, 2002));
-    assert_eq!(owner("roots"), (0, 0));
+    let fifo = libc::S_IFIFO | 0o600;
+    other.mknod(ROOT, b"fifo", fifo, 0).unwrap();
+    root.create(ROOT, b"roots", libc::O_RDWR, 0o644).unwrap();
+    let owners = ["dir", "file", "link", "fifo", "roots"].map(owner);
+    let (first, second) = ((1001, 1002), (2001, 2002));
+    assert_eq!(owners, [first, second, first, second, (0, 0)]);
     // A caller without an id is the server.
     let unmapped = served.client.user(u32::MAX, u32::MAX);
     unmapped.mkdir(ROOT, b"made", 0o755).unwrap();
-    assert_eq!(owner("nobodys"), (0, 0));
+    assert_eq!(owner("made"), (0, 0));
 }
 
 #[test]
