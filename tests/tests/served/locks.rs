@@ -6,7 +6,6 @@ use thrufs::Errno;
 use thrufs_abi::{LkFlags, LockOwner, NodeId};
 use thrufs_hostdir::Config;
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
-use thrufs_testing::user::ALICE;
 use thrufs_tests::skip_if;
 
 #[test]
@@ -89,7 +88,7 @@ fn a_flock_of_an_open_file_costs_no_further_descriptor() {
     });
     served.write("file", b"");
     let node = served.client.root().walk("file").unwrap();
-    let user = served.client.user(ALICE, ALICE);
+    let user = served.client.user(1001, 1001);
     let fh = user.open(node, libc::O_RDONLY).unwrap().fh;
     assert_eq!(user.open(node, libc::O_RDONLY), Err(Errno::ENFILE));
     let mut flock = lock(fh, 1, libc::F_RDLCK);

@@ -184,16 +184,16 @@ fn links_and_times_are_checked_by_attributes_that_the_kernel_has() {
 fn times_that_come_with_an_open_file_are_permitted_by_its_open() {
     skip_if!(!is_root());
     let served = serve(Config::default());
-    let node = file_of(&served, OWNER);
     let owner = served.client.user(OWNER, OWNER);
-    let fh = owner.open(node, libc::O_RDWR).unwrap().fh;
-    give(&served, CAPABLE);
     let (size, mtime, ctime) = (SetattrValid::SIZE, SetattrValid::MTIME, SetattrValid::CTIME);
     for (valid, expected) in [
         (size | mtime, Ok(())),
         (mtime | ctime, Ok(())),
         (mtime, Err(Errno::EPERM)),
     ] {
+        let node = file_of(&served, OWNER);
+        let fh = owner.open(node, libc::O_RDWR).unwrap().fh;
+        give(&served, CAPABLE);
         let set = SetattrIn {
             fh,
             ..set(valid | SetattrValid::FH)
