@@ -1,4 +1,6 @@
-//! The configuration of a mount or share: the settings, resolved and checked once.
+//! The configuration of a mount: the settings of the table of options, resolved and checked once. [`share`]
+//! has that of a share, [`serving`] and [`server`] what both have in common. Nothing later looks at a
+//! setting by name.
 
 mod server;
 mod serving;

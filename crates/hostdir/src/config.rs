@@ -1,4 +1,5 @@
-//! How a directory is served.
+//! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
+//! nothing and opens nothing.
 
 use crate::datapath::DataPath;
 use crate::ledger::Ledger;

@@ -1,4 +1,4 @@
-//! The configuration of a share.
+//! The configuration of a share: its own settings, and the defaults in which it differs from a mount.
 
 use super::{ServerConfig, serving};
 use crate::options::{self, OptionError, OptionId, Setting, Use};
