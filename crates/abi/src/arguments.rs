@@ -1,4 +1,5 @@
-//! Reads the arguments of a request: a structure, then what follows it.
+//! Reads the arguments of one request in order: a structure, then names, strings and bytes. Never beyond
+//! their end; what is left over at the end is an error.
 
 use crate::name::Name;
 use crate::parse_error::ParseErrorKind;

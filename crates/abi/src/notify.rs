@@ -1,4 +1,4 @@
-//! Notifications: messages of the server without a request.
+//! Notifications, the messages of a server without a request: their codes, and writing them.
 
 use crate::ids::{NodeId, Unique};
 use crate::layout::{

@@ -1,4 +1,5 @@
-//! The operations.
+//! The table of operations: number, name and first structure of each. What follows that structure is parsed
+//! in [`request`](crate::request).
 
 use crate::layout::{
     AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,

@@ -1,4 +1,6 @@
-//! Replies: writing directory entries, and reading replies.
+//! Replies: writes directory entries as a server does, and parses whole replies as a client does. Entries
+//! and replies of a hostile server are input like any other: whatever is malformed ends the listing. The
+//! other replies are structures of [`layout`](crate::layout).
 
 use crate::ids::Unique;
 use crate::layout::{Dirent, EntryOut, OutHeader};

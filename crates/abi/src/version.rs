@@ -1,4 +1,4 @@
-//! Versions of the protocol.
+//! Versions of the protocol: which are spoken, and what INIT answers to another.
 
 /// Major version. There was never another since 2007.
 pub const KERNEL_VERSION: u32 = 7;

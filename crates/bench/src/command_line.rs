@@ -1,4 +1,4 @@
-//! The command line, and what comes of it.
+//! The command line of `thrufs-bench`: its options, and which process of a run this one is.
 
 use crate::request::Request;
 use crate::results::Results;

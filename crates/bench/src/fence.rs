@@ -1,4 +1,4 @@
-//! A file in memory.
+//! A file mapped into memory, read and written by copying only.
 //!
 //! # Safety
 //!

@@ -1,4 +1,4 @@
-//! Where a result comes from.
+//! Describes the machine of a result: kernel, processors, memory, commit, date.
 
 use crate::report::figure;
 use crate::results::Machine;

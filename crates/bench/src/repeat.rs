@@ -1,4 +1,4 @@
-//! A run again, from what it has found: the same suite, rows, targets and amount of work.
+//! Turns an earlier `results.json` into the plan of the same run: suite, rows, targets, amount of work.
 
 use crate::Outcome;
 use crate::request::Request;

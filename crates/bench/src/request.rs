@@ -1,4 +1,4 @@
-//! What is asked for, in the words of the command line.
+//! A request: what the command line asks for, in its words, not checked. [`plan`](crate::plan) checks it.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

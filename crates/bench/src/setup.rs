@@ -1,4 +1,4 @@
-//! What a target is started by, and what must come of it.
+//! The setup of a target: its command, and the transport and data path that it must have once it runs.
 
 use crate::Outcome;
 use crate::results::{self, Kind};

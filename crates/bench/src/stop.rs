@@ -1,4 +1,5 @@
-//! Whether the run is to end.
+//! Whether the run is to end: by the parent pipe, which the first process writes to on Ctrl-C and which
+//! closes when that process is gone.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

@@ -1,4 +1,5 @@
-//! What is measured: the file system beneath itself, and servers that show it at a mount point.
+//! A running target: the file system beneath itself, or a server that shows it at a mount point. Starts it,
+//! checks that it is what it claims, mounts it anew, and ends it.
 
 mod check;
 mod process;

@@ -1,4 +1,5 @@
-//! What a process of a measurement is sent to do, and what it has done.
+//! The task of a measuring process (which row, where, how much) and its outcome, as they go between
+//! processes.
 
 use serde::{Deserialize, Serialize};
 use std::io;

@@ -571,17 +571,9 @@ mod tests {
     #[test]
     fn every_flag_of_the_table_is_a_flag() {
         for option in OPTIONS.iter().filter(|option| option.form != Form::List) {
-            let value = match option.value {
-                Value::None | Value::Any => "",
-                Value::Choice(words) => words[0],
-                Value::Seconds | Value::Bytes | Value::User | Value::Group => "5",
-                Value::Count(least, _) => &least.to_string(),
-                Value::Range => "0:1:2",
-                Value::Text | Value::Path => "x",
-            };
-            let flag = match value {
-                "" => format!("--{}", option.flag()),
-                value => format!("--{}={value}", option.flag()),
+            let flag = match option.sample() {
+                None => format!("--{}", option.flag()),
+                Some(value) => format!("--{}={value}", option.flag()),
             };
             let mounted = mount(&format!("{flag} s m")).map(|mount| mount.settings);
             let shared = share(&format!("--socket k {flag} d")).map(|share| share.settings);

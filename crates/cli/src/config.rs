@@ -1,4 +1,6 @@
-//! The configuration of a mount or share: the settings, resolved and checked once.
+//! The configuration of a mount: the settings of the table of options, resolved and checked once. [`share`]
+//! has that of a share, [`serving`] and [`server`] what both have in common. Nothing later looks at a
+//! setting by name.
 
 mod server;
 mod serving;
@@ -175,6 +177,16 @@ mod tests {
 
     #[test]
     fn every_option_is_resolved() {
+        for option in options::OPTIONS.iter() {
+            let setting = options::setting(option, option.sample().as_deref()).unwrap();
+            let resolved = MountConfig::resolve("/src".into(), "/mnt".into(), &[setting]);
+            let (name, used) = (option.name, option.used.includes(Use::Mount));
+            assert_eq!(resolved.is_ok(), used, "{name}: {resolved:?}");
+        }
+    }
+
+    #[test]
+    fn options_take_their_values() {
         let config = resolved(
             "ro,suid,dev,noexec,nosymfollow,noatime,nodiratime,sync,allow_other,\
              fsname=a\\,b,subtype=x,cache=always,entry_timeout=1.5,attr_timeout=2,\

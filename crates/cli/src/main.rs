@@ -8,8 +8,9 @@
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
 //! | `virtiofsd` | the command line of virtiofsd |
 //! | `bench_command` | executing the benchmark, a separate program |
-//! | `policy_file` | loading a policy |
+//! | `policy_file`, `audit_log` | loading a policy; the log that the supervisor writes for a worker |
 //! | `supervisor`, `worker` | the two processes of a mount |
+//! | `watcher` | the thread of a worker that waits for signals and the supervisor |
 //! | `auto_unmount` | a third process, which unmounts when the server is killed |
 //! | `process`, `channel` | starting processes, and their messages |
 //! | `callers` | queries of the worker about callers |
@@ -17,7 +18,7 @@
 //! | `listening`, `systemd` | Unix sockets; readiness notification |
 //! | `task`, `waiting` | blocking calls and poll(2) with deadlines |
 //! | `mounting`, `mount_table` | mounting and unmounting |
-//! | `confinement`, `log`, `error` | confinement of the worker; log and errors |
+//! | `confinement`, `log`, `error`, `output` | confinement of the worker; log, errors, standard output |
 //!
 //! ```text
 //! thrufs mount ──starts──► supervisor ──starts──► worker

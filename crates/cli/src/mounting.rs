@@ -1,4 +1,6 @@
-//! Mounting, unmounting and aborting the server's file system.
+//! Mounts, unmounts and aborts the file system of the server, as root or through `fusermount3`. Finds its
+//! mounts by their device number, wherever they were moved or bound. Decides nothing about when: that is
+//! the [supervisor's](crate::supervisor).
 
 use crate::config::MountConfig;
 use crate::mount_table::{self, DeviceNumber, Mount};

@@ -256,6 +256,23 @@ impl MountOption {
         }
     }
 
+    /// A value of its kind, for tests of the whole table; `None` if it takes none.
+    #[cfg(test)]
+    pub(crate) fn sample(&self) -> Option<String> {
+        let value = match (self.id, self.value) {
+            (_, Value::None | Value::Any) => return None,
+            (OptionId::XattrMap, _) => ":map::user.v.:",
+            (OptionId::TranslateUid | OptionId::TranslateGid, _) => "map:0:1:2",
+            (OptionId::Capabilities, _) => "-mknod",
+            (_, Value::Choice(words)) => words[0],
+            (_, Value::Seconds | Value::Bytes | Value::User | Value::Group) => "5",
+            (_, Value::Count(least, _)) => &least.to_string(),
+            (_, Value::Range) => "0:1:2",
+            (_, Value::Text | Value::Path) => "x",
+        };
+        Some(value.to_owned())
+    }
+
     fn is_called(&self, name: &str) -> bool {
         match self.name.strip_suffix('*') {
             Some(stem) => {

@@ -1,4 +1,4 @@
-//! Standard output. A closed pipe (`| head`) is not an error.
+//! Prints to standard output, text and JSON. A closed pipe (`| head`) is not an error.
 
 use serde::Serialize;
 use std::io::Write;

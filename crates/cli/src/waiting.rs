@@ -1,4 +1,4 @@
-//! poll(2) with a deadline.
+//! poll(2) on a few descriptors, with a deadline: which of them can be read.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::BorrowedFd;

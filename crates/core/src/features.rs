@@ -1,4 +1,5 @@
-//! The result of INIT's negotiation.
+//! Negotiation at INIT: what the kernel offers, what a file system asks for ([`Negotiation`]), and what is
+//! in force ([`Features`]). Without I/O.
 
 use std::fmt;
 use thrufs_abi::InitFlags;

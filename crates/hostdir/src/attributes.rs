@@ -1,4 +1,6 @@
-//! GETATTR, SETATTR and STATX.
+//! Attributes: GETATTR, STATX, SETATTR, READLINK and STATFS, and the attributes in every entry. That a
+//! caller still owns what it changes is checked in [`ownership`](crate::ownership), what falls with a
+//! change in [`privileges`](crate::privileges).
 
 use crate::config::IdMap;
 use crate::files::{OpenFile, stat_open};

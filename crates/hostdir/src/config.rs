@@ -1,4 +1,5 @@
-//! How a directory is served.
+//! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
+//! nothing and opens nothing.
 
 use crate::datapath::DataPath;
 use crate::ledger::Ledger;
@@ -221,7 +222,8 @@ pub struct Config {
     pub max_readahead: Option<u32>,
     /// Whether inodes are found again by file handle.
     pub file_handles: FileHandles,
-    /// Most descriptors cached for inodes that are not open; half of `RLIMIT_NOFILE` by default.
+    /// Most descriptors cached for inodes that are not open. By default half of `RLIMIT_NOFILE`, but at most
+    /// 16,384 with file handles and 65,536 without.
     pub descriptor_budget: Option<usize>,
     /// Most descriptors for open directories, open files and owners of shared locks of one user of the
     /// clients. Beyond it an open fails with ENFILE and a lock with ENOLCK. Files under passthrough cost

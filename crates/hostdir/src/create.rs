@@ -1,4 +1,5 @@
-//! Creating files, directories and links.
+//! CREATE, TMPFILE, MKDIR, MKNOD and SYMLINK: everything that makes an inode. The thread takes on the
+//! caller's ids for it; CREATE never opens a file that exists (`docs/adr/0006-create-is-exclusive.md`).
 
 use crate::attributes::SET_IDS;
 use crate::attributes::decode_device;

@@ -1,4 +1,6 @@
-//! Open directories, and listing them.
+//! Open directories: OPENDIR, READDIR(PLUS), RELEASEDIR and FSYNCDIR. An open directory may give its
+//! descriptor and buffer back at any time, and gets them again at the next request
+//! ([`listings`](crate::listings)). Hidden names are left out here.
 
 use crate::config::CacheMode;
 use crate::host::Host;

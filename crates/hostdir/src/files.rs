@@ -1,4 +1,7 @@
-//! Reading, writing and closing open files.
+//! Open files: READ, WRITE, FLUSH, RELEASE, FSYNC, FALLOCATE, LSEEK, COPY_FILE_RANGE and IOCTL.
+//!
+//! A request must name a node and a handle that belong together. Data are never copied here: the transport
+//! moves them from and to the lower file. Opening is in [`open`](crate::open).
 
 use crate::attributes::content_version;
 use crate::config::CacheMode;

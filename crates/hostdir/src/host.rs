@@ -1,4 +1,6 @@
-//! A served directory: its parts, and how inodes are reached.
+//! A served directory: owns the tables (nodes, mounts, policy), and is the only way from an inode to a
+//! descriptor. Looks one component up, opens by handle or by name, and makes room under the budget of
+//! descriptors. Answers no request itself.
 
 use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;

@@ -1,4 +1,5 @@
-//! The identity of an inode.
+//! The identity of an inode: which lookups lead to the same one. By mount and file handle, or by mount,
+//! number and time of birth where there are no handles.
 
 use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 

@@ -1,4 +1,5 @@
-//! One inode that the kernel has looked up.
+//! One inode that the kernel has looked up: its lookup count, what leads to it (handle, place, descriptor),
+//! and what was reported of it. Makes no system calls except closing descriptors.
 
 use crate::datapath::Use;
 use crate::filter::Filter;

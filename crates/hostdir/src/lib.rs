@@ -11,7 +11,7 @@
 //! | `file_system` | the trait `FileSystem`: one method per request |
 //! | `host` | reaching an inode: lookup, descriptors, opening |
 //! | `nodes`, `slots`, `inode`, `identity` | the inodes that the kernel has looked up |
-//! | `descriptors`, `listings`, `quota` | the budgets of descriptors, and the quota of one user |
+//! | `descriptor_limits`, `descriptors`, `listings`, `quota` | how descriptors are divided, their cache, the quota of one user |
 //! | `mounts` | the mounts of the served tree |
 //! | `credentials` | the ids and capabilities of serving threads |
 //! | `datapath` | the data path of an open file: passthrough, cached, direct, filtered |
@@ -20,7 +20,10 @@
 //! | `acl` | modes for a kernel above that does not see ACLs |
 //! | `ownership` | changes that only an owner may make |
 //! | `privileges` | set-id bits and capabilities that a change removes |
+//! | `versions` | whether the kernel may keep cached data from one open to the next |
 //! | `lookup`, `create`, `rename`, `attributes`, `files`, `directories`, `xattrs`, `locks` | the requests |
+//! | `retries` | files that are removed between two requests of one call |
+//! | `deadlock` | cycles of processes that wait for shared locks |
 //! | `labels` | security labels of new files |
 //! | `policy` | the language of an operator's rules: hide, deny, read-only, redact |
 //! | `rules` | applying the active policy to requests |
@@ -30,7 +33,7 @@
 //! | `translation`, `xattr_map` | mapping ids and names of extended attributes to the host's |
 //! | `succession` | resuming a session of another process |
 //! | `ledger`, `strongbox`, `keeping` | state that outlives a process that dies |
-//! | `explain`, `explanation` | reporting how a file is served |
+//! | `explain`, `explanation`, `statistics` | reporting how a file is served; counts |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

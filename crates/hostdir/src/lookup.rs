@@ -1,4 +1,5 @@
-//! LOOKUP, also of `.` and `..`, which only file handles of clients need.
+//! LOOKUP: one component beneath a directory, never a path. `.` and `..` are answered only with `export`,
+//! for file handles of clients. Under a policy, names that fold case are refused here.
 
 use crate::host::Host;
 use crate::inode::Inode;

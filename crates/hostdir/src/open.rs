@@ -1,4 +1,7 @@
-//! Opening files.
+//! OPEN, and what CREATE shares with it: flags beneath, policy, data path, audit.
+//!
+//! The permissions were checked by the kernel above; what it cannot check is checked here, before a handle
+//! exists. What is done with an open file is in [`files`](crate::files).
 
 use crate::config::{CacheMode, Config};
 use crate::datapath::{DataPath, UseGuard};

@@ -1,4 +1,5 @@
-//! LINK, UNLINK, RMDIR and RENAME.
+//! LINK, UNLINK, RMDIR and RENAME: changes of names. Each is decided by the policy and the owners before,
+//! carried out beneath, and recorded in [`names`](crate::names) and the place of the inode.
 
 use crate::create::component;
 use crate::host::{Host, opened_identity};

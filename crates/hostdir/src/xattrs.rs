@@ -1,4 +1,5 @@
-//! Extended attributes and POSIX ACLs.
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTR, REMOVEXATTR, and POSIX ACLs, whose ids are mapped.
+//! Names are mapped by [`xattr_map`](crate::xattr_map).
 
 use crate::acl;
 use crate::config::IdMap;

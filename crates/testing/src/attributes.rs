@@ -1,4 +1,4 @@
-//! Extended attributes as values.
+//! Reads all extended attributes of a file, to compare trees.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! The operations, one call each.
+//! Requests as calls: one method for each operation, which builds the request and parses its reply.
 
 use crate::carrier::Carrier;
 use crate::client::Client;

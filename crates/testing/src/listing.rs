@@ -1,4 +1,4 @@
-//! Directory listings as values.
+//! Parses the reply to READDIR(PLUS) into entries.
 
 use thrufs_abi::layout::EntryOut;
 use thrufs_abi::reply::DirectoryEntries;

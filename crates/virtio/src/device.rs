@@ -1,4 +1,6 @@
-//! The device: serves one front end per call, from its connection to its end.
+//! The device: serves one front end per call, from its connection to its end. Starts the threads and waits
+//! for them; the messages of the front end are handled in [`control`](crate::control), its requests in
+//! [`serving`](crate::serving).
 
 use crate::callers::Caller;
 use crate::config::DeviceConfig;

@@ -35,6 +35,18 @@
 //! | [`DeviceHandle`] | counters, and shutdown |
 //! | [`mod@queue`], [`memory`] | virtqueues in guest memory, public for fuzzing and other devices |
 //!
+//! | module | what it does |
+//! |---|---|
+//! | `device`, `connection`, `control`, `config`, `tag` | one front end: its connection, its messages, what it may set |
+//! | `memory`, `queue`, `vring` | guest memory; virtqueues in it; a queue as the front end sets it up |
+//! | `serving`, `queue_state`, `mailbox` | the thread of a queue, what it owns, messages to it |
+//! | `queue_helpers`, `patience` | further threads for a busy queue; spinning before sleep |
+//! | `stall_monitor`, `callers` | sharing the CPU of the virtual CPU that asks |
+//! | `slot`, `frame`, `session` | one request; INIT and DESTROY; the sessions of a guest |
+//! | `journal`, `keeper` | requests in flight, and the front end's connection, for the next worker |
+//! | `device_state`, `transfer` | migration |
+//! | `error` | why a device cannot serve |
+//!
 //! A session can migrate to another device while its guest runs; its format is in [`device_state`]. All input
 //! of guests and front ends is untrusted: see [`mod@queue`] and [`memory`].
 

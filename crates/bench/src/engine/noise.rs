@@ -1,4 +1,5 @@
-//! Whether the machine was quiet enough to tell.
+//! Whether the machine was quiet enough for the figures to mean anything: processor time that others took,
+//! and the spread of native's own rates. Only remarks on it; no figure is dropped.
 
 use crate::results::statistics::{Middle, rate, ratio};
 use crate::results::{Cell, Kind, Results};

@@ -1,4 +1,5 @@
-//! What was found so far.
+//! The results of a run while it goes on: samples, absent targets, remarks. [`results`](crate::results) has
+//! their form.
 
 use crate::machine;
 use crate::measurement::Measured;

@@ -1,4 +1,5 @@
-//! The file systems beneath, and the targets that show them.
+//! Sets up the file systems to measure on, and starts every target there. A target that cannot start is
+//! recorded with its reason.
 
 use super::directory;
 use super::record::Record;

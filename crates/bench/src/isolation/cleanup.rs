@@ -1,4 +1,5 @@
-//! The process that stays until everything is gone.
+//! The clean-up process: makes the scratch folder, starts the namespaces process, and stays until every
+//! process, mount and folder of the run is gone, however the run ends.
 
 use super::{Privileges, front, refusal, remains, scratch, tree};
 use crate::Outcome;

@@ -1,4 +1,5 @@
-//! The process between: makes the namespaces, and starts the first process inside.
+//! The namespaces process, between clean-up and run: makes the namespaces, and starts the first process
+//! inside.
 
 use super::cleanup::NO_PRIVILEGES;
 use super::{Privileges, front, tree};

@@ -1,4 +1,5 @@
-//! What can be seen of mounts and trees.
+//! Looks at the mount table: mount points, types of file systems, whether two directories show one tree.
+//! Changes nothing.
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
 use std::ffi::OsString;

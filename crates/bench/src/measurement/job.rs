@@ -1,4 +1,5 @@
-//! One of the processes of a measurement, seen from the run.
+//! One measuring process, seen from the run: starts it, reads its replies, ends it and cleans up after it.
+//! What it does inside is in [`order`](super::order).
 
 use super::order::{Order, Reply};
 use super::{Amount, Measured, Question, absent};

@@ -1,4 +1,4 @@
-//! From the times of single operations to their distribution.
+//! The distribution of the times of single operations.
 
 use crate::results::Latency;
 

@@ -1,4 +1,4 @@
-//! One of the processes of a measurement, from inside: the order that it gets, and its replies.
+//! Inside one measuring process: the command that it receives and its replies.
 
 use crate::Outcome;
 use crate::results::Absence;

@@ -1,4 +1,4 @@
-//! What a report for the terminal is written on.
+//! The width and colours of what a report for the terminal is written on.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Results as a file.
+//! Reads and writes `results.json`, and says what is wrong with a file that is none.
 
 use super::{FORMAT, Results};
 use serde::{Deserialize, Serialize};

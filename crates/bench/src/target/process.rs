@@ -1,4 +1,4 @@
-//! What can be seen of a server from outside.
+//! What procfs says of a server's processes: io_uring, stopped threads, resident memory.
 
 use rustix::process::Pid;
 use std::path::Path;

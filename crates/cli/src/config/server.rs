@@ -1,4 +1,5 @@
-//! Settings of the server process, common to mounts and shares.
+//! Settings of the server process, common to mounts and shares: foreground, log, policy file, control
+//! socket, time to stop.
 
 use crate::control::socket::ControlLocation;
 use crate::options::{OptionError, OptionId, Setting, parse_seconds};
@@ -36,8 +37,8 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// Whether SIGHUP ends the server: in the foreground on a terminal, or without a policy. Otherwise it
-    /// reloads the policy.
+    /// Whether SIGHUP ends the server: in the foreground, on a terminal or without a policy. Otherwise it
+    /// reloads the policy, if there is one.
     pub(crate) fn ends_on_hangup(&self) -> bool {
         self.foreground && (self.policy.is_none() || rustix::termios::isatty(std::io::stdin()))
     }

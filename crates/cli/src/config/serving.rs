@@ -1,4 +1,5 @@
-//! Settings of the served directory, common to mounts and shares.
+//! Settings of the served directory, common to mounts and shares: fills in [`thrufs_hostdir::Config`] and
+//! names the options that contradict each other in it.
 
 use crate::options::{OptionError, OptionId, Setting};
 use crate::options::{parse_bytes, parse_group, parse_range, parse_seconds, parse_user};

@@ -1,4 +1,4 @@
-//! The configuration of a share.
+//! The configuration of a share: its own settings, and the defaults in which it differs from a mount.
 
 use super::{ServerConfig, serving};
 use crate::options::{self, OptionError, OptionId, Setting, Use};
@@ -318,6 +318,7 @@ fn parse_capabilities(value: &str) -> Result<CapabilityChange, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::MountOption;
     use std::time::Duration;
     use thrufs_hostdir::{CacheMode, Locks, Migration, MigrationOnError};
 
@@ -346,6 +347,26 @@ mod tests {
 
     #[test]
     fn every_option_is_resolved() {
+        for option in options::OPTIONS.iter() {
+            let one = |option: &'static MountOption| {
+                options::setting(option, option.sample().as_deref()).unwrap()
+            };
+            let mut settings = vec![one(option)];
+            // One without the other is refused.
+            let partner = match option.id {
+                OptionId::NamespaceUids => options::find("namespace_gidmap"),
+                OptionId::NamespaceGids => options::find("namespace_uidmap"),
+                _ => None,
+            };
+            settings.extend(partner.map(one));
+            let resolved = ShareConfig::resolve("/src".into(), "/run/s".into(), &settings);
+            let (name, used) = (option.name, option.used.includes(Use::Share));
+            assert_eq!(resolved.is_ok(), used, "{name}: {resolved:?}");
+        }
+    }
+
+    #[test]
+    fn options_take_their_values() {
         let config = resolved(
             "ro,tag=home,queues=3,queue_size=256,queue_threads=4,cache=metadata,allow_mmap,allow_direct_io,\
              no_readdirplus,no_announce_submounts,security_label,no_killpriv_v2,locks=shared,\

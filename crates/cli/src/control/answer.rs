@@ -1,4 +1,4 @@
-//! The replies of the server.
+//! The replies of a server to queries of its control socket: explanations and statistics of what it serves.
 
 use super::protocol::{Command, Refusal, Reply, borrowed};
 use crate::share::SharedTree;

@@ -1,4 +1,4 @@
-//! Checks of a directory as a source.
+//! Checks a directory as a source: file system, file handles, mounts beneath, confinement.
 
 use super::Finding;
 use crate::error::CommandError;

@@ -1,4 +1,5 @@
-//! Options of other FUSE servers.
+//! Options of other FUSE servers: those that are accepted because they ask for the default, and those that
+//! are refused with a remedy.
 
 const ALWAYS: &str = "always so";
 const OWN_NUMBERS: &str = "inode numbers are those of the source";

@@ -1,4 +1,4 @@
-//! Decisions as text.
+//! Writes a decision of a policy as text for people.
 
 use super::host_file::HostFile;
 use crate::error::CommandError;

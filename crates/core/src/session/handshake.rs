@@ -1,4 +1,5 @@
-//! Reading INIT and answering it.
+//! Reads INIT from `/dev/fuse` and answers it, before any transport runs. Ends when the session is shut
+//! down meanwhile.
 
 use super::SessionError;
 use crate::dispatch::Outcome;

@@ -1,4 +1,5 @@
-//! Records what the client knows.
+//! Writes the ledger: what the client knows, before it gets the answer. A record is complete or absent
+//! between any two stores, because the process can be killed between them.
 
 use super::Ledger;
 use super::names::NameSlots;

@@ -1,4 +1,5 @@
-//! What a policy decides.
+//! What a policy decides for one file: visibility, data path, redaction, refusals; and which of two
+//! decisions is the stricter.
 
 use super::content::{ContentSet, ContentType};
 use rustix::fs::FileType;

@@ -1,4 +1,5 @@
-//! Reads one rule.
+//! Reads one rule from TOML: its keys and their values, and refuses what its action does not permit. A
+//! fault names the place in the text. The patterns of all rules are compiled together in [`policy`](super).
 
 use super::decision::{FILE_TYPES, Redaction, RedactionKinds};
 use super::document::{Entry, entries};

@@ -1,4 +1,5 @@
-//! Evaluates the rules.
+//! Evaluates the rules for one file under one name, in their order. Asks for attributes and content only
+//! when a rule depends on them. Several names of a file are combined by the caller.
 
 use super::content::{ContentType, HEAD_BYTES};
 use super::decision::{Decision, FilePath, Redaction, Refusal, RuleId, Visibility};

@@ -1,4 +1,4 @@
-//! Parses the text of a policy.
+//! Parses the text of a policy: the keys at its top, and its rules, each by [`draft`](super::draft).
 
 use super::document::{Entry, entries};
 use super::draft::Draft;

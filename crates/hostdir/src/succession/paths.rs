@@ -1,4 +1,5 @@
-//! Walks paths, and finds the paths of inodes.
+//! Migration, both sides: from a path to an inode, component by component and never out of the served tree;
+//! and from an inode to a path that leads to it.
 
 use crate::host::{Host, opened_identity};
 use crate::identity::Identity;

@@ -1,4 +1,5 @@
-//! Rebuilds the tables of another process.
+//! Common to both ways of resuming: puts nodes, open files and locks back under their old numbers. Asks the
+//! policy in force about each open file, and charges users' quotas again.
 
 use super::MigrationOnError;
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};

@@ -1,4 +1,7 @@
-//! Reads the state of another process.
+//! Migration, receiving side: parses a saved state, which is untrusted input, and finds its files.
+//!
+//! Every count is bounded before memory is taken for it. A path never leads out of the served tree; a
+//! handle, which can, is used only where [`Migration::accept_handles`](super::Migration) permits.
 
 use super::format::{
     Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX,

@@ -1,4 +1,5 @@
-//! Writes the state of a session.
+//! Migration, sending side: writes the state of a session, in the order in which it can be found again.
+//! Locks are released once the state is written ([`locks`](super::locks)); nothing else here changes.
 
 use super::MigrationMode;
 use super::format::{

@@ -1,4 +1,5 @@
-//! The environment of a case.
+//! The environment of a case: its directory in the tree under test and in the lower tree, and calls on
+//! both.
 
 use std::ffi::OsString;
 use std::fmt::Debug;

@@ -1,4 +1,5 @@
-//! Executing a request, on any thread.
+//! Executes one request that was read, on any thread: on the queue's or a helper's where it does not block,
+//! else on one of the blocking pool, which returns it by the [`Mailbox`].
 
 use crate::mailbox::{Mailbox, Returned};
 use crate::session::GuestSession;

@@ -1,6 +1,8 @@
-//! Plots of lanes: a label, a strip, and figures in a line. The strips are SVG whose places are shares of
-//! their width and whose sizes are pixels, so that marks and letters stay as they are on a screen of any
-//! width; names and figures are text of the page.
+//! Draws plots of lanes: one line for each row and target, with a label, a strip with marks, and figures.
+//! Decides no figure: it gets values and an axis.
+//!
+//! The strips are SVG whose places are shares of their width and whose sizes are pixels, so that marks and
+//! letters stay as they are on a screen of any width; names and figures are text of the page.
 
 use super::page::{Plain, add};
 

@@ -1,4 +1,4 @@
-//! Text that becomes a part of a page.
+//! The parts of an HTML page: sections, tables, and text in which nothing is taken for markup ([`Plain`]).
 
 use std::fmt::{self, Display, Formatter, Write};
 

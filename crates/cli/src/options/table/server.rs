@@ -59,8 +59,9 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         valued(Id::Descriptors, "descriptors", Value::Count(16, 16_777_216))
             .help("most descriptors to hold for files that are not open")
             .long(
-                "Half of the limit on open files (ulimit -n) unless given. The number of files is not \
-                 limited: those beyond are opened again when needed.",
+                "Unless given, half of the limit on open files (ulimit -n), but at most 16384 where files are \
+                 found again by their handles, and 65536 elsewhere. The number of files is not limited: \
+                 those beyond are opened again when needed.",
             ),
     ]),
     &Group::Confinement.of_both([row(Id::FileHandles, "inode_file_handles")

@@ -1,4 +1,4 @@
-//! The descriptor and the two buffers of one worker.
+//! The descriptor and the two buffers of one worker: reads a request, and writes or splices its reply.
 
 use super::pipe::ReplyPipe;
 use crate::dispatch::FileReply;
