@@ -366,12 +366,11 @@ impl Workspace {
              git config user.name Ann
              git config user.email ann@example.com
              echo PASSWORD=1 >.env
-             echo .env >.gitignore
              echo key >deploy.pem
              mkdir .docker
              echo '{}' >.docker/config.json
-             git add . -f
-             git rm -q --cached .env .docker/config.json
+             printf '.env\\n.docker\\n' >.gitignore
+             git add .
              git commit -qm first
              git update-index --skip-worktree deploy.pem",
         ));
@@ -473,7 +472,7 @@ impl Workspace {
         assert_eq!(stdout(&secret), "PASSWORD=1\nkey\n{}\n");
     }
 
-    /// What the page says of this directory: it is the real one, and stays where it is.
+    /// A pattern that matches names at any depth follows a directory that is renamed.
     fn assert_guarded_when_a_directory_is_moved(&self) {
         succeeded(&self.in_sandbox("mkdir directory && echo x >directory/a"));
         succeeded(&self.on_the_host("mkdir .aws && echo key >.aws/key && cp .env directory/"));
