@@ -270,6 +270,8 @@ fn workspace_policy_decides_as_documented() {
         }
     }
     assert_eq!(lines.next(), None);
+    let (_, first) = said.lines().next().unwrap().split_once(": ").unwrap();
+    assert!(PAGE.contains(&format!("/.env: {first}\n")), "{first}");
 }
 
 #[test]
