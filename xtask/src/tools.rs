@@ -21,6 +21,7 @@ pub(crate) type Package = (&'static str, &'static str);
 
 const GATE: &[Package] = &[
     ("btrfs-progs", "mkfs.btrfs: a lower file system"),
+    ("bubblewrap", "bwrap: a command in a view of a tree"),
     (
         "e2fsprogs",
         "mkfs.ext4, chattr: lower file systems on loop images",

@@ -14,3 +14,4 @@ mod share;
 mod stuck;
 mod unmounting;
 mod walls;
+mod workspace;

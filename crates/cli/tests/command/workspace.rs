@@ -1,0 +1,528 @@
+//! `dist/policies/workspace.toml`, and the sandbox of docs/workspaces.md.
+
+use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stdout, succeeded, thrufs};
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+const POLICY: &str = include_str!("../../../../dist/policies/workspace.toml");
+const PAGE: &str = include_str!("../../../../docs/workspaces.md");
+const USER: u32 = 65_534;
+
+/// Decision, rule, and paths; those of directories end with `/`.
+const DECISIONS: &[(&str, &str, &[&str])] = &[
+    (
+        "hidden",
+        "environment",
+        &[
+            ".env",
+            "a/b/.env",
+            ".ENV",
+            "prod.env",
+            ".env.local",
+            ".env.example.local",
+            ".env~",
+        ],
+    ),
+    (
+        "hidden",
+        "keys",
+        &[
+            "server.pem",
+            "a/SERVER.PEM",
+            "tls.key",
+            "config/master.key",
+            "AuthKey.p8",
+            "a.p12",
+            "a.pfx",
+            "a.jks",
+            "release.keystore",
+            "a.kdbx",
+            "a.ppk",
+            "id_rsa",
+            "a/id_ecdsa",
+            "a/id_ed25519",
+            "id_ed25519_sk",
+            ".ssh/config",
+            ".gnupg/pubring.kbx",
+        ],
+    ),
+    (
+        "hidden",
+        "cloud",
+        &[
+            ".aws/config",
+            ".azure/config",
+            ".config/gcloud/properties",
+            "moved/application_default_credentials.json",
+            "moved/credentials.db",
+            "service-account.json",
+            "my_serviceAccount_2.json",
+            "app-firebase-adminsdk-a1b2.json",
+            "client_secret_1.json",
+            ".boto",
+            ".kube/config",
+            "kubeconfig",
+            "prod.kubeconfig",
+            ".docker/config.json",
+            ".dockercfg",
+            "terraform.tfstate",
+            "terraform.tfstate.backup",
+            "prod.tfvars",
+            "prod.auto.tfvars.json",
+            ".terraformrc",
+            ".vault-token",
+        ],
+    ),
+    (
+        "hidden",
+        "logins",
+        &[
+            ".netrc",
+            ".npmrc",
+            "packages/a/.npmrc",
+            ".pypirc",
+            ".git-credentials",
+            ".pgpass",
+            ".htpasswd",
+            "auth.json",
+        ],
+    ),
+    (
+        "hidden",
+        "credentials",
+        &[
+            ".config/git/credentials",
+            ".cargo/credentials",
+            ".cargo/credentials.toml",
+            "credentials.json",
+        ],
+    ),
+    ("hidden", "secrets", &["secrets/token", ".secrets/token"]),
+    (
+        "read-only",
+        "git",
+        &[
+            ".git/",
+            ".git/hooks/",
+            ".git/hooks/pre-commit",
+            ".git/config",
+            ".git/config.worktree",
+            ".git/commondir",
+            ".git/modules/",
+            ".git/modules/library/config",
+            ".git/worktrees/",
+            ".git/worktrees/next/commondir",
+            "library/.git",
+            "nested/.git/hooks/pre-commit",
+        ],
+    ),
+    (
+        "read-only",
+        "hooks",
+        &[
+            ".husky/",
+            ".husky/pre-commit",
+            ".githooks/pre-push",
+            ".pre-commit-config.yaml",
+            "lefthook.yml",
+            ".lefthook/",
+            ".lefthook/pre-commit/lint",
+        ],
+    ),
+    (
+        "read-only",
+        "editors",
+        &[
+            ".vscode/",
+            ".vscode/tasks.json",
+            ".vscode/launch.json",
+            ".vscode/settings.json",
+            ".idea/runConfigurations/a.xml",
+            "app.code-workspace",
+            ".devcontainer/",
+            ".devcontainer/devcontainer.json",
+            ".devcontainer.json",
+            ".claude/",
+            ".claude/settings.json",
+            ".mcp.json",
+            ".nvim.lua",
+        ],
+    ),
+    ("read-only", "direnv", &[".envrc", "a/.envrc"]),
+    ("read-only", "docker", &[".docker/"]),
+    (
+        "passes",
+        "",
+        &[
+            // environment
+            ".env.example",
+            ".env.local.sample",
+            "example.env",
+            "environment",
+            "env.ts",
+            // keys
+            "id_rsa.pub",
+            "monkey",
+            "site-packages/certifi/cacert.pem",
+            "android/app/debug.keystore",
+            "ssh/config",
+            // cloud
+            "aws/config",
+            ".config/nextest.toml",
+            ".docker/nginx.conf",
+            "config.json",
+            "main.tf",
+            "terraform.tfvars.example",
+            // logins
+            "locales/en/auth.json",
+            "docs/npmrc.md",
+            // credentials
+            "src/credentials/mod.rs",
+            "credentials.rs",
+            // secrets
+            "internal/secrets/store.go",
+            "secrets.rs",
+            // git
+            ".git/HEAD",
+            ".git/config.lock",
+            ".git/index",
+            ".git/objects/01/23",
+            ".git/refs/heads/config",
+            ".gitignore",
+            ".gitmodules",
+            // hooks
+            "packages/a/.husky/pre-commit",
+            "hooks/pre-commit",
+            // editors
+            "node_modules/a/.vscode/settings.json",
+            ".editorconfig",
+            // direnv
+            "envrc",
+            // what a build executes
+            ".cargo/config.toml",
+            ".github/workflows/ci.yml",
+            "package.json",
+        ],
+    ),
+];
+
+struct Project {
+    place: TempDir,
+    root: PathBuf,
+    /// As in the table, without the final `/`.
+    paths: Vec<&'static str>,
+}
+
+impl Project {
+    fn with_every_path() -> Project {
+        let place = TempDir::with_prefix("thrufs-workspace-").unwrap();
+        let root = place.path().join("root");
+        let all = || DECISIONS.iter().flat_map(|(_, _, paths)| *paths);
+        for path in all() {
+            let full = root.join(path);
+            if path.ends_with('/') {
+                fs::create_dir_all(full).unwrap();
+            } else {
+                fs::create_dir_all(full.parent().unwrap()).unwrap();
+                fs::write(full, "").unwrap();
+            }
+        }
+        Project {
+            root,
+            place,
+            paths: all().map(|path| path.trim_end_matches('/')).collect(),
+        }
+    }
+
+    /// What `thrufs policy check` says about each path.
+    fn check(&self, policy: &str) -> Output {
+        let file = self.place.path().join("policy.toml");
+        fs::write(&file, policy).unwrap();
+        let mut command = Command::new(THRUFS);
+        command.args(["policy", "check"]).arg(file);
+        run(command.args(&self.paths).current_dir(&self.root))
+    }
+}
+
+#[test]
+fn workspace_policy_decides_as_documented() {
+    let project = Project::with_every_path();
+    let output = project.check(POLICY);
+    fails(&output, 0, "");
+    let said = stdout(&output);
+    let mut lines = said.lines();
+    for (decision, rule, paths) in DECISIONS {
+        for path in *paths {
+            let line = lines.next().unwrap();
+            let answer = line.strip_prefix(path.trim_end_matches('/')).unwrap();
+            let is_expected = match *decision {
+                "passes" => [": passthrough by default", ": allowed"].contains(&answer),
+                decision => {
+                    answer.starts_with(&format!(": {decision} "))
+                        && answer.contains(&format!(" `{rule}` "))
+                }
+            };
+            assert!(is_expected, "{decision} by `{rule}`: {line}");
+        }
+    }
+    assert_eq!(lines.next(), None);
+    let (_, first) = said.lines().next().unwrap().split_once(": ").unwrap();
+    assert!(PAGE.contains(&format!("/.env: {first}\n")), "{first}");
+}
+
+#[test]
+fn workspace_policy_needs_each_of_its_lines() {
+    let project = Project::with_every_path();
+    let whole = stdout(&project.check(POLICY));
+    let lines: Vec<&str> = POLICY.lines().collect();
+    let is_condition = |line: &str| {
+        let line = line.trim_start();
+        ["\"", "ignore-case", "type"]
+            .iter()
+            .any(|it| line.starts_with(it))
+    };
+    let mut tried = 0;
+    for (index, line) in lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| is_condition(line))
+    {
+        // Emptied, not removed: answers have the numbers of lines.
+        let mut fewer = lines.clone();
+        fewer[index] = "";
+        let output = project.check(&fewer.join("\n"));
+        fails(&output, 0, "");
+        assert_ne!(stdout(&output), whole, "no path needs {line}");
+        tried += 1;
+    }
+    assert!(tried > 60, "{tried} lines");
+}
+
+#[test]
+fn commented_rule_of_the_workspace_policy_is_valid() {
+    let place = TempDir::with_prefix("thrufs-workspace-").unwrap();
+    let file = place.path().join("policy.toml");
+    let uncommented = |line: &'static str| match line.strip_prefix('#') {
+        Some(code) if !code.is_empty() && !code.starts_with(' ') => code,
+        _ => line,
+    };
+    let lines: Vec<&str> = POLICY.lines().map(uncommented).collect();
+    fs::write(&file, lines.join("\n")).unwrap();
+    let output = thrufs!("policy", "check", &file);
+    succeeded(&output);
+    let rules = POLICY.lines().filter(|line| *line == "[[rule]]").count() + 1;
+    let said = stdout(&output);
+    assert!(
+        said.contains(&format!(": {rules} rules, no fault")),
+        "{said}"
+    );
+}
+
+/// A repository of an ordinary user, with a policy, a home and a copy of the command beside it.
+struct Workspace {
+    ground: Ground,
+    program: PathBuf,
+    policy: PathBuf,
+    home: PathBuf,
+}
+
+impl Workspace {
+    /// `None`, and a report, where mounts or sandboxes are not possible.
+    fn new() -> Option<Workspace> {
+        let ground = Ground::new()?;
+        let mut bwrap = Command::new("bwrap");
+        bwrap.args(["--ro-bind", "/", "/", "true"]);
+        match bwrap.uid(USER).gid(USER).output() {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                skipped(&format!(
+                    "bwrap (package bubblewrap): {}",
+                    ground::stderr(&output)
+                ));
+                return None;
+            }
+            Err(error) => {
+                skipped(&format!("bwrap (package bubblewrap): {error}"));
+                return None;
+            }
+        }
+        let workspace = Workspace {
+            program: ground::copied_program(ground.path()),
+            policy: ground.path().join("workspace.toml"),
+            home: ground.path().join("home"),
+            ground,
+        };
+        fs::write(&workspace.policy, POLICY).unwrap();
+        fs::create_dir(&workspace.home).unwrap();
+        let [src, mnt] = [&workspace.ground.src, &workspace.ground.mnt];
+        for path in [src, mnt, &workspace.home, &src.join("file")] {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+        succeeded(&workspace.on_the_host(
+            "umask 022
+             git init -q -b main
+             git config user.name Ann
+             git config user.email ann@example.com
+             echo PASSWORD=1 >.env
+             echo key >deploy.pem
+             mkdir .docker
+             echo '{}' >.docker/config.json
+             printf '.env\\n.docker\\n' >.gitignore
+             git add .
+             git commit -qm first
+             git update-index --skip-worktree deploy.pem",
+        ));
+        Some(workspace)
+    }
+
+    fn user(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.uid(USER).gid(USER).current_dir("/");
+        command.env("HOME", &self.home).env("LANG", "C.UTF-8");
+        command
+    }
+
+    /// Runs a script in the tree beneath.
+    fn on_the_host(&self, script: &str) -> Output {
+        let mut shell = self.user(Path::new("sh"));
+        shell.args(["-ec", script]);
+        run(shell.current_dir(&self.ground.src))
+    }
+
+    /// Runs a script by the function of the page.
+    fn in_sandbox(&self, script: &str) -> Output {
+        let (_, function) = PAGE.split_once("```sh\n").unwrap();
+        let (function, _) = function.split_once("```").unwrap();
+        let mut shell = self.user(Path::new("sh"));
+        shell.args(["-c", &format!("{function}\nworkspace \"$@\"")]);
+        shell.arg("sh").args([&self.ground.src, &self.ground.mnt]);
+        run(shell.args(["sh", "-ec", script]))
+    }
+
+    fn assert_guarded(&self) {
+        let listed = self.in_sandbox("ls -A");
+        assert_eq!(
+            stdout(&listed),
+            ".docker\n.git\n.gitignore\nfile\n",
+            "{listed:?}"
+        );
+        let outside = self.policy.to_str().unwrap();
+        let beneath = self.ground.src.join(".env");
+        let beneath = beneath.to_str().unwrap();
+        let view = self.ground.mnt.to_str().unwrap();
+        for (script, error) in [
+            ("cat .env", "No such file"),
+            ("cat deploy.pem", "No such file"),
+            ("cat .docker/config.json", "No such file"),
+            (&format!("cat {beneath}"), "No such file"),
+            (&format!("cat {outside}"), "No such file"),
+            (&format!("ls {view}"), "No such file"),
+            ("ls /proc/1/root/home", "No such file"),
+            ("umount $PWD", "must be superuser"),
+            ("echo x >.env", "Permission denied"),
+            ("ln file .env", "Permission denied"),
+            ("ln -s file .env", "Permission denied"),
+            ("mv file .env", "Permission denied"),
+            ("mkdir .env", "Permission denied"),
+            ("echo x >new.pem", "Permission denied"),
+            ("mv .docker other", "Read-only file system"),
+            ("echo x >.git/hooks/pre-commit", "Read-only file system"),
+            ("mv file .git/hooks/pre-commit", "Read-only file system"),
+            ("ln file .git/hooks/pre-commit", "Read-only file system"),
+            ("mv .git other", "Read-only file system"),
+            ("mv .git/hooks other", "Read-only file system"),
+            ("rm -r .git/hooks", "Read-only file system"),
+            ("echo .. >.git/commondir", "Read-only file system"),
+            ("git config core.pager x", "could not write config file"),
+            ("git init -q nested", "Read-only file system"),
+            ("mkdir .vscode", "Read-only file system"),
+        ] {
+            let output = self.in_sandbox(script);
+            let said = ground::stderr(&output);
+            assert!(!output.status.success(), "{script}: {output:?}");
+            assert!(said.contains(error), "{error} in {said} of {script}");
+        }
+    }
+
+    fn assert_git_works(&self) {
+        let status = self.in_sandbox("git status --porcelain");
+        succeeded(&status);
+        assert_eq!(stdout(&status), "", "skip-worktree");
+        succeeded(&self.in_sandbox(
+            "echo new >new
+             git add -A
+             git commit -qm second
+             git checkout -qb other
+             echo more >>new
+             git commit -qam third
+             git checkout -q main
+             git merge -q other
+             git gc -q
+             git fsck --no-progress",
+        ));
+        let host = self.on_the_host("git status --porcelain; git log --format=%s; git ls-files");
+        succeeded(&host);
+        assert_eq!(
+            stdout(&host),
+            "third\nsecond\nfirst\n.gitignore\ndeploy.pem\nfile\nnew\n"
+        );
+        let secret = self.on_the_host("cat .env deploy.pem .docker/config.json");
+        assert_eq!(stdout(&secret), "PASSWORD=1\nkey\n{}\n");
+    }
+
+    /// A pattern that matches names at any depth follows a directory that is renamed.
+    fn assert_guarded_when_a_directory_is_moved(&self) {
+        succeeded(&self.in_sandbox("mkdir directory && echo x >directory/a"));
+        succeeded(&self.on_the_host("mkdir .aws && echo key >.aws/key && cp .env directory/"));
+        succeeded(&self.in_sandbox("mv directory moved"));
+        let listed = self.in_sandbox("ls -A moved");
+        assert_eq!(stdout(&listed), "a\n");
+        fails(&self.in_sandbox("cat .aws/key"), 1, "No such file");
+    }
+
+    fn assert_holds(&self) {
+        self.assert_guarded();
+        self.assert_git_works();
+        self.assert_guarded_when_a_directory_is_moved();
+    }
+}
+
+#[test]
+fn sandbox_of_an_ordinary_user_has_no_secrets() {
+    let Some(workspace) = Workspace::new() else {
+        return;
+    };
+    let test = "workspace::sandbox_of_an_ordinary_user_has_no_secrets";
+    if !ground::users_can_mount(workspace.ground.path(), test) {
+        return;
+    }
+    let mut mount = workspace.user(&workspace.program);
+    mount.args(["mount", "-o"]);
+    mount.arg(format!("policy={}", workspace.policy.display()));
+    succeeded(&run(
+        mount.args([&workspace.ground.src, &workspace.ground.mnt])
+    ));
+    workspace.assert_holds();
+    ground::unmounts(|| {
+        let mut unmount = workspace.user(&workspace.program);
+        run(unmount.arg("unmount").arg(&workspace.ground.mnt))
+    });
+    workspace.ground.wait_gone();
+}
+
+#[test]
+fn sandbox_on_a_mount_of_root_has_no_secrets() {
+    let Some(workspace) = Workspace::new() else {
+        return;
+    };
+    let policy = workspace.policy.display();
+    let options = format!("allow_other,policy={policy}");
+    succeeded(&workspace.ground.mount(&["-o", &options]));
+    workspace.assert_holds();
+    ground::unmount_by_command(&workspace.ground.mnt);
+    workspace.ground.wait_gone();
+}
