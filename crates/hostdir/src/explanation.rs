@@ -89,7 +89,7 @@ pub struct Opens {
 /// How long the kernel may answer from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheState {
-    /// `never`, `auto` or `always`.
+    /// `never`, `metadata`, `auto` or `always`.
     pub mode: CacheWord,
     /// Written data is cached too, and written back later.
     pub writeback: bool,

@@ -23,7 +23,8 @@ pub(super) fn apply(serving: &mut Config, setting: &Setting) -> Result<bool, Opt
                 "never" => CacheMode::Never,
                 "metadata" => CacheMode::Metadata,
                 "always" => CacheMode::Always,
-                _ => CacheMode::Auto,
+                "auto" => CacheMode::Auto,
+                word => unreachable!("`{word}` is no choice of the option table"),
             }
         }
         OptionId::EntryTimeout => serving.entry_timeout = seconds()?,

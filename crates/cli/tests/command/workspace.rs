@@ -282,7 +282,7 @@ impl Workspace {
         let mut shell = self.user(Path::new("sh"));
         shell.args(["-c", &format!("{function}\nworkspace \"$@\"")]);
         shell.arg("sh").args([&self.ground.src, &self.ground.mnt]);
-        run(shell.args(["sh", "-ec", script]))
+        run(shell.args(["--", "sh", "-ec", script]))
     }
 
     fn assert_guarded(&self) {
