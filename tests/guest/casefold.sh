@@ -27,6 +27,8 @@ for directory in folded plain; do
         echo "$name" >"$WORK/source/$directory/$name"
     done
 done
+# A file with two links, of which the directory lists one.
+ln "$WORK/source/folded/other" "$WORK/source/link"
 expect "beneath, case" "$(cat "$WORK/source/folded/SECRET.txt")" secret.txt
 expect "beneath, one letter for two" "$(cat "$WORK/source/folded/STRASSE")" straße
 HYPHEN=$'\xc2\xad' # soft

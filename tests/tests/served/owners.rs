@@ -235,6 +235,22 @@ fn mapped_owners_are_compared() {
         assert_eq!(set_mode(&served, node, OWNER, 0o4755), Err(Errno::EPERM));
         assert_eq!(mode(&served.path("file")), before, "{new}");
     }
+    // The last directory is no longer sticky beneath.
+    let stale = Err(Errno::ESTALE);
+    for (caller, bits, expected) in [
+        (OTHER, 0o1777, stale),
+        (OWNER, 0o1777, Ok(())),
+        (OTHER, 0o777, Ok(())),
+    ] {
+        file_of(&served, 50_000 + OWNER);
+        for bits in [0o1777, bits] {
+            served.client.root().getattr(NodeId::ROOT).unwrap();
+            fs::set_permissions(served.path(""), fs::Permissions::from_mode(bits)).unwrap();
+        }
+        let user = served.client.user(caller, caller);
+        let removed = user.unlink(NodeId::ROOT, b"file");
+        assert_eq!(removed, expected, "{bits:o} {caller}");
+    }
 }
 
 /// What such a server makes is its user's, for any caller.
