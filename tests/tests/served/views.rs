@@ -1,6 +1,6 @@
 //! Files with redacted content, in one process: when they are shown, and which callers may write.
 
-use super::{Served, serve, set_mode};
+use super::{Served, is_root, serve, set_mode};
 use crate::samples;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -12,6 +12,8 @@ use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_tests::fence::seccomp::take_away;
+use thrufs_tests::skip_if;
 
 /// Files of this age are shown.
 const SETTLED: Duration = Duration::from_millis(20);
@@ -176,6 +178,23 @@ fn the_writer_of_an_empty_file_is_alone_and_reads_it_redacted() {
     // It reads as others do, and its open file keeps no reader away.
     is_view_of(read(&served, writer), &photograph);
     is_view_of(read_anew(&served, node), &photograph);
+}
+
+/// A further descriptor of the file beneath, even for a moment, would keep the lease from the writer.
+#[test]
+fn an_open_for_reading_opens_nothing_beneath_while_a_writer_has_the_file() {
+    skip_if!(!is_root());
+    let served = redacting("");
+    let writer @ (node, _) = opened(&served, b"", libc::O_RDWR);
+    write(&served, writer, 0, b"x").unwrap();
+    let opened = thread::scope(|scope| {
+        let open = || {
+            take_away(&[libc::SYS_openat, libc::SYS_open_by_handle_at]).unwrap();
+            served.client.root().open(node, libc::O_RDONLY)
+        };
+        scope.spawn(open).join().unwrap()
+    });
+    assert_eq!(opened.err(), Some(Errno::EBUSY));
 }
 
 #[test]
