@@ -294,20 +294,24 @@ mod tests {
     use crate::policy::RedactionKinds;
     use thrufs::NoWait;
 
+    pub(super) fn filter() -> Filter {
+        let redaction = Redaction {
+            kinds: RedactionKinds::from_bits(1).unwrap(),
+            errno: Errno::EACCES,
+            content: Default::default(),
+        };
+        Filter::new(redaction, None)
+    }
+
     #[test]
     fn death_during_a_write_ends_the_right_to_write() {
         let file = tempfile::tempfile().unwrap();
         // The change times of an empty file do not count.
         file.set_len(1).unwrap();
         let file = LowerFile::new(file.into(), NoWait::Unsupported);
-        let redaction = Redaction {
-            kinds: RedactionKinds::from_bits(1).unwrap(),
-            errno: Errno::EACCES,
-            content: Default::default(),
-        };
         let handle = FileHandle(3);
         let after = |left: fn(&Statx) -> Option<Duration>| {
-            let filter = Filter::new(redaction, None);
+            let filter = filter();
             let stat = stat_open(&file).unwrap();
             filter.go_on_writing(handle, &stat);
             filter.was_left(handle, left(&stat));

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
-use thrufs_abi::{NodeId, SetattrValid};
+use thrufs_abi::{LockOwner, NodeId, SetattrValid};
 use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
 use thrufs_tests::fence::seccomp::take_away;
@@ -195,6 +195,23 @@ fn an_open_for_reading_opens_nothing_beneath_while_a_writer_has_the_file() {
         scope.spawn(open).join().unwrap()
     });
     assert_eq!(opened.err(), Some(Errno::EBUSY));
+}
+
+/// A lower file of another open file would keep the lease from the writer.
+#[test]
+fn a_writer_reads_a_file_that_others_have_read_after_its_close() {
+    let served = redacting("");
+    let photograph = samples::photograph();
+    let writer @ (node, handle) = opened(&served, b"", libc::O_RDWR);
+    write(&served, writer, 0, &photograph).unwrap();
+    let root = served.client.root();
+    // As close(2) of a duplicated descriptor does.
+    root.flush(node, handle, LockOwner(0)).unwrap();
+    let readers = [(); 2].map(|()| (node, root.open(node, libc::O_RDONLY).unwrap().fh));
+    for reader in readers {
+        is_view_of(read(&served, reader), &photograph);
+    }
+    is_view_of(read(&served, writer), &photograph);
 }
 
 #[test]

@@ -364,7 +364,9 @@ impl Host {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::filter;
     use super::*;
+    use thrufs::NoWait;
 
     #[test]
     fn too_many_waiting_readers_get_ebusy() {
@@ -406,5 +408,29 @@ mod tests {
         };
         assert!(is_young_with(0, None) && is_young_with(1000, Some(0)));
         assert!(!is_young_with(1000, Some(1)) && !is_young_with(3200, Some(0)));
+    }
+
+    /// The next version may have the same times as a young one.
+    #[test]
+    fn only_views_of_settled_versions_are_kept() {
+        let keeps_view_of = |file: &LowerFile| {
+            let filter = filter();
+            let looked = filter.look(file, true, || false, |_| Ok(()));
+            assert_eq!(looked, Ok(Ok(())));
+            filter.view.lock().is_some()
+        };
+        // This thread may be held up until the file is no longer young.
+        let file = loop {
+            let file = LowerFile::new(tempfile::tempfile().unwrap().into(), NoWait::Unsupported);
+            let keeps = keeps_view_of(&file);
+            if is_young(&stat_open(&file).unwrap()) {
+                assert!(!keeps);
+                break file;
+            }
+        };
+        while is_young(&stat_open(&file).unwrap()) {
+            std::thread::sleep(PAUSE);
+        }
+        assert!(keeps_view_of(&file));
     }
 }
