@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts};
 use crate::notify::PollHandle;
-use thrufs_abi::{Extensions, Header, Unique};
+use thrufs_abi::{Extensions, Header, Opcode, Unique};
 
 /// What a request says about its caller, and what the serving thread may do for it.
 ///
@@ -11,6 +11,7 @@ use thrufs_abi::{Extensions, Header, Unique};
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     unique: Unique,
+    opcode: Opcode,
     uid: u32,
     gid: u32,
     pid: u32,
@@ -33,6 +34,7 @@ impl<'a> Context<'a> {
     ) -> Context<'a> {
         Context {
             unique: header.unique,
+            opcode: header.opcode,
             uid: header.uid,
             gid: header.gid,
             pid: header.pid,
@@ -53,6 +55,11 @@ impl<'a> Context<'a> {
     /// The request's number, unique on this connection while the request is open.
     pub fn unique(&self) -> Unique {
         self.unique
+    }
+
+    /// The request's operation.
+    pub fn opcode(&self) -> Opcode {
+        self.opcode
     }
 
     /// The caller's file-system user id, in the server's user namespace; `None` for a request without a

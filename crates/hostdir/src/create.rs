@@ -11,7 +11,7 @@ use crate::policy::FilePath;
 use crate::quota::QuotaCharge;
 use crate::rename::End;
 use crate::retries::ATTEMPTS_MAX;
-use crate::rules::{NewFile, PASSTHROUGH, PathDecision, UNNAMED, permitted_new};
+use crate::rules::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,7 +68,7 @@ impl Host {
         if self.rules.has_policy() {
             self.may_make(context, end, &new())?;
         }
-        make(end.fd, name).map_err(|error| self.taken(end, error.into()))?;
+        make(end.fd, name).map_err(|error| self.taken(Some(context), end, error.into()))?;
         let (inode, stat) = self.lookup_at(&parent, end.fd, name)?;
         Ok(self.entry(&inode, &stat))
     }
@@ -90,7 +90,8 @@ impl Host {
             return Err(Errno::EPERM);
         }
         let new = new();
-        self.may_set_ids(mode, new.uid, new.gid)
+        self.may_set_ids(mode, new.uid, new.gid)?;
+        self.may_make_program_of_root(mode, new.uid, new.gid)
     }
 
     /// The attributes that rules see of a file that is about to be created.
@@ -194,10 +195,10 @@ impl Host {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
-        self.create_under_policy(context, end, new, args, |wanted| {
+        self.create_under_policy(context, end, new, args, |wanted, recording| {
             // Before anything is created.
             let charge = self.quotas.charge(context.uid())?;
-            self.create_by(end, new, args, wanted, charge)
+            self.create_by(recording, end, new, args, (wanted, charge))
         })
     }
 
@@ -207,20 +208,22 @@ impl Host {
         end: End<'_>,
         new: &NewNode,
         args: &OpenArgs,
-        create: impl FnOnce(&FilePath) -> Result<(Entry, Opened)>,
+        create: impl FnOnce(&FilePath, Option<&Context<'_>>) -> Result<(Entry, Opened)>,
     ) -> Result<(Entry, Opened)> {
         let file_type = FileType::RegularFile;
         let file = |mode| self.new_file(context, end, file_type, mode);
         self.may_begin_set_id(context, new.mode, file_type, || file(new.mode))?;
         let Some(rules) = self.rules.active_policy() else {
-            return create(&PASSTHROUGH);
+            return create(&PASSTHROUGH, None);
         };
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
         let file = file(new.mode & !new.umask);
-        let decided = self.decide_new(rules, context, end, &file)?;
-        let made = permitted_new(&decided.decision).and_then(|()| create(&decided.decision.file));
+        let decided = self.decide_new(&rules, context, end, &file)?;
+        let recording = Some(context).filter(|_| decided.decision.audit.is_none());
+        let permitted = self.permit(context, &decided, decided.decision.check_new());
+        let made = permitted.and_then(|()| create(&decided.decision.file, recording));
         self.audit_created(context, &decided, args, made)
     }
 
@@ -253,11 +256,11 @@ impl Host {
 
     fn create_by(
         &self,
+        recording: Option<&Context<'_>>,
         end: End<'_>,
         new: &NewNode,
         args: &OpenArgs,
-        wanted: &FilePath,
-        charge: Option<QuotaCharge>,
+        (wanted, charge): (&FilePath, Option<QuotaCharge>),
     ) -> Result<(Entry, Opened)> {
         let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it may open a
@@ -273,7 +276,7 @@ impl Host {
         let flags = flags - OFlags::TRUNC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let opened = self.open_new(fd, name, flags, mode);
-        let fd = match opened.map_err(|error| self.taken(end, error)) {
+        let fd = match opened.map_err(|error| self.taken(recording, end, error)) {
             Ok(fd) => fd,
             // ESTALE makes the kernel look the name up again and open what it finds, with checks.
             Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
@@ -384,7 +387,7 @@ impl Host {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
-        self.create_under_policy(context, end, new, args, |wanted| {
+        self.create_under_policy(context, end, new, args, |wanted, _| {
             let charge = self.quotas.charge(context.uid())?;
             let (entry, opened) = self.tmpfile_by(end, new, args, wanted, charge)?;
             let inode = self.nodes.get(entry.node)?;

@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::Access;
 use crate::quota::QuotaCharge;
-use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries, permitted};
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries};
 use parking_lot::Mutex;
 use rustix::fs::SeekFrom;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -217,8 +217,9 @@ impl Host {
             context.require_blocking()?;
         }
         let decided = self.decide_inode(rules, &inode, context)?;
-        let opened = permitted(&decided.decision, Access::Read)
-            .and_then(|()| self.enter_directory(inode, context.uid()));
+        let checked = decided.decision.check(Access::Read);
+        let permitted = self.permit(context, &decided, checked);
+        let opened = permitted.and_then(|()| self.enter_directory(inode, context.uid()));
         let audited = AuditedOpen {
             access: "list",
             created: false,

@@ -41,7 +41,7 @@ impl Host {
             self.lookup_name(&parent, name.as_cstr())
         };
         match found {
-            Ok((inode, stat)) => match self.is_absent(&parent, name.as_cstr(), &stat) {
+            Ok((inode, stat)) => match self.is_absent(context, &parent, name.as_cstr(), &stat) {
                 Ok(false) => Ok(self.entry(&inode, &stat)),
                 hidden => {
                     self.forget(inode.node(), 1);
@@ -54,12 +54,24 @@ impl Host {
     }
 
     /// Whether a name that was found is hidden. Errors: see
-    /// [`require_case_sensitive`](Self::require_case_sensitive).
-    fn is_absent(&self, parent: &Arc<Inode>, name: &CStr, stat: &Statx) -> Result<bool> {
+    /// [`require_case_sensitive`](Self::require_case_sensitive); `DEFER`.
+    fn is_absent(
+        &self,
+        context: &Context<'_>,
+        parent: &Arc<Inode>,
+        name: &CStr,
+        stat: &Statx,
+    ) -> Result<bool> {
         if self.rules.has_policy() {
             self.require_case_sensitive(self.descriptor(parent)?.as_fd(), name)?;
         }
-        self.is_hidden_from_lookup(parent, name, stat)
+        let Some(hidden) = self.hidden_from_lookup(parent, name, stat)? else {
+            return Ok(false);
+        };
+        match self.refuse_entry(context, &hidden, Errno::ENOENT) {
+            Errno::ENOENT => Ok(true),
+            defer => Err(defer),
+        }
     }
 
     /// Refuses names in a directory that ignores case (vfat, `chattr +F`): patterns of paths could be evaded,

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::inode::Inode;
 use crate::ledger::FileNote;
 use crate::policy::{Access, FilePath};
-use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision, permitted};
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision};
 use crate::versions::Found;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,8 +106,12 @@ impl Host {
         self.defer_if_many_names(context, inode)?;
         let decided = self.decide_inode(rules, inode, context)?;
         let flags = lower_flags(args.flags, &self.config) as i32;
-        let opened = permitted(&decided.decision, access(flags))
-            .and_then(|()| self.open_by(context, inode, flags, args, &decided.decision.file));
+        let checked = decided.decision.check(access(flags));
+        let opened = self.permit(context, &decided, checked).and_then(|()| {
+            let opened = self.open_by(context, inode, flags, args, &decided.decision.file);
+            let place = (inode, flags);
+            opened.map_err(|error| self.refused_for_redaction(context, &decided, place, error))
+        });
         self.audit(context, &decided, args.flags as i32, false, opened)
     }
 

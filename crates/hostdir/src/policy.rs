@@ -98,6 +98,8 @@ pub struct Policy {
     rules: Vec<Rule>,
     default: PolicyDataPath,
     audit_log: Option<PathBuf>,
+    /// The line that says that refusals are audited.
+    audit_refused: Option<usize>,
     uses: Uses,
     globs: GlobTable,
     executables: GlobTable,
@@ -105,7 +107,7 @@ pub struct Policy {
     names: Vec<(RuleId, Option<GlobList>)>,
     name_globs: GlobTable,
     last_redaction: Option<RuleId>,
-    /// The rules that end with a data path, up to the last that redacts.
+    /// The rules that say where files are protected. Not those on callers.
     moves: Vec<Moves>,
 }
 
@@ -130,8 +132,10 @@ pub struct Uses {
     pub deny: bool,
     /// Something may be read-only.
     pub read_only: bool,
-    /// Something may be audited.
+    /// Opens may be audited.
     pub audit: bool,
+    /// What a rule refuses is audited.
+    pub audit_refused: bool,
     /// Something may be redacted.
     pub redact: bool,
 }
@@ -164,7 +168,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// Files that cannot be read, and faults of the policy, such as `audit` rules without `audit-log`.
+    /// Files that cannot be read, and faults of the policy, such as audits without `audit-log`.
     pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
         let unreadable = |source| PolicyFileError::Unreadable {
             path: path.into(),
@@ -195,11 +199,13 @@ impl Policy {
     /// Refuses a policy that audits without an `audit-log`.
     fn with_audit_log(self) -> Result<Policy, PolicyError> {
         let audits = |rule: &Rule| (rule.action == Action::Audit).then_some(rule.line);
-        match (self.rules.iter().find_map(audits), &self.audit_log) {
-            (Some(line), None) => Err(PolicyError {
+        let refused = self.audit_refused.map(|line| (line, "audit-refused"));
+        let rule = || Some((self.rules.iter().find_map(audits)?, "audit"));
+        match (refused.or_else(rule), &self.audit_log) {
+            (Some((line, what)), None) => Err(PolicyError {
                 line,
                 column: 1,
-                message: "`audit` needs a file: say audit-log = \"/…\" above the rules".to_owned(),
+                message: format!("`{what}` needs a file: say audit-log = \"/…\" above the rules"),
             }),
             _ => Ok(self),
         }
@@ -240,12 +246,6 @@ impl Policy {
             .iter()
             .rposition(hides)
             .map_or(0, |last| last + 1);
-        let redacts = |draft: &draft::Draft| draft.action.redacts();
-        let decide_moves = document
-            .rules
-            .iter()
-            .rposition(redacts)
-            .map_or(0, |last| last + 1);
         let mut moves = Vec::new();
         let [mut globs, mut executables, mut name_globs] =
             [(); 3].map(|()| GlobTableBuilder::default());
@@ -256,8 +256,8 @@ impl Policy {
             matchers.globs = draft.paths.as_ref().map(|paths| globs.add(paths));
             matchers.caller_exe = draft.executables.map(|paths| executables.add(&paths));
             let is_of_names = matchers.content.is_none() && !matchers.ask_callers();
-            if rules.len() < decide_moves && draft.action.ends() && !matchers.ask_callers() {
-                moves.push(Moves::of(draft.paths.as_ref(), draft.action.redacts()));
+            if !matchers.ask_callers() {
+                moves.extend(Moves::of(id, draft.action, draft.paths.as_ref()));
             }
             if rules.len() < decide_names && draft.action.ends() && is_of_names {
                 names.push((id, draft.paths.map(|paths| name_globs.add(&paths))));
@@ -273,10 +273,15 @@ impl Policy {
             let id = RuleId(index as u16);
             rule.action.redacts().then_some(id)
         };
+        let audit_refused = document.audit_refused.map(line);
         Ok(Policy {
             default: document.default,
             audit_log: document.audit_log,
-            uses: Uses::of(&rules, &names),
+            audit_refused,
+            uses: Uses {
+                audit_refused: audit_refused.is_some(),
+                ..Uses::of(&rules, &names)
+            },
             last_redaction: rules.iter().enumerate().filter_map(redacts).next_back(),
             globs: globs.build()?,
             executables: executables.build()?,
@@ -297,7 +302,7 @@ impl Policy {
         self.default
     }
 
-    /// The audit log; always there with rules that audit.
+    /// The audit log; always there where something is audited.
     pub fn audit_log(&self) -> Option<&Path> {
         self.audit_log.as_deref()
     }

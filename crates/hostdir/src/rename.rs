@@ -64,7 +64,7 @@ impl Host {
         let descriptor = self.descriptor(&inode)?;
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
-            .map_err(|error| self.taken(to, error))?;
+            .map_err(|error| self.taken(Some(context), to, error))?;
         let (linked, stat) = self.lookup_at(&parent, to.fd, name)?;
         if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());

@@ -25,7 +25,7 @@ use reload::HiddenNames;
 
 use crate::config::ConfigError;
 use crate::host::BASIC;
-use crate::policy::{Access, Decision, FilePath, FileType, Policy, PolicyDataPath};
+use crate::policy::{Decision, FilePath, FileType, Policy, PolicyDataPath};
 use crate::quota::QuotaCharge;
 use parking_lot::RwLock;
 use rustix::fs::{AtFlags, Mode, OFlags, Statx};
@@ -33,7 +33,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use thrufs::{Context, Errno, Notifier, Result};
+use thrufs::{Context, Notifier, Result};
 
 /// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
@@ -268,25 +268,4 @@ pub(crate) const PASSTHROUGH: FilePath = FilePath {
 fn stat_name(parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     Ok(rustix::fs::statx(parent_fd, name, flags, BASIC)?)
-}
-
-fn stays_redacted(old: &Decision, new: &Decision) -> Result<()> {
-    if old.file.redaction().is_some() && new.file.redaction().is_none() {
-        Err(Errno::EXDEV)
-    } else {
-        Ok(())
-    }
-}
-
-/// The error number by which `decision` refuses an access.
-pub(crate) fn permitted(decision: &Decision, access: Access) -> Result<()> {
-    decision.check(access).map_err(|refusal| refusal.errno)
-}
-
-/// As [`permitted`], for creating: a name that would be hidden cannot be created.
-pub(crate) fn permitted_new(decision: &Decision) -> Result<()> {
-    match permitted(decision, Access::Change) {
-        Err(_) if decision.hidden.is_some() => Err(Errno::EACCES),
-        result => result,
-    }
 }

@@ -111,6 +111,55 @@ fn each_open_has_one_audit_record() {
     }
 }
 
+#[test]
+fn each_refusal_has_one_audit_record() {
+    let policy = "audit-log = 'LOG'\naudit-refused = true\n\
+        [[rule]]\nname = 'keys'\npath = '**/*.key'\naction = 'hide'\n\
+        [[rule]]\npath = 'kept/**'\naction = 'read-only'\n";
+    let fill = |source: &Path| {
+        for name in ["kept/file", "open/a.key", "open/file"] {
+            put(source, name, b"content");
+        }
+    };
+    for (options, again) in [("cache=always", 0), ("cache=never", 1)] {
+        with_policy(options, policy, fill, |served| {
+            let key = served.at("open/a.key");
+            let look = || assert_eq!(errno(fs::metadata(&key)), libc::ENOENT);
+            let line = &records(served, 1, look)[0];
+            assert_eq!(line["event"], "lookup");
+            assert_eq!(line["path"], "open/a.key");
+            assert_eq!(line["outcome"], "refused");
+            assert_eq!(line["rule_name"], "keys");
+            assert_eq!(
+                (&line["uid"], &line["errno"]),
+                (&0.into(), &libc::ENOENT.into())
+            );
+            let program = std::env::current_exe().unwrap();
+            assert_eq!(line["executable"], program.to_str().unwrap());
+            // The kernel caches its absence, where it may.
+            records(served, again, look);
+            let kept = served.at("kept/file");
+            let line = &records(served, 1, || drop(fs::remove_file(&kept)))[0];
+            assert_eq!(
+                (&line["event"], &line["rule"]),
+                (&"unlink".into(), &2.into())
+            );
+            let line = &records(served, 1, || drop(open(&kept, libc::O_WRONLY)))[0];
+            assert_eq!(
+                (&line["event"], &line["errno"]),
+                (&"open".into(), &libc::EROFS.into())
+            );
+            records(served, 0, || {
+                assert_eq!(fs::read_dir(served.at("open")).unwrap().count(), 1);
+            });
+            records(served, 0, || {
+                drop(fs::read(served.at("open/file")).unwrap());
+            });
+            records(served, 0, || drop(fs::metadata(served.at("open/none"))));
+        });
+    }
+}
+
 /// Concurrent opens: no line is lost or mixed with another.
 #[test]
 fn no_line_is_lost_among_many() {

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use thrufs_tests::lower::Lower;
 
 use crate::samples;
-use crate::served::{NOTHING, REDACT, Served, errno, put, raw, rename, with_policy};
+use crate::served::{NOTHING, REDACT, Served, errno, names, put, raw, rename, with_policy};
 
 fn fill(source: &Path) {
     put(source, "photos/a.jpg", &samples::photograph());
@@ -145,6 +145,29 @@ fn files_without_a_name_are_judged_by_where_they_are() {
         drop(file);
         crate::busy::until_free(&served.at("photos/late.jpg"));
         assert!(is_redacted(&served.at("photos/late.jpg")));
+    });
+}
+
+/// `mv` copies what it may read.
+#[test]
+fn mv_leaves_hidden_files_where_they_are() {
+    let policy = "[[rule]]\npath = 'free/**'\naction = 'passthrough'\n\
+        [[rule]]\npath = '**/*.key'\naction = 'hide'\n";
+    let fill = |source: &Path| {
+        for name in ["dir/sub/a.key", "dir/sub/file", "free/b.key"] {
+            put(source, name, b"content");
+        }
+    };
+    with_policy("", policy, fill, |served| {
+        let (dir, moved) = (served.at("dir"), served.at("free/dir"));
+        assert_eq!(rename(&dir, &moved, RenameFlags::empty()), libc::EXDEV);
+        let mv = std::process::Command::new("mv")
+            .args([&dir, &moved])
+            .output();
+        assert!(!mv.unwrap().status.success(), "the hidden file is left");
+        assert_eq!(names(&served.beneath("free/dir/sub")), ["file"]);
+        assert_eq!(names(&served.beneath("dir/sub")), ["a.key"]);
+        assert_eq!(names(&served.at("free")), ["b.key", "dir"]);
     });
 }
 

@@ -13,6 +13,7 @@ mod numbers;
 mod opens;
 mod owners;
 mod privileges;
+mod refusals;
 mod renames;
 mod replaced;
 mod rules;

@@ -253,6 +253,26 @@ fn mapped_owners_are_compared() {
     }
 }
 
+/// As `thrufs run` lends a tree of root to another user.
+#[test]
+fn another_user_that_sees_files_of_root_as_its_own_makes_no_program_of_root() {
+    skip_if!(!is_root());
+    let lent = || id_range(OWNER, 0, 1);
+    let served = serve(one_owner(lent(), lent()));
+    let user = served.client.user(OWNER, OWNER);
+    let node = file_of(&served, 0);
+    for bits in [0o4755, 0o2755] {
+        assert_eq!(set_mode(&served, node, OWNER, bits), Err(Errno::EPERM));
+        let created = user.create(NodeId::ROOT, b"created", libc::O_RDWR, bits);
+        assert_eq!(created.map(drop), Err(Errno::EPERM), "{bits:o}");
+        assert!(!served.path("created").exists());
+    }
+    assert_eq!(set_mode(&served, node, OWNER, 0o711), Ok(()));
+    user.mkdir(NodeId::ROOT, b"directory", 0o755).unwrap();
+    let directory = user.walk("directory").unwrap();
+    assert_eq!(set_mode(&served, directory, OWNER, 0o2755), Ok(()));
+}
+
 /// What such a server makes is its user's, for any caller.
 #[test]
 fn a_server_without_privilege_makes_no_set_id_file_for_others() {

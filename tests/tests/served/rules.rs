@@ -51,11 +51,11 @@ action = "redact"
 redact = "gps"
 "#;
 
-fn policy(text: &str) -> Arc<Policy> {
+pub(super) fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
 }
 
-fn with(rules: &str) -> Config {
+pub(super) fn with(rules: &str) -> Config {
     Config {
         policy: Some(policy(rules)),
         ..Config::default()
@@ -93,7 +93,7 @@ fn under(rules: &str, test: impl Fn(&Served)) {
     beneath::on_overlay(with(rules), test);
 }
 
-fn set(valid: SetattrValid, size: u64) -> SetattrIn {
+pub(super) fn set(valid: SetattrValid, size: u64) -> SetattrIn {
     SetattrIn {
         valid: valid.bits(),
         mode: 0o600,
@@ -466,6 +466,35 @@ fn a_rename_is_refused_where_a_directory_was_moved_beneath() {
         fs::rename(served.path("elsewhere"), served.path("dir")).unwrap();
         assert_eq!(rename((dir, b"x"), (ROOT, b"y")), Ok(()));
     });
+}
+
+/// A hidden file can be neither renamed nor linked; a directory above it must not take it along.
+#[test]
+fn a_directory_is_not_moved_out_of_a_rule_that_hides() {
+    let rules = [
+        "[[rule]]\npath = \"free/**\"\naction = \"passthrough\"\n\
+         [[rule]]\npath = \"**/*.key\"\naction = \"hide\"\n",
+        "[[rule]]\npath = [\"**/*.key\", \"!free/**\"]\naction = \"hide\"\n",
+    ];
+    for rules in rules {
+        under(rules, |served| {
+            fs::create_dir_all(served.path("free/dir")).unwrap();
+            served.write("dir/a.key", b"1");
+            let root = served.client.root();
+            let [dir, free] = ["dir", "free"].map(|path| root.walk(path).unwrap());
+            let rename =
+                |from: (NodeId, &[u8]), to: (NodeId, &[u8]), flags| root.rename(from, to, flags);
+            let (exchange, moved) = (libc::RENAME_EXCHANGE, Err(Errno::EXDEV));
+            assert_eq!(rename((ROOT, b"dir"), (free, b"new"), 0), moved);
+            assert_eq!(rename((ROOT, b"dir"), (free, b"dir"), exchange), moved);
+            assert_eq!(rename((free, b"dir"), (ROOT, b"dir"), exchange), moved);
+            assert_eq!(rename((ROOT, b"dir"), (ROOT, b"new"), 0), Ok(()));
+            assert_eq!(rename((ROOT, b"new"), (ROOT, b"dir"), 0), Ok(()));
+            assert_eq!(rename((free, b"dir"), (ROOT, b"new"), 0), Ok(()));
+            assert_eq!(rename((dir, b"x"), (free, b"x"), 0), Ok(()), "a file");
+            assert_eq!(root.walk("dir/a.key"), Err(Errno::ENOENT));
+        });
+    }
 }
 
 fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {

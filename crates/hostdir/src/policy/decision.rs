@@ -248,6 +248,22 @@ impl Decision {
         }
     }
 
+    /// As [`check`](Self::check), for creating: a name that would be hidden cannot be created.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`check`](Self::check), but EACCES for a hidden name.
+    pub(crate) fn check_new(&self) -> Result<(), Refusal> {
+        self.check(Access::Change)
+            .map_err(|refusal| match self.hidden {
+                Some(rule) => Refusal {
+                    errno: Errno::EACCES,
+                    rule,
+                },
+                None => refusal,
+            })
+    }
+
     /// The decision for a file with both names: whatever either forbids or redacts. A hidden name adds
     /// nothing to a visible one. Independent of order and repetition.
     pub fn stricter(self, other: Decision) -> Decision {

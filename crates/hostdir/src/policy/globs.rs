@@ -71,16 +71,23 @@ impl GlobMatches<'_> {
 pub(super) struct Patterns {
     wanted: Vec<Glob>,
     unwanted: Vec<Glob>,
+    ignore_case: bool,
 }
 
 impl Patterns {
     /// Adds a pattern; with a leading `!`, as an exception.
     pub(super) fn add(&mut self, item: &str, ignore_case: bool) -> Result<(), Problem> {
+        self.ignore_case = ignore_case;
         match item.strip_prefix('!') {
             Some(item) => self.unwanted.push(glob(item, ignore_case)?),
             None => self.wanted.push(glob(item, ignore_case)?),
         }
         Ok(())
+    }
+
+    /// Whether the pattern that was added last ignores case.
+    pub(super) fn ignore_case(&self) -> bool {
+        self.ignore_case
     }
 
     pub(super) fn len(&self) -> usize {

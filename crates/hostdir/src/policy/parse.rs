@@ -9,12 +9,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "rule"];
+pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "audit-refused", "rule"];
 
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) default: PolicyDataPath,
     pub(super) audit_log: Option<PathBuf>,
+    /// Where the text says that refusals are audited.
+    pub(super) audit_refused: Option<usize>,
     pub(super) rules: Vec<Draft>,
 }
 
@@ -26,12 +28,14 @@ pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Faul
     let mut document = Document {
         default: PolicyDataPath::Passthrough,
         audit_log: None,
+        audit_refused: None,
         rules: Vec::new(),
     };
     for entry in entries(table.get_ref()) {
         match entry.key {
             "default" => document.default = default(&entry)?,
             "audit-log" => document.audit_log = Some(audit_log(&entry)?),
+            "audit-refused" => document.audit_refused = entry.boolean()?.then_some(entry.offset),
             "rule" => document.rules = rules(&entry, accounts)?,
             _ => return Err(entry.unknown(TOP_KEYS)),
         }

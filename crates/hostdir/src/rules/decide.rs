@@ -9,7 +9,6 @@ use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
 use rustix::fs::Statx;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::CStr;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
@@ -183,11 +182,6 @@ impl Host {
     ) -> Result<NamePath> {
         let hiding = rules.filter(|rules| rules.policy.uses().hide);
         self.directory_path_within(hiding, directory, &mut PathBudget::default())
-    }
-
-    pub(super) fn child_path(&self, parent: &Inode, name: &CStr) -> Result<Vec<u8>> {
-        let directory = self.directory_path(None, parent.node())?;
-        Ok(directory.child(name.to_bytes()))
     }
 
     pub(super) fn caller<'a>(

@@ -1,13 +1,10 @@
 //! Whether the policy permits what a request asks for.
 
 use super::decide::NamePath;
-use super::{
-    ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, permitted,
-    permitted_new, stat_name, stays_redacted,
-};
+use super::{ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, stat_name};
 use crate::host::Host;
 use crate::inode::Inode;
-use crate::policy::{Access, AttributeSource, Decision, FileType, Subject, Visibility};
+use crate::policy::{Access, AttributeSource, FileType, RuleId, Subject, Visibility};
 use crate::rename::End;
 use rustix::fs::Statx;
 use std::ffi::CStr;
@@ -23,7 +20,52 @@ impl Host {
         };
         self.defer_if_many_names(context, inode)?;
         let decided = self.decide_inode(rules, inode, context)?;
-        permitted(&decided.decision, Access::Change)
+        self.permit_change(context, &decided)
+    }
+
+    fn permit_change(&self, context: &Context<'_>, decided: &PathDecision) -> Result<()> {
+        self.permit(context, decided, decided.decision.check(Access::Change))
+    }
+
+    /// As [`permit_change`](Self::permit_change), for a new name.
+    fn permit_new(&self, context: &Context<'_>, decided: &PathDecision) -> Result<()> {
+        self.permit(context, decided, decided.decision.check_new())
+    }
+
+    /// As [`refuse`](Self::refuse), by the rule that redacts a file.
+    fn refuse_for_redaction(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        errno: Errno,
+    ) -> Errno {
+        let rule = decided.decision.file.rule;
+        self.refuse(context, &decided.rules, &decided.path, (errno, rule))
+    }
+
+    /// As [`refuse_for_redaction`](Self::refuse_for_redaction), for an open that failed with `error`, if
+    /// that is not an error of the lower file system. The refusal of an audited open is recorded by
+    /// [`record_open`](Self::record_open).
+    pub(crate) fn refused_for_redaction(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        (inode, flags): (&Arc<Inode>, i32),
+        error: Errno,
+    ) -> Errno {
+        let decision = &decided.decision;
+        let redaction = decision.file.redaction();
+        if redaction.is_none_or(|redaction| redaction.errno != error)
+            || !decided.rules.policy.uses().audit_refused
+            || decision.audit.is_some()
+        {
+            return error;
+        }
+        let flags = flags & libc::O_ACCMODE | libc::O_NONBLOCK;
+        match self.open_inode(inode, flags) {
+            Ok(_) => self.refuse_for_redaction(context, decided, error),
+            Err(_) => error,
+        }
     }
 
     /// Refuses to resize a redacted file, other than to 0: with bytes cut off or added, a parser can read
@@ -33,13 +75,9 @@ impl Host {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
-        match self
-            .decide_inode(rules, inode, context)?
-            .decision
-            .file
-            .redaction()
-        {
-            Some(redaction) => Err(redaction.errno),
+        let decided = self.decide_inode(rules, inode, context)?;
+        match decided.decision.file.redaction() {
+            Some(redaction) => Err(self.refuse_for_redaction(context, &decided, redaction.errno)),
             None => Ok(()),
         }
     }
@@ -58,15 +96,16 @@ impl Host {
         {
             return Ok(());
         }
-        let decision = self.decide_found(&rules, context, end, &stat)?;
-        let Some(redaction) = decision.file.redaction() else {
+        let decided = self.decide_found(&rules, context, end, &stat)?;
+        let Some(redaction) = decided.decision.file.redaction() else {
             return Ok(());
         };
-        let inode = self.tracked(end).ok_or(redaction.errno)?;
-        if self.is_redacted_by_every_name(&rules, &inode)? {
+        let inode = self.tracked(end);
+        let is_redacted = |inode| self.is_redacted_by_every_name(&rules, inode);
+        if inode.as_ref().map(is_redacted).transpose()? == Some(true) {
             Ok(())
         } else {
-            Err(redaction.errno)
+            Err(self.refuse_for_redaction(context, &decided, redaction.errno))
         }
     }
 
@@ -77,14 +116,14 @@ impl Host {
             return Ok(());
         };
         let stat = stat_name(end.fd, end.name)?;
-        let decision = self.decide_found(&rules, context, end, &stat)?;
-        permitted(&decision, Access::Change)
+        let decided = self.decide_found(&rules, context, end, &stat)?;
+        self.permit_change(context, &decided)
     }
 
     /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`. Fails
-    /// with `EXDEV` for a file that would no longer be redacted, and for a directory that may hold such
-    /// files: programs then copy what they may read. Where rules redact or hide, also from and to a directory
-    /// that was moved on the host and not looked up since.
+    /// with `EXDEV` for a file that would no longer be redacted, and for a directory in which a rule that
+    /// protects files may cease to apply: programs then copy what they may read. Where rules redact or hide,
+    /// also from and to a directory that was moved on the host and not looked up since.
     pub(crate) fn may_move(
         &self,
         context: &Context<'_>,
@@ -103,17 +142,30 @@ impl Host {
         let source = self.name_source(from, &stat);
         let old = self.decide(&rules, context, from, (file_type, &source))?;
         let new = self.decide(&rules, context, to, (file_type, &source))?;
-        permitted(&old, Access::Change)?;
-        permitted_new(&new)?;
-        stays_redacted(&old, &new)?;
-        if file_type == FileType::Directory && rules.policy.uses().redact {
-            let old = self.child_path(from.parent, from.name)?;
-            let new = self.child_path(to.parent, to.name)?;
-            if !rules.policy.redacts_alike_beneath(&old, &new) {
-                return Err(Errno::EXDEV);
-            }
+        self.permit_change(context, &old)?;
+        self.permit_new(context, &new)?;
+        self.stay_redacted(context, &old, &new)?;
+        if file_type == FileType::Directory
+            && let Some(left) = rules.policy.left_beneath(&old.path, &new.path)
+        {
+            let refusal = (Errno::EXDEV, Some(left));
+            return Err(self.refuse(context, &rules, &old.path, refusal));
         }
         Ok(Some(stat))
+    }
+
+    fn stay_redacted(
+        &self,
+        context: &Context<'_>,
+        old: &PathDecision,
+        new: &PathDecision,
+    ) -> Result<()> {
+        let is_redacted = |decided: &PathDecision| decided.decision.file.redaction().is_some();
+        if is_redacted(old) && !is_redacted(new) {
+            Err(self.refuse_for_redaction(context, old, Errno::EXDEV))
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the path that the server knows for a directory leads to it.
@@ -142,14 +194,12 @@ impl Host {
         let Some(rules) = self.rules.active_policy() else {
             return Ok(());
         };
-        let old = self
-            .decide_inode(Arc::clone(&rules), inode, context)?
-            .decision;
+        let old = self.decide_inode(Arc::clone(&rules), inode, context)?;
         let source = InodeSource::new(self, inode);
         let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
-        permitted(&old, Access::Change)?;
-        permitted_new(&new)?;
-        stays_redacted(&old, &new)
+        self.permit_change(context, &old)?;
+        self.permit_new(context, &new)?;
+        self.stay_redacted(context, &old, &new)
     }
 
     /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
@@ -162,7 +212,7 @@ impl Host {
             Err(Errno::ENOENT) => return Ok(()),
             stat => stat?,
         };
-        permitted_new(&self.decide_found(&rules, context, end, &stat)?)
+        self.permit_new(context, &self.decide_found(&rules, context, end, &stat)?)
     }
 
     /// Refuses to create a name where the policy forbids it: `EACCES` if it would be hidden.
@@ -175,36 +225,33 @@ impl Host {
         let Some(rules) = self.rules.for_changes() else {
             return Ok(());
         };
-        let decided = self.decide_new(rules, context, end, new)?;
-        permitted_new(&decided.decision)
+        self.permit_new(context, &self.decide_new(&rules, context, end, new)?)
     }
 
     pub(crate) fn decide_new(
         &self,
-        rules: Arc<ActivePolicy>,
+        rules: &Arc<ActivePolicy>,
         context: &Context<'_>,
         end: End<'_>,
         new: &NewFile,
     ) -> Result<PathDecision> {
-        let decision = self.decide(&rules, context, end, (new.file_type, new))?;
-        Ok(PathDecision {
-            rules,
-            decision,
-            path: self.child_path(end.parent, end.name)?,
-        })
+        self.decide(rules, context, end, (new.file_type, new))
     }
 
     /// `EACCES` instead of `EEXIST` for a name that is taken by a hidden file, as for one that would be
-    /// hidden.
-    pub(crate) fn taken(&self, end: End<'_>, error: Errno) -> Errno {
-        let is_hidden = || {
+    /// hidden. Without a context, the refusal is recorded elsewhere.
+    pub(crate) fn taken(&self, context: Option<&Context<'_>>, end: End<'_>, error: Errno) -> Errno {
+        let hidden = || {
             let stat = stat_name(end.fd, end.name)?;
-            self.is_hidden(end.parent, end.name, &stat)
+            self.hidden_entry(end.parent, end.name, &stat)
         };
-        if error == Errno::EEXIST && matches!(is_hidden(), Ok(true)) {
-            Errno::EACCES
-        } else {
-            error
+        if error != Errno::EEXIST {
+            return error;
+        }
+        match (hidden(), context) {
+            (Ok(Some(hidden)), Some(context)) => self.refuse_entry(context, &hidden, Errno::EACCES),
+            (Ok(Some(_)), None) => Errno::EACCES,
+            _ => error,
         }
     }
 
@@ -219,11 +266,11 @@ impl Host {
 
     fn decide_found(
         &self,
-        rules: &ActivePolicy,
+        rules: &Arc<ActivePolicy>,
         context: &Context<'_>,
         end: End<'_>,
         stat: &Statx,
-    ) -> Result<Decision> {
+    ) -> Result<PathDecision> {
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.require_blocking_for_content(file_type, context)?;
         let source = self.name_source(end, stat);
@@ -234,24 +281,30 @@ impl Host {
     /// directory.
     fn decide(
         &self,
-        rules: &ActivePolicy,
+        rules: &Arc<ActivePolicy>,
         context: &Context<'_>,
         end: End<'_>,
         (file_type, source): (FileType, &dyn AttributeSource),
-    ) -> Result<Decision> {
+    ) -> Result<PathDecision> {
         let directory = self.directory_path(Some(rules), end.parent.node())?;
+        let path = directory.child(end.name.to_bytes());
         if directory.hidden.is_some() {
-            return Err(Errno::ENOENT);
+            let refusal = (Errno::ENOENT, directory.hidden);
+            return Err(self.refuse(context, rules, &path, refusal));
         }
         self.require_case_sensitive(end.fd, end.name)?;
         let executable = || self.rules.executable(context.pid());
         let subject = Subject {
-            path: &directory.child(end.name.to_bytes()),
+            path: &path,
             file_type,
             source,
         };
         let caller = self.caller(context, &executable);
-        Ok(rules.policy.decide(&subject, &caller))
+        Ok(PathDecision {
+            rules: Arc::clone(rules),
+            decision: rules.policy.decide(&subject, &caller),
+            path,
+        })
     }
 
     /// Refuses a node that became hidden after the client looked it up, unless it is open. Fails with
@@ -277,29 +330,57 @@ impl Host {
         Ok(Some(RulesOfEntries { rules, directory }))
     }
 
-    /// Whether `name`, under which `stat` was found, is hidden. Fails when the path of the directory is not
-    /// known.
-    pub(crate) fn is_hidden(&self, parent: &Inode, name: &CStr, stat: &Statx) -> Result<bool> {
-        let rules = self.rules_of_entries(parent)?;
-        Ok(rules.is_some_and(|rules| rules.hide(name, stat)))
-    }
-
-    /// As [`is_hidden`](Self::is_hidden), for an answer that the kernel caches.
-    pub(crate) fn is_hidden_from_lookup(
+    /// Whether `name`, under which `stat` was found, is hidden, and by what. Fails when the path of the
+    /// directory is not known.
+    fn hidden_entry(
         &self,
         parent: &Inode,
         name: &CStr,
         stat: &Statx,
-    ) -> Result<bool> {
-        let rules = self.rules_of_entries(parent)?;
-        let hidden = rules.as_ref().is_some_and(|rules| rules.hide(name, stat));
-        if hidden && !self.config.negative_timeout().is_zero() {
+    ) -> Result<Option<HiddenEntry>> {
+        let Some(entries) = self.rules_of_entries(parent)? else {
+            return Ok(None);
+        };
+        let (path, rule) = entries.path_and_rule(name, stat);
+        Ok(rule.map(|rule| HiddenEntry {
+            rules: entries.rules,
+            path,
+            rule,
+        }))
+    }
+
+    /// As [`hidden_entry`](Self::hidden_entry), for an answer that the kernel caches.
+    pub(crate) fn hidden_from_lookup(
+        &self,
+        parent: &Inode,
+        name: &CStr,
+        stat: &Statx,
+    ) -> Result<Option<HiddenEntry>> {
+        let hidden = self.hidden_entry(parent, name, stat)?;
+        if hidden.is_some() && !self.config.negative_timeout().is_zero() {
             // Under the policy held here: see [`reload`](super::reload).
             self.rules.hidden.note(parent.node(), name.to_bytes());
         }
-        drop(rules);
         Ok(hidden)
     }
+
+    /// As [`refuse`](Self::refuse), by the rule that hides an entry.
+    pub(crate) fn refuse_entry(
+        &self,
+        context: &Context<'_>,
+        hidden: &HiddenEntry,
+        errno: Errno,
+    ) -> Errno {
+        let refusal = (errno, Some(hidden.rule));
+        self.refuse(context, &hidden.rules, &hidden.path, refusal)
+    }
+}
+
+/// An entry of a directory that a rule hides.
+pub(crate) struct HiddenEntry {
+    rules: Arc<ActivePolicy>,
+    path: Vec<u8>,
+    rule: RuleId,
 }
 
 /// See [`Host::rules_of_entries`].
@@ -309,19 +390,22 @@ pub(crate) struct RulesOfEntries {
 }
 
 impl RulesOfEntries {
-    fn hide(&self, name: &CStr, stat: &Statx) -> bool {
+    /// The path of an entry, and the rule that hides it.
+    fn path_and_rule(&self, name: &CStr, stat: &Statx) -> (Vec<u8>, Option<RuleId>) {
+        let path = self.directory.child(name.to_bytes());
         if self.directory.hidden.is_some() {
-            return true;
+            return (path, self.directory.hidden);
         }
         let subject = Subject {
-            path: &self.directory.child(name.to_bytes()),
+            path: &path,
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
             source: &StatSource(stat),
         };
-        matches!(
-            self.rules.policy.visibility(&subject),
-            Visibility::Hidden(_)
-        )
+        let rule = match self.rules.policy.visibility(&subject) {
+            Visibility::Hidden(rule) => Some(rule),
+            Visibility::Visible => None,
+        };
+        (path, rule)
     }
 
     /// Whether an entry is hidden. Fails when its attributes cannot be read.
@@ -329,6 +413,7 @@ impl RulesOfEntries {
         if matches!(name.to_bytes(), b"." | b"..") {
             return Ok(false);
         }
-        Ok(self.hide(name, &stat_name(directory, name)?))
+        let (_, rule) = self.path_and_rule(name, &stat_name(directory, name)?);
+        Ok(rule.is_some())
     }
 }

@@ -198,7 +198,8 @@ mod tests {
             let served = HostDir::open(place.path(), config).unwrap();
             let (host, root) = (&served.host, &served.host.root);
             let (_, stat) = host.lookup_name(root, name).unwrap();
-            assert_eq!(host.is_hidden_from_lookup(root, name, &stat), Ok(is_hidden));
+            let hidden = host.hidden_from_lookup(root, name, &stat).unwrap();
+            assert_eq!(hidden.is_some(), is_hidden);
             assert_eq!(host.rules.hidden.take().names.len(), noted, "{name:?}");
         }
     }

@@ -16,7 +16,6 @@ use crate::names::KnownName;
 use crate::nodes::NewInode;
 use crate::open::access;
 use crate::policy::{Access, FilePath};
-use crate::rules::permitted;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -168,7 +167,8 @@ impl<'a> Rebuild<'a> {
             return Ok(None);
         };
         let decided = self.host.decide_again(rules, inode, note.opener)?;
-        permitted(&decided.decision, access)?;
+        let checked = decided.decision.check(access);
+        checked.map_err(|refusal| refusal.errno)?;
         Ok(Some(decided.decision.file))
     }
 

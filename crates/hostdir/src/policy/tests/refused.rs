@@ -31,6 +31,8 @@ fn faults_outside_of_rules() {
         (&b"defualt = 'cached'"[..], 1, 1, "did you mean `default`?"),
         (b"\ndefault = 'deny'", 2, 11, "make a last rule"),
         (b"audit-log = 'opens'", 1, 13, "absolute"),
+        (b"audit-refused = 'all'", 1, 17, "`audit-refused` is true or false"),
+        (b"audit-refusals = true", 1, 1, "did you mean `audit-refused`?"),
         (b"rule = 'a'", 1, 1, "[[rule]]"),
         (b"[rule]\npath = 'a'", 1, 2, "[[rule]]"),
         (b"rule = [1]", 1, 1, "[[rule]]"),
@@ -101,4 +103,43 @@ fn policy_file_errors_name_the_file() {
     std::fs::write(&path, "[[rule]]\nowner = 'root'\naction = 'hide'\n").unwrap();
     assert_eq!(Policy::load(&path).unwrap().rules().len(), 1);
     assert!(Policy::load(Path::new("/")).is_err());
+}
+
+#[test]
+fn records_need_a_log() {
+    let rule = "[[rule]]\npath = 'a'\naction = 'audit'\n";
+    let (refused, log) = ("\naudit-refused = true\n", "audit-log = '/log'\n");
+    for (text, expected) in [
+        (rule.to_owned(), Some((1, "`audit` needs a file"))),
+        (
+            refused.to_owned(),
+            Some((2, "`audit-refused` needs a file")),
+        ),
+        (
+            format!("{refused}{rule}"),
+            Some((2, "`audit-refused` needs a file")),
+        ),
+        (format!("{refused}{log}"), None),
+        ("audit-refused = false\n".to_owned(), None),
+    ] {
+        let found = Policy::of_file(Path::new("policy"), text.as_bytes());
+        let fault = match found {
+            Ok(policy) => {
+                assert_eq!(policy.uses().audit_refused, text.contains("true"), "{text}");
+                None
+            }
+            Err(PolicyFileError::Bad { error, .. }) => Some(error),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(
+            fault.as_ref().map(|it| it.line),
+            expected.map(|it| it.0),
+            "{text}"
+        );
+        let message = fault.map_or(String::new(), |it| it.message);
+        assert!(
+            message.contains(expected.map_or("", |it| it.1)),
+            "{message}"
+        );
+    }
 }
