@@ -1,6 +1,7 @@
 #!/bin/bash
 # Serves a directory to a guest, boots the guest, and ends as the guest's job ends. The guest has two
-# shares of the directory: `shared`, with $OPTIONS, and `beneath`, which caches nothing.
+# shares of the directory: `shared`, with $OPTIONS, and `beneath`, which caches nothing. A third, `project`,
+# is for tests/guest/workspace.sh.
 # shellcheck source=tests/guest/machine.sh
 source "$(dirname "$0")/machine.sh"
 
@@ -11,7 +12,12 @@ lower "$WORK/lower" 2G
 mkdir "$WORK/lower/served"
 share shared "$OPTIONS"
 share_beneath
-boot guest shared beneath
+shares=(shared beneath)
+if [[ $SERVER == thrufs ]]; then
+    mkdir "$WORK/lower/served/project"
+    share project "policy=$PROJECT/dist/policies/workspace.toml" "$WORK/lower/served/project"
+    shares+=(project)
+fi
+boot guest "${shares[@]}"
 finish guest
-ended shared
-ended beneath
+for name in "${shares[@]}"; do ended "$name"; done
