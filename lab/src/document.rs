@@ -6,13 +6,15 @@
 //! ```
 //!
 //! is replaced by the table of `FILE.json`, which must be of that suite. `FILE.json shares/ratios` reads a run of
-//! `--shares`, and `*.json all/goals` is the table of the project's goals, from all results.
+//! `--shares`, `FILE.json runs/ratios` one of `--runs`, and `*.json all/goals` is the table of the project's goals,
+//! from all results.
 
 mod derived;
 mod goals;
 mod list;
 mod markdown;
 mod memory;
+mod runs;
 mod shares;
 
 #[cfg(test)]
@@ -29,6 +31,8 @@ const END: &str = "<!-- end -->";
 const ALL: &str = "*.json";
 /// Results of `cargo xtask bench --shares`, which have a form of their own.
 const SHARES: &str = "shares";
+/// The same of `--runs`.
+const RUNS: &str = "runs";
 
 /// `document RESULTS DOCUMENT...`: replaces the tables of these documents.
 pub(crate) fn document(arguments: &[String]) -> Outcome<()> {
@@ -121,6 +125,9 @@ impl Marker {
         }
         if (self.suite.as_str(), self.table.as_str()) == (SHARES, "ratios") {
             return shares::table(&directory.join(&self.file));
+        }
+        if (self.suite.as_str(), self.table.as_str()) == (RUNS, "ratios") {
+            return runs::table(&directory.join(&self.file));
         }
         let mut results = self.results(directory)?;
         self.choice.apply(&mut results)?;
