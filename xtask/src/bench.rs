@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     match first {
         "--shares" => scripted("shares.sh", &server, rest),
         "--memory" => scripted("memory.sh", &server, rest),
+        "--runs" => scripted("runs.sh", &server, rest),
         TO_ITS_END => ring::turn_on().and_then(|()| measure(&server, rest)),
         _ => become_patient(arguments),
     }
@@ -105,7 +106,7 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(Failure::of(path))
 }
 
-/// Runs a script of `bench/`: shares for virtual machines beside virtiofsd, or memory.
+/// Runs a script of `bench/`: shares for virtual machines beside virtiofsd, memory, or programs in sandboxes.
 fn scripted(script: &str, server: &Path, arguments: &[String]) -> Result<(), Failure> {
     tools::set_up(Tier::Full)?;
     Step::confined()

@@ -57,8 +57,9 @@ cargo xtask CHORE
   mutants [ARG...] whether tests notice changes of the code (.cargo/mutants.toml; hours); arguments of
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
   bench [ARG...]   thrufs-lab: `thrufs bench` with more suites, optimised, with its peers (bench/README.md)
-  bench --shares, bench --memory
-                   shares beside virtiofsd; memory of idle mounts and of many files
+  bench --shares, bench --memory, bench --runs
+                   shares beside virtiofsd; memory of idle mounts and of many files; programs in
+                   `thrufs run`
   bench --document makes the tables of docs/performance.md and bench/results/TABLES.md
   setup            installs what all chores use, and turns FUSE over io_uring on
   tools            lists what setup installs";

@@ -11,7 +11,7 @@ use crate::vm_test;
 /// Real programs of the first tier, over each transport, with the tests' build.
 const REAL: [&str; 3] = ["git", "make", "sqlite"];
 
-const GUEST: [&str; 3] = ["posix", "quota", "casefold"];
+const GUEST: [&str; 4] = ["posix", "quota", "casefold", "workspace"];
 
 /// As `thrufs_test_report::FULL`.
 const FULL: &str = "THRUFS_FULL";

@@ -38,6 +38,10 @@ const GATE: &[Package] = &[
     ("make", "the C project again"),
     ("mount", "mount, umount, losetup"),
     ("procps", "counting processes and memory"),
+    (
+        "python3",
+        "system calls of a command that tries to leave `thrufs run`",
+    ),
     ("sqlite3", "two writers in WAL mode"),
     ("util-linux", "unshare, prlimit, flock, taskset"),
     ("xfsprogs", "mkfs.xfs: a lower file system"),
@@ -46,6 +50,8 @@ const GATE: &[Package] = &[
 const FULL: &[Package] = &[
     ("acl", "setfacl, getfacl: the tar and rsync round trips"),
     ("attr", "setfattr, getfattr: the same"),
+    ("busybox-static", "the image of a container"),
+    ("crun", "podman's containers"),
     ("dbench", "a file server's load"),
     ("fish", "the syntax of its completions"),
     ("fsmark", "fs_mark: many small files, synced"),
@@ -55,11 +61,20 @@ const FULL: &[Package] = &[
     ("libcap2-bin", "setcap: clearing security.capability"),
     ("libseccomp-dev", "virtiofsd links with it"),
     ("mandoc", "the syntax of the manual pages"),
+    (
+        "npm",
+        "installs in a sandbox of `thrufs run`, without network",
+    ),
+    ("podman", "a container in a view of a tree"),
     ("postmark", "a mail server's load"),
+    ("python3", "a virtual environment in a sandbox"),
     ("rsync", "both ways across the mount"),
     ("strace", "system calls per request"),
     ("stress-ng", "its file system class"),
     ("tar", "round trips with everything a file can have"),
+    ("tmux", "terminals in a sandbox"),
+    ("uidmap", "newuidmap: the users of a container"),
+    ("vim", "an editor in one of them"),
     ("zsh", "the syntax of its completions"),
 ];
 

@@ -15,23 +15,35 @@ const LINE_BYTES_MAX: usize = 128 << 10;
 
 /// Starts the writer thread. Returns the worker's end of its socket; the thread ends when that is closed.
 pub(crate) fn begin(file: OwnedFd) -> io::Result<OwnedFd> {
-    let log = AuditLog::new(Some(file));
-    packets_to_thread(
-        "thrufs-audit",
-        move |ours| {
-            while write_one(&ours, &log).is_ok() {}
-        },
-    )
+    begin_counted(file, |_, _| {})
 }
 
-fn write_one(worker: &OwnedFd, log: &AuditLog) -> io::Result<()> {
-    let mut line = vec![0; LINE_BYTES_MAX];
-    let length = match rustix::io::read(worker, &mut line) {
+/// As [`begin`]; each line is given to `count` before it is acknowledged, with whether it was written.
+pub(crate) fn begin_counted(
+    file: OwnedFd,
+    mut count: impl FnMut(&str, bool) + Send + 'static,
+) -> io::Result<OwnedFd> {
+    let log = AuditLog::new(Some(file));
+    packets_to_thread("thrufs-audit", move |ours| {
+        let mut line = vec![0; LINE_BYTES_MAX];
+        while write_one(&ours, &log, &mut line, &mut count).is_ok() {}
+    })
+}
+
+fn write_one(
+    worker: &OwnedFd,
+    log: &AuditLog,
+    line: &mut [u8],
+    count: &mut impl FnMut(&str, bool),
+) -> io::Result<()> {
+    let length = match rustix::io::read(worker, &mut *line) {
         Err(rustix::io::Errno::INTR) => return Ok(()),
         Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
         length => length?,
     };
-    let written = log.append(&String::from_utf8_lossy(&line[..length]));
+    let line = String::from_utf8_lossy(&line[..length]);
+    let written = log.append(&line);
+    count(&line, written.is_ok());
     let errno = written.map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |()| 0);
     send(worker, &errno.to_ne_bytes(), SendFlags::NOSIGNAL)?;
     Ok(())

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use thrufs_sys::fd_passing;
@@ -58,6 +58,18 @@ pub(crate) enum Message {
     Statistics,
     /// Detach from the terminal.
     Background,
+    /// The plan of a sandbox, in JSON: for the process that builds it, and for its process 1.
+    Sandbox(String),
+    /// `/dev/fuse`, opened in the user namespace of the sandbox.
+    Device(OwnedFd),
+    /// A pidfd of the command in the sandbox.
+    Started(OwnedFd),
+    /// The command was stopped by a signal.
+    Stopped,
+    /// The command has ended: its exit status, or the negative number of a signal.
+    Ended(i32),
+    /// The command was not executed: the exit status, and why.
+    NotExecuted(i32, String),
 }
 
 impl Message {
@@ -98,6 +110,12 @@ impl Message {
             Message::Stop => plain("stop"),
             Message::Statistics => plain("statistics"),
             Message::Background => plain("background"),
+            Message::Sandbox(plan) => text("sandbox", plan.clone()),
+            Message::Device(device) => with("device", vec![device.as_fd()]),
+            Message::Started(command) => with("started", vec![command.as_fd()]),
+            Message::Stopped => plain("stopped"),
+            Message::Ended(status) => text("ended", status.to_string()),
+            Message::NotExecuted(status, why) => text("not executed", format!("{status} {why}")),
         }
     }
 
@@ -135,6 +153,16 @@ impl Message {
             b"stop" => Message::Stop,
             b"statistics" => Message::Statistics,
             b"background" => Message::Background,
+            b"sandbox" => Message::Sandbox(text()),
+            b"device" => Message::Device(descriptors.pop()?),
+            b"started" => Message::Started(descriptors.pop()?),
+            b"stopped" => Message::Stopped,
+            b"ended" => Message::Ended(text().parse().ok()?),
+            b"not executed" => {
+                let text = text();
+                let (status, why) = text.split_once(' ')?;
+                Message::NotExecuted(status.parse().ok()?, why.to_owned())
+            }
             _ => return None,
         })
     }
@@ -196,12 +224,22 @@ impl Channel {
         Ok((Channel(ours), theirs))
     }
 
+    /// A channel of one of its ends.
+    pub(crate) fn of(end: OwnedFd) -> Channel {
+        Channel(end)
+    }
+
     /// The end that was passed as standard input, which is then replaced by /dev/null.
     pub(crate) fn of_this_process() -> io::Result<Channel> {
         let ours = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
         let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::stdio::dup2_stdin(null)?;
         Ok(Channel(ours))
+    }
+
+    /// The end with this number, which the process was started with.
+    pub(crate) fn inherited(number: RawFd) -> io::Result<Channel> {
+        Ok(Channel(thrufs_sys::inherited::take(number)?))
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Channel> {

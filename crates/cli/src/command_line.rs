@@ -1,9 +1,12 @@
 //! The command line: its description for clap, and the parsed requests.
 
+mod run;
+
 use crate::bench_command;
 use crate::explain::{CtlArguments, ExplainArguments};
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
-use crate::policy::{CheckArguments, Identity};
+use crate::policy::{CheckArguments, Identity, PolicySource};
+use crate::run::RunArguments;
 use crate::share::ShareArguments;
 use crate::share::listener::ListenAddress;
 use crate::virtiofsd;
@@ -23,6 +26,7 @@ pub(crate) enum Request {
         directory: Option<PathBuf>,
         json: bool,
     },
+    Run(Box<RunArguments>),
     CheckPolicy(CheckArguments),
     Explain(ExplainArguments),
     Ctl(CtlArguments),
@@ -80,6 +84,7 @@ pub(crate) fn command(purpose: Purpose) -> Command {
                 ),
         )
         .subcommand(share_command(purpose))
+        .subcommand(run::command(purpose))
         .subcommand(virtiofsd::command(virtiofsd::NAME))
         .subcommand(bench_command::command())
         .subcommand(doctor_command())
@@ -119,12 +124,21 @@ fn doctor_command() -> Command {
 fn policy_command() -> Command {
     let check = Command::new("check")
         .about("Check a policy, and show what it decides for files")
-        .arg(path("FILE").required(true).help("The policy, in TOML"))
+        .override_usage(
+            "thrufs policy check [OPTIONS] FILE [PATH]…\n       thrufs policy check [OPTIONS] \
+             --profile NAME [PATH]…",
+        )
+        .arg(
+            path("FILE")
+                .required_unless_present("profile")
+                .help("The policy, in TOML"),
+        )
         .arg(
             path("PATH")
                 .num_args(0..)
                 .help("Files of the host: show the decision for each, and its rule"),
         )
+        .arg(run::profile().help("A profile of thrufs run, instead of FILE"))
         .arg(
             path("root")
                 .long("root")
@@ -388,6 +402,7 @@ pub(crate) fn parse(
             mountpoint: required(&mut matches, "MOUNTPOINT"),
         }),
         "share" => Request::Share(share_arguments(&mut matches)?),
+        "run" => Request::Run(Box::new(run::arguments(&mut matches)?)),
         "unmount" => Request::Unmount {
             lazy: matches.get_flag("lazy"),
             mountpoints: all(&mut matches, "MOUNTPOINT"),
@@ -418,9 +433,19 @@ fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
     let (_, mut matches) = matches
         .remove_subcommand()
         .expect("clap requires a subcommand, and there is one");
+    let file: Option<PathBuf> = matches.remove_one("FILE");
+    let mut paths = all(&mut matches, "PATH");
+    let policy = match matches.remove_one("profile") {
+        // What clap took for FILE is the first PATH.
+        Some(name) => {
+            paths.splice(0..0, file);
+            PolicySource::Profile(name)
+        }
+        None => PolicySource::File(file.expect("clap requires it or a profile")),
+    };
     CheckArguments {
-        file: required(&mut matches, "FILE"),
-        paths: all(&mut matches, "PATH"),
+        policy,
+        paths,
         root: required(&mut matches, "root"),
         identity: matches.remove_one("as"),
         executable: matches.remove_one("exe"),

@@ -8,6 +8,7 @@ mod device;
 mod directory;
 mod kernel;
 mod ring;
+mod sandbox;
 mod threads;
 
 use crate::confinement;
@@ -124,6 +125,9 @@ fn look(directory: Option<&Path>) -> Result<Vec<Finding>, CommandError> {
         kernel::request_size().called("request size"),
         threads::system_calls().called("seccomp"),
     ]);
+    if has_device {
+        findings.push(sandbox::look());
+    }
     findings.extend(of_directory.into_iter().flatten());
     Ok(findings)
 }

@@ -7,6 +7,7 @@ use crate::control::socket::ControlSocketError;
 use crate::listening::SocketError;
 use crate::mount_helper::HelperError;
 use crate::options::OptionError;
+use crate::run::rules::RuleError;
 use crate::virtiofsd::VirtiofsdError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -145,6 +146,8 @@ pub(crate) enum CommandError {
     Serving(#[from] thrufs_hostdir::ConfigError),
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
     #[error("cannot stat {path}: {source}")]
     Unlooked { path: PathBuf, source: io::Error },
     #[error("{path} is not beneath {root}, the root of the policy's paths: set it with --root")]
@@ -186,6 +189,32 @@ pub(crate) enum CommandError {
     Control { path: PathBuf, source: io::Error },
     #[error("{path}: {why}")]
     ControlRefused { path: PathBuf, why: String },
+    #[error("the option `{0}` is for `thrufs mount`, not for `thrufs run`")]
+    NotForRun(&'static str),
+    #[error("cannot build the sandbox: {0}")]
+    Sandbox(String),
+    #[error("{1}")]
+    NotExecuted(i32, String),
+    #[error("cannot run a command in /: name the directory of the project")]
+    WholeSystem,
+    #[error(
+        "standard {0} is a directory, which would lead the command beneath the tree: use `</dev/null` or \
+         a file"
+    )]
+    DirectoryAsStandardFile(&'static str),
+    #[error("--only requires a home directory: set HOME")]
+    NoHome,
+    #[error("cannot show {path} in the sandbox: {source}")]
+    NotShown { path: PathBuf, source: io::Error },
+    #[error("{0} is in the tree, where the rules decide (see --allow)")]
+    ShownInTree(PathBuf),
+    #[error("bad value for --user: {0}")]
+    NoUser(String),
+    #[error(
+        "the command cannot run as root: root in the sandbox could change the machine; without --user, a \
+         tree of root's is shown to a user that sees itself as root"
+    )]
+    RunAsRoot,
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
 }
@@ -216,6 +245,7 @@ impl CommandError {
                 | CommandError::Helper(_)
                 | CommandError::Option(_)
                 | CommandError::Log { .. }
+                | CommandError::Rule(_)
                 | CommandError::Virtiofsd(_)
         )
     }

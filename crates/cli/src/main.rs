@@ -6,6 +6,7 @@
 //! | `command_line`, `mount_helper` | parsing the arguments of users and of mount(8) |
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
+//! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
 //! | `virtiofsd` | the command line of virtiofsd |
 //! | `bench_command` | executing the benchmark, a separate program |
 //! | `policy_file`, `audit_log` | loading a policy; the log that the supervisor writes for a worker |
@@ -54,6 +55,7 @@ mod output;
 mod policy;
 mod policy_file;
 mod process;
+mod run;
 mod share;
 mod supervisor;
 mod systemd;
@@ -70,8 +72,23 @@ use process::Role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Exit status for a wrong command line.
-const USAGE: u8 = 2;
+/// Exit statuses of an error.
+#[derive(Clone, Copy)]
+struct Statuses {
+    usage: u8,
+    failure: u8,
+}
+
+const STATUSES: Statuses = Statuses {
+    usage: 2,
+    failure: 1,
+};
+
+/// Of `thrufs run`, as of env(1): the other statuses are the command's.
+const STATUSES_OF_RUN: Statuses = Statuses {
+    usage: 125,
+    failure: 125,
+};
 
 fn main() -> ExitCode {
     // Descriptors of the parent would be a way out of a worker's confinement.
@@ -88,10 +105,12 @@ fn main() -> ExitCode {
         Some(Role::Worker) => return worker::main(),
         Some(Role::ShareWorker) => return share::worker::main(),
         Some(Role::AutoUnmount) => return auto_unmount::main(),
+        Some(Role::Sandbox) => return run::sandbox::main(&arguments),
+        Some(Role::SandboxInit) => return run::init::main(&arguments),
         None => {}
     }
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
-        return finish(virtiofsd::run(arguments));
+        return finish(virtiofsd::run(arguments), STATUSES);
     }
     if arguments
         .first()
@@ -100,22 +119,26 @@ fn main() -> ExitCode {
         return mount_as_helper(arguments);
     }
     if let Some(arguments) = bench_command::arguments(&arguments) {
-        return finish(Err(bench_command::start(arguments)));
+        return finish(Err(bench_command::start(arguments)), STATUSES);
     }
+    let statuses = match arguments.get(1) {
+        Some(first) if first == "run" => STATUSES_OF_RUN,
+        _ => STATUSES,
+    };
     let outcome = command_line::parse(arguments)
         .map_err(CommandError::from)
         .and_then(carry_out);
-    finish(outcome)
+    finish(outcome, statuses)
 }
 
-fn finish(outcome: Result<ExitCode, CommandError>) -> ExitCode {
+fn finish(outcome: Result<ExitCode, CommandError>, statuses: Statuses) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
             // Help and version are errors of clap, with status 0.
             let _ = error.print();
             if error.use_stderr() {
-                USAGE.into()
+                statuses.usage.into()
             } else {
                 ExitCode::SUCCESS
             }
@@ -123,9 +146,9 @@ fn finish(outcome: Result<ExitCode, CommandError>) -> ExitCode {
         Err(error) => {
             eprintln!("thrufs: {error}");
             if error.is_usage() {
-                USAGE.into()
+                statuses.usage.into()
             } else {
-                ExitCode::FAILURE
+                statuses.failure.into()
             }
         }
     }
@@ -137,6 +160,7 @@ fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
         Request::Share(arguments) => share::launch::run(arguments)?,
         Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
         Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
+        Request::Run(arguments) => return run::run(*arguments),
         Request::CheckPolicy(arguments) => return policy::check(&arguments),
         Request::Explain(arguments) => return explain::explain(&arguments),
         Request::Ctl(arguments) => return explain::ctl(&arguments),

@@ -10,10 +10,11 @@ use roff::Page;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const TEXTS: [&str; 11] = [
+const TEXTS: [&str; 12] = [
     include_str!("../manual/thrufs.txt"),
     include_str!("../manual/thrufs-mount.txt"),
     include_str!("../manual/thrufs-share.txt"),
+    include_str!("../manual/thrufs-run.txt"),
     include_str!("../manual/thrufs-virtiofsd.txt"),
     include_str!("../manual/thrufs-unmount.txt"),
     include_str!("../manual/thrufs-bench.txt"),
@@ -25,7 +26,7 @@ const TEXTS: [&str; 11] = [
 ];
 
 /// File name and text of every page.
-pub(crate) fn pages() -> [(String, String); 11] {
+pub(crate) fn pages() -> [(String, String); 12] {
     // The texts are compiled in, and the unit tests render every page.
     TEXTS.map(|text| Page::of(text, generated).unwrap_or_else(|fault| panic!("{fault}")))
 }

@@ -6,6 +6,7 @@ mod host_file;
 use crate::error::CommandError;
 use crate::options;
 use crate::output::print;
+use crate::run::rules;
 use host_file::HostFile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,8 +19,15 @@ pub(crate) struct Identity {
 }
 
 #[derive(Debug)]
+pub(crate) enum PolicySource {
+    File(PathBuf),
+    /// A built-in profile.
+    Profile(String),
+}
+
+#[derive(Debug)]
 pub(crate) struct CheckArguments {
-    pub(crate) file: PathBuf,
+    pub(crate) policy: PolicySource,
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) root: PathBuf,
     pub(crate) identity: Option<Identity>,
@@ -29,14 +37,18 @@ pub(crate) struct CheckArguments {
 /// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
 /// checked.
 pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError> {
-    let policy = Policy::load(&arguments.file)?;
+    let (name, policy) = match &arguments.policy {
+        PolicySource::File(file) => (file.as_path(), Policy::load(file)?),
+        PolicySource::Profile(name) => {
+            let text = rules::profile(name)?;
+            let name = Path::new(name);
+            (name, Policy::of_file(name, text.as_bytes())?)
+        }
+    };
     if arguments.paths.is_empty() {
         let count = policy.rules().len();
         let rules = if count == 1 { "rule" } else { "rules" };
-        print(format!(
-            "{}: {count} {rules}, no fault\n",
-            arguments.file.display()
-        ));
+        print(format!("{}: {count} {rules}, no fault\n", name.display()));
         return Ok(ExitCode::SUCCESS);
     }
     let root = std::fs::canonicalize(&arguments.root).map_err(|source| CommandError::Source {

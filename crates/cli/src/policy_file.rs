@@ -49,10 +49,19 @@ impl PolicyFiles {
     ) -> Result<(PolicyFiles, Arc<Policy>), CommandError> {
         let file = File::open(path).map_err(system("open the policy"))?;
         let text = read_bounded(&file).map_err(system("read the policy"))?;
-        let loaded = Loaded::of(Policy::of_file(path, &text)?)?;
+        PolicyFiles::of_text(path, &text, serving)
+    }
+
+    /// Loads a policy; `path` is its name in messages.
+    pub(crate) fn of_text(
+        path: &Path,
+        text: &[u8],
+        serving: &Config,
+    ) -> Result<(PolicyFiles, Arc<Policy>), CommandError> {
+        let loaded = Loaded::of(Policy::of_file(path, text)?)?;
         serving.check_policy(loaded.policy())?;
         let files = PolicyFiles {
-            text: sealed(&text).map_err(system("store the policy"))?,
+            text: sealed(text).map_err(system("store the policy"))?,
             audit: loaded.audit,
         };
         Ok((files, loaded.policy))
@@ -60,8 +69,16 @@ impl PolicyFiles {
 
     /// The message for one worker, with a socket to a new audit log thread.
     pub(crate) fn for_worker(&self) -> io::Result<Message> {
-        let begin = |file: &OwnedFd| audit_log::begin(file.try_clone()?);
-        let audit = self.audit.as_ref().map(begin).transpose()?;
+        self.for_worker_with(audit_log::begin)
+    }
+
+    /// As [`for_worker`](Self::for_worker); `begin` starts the audit log thread.
+    pub(crate) fn for_worker_with(
+        &self,
+        begin: impl FnOnce(OwnedFd) -> io::Result<OwnedFd>,
+    ) -> io::Result<Message> {
+        let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let audit = log.map(begin).transpose()?;
         Ok(Message::Policy(self.text.try_clone()?, audit))
     }
 }

@@ -7,9 +7,11 @@ use crate::channel::Channel;
 use crate::log;
 use crate::task::start_thread;
 use crate::waiting;
+use rustix::io::FdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,14 +33,20 @@ pub(crate) enum Role {
     ShareWorker,
     /// Unmounts after the supervisor was killed.
     AutoUnmount,
+    /// Builds the sandbox of `thrufs run`.
+    Sandbox,
+    /// Process 1 in it.
+    SandboxInit,
 }
 
 impl Role {
-    const ALL: [Role; 4] = [
+    const ALL: [Role; 6] = [
         Role::Supervisor,
         Role::Worker,
         Role::ShareWorker,
         Role::AutoUnmount,
+        Role::Sandbox,
+        Role::SandboxInit,
     ];
 
     /// Internal: not in the help.
@@ -48,6 +56,8 @@ impl Role {
             Role::Worker => "--worker",
             Role::ShareWorker => "--share-worker",
             Role::AutoUnmount => "--auto-unmount",
+            Role::Sandbox => "--sandbox",
+            Role::SandboxInit => "--sandbox-init",
         }
     }
 
@@ -121,6 +131,8 @@ impl Process {
         if matches!(role, Role::Worker | Role::ShareWorker) {
             let (pipe, relay) = log::relay()?;
             command.stdout(pipe.try_clone()?).stderr(pipe);
+            // Without the terminal's signals: Ctrl-Z would stop it while its callers go on.
+            command.process_group(0);
             log = Some(relay);
         }
         let mut child = if role.is_alone() {
@@ -219,6 +231,26 @@ impl Process {
         }
         status
     }
+}
+
+/// Starts a process of a sandbox, which keeps the standard files, the working directory and the
+/// environment. Its arguments are the number of `channel`, `--` and the command.
+pub(crate) fn start_inheriting(
+    role: Role,
+    channel: &Channel,
+    command: &[OsString],
+) -> io::Result<Child> {
+    // Inherited by this child alone, if no other thread starts one now.
+    let channel = channel.as_fd().try_clone_to_owned()?;
+    rustix::io::fcntl_setfd(&channel, FdFlags::empty())?;
+    let mut child = Command::new("/proc/self/exe");
+    child
+        .arg0("thrufs")
+        .arg(role.argument())
+        .arg(channel.as_raw_fd().to_string())
+        .arg("--")
+        .args(command);
+    child.spawn()
 }
 
 /// Whether all threads of a process have PF_EXITING set.

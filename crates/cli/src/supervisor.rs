@@ -137,7 +137,9 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let worker = start_worker(&config, &device, descriptors, listener)?;
+            let policy = config.server.policy.as_ref();
+            let policy = policy.map(|path| policy_for(path, &config)).transpose()?;
+            let worker = start_worker(&config, &device, descriptors, listener, policy)?;
             Ok((auto_unmount, worker))
         });
         let (auto_unmount, worker) = started.inspect_err(|_| {
@@ -369,14 +371,14 @@ fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, CommandError
     files.for_worker().map_err(system("start the audit log"))
 }
 
-fn start_worker(
+/// Starts the worker of a mount. `descriptors` are as for [`run`]; `listener` is that of the control socket.
+pub(crate) fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
     descriptors: Vec<OwnedFd>,
     listener: Option<OwnedFd>,
+    policy: Option<Message>,
 ) -> Result<Process, CommandError> {
-    let policy = config.server.policy.as_ref();
-    let policy = policy.map(|path| policy_for(path, config)).transpose()?;
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
     let about = callers::begin().map_err(system("create a socket for the worker"))?;

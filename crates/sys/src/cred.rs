@@ -155,6 +155,19 @@ pub fn drop_from_all_sets(unwanted: Capabilities) -> Result<()> {
     outcome.and(lowered)
 }
 
+/// Keeps these capabilities, which the calling thread must have, in programs that it executes as another user
+/// than root (the ambient set, capabilities(7)).
+///
+/// # Errors
+/// EPERM for what it does not have.
+pub fn keep_on_exec(kept: Capabilities) -> Result<()> {
+    let mut sets = thread_sets()?;
+    sets.inheritable |= kept;
+    rustix::thread::set_capabilities(None, sets)?;
+    kept.iter()
+        .try_for_each(|one| rustix::thread::configure_capability_in_ambient_set(one, true))
+}
+
 /// Unshares the calling thread's umask, working directory and root (`CLONE_FS`) from other threads.
 ///
 /// # Errors
@@ -194,6 +207,16 @@ pub fn unshare_user_namespace() -> Result<()> {
 pub fn unshare_process_namespace() -> Result<()> {
     // SAFETY: NEWPID concerns children alone; the descriptor table stays shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWPID) }
+}
+
+/// Moves the calling thread into a new IPC namespace: it has System V objects and POSIX message queues of
+/// its own.
+///
+/// # Errors
+/// EPERM without CAP_SYS_ADMIN, ENOSPC at the limit of namespaces.
+pub fn unshare_ipc_namespace() -> Result<()> {
+    // SAFETY: NEWIPC leaves the descriptor table shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWIPC) }
 }
 
 /// Sets the umask (0777) and returns the one from before. It is the thread's own only after

@@ -1,8 +1,8 @@
-//! What a process does to its descriptors before it executes another program.
+//! What a process does to its descriptors and its keyring before it executes another program.
 //!
 //! # Safety
 //! Only close-on-exec flags are changed. Closing a range is not offered: its descriptors may have owners in
-//! this process.
+//! this process. keyctl(2) is given numbers and a null pointer.
 
 #![allow(unsafe_code)]
 
@@ -18,6 +18,19 @@ pub fn close_range_on_exec(first: u32, last: u32) -> Result<()> {
     let flags = libc::CLOSE_RANGE_CLOEXEC;
     // SAFETY: takes numbers; no descriptor is closed.
     check(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(drop)
+}
+
+/// Replaces the process's session keyring by a new, empty one (`keyctl(2)`, KEYCTL_JOIN_SESSION_KEYRING): keys
+/// of the session of which it was started are no longer reachable by it.
+///
+/// # Errors
+/// ENOSYS on a kernel without keyrings, EDQUOT at the user's limit of keys.
+pub fn new_session_keyring() -> Result<()> {
+    let unnamed = std::ptr::null::<libc::c_char>();
+    // SAFETY: a null pointer asks for a keyring without a name.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, unnamed) };
+    check(answer).map(drop)
 }
 
 #[cfg(test)]

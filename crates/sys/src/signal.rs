@@ -185,13 +185,28 @@ pub fn unblock(signals: &[i32]) -> Result<()> {
     change_mask(libc::SIG_UNBLOCK, &set_of(signals)?).map(drop)
 }
 
+/// Ends the process by the default action of `signal`. Returns if that action ends no process.
+///
+/// # Errors
+/// EINVAL for what is no signal.
+pub fn end_by(signal: i32) -> Result<()> {
+    // SAFETY: the default action runs no code of this program. An error, of SIGKILL, changes nothing.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    unblock(&[signal])?;
+    // SAFETY: takes a number.
+    check_int(unsafe { libc::raise(signal) }).map(drop)
+}
+
 /// A signal that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// Its number, for instance [`SIGTERM`].
     pub number: i32,
-    /// The process that sent it (for [`SIGCHLD`] the child); zero when the kernel did.
+    /// The process that sent it (for [`SIGCHLD`] the child); zero when the kernel did, or a process outside of
+    /// the PID namespace.
     pub pid: i32,
+    /// Whether the kernel sent it, for instance for a key of the terminal.
+    pub by_kernel: bool,
 }
 
 /// Signals as a descriptor, readable when one is pending.
@@ -243,6 +258,7 @@ impl SignalFd {
         Ok(Signal {
             number: field(0),
             pid: field(3),
+            by_kernel: field(2) > 0,
         })
     }
 
@@ -349,7 +365,13 @@ mod tests {
             to_this_thread(SIGHUP);
             let pid = rustix::process::getpid().as_raw_nonzero().get();
             let number = SIGHUP;
-            assert_eq!(signals.read(), Ok(Signal { number, pid }));
+            let by_kernel = false;
+            let expected = Signal {
+                number,
+                pid,
+                by_kernel,
+            };
+            assert_eq!(signals.read(), Ok(expected));
             to_this_thread(SIGUSR1);
             assert_eq!(signals.read().map(|signal| signal.number), Ok(SIGUSR1));
             let flags = rustix::fs::fcntl_getfl(&signals).unwrap();

@@ -77,6 +77,7 @@ fn manual_pages_pass_lint() {
         "explain",
         "mount",
         "policy",
+        "run",
         "share",
         "unmount",
         "virtiofsd",

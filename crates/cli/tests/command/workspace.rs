@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const POLICY: &str = include_str!("../../../../dist/policies/workspace.toml");
-const PAGE: &str = include_str!("../../../../docs/workspaces.md");
-const USER: u32 = 65_534;
+pub const PAGE: &str = include_str!("../../../../docs/workspaces.md");
+pub const USER: u32 = 65_534;
 
 /// Decision, rule, and paths; those of directories end with `/`.
 const DECISIONS: &[(&str, &str, &str)] = &[
@@ -205,33 +205,40 @@ fn commented_rule_of_the_workspace_policy_is_valid() {
 }
 
 /// A repository of an ordinary user, with a policy, a home and a copy of the command beside it.
-struct Workspace {
-    ground: Ground,
+pub struct Workspace {
+    pub ground: Ground,
     program: PathBuf,
     policy: PathBuf,
-    home: PathBuf,
+    pub home: PathBuf,
 }
 
+/// Commands in the view, each with its error.
+pub const REFUSED: &[(&str, &str)] = &[
+    ("cat .env", "No such file"),
+    ("cat deploy.pem", "No such file"),
+    ("cat .docker/config.json", "No such file"),
+    ("ls /proc/1/root/home", "No such file"),
+    ("echo x >.env", "Permission denied"),
+    ("ln file .env", "Permission denied"),
+    ("ln -s file .env", "Permission denied"),
+    ("mv file .env", "Permission denied"),
+    ("mkdir .env", "Permission denied"),
+    ("echo x >new.pem", "Permission denied"),
+    ("mv .docker other", "Read-only file system"),
+    ("echo x >.git/hooks/pre-commit", "Read-only file system"),
+    ("mv file .git/hooks/pre-commit", "Read-only file system"),
+    ("ln file .git/hooks/pre-commit", "Read-only file system"),
+    ("mv .git other", "Read-only file system"),
+    ("mv .git/hooks other", "Read-only file system"),
+    ("rm -r .git/hooks", "Read-only file system"),
+    ("echo .. >.git/commondir", "Read-only file system"),
+    ("mkdir .vscode", "Read-only file system"),
+];
+
 impl Workspace {
-    /// `None`, and a report, where mounts or sandboxes are not possible.
-    fn new() -> Option<Workspace> {
+    /// `None`, and a report, where mounts are not possible.
+    pub fn new() -> Option<Workspace> {
         let ground = Ground::new()?;
-        let mut bwrap = Command::new("bwrap");
-        bwrap.args(["--ro-bind", "/", "/", "true"]);
-        match bwrap.uid(USER).gid(USER).output() {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => {
-                skipped(&format!(
-                    "bwrap (package bubblewrap): {}",
-                    ground::stderr(&output)
-                ));
-                return None;
-            }
-            Err(error) => {
-                skipped(&format!("bwrap (package bubblewrap): {error}"));
-                return None;
-            }
-        }
         let workspace = Workspace {
             program: ground::copied_program(ground.path()),
             policy: ground.path().join("workspace.toml"),
@@ -261,6 +268,47 @@ impl Workspace {
         Some(workspace)
     }
 
+    /// The same where bubblewrap does not work.
+    fn for_bubblewrap() -> Option<Workspace> {
+        let workspace = Workspace::new()?;
+        let mut bwrap = Command::new("bwrap");
+        bwrap.args(["--ro-bind", "/", "/", "true"]);
+        let why = match bwrap.uid(USER).gid(USER).output() {
+            Ok(output) if output.status.success() => return Some(workspace),
+            Ok(output) => ground::stderr(&output),
+            Err(error) => error.to_string(),
+        };
+        skipped(&format!("bwrap (package bubblewrap): {why}"));
+        None
+    }
+
+    /// Mounts the view as the user.
+    pub fn mount_as_user(&self) {
+        let mut mount = self.user(&self.program);
+        mount.args(["mount", "-o"]);
+        mount.arg(format!("policy={}", self.policy.display()));
+        succeeded(&run(mount.args([&self.ground.src, &self.ground.mnt])));
+    }
+
+    pub fn unmount_as_user(&self) {
+        ground::unmounts(|| {
+            let mut unmount = self.user(&self.program);
+            run(unmount.arg("unmount").arg(&self.ground.mnt))
+        });
+        self.ground.wait_gone();
+    }
+
+    /// Mounts the view as root, for the user.
+    pub fn mount_as_root(&self) {
+        let options = format!("allow_other,policy={}", self.policy.display());
+        succeeded(&self.ground.mount(&["-o", &options]));
+    }
+
+    pub fn unmount_as_root(&self) {
+        ground::unmount_by_command(&self.ground.mnt);
+        self.ground.wait_gone();
+    }
+
     fn user(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.uid(USER).gid(USER).current_dir("/");
@@ -269,7 +317,7 @@ impl Workspace {
     }
 
     /// Runs a script in the tree beneath.
-    fn on_the_host(&self, script: &str) -> Output {
+    pub fn on_the_host(&self, script: &str) -> Output {
         let mut shell = self.user(Path::new("sh"));
         shell.args(["-ec", script]);
         run(shell.current_dir(&self.ground.src))
@@ -296,33 +344,15 @@ impl Workspace {
         let beneath = self.ground.src.join(".env");
         let beneath = beneath.to_str().unwrap();
         let view = self.ground.mnt.to_str().unwrap();
-        for (script, error) in [
-            ("cat .env", "No such file"),
-            ("cat deploy.pem", "No such file"),
-            ("cat .docker/config.json", "No such file"),
+        let own: [(&str, &str); 6] = [
             (&format!("cat {beneath}"), "No such file"),
             (&format!("cat {outside}"), "No such file"),
             (&format!("ls {view}"), "No such file"),
-            ("ls /proc/1/root/home", "No such file"),
             ("umount $PWD", "must be superuser"),
-            ("echo x >.env", "Permission denied"),
-            ("ln file .env", "Permission denied"),
-            ("ln -s file .env", "Permission denied"),
-            ("mv file .env", "Permission denied"),
-            ("mkdir .env", "Permission denied"),
-            ("echo x >new.pem", "Permission denied"),
-            ("mv .docker other", "Read-only file system"),
-            ("echo x >.git/hooks/pre-commit", "Read-only file system"),
-            ("mv file .git/hooks/pre-commit", "Read-only file system"),
-            ("ln file .git/hooks/pre-commit", "Read-only file system"),
-            ("mv .git other", "Read-only file system"),
-            ("mv .git/hooks other", "Read-only file system"),
-            ("rm -r .git/hooks", "Read-only file system"),
-            ("echo .. >.git/commondir", "Read-only file system"),
             ("git config core.pager x", "could not write config file"),
             ("git init -q nested", "Read-only file system"),
-            ("mkdir .vscode", "Read-only file system"),
-        ] {
+        ];
+        for (script, error) in own.iter().chain(REFUSED) {
             let output = self.in_sandbox(script);
             let said = ground::stderr(&output);
             assert!(!output.status.success(), "{script}: {output:?}");
@@ -375,36 +405,24 @@ impl Workspace {
 
 #[test]
 fn sandbox_of_an_ordinary_user_has_no_secrets() {
-    let Some(workspace) = Workspace::new() else {
+    let Some(workspace) = Workspace::for_bubblewrap() else {
         return;
     };
     let test = "workspace::sandbox_of_an_ordinary_user_has_no_secrets";
     if !ground::users_can_mount(workspace.ground.path(), test) {
         return;
     }
-    let mut mount = workspace.user(&workspace.program);
-    mount.args(["mount", "-o"]);
-    mount.arg(format!("policy={}", workspace.policy.display()));
-    succeeded(&run(
-        mount.args([&workspace.ground.src, &workspace.ground.mnt])
-    ));
+    workspace.mount_as_user();
     workspace.assert_holds();
-    ground::unmounts(|| {
-        let mut unmount = workspace.user(&workspace.program);
-        run(unmount.arg("unmount").arg(&workspace.ground.mnt))
-    });
-    workspace.ground.wait_gone();
+    workspace.unmount_as_user();
 }
 
 #[test]
 fn sandbox_on_a_mount_of_root_has_no_secrets() {
-    let Some(workspace) = Workspace::new() else {
+    let Some(workspace) = Workspace::for_bubblewrap() else {
         return;
     };
-    let policy = workspace.policy.display();
-    let options = format!("allow_other,policy={policy}");
-    succeeded(&workspace.ground.mount(&["-o", &options]));
+    workspace.mount_as_root();
     workspace.assert_holds();
-    ground::unmount_by_command(&workspace.ground.mnt);
-    workspace.ground.wait_gone();
+    workspace.unmount_as_root();
 }

@@ -1,0 +1,239 @@
+//! `thrufs run`: a command in a sandbox, in which a tree stands at its own path, served under a policy.
+//!
+//! ```text
+//! thrufs run (the runner) ──starts──► worker: serves the tree, outside of the sandbox
+//!   │ starts
+//!   ▼
+//! sandbox: namespaces, mounts ──starts──► process 1 ──starts──► COMMAND
+//! ```
+//!
+//! The runner stays where it was started: it supervises the worker, forwards signals, stops when the command
+//! stops and ends as the command ends. All processes in the sandbox end with process 1, that with its parent,
+//! and that with the runner. When the worker dies, the mount returns ENOTCONN, and the runner ends the
+//! command.
+
+mod elsewhere;
+pub(crate) mod init;
+mod plan;
+mod refused;
+mod report;
+pub(crate) mod rules;
+mod runner;
+pub(crate) mod sandbox;
+mod standard_files;
+mod user;
+pub(crate) mod walls;
+
+use crate::channel::{Channel, Message};
+use crate::config::MountConfig;
+use crate::error::{CommandError, system};
+use crate::launch;
+use crate::log;
+use crate::options::{self, OptionId, Setting};
+use crate::output::print;
+use crate::policy_file::PolicyFiles;
+use plan::SandboxPlan;
+use report::Report;
+use rules::{AuditRequest, RuleArguments, RuleError};
+use runner::{CommandEnd, Runner, SIGNALS};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+use thrufs_sys::signal::SignalFd;
+use user::RunUser;
+
+#[derive(Debug)]
+pub(crate) struct RunArguments {
+    pub(crate) tree: PathBuf,
+    /// The program and its arguments; empty with `show`.
+    pub(crate) command: Vec<OsString>,
+    pub(crate) rules: RuleArguments,
+    /// Print the policy instead.
+    pub(crate) show: bool,
+    /// An empty home directory, but for the tree and these.
+    pub(crate) only: bool,
+    pub(crate) also: Vec<PathBuf>,
+    pub(crate) also_write: Vec<PathBuf>,
+    /// The user of the command, by number or name.
+    pub(crate) user: Option<String>,
+    pub(crate) audit: Option<PathBuf>,
+    pub(crate) report: bool,
+    pub(crate) json: bool,
+    pub(crate) settings: Vec<Setting>,
+}
+
+/// Exit status of errors of thrufs, as of env(1).
+const FAILED: u8 = 125;
+
+/// For the start of the worker, and INIT.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// For the command to end after the worker has died, and for the worker to end after the command.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The descriptor with this number is the channel; what follows `--` is the command.
+fn inherited(arguments: &[OsString]) -> Option<(Channel, &[OsString])> {
+    let number = arguments.get(2)?.to_str()?.parse().ok()?;
+    let command = arguments.get(4..).filter(|command| !command.is_empty())?;
+    Some((Channel::inherited(number).ok()?, command))
+}
+
+fn receive_plan(runner: &Channel) -> Option<SandboxPlan> {
+    let Ok(Some(Message::Sandbox(plan))) = runner.receive() else {
+        return None;
+    };
+    serde_json::from_str(&plan).ok()
+}
+
+/// Maps one user and one group of this process's user namespace: the id inside, and outside.
+fn map_ids(user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
+    // Without setgroups(2), a process may map its own ids (user_namespaces(7)).
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{} {} 1", user.0, user.1)),
+        ("gid_map", format!("{} {} 1", group.0, group.1)),
+    ] {
+        std::fs::write(format!("/proc/self/{file}"), text)?;
+    }
+    Ok(())
+}
+
+/// Runs the command; returns its exit status.
+pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, CommandError> {
+    if arguments.show {
+        print(compose(&arguments, &arguments.tree)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    match carry_out(arguments) {
+        Ok(CommandEnd::Exited(status)) => {
+            Ok(ExitCode::from(u8::try_from(status).unwrap_or(FAILED)))
+        }
+        Ok(CommandEnd::Killed(signal)) => Ok(end_by(signal)),
+        Err(error) if error.is_usage() => Err(error),
+        Err(error) => {
+            eprintln!("thrufs: {error}");
+            Ok(ExitCode::from(match error {
+                CommandError::NotExecuted(status, _) => u8::try_from(status).unwrap_or(FAILED),
+                _ => FAILED,
+            }))
+        }
+    }
+}
+
+fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
+    let source = launch::open_source(&arguments.tree)?;
+    let canonical = std::fs::canonicalize(&arguments.tree);
+    let tree = canonical.map_err(|source| CommandError::Source {
+        path: arguments.tree.clone(),
+        source,
+    })?;
+    if tree == Path::new("/") {
+        return Err(CommandError::WholeSystem);
+    }
+    let user = RunUser::find(arguments.user.as_deref(), &tree)?;
+    let config = config(&arguments, &tree, &user)?;
+    let text = compose(&arguments, &tree)?;
+    let name = Path::new(POLICY_NAME);
+    let (files, policy) = PolicyFiles::of_text(name, text.as_bytes(), &config.serving)?;
+    // Before there is another thread, to which they could be delivered.
+    let signals = SignalFd::block_and_open(&SIGNALS).map_err(system("receive signals"))?;
+    let report = arguments.report.then(Report::default);
+    let message = match &report {
+        Some(report) => files.for_worker_with(|log| report.begin(log)),
+        None => files.for_worker(),
+    };
+    let message = message.map_err(system("start the audit log"))?;
+    log::begin_in_worker(&config.server)?;
+    if !walls::can_scope() {
+        tracing::warn!(
+            "the command reaches abstract Unix sockets, and its process group by signals (Linux 6.12 \
+             with Landlock has scopes)"
+        );
+    }
+    let log = policy.audit_log().and_then(|log| log.canonicalize().ok());
+    let log = log.filter(|log| log.is_file());
+    if let Some(log) = log.clone().filter(|log| log.starts_with(&tree)) {
+        // Through a link that led nowhere before.
+        return Err(RuleError::AuditLogInTree(log).into());
+    }
+    let plan = SandboxPlan::new(&arguments, &tree, user, log)?;
+    if plan.user.change.is_some() {
+        standard_files::give_pipes(plan.user.uid, plan.user.gid)?;
+    }
+    let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
+    let ended = runner.wait();
+    if let (Some(report), Ok(_) | Err(CommandError::WorkerDied(_))) = (report, &ended) {
+        report.print(&policy, arguments.json);
+    }
+    ended
+}
+
+fn compose(arguments: &RunArguments, tree: &Path) -> Result<String, CommandError> {
+    let log = arguments.audit.clone();
+    let audit = (log.is_some() || arguments.report).then_some(AuditRequest { log });
+    arguments.rules.compose(tree, audit)
+}
+
+/// The name of the composed policy in messages.
+const POLICY_NAME: &str = "(rules of thrufs run)";
+
+fn config(
+    arguments: &RunArguments,
+    tree: &Path,
+    user: &RunUser,
+) -> Result<MountConfig, CommandError> {
+    let mut list = format!("control=none,policy={POLICY_NAME}");
+    if arguments
+        .settings
+        .iter()
+        .all(|it| it.option.id != OptionId::Log)
+    {
+        // Only what the user of the command should know.
+        list.push_str(",log=warn");
+    }
+    if user.change.is_some() {
+        list.push_str(",allow_other");
+    }
+    if user.shown_uid != user.uid {
+        list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));
+    }
+    let mut settings = arguments.settings.clone();
+    if let Some(setting) = settings.iter().find(|it| is_decided_here(it.option.id)) {
+        return Err(CommandError::NotForRun(setting.option.name));
+    }
+    launch::make_absolute(&mut settings)?;
+    settings.extend(options::parse(&list)?);
+    Ok(MountConfig::resolve(tree.into(), tree.into(), &settings)?)
+}
+
+/// Whether an option of mounts has no meaning here, or would open the sandbox.
+fn is_decided_here(id: OptionId) -> bool {
+    matches!(
+        id,
+        OptionId::Policy
+            | OptionId::Control
+            | OptionId::AllowOther
+            | OptionId::DefaultPermissions(_)
+            | OptionId::AutoUnmount
+            | OptionId::Foreground
+            | OptionId::StopTimeout
+            | OptionId::Suid(_)
+            | OptionId::Dev(_)
+            | OptionId::Export(_)
+    )
+}
+
+/// Ends this process by the signal that ended the command, as a shell expects.
+fn end_by(signal: i32) -> ExitCode {
+    let no_core = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, no_core);
+    let _ = thrufs_sys::signal::end_by(signal);
+    // One that ends no process.
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(FAILED))
+}

@@ -1,0 +1,148 @@
+//! Mounts that show the served tree at other places.
+//!
+//! A file system can be mounted several times, as a whole or in part (bind mounts). The mounts are compared
+//! by device number and by the directory of the file system that each shows (proc_pid_mountinfo(5)). Layers
+//! of an overlay, and network file systems that are mounted twice, have other device numbers: they are not
+//! found.
+
+use crate::mount_table::{DeviceNumber, Mount, holding};
+use std::path::{Path, PathBuf};
+
+/// A directory of a file system that is in the tree: the tree's own, and one for each mount beneath it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    device: DeviceNumber,
+    root: PathBuf,
+    /// Where it is in the tree, relative.
+    place: PathBuf,
+}
+
+/// A place outside of the tree that shows a part of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    pub(super) path: PathBuf,
+    /// What it shows, relative to the tree.
+    pub(super) shows: PathBuf,
+}
+
+/// The parts of `tree`, an absolute path without symbolic links.
+pub(super) fn parts(mounts: &[Mount], tree: &Path) -> Vec<Part> {
+    let own = holding(mounts, tree).into_iter().filter_map(|mount| {
+        Some(Part {
+            device: mount.device,
+            root: join(&mount.root, tree.strip_prefix(&mount.path).ok()?),
+            place: PathBuf::new(),
+        })
+    });
+    let beneath = mounts.iter().filter_map(|mount| {
+        let place = mount.path.strip_prefix(tree).ok()?;
+        (!place.as_os_str().is_empty()).then(|| Part {
+            device: mount.device,
+            root: mount.root.clone(),
+            place: place.into(),
+        })
+    });
+    own.chain(beneath).collect()
+}
+
+/// The places in `mounts` that show a part and can be reached by path.
+pub(super) fn places(mounts: &[Mount], parts: &[Part], tree: &Path) -> Vec<Elsewhere> {
+    let mut found = Vec::new();
+    for part in parts {
+        let same = mounts.iter().filter(|mount| mount.device == part.device);
+        for mount in same {
+            let (path, shows) = if let Ok(rest) = part.root.strip_prefix(&mount.root) {
+                (join(&mount.path, rest), part.place.clone())
+            } else if let Ok(rest) = mount.root.strip_prefix(&part.root) {
+                (mount.path.clone(), join(&part.place, rest))
+            } else {
+                continue;
+            };
+            let on_top = holding(mounts, &path).is_some_and(|top| top.id == mount.id);
+            let place = Elsewhere { path, shows };
+            if on_top && !place.path.starts_with(tree) && !found.contains(&place) {
+                found.push(place);
+            }
+        }
+    }
+    found
+}
+
+/// Without the slash that an empty `rest` would add.
+fn join(path: &Path, rest: &Path) -> PathBuf {
+    match rest.as_os_str().is_empty() {
+        true => path.into(),
+        false => path.join(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(id: u64, minor: u32, root: &str, path: &str) -> Mount {
+        Mount {
+            id,
+            parent: 1,
+            device: DeviceNumber { major: 8, minor },
+            path: path.into(),
+            root: root.into(),
+            is_shared: false,
+            kind: "ext4".into(),
+            user: None,
+        }
+    }
+
+    fn found(mounts: &[Mount], tree: &str) -> Vec<(String, String)> {
+        let tree = Path::new(tree);
+        let places = places(mounts, &parts(mounts, tree), tree);
+        let text = |path: PathBuf| path.to_string_lossy().into_owned();
+        let both = places.into_iter();
+        both.map(|it| (text(it.path), text(it.shows))).collect()
+    }
+
+    #[test]
+    fn other_mounts_of_the_tree_or_of_directories_around_and_in_it_are_found() {
+        let mounts = [
+            mount(1, 1, "/", "/"),
+            mount(2, 2, "/", "/home"),
+            mount(3, 2, "/", "/mnt/whole"),
+            mount(4, 2, "/ann", "/mnt/around"),
+            mount(5, 2, "/ann/tree/secrets", "/mnt/inside"),
+            mount(6, 2, "/ann/tree2", "/mnt/other"),
+            mount(7, 1, "/ann/tree", "/mnt/other-file-system"),
+        ];
+        let expected = [
+            ("/mnt/whole/ann/tree", ""),
+            ("/mnt/around/tree", ""),
+            ("/mnt/inside", "secrets"),
+        ];
+        let expected = expected.map(|(path, shows)| (path.to_owned(), shows.to_owned()));
+        assert_eq!(found(&mounts, "/home/ann/tree"), expected);
+    }
+
+    #[test]
+    fn mounts_in_the_tree_are_found_elsewhere_too() {
+        let mounts = [
+            mount(1, 1, "/", "/"),
+            mount(2, 3, "/", "/tree/data"),
+            mount(3, 3, "/keys", "/srv/keys"),
+            mount(4, 1, "/outside", "/tree/bound"),
+        ];
+        let expected = [("/srv/keys", "data/keys"), ("/outside", "bound")];
+        let expected = expected.map(|(path, shows)| (path.to_owned(), shows.to_owned()));
+        assert_eq!(found(&mounts, "/tree"), expected);
+    }
+
+    #[test]
+    fn places_that_another_mount_covers_are_not_reached() {
+        let mounts = [
+            mount(1, 1, "/", "/"),
+            mount(2, 1, "/", "/mnt"),
+            mount(3, 9, "/", "/mnt"),
+            mount(4, 1, "/", "/srv"),
+            mount(5, 9, "/", "/srv/tree"),
+        ];
+        assert_eq!(found(&mounts, "/tree"), []);
+    }
+}

@@ -1,0 +1,89 @@
+//! What the sandbox is built of, decided before anything is started.
+
+use super::standard_files;
+use super::user::RunUser;
+use crate::error::{CommandError, system};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// For the processes in the sandbox. Paths are `OsString`s, which keep bytes that are not UTF-8.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SandboxPlan {
+    /// The working directory.
+    pub(super) directory: OsString,
+    /// The home directory, if it is to be empty.
+    pub(super) empty_home: Option<OsString>,
+    /// What stays visible where the sandbox is empty.
+    pub(super) shown: Vec<Shown>,
+    /// The terminal, which `/dev/console` becomes.
+    pub(super) terminal: Option<OsString>,
+    pub(super) user: RunUser,
+    /// The audit log, which the command must not change.
+    pub(super) covered: Option<OsString>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Shown {
+    pub(super) path: OsString,
+    pub(super) writable: bool,
+}
+
+impl SandboxPlan {
+    pub(super) fn new(
+        arguments: &super::RunArguments,
+        tree: &Path,
+        user: RunUser,
+        log: Option<PathBuf>,
+    ) -> Result<SandboxPlan, CommandError> {
+        standard_files::refuse_directories()?;
+        let directory = std::env::current_dir().map_err(system("find the working directory"))?;
+        let home = match home_of(&user) {
+            Some(home) if arguments.only || user.has_no_home() => Some(home),
+            None if arguments.only => return Err(CommandError::NoHome),
+            _ => None,
+        };
+        let mut shown = Vec::new();
+        for (paths, writable) in [(&arguments.also, false), (&arguments.also_write, true)] {
+            for path in paths {
+                let path = shown_path(path, tree)?.into_os_string();
+                shown.push(Shown { path, writable });
+            }
+        }
+        // The name servers, where resolv.conf(5) is a link to a place in /run.
+        if let Ok(path) = std::fs::canonicalize("/etc/resolv.conf")
+            && path.starts_with("/run")
+        {
+            let path = path.into_os_string();
+            shown.push(Shown {
+                path,
+                writable: false,
+            });
+        }
+        shown.sort_by_key(|shown| Path::new(&shown.path).components().count());
+        Ok(SandboxPlan {
+            directory: directory.into_os_string(),
+            empty_home: home.map(PathBuf::into_os_string),
+            shown,
+            terminal: standard_files::terminal().map(PathBuf::into_os_string),
+            user,
+            covered: log.map(PathBuf::into_os_string),
+        })
+    }
+}
+
+fn home_of(user: &RunUser) -> Option<PathBuf> {
+    let home = std::fs::canonicalize(user.home.as_ref()?).ok()?;
+    (home.is_dir() && home != Path::new("/")).then_some(home)
+}
+
+fn shown_path(path: &Path, tree: &Path) -> Result<PathBuf, CommandError> {
+    let canonical = std::fs::canonicalize(path).map_err(|source| CommandError::NotShown {
+        path: path.into(),
+        source,
+    })?;
+    if canonical.starts_with(tree) {
+        return Err(CommandError::ShownInTree(path.into()));
+    }
+    Ok(canonical)
+}

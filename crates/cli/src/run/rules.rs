@@ -1,0 +1,224 @@
+//! The policy of a run: one text, from options, policy files and built-in profiles.
+//!
+//! | module | content |
+//! |---|---|
+//! | `pattern` | patterns of options: what is beneath, and the directories above |
+//! | `text` | writing TOML, and merging files into it |
+
+mod pattern;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use crate::error::CommandError;
+use pattern::{Pattern, Tree};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use text::{Rule, Text};
+use thrufs_hostdir::policy::{POLICY_BYTES_MAX, Policy, PolicyFileError};
+
+/// The built-in profiles: name and policy.
+pub(crate) const PROFILES: [(&str, &str); 2] = [
+    (
+        "workspace",
+        include_str!("../../../../dist/policies/workspace.toml"),
+    ),
+    ("none", ""),
+];
+
+/// The options of `thrufs run` that make its policy, each in the order of the command line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RuleArguments {
+    pub(crate) profiles: Vec<String>,
+    pub(crate) policies: Vec<PathBuf>,
+    pub(crate) hide: Vec<String>,
+    pub(crate) deny: Vec<String>,
+    pub(crate) read_only: Vec<String>,
+    pub(crate) redact: Vec<String>,
+    pub(crate) allow: Vec<String>,
+}
+
+/// A record of every open, and of what the rules refuse.
+#[derive(Clone, Debug)]
+pub(crate) struct AuditRequest {
+    /// The audit log, instead of that of a policy file. Without either, [`NO_LOG`].
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// The audit log of records that are only counted.
+pub(crate) const NO_LOG: &str = "/dev/null";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RuleError {
+    #[error("bad value `{pattern}` for {option}: {problem}")]
+    Pattern {
+        option: &'static str,
+        pattern: String,
+        problem: String,
+    },
+    #[error("there is no profile `{name}`: there are {}", names())]
+    Profile { name: String },
+    #[error(
+        "{path} records in {log}, an earlier policy in another audit log: a run has one, set it with --audit"
+    )]
+    AuditLogs { path: PathBuf, log: String },
+    #[error("the audit log {0} is in the tree, where the command could change it")]
+    AuditLogInTree(PathBuf),
+    #[error("the audit log {0} is not UTF-8, as a policy is")]
+    AuditLogName(PathBuf),
+}
+
+fn names() -> String {
+    PROFILES.map(|(name, _)| name).join(", ")
+}
+
+/// The policy of a built-in profile.
+pub(crate) fn profile(name: &str) -> Result<&'static str, RuleError> {
+    let found = PROFILES.iter().find(|(known, _)| *known == name);
+    found
+        .map(|(_, text)| *text)
+        .ok_or_else(|| RuleError::Profile {
+            name: name.to_owned(),
+        })
+}
+
+impl RuleArguments {
+    /// The text of the policy for `tree`. A single profile is returned as it is, with its comments.
+    ///
+    /// The rules: `audit`, if requested; `--allow`; the directories above the patterns of the following
+    /// options, read-only; `--read-only`, `--deny`, `--hide`, `--redact`; each file; each profile. Of a
+    /// key at the top of several files, the first counts. Rules are renamed where their names collide.
+    ///
+    /// # Errors
+    ///
+    /// Bad patterns, with the option; faults of a file, with line and column; files with different audit
+    /// logs, without `audit`; an audit log in the tree.
+    pub(crate) fn compose(
+        &self,
+        tree: &Path,
+        audit: Option<AuditRequest>,
+    ) -> Result<String, CommandError> {
+        let profiles = self.profiles()?;
+        let mut text = Text::default();
+        for profile in &profiles {
+            text.reserve_names(&checked(Path::new("profile"), profile)?);
+        }
+        if let Some(audit) = audit {
+            text.audit(&audit)?;
+        }
+        let tree = Tree::at(tree);
+        self.add_options(&tree, &mut text)?;
+        for path in &self.policies {
+            let file = read(path)?;
+            text.add_file(path, &file)?;
+        }
+        let text = text.with_profiles(&profiles);
+        let policy = checked(Path::new("composed policy"), &text)?;
+        match policy.audit_log() {
+            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into()).into()),
+            _ => Ok(text),
+        }
+    }
+
+    /// Their texts, each once.
+    fn profiles(&self) -> Result<Vec<&'static str>, RuleError> {
+        let has_rules = [&self.hide, &self.deny, &self.read_only, &self.redact]
+            .iter()
+            .any(|patterns| !patterns.is_empty());
+        if self.profiles.is_empty() && self.policies.is_empty() && !has_rules {
+            return Ok(vec![profile("workspace")?]);
+        }
+        let mut found = Vec::new();
+        for name in &self.profiles {
+            let text = profile(name)?;
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        Ok(found)
+    }
+
+    fn add_options(&self, tree: &Tree, text: &mut Text) -> Result<(), RuleError> {
+        let parse = |option, patterns: &[String]| -> Result<Vec<Pattern>, RuleError> {
+            let parse = |pattern: &String| tree.pattern(option, pattern);
+            patterns.iter().map(parse).collect()
+        };
+        let allow = parse("--allow", &self.allow)?;
+        let restricting = [
+            (
+                "option-read-only",
+                "read-only",
+                parse("--read-only", &self.read_only)?,
+            ),
+            ("option-deny", "deny", parse("--deny", &self.deny)?),
+            ("option-hide", "hide", parse("--hide", &self.hide)?),
+            ("option-redact", "redact", parse("--redact", &self.redact)?),
+        ];
+        let exempt = |pattern: &Pattern| match tree.has_directory(pattern) {
+            true => pattern.whole(),
+            // Otherwise the command could make a directory of this name, and move others there.
+            false => vec![pattern.text()],
+        };
+        text.add_rule(&Rule {
+            name: "option-allow",
+            action: "passthrough",
+            paths: allow.iter().flat_map(exempt).collect(),
+            keys: "",
+        });
+        let all = || restricting.iter().flat_map(|(_, _, patterns)| patterns);
+        let (named, matched): (Vec<Pattern>, Vec<Pattern>) =
+            all().flat_map(Pattern::parents).partition(Pattern::is_name);
+        for (name, parents, keys) in [
+            ("option-parents", named, ""),
+            // Whatever else such a pattern matches has nothing beneath.
+            (
+                "option-parents-matched",
+                matched,
+                "type = [\"directory\", \"symlink\"]\n",
+            ),
+        ] {
+            text.add_rule(&Rule {
+                name,
+                action: "read-only",
+                paths: parents.iter().map(Pattern::text).collect(),
+                keys,
+            });
+        }
+        for (name, action, patterns) in &restricting {
+            text.add_rule(&Rule {
+                name,
+                action,
+                paths: patterns.iter().flat_map(Pattern::whole).collect(),
+                keys: if *action == "redact" {
+                    "redact = [\"gps\"]\n"
+                } else {
+                    ""
+                },
+            });
+        }
+        Ok(())
+    }
+}
+
+fn checked(path: &Path, text: &str) -> Result<Policy, PolicyFileError> {
+    Policy::of_file(path, text.as_bytes())
+}
+
+/// The text of a policy file, which may be a pipe.
+fn read(path: &Path) -> Result<String, PolicyFileError> {
+    let read = || {
+        let mut text = Vec::new();
+        // One byte more shows that it is too long.
+        let limit = POLICY_BYTES_MAX as u64 + 1;
+        File::open(path)?.take(limit).read_to_end(&mut text)?;
+        io::Result::Ok(text)
+    };
+    let text = read().map_err(|source| PolicyFileError::Unreadable {
+        path: path.into(),
+        source,
+    })?;
+    // A policy has the message for what is not UTF-8.
+    Policy::of_file(path, &text)?;
+    Ok(String::from_utf8(text).expect("a valid policy is UTF-8"))
+}

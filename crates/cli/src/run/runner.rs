@@ -1,0 +1,342 @@
+//! The runner: supervises the worker and the sandbox, and ends as the command ends.
+
+use super::plan::SandboxPlan;
+use super::{END_TIMEOUT, START_TIMEOUT, standard_files};
+use crate::channel::{Channel, Message};
+use crate::config::MountConfig;
+use crate::error::{CommandError, system};
+use crate::process::{self, Process, Role};
+use crate::supervisor;
+use crate::waiting;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+use thrufs_sys::signal::{
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SignalFd, block, unblock,
+};
+
+/// Forwarded to the command if another process sent them. Those of the terminal reach it too. Those that stop are
+/// blocked alone: the runner stops when the command has. The processes of the sandbox inherit the mask, process 1
+/// clears it.
+pub(super) const SIGNALS: [i32; 10] = [
+    SIGTERM,
+    SIGINT,
+    SIGHUP,
+    SIGQUIT,
+    SIGUSR1,
+    SIGUSR2,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+];
+
+/// From the end of the mount, with which the worker ends, to that of the sandbox.
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandEnd {
+    Exited(i32),
+    Killed(i32),
+}
+
+pub(super) struct Runner {
+    signals: SignalFd,
+    sandbox: Child,
+    /// A pidfd of it.
+    sandbox_ended: OwnedFd,
+    channel: Channel,
+    worker: Option<Process>,
+    /// A pidfd of the command, once it is started.
+    command: Option<OwnedFd>,
+    /// Signals between the start of process 1 and that of the command, for the command.
+    early: Option<Vec<i32>>,
+    /// The plan in JSON, for process 1.
+    plan: String,
+    outcome: Option<Result<CommandEnd, CommandError>>,
+    /// When the sandbox is killed.
+    deadline: Option<Instant>,
+}
+
+impl Runner {
+    /// Starts the sandbox, and the worker when the device arrives.
+    pub(super) fn start(
+        signals: SignalFd,
+        config: &MountConfig,
+        plan: &SandboxPlan,
+        source: OwnedFd,
+        policy: Message,
+        command: &[OsString],
+    ) -> Result<Runner, CommandError> {
+        let (channel, theirs) = Channel::pair().map_err(system("create a socket"))?;
+        let theirs = Channel::of(theirs);
+        let sandbox = process::start_inheriting(Role::Sandbox, &theirs, command);
+        let sandbox = sandbox.map_err(system("start the sandbox"))?;
+        drop(theirs);
+        let sandbox_ended = pidfd_open(Pid::from_child(&sandbox), PidfdFlags::empty())
+            .map_err(system("watch the sandbox"))?;
+        let plan = serde_json::to_string(plan).map_err(io::Error::from);
+        let mut runner = Runner {
+            plan: plan.map_err(system("write the plan"))?,
+            signals,
+            sandbox,
+            sandbox_ended,
+            channel,
+            worker: None,
+            command: None,
+            early: None,
+            outcome: None,
+            deadline: Some(Instant::now() + START_TIMEOUT),
+        };
+        let begun = runner.begin(config, source, policy);
+        begun.inspect_err(|_| runner.kill_sandbox())?;
+        Ok(runner)
+    }
+
+    fn begin(
+        &mut self,
+        config: &MountConfig,
+        source: OwnedFd,
+        policy: Message,
+    ) -> Result<(), CommandError> {
+        let serve = Message::Serve(Box::new(config.clone()), Vec::new());
+        let plan = Message::Sandbox(self.plan.clone());
+        for message in [&serve, &plan] {
+            self.channel
+                .send(message)
+                .map_err(system("send to the sandbox"))?;
+        }
+        let device = match self.channel.receive() {
+            Ok(Some(Message::Device(device))) => device,
+            Ok(Some(Message::Failed(why))) => return Err(CommandError::Sandbox(why)),
+            _ => return Err(CommandError::Sandbox("it ended at its start".to_owned())),
+        };
+        let worker = supervisor::start_worker(config, &device, vec![source], None, Some(policy))?;
+        self.worker = Some(worker);
+        Ok(())
+    }
+
+    /// Waits for the end of the command, and of all that was started.
+    pub(super) fn wait(mut self) -> Result<CommandEnd, CommandError> {
+        while self.next() {}
+        let _ = self.sandbox.wait();
+        standard_files::take_terminal_back();
+        self.end_worker();
+        self.outcome
+            .unwrap_or_else(|| Err(CommandError::Sandbox("it was killed".to_owned())))
+    }
+
+    /// Handles one event; returns whether the sandbox is alive.
+    fn next(&mut self) -> bool {
+        let worker = self.worker.as_ref();
+        let descriptors = [
+            Some(self.signals.as_fd()),
+            Some(self.channel.as_fd()),
+            worker.map(|worker| worker.channel.as_fd()),
+            worker.map(Process::ended),
+            Some(self.sandbox_ended.as_fd()),
+        ];
+        let [signal, said, served, died, ended] = waiting::readable(descriptors, self.deadline);
+        if signal && let Ok(signal) = self.signals.read() {
+            self.on_signal(&signal);
+            return true;
+        }
+        if said {
+            match self.channel.receive() {
+                Ok(Some(message)) => {
+                    self.on_report(message);
+                    return true;
+                }
+                // Closed: the sandbox is about to end.
+                _ => self.await_sandbox(),
+            }
+        }
+        if ended {
+            return false;
+        }
+        if served && self.on_worker() {
+            return true;
+        }
+        if died {
+            self.on_worker_death();
+        }
+        if self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
+            self.deadline = None;
+            self.fail(CommandError::NoAnswer(START_TIMEOUT, "the sandbox".into()));
+            self.kill_sandbox();
+        }
+        true
+    }
+
+    /// Waits while the sandbox ends. Unmounting writes what is left: a source that does not answer blocks it,
+    /// until a signal gives up.
+    fn await_sandbox(&mut self) {
+        loop {
+            let both = [Some(self.signals.as_fd()), Some(self.sandbox_ended.as_fd())];
+            let [signal, ended] = waiting::readable(both, self.deadline);
+            if ended || !signal {
+                return;
+            }
+            let gives_up = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
+            if self
+                .signals
+                .read()
+                .is_ok_and(|it| gives_up.contains(&it.number))
+                && let Some(worker) = &self.worker
+            {
+                worker.kill();
+            }
+        }
+    }
+
+    fn on_signal(&mut self, signal: &thrufs_sys::signal::Signal) {
+        match (&self.command, signal.number) {
+            (_, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => {}
+            (Some(command), libc::SIGCONT) => send(command, libc::SIGCONT),
+            // The command has got it from the terminal, too.
+            (Some(_), _) if signal.by_kernel => {}
+            (Some(command), number) => send(command, number),
+            (None, number) if let Some(early) = &mut self.early => early.push(number),
+            (None, libc::SIGCONT | SIGUSR1 | SIGUSR2) => {}
+            (None, number) => {
+                self.outcome = Some(Ok(CommandEnd::Killed(number)));
+                self.kill_sandbox();
+            }
+        }
+    }
+
+    fn on_report(&mut self, message: Message) {
+        match message {
+            Message::Started(command) => {
+                for number in self.early.take().into_iter().flatten() {
+                    send(&command, number);
+                }
+                self.command = Some(command);
+                self.deadline = None;
+            }
+            Message::Stopped => {
+                let group = self.command.as_ref().and_then(group_of);
+                let lent = group.filter(|_| group == standard_files::foreground());
+                stop();
+                // SIGCONT is forwarded next.
+                if let Some(group) = lent {
+                    standard_files::lend_terminal(group);
+                }
+            }
+            Message::Ended(status) => {
+                self.outcome.get_or_insert(Ok(match status {
+                    0.. => CommandEnd::Exited(status),
+                    _ => CommandEnd::Killed(-status),
+                }));
+            }
+            Message::NotExecuted(status, why) => self.fail(CommandError::NotExecuted(status, why)),
+            Message::Failed(why) => self.fail(CommandError::Sandbox(why)),
+            other => tracing::debug!(?other, "unexpected message of the sandbox"),
+        }
+    }
+
+    /// Handles a message of the worker; returns `false` when it has closed its end.
+    fn on_worker(&mut self) -> bool {
+        let Some(worker) = &mut self.worker else {
+            return false;
+        };
+        match worker.channel.receive() {
+            Ok(Some(Message::Ready)) => {
+                self.early = Some(Vec::new());
+                for message in [Message::Ready, Message::Sandbox(self.plan.clone())] {
+                    let _ = self.channel.send(&message);
+                }
+            }
+            Ok(Some(Message::Watching(thread))) => worker.watch(thread),
+            Ok(Some(Message::Failed(why))) => {
+                self.fail(CommandError::Server(why));
+                self.kill_sandbox();
+            }
+            Ok(Some(_)) => {}
+            // It is about to end.
+            Ok(None) | Err(_) => {
+                let _ = waiting::readable([Some(worker.ended())], self.deadline);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The command gets ENOTCONN in the tree, and SIGTERM.
+    fn on_worker_death(&mut self) {
+        let Some(mut worker) = self.worker.take() else {
+            return;
+        };
+        let status = worker.wait();
+        let soon = Some(Instant::now() + UNMOUNT_TIMEOUT);
+        if status.as_ref().is_ok_and(ExitStatus::success)
+            && waiting::readable([Some(self.sandbox_ended.as_fd())], soon)[0]
+        {
+            return;
+        }
+        let status = status.map_or_else(|error| error.to_string(), |it| it.to_string());
+        self.fail(CommandError::WorkerDied(status));
+        match &self.command {
+            Some(command) => {
+                send(command, SIGTERM);
+                send(command, libc::SIGCONT);
+                self.deadline = Some(Instant::now() + END_TIMEOUT);
+            }
+            None => self.kill_sandbox(),
+        }
+    }
+
+    fn fail(&mut self, error: CommandError) {
+        self.outcome.get_or_insert(Err(error));
+    }
+
+    /// Ends all processes in the sandbox.
+    fn kill_sandbox(&mut self) {
+        let _ = self.sandbox.kill();
+    }
+
+    /// The mount is gone with the namespace: the worker ends by itself when all is written.
+    fn end_worker(&mut self) {
+        let Some(mut worker) = self.worker.take() else {
+            return;
+        };
+        if !worker.has_ended_within(END_TIMEOUT) {
+            let _ = worker.channel.send(&Message::Stop);
+            if !worker.has_ended_within(END_TIMEOUT) {
+                tracing::warn!("the worker does not end: killing it");
+                worker.kill();
+                return;
+            }
+        }
+        let _ = worker.wait();
+    }
+}
+
+/// The process group of a process, by its pidfd.
+fn group_of(process: &OwnedFd) -> Option<Pid> {
+    let path = format!("/proc/self/fdinfo/{}", process.as_raw_fd());
+    let text = std::fs::read_to_string(path).ok()?;
+    let number = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    let process = Pid::from_raw(number.trim().parse().ok()?)?;
+    rustix::process::getpgid(Some(process)).ok()
+}
+
+/// Stops this process, as a shell expects of a job whose command is stopped, until SIGCONT.
+fn stop() {
+    let _ = unblock(&[libc::SIGTSTP]);
+    let _ = kill_process(rustix::process::getpid(), Signal::TSTP);
+    let _ = block(&[libc::SIGTSTP]);
+}
+
+fn send(process: &OwnedFd, number: i32) {
+    if let Some(signal) = Signal::from_named_raw(number) {
+        let _ = pidfd_send_signal(process, signal);
+    }
+}

@@ -1,0 +1,364 @@
+//! The process that builds the sandbox (see [`Role::Sandbox`](crate::process::Role::Sandbox)).
+//!
+//! It makes a mount namespace, for an ordinary user within a user namespace, mounts FUSE over the tree, hides
+//! what leads out, and starts [process 1](super::init) of a PID namespace. That enters a second user
+//! namespace, in which all these mounts are locked (mount_namespaces(7)). This process stays in the PID
+//! namespace of the runner, whose numbers requests therefore carry, and ends with its child.
+//!
+//! Mounts that appear later outside do not appear here: they could show the tree.
+
+use super::elsewhere::{self, Part};
+use super::plan::{SandboxPlan, Shown};
+use super::refused;
+use super::user::RunUser;
+use crate::channel::{Channel, Message};
+use crate::config::MountConfig;
+use crate::mount_table;
+use crate::mounting;
+use crate::process;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::mount::{
+    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount,
+    mount_change, move_mount, open_tree,
+};
+use rustix::process::{Signal, kill_process};
+use rustix::thread::CapabilitySet;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use thrufs_sys::cred;
+use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
+
+/// Empty in the sandbox: sockets there lead to programs outside (the session bus, terminals of tmux, keys).
+const EMPTY: [&str; 3] = ["/run", "/tmp", "/var/tmp"];
+
+/// The device nodes of the sandbox.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// What failed, and how.
+pub(super) type Failure = (String, io::Error);
+
+pub(super) fn failed_to<E: Into<io::Error>>(step: impl Into<String>) -> impl FnOnce(E) -> Failure {
+    let step = step.into();
+    move |error| (step, error.into())
+}
+
+/// The process: its arguments are the number of its channel, `--`, and the command. Signals of the terminal are
+/// blocked, by the runner.
+pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    let Some((runner, command)) = super::inherited(arguments) else {
+        return ExitCode::FAILURE;
+    };
+    match build(&runner, command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((step, error)) => {
+            let why = format!("cannot {step}: {error}{}", refused::hint(&error));
+            let _ = runner.send(&Message::Failed(why));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+    let gone = || failed_to("receive from the runner")(io::Error::from(io::ErrorKind::BrokenPipe));
+    let _ = rustix::thread::set_name(c"thrufs-sandbox");
+    let Ok(Some(Message::Serve(config, _))) = runner.receive() else {
+        return Err(gone());
+    };
+    let plan = super::receive_plan(runner).ok_or_else(gone)?;
+    enter(&plan.user)?;
+    cred::set_parent_death_signal(Some(libc::SIGKILL)).map_err(failed_to("follow the runner"))?;
+    let tree = config.mountpoint.as_path();
+    let parts = elsewhere::parts(&mounts()?, tree);
+    let device = thrufs::mount::open_device()
+        .map_err(failed_to_mount(tree))?
+        .0;
+    let sent = runner.send(&Message::Device(
+        device
+            .try_clone()
+            .map_err(failed_to("duplicate the device"))?,
+    ));
+    sent.map_err(failed_to("send the device"))?;
+    // The command must reach what is created on the way to the tree.
+    let umask = cred::set_umask(0o022);
+    let empty = Empty::new()?;
+    hide(&plan)?;
+    let begun = fs::create_dir_all(tree);
+    begun.map_err(failed_to(format!("create {}", tree.display())))?;
+    let _ = cred::set_umask(umask);
+    mount_tree(&config, device)?;
+    // The worker serves from here on.
+    match runner.receive() {
+        Ok(Some(Message::Ready)) => {}
+        _ => return Err(gone()),
+    }
+    cover_elsewhere(&parts, tree, &empty)?;
+    // It is absent where the sandbox is empty.
+    if let Some(log) = plan.covered.as_ref().map(Path::new)
+        && log.exists()
+    {
+        empty.cover(log)?;
+    }
+    drop(empty);
+    let directory = Path::new(&plan.directory);
+    std::env::set_current_dir(directory)
+        .or_else(|_| std::env::set_current_dir(tree))
+        .map_err(failed_to("enter the tree"))?;
+    cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
+    let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
+    let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
+    // Its own report is what counts.
+    let waited = child.wait().map(drop);
+    // Stopped with the command, it would not see its end.
+    if let Some(runner) = rustix::process::getppid() {
+        let _ = kill_process(runner, Signal::CONT);
+    }
+    waited.map_err(failed_to("wait for process 1 of the sandbox"))
+}
+
+fn failed_to_mount(tree: &Path) -> impl FnOnce(thrufs::MountError) -> Failure {
+    let step = format!("mount on {}", tree.display());
+    move |error| (step, io::Error::other(error))
+}
+
+/// Enters the namespaces in which it may mount.
+fn enter(user: &RunUser) -> Result<(), Failure> {
+    if user.change.is_none() {
+        cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
+        super::map_ids((user.uid, user.uid), (user.gid, user.gid))
+            .map_err(failed_to("map the ids of the user namespace"))?;
+        // Process 1, another program, mounts /proc.
+        cred::keep_on_exec(CapabilitySet::SYS_ADMIN).map_err(failed_to("keep CAP_SYS_ADMIN"))?;
+    }
+    cred::unshare_mount_namespace().map_err(failed_to("create a mount namespace"))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(failed_to("make the mounts private"))
+}
+
+fn mounts() -> Result<Vec<mount_table::Mount>, Failure> {
+    mount_table::all().map_err(failed_to("read the mount table"))
+}
+
+fn mount_tree(config: &MountConfig, device: OwnedFd) -> Result<(), Failure> {
+    let tree = config.mountpoint.as_path();
+    mounting::mount(config, device).map_err(failed_to_mount(tree))
+}
+
+/// A detached mount with an empty directory and an empty file, read-only.
+struct Empty(OwnedFd);
+
+impl Empty {
+    fn new() -> Result<Empty, Failure> {
+        // Mounted for a moment: a detached mount of its own would need fsmount(2).
+        let place = Path::new("/proc");
+        tmpfs(place, "mode=555,size=4k")?;
+        let step = || failed_to("prepare an empty directory");
+        fs::create_dir(place.join("directory")).map_err(step())?;
+        fs::write(place.join("file"), "").map_err(step())?;
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let clone =
+            open_tree(CWD, place, flags).map_err(failed_to("prepare an empty directory"))?;
+        rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH)
+            .map_err(failed_to("prepare an empty directory"))?;
+        let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY;
+        set_attributes(&clone, read_only).map_err(failed_to("prepare an empty directory"))?;
+        Ok(Empty(clone))
+    }
+
+    fn cover(&self, path: &Path) -> Result<(), Failure> {
+        let step = || failed_to(format!("cover {}", path.display()));
+        let name = if path.is_dir() { "directory" } else { "file" };
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let clone = open_tree(&self.0, name, flags)
+            .map_err(failed_to(format!("cover {}", path.display())))?;
+        attach(&clone, path).map_err(step())
+    }
+}
+
+fn set_attributes(mount: &OwnedFd, attributes: MountAttrFlags) -> rustix::io::Result<()> {
+    let none = (MountAttrFlags::empty(), MountPropagationFlags::empty());
+    mount_setattr(
+        mount,
+        c"",
+        AT_EMPTY_PATH | AT_RECURSIVE,
+        attributes,
+        none.0,
+        none.1,
+    )
+}
+
+fn attach(mount: &OwnedFd, path: &Path) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(move_mount(mount, "", CWD, path, flags)?)
+}
+
+fn tmpfs(path: &Path, options: &str) -> Result<(), Failure> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    let options = CString::new(options).map_err(failed_to("write the options of a tmpfs"))?;
+    let mounted = mount("tmpfs", path, "tmpfs", flags, options.as_c_str());
+    mounted.map_err(failed_to(format!("mount a tmpfs on {}", path.display())))
+}
+
+/// Mounts empty directories over what leads out, and brings back what is to be seen there.
+fn hide(plan: &SandboxPlan) -> Result<(), Failure> {
+    let kept: Vec<Kept> = plan
+        .shown
+        .iter()
+        .map(Kept::open)
+        .collect::<Result<_, _>>()?;
+    let devices: Vec<(PathBuf, OwnedFd)> = DEVICES
+        .iter()
+        .map(|name| Path::new("/dev").join(name))
+        .filter_map(|path| Some((path.clone(), clone_mount(&path).ok()?)))
+        .chain(plan.terminal.as_ref().and_then(|terminal| {
+            Some((
+                "/dev/console".into(),
+                clone_mount(Path::new(terminal)).ok()?,
+            ))
+        }))
+        .collect();
+    for path in EMPTY
+        .into_iter()
+        .filter_map(|path| fs::canonicalize(path).ok())
+    {
+        let mode = if path == Path::new("/run") {
+            "mode=755"
+        } else {
+            "mode=1777"
+        };
+        tmpfs(&path, mode)?;
+    }
+    if let Some(home) = plan.empty_home.as_ref().map(Path::new) {
+        let user = &plan.user;
+        // It may be in a directory that is empty now.
+        fs::create_dir_all(home).map_err(failed_to(format!("create {}", home.display())))?;
+        tmpfs(home, &format!("mode=700,uid={},gid={}", user.uid, user.gid))?;
+    }
+    make_devices(devices)?;
+    for kept in kept {
+        kept.restore()?;
+    }
+    write_protect_sys()
+}
+
+/// A user may write to files there that end processes outside: `cgroup.kill` of a delegated cgroup, `abort`
+/// of its FUSE connections.
+fn write_protect_sys() -> Result<(), Failure> {
+    let path = Path::new("/sys");
+    if !mounts()?.iter().any(|mount| mount.path == path) {
+        return Ok(());
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .and_then(|sys| set_attributes(&sys, MountAttrFlags::MOUNT_ATTR_RDONLY))
+        .map_err(failed_to("make /sys read-only"))
+}
+
+fn clone_mount(path: &Path) -> rustix::io::Result<OwnedFd> {
+    // rustix has no AT_RECURSIVE for open_tree(2).
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
+    open_tree(CWD, path, flags)
+}
+
+/// `/dev` without the devices of the machine and without the terminals of other programs.
+fn make_devices(devices: Vec<(PathBuf, OwnedFd)>) -> Result<(), Failure> {
+    let dev = Path::new("/dev");
+    let step = || failed_to("make /dev");
+    tmpfs(dev, "mode=755")?;
+    for (path, node) in devices {
+        fs::write(&path, "").map_err(step())?;
+        attach(&node, &path).map_err(failed_to(format!("bind {}", path.display())))?;
+    }
+    fs::create_dir(dev.join("shm")).map_err(step())?;
+    tmpfs(&dev.join("shm"), "mode=1777")?;
+    let terminals = dev.join("pts");
+    fs::create_dir(&terminals).map_err(step())?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let options = c"newinstance,ptmxmode=0666,mode=620";
+    let mounted = mount("devpts", &terminals, "devpts", flags, options);
+    mounted.map_err(failed_to("mount /dev/pts"))?;
+    for (name, target) in [
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ] {
+        symlink(target, dev.join(name)).map_err(step())?;
+    }
+    Ok(())
+}
+
+/// A file or directory that stays visible.
+struct Kept {
+    path: PathBuf,
+    mount: OwnedFd,
+    is_directory: bool,
+}
+
+impl Kept {
+    fn open(shown: &Shown) -> Result<Kept, Failure> {
+        let path = PathBuf::from(&shown.path);
+        let step = |errno| failed_to(format!("show {}", path.display()))(errno);
+        let stat = rustix::fs::stat(&path).map_err(step)?;
+        let mount = clone_mount(&path).map_err(step)?;
+        if !shown.writable {
+            set_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(step)?;
+        }
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(Kept {
+            mount,
+            is_directory,
+            path: path.clone(),
+        })
+    }
+
+    fn restore(&self) -> Result<(), Failure> {
+        let step = || failed_to(format!("show {}", self.path.display()));
+        if !self.path.exists() {
+            let above = if self.is_directory {
+                Some(self.path.as_path())
+            } else {
+                self.path.parent()
+            };
+            fs::create_dir_all(above.unwrap_or(&self.path)).map_err(step())?;
+            if !self.is_directory {
+                fs::write(&self.path, "").map_err(step())?;
+            }
+        }
+        attach(&self.mount, &self.path).map_err(step())
+    }
+}
+
+/// Other mounts of the tree show what the policy decides, too.
+fn cover_elsewhere(parts: &[Part], tree: &Path, empty: &Empty) -> Result<(), Failure> {
+    for place in elsewhere::places(&mounts()?, parts, tree) {
+        refuse_file(&place.path)?;
+        let shown = tree.join(&place.shows);
+        // A bind mount does not follow symbolic links.
+        let is_link = fs::symlink_metadata(&shown).is_ok_and(|it| it.is_symlink());
+        match clone_mount(&shown) {
+            Ok(view) if !is_link => attach(&view, &place.path)
+                .map_err(failed_to(format!("cover {}", place.path.display())))?,
+            _ => empty.cover(&place.path)?,
+        }
+    }
+    Ok(())
+}
+
+/// A cover on a file's mount is on the file itself, and goes when the command removes the file from the tree:
+/// what the policy redacts would be seen.
+fn refuse_file(place: &Path) -> Result<(), Failure> {
+    let is_mount = mounts()?.iter().any(|mount| mount.path == place);
+    if !is_mount || place.is_dir() {
+        return Ok(());
+    }
+    let why = io::Error::other("it is a mount of a single file of the tree: unmount it first");
+    Err(failed_to(format!("cover {}", place.display()))(why))
+}

@@ -1,0 +1,173 @@
+//! The user as whom the command runs.
+
+use crate::error::CommandError;
+use crate::options;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Ids that no system assigns (systemd's table of ids), for commands of root on a tree of root.
+const UNASSIGNED: std::ops::RangeInclusive<u32> = 60_706..=61_183;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RunUser {
+    /// As the kernel knows it.
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    /// As the command sees it.
+    pub(super) shown_uid: u32,
+    pub(super) shown_gid: u32,
+    /// What changes, if root runs the command as another user.
+    pub(super) change: Option<Change>,
+    pub(super) home: Option<OsString>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Change {
+    pub(super) groups: Vec<u32>,
+    /// `USER` and `LOGNAME`.
+    pub(super) name: Option<String>,
+}
+
+/// An entry of passwd(5).
+struct Account {
+    name: String,
+    uid: u32,
+    gid: u32,
+    home: OsString,
+}
+
+impl RunUser {
+    /// An ordinary user runs commands as itself; root as `wanted`, or as the owner of the tree, or, if that
+    /// is root, as a user that owns nothing but sees itself and the tree as root's.
+    pub(super) fn find(wanted: Option<&str>, tree: &Path) -> Result<RunUser, CommandError> {
+        let (uid, gid) = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
+        if uid != 0 {
+            if wanted.is_some() {
+                return Err(CommandError::RootOnly("--user"));
+            }
+            return Ok(RunUser {
+                uid,
+                gid,
+                shown_uid: uid,
+                shown_gid: gid,
+                change: None,
+                home: std::env::var_os("HOME"),
+            });
+        }
+        let found = match wanted {
+            Some(text) => options::parse_user(text).map_err(CommandError::NoUser)?,
+            None => {
+                let stat = fs::metadata(tree).map_err(|source| CommandError::Source {
+                    path: tree.into(),
+                    source,
+                })?;
+                stat.uid()
+            }
+        };
+        if found == 0 {
+            if wanted.is_some() {
+                return Err(CommandError::RunAsRoot);
+            }
+            return Ok(RunUser::without_files());
+        }
+        RunUser::with_account(found)
+    }
+
+    fn without_files() -> RunUser {
+        let ids = UNASSIGNED.end() - UNASSIGNED.start() + 1;
+        let uid = UNASSIGNED.start() + std::process::id() % ids;
+        RunUser {
+            uid,
+            gid: uid,
+            shown_uid: 0,
+            shown_gid: 0,
+            change: Some(Change {
+                groups: Vec::new(),
+                name: None,
+            }),
+            home: std::env::var_os("HOME"),
+        }
+    }
+
+    fn with_account(uid: u32) -> Result<RunUser, CommandError> {
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let account = passwd
+            .lines()
+            .filter_map(account)
+            .find(|account| account.uid == uid)
+            .ok_or_else(|| {
+                CommandError::NoUser(format!("user {uid} has no entry in /etc/passwd"))
+            })?;
+        let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+        Ok(RunUser {
+            uid,
+            gid: account.gid,
+            shown_uid: uid,
+            shown_gid: account.gid,
+            change: Some(Change {
+                groups: groups_of(&account.name, account.gid, &groups),
+                name: Some(account.name),
+            }),
+            home: Some(account.home),
+        })
+    }
+
+    /// Whether the home directory belongs to another user.
+    pub(super) fn has_no_home(&self) -> bool {
+        self.shown_uid != self.uid
+    }
+}
+
+fn account(line: &str) -> Option<Account> {
+    let fields: Vec<&str> = line.split(':').collect();
+    let [name, _, uid, gid, _, home, ..] = fields[..] else {
+        return None;
+    };
+    Some(Account {
+        name: name.to_owned(),
+        uid: uid.parse().ok()?,
+        gid: gid.parse().ok()?,
+        home: home.into(),
+    })
+}
+
+/// Its own group, and those of group(5) that list the user.
+fn groups_of(name: &str, gid: u32, groups: &str) -> Vec<u32> {
+    let listed = groups.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [_, _, number, members, ..] = fields[..] else {
+            return None;
+        };
+        let is_member = members.split(',').any(|member| member == name);
+        is_member.then(|| number.parse().ok())?
+    });
+    let mut all: Vec<u32> = [gid].into_iter().chain(listed).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn account_and_groups_of_a_user() {
+        let found = account("ann:x:1000:1001:Ann,,,:/home/ann:/bin/sh").unwrap();
+        assert_eq!(
+            (found.name.as_str(), found.uid, found.gid),
+            ("ann", 1000, 1001)
+        );
+        assert_eq!(found.home, "/home/ann");
+        assert!(account("ann:x:1000").is_none());
+        let groups =
+            "root:x:0:\nwheel:x:10:bob,ann\nannex:x:11:joann\nann:x:1001:\nbad\nx:x:y:ann\n";
+        assert_eq!(groups_of("ann", 1001, groups), [10, 1001]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Secrets that are renamed, or appear, while the command looks for them.
+
+use super::{Expected, Talk, assert_expected, ground, known, python};
+use crate::run_ground::{RunGround, SECRET, USER, Who};
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const ATTEMPTS: &str = include_str!("races.py");
+
+const EXPECTED: &[Expected<'_>] = &[
+    ("secrets_that_appear", "never", ""),
+    ("hidden_in_a_directory_that_is_renamed", "never", ""),
+    ("file_that_gets_a_hidden_name", "ENOENT", ""),
+];
+
+/// A secret of the user, by writing a temporary file elsewhere and renaming it.
+fn place(ground: &RunGround, name: &Path, content: &str) {
+    let temporary = ground.path().join("temporary");
+    fs::write(&temporary, content).unwrap();
+    chown(&temporary, Some(USER), Some(USER)).unwrap();
+    fs::rename(&temporary, name).unwrap();
+}
+
+#[test]
+fn secrets_that_move_or_appear_are_never_read() {
+    let Some(ground) = ground(Who::User) else {
+        return;
+    };
+    let tree = &ground.tree;
+    for directory in ["a", "x", "x/vault"] {
+        ground.make_directory(&tree.join(directory));
+    }
+    ground.write(&tree.join("x/vault/key"), SECRET);
+    ground.write(&tree.join("temporary"), "public");
+    let options = ["--profile=workspace", "--hide=**/vault/key"];
+    let mut command = ground.thrufs_run(&options);
+    python(&mut command, ATTEMPTS, &known(&ground, false, &[]));
+    let mut talk = Talk::start(&mut command);
+    talk.wait_for("ready");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let names = [tree.join("appears.pem"), tree.join("a/.env")];
+            while !is_over.load(Ordering::Relaxed) {
+                for name in &names {
+                    place(&ground, name, SECRET);
+                }
+                for name in &names {
+                    fs::remove_file(name).unwrap();
+                }
+            }
+        });
+        talk.wait_for("rename");
+        is_over.store(true, Ordering::Relaxed);
+    });
+    fs::rename(tree.join("temporary"), tree.join("temporary.pem")).unwrap();
+    let output = talk.end();
+    let inside = EXPECTED.iter().map(|(name, inside, _)| (*name, *inside));
+    assert_expected("inside", &output, inside);
+}

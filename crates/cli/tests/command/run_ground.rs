@@ -1,0 +1,156 @@
+//! Trees for `thrufs run`, and commands in it as several users.
+#![allow(dead_code, reason = "each test uses its own part")]
+
+use crate::ground::{self, THRUFS, skipped};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// An ordinary user, with an entry in passwd(5).
+pub const USER: u32 = 65_534;
+
+/// The Python of the system, which every user can execute.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+/// What the tree's hidden file contains.
+pub const SECRET: &str = "SECRET";
+
+/// Who runs `thrufs run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    User,
+    RootOnTreeOfUser,
+    RootOnTreeOfRoot,
+}
+
+pub const EVERYONE: [Who; 3] = [Who::User, Who::RootOnTreeOfUser, Who::RootOnTreeOfRoot];
+
+/// A tree with a hidden file, a directory around it, and one beside it.
+///
+/// It is neither in /tmp nor in /run, which are empty in the sandbox.
+pub struct RunGround {
+    place: TempDir,
+    pub who: Who,
+    pub program: PathBuf,
+    pub around: PathBuf,
+    pub tree: PathBuf,
+    pub sibling: PathBuf,
+    pub home: PathBuf,
+}
+
+impl RunGround {
+    /// `None`, and a report, where sandboxes are not possible.
+    pub fn new(who: Who) -> Option<RunGround> {
+        if !rustix::process::geteuid().is_root() {
+            skipped("trees of several users need root");
+            return None;
+        }
+        let open = |file: &mut Command| file.uid(USER).gid(USER).output();
+        let mut namespaces = Command::new("unshare");
+        namespaces.args(["--user", "--mount", "true"]);
+        let mut device = Command::new("sh");
+        device.args(["-c", "exec 3<>/dev/fuse"]);
+        for needed in [&mut namespaces, &mut device] {
+            match open(needed) {
+                Ok(output) if output.status.success() => {}
+                other => {
+                    skipped(&format!("{needed:?} as a user: {other:?}"));
+                    return None;
+                }
+            }
+        }
+        let place = TempDir::with_prefix_in("thrufs-run-", "/srv").unwrap();
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let around = place.path().join("around");
+        let ground = RunGround {
+            who,
+            program: ground::copied_program(place.path()),
+            tree: around.join("tree"),
+            sibling: around.join("sibling"),
+            home: place.path().join("home"),
+            around,
+            place,
+        };
+        for directory in [&ground.home, &ground.sibling] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        make_tree(&ground.tree);
+        fs::write(ground.sibling.join("file"), "sibling").unwrap();
+        if who != Who::RootOnTreeOfRoot {
+            let mut owner = Command::new("chown");
+            owner.args(["-R", &format!("{USER}:{USER}")]);
+            let paths = [&ground.around, &ground.home];
+            ground::succeeded(&ground::run(owner.args(paths)));
+            chown(ground.path(), Some(USER), Some(USER)).unwrap();
+        }
+        Some(ground)
+    }
+
+    pub fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    /// Makes a file of the tree's owner.
+    pub fn write(&self, path: &Path, content: &str) {
+        fs::write(path, content).unwrap();
+        if self.who != Who::RootOnTreeOfRoot {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+    }
+
+    pub fn make_directory(&self, path: &Path) {
+        fs::create_dir(path).unwrap();
+        if self.who != Who::RootOnTreeOfRoot {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+    }
+
+    /// A program as whoever runs `thrufs run`.
+    pub fn starter(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if self.who == Who::User {
+            command.uid(USER).gid(USER);
+        }
+        command.current_dir("/").env("HOME", &self.home);
+        command
+    }
+
+    /// A program as the tree's owner, outside of the sandbox.
+    pub fn outside(&self, program: &str) -> Command {
+        let mut command = self.starter(Path::new(program));
+        if self.who == Who::RootOnTreeOfUser {
+            command.uid(USER).gid(USER);
+        }
+        command
+    }
+
+    /// `thrufs run`; the command is to follow.
+    pub fn thrufs_run(&self, options: &[&str]) -> Command {
+        let program = match self.who {
+            Who::User => self.program.as_path(),
+            _ => Path::new(THRUFS),
+        };
+        let mut command = self.starter(program);
+        command.arg("run").args(options).arg(&self.tree).arg("--");
+        command
+    }
+
+    /// Runs a shell script in the sandbox.
+    pub fn shell(&self, options: &[&str], script: &str) -> Output {
+        let mut command = self.thrufs_run(options);
+        let tree = self.tree.as_path();
+        ground::run(command.args(["sh", "-ec", script]).current_dir(tree))
+    }
+}
+
+/// A repository with a secret.
+pub fn make_tree(tree: &Path) {
+    fs::create_dir_all(tree.join(".git/hooks")).unwrap();
+    fs::write(tree.join(".git/config"), "[core]\n").unwrap();
+    fs::write(tree.join(".git/hooks/pre-commit"), "#!/bin/sh\n").unwrap();
+    fs::write(tree.join("file"), "content").unwrap();
+    fs::write(tree.join(".env"), SECRET).unwrap();
+}

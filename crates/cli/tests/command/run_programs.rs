@@ -1,0 +1,65 @@
+//! Programs in `thrufs run`. `tests/real/run.sh` has more of them, on several file systems.
+
+use crate::ground::run::Tree;
+use crate::ground::{run, skipped, stderr, stdout, succeeded};
+use std::process::Command;
+
+const GIT: &str = "\
+    git add -A && git commit -qm first
+    git checkout -qb side && echo 1 >one && git add one && git commit -qm one
+    git checkout -q main && echo 2 >two && git add two && git commit -qm two
+    git merge -q -m merge side && git checkout -q side
+    echo 3 >three && git add three && git commit -qm three && git rebase -q main
+    echo 4 >>three && git stash -q && git stash pop -q && git commit -qam four
+    git gc -q && git fsck --strict --no-progress --no-dangling
+    git log --format=%s";
+
+const MAKE: &str = "\
+    printf 'program: program.c\\n\\t$(CC) -o $@ $^\\n' >Makefile
+    echo 'int main(void) { return 7; }' >program.c
+    make -s && { ./program || echo $?; } && make --question";
+
+const PYTHON: &str = "\
+    mkdir python && echo 'VALUE = 7' >python/b.py && echo 'import b; print(b.VALUE)' >python/a.py
+    python3 -m compileall -q python && python3 python/a.py";
+
+#[test]
+fn programs_work_in_run() {
+    for tree in Tree::both() {
+        let on_the_host = |script: &str| {
+            let mut command = tree.on_the_host("sh");
+            run(command.args(["-ec", script]))
+        };
+        succeeded(&on_the_host(
+            "git init -q -b main
+             git config user.name Ann
+             git config user.email ann@example.com",
+        ));
+        for (program, script, expected) in [
+            ("git", GIT, "four\nthree\nmerge\ntwo\none\nfirst\n"),
+            ("make", MAKE, "7\n"),
+            ("python3", PYTHON, "7\n"),
+        ] {
+            if Command::new(program).arg("--version").output().is_err() {
+                skipped(&format!("{program} in a sandbox: not installed"));
+                continue;
+            }
+            let output = run(tree.inside("sh").args(["-ec", script]));
+            let (said, error) = (stdout(&output), stderr(&output));
+            // The order of commits of one second is not that of the merge.
+            let sorted = |text: &str| {
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                lines.sort();
+                lines
+            };
+            assert_eq!(sorted(&said), sorted(expected), "{program}: {error}");
+            succeeded(&output);
+        }
+        let others = on_the_host(&format!(
+            "find . ! -uid {}; git status --porcelain -uno",
+            tree.user
+        ));
+        succeeded(&others);
+        assert_eq!(stdout(&others), "");
+    }
+}
