@@ -73,7 +73,8 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     enter(&plan.user)?;
     cred::set_parent_death_signal(Some(libc::SIGKILL)).map_err(failed_to("follow the runner"))?;
     let tree = config.mountpoint.as_path();
-    let parts = elsewhere::parts(&mounts()?, tree);
+    let outside = mounts()?;
+    let parts = elsewhere::parts(&outside, tree);
     let device = thrufs::mount::open_device()
         .map_err(failed_to_mount(tree))?
         .0;
@@ -95,6 +96,11 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     match runner.receive() {
         Ok(Some(Message::Ready)) => {}
         _ => return Err(gone()),
+    }
+    if let Some(home) = plan.empty_home.as_ref().map(Path::new) {
+        for place in elsewhere::places(&mounts()?, &elsewhere::parts(&outside, home), home) {
+            empty.cover(&place.path)?;
+        }
     }
     cover_elsewhere(&parts, tree, &empty)?;
     // It is absent where the sandbox is empty.

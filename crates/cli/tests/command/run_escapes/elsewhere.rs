@@ -143,3 +143,22 @@ fn mount_of_a_single_file_elsewhere_is_refused() {
         fails(&run(command.arg("true")), 0, "");
     }
 }
+
+#[test]
+fn other_mounts_of_an_emptied_home_directory_are_empty_too() {
+    let Some(ground) = ground(Who::User) else {
+        return;
+    };
+    ground.write(&ground.home.join("file"), "content");
+    let place = ground.path().join("of-home");
+    let mut mounts = Mounts(Vec::new());
+    mounts.bind(&ground.home, &place);
+    let list = format!("ls -A {}", place.display());
+    for (options, expected) in [(&["--only"][..], ""), (&[], "file\n")] {
+        assert_eq!(
+            stdout(&ground.shell(options, &list)),
+            expected,
+            "{options:?}"
+        );
+    }
+}
