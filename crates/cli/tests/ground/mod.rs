@@ -368,10 +368,11 @@ pub const VICTIMS: [&[&str]; 3] = [
 
 pub fn kill_all(ground: &Ground, victims: &[&str]) {
     let victims: Vec<_> = victims.iter().map(|role| ground.process(role)).collect();
-    // Stopped first, so that none reacts to the end of another.
+    // Stopped first, so that none reacts to the end of another. The worker is killed first: the end of its
+    // parent would continue it, because that leaves its process group orphaned (setpgid(2)).
     let signals = [Signal::STOP, Signal::KILL];
     for signal in &signals[usize::from(victims.len() == 1)..] {
-        for victim in &victims {
+        for victim in victims.iter().rev() {
             kill_process(*victim, *signal).unwrap();
         }
     }
