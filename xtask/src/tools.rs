@@ -4,6 +4,7 @@ use crate::project;
 use crate::ring;
 use crate::step::{Failure, Step};
 use crate::vm_test;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -165,19 +166,25 @@ pub(crate) fn need_root() -> Result<(), Failure> {
 
 pub(crate) fn install_packages(packages: &[Package]) -> Result<(), Failure> {
     let names: Vec<_> = packages.iter().map(|(name, _)| *name).collect();
-    let query = ["-W", "-f", "${db:Status-Status} ${Package}\n"];
-    let queried = Step::new("dpkg-query").args(query).args(&names).record();
+    // Another package may provide one: nodejs of its makers has npm, and conflicts with Debian's.
+    let query = ["-W", "-f", "${db:Status-Status} ${Package}, ${Provides}\n"];
+    let queried = Step::new("dpkg-query").args(query).record();
     let (_, known) = queried.map_err(|failure| {
         let names = names.join(" ");
         Failure::new(format!(
             "{failure}\nThis is not Debian: install by hand what these packages hold: {names}"
         ))
     })?;
+    let installed = known
+        .lines()
+        .filter_map(|line| line.strip_prefix("installed "));
+    // A provided one may have a version behind.
+    let installed: HashSet<&str> = installed
+        .flat_map(|line| line.split(", "))
+        .filter_map(|name| name.split(' ').next())
+        .collect();
     let mut missing = names;
-    missing.retain(|name| {
-        let installed = format!("installed {name}");
-        known.lines().all(|line| line != installed)
-    });
+    missing.retain(|name| !installed.contains(name));
     if missing.is_empty() {
         return Ok(());
     }
