@@ -202,8 +202,14 @@ pub(crate) enum CommandError {
          a file"
     )]
     DirectoryAsStandardFile(&'static str),
-    #[error("--only requires a home directory: set HOME")]
+    #[error(
+        "--only requires a home directory: HOME, as root that of the user in /etc/passwd, is none, or is /"
+    )]
     NoHome,
+    #[error("--also and --also-write cannot show /: name the directories")]
+    ShownWhole,
+    #[error("the sandbox was killed")]
+    SandboxDied,
     #[error("cannot show {path} in the sandbox: {source}")]
     NotShown { path: PathBuf, source: io::Error },
     #[error("{0} is in the tree, where the rules decide (see --allow)")]

@@ -39,9 +39,11 @@ use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use thrufs_hostdir::policy::Policy;
 use thrufs_sys::signal::SignalFd;
 use user::RunUser;
 
@@ -134,9 +136,10 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
         return Err(CommandError::WholeSystem);
     }
     let user = RunUser::find(arguments.user.as_deref(), &tree)?;
-    let config = config(&arguments, &tree, &user)?;
     let text = compose(&arguments, &tree)?;
     let name = Path::new(POLICY_NAME);
+    let callers = Policy::of_file(name, text.as_bytes())?.uses().callers;
+    let config = config(&arguments, &tree, &user, callers)?;
     let (files, policy) = PolicyFiles::of_text(name, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
     let signals = SignalFd::block_and_open(&SIGNALS).map_err(system("receive signals"))?;
@@ -159,6 +162,9 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
         // Through a link that led nowhere before.
         return Err(RuleError::AuditLogInTree(log).into());
     }
+    if let Some(log) = log.clone().filter(|log| has_other_names(log)) {
+        return Err(RuleError::AuditLogLinked(log).into());
+    }
     let plan = SandboxPlan::new(&arguments, &tree, user, log)?;
     if plan.user.change.is_some() {
         standard_files::give_pipes(plan.user.uid, plan.user.gid)?;
@@ -169,6 +175,11 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
         report.print(&policy, arguments.json);
     }
     ended
+}
+
+/// One of the names could be in the tree.
+fn has_other_names(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|it| it.nlink() > 1)
 }
 
 fn compose(arguments: &RunArguments, tree: &Path) -> Result<String, CommandError> {
@@ -184,6 +195,7 @@ fn config(
     arguments: &RunArguments,
     tree: &Path,
     user: &RunUser,
+    callers: bool,
 ) -> Result<MountConfig, CommandError> {
     let mut list = format!("control=none,policy={POLICY_NAME}");
     if arguments
@@ -194,8 +206,13 @@ fn config(
         // Only what the user of the command should know.
         list.push_str(",log=warn");
     }
-    if user.change.is_some() {
-        list.push_str(",allow_other");
+    match user.change {
+        Some(_) => list.push_str(",allow_other"),
+        // The kernel lets no user write to files of ids that its namespace does not map, not even to its own
+        // files of another group. The server, outside, checks as the user with all groups.
+        // Rules that match on callers exclude it.
+        None if !callers => list.push_str(&format!(",uid={},gid={}", user.uid, user.gid)),
+        None => {}
     }
     if user.shown_uid != user.uid {
         list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));

@@ -26,7 +26,7 @@ Examples:
           Without the secrets of the project in the working directory
   thrufs run --only --also ~/.cargo/bin ~/project -- cargo test
           The same, and without the home directory
-  thrufs run --profile workspace --hide 'customers/**' --allow .env.test -- agent
+  thrufs run --hide 'customers/**' --allow .env.test -- agent
           With rules of your own before the profile's
   thrufs run --hide secrets --show
           The policy, for `thrufs mount -o policy=FILE`
@@ -67,11 +67,16 @@ fn rules(command: Command) -> Command {
              shows its hidden files",
         ))
         .arg(patterns("read-only").help("Refuse changes of PATTERN and of everything beneath"))
-        .arg(patterns("deny").help("Refuse access to PATTERN and everything beneath; names stay visible"))
+        .arg(
+            patterns("deny")
+                .help("Refuse access to PATTERN and everything beneath; names stay visible"),
+        )
         .arg(patterns("hide").help("Hide PATTERN and everything beneath: the name is absent"))
-        .arg(patterns("redact").help(
-            "Show photographs in PATTERN without their place, and refuse other files there",
-        ))
+        .arg(
+            patterns("redact").help(
+                "Show photographs in PATTERN without their place, and refuse other files there",
+            ),
+        )
         .arg(
             path("policy")
                 .long("policy")
@@ -81,8 +86,7 @@ fn rules(command: Command) -> Command {
         )
         .arg(profile().action(ArgAction::Append).help(
             "Add the rules of a built-in profile: workspace hides secrets and keeps read-only what \
-             the host executes, none has no rules [default: workspace, without --read-only, --deny, \
-             --hide, --redact and --policy]",
+             the host executes, none has no rules [default: workspace]",
         ))
         .arg(
             Arg::new("show")
@@ -160,7 +164,7 @@ fn records(command: Command) -> Command {
                 .help("Print at the end, to standard error, how many files were read and written, and what the \
                      rules refused"),
         )
-        .arg(json("Print the report as JSON, on one line of standard error").requires("report"))
+        .arg(json("Print the report as JSON, on one line of standard error"))
         .next_help_heading(None)
 }
 
@@ -191,7 +195,7 @@ pub(super) fn arguments(matches: &mut ArgMatches) -> Result<RunArguments, Option
         also_write: all(matches, "also-write"),
         user: matches.remove_one("user"),
         audit: matches.remove_one::<PathBuf>("audit"),
-        report: matches.get_flag("report"),
+        report: matches.get_flag("report") || matches.get_flag("json"),
         json: matches.get_flag("json"),
         settings,
     })

@@ -82,6 +82,9 @@ fn shown_path(path: &Path, tree: &Path) -> Result<PathBuf, CommandError> {
         path: path.into(),
         source,
     })?;
+    if canonical == Path::new("/") {
+        return Err(CommandError::ShownWhole);
+    }
     if canonical.starts_with(tree) {
         return Err(CommandError::ShownInTree(path.into()));
     }

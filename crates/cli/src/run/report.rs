@@ -1,6 +1,6 @@
 //! `--report`: how many files the command read, wrote and created, and what the rules refused it.
 //!
-//! The audit log thread counts each record before it acknowledges it ([`audit_log`](crate::audit_log)):
+//! The audit log thread counts each record before it acknowledges it ([`crate::audit_log`]):
 //! everything that the command got an answer to is counted when the worker has ended. The command chooses
 //! paths and programs: what is kept of them is bounded, and they are escaped where they are printed.
 //!

@@ -65,6 +65,8 @@ pub(crate) enum RuleError {
     AuditLogs { path: PathBuf, log: String },
     #[error("the audit log {0} is in the tree, where the command could change it")]
     AuditLogInTree(PathBuf),
+    #[error("the audit log {0} has other names (hard links), by which the command could change it")]
+    AuditLogLinked(PathBuf),
     #[error("the audit log {0} is not UTF-8, as a policy is")]
     AuditLogName(PathBuf),
 }
@@ -123,10 +125,7 @@ impl RuleArguments {
 
     /// Their texts, each once.
     fn profiles(&self) -> Result<Vec<&'static str>, RuleError> {
-        let has_rules = [&self.hide, &self.deny, &self.read_only, &self.redact]
-            .iter()
-            .any(|patterns| !patterns.is_empty());
-        if self.profiles.is_empty() && self.policies.is_empty() && !has_rules {
+        if self.profiles.is_empty() {
             return Ok(vec![profile("workspace")?]);
         }
         let mut found = Vec::new();

@@ -126,8 +126,7 @@ impl Runner {
         let _ = self.sandbox.wait();
         standard_files::take_terminal_back();
         self.end_worker();
-        self.outcome
-            .unwrap_or_else(|| Err(CommandError::Sandbox("it was killed".to_owned())))
+        self.outcome.unwrap_or(Err(CommandError::SandboxDied))
     }
 
     /// Handles one event; returns whether the sandbox is alive.

@@ -111,9 +111,11 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     }
     drop(empty);
     let directory = Path::new(&plan.directory);
-    std::env::set_current_dir(directory)
-        .or_else(|_| std::env::set_current_dir(tree))
-        .map_err(failed_to("enter the tree"))?;
+    if std::env::set_current_dir(directory).is_err() {
+        let (directory, shown) = (directory.display(), tree.display());
+        eprintln!("thrufs: the sandbox does not show {directory}: starting in {shown}");
+        std::env::set_current_dir(tree).map_err(failed_to("enter the tree"))?;
+    }
     cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
     let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
     let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;

@@ -39,6 +39,19 @@ struct Account {
     home: OsString,
 }
 
+impl Account {
+    /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns.
+    fn unknown(uid: u32, tree: &Path) -> Account {
+        let owned = fs::metadata(tree).ok().filter(|stat| stat.uid() == uid);
+        Account {
+            name: String::new(),
+            uid,
+            gid: owned.map_or(uid, |stat| stat.gid()),
+            home: "/nonexistent".into(),
+        }
+    }
+}
+
 impl RunUser {
     /// An ordinary user runs commands as itself; root as `wanted`, or as the owner of the tree, or, if that
     /// is root, as a user that owns nothing but sees itself and the tree as root's.
@@ -76,7 +89,7 @@ impl RunUser {
             }
             return Ok(RunUser::without_files());
         }
-        RunUser::with_account(found)
+        Ok(RunUser::with_account(found, tree))
     }
 
     fn without_files() -> RunUser {
@@ -95,27 +108,25 @@ impl RunUser {
         }
     }
 
-    fn with_account(uid: u32) -> Result<RunUser, CommandError> {
+    fn with_account(uid: u32, tree: &Path) -> RunUser {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         let account = passwd
             .lines()
             .filter_map(account)
             .find(|account| account.uid == uid)
-            .ok_or_else(|| {
-                CommandError::NoUser(format!("user {uid} has no entry in /etc/passwd"))
-            })?;
+            .unwrap_or_else(|| Account::unknown(uid, tree));
         let groups = fs::read_to_string("/etc/group").unwrap_or_default();
-        Ok(RunUser {
+        RunUser {
             uid,
             gid: account.gid,
             shown_uid: uid,
             shown_gid: account.gid,
             change: Some(Change {
                 groups: groups_of(&account.name, account.gid, &groups),
-                name: Some(account.name),
+                name: Some(account.name).filter(|name| !name.is_empty()),
             }),
             home: Some(account.home),
-        })
+        }
     }
 
     /// Whether the home directory belongs to another user.

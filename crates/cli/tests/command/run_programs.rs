@@ -2,6 +2,9 @@
 
 use crate::ground::run::Tree;
 use crate::ground::{run, skipped, stderr, stdout, succeeded};
+use crate::run_ground::{RunGround, Who};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
 const GIT: &str = "\
@@ -62,4 +65,26 @@ fn programs_work_in_run() {
         succeeded(&others);
         assert_eq!(stdout(&others), "");
     }
+}
+
+/// In the sandbox the user has one group. What the kernel refuses there for files of others is up to the
+/// server, which has all.
+#[test]
+fn own_files_of_another_group_are_written() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let tree = ground.tree.as_path();
+    ground.write(&tree.join("own"), "content");
+    ground.make_directory(&tree.join("shared"));
+    fs::write(tree.join("foreign"), "").unwrap();
+    fs::set_permissions(tree.join("foreign"), Permissions::from_mode(0o666)).unwrap();
+    for name in ["own", "shared", "."] {
+        chown(tree.join(name), None, Some(4242)).unwrap();
+    }
+    let script = "echo more >>own; chmod 600 own; touch shared/new; mkdir new; rm own; \
+                  echo more >foreign; ! chmod 600 foreign";
+    succeeded(&ground.shell(&[], script));
+    assert!(tree.join("shared/new").exists() && !tree.join("own").exists());
+    assert_eq!(fs::read_to_string(tree.join("foreign")).unwrap(), "more\n");
 }

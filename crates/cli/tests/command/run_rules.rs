@@ -108,7 +108,6 @@ fn errors_of_run_exit_with_125() {
 --hide a --audit ./log --show .: is in the tree
 -o cache=sometimes -- true: it must be never, metadata, auto or always
 -o frob -- true: unknown option `frob`
---json -- true: --report
 --also /a -- true: cannot show /a
 --only --also-write /a -- true: cannot show /a
 --show -- true: cannot be used with

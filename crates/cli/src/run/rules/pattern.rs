@@ -66,7 +66,9 @@ impl Tree {
     /// Whether this file is in it, or would be, or is a link to such a file.
     pub(super) fn contains(&self, file: &Path) -> bool {
         let directory = file.parent().and_then(|parent| parent.canonicalize().ok());
-        [Some(file.to_owned()), directory, file.canonicalize().ok()]
+        // As it is given only where it names no directory that exists: `..` may lead out.
+        let given = directory.is_none().then(|| file.to_owned());
+        [given, directory, file.canonicalize().ok()]
             .iter()
             .flatten()
             .any(|path| self.names.iter().any(|name| path.starts_with(name)))

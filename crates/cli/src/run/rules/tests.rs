@@ -25,6 +25,9 @@ impl AttributeSource for Unknown {
 /// Options as on the command line, composed for a tree.
 fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, CommandError> {
     let mut rules = RuleArguments::default();
+    if options.iter().all(|(option, _)| *option != "profile") {
+        rules.profiles.push("none".to_owned());
+    }
     for (option, value) in options {
         let list = match *option {
             "hide" => &mut rules.hide,
@@ -223,22 +226,27 @@ fn allow_stands_before_the_profile_and_before_other_options() {
 }
 
 #[test]
-fn workspace_is_the_profile_unless_rules_are_given() {
+fn workspace_is_the_profile_unless_another_is_given() {
     let (_, workspace) = PROFILES[0];
     let composed = |options: &[_]| composed_at(Path::new("."), options).unwrap();
-    assert_eq!(composed(&[]), workspace);
-    assert_eq!(composed(&[("profile", "workspace")]), workspace);
-    assert_eq!(composed(&[("profile", "workspace"); 2]), workspace);
-    assert!(composed(&[("allow", "a")]).ends_with(workspace));
-    assert_eq!(composed(&[("profile", "none")]), "");
-    for option in ["hide", "deny", "read-only", "redact"] {
-        assert!(
-            !composed(&[(option, "a")]).contains("environment"),
-            "{option}"
-        );
-        let both = composed(&[("profile", "workspace"), (option, "a")]);
-        assert!(both.ends_with(workspace), "{option}");
+    let by_default = |mut rules: RuleArguments| {
+        assert!(rules.profiles.is_empty());
+        rules.allow.push("a".to_owned());
+        rules.compose(Path::new("."), None).unwrap()
+    };
+    let without = RuleArguments::default().compose(Path::new("."), None);
+    assert_eq!(without.unwrap(), workspace);
+    let hiding = RuleArguments {
+        hide: vec!["a".to_owned()],
+        ..RuleArguments::default()
+    };
+    for rules in [RuleArguments::default(), hiding] {
+        assert!(by_default(rules).ends_with(workspace));
     }
+    assert_eq!(composed(&[("profile", "workspace"); 2]), workspace);
+    assert_eq!(composed(&[("profile", "none")]), "");
+    let none = composed(&[("profile", "none"), ("hide", "a")]);
+    assert!(!none.contains("environment"), "{none}");
     let error = composed_at(Path::new("."), &[("profile", "work")]).unwrap_err();
     assert_eq!(
         error.to_string(),
