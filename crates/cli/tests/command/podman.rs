@@ -114,7 +114,9 @@ impl Podman {
         shell
             .env("ID", USER.to_string())
             .env("PLACE", ground.path());
-        shell.env("INSIDE", format!("{IMPORT}\n{command}"));
+        // With the number of a process of an earlier PID namespace, whose user namespace it would enter.
+        let forget = "rm -rf \"$XDG_RUNTIME_DIR/libpod\"";
+        shell.env("INSIDE", format!("{forget}\n{IMPORT}\n{command}"));
         shell.env("SCRIPT", script).env("VIEW", &ground.mnt);
         run(&mut shell)
     }
