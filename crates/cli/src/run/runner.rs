@@ -124,6 +124,7 @@ impl Runner {
     pub(super) fn wait(mut self) -> Result<CommandEnd, CommandError> {
         while self.next() {}
         let _ = self.sandbox.wait();
+        self.take_last_reports();
         standard_files::take_terminal_back();
         self.end_worker();
         self.outcome.unwrap_or(Err(CommandError::SandboxDied))
@@ -172,6 +173,18 @@ impl Runner {
             self.kill_sandbox();
         }
         true
+    }
+
+    /// A report and the end of the sandbox may come between two looks of one poll(2): the end is seen alone.
+    fn take_last_reports(&mut self) {
+        let deadline = Some(Instant::now() + END_TIMEOUT);
+        while waiting::readable([Some(self.channel.as_fd())], deadline)[0] {
+            match self.channel.receive() {
+                Ok(Some(Message::Stopped)) => {}
+                Ok(Some(message)) => self.on_report(message),
+                Ok(None) | Err(_) => return,
+            }
+        }
     }
 
     /// Waits while the sandbox ends. Unmounting writes what is left: a source that does not answer blocks it,
