@@ -17,12 +17,12 @@ pub(crate) mod init;
 mod plan;
 mod refused;
 mod report;
+pub(crate) mod restrictions;
 pub(crate) mod rules;
 mod runner;
 pub(crate) mod sandbox;
 mod standard_files;
 mod user;
-pub(crate) mod walls;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
@@ -150,7 +150,7 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
     };
     let message = message.map_err(system("start the audit log"))?;
     log::begin_in_worker(&config.server)?;
-    if !walls::can_scope() {
+    if !restrictions::can_scope() {
         tracing::warn!(
             "the command reaches abstract Unix sockets, and its process group by signals (Linux 6.12 \
              with Landlock has scopes)"

@@ -9,7 +9,7 @@ const NAME: &str = "thrufs run";
 
 pub(super) fn look() -> Finding {
     let finding = match attempt() {
-        Ok(()) if run::walls::can_scope() => {
+        Ok(()) if run::restrictions::can_scope() => {
             Finding::good("a command can run in a sandbox, in a tree under a policy")
         }
         Ok(()) => Finding::note(

@@ -8,7 +8,7 @@ use super::plan::SandboxPlan;
 use super::runner::SIGNALS;
 use super::sandbox::{Failure, failed_to};
 use super::user::RunUser;
-use super::{refused, walls};
+use super::{refused, restrictions};
 use crate::channel::{Channel, Message};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{
@@ -98,13 +98,13 @@ fn confine(user: &RunUser) -> Result<(), Failure> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed_to("hide process 1"))?;
     cred::drop_from_all_sets(CapabilitySet::all()).map_err(failed_to("drop capabilities"))?;
     cred::no_new_privs().map_err(failed_to("give up new privileges"))?;
-    walls::scope().map_err(|error| {
+    restrictions::scope().map_err(|error| {
         (
             "restrict signals and sockets".to_owned(),
             io::Error::other(error),
         )
     })?;
-    walls::filter_calls().map_err(failed_to("filter system calls"))
+    restrictions::filter_calls().map_err(failed_to("filter system calls"))
 }
 
 /// With one of its own the command could mount its cgroup, which the runner shares, and write to

@@ -18,8 +18,8 @@ use crate::mounting;
 use crate::process;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::mount::{
-    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount,
-    mount_change, move_mount, open_tree,
+    MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    mount, mount_change, move_mount, open_tree,
 };
 use rustix::process::{Signal, kill_process};
 use rustix::thread::CapabilitySet;
@@ -86,8 +86,8 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     sent.map_err(failed_to("send the device"))?;
     // The command must reach what is created on the way to the tree.
     let umask = cred::set_umask(0o022);
-    let empty = Empty::new()?;
     hide(&plan)?;
+    let empty = Empty::new()?;
     let begun = fs::create_dir_all(tree);
     begun.map_err(failed_to(format!("create {}", tree.display())))?;
     let _ = cred::set_umask(umask);
@@ -97,8 +97,8 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
         Ok(Some(Message::Ready)) => {}
         _ => return Err(gone()),
     }
-    if let Some(home) = plan.empty_home.as_ref().map(Path::new) {
-        for place in elsewhere::places(&mounts()?, &elsewhere::parts(&outside, home), home) {
+    for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {
+        for place in elsewhere::places(&mounts()?, &elsewhere::parts(&outside, hidden), hidden) {
             empty.cover(&place.path)?;
         }
     }
@@ -109,7 +109,7 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     {
         empty.cover(log)?;
     }
-    drop(empty);
+    empty.remove()?;
     let directory = Path::new(&plan.directory);
     if std::env::set_current_dir(directory).is_err() {
         let (directory, shown) = (directory.display(), tree.display());
@@ -156,34 +156,37 @@ fn mount_tree(config: &MountConfig, device: OwnedFd) -> Result<(), Failure> {
     mounting::mount(config, device).map_err(failed_to_mount(tree))
 }
 
-/// A detached mount with an empty directory and an empty file, read-only.
-struct Empty(OwnedFd);
+/// An empty directory and an empty file, for covers. They are mounted while the sandbox is built: before Linux
+/// 6.15, a detached mount cannot be cloned.
+struct Empty(PathBuf);
 
 impl Empty {
     fn new() -> Result<Empty, Failure> {
-        // Mounted for a moment: a detached mount of its own would need fsmount(2).
-        let place = Path::new("/proc");
-        tmpfs(place, "mode=555,size=4k")?;
+        let place = PathBuf::from("/dev/empty");
         let step = || failed_to("prepare an empty directory");
+        fs::create_dir(&place).map_err(step())?;
+        tmpfs(&place, "mode=755,size=4k")?;
         fs::create_dir(place.join("directory")).map_err(step())?;
         fs::write(place.join("file"), "").map_err(step())?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let clone =
-            open_tree(CWD, place, flags).map_err(failed_to("prepare an empty directory"))?;
-        rustix::mount::unmount(place, rustix::mount::UnmountFlags::DETACH)
-            .map_err(failed_to("prepare an empty directory"))?;
-        let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY;
-        set_attributes(&clone, read_only).map_err(failed_to("prepare an empty directory"))?;
-        Ok(Empty(clone))
+        Ok(Empty(place))
     }
 
     fn cover(&self, path: &Path) -> Result<(), Failure> {
-        let step = || failed_to(format!("cover {}", path.display()));
         let name = if path.is_dir() { "directory" } else { "file" };
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let clone = open_tree(&self.0, name, flags)
-            .map_err(failed_to(format!("cover {}", path.display())))?;
-        attach(&clone, path).map_err(step())
+        let cover = || {
+            let clone = clone_mount(&self.0.join(name))?;
+            set_attributes(&clone, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            attach(&clone, path)
+        };
+        cover().map_err(failed_to(format!("cover {}", path.display())))
+    }
+
+    fn remove(self) -> Result<(), Failure> {
+        let unmounted = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+        let removed = unmounted
+            .map_err(io::Error::from)
+            .and_then(|()| fs::remove_dir(&self.0));
+        removed.map_err(failed_to("remove the empty directory"))
     }
 }
 

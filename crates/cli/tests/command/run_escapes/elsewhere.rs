@@ -1,7 +1,7 @@
 //! Other mounts of the tree, of directories around it and in it, and of what is mounted in it.
 
 use super::{Expected, Talk, assert_expected, ground, known, outcomes, python};
-use crate::ground::{fails, run, stdout};
+use crate::ground::{fails, run, stdout, succeeded};
 use crate::run_ground::{RunGround, SECRET, Who};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
@@ -161,4 +161,19 @@ fn other_mounts_of_an_emptied_home_directory_are_empty_too() {
             "{options:?}"
         );
     }
+}
+
+#[test]
+fn audit_log_cannot_be_changed_by_another_mount() {
+    let Some(ground) = ground(Who::User) else {
+        return;
+    };
+    let place = ground.path().join("of-home");
+    let mut mounts = Mounts(Vec::new());
+    mounts.bind(&ground.home, &place);
+    let log = ground.home.join("log");
+    let script = format!("! echo forged >>{}/log", place.display());
+    let option = format!("--audit={}", log.display());
+    succeeded(&ground.shell(&[&option], &script));
+    assert!(!fs::read_to_string(log).unwrap().contains("forged"));
 }
