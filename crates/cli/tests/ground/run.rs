@@ -62,6 +62,8 @@ impl Tree {
         command.current_dir(&self.root);
         let variables = [("HOME", &self.home), ("THRUFS", &self.program)];
         command.envs(variables).env("LANG", "C.UTF-8");
+        // tmux starts the account's otherwise, which for a system account is nologin.
+        command.env("SHELL", "/bin/sh");
         command
     }
 
