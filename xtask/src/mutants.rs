@@ -24,8 +24,6 @@ const PROGRAMS: &[&str] = &[
 
 /// Those of them that are slow or random.
 const SKIPPED: &[&str] = &[
-    "redact::",
-    "policy::",
     "migration::",
     "arbitrary_descriptors_and_requests_are_survived",
     "arbitrary_vhost_user_messages_are_survived",

@@ -22,7 +22,8 @@ const RECORD: &str = "tests/results/soak.txt";
 /// Test programs with random numbers: here, with other seeds each time.
 const RANDOM: &[&str] = &[
     "thrufs-abi/wire",
-    "thrufs-hostdir/thrufs_hostdir",
+    "thrufs-policy/thrufs_policy",
+    "thrufs-redact/thrufs_redact",
     "thrufs-tests/coherence",
     "thrufs-tests/passthrough",
     "thrufs-tests/policy",

@@ -25,10 +25,9 @@
 //! | `retries` | files that are removed between two requests of one call |
 //! | `deadlock` | cycles of processes that wait for shared locks |
 //! | `labels` | security labels of new files |
-//! | `policy` | the language of an operator's rules: hide, deny, read-only, redact |
-//! | `rules` | applying the active policy to requests |
+//! | `rules` | applying the active policy (`thrufs_policy`) to requests |
 //! | `names` | the names of inodes, for rules on paths |
-//! | `redact`, `filter` | removing metadata from what readers see of a file |
+//! | `filter` | what readers see of a file from which metadata is removed |
 //! | `housekeeping`, `idle_expiry` | releasing idle submounts |
 //! | `translation`, `xattr_map` | mapping ids and names of extended attributes to the host's |
 //! | `succession` | resuming a session of another process |
@@ -69,10 +68,8 @@ mod names;
 mod nodes;
 mod open;
 mod ownership;
-pub mod policy;
 mod privileges;
 mod quota;
-pub mod redact;
 mod rename;
 mod retries;
 mod rules;
@@ -97,5 +94,7 @@ pub use rules::{AuditLog, Programs};
 pub use statistics::Statistics;
 pub use strongbox::Strongbox;
 pub use succession::{Migration, MigrationMode, MigrationOnError};
+pub use thrufs_policy as policy;
+pub use thrufs_redact as redact;
 pub use translation::{Translation, TranslationError};
 pub use xattr_map::{XattrMap, XattrMapError};

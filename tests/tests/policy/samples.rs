@@ -2,7 +2,7 @@
 
 // Shared with the unit tests of redaction.
 #[allow(dead_code)]
-#[path = "../../../crates/hostdir/src/redact/tests/make.rs"]
+#[path = "../../../crates/redact/src/tests/make.rs"]
 mod make;
 
 use std::io::Cursor;

@@ -36,7 +36,7 @@ pub(super) fn of(
     if let (Some(redaction), Some(Some(content))) = (decision.file.redaction(), found)
         && decision.deny.is_none()
         && content != ContentType::of(b"")
-        && !redaction.expects(content)
+        && !redaction.content.contains(content)
     {
         said.push("refused: the content is of another type".to_owned());
     }

@@ -3,7 +3,7 @@
 use super::make::*;
 use super::reader as reader_of;
 use super::*;
-use crate::redact::{detect, verify};
+use crate::{detect, verify};
 
 /// What readers see of a file that may be refused.
 fn seen(bytes: &[u8]) -> Option<Vec<u8>> {

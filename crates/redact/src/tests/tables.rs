@@ -2,7 +2,7 @@
 
 use super::make::*;
 use super::*;
-use crate::redact::plan::{Content, Edits};
+use crate::plan::{Content, Edits};
 use proptest::prelude::*;
 
 /// A directory of little-endian entries: tag, type, count, value.

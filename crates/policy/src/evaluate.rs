@@ -124,7 +124,7 @@ impl Policy {
     }
 
     /// The strictest redaction of all rules, for a file of which not all names are known.
-    pub(crate) fn strictest_redaction(&self) -> Option<FilePath> {
+    pub fn strictest_redaction(&self) -> Option<FilePath> {
         let paths = self.numbered().filter_map(|(id, rule)| match rule.action {
             Action::Data(data @ PolicyDataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
             _ => None,

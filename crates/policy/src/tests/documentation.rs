@@ -1,14 +1,12 @@
-//! Every example of `docs/policy.md` compiles.
+//! Every example of `docs/policies.md` compiles.
 
 use super::{accounts, policy};
-use crate::policy::content::type_names;
-use crate::policy::decision::FILE_TYPES;
-use crate::policy::draft::{ERRNOS, RULE_KEYS};
-use crate::policy::parse::TOP_KEYS;
-use crate::policy::rule::Action;
-use crate::policy::{
-    GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX, POLICY_BYTES_MAX, Policy, RULES_MAX,
-};
+use crate::content::type_names;
+use crate::decision::FILE_TYPES;
+use crate::draft::{ERRNOS, RULE_KEYS};
+use crate::parse::TOP_KEYS;
+use crate::rule::Action;
+use crate::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX, POLICY_BYTES_MAX, Policy, RULES_MAX};
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policies.md");

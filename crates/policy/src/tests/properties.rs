@@ -1,7 +1,7 @@
 //! Properties of all policies: random rules over a few names.
 
 use super::{JPEG, Sample, file, policy};
-use crate::policy::{Access, Caller, Decision, Policy, PolicyDataPath, Subject, Visibility};
+use crate::{Access, Caller, Decision, Policy, PolicyDataPath, Subject, Visibility};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

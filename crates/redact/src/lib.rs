@@ -38,6 +38,8 @@
 //! Films are refused: they name places in too many ways.
 //!
 //! `docs/redaction.md` is the users' reference, with the limits.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod boxes;
 mod detect;

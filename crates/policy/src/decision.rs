@@ -1,7 +1,7 @@
 //! What a policy decides for one file: visibility, data path, redaction, refusals; and which of two
 //! decisions is the stricter.
 
-use super::content::{ContentSet, ContentType};
+use super::content::ContentSet;
 use rustix::fs::FileType;
 use std::fmt;
 use thrufs::Errno;
@@ -37,12 +37,13 @@ impl RedactionKinds {
     /// The kinds with their names in a policy.
     pub(super) const NAMES: &[(&str, RedactionKinds)] = &[("gps", RedactionKinds::GPS)];
 
-    pub(crate) fn bits(self) -> u8 {
+    /// As a number that outlives the process.
+    pub fn bits(self) -> u8 {
         self.0
     }
 
     /// The inverse of [`bits`](Self::bits), if all kinds are known.
-    pub(crate) fn from_bits(bits: u8) -> Option<RedactionKinds> {
+    pub fn from_bits(bits: u8) -> Option<RedactionKinds> {
         let known = RedactionKinds::NAMES.iter();
         let known = known.fold(0, |known, (_, kind)| known | kind.0);
         (bits & !known == 0).then_some(RedactionKinds(bits))
@@ -86,15 +87,10 @@ pub struct Redaction {
     /// existing content.
     pub errno: Errno,
     /// The types that the file may have. Others are refused; it does not decide whether to redact.
-    pub(crate) content: ContentSet,
+    pub content: ContentSet,
 }
 
 impl Redaction {
-    /// Whether the rule admits this type.
-    pub fn expects(self, content: ContentType) -> bool {
-        self.content.contains(content)
-    }
-
     /// For a file that has several names.
     fn stricter(self, other: Redaction) -> Redaction {
         let errnos = [self.errno, other.errno];
@@ -253,7 +249,7 @@ impl Decision {
     /// # Errors
     ///
     /// As those of [`check`](Self::check), but EACCES for a hidden name.
-    pub(crate) fn check_new(&self) -> Result<(), Refusal> {
+    pub fn check_new(&self) -> Result<(), Refusal> {
         self.check(Access::Change)
             .map_err(|refusal| match self.hidden {
                 Some(rule) => Refusal {

@@ -197,7 +197,7 @@ impl Moves {
 impl Policy {
     /// A rule that redacts, hides, denies or makes read-only and may cease to apply in a directory whose
     /// path changes from `old` to `new`. `None` if everything in it is sure to stay as protected.
-    pub(crate) fn left_beneath(&self, old: &[u8], new: &[u8]) -> Option<RuleId> {
+    pub fn left_beneath(&self, old: &[u8], new: &[u8]) -> Option<RuleId> {
         let components = |path| <[u8]>::split(path, |&byte| byte == b'/').collect::<Vec<_>>();
         let (old, new) = (components(old), components(new));
         let mut effects = Effect::PROTECTING.into_iter();
@@ -227,7 +227,7 @@ impl Policy {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::{Accounts, Policy};
+    use crate::{Accounts, Policy};
 
     fn alike(rules: &[(&str, &str)], old: &str, new: &str) -> bool {
         let rule = |(paths, action): &(&str, &str)| {

@@ -1,7 +1,7 @@
 //! Invalid policies, and their messages.
 
 use super::{accounts, policy};
-use crate::policy::{GLOBS_MAX, POLICY_BYTES_MAX, Policy, PolicyError, PolicyFileError, RULES_MAX};
+use crate::{GLOBS_MAX, POLICY_BYTES_MAX, Policy, PolicyError, PolicyFileError, RULES_MAX};
 use std::path::Path;
 
 fn refused(text: impl AsRef<[u8]>) -> PolicyError {

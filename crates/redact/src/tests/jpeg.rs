@@ -2,7 +2,7 @@
 
 use super::make::*;
 use super::*;
-use crate::redact::search::SCAN_PIECE_BYTES;
+use crate::search::SCAN_PIECE_BYTES;
 use image::ImageFormat;
 
 #[test]
@@ -218,7 +218,7 @@ fn film_behind_second_images() {
 /// If the walkers missed films, the second parser would refuse the file.
 #[test]
 fn second_parser_finds_a_film_behind_a_photograph() {
-    use crate::redact::{detect::Container, verify};
+    use crate::{detect::Container, verify};
     let judged = |photograph: &[u8], plan: &RedactionPlan| {
         let length = photograph.len() as u64;
         verify::no_place_left(&reader(photograph), length, Container::Jpeg, plan)

@@ -45,6 +45,8 @@
 //!
 //! An attribute, the first bytes or the caller's program may not be available. Rules that restrict (`hide`,
 //! `deny`, `read-only`, `audit`, `redact`) match then, others do not.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod accounts;
 mod content;
@@ -66,7 +68,7 @@ mod subject;
 mod tests;
 
 pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
-pub use content::{ContentType, HEAD_BYTES};
+pub use content::{ContentSet, ContentType, HEAD_BYTES};
 pub use decision::{
     Access, Decision, FilePath, PolicyDataPath, Redaction, RedactionKinds, Refusal, RuleId,
     Visibility,

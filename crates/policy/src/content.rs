@@ -194,7 +194,7 @@ fn is_text(head: &[u8]) -> bool {
 
 /// A set of types; all by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ContentSet {
+pub struct ContentSet {
     wanted: u64,
     unwanted: u64,
 }
@@ -209,11 +209,13 @@ impl ContentSet {
         Ok(())
     }
 
-    pub(super) fn contains(self, content: ContentType) -> bool {
+    /// Whether the type is among them.
+    pub fn contains(self, content: ContentType) -> bool {
         self.bits() & 1 << content.0 != 0
     }
 
-    pub(crate) fn is_all(self) -> bool {
+    /// Whether all types are.
+    pub fn is_all(self) -> bool {
         self.bits() == u64::MAX
     }
 
