@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thrufs::{FileSystem, NodeId};
-use thrufs_hostdir::{Config, HostDir, Locks, Migration, MigrationOnError};
+use thrufs_hostdir::{Config, HostDir, Locks, Migration, MigrationOnError, Resources};
 
 /// The smallest record of a node or an open file.
 const RECORD_BYTES_MIN: usize = 20;
@@ -55,7 +55,8 @@ fuzz_target!(|bytes: &[u8]| {
         },
         ..Config::default()
     };
-    let server = HostDir::open(directory(), config).expect("it is a directory");
+    let server =
+        HostDir::open(directory(), config, Resources::default()).expect("it is a directory");
     let restored = server.restore(&mut &*state(inside));
     let there = server.statistics();
     let most = inside.len() / RECORD_BYTES_MIN + 1;

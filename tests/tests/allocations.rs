@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use thrufs_abi::layout::{GetattrIn, ReadIn, WriteIn};
 use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
-use thrufs_hostdir::{Config, HostDir, Ledger};
+use thrufs_hostdir::{Config, HostDir, Ledger, Resources};
 use thrufs_testing::Client;
 
 struct Counting;
@@ -56,21 +56,21 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
 
 #[test]
 fn the_hot_requests_allocate_nothing() {
-    hot_requests(Config::default());
+    hot_requests(Resources::default());
 }
 
 #[test]
 fn the_hot_requests_with_a_ledger_allocate_nothing() {
-    hot_requests(Config {
+    hot_requests(Resources {
         ledger: Some(Ledger::new().unwrap()),
-        ..Config::default()
+        ..Resources::default()
     });
 }
 
-fn hot_requests(config: Config) {
+fn hot_requests(resources: Resources) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("file"), vec![7; 8192]).unwrap();
-    let host = HostDir::open(directory.path(), config).unwrap();
+    let host = HostDir::open(directory.path(), Config::default(), resources).unwrap();
     let client = Client::connect(Arc::new(host)).unwrap();
     let root = client.root();
     let node = root.walk("file").unwrap();

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_testing::Client;
 use thrufs_tests::guard::Detach;
 
@@ -60,7 +60,7 @@ fn a_mount_of_a_copied_file_system_is_not_taken_for_the_original() {
         descriptor_budget: Some(0),
         ..Config::default()
     };
-    let host = HostDir::open(&at("origin"), config).unwrap();
+    let host = HostDir::open(&at("origin"), config, Resources::default()).unwrap();
     let client = Client::connect(Arc::new(host)).unwrap();
     let root = client.root();
     let twin = root.walk("twin").unwrap();

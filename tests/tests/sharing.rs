@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use thrufs::{Errno, Features, FileSystem, Services};
 use thrufs_abi::layout::{CreateIn, MkdirIn};
 use thrufs_abi::{AttrFlags, InitFlags, NodeId, Opcode, OpenReplyFlags};
-use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, Translation};
+use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, Resources, Translation};
 use thrufs_testing::{Client, InProcess};
 use thrufs_tests::guard::{Detach, is_root};
 use thrufs_tests::skip_if;
@@ -25,7 +25,7 @@ const ROOT: NodeId = NodeId::ROOT;
 const OF_GUESTS: InitFlags = InitFlags::SUBMOUNTS;
 
 fn serve(dir: &Path, config: Config) -> HostDir {
-    HostDir::open(dir, config).unwrap()
+    HostDir::open(dir, config, Resources::default()).unwrap()
 }
 
 fn client(dir: &Path, config: Config) -> Served {
@@ -46,7 +46,7 @@ fn attributes_have_other_names_on_the_host() {
     let empty = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(&path, "user.own", b"host's", empty).unwrap();
     let config = Config {
-        xattr_map: Some(Arc::new(":map::user.guest.:".parse().unwrap())),
+        xattr_map: Some(":map::user.guest.:".parse().unwrap()),
         ..Config::default()
     };
     let client = client(dir.path(), config);
@@ -76,7 +76,7 @@ fn attributes_that_a_map_denies() {
     fs::write(dir.path().join("file"), "").unwrap();
     let map = ":bad:client:user.a:: :unsupported:client:user.b:: :ok:all:::";
     let config = Config {
-        xattr_map: Some(Arc::new(map.parse().unwrap())),
+        xattr_map: Some(map.parse().unwrap()),
         ..Config::default()
     };
     let client = client(dir.path(), config);
@@ -92,7 +92,7 @@ fn capabilities_under_a_mapped_name_are_the_client_s_to_drop() {
     let dir = TempDir::new().unwrap();
     let negotiated = |map: Option<&str>| {
         let config = Config {
-            xattr_map: map.map(|map| Arc::new(map.parse().unwrap())),
+            xattr_map: map.map(|map| map.parse().unwrap()),
             ..Config::default()
         };
         flags(&client(dir.path(), config)).contains(InitFlags::HANDLE_KILLPRIV_V2)

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use thrufs_hostdir::policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
-use thrufs_hostdir::{AuditLog, Config};
+use thrufs_hostdir::{AuditLog, Config, Resources};
 
 /// A loaded policy, with its audit log.
 #[derive(Debug)]
@@ -146,9 +146,9 @@ impl Loaded {
         &self.policy
     }
 
-    pub(crate) fn serve_by(self, serving: &mut Config) {
-        serving.policy = Some(self.policy);
-        serving.audit_log = AuditLog::new(self.audit);
+    pub(crate) fn serve_by(self, resources: &mut Resources) {
+        resources.policy = Some(self.policy);
+        resources.audit_log = AuditLog::new(self.audit);
     }
 
     /// The policy and its audit log.

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
 use thrufs_hostdir::policy::Accounts;
-use thrufs_hostdir::{HostDir, Programs};
+use thrufs_hostdir::{HostDir, Programs, Resources};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 /// The process (see [`Role::Worker`](crate::process::Role::Worker)).
@@ -50,7 +50,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn serve(
-    mut config: MountConfig,
+    config: MountConfig,
     descriptors: Vec<OwnedFd>,
     setup: WorkerSetup,
     supervisor: &Arc<Channel>,
@@ -75,10 +75,11 @@ fn serve(
     // Cached now: later there is neither prctl(2) nor /proc for it, and rustix panics.
     let _ = rustix::param::page_size();
     let mut policy = None;
+    let mut resources = Resources::default();
     if let (Some(path), Some(files)) = (&config.server.policy, setup.policy) {
         // For later policies: /etc/passwd is not visible then.
         let accounts = Accounts::read()?;
-        Loaded::read(files, path, &accounts)?.serve_by(&mut config.serving);
+        Loaded::read(files, path, &accounts)?.serve_by(&mut resources);
         policy = Some((path.clone(), accounts));
     }
     let (source, tree) = match privileged && detached_tree.is_none() {
@@ -86,8 +87,8 @@ fn serve(
         false => (source, None),
     };
     let callers = setup.callers.map(Callers::new).map(Arc::new);
-    config.serving.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
-    let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone())?);
+    resources.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
+    let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone(), resources)?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
         pair: config.pairing,

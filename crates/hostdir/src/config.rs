@@ -2,14 +2,10 @@
 //! nothing and opens nothing.
 
 use crate::datapath::DataPath;
-use crate::ledger::Ledger;
 use crate::policy::Policy;
-use crate::rules::{AuditLog, Programs};
-use crate::strongbox::Strongbox;
 use crate::succession::Migration;
 use crate::translation::Translation;
 use crate::xattr_map::XattrMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the kernel may answer from its cache.
@@ -151,8 +147,8 @@ pub enum FileHandles {
     Mandatory,
 }
 
-/// All options of a served directory.
-#[derive(Clone, Debug)]
+/// All options of a served directory: plain values. Live objects are in [`Resources`](crate::Resources).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Cache mode; the timeouts follow from it unless they are given.
     pub cache: CacheMode,
@@ -168,16 +164,9 @@ pub struct Config {
     /// Let the kernel use lower files itself where it can: reads, writes and maps of open files then do not
     /// reach the server. Other files go by the cache mode.
     pub passthrough: bool,
-    /// Rules about names, callers and content. A mount made with a policy can get another one later
-    /// ([`HostDir::replace_policy`](crate::HostDir::replace_policy)), a mount made without cannot.
-    pub policy: Option<Arc<Policy>>,
-    /// Where audit records are written.
-    pub audit_log: AuditLog,
     /// Whether callers are processes of this machine, so that rules and the audit log can name their
     /// programs. A guest's are not.
     pub callers_are_local: bool,
-    /// Finds the programs of local callers; `None` where this process sees them in `/proc`.
-    pub programs: Option<Arc<dyn Programs>>,
     /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2). Otherwise
     /// the kernel does it, and asks for a file's capabilities before every write: only of use to measure
     /// that cost.
@@ -195,7 +184,7 @@ pub struct Config {
     /// Serve extended attributes.
     pub xattr: bool,
     /// Maps names of extended attributes to those on the host.
-    pub xattr_map: Option<Arc<XattrMap>>,
+    pub xattr_map: Option<XattrMap>,
     /// Give new files the security label that the client sends. Needs `xattr`.
     pub security_label: bool,
     /// Serve POSIX ACLs, and make the kernel enforce them. Needs `xattr`.
@@ -237,10 +226,6 @@ pub struct Config {
     pub user_descriptors_max: Option<usize>,
     /// How a client's session is saved for another process, and how one is restored.
     pub migration: Migration,
-    /// Records what a client knows, so that another process can resume its session if this one dies.
-    pub ledger: Option<Ledger>,
-    /// Keeps descriptors that another process could not open again.
-    pub strongbox: Option<Arc<dyn Strongbox>>,
     /// Whether other users than the mount's owner may use it (for [`Config::check`]).
     pub allow_other: bool,
     /// Whether the kernel checks permissions (for [`Config::check`]).
@@ -256,10 +241,7 @@ impl Default for Config {
             negative_timeout: None,
             writeback: false,
             passthrough: true,
-            policy: None,
-            audit_log: AuditLog::default(),
             callers_are_local: true,
-            programs: None,
             killpriv: true,
             allow_mmap: true,
             allow_direct_io: false,
@@ -282,8 +264,6 @@ impl Default for Config {
             descriptor_budget: None,
             user_descriptors_max: None,
             migration: Migration::default(),
-            ledger: None,
-            strongbox: None,
             allow_other: false,
             default_permissions: true,
         }
@@ -335,10 +315,7 @@ impl Config {
         if self.acl && !self.xattr {
             return Err(ConfigError::AclWithoutXattr);
         }
-        match &self.policy {
-            Some(policy) => self.check_policy(policy),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Checks a policy against the other options.

@@ -11,7 +11,7 @@ use crate::directories::OpenDirectory;
 use crate::files::OpenFile;
 use crate::identity::Identity;
 use crate::inode::{Descriptor, Inode};
-use crate::ledger::Notes;
+use crate::ledger::{Ledger, Notes};
 use crate::listings::Listings;
 use crate::locks::{USER_OWNERS_MAX, USERS_OWNERS_MAX};
 use crate::mounts::{LowerMount, Mounts, open_beneath};
@@ -19,9 +19,11 @@ use crate::names::{KnownName, Noting};
 use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
 use crate::quota::UserQuotas;
+use crate::resources::Resources;
 use crate::rules::Rules;
 use crate::slots::Slots;
 use crate::statistics::Statistics;
+use crate::strongbox::Strongbox;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,6 +110,8 @@ pub(crate) struct Host {
     pub(crate) suspended: crate::succession::Suspended,
     /// The ledger, for a process that resumes the session.
     pub(crate) notes: Option<Arc<Notes>>,
+    /// Descriptors for a process that resumes the session.
+    pub(crate) strongbox: Option<Arc<dyn Strongbox>>,
     pub(crate) root: Arc<Inode>,
     /// Whether close(2) needs no FLUSH; set by INIT.
     pub(crate) may_skip_flush: AtomicBool,
@@ -140,7 +144,11 @@ impl HostDir {
     /// # Errors
     ///
     /// See [`SetupError`].
-    pub fn open(source: &Path, config: Config) -> std::result::Result<HostDir, SetupError> {
+    pub fn open(
+        source: &Path,
+        config: Config,
+        resources: Resources,
+    ) -> std::result::Result<HostDir, SetupError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(source, flags, Mode::empty()).map_err(|errno| {
             if errno == rustix::io::Errno::NOTDIR && source.exists() {
@@ -152,7 +160,7 @@ impl HostDir {
                 }
             }
         })?;
-        HostDir::from_fd(fd, config)
+        HostDir::from_fd(fd, config, resources)
     }
 
     /// Serves the directory `source`, opened for reading (not `O_PATH`).
@@ -160,8 +168,15 @@ impl HostDir {
     /// # Errors
     ///
     /// See [`SetupError`].
-    pub fn from_fd(source: OwnedFd, config: Config) -> std::result::Result<HostDir, SetupError> {
+    pub fn from_fd(
+        source: OwnedFd,
+        config: Config,
+        resources: Resources,
+    ) -> std::result::Result<HostDir, SetupError> {
         config.check()?;
+        if let Some(policy) = &resources.policy {
+            config.check_policy(policy)?;
+        }
         proc_fd::prepare().map_err(|errno| SetupError::System {
             what: "open /proc/self/fd (is /proc mounted?)",
             source: errno.into(),
@@ -174,7 +189,7 @@ impl HostDir {
             Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
             .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
-        let notes = notes_in(&config)?;
+        let notes = resources.ledger.map(notes_in).transpose()?;
         let (mounts, mount) = Mounts::of_source(source, notes.clone(), config.file_handles)
             .map_err(system("look at the source's mount"))?;
         if config.file_handles == FileHandles::Mandatory && !mount.has_handles() {
@@ -222,9 +237,10 @@ impl HostDir {
             listings: Listings::beside(limits.inodes),
             passthrough: Passthrough::default(),
             rules: Rules::new(
-                config.policy.clone(),
+                resources.policy,
+                resources.audit_log,
                 config.callers_are_local,
-                config.programs.clone(),
+                resources.programs,
             ),
             quotas: UserQuotas::new(limits.user, limits.users, server_uid),
             lock_quotas: UserQuotas::new(USER_OWNERS_MAX, USERS_OWNERS_MAX, server_uid),
@@ -239,6 +255,7 @@ impl HostDir {
             retries: crate::retries::Retries::default(),
             suspended: crate::succession::Suspended::default(),
             notes,
+            strongbox: resources.strongbox,
             root,
             may_skip_flush: AtomicBool::new(false),
             kernel_ignores_acls: AtomicBool::new(false),
@@ -273,7 +290,7 @@ impl HostDir {
         host.config.check_policy(&policy)?;
         // First, so that each audited open has a log.
         if audit_log.is_some() {
-            host.config.audit_log.replace(audit_log);
+            host.rules.audit_log().replace(audit_log);
         }
         host.reload_rules(policy)
     }
@@ -576,15 +593,12 @@ impl Host {
     }
 }
 
-fn notes_in(config: &Config) -> std::result::Result<Option<Arc<Notes>>, SetupError> {
-    let Some(ledger) = config.ledger.clone() else {
-        return Ok(None);
-    };
+fn notes_in(ledger: Ledger) -> std::result::Result<Arc<Notes>, SetupError> {
     let notes = Notes::new(ledger).map_err(|source| SetupError::System {
         what: "map the ledger",
         source,
     })?;
-    Ok(Some(Arc::new(notes)))
+    Ok(Arc::new(notes))
 }
 
 pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {

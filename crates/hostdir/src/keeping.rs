@@ -21,7 +21,7 @@ use thrufs_sys::lock::{self, LockKind};
 
 impl Host {
     fn strongbox(&self) -> Option<&dyn Strongbox> {
-        self.config.strongbox.as_deref()
+        self.strongbox.as_deref()
     }
 
     /// Stores a descriptor outside this process. False if that fails: a resumed session lacks it then.

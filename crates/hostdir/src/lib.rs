@@ -7,7 +7,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `config` | how a directory is served |
+//! | `config`, `resources` | how a directory is served, and the live objects that it uses |
 //! | `file_system` | the trait `FileSystem`: one method per request |
 //! | `host` | reaching an inode: lookup, descriptors, opening |
 //! | `nodes`, `slots`, `inode`, `identity` | the inodes that the kernel has looked up |
@@ -71,6 +71,7 @@ mod ownership;
 mod privileges;
 mod quota;
 mod rename;
+mod resources;
 mod retries;
 mod rules;
 mod slots;
@@ -90,6 +91,7 @@ pub use explanation::{
 pub use host::{HostDir, SetupError};
 pub use ledger::Ledger;
 pub use mounts::{Handles, MountProperties};
+pub use resources::Resources;
 pub use rules::{AuditLog, Programs};
 pub use statistics::Statistics;
 pub use strongbox::Strongbox;

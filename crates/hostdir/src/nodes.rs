@@ -315,17 +315,17 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, HostDir, Ledger};
+    use crate::{Config, HostDir, Ledger, Resources};
 
     #[test]
     fn restored_nodes_are_recorded_completely() {
         let place = tempfile::tempdir().unwrap();
         let ledger = Ledger::new().unwrap();
-        let config = Config {
+        let resources = Resources {
             ledger: Some(ledger.clone()),
-            ..Config::default()
+            ..Resources::default()
         };
-        let served = HostDir::open(place.path(), config).unwrap();
+        let served = HostDir::open(place.path(), Config::default(), resources).unwrap();
         let (nodes, root) = (&served.host.nodes, &served.host.root);
         let new = || NewInode {
             identity: Identity::by_number(0, 7, (0, 0)),
@@ -364,7 +364,7 @@ mod tests {
             exported_nodes_max: MANY / 2,
             ..Config::default()
         };
-        let served = HostDir::open(place.path(), config).unwrap();
+        let served = HostDir::open(place.path(), config, Resources::default()).unwrap();
         let nodes = &served.host.nodes;
         let insert = |number: usize| {
             let new = NewInode {

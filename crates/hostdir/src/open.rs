@@ -475,8 +475,8 @@ mod tests {
 
     #[test]
     fn open_reply_flags_follow_the_cache_mode() {
-        use crate::HostDir;
         use crate::policy::{Accounts, Policy};
+        use crate::{HostDir, Resources};
         use CacheMode::{Always, Auto, Metadata, Never};
         use DataPath::{Cached, Direct};
         let place = tempfile::tempdir().unwrap();
@@ -484,10 +484,13 @@ mod tests {
             let policy = Policy::parse(b"", &Accounts::default()).unwrap();
             let config = Config {
                 cache,
-                policy: has_rules.then(|| Arc::new(policy)),
                 ..Config::default()
             };
-            HostDir::open(place.path(), config).unwrap()
+            let resources = Resources {
+                policy: has_rules.then(|| Arc::new(policy)),
+                ..Resources::default()
+            };
+            HostDir::open(place.path(), config, resources).unwrap()
         };
         let (nothing, keep) = (OpenReplyFlags::empty(), OpenReplyFlags::KEEP_CACHE);
         let filtered = OpenReplyFlags::DIRECT_IO;

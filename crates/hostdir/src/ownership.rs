@@ -359,7 +359,7 @@ impl Host {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, HostDir};
+    use crate::{Config, HostDir, Resources};
     use std::fs::{self, Permissions};
     use std::os::fd::AsFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -369,7 +369,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("file"), "").unwrap();
         fs::create_dir(place.path().join("directory")).unwrap();
-        let served = HostDir::open(place.path(), Config::default()).unwrap();
+        let served = HostDir::open(place.path(), Config::default(), Resources::default()).unwrap();
         let host = &served.host;
         let metadata = place.path().metadata().unwrap();
         let (uid, gid) = (metadata.uid(), metadata.gid());

@@ -423,7 +423,7 @@ fn rename_flags(flags: u32) -> Result<RenameFlags> {
 mod tests {
     use super::*;
     use crate::policy::{Accounts, Policy};
-    use crate::{Config, HostDir};
+    use crate::{Config, HostDir, Resources};
     use rustix::fs::{CWD, statx};
     use std::fs;
 
@@ -448,11 +448,11 @@ mod tests {
             fs::write(at("photos/place"), "place").unwrap();
             fs::write(at("free/file"), "free").unwrap();
             let policy = Policy::parse(rules, &Accounts::default()).unwrap();
-            let config = Config {
+            let resources = Resources {
                 policy: Some(Arc::new(policy)),
-                ..Config::default()
+                ..Resources::default()
             };
-            let served = HostDir::open(place.path(), config).unwrap();
+            let served = HostDir::open(place.path(), Config::default(), resources).unwrap();
             let host = &served.host;
             let [free, other] =
                 [c"free", c"other"].map(|name| host.lookup_name(&host.root, name).unwrap().0);

@@ -90,6 +90,7 @@ pub(crate) struct Rules {
     active_policy: Option<RwLock<Arc<ActivePolicy>>>,
     notifier: OnceLock<Notifier>,
     hidden: HiddenNames,
+    audit_log: AuditLog,
     programs: Option<Arc<dyn Programs>>,
     name_lock: name_lock::NameLock,
     /// How many changes of names have begun, and how many have ended.
@@ -102,6 +103,7 @@ impl Rules {
     /// `None`.
     pub(crate) fn new(
         policy: Option<Arc<Policy>>,
+        audit_log: AuditLog,
         callers_are_local: bool,
         programs: Option<Arc<dyn Programs>>,
     ) -> Rules {
@@ -116,6 +118,7 @@ impl Rules {
                 RwLock::new(Arc::new(ActivePolicy { policy, generation }))
             }),
             notifier: OnceLock::new(),
+            audit_log,
             hidden: HiddenNames::default(),
             name_lock: name_lock::NameLock::default(),
             names_changing: AtomicU64::new(0),
@@ -162,6 +165,10 @@ impl Rules {
 
     pub(crate) fn set_notifier(&self, notifier: Notifier) {
         let _ = self.notifier.set(notifier);
+    }
+
+    pub(crate) fn audit_log(&self) -> &AuditLog {
+        &self.audit_log
     }
 
     pub(crate) fn notifier(&self) -> Option<&Notifier> {

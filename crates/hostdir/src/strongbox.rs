@@ -11,8 +11,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use thrufs_abi::{FileHandle, NodeId};
 
 /// Stores descriptors that outlive the process, for example in a supervisor:
-/// [`Config::strongbox`](crate::Config::strongbox). A stored duplicate shares the open file, and so its
-/// locks.
+/// [`Resources::strongbox`](crate::Resources::strongbox). A stored duplicate shares the open file, and so
+/// its locks.
 pub trait Strongbox: Send + Sync {
     /// Stores a duplicate of `fd` under `key`, replacing an earlier one. On return, the duplicate outlives
     /// the process.

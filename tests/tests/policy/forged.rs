@@ -9,7 +9,7 @@ use thrufs::{Errno, NodeId};
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
 use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_testing::{Caller, Client, InProcess};
 
 use crate::holds::{BY_NAME, Random, printed, seed_and_steps};
@@ -21,11 +21,14 @@ type Session = Client<InProcess<HostDir>>;
 fn serve(source: &Path, policy: &str) -> Session {
     let policy = Policy::parse(policy.as_bytes(), &Accounts::default()).unwrap();
     let config = Config {
-        policy: Some(Arc::new(policy)),
         callers_are_local: false,
         ..Config::default()
     };
-    Client::connect(Arc::new(HostDir::open(source, config).unwrap())).unwrap()
+    let resources = Resources {
+        policy: Some(Arc::new(policy)),
+        ..Resources::default()
+    };
+    Client::connect(Arc::new(HostDir::open(source, config, resources).unwrap())).unwrap()
 }
 
 fn size_through(handle: Option<u64>, size: u64) -> SetattrIn {

@@ -2,11 +2,10 @@
 //! until exec, it would hold every descriptor of this process, and with them removed files whose end other
 //! tests wait for.
 
-use super::{Served, serve_in};
+use super::{Served, Setup, serve_in};
 use rustix::mount::MountFlags;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use thrufs_hostdir::Config;
 use thrufs_tests::guard::{Detach, is_root};
 use thrufs_tests::skip_if;
 
@@ -34,12 +33,12 @@ pub fn overlay(base: &Path, at: &Path, more: &str) -> Detach<PathBuf> {
 }
 
 /// Serves an overlay with its defaults: without file handles.
-pub fn on_overlay(config: Config, test: impl FnOnce(&Served)) {
+pub fn on_overlay(setup: impl Into<Setup>, test: impl FnOnce(&Served)) {
     skip_if!(!is_root());
     let (directory, base) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let layers = layers(base.path());
     let overlay = overlay(base.path(), directory.path(), "");
-    let served = serve_in(directory, config);
+    let served = serve_in(directory, setup);
     test(&served);
     drop((served.client, overlay, layers));
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use thrufs::{Errno, MountOptions, SessionConfig};
 use thrufs_abi::layout::{LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks};
+use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks, Resources};
 use thrufs_testing::{Client, InProcess};
 use thrufs_tests::guard::is_root;
 use thrufs_tests::skip_if;
@@ -42,18 +42,44 @@ struct Served {
     directory: tempfile::TempDir,
 }
 
-fn serve(config: Config) -> Served {
-    serve_in(tempfile::tempdir().unwrap(), config)
+/// How a directory is served.
+#[derive(Clone, Default)]
+struct Setup {
+    config: Config,
+    resources: Resources,
 }
 
-fn serve_in(directory: tempfile::TempDir, config: Config) -> Served {
+impl From<Config> for Setup {
+    fn from(config: Config) -> Setup {
+        Setup {
+            config,
+            ..Setup::default()
+        }
+    }
+}
+
+impl From<Resources> for Setup {
+    fn from(resources: Resources) -> Setup {
+        Setup {
+            resources,
+            ..Setup::default()
+        }
+    }
+}
+
+fn serve(setup: impl Into<Setup>) -> Served {
+    serve_in(tempfile::tempdir().unwrap(), setup)
+}
+
+fn serve_in(directory: tempfile::TempDir, setup: impl Into<Setup>) -> Served {
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let client = connect(directory.path(), config);
+    let client = connect(directory.path(), setup);
     Served { client, directory }
 }
 
-fn connect(directory: &Path, config: Config) -> Client<InProcess<HostDir>> {
-    let host = HostDir::open(directory, config).unwrap();
+fn connect(directory: &Path, setup: impl Into<Setup>) -> Client<InProcess<HostDir>> {
+    let Setup { config, resources } = setup.into();
+    let host = HostDir::open(directory, config, resources).unwrap();
     Client::connect(Arc::new(host)).unwrap()
 }
 
@@ -116,7 +142,7 @@ fn a_program_mounts_it_for_others_only_where_the_kernel_checks() {
         cache: CacheMode::Never,
         ..Config::default()
     };
-    let host = HostDir::open(directory.path(), config).unwrap();
+    let host = HostDir::open(directory.path(), config, Resources::default()).unwrap();
     let options = MountOptions {
         allow_other: true,
         default_permissions: false,

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_testing::Client;
 use thrufs_testing::user::{ALICE, BOB};
 use thrufs_tests::skip_if;
@@ -280,7 +280,8 @@ fn a_server_without_privilege_makes_no_set_id_file_for_others() {
     let directory = TempDir::new().unwrap();
     chown(directory.path(), Some(ALICE.uid), Some(ALICE.gid)).unwrap();
     ALICE.run(|| {
-        let host = HostDir::open(directory.path(), Config::default()).unwrap();
+        let host =
+            HostDir::open(directory.path(), Config::default(), Resources::default()).unwrap();
         let client = Client::connect(Arc::new(host)).unwrap();
         for (caller, allowed) in [(ALICE, Ok(())), (BOB, Err(Errno::EPERM))] {
             let user = client.user(caller.uid, caller.gid);

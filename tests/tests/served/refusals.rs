@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use thrufs::{Errno, Outcome, Result};
 use thrufs_abi::{NodeId, Opcode, SetattrValid};
-use thrufs_hostdir::{AuditLog, Config};
+use thrufs_hostdir::{AuditLog, Resources};
 
 /// Each rule answers with another error.
 const RULES: &str = r#"
@@ -51,7 +51,7 @@ struct Audited {
 impl Audited {
     fn new(rules: &str) -> Audited {
         let log = tempfile::NamedTempFile::new().unwrap();
-        let config = Config {
+        let resources = Resources {
             audit_log: AuditLog::new(Some(log.reopen().unwrap().into())),
             ..with(rules)
         };
@@ -73,7 +73,7 @@ impl Audited {
         }
         let owned = directory.path().join("of-root");
         std::os::unix::fs::chown(owned, Some(1000), None).unwrap();
-        let served = serve_in(directory, config);
+        let served = serve_in(directory, resources);
         Audited { served, log }
     }
 
@@ -364,7 +364,7 @@ fn a_refusal_in_a_hidden_directory_is_recorded() {
 #[test]
 fn a_request_fails_as_it_does_when_its_refusal_cannot_be_recorded() {
     let full = fs::File::options().append(true).open("/dev/full").unwrap();
-    let served = serve(Config {
+    let served = serve(Resources {
         audit_log: AuditLog::new(Some(full.into())),
         ..with(RULES)
     });

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_hostdir::{Config, Resources};
 use thrufs_tests::skip_if;
 
 const NOREPLACE: u32 = libc::RENAME_NOREPLACE;
@@ -16,12 +16,12 @@ const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
 const WHITEOUT: u32 = libc::RENAME_WHITEOUT;
 
 /// Under a policy, renames take another path.
-fn with_policy() -> Config {
+fn with_policy() -> Resources {
     let text = b"[[rule]]\npath = \"/denied\"\naction = \"deny\"\n";
     let policy = Policy::parse(text, &Accounts::default());
-    Config {
+    Resources {
         policy: policy.map(Arc::new).ok(),
-        ..Config::default()
+        ..Resources::default()
     }
 }
 
@@ -36,8 +36,8 @@ fn on_each(test: impl Fn(&Served)) {
     };
     let policy = with_policy();
     assert!(policy.policy.is_some());
-    for config in [Config::default(), policy] {
-        let served = serve(config);
+    for resources in [Resources::default(), policy] {
+        let served = serve(resources);
         fill(&served);
         test(&served);
     }

@@ -11,7 +11,7 @@ use std::{fs, io};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
-use thrufs_hostdir::{Config, HostDir, Strongbox};
+use thrufs_hostdir::{Config, HostDir, Resources, Strongbox};
 use thrufs_testing::{Caller, InProcess};
 use thrufs_tests::skip_if;
 
@@ -363,11 +363,11 @@ impl Strongbox for Kept {
 #[test]
 fn an_open_file_is_kept_when_it_loses_its_name_not_when_it_gets_another() {
     let kept = Arc::<Kept>::default();
-    let config = Config {
+    let resources = Resources {
         strongbox: Some(Arc::clone(&kept) as Arc<dyn Strongbox>),
-        ..Config::default()
+        ..Resources::default()
     };
-    beneath::on_overlay(config, |served| {
+    beneath::on_overlay(resources, |served| {
         let root = served.client.root();
         for name in ["file", "open"] {
             served.write(name, b"content");

@@ -11,7 +11,7 @@ use thrufs::{Errno, Outcome, Result};
 use thrufs_abi::layout::{OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, SetattrValid};
 use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{AuditLog, Config};
+use thrufs_hostdir::{AuditLog, Resources};
 
 /// Each answers with another error.
 const RULES: &str = r#"
@@ -55,10 +55,10 @@ pub(super) fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
 }
 
-pub(super) fn with(rules: &str) -> Config {
-    Config {
+pub(super) fn with(rules: &str) -> Resources {
+    Resources {
         policy: Some(policy(rules)),
-        ..Config::default()
+        ..Resources::default()
     }
 }
 
@@ -601,7 +601,7 @@ fn each_open_is_audited_and_undone_if_it_cannot_be() {
     let rules = "audit-log = \"/log\"\n[[rule]]\npath = \"a\"\naction = \"audit\"\n\
                  [[rule]]\npath = \"a\"\ncaller-uid = 1\naction = \"deny\"\n";
     let log = tempfile::NamedTempFile::new().unwrap();
-    let audited_in = |log: fs::File| Config {
+    let audited_in = |log: fs::File| Resources {
         audit_log: AuditLog::new(Some(log.into())),
         ..with(rules)
     };

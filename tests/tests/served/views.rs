@@ -10,7 +10,7 @@ use std::time::Duration;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{LockOwner, NodeId, SetattrValid};
-use thrufs_hostdir::Config;
+use thrufs_hostdir::Resources;
 use thrufs_hostdir::policy::{Accounts, Policy};
 use thrufs_tests::fence::seccomp::take_away;
 use thrufs_tests::skip_if;
@@ -24,11 +24,11 @@ fn redacting(rest: &str) -> Served {
     let rule = format!(
         "[[rule]]\npath = 'photos/**'\naction = 'redact'\nredact = 'gps'\nerrno = 'EPERM'\n{rest}"
     );
-    let served = serve(Config {
+    let served = serve(Resources {
         policy: Some(Arc::new(
             Policy::parse(rule.as_bytes(), &Accounts::default()).unwrap(),
         )),
-        ..Config::default()
+        ..Resources::default()
     });
     fs::create_dir(served.path("photos")).unwrap();
     served

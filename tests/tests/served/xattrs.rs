@@ -1,13 +1,13 @@
 //! Extended attributes, by their names above and on the host.
 
-use super::{Served, id_range, is_root, one_owner, serve};
+use super::{Served, Setup, id_range, is_root, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::chown;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_hostdir::Config;
 use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_hostdir::{Config, Resources};
 use thrufs_tests::{acl, skip_if};
 
 #[test]
@@ -42,10 +42,15 @@ const ACL: &[u8] = b"system.posix_acl_access";
 /// Serves an empty file of a user, with mapped names of its attributes.
 fn serve_mapped(map: &str, policy: Option<&str>) -> (Served, NodeId) {
     let parsed = |text: &str| Policy::parse(text.as_bytes(), &Accounts::default()).unwrap();
-    let served = serve(Config {
-        xattr_map: Some(Arc::new(map.parse().unwrap())),
-        policy: policy.map(|text| Arc::new(parsed(text))),
-        ..Config::default()
+    let served = serve(Setup {
+        config: Config {
+            xattr_map: Some(map.parse().unwrap()),
+            ..Config::default()
+        },
+        resources: Resources {
+            policy: policy.map(|text| Arc::new(parsed(text))),
+            ..Resources::default()
+        },
     });
     served.write("file", b"");
     chown(served.path("file"), Some(OWNER), Some(OWNER)).unwrap();

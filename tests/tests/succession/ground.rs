@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use thrufs::{Begun, Dispatcher};
 use thrufs_hostdir::policy::Policy;
-use thrufs_hostdir::{Config, HostDir, Ledger, Locks, Migration, MigrationMode, Strongbox};
+use thrufs_hostdir::{
+    Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
+};
 use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
 
 /// What a supervisor keeps for its workers.
@@ -47,11 +49,27 @@ impl Strongbox for Box {
     }
 }
 
+/// How a worker serves a directory.
+#[derive(Clone)]
+pub struct Setup {
+    pub config: Config,
+    pub resources: Resources,
+}
+
+impl From<Config> for Setup {
+    fn from(config: Config) -> Setup {
+        Setup {
+            config,
+            resources: Resources::default(),
+        }
+    }
+}
+
 /// Sends requests to the current server.
 pub struct Server {
     current: RwLock<Option<Dispatcher<HostDir>>>,
-    /// What a supervisor has, in the configuration of its workers.
-    config: RwLock<(Config, Arc<Box>)>,
+    /// What a supervisor gives to its workers, and keeps for them.
+    setup: RwLock<(Setup, Arc<Box>)>,
 }
 
 impl Carrier for Server {
@@ -75,19 +93,19 @@ pub enum Way {
 pub const WAYS: [Way; 3] = [Way::Paths, Way::Handles, Way::Death];
 
 impl Server {
-    pub fn new(source: &Path, config: Config) -> Server {
+    pub fn new(source: &Path, setup: impl Into<Setup>) -> Server {
         let server = Server {
             current: RwLock::new(None),
-            config: RwLock::new(supervised(config)),
+            setup: RwLock::new(supervised(setup.into())),
         };
-        let first = made(source, server.config.read().unwrap().0.clone());
+        let first = made(source, server.setup.read().unwrap().0.clone());
         *server.current.write().unwrap() = Some(first);
         server
     }
 
     /// How many descriptors the supervisor keeps.
     pub fn kept(&self) -> usize {
-        self.config.read().unwrap().1.len()
+        self.setup.read().unwrap().1.len()
     }
 
     pub fn statistics(&self) -> thrufs_hostdir::Statistics {
@@ -105,15 +123,13 @@ impl Server {
 
     /// Restores a state in a server that has a supervisor of its own.
     pub fn restored(&self, source: &Path, migration: Migration, state: &[u8]) -> io::Result<()> {
-        let config = self.config.read().unwrap().0.clone();
-        let supervised = supervised(Config {
-            migration,
-            ..config
-        });
+        let mut setup = self.setup.read().unwrap().0.clone();
+        setup.config.migration = migration;
+        let supervised = supervised(setup);
         let next = made(source, supervised.0.clone());
         next.restore(&mut &*state)?;
         *self.current.write().unwrap() = Some(next);
-        *self.config.write().unwrap() = supervised;
+        *self.setup.write().unwrap() = supervised;
         Ok(())
     }
 
@@ -145,7 +161,7 @@ impl Server {
         let init = before.init_request().unwrap();
         drop(before);
         act();
-        let next = made(source, self.config.read().unwrap().0.clone());
+        let next = made(source, self.setup.read().unwrap().0.clone());
         next.resume(&init).unwrap();
         *current = Some(next);
     }
@@ -174,13 +190,13 @@ impl Server {
 
     /// The next server uses another policy.
     pub fn serve_by(&self, policy: Arc<Policy>) {
-        self.config.write().unwrap().0.policy = Some(policy);
+        self.setup.write().unwrap().0.resources.policy = Some(policy);
     }
 
     /// Runs `act` while a descriptor is being kept.
     pub fn when_keeping(&self, act: impl FnMut() + Send + 'static) {
-        let config = self.config.read().unwrap();
-        *config.1.when_keeping.lock().unwrap() = Some(std::boxed::Box::new(act));
+        let setup = self.setup.read().unwrap();
+        *setup.1.when_keeping.lock().unwrap() = Some(std::boxed::Box::new(act));
     }
 
     /// Restores the ledger as it was before a rename, which has come about: the old name is there, and the
@@ -195,8 +211,8 @@ impl Server {
     }
 
     pub fn ledger(&self) -> Ledger {
-        let config = &self.config.read().unwrap().0;
-        config.ledger.clone().unwrap()
+        let setup = &self.setup.read().unwrap().0;
+        setup.resources.ledger.clone().unwrap()
     }
 
     /// As [`died`](Self::died), of a worker whose successor is dropped at once.
@@ -208,7 +224,7 @@ impl Server {
             .as_ref()
             .unwrap()
             .init_request();
-        let next = made(source, self.config.read().unwrap().0.clone());
+        let next = made(source, self.setup.read().unwrap().0.clone());
         next.resume(&init.unwrap())
     }
 }
@@ -231,18 +247,16 @@ pub fn last_place_of(ledger: &Ledger, name: &[u8]) -> u64 {
     found.unwrap() + 8
 }
 
-fn made(source: &Path, config: Config) -> Dispatcher<HostDir> {
-    Dispatcher::new(Arc::new(HostDir::open(source, config).unwrap()))
+fn made(source: &Path, setup: Setup) -> Dispatcher<HostDir> {
+    let host = HostDir::open(source, setup.config, setup.resources);
+    Dispatcher::new(Arc::new(host.unwrap()))
 }
 
-fn supervised(config: Config) -> (Config, Arc<Box>) {
+fn supervised(mut setup: Setup) -> (Setup, Arc<Box>) {
     let strongbox = Arc::<Box>::default();
-    let config = Config {
-        ledger: Some(Ledger::new().unwrap()),
-        strongbox: Some(Arc::clone(&strongbox) as Arc<dyn Strongbox>),
-        ..config
-    };
-    (config, strongbox)
+    setup.resources.ledger = Some(Ledger::new().unwrap());
+    setup.resources.strongbox = Some(Arc::clone(&strongbox) as Arc<dyn Strongbox>);
+    (setup, strongbox)
 }
 
 pub fn config(mode: MigrationMode) -> Config {

@@ -1,7 +1,7 @@
 //! A tree under a policy, and then another server: granted opens stay granted, and new requests are judged
 //! as before.
 
-use crate::ground::{Server, Way, config_for, last_place_of, mounted};
+use crate::ground::{Server, Setup, Way, config_for, last_place_of, mounted};
 use crate::samples;
 use std::fs;
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thrufs::layout::{CreateIn, OpenIn};
 use thrufs::{Begun, Errno, NodeId, Opcode};
 use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError};
+use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError, Resources};
 use thrufs_testing::{Caller, Client};
 use thrufs_tests::lower::{Ground, Lower};
 
@@ -52,11 +52,16 @@ fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::parse(text.as_bytes(), &Accounts::default()).unwrap())
 }
 
-fn config(way: Way, text: &str) -> Config {
-    Config {
-        policy: Some(policy(text)),
-        callers_are_local: false,
-        ..config_for(way)
+fn under(way: Way, text: &str) -> Setup {
+    Setup {
+        config: Config {
+            callers_are_local: false,
+            ..config_for(way)
+        },
+        resources: Resources {
+            policy: Some(policy(text)),
+            ..Resources::default()
+        },
     }
 }
 
@@ -114,7 +119,7 @@ fn is_judged(client: &Client<&Server>, nodes: &[NodeId; 5], when: &str) {
 fn files_are_judged_as_before_without_a_lookup() {
     on_each(|ground, way| {
         let source = ground.source();
-        let server = Server::new(source, config(way, POLICY));
+        let server = Server::new(source, under(way, POLICY));
         let client = mounted(&server);
         let root = client.root();
         let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
@@ -131,7 +136,7 @@ fn files_are_judged_as_before_without_a_lookup() {
 fn open_files_are_seen_as_before() {
     on_each(|ground, way| {
         let source = ground.source();
-        let server = Server::new(source, config(way, POLICY));
+        let server = Server::new(source, under(way, POLICY));
         let client = mounted(&server);
         let root = client.root();
         let [photo, kept, direct] =
@@ -161,7 +166,7 @@ fn open_files_are_seen_as_before() {
 fn names_are_known_from_lookup_create_link_and_rename() {
     on_each(|ground, way| {
         let source = ground.source();
-        let server = Server::new(source, config(way, POLICY));
+        let server = Server::new(source, under(way, POLICY));
         let client = mounted(&server);
         let root = client.root();
         let [denied, plain] = ["denied", "plain"].map(|path| root.walk(path).unwrap());
@@ -205,7 +210,7 @@ fn renames_and_exchanges_are_noted() {
     on_each(|ground, way| {
         let source = ground.source();
         fs::create_dir(source.join("shut")).unwrap();
-        let server = Server::new(source, config(way, rules));
+        let server = Server::new(source, under(way, rules));
         let client = mounted(&server);
         let root = client.root();
         let [x, one] = ["plain/x", "of-one"].map(|path| root.walk(path).unwrap());
@@ -238,7 +243,7 @@ fn a_death_between_a_rename_and_its_record_does_not_hide_the_file() {
     for happened in [true, false] {
         let server = Server::new(
             source,
-            config(Way::Death, POLICY.replace("deny", "read-only").as_str()),
+            under(Way::Death, POLICY.replace("deny", "read-only").as_str()),
         );
         let client = mounted(&server);
         let root = client.root();
@@ -278,7 +283,7 @@ fn a_name_is_noted_before_it_is_given() {
     let source = ground.source();
     filled(source);
     fs::write(source.join("plain/replaced"), "").unwrap();
-    let server = Server::new(source, config(Way::Death, POLICY));
+    let server = Server::new(source, under(Way::Death, POLICY));
     let client = mounted(&server);
     let root = client.root();
     let plain = root.walk("plain").unwrap();
@@ -308,7 +313,7 @@ fn open_grants_survive_a_death_and_are_checked_on_a_move() {
     let source = ground.source();
     filled(source);
     let open_to_all = "[[rule]]\npath = \"never\"\naction = \"hide\"\n";
-    let server = Server::new(source, config(Way::Death, open_to_all));
+    let server = Server::new(source, under(Way::Death, open_to_all));
     let client = mounted(&server);
     let root = client.root();
     let [photo, denied, kept] =
@@ -348,7 +353,7 @@ fn a_session_moves_from_policy_to_policy_only() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
-    let with = Server::new(source, config(Way::Paths, POLICY));
+    let with = Server::new(source, under(Way::Paths, POLICY));
     let without = Server::new(source, config_for(Way::Paths));
     let (of_with, of_without) = (mounted(&with), mounted(&without));
     of_with.root().walk("plain/x").unwrap();
@@ -365,7 +370,7 @@ fn files_are_saved_by_path_under_any_request() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
-    let server = Server::new(source, config(Way::Handles, POLICY));
+    let server = Server::new(source, under(Way::Handles, POLICY));
     let client = mounted(&server);
     let paths = ["denied/x", "kept/x", "plain/x", "of-one", "photos/a.jpg"];
     let nodes = paths.map(|path| client.root().walk(path).unwrap());
@@ -379,7 +384,7 @@ fn any_byte_of_a_state_may_be_another_and_nothing_is_given_away() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     filled(source);
-    let server = Server::new(source, config(Way::Paths, POLICY));
+    let server = Server::new(source, under(Way::Paths, POLICY));
     let client = mounted(&server);
     let root = client.root();
     let photo = root.walk("photos/a.jpg").unwrap();
@@ -429,13 +434,9 @@ fn an_open_is_audited_once() {
     filled(source);
     let log = ground.base().join("audit.log");
     let file = fs::File::options().create(true).append(true).open(&log);
-    let server = Server::new(
-        source,
-        Config {
-            audit_log: AuditLog::new(Some(file.unwrap().into())),
-            ..config(Way::Death, rules)
-        },
-    );
+    let mut setup = under(Way::Death, rules);
+    setup.resources.audit_log = AuditLog::new(Some(file.unwrap().into()));
+    let server = Server::new(source, setup);
     let client = mounted(&server);
     let root = client.root();
     let records = || {
@@ -489,7 +490,7 @@ fn an_open_is_audited_once() {
 fn the_writer_of_a_redacted_file_stays_the_only_one() {
     on_each(|ground, way| {
         let source = ground.source();
-        let server = Server::new(source, config(way, POLICY));
+        let server = Server::new(source, under(way, POLICY));
         let client = mounted(&server);
         let root = client.root();
         let photos = root.walk("photos").unwrap();
@@ -530,7 +531,7 @@ fn refused_opens_stay_refused_by_the_next_server() {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let source = ground.source();
     fs::create_dir(source.join("photos")).unwrap();
-    let server = Server::new(source, config(Way::Death, POLICY));
+    let server = Server::new(source, under(Way::Death, POLICY));
     let client = mounted(&server);
     let root = client.root();
     let photos = root.walk("photos").unwrap();

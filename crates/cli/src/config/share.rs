@@ -5,7 +5,6 @@ use crate::options::{self, OptionError, OptionId, Setting, Use};
 use rustix::thread::CapabilitySet;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use thrufs_hostdir::{Config, FileHandles, IdMap, MigrationMode, Translation};
 use thrufs_virtio::{DeviceConfig, Tag};
 
@@ -224,7 +223,7 @@ impl ShareConfig {
             OptionId::Machines => self.machines_max = setting.count()?,
             OptionId::Resume => self.deaths_max = setting.count()?,
             OptionId::XattrMap => {
-                self.serving.xattr_map = Some(Arc::new(setting.read(str::parse)?));
+                self.serving.xattr_map = Some(setting.read(str::parse)?);
             }
             OptionId::TranslateUid => {
                 setting.read(|rule| translate(&mut self.serving.uid_map, rule))?;
@@ -383,10 +382,7 @@ mod tests {
         assert!(serving.security_label);
         assert_eq!(serving.cache, CacheMode::Metadata);
         assert_eq!(serving.locks, Locks::Shared);
-        assert_eq!(
-            serving.xattr_map,
-            Some(Arc::new(":map::user.v.:".parse().unwrap()))
-        );
+        assert_eq!(serving.xattr_map, Some(":map::user.v.:".parse().unwrap()));
         assert_eq!(serving.uid_map.to_host(3), Some(1003));
         assert_eq!(serving.uid_map.to_client(5), 6, "both rules");
         assert_eq!(serving.gid_map.to_host(8), Some(7));

@@ -9,17 +9,18 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use thrufs::Snapshot;
 use thrufs_hostdir::policy::Policy;
-use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, SetupError, Strongbox};
+use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, Resources, SetupError, Strongbox};
 use thrufs_virtio::{DeviceHandle, Journal, MakeFileSystem};
 
 pub(crate) struct SharedTree {
     source: OwnedFd,
+    config: Config,
     state: Mutex<State>,
 }
 
 struct State {
     /// For the next session.
-    config: Config,
+    resources: Resources,
     /// Weak, so that no file stays open after the session.
     current: Weak<HostDir>,
     device: Option<DeviceHandle>,
@@ -28,28 +29,33 @@ struct State {
 
 impl SharedTree {
     /// Checks that `source` can be served.
-    pub(crate) fn new(source: OwnedFd, config: Config) -> Result<SharedTree, SetupError> {
+    pub(crate) fn new(
+        source: OwnedFd,
+        config: Config,
+        resources: Resources,
+    ) -> Result<SharedTree, SetupError> {
         let tree = SharedTree {
             source,
+            config,
             state: Mutex::new(State {
-                config: config.clone(),
+                resources: resources.clone(),
                 current: Weak::new(),
                 device: None,
                 journal: None,
             }),
         };
-        tree.open(config)?;
+        tree.open(resources)?;
         Ok(tree)
     }
 
-    fn open(&self, config: Config) -> Result<HostDir, SetupError> {
+    fn open(&self, resources: Resources) -> Result<HostDir, SetupError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let again = rustix::fs::openat(&self.source, ".", flags, Mode::empty());
         let again = again.map_err(|errno| SetupError::System {
             what: "open the source again",
             source: errno.into(),
         })?;
-        HostDir::from_fd(again, config)
+        HostDir::from_fd(again, self.config.clone(), resources)
     }
 
     pub(crate) fn set_device(&self, device: DeviceHandle) {
@@ -59,8 +65,8 @@ impl SharedTree {
     /// Records sessions for the next worker.
     pub(crate) fn note_in(&self, ledger: Ledger, strongbox: Arc<dyn Strongbox>, journal: Journal) {
         let mut state = self.state();
-        state.config.ledger = Some(ledger);
-        state.config.strongbox = Some(strongbox);
+        state.resources.ledger = Some(ledger);
+        state.resources.strongbox = Some(strongbox);
         state.journal = Some(journal);
     }
 
@@ -89,18 +95,18 @@ impl SharedTree {
         policy: Arc<Policy>,
         audit: Option<OwnedFd>,
     ) -> Result<(), ConfigError> {
-        let (config, current) = {
+        self.config.check_policy(&policy)?;
+        let (audit_log, current) = {
             let state = self.state();
-            (state.config.clone(), state.current.upgrade())
+            (state.resources.audit_log.clone(), state.current.upgrade())
         };
-        config.check_policy(&policy)?;
         if audit.is_some() {
-            config.audit_log.replace(audit);
+            audit_log.replace(audit);
         }
         if let Some(current) = current {
             current.replace_policy(Arc::clone(&policy), None)?;
         }
-        self.state().config.policy = Some(policy);
+        self.state().resources.policy = Some(policy);
         Ok(())
     }
 
@@ -115,12 +121,12 @@ impl MakeFileSystem for Sessions {
     type FileSystem = HostDir;
 
     fn make(&self) -> io::Result<Arc<HostDir>> {
-        let config = self.0.state().config.clone();
+        let resources = self.0.state().resources.clone();
         // Nothing of the previous session may be found.
-        if let Some(ledger) = &config.ledger {
+        if let Some(ledger) = &resources.ledger {
             ledger.clear()?;
         }
-        if let Some(strongbox) = &config.strongbox {
+        if let Some(strongbox) = &resources.strongbox {
             let kept = strongbox.take();
             kept.iter().for_each(|(key, _)| strongbox.discard(*key));
         }
@@ -128,8 +134,8 @@ impl MakeFileSystem for Sessions {
     }
 
     fn make_successor(&self) -> io::Result<Arc<HostDir>> {
-        let config = self.0.state().config.clone();
-        let made = self.0.open(config).map_err(io::Error::other)?;
+        let resources = self.0.state().resources.clone();
+        let made = self.0.open(resources).map_err(io::Error::other)?;
         let made = Arc::new(made);
         self.0.state().current = Arc::downgrade(&made);
         Ok(made)

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use thrufs_hostdir::policy::Accounts;
-use thrufs_hostdir::{FileHandles, Ledger};
+use thrufs_hostdir::{FileHandles, Ledger, Resources};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceError, DeviceHandle, Journal};
 
@@ -52,7 +52,7 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn serve(
-    mut config: ShareConfig,
+    config: ShareConfig,
     source: OwnedFd,
     setup: WorkerSetup,
     supervisor: &Arc<Channel>,
@@ -69,10 +69,11 @@ fn serve(
     let _ = rustix::param::page_size();
     let source = confine_worker(source, &config, &|| map_ids(supervisor))?;
     let policy = config.server.policy.clone().zip(accounts);
+    let mut resources = Resources::default();
     if let (Some((path, accounts)), Some(files)) = (&policy, setup.policy) {
-        Loaded::read(files, path, accounts)?.serve_by(&mut config.serving);
+        Loaded::read(files, path, accounts)?.serve_by(&mut resources);
     }
-    let tree = Arc::new(SharedTree::new(source, config.serving.clone())?);
+    let tree = Arc::new(SharedTree::new(source, config.serving.clone(), resources)?);
     let device = Device::new(Sessions(Arc::clone(&tree)), config.device())?;
     tree.set_device(device.handle());
     let subject = Arc::new(Subject {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thrufs::MountedSession;
 use thrufs::mount::MountOptions;
 use thrufs::session::{SessionConfig, Transport};
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Resources};
 
 /// Mounts the directory in this process, with one slow method.
 fn slow(ground: &Ground, method: &'static str, delay: Duration) -> MountedSession {
@@ -18,7 +18,7 @@ fn slow(ground: &Ground, method: &'static str, delay: Duration) -> MountedSessio
         ..SessionConfig::default()
     };
     let slowed = Slowed {
-        inner: HostDir::open(&ground.src, Config::default()).unwrap(),
+        inner: HostDir::open(&ground.src, Config::default(), Resources::default()).unwrap(),
         method,
         delay,
     };

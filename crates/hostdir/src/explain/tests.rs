@@ -1,5 +1,5 @@
 use super::*;
-use crate::Config;
+use crate::{Config, Resources};
 use std::ffi::CString;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
@@ -13,7 +13,7 @@ fn served(config: Config) -> (TempDir, HostDir) {
     std::fs::write(place.path().join("dir/inner"), "").unwrap();
     symlink("dir", place.path().join("link")).unwrap();
     symlink("/", place.path().join("out")).unwrap();
-    let served = HostDir::open(place.path(), config).unwrap();
+    let served = HostDir::open(place.path(), config, Resources::default()).unwrap();
     (place, served)
 }
 

@@ -190,7 +190,7 @@ impl Host {
             };
             let refusing = refusing_rule(decided, &open);
             let record = self.new_record(context, &decided.path, rule, outcome);
-            self.config.audit_log.write(&AuditRecord {
+            self.rules.audit_log().write(&AuditRecord {
                 event: "open".into(),
                 open: Some(OpenFields {
                     access: open.access,
@@ -244,7 +244,7 @@ impl Host {
             return defer;
         }
         let event = event(context.opcode());
-        let log = &self.config.audit_log;
+        let log = self.rules.audit_log();
         let written = self.write_once(context, (path, &event), |again| {
             let record = self.new_record(context, path, rule, "refused");
             log.write(&AuditRecord {

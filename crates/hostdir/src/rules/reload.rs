@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn cached_hidden_names_are_recorded() {
         use crate::policy::Accounts;
-        use crate::{CacheMode, Config, HostDir};
+        use crate::{CacheMode, Config, HostDir, Resources};
         let place = tempfile::tempdir().unwrap();
         for name in ["seen", "hidden"] {
             std::fs::write(place.path().join(name), "").unwrap();
@@ -192,10 +192,13 @@ mod tests {
             let policy = Policy::parse(rules, &Accounts::default()).unwrap();
             let config = Config {
                 cache,
-                policy: Some(Arc::new(policy)),
                 ..Config::default()
             };
-            let served = HostDir::open(place.path(), config).unwrap();
+            let resources = Resources {
+                policy: Some(Arc::new(policy)),
+                ..Resources::default()
+            };
+            let served = HostDir::open(place.path(), config, resources).unwrap();
             let (host, root) = (&served.host, &served.host.root);
             let (_, stat) = host.lookup_name(root, name).unwrap();
             let hidden = host.hidden_from_lookup(root, name, &stat).unwrap();

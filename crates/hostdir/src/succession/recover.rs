@@ -34,13 +34,11 @@ impl Host {
             return Err(unsupported("there is no ledger to go on from"));
         };
         let records = notes.read()?;
-        let mut kept = Contents::of(self.config.strongbox.as_deref());
+        let mut kept = Contents::of(self.strongbox.as_deref());
         let mut rebuild = Rebuild::at_any_rate(self);
         let highest = self.recover_all(records, notes, &mut kept, &mut rebuild)?;
         for key in kept.left() {
-            if let Some(strongbox) = &self.config.strongbox {
-                strongbox.discard(key.into());
-            }
+            self.discard(key);
         }
         rebuild.finish(highest)
     }

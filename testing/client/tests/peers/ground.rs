@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_virtio::{Device, DeviceConfig, DeviceHandle, Tag};
 
 /// A server that runs until this is dropped.
@@ -116,7 +116,7 @@ impl Drop for Serving {
 fn thrufs(shared: &Path, sockets: &Path) -> Result<Running, String> {
     let directory = shared.to_owned();
     let make = move || {
-        let host = HostDir::open(&directory, Config::default());
+        let host = HostDir::open(&directory, Config::default(), Resources::default());
         host.map(Arc::new).map_err(std::io::Error::other)
     };
     let config = DeviceConfig {
