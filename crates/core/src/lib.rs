@@ -47,7 +47,6 @@
 
 mod attributes;
 mod backing;
-mod blocked_counts;
 mod context;
 mod data;
 mod directory;

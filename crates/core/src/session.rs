@@ -15,132 +15,36 @@
 //! called; the device is closed. A session that ends while it is mounted leaves a mount that answers
 //! `ENOTCONN`: unmount first.
 
-pub(crate) mod control;
+mod error;
 mod handshake;
 
-pub use crate::transport::choice::{Carrier, Transport, UringConfig, UringRefusal};
-pub use crate::transport::scheduling::Callers;
+pub use crate::serving::config::{SessionConfig, Threads, Transport, UringConfig};
+pub use crate::serving::control::End;
+pub use crate::serving::scheduling::Callers;
 pub use crate::transport::uring::ring_availability;
-pub use control::End;
+pub use crate::transport::{Carrier, UringRefusal};
+pub use error::SessionError;
 
 use crate::backing::{Backings, Services};
-use crate::dispatch::{Dispatcher, InitFailure};
+use crate::dispatch::Dispatcher;
 use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::metrics::{Metrics, Snapshot};
 use crate::notify::{Notifier, Queue};
-use crate::serving::{BlockingLimits, ServingThreads};
+use crate::serving::scheduling::{Processes, allowed_cpus};
+use crate::serving::{Control, ServingThreads, confine_signals};
+use crate::transport::Connection;
 use crate::transport::dev::{Dev, Load};
-use crate::transport::scheduling::Processes;
 use crate::transport::uring::{Prepared, Uring, prepare};
-use crate::transport::{Connection, scheduling};
-use control::Control;
 use parking_lot::Mutex;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thrufs_abi::InitFlags;
 use thrufs_sys::signal::install_interrupt_handler;
-
-/// The threads that read requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Threads {
-    /// Their number; by default one for each CPU that the process may use.
-    pub readers: Option<NonZeroUsize>,
-    /// While a single caller sends many small requests, let one reader serve it on the caller's CPU, so that
-    /// neither wakes an idle one. Default: on. Needs procfs, several CPUs and, because that reader gives way
-    /// to other threads and has to be brought back, CAP_SYS_NICE or an `RLIMIT_NICE` of 20
-    /// ([`allow_leaving_idle`](thrufs_sys::sched::allow_leaving_idle)); has no effect without.
-    pub pair: bool,
-}
-
-impl Default for Threads {
-    fn default() -> Threads {
-        Threads {
-            readers: None,
-            pair: true,
-        }
-    }
-}
-
-impl Threads {
-    pub(crate) fn count(self) -> usize {
-        let given = self
-            .readers
-            .or_else(|| std::thread::available_parallelism().ok());
-        given.map_or(1, NonZeroUsize::get)
-    }
-}
-
-/// How a session is served. Every bound has a counter in [`Snapshot`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionConfig {
-    /// The threads that read requests from `/dev/fuse`.
-    pub threads: Threads,
-    /// The transport.
-    pub transport: Transport,
-    /// How requests over io_uring are served.
-    pub ring: UringConfig,
-    /// Most requests that may be blocked at once without occupying a reader. Beyond, readers block.
-    pub blocked_max: usize,
-    /// Most requests that may wait for a lock at once: half of them of one user, three quarters of all users
-    /// but root. Beyond, they fail with `ENOLCK`.
-    pub lock_waiters_max: usize,
-    /// Most queued notifications.
-    pub notifications_max: usize,
-    /// How long the end waits for requests in progress.
-    pub drain_timeout: Duration,
-}
-
-impl Default for SessionConfig {
-    fn default() -> SessionConfig {
-        SessionConfig {
-            threads: Threads::default(),
-            transport: Transport::default(),
-            ring: UringConfig::default(),
-            blocked_max: 64,
-            lock_waiters_max: 128,
-            notifications_max: 8192,
-            drain_timeout: Duration::from_secs(5),
-        }
-    }
-}
-
-impl SessionConfig {
-    pub(crate) fn limits(&self) -> BlockingLimits {
-        BlockingLimits {
-            blocked_max: self.blocked_max,
-            lock_waiters_max: self.lock_waiters_max,
-        }
-    }
-}
-
-/// Why a session could not start, or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// INIT failed.
-    #[error(transparent)]
-    Init(#[from] InitFailure),
-    /// The device failed.
-    #[error("/dev/fuse failed: {0}")]
-    Device(#[source] io::Error),
-    /// Threads, memory or signals could not be set up.
-    #[error("cannot start serving: {0}")]
-    Start(#[source] io::Error),
-    /// The kernel unmounted or the server shut down before INIT was answered.
-    #[error("the session ended before it began")]
-    Ended,
-    /// INIT was not answered yet, or twice.
-    #[error("a session is served once, after its handshake")]
-    Misuse,
-    /// Requests were still in progress when the time for their end was over. The file system's
-    /// `destroy` was not called; the process should end.
-    #[error("{0} threads are still busy with requests that do not end")]
-    Stuck(usize),
-}
 
 /// One connection to the kernel.
 #[derive(Debug)]
@@ -235,7 +139,7 @@ impl<F: FileSystem> Session<F> {
             features: Arc::default(),
             carrier: Arc::default(),
         };
-        let allowed = scheduling::allowed_cpus();
+        let allowed = allowed_cpus();
         let prepared = prepare(device.as_fd(), &config, &allowed);
         if let Some(Ok(_)) = &prepared {
             dispatcher.want_ring();
@@ -382,7 +286,7 @@ impl<F: FileSystem> Session<F> {
         std::thread::Builder::new()
             .name("thrufs-notify".to_owned())
             .spawn(move || {
-                crate::transport::confine_signals();
+                confine_signals();
                 queue.write_all(connection.device.as_fd());
                 // The connection first: a count of zero means that all has been dropped.
                 drop(connection);

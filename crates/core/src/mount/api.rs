@@ -1,6 +1,7 @@
 //! Mounting by the mount API: `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`.
 
-use super::{MountError, MountOptions, kernel_error, parameters};
+use super::error::{MountError, kernel_error};
+use super::options::{MountOptions, parameters};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{

@@ -1,7 +1,8 @@
 //! Mounting by `mount(2)`: without the mount API (kernels before 5.2, and containers with a seccomp filter
 //! that blocks it), and for sources that are too long for it.
 
-use super::{MountError, MountOptions, kernel_error, parameters};
+use super::error::{MountError, kernel_error};
+use super::options::{MountOptions, parameters};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountFlags, mount as mount_call};
 use std::ffi::CString;

@@ -4,8 +4,9 @@
 //! and goes back with its reply, because only the queue's thread answers its requests. Requests that wait
 //! for a lock, perhaps for ever, have bounds of their own, so that they do not keep others out.
 
-use super::{LiveCount, ServingThreads};
-use crate::blocked_counts::{BlockedCounts, BlockingLimits};
+use super::blocked_counts::{BlockedCounts, BlockingLimits};
+use super::live_count::LiveCount;
+use super::threads::ServingThreads;
 use crate::dispatch::Wait;
 use crate::metrics::Metrics;
 use parking_lot::{Condvar, Mutex};

@@ -3,7 +3,7 @@
 //! It sleeps while there are none. The next request wakes it; later ones see by a flag that it is awake.
 //! It sleeps again after 100 ms without anything to do.
 
-use crate::transport::confine_signals;
+use super::threads::confine_signals;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

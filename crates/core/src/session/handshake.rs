@@ -1,7 +1,7 @@
 //! Reads INIT from `/dev/fuse` and answers it, before any transport runs. Ends when the session is shut
 //! down meanwhile.
 
-use super::SessionError;
+use super::error::SessionError;
 use crate::dispatch::Outcome;
 use crate::file_system::FileSystem;
 use crate::transport::Connection;

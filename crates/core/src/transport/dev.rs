@@ -12,7 +12,7 @@
 //! **Requests that sleep unexpectedly** are found by the [`stall_monitor`], which takes the role from
 //! a thread that has held it for milliseconds without reading.
 //!
-//! **CPUs.** A lone caller and its reader share a CPU ([`super::pairing`]).
+//! **CPUs.** A lone caller and its reader share a CPU ([`crate::serving::Pairing`]).
 //!
 //! **Memory.** Buffers are address space until they are touched. A standby worker releases all but
 //! the first pages.
@@ -22,28 +22,19 @@ mod pipe;
 mod reader_pool;
 mod stall_monitor;
 
-use super::{Connection, LARGE_BYTES, begin_serving_thread, scheduling};
+use super::{Connection, LARGE_BYTES};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::session::{End, SessionConfig};
+use crate::serving::{End, SessionConfig};
 use buffers::Buffers;
 use pipe::SPLICE_BYTES_MIN;
+pub(crate) use reader_pool::Load;
 use reader_pool::{Blocking, Next, ReaderPool, Worker};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use thrufs_sys::signal::current_thread_id;
-
-/// Which requests arrive on `/dev/fuse`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Load {
-    /// All.
-    All,
-    /// Those that no other transport carries: FORGETs, which have no reply, and a rare INTERRUPT.
-    Rest,
-}
 
 /// How long FORGETs gather, where nothing else arrives. A wake-up for each one would cost their callers
 /// more than the FORGETs themselves.
@@ -64,7 +55,7 @@ impl<F: FileSystem> Dev<F> {
         config: SessionConfig,
         load: Load,
     ) -> io::Result<Dev<F>> {
-        let pool = Arc::new(ReaderPool::new(connection, config, load));
+        let pool = Arc::new(ReaderPool::new(connection, config, load, spawn));
         stall_monitor::start(&pool)?;
         pool.start().inspect_err(|_| {
             // The monitor's thread runs already.
@@ -96,13 +87,12 @@ fn spawn<F: FileSystem>(pool: &Arc<ReaderPool<F>>, worker: &Arc<Worker>) -> io::
     std::thread::Builder::new()
         .name(format!("thrufs-{}", worker.number()))
         .spawn(move || {
-            begin_serving_thread();
-            scheduling::release(current_thread_id(), &pool.connection.allowed);
-            worker.begin();
             // Dropped last, also when this thread panics: a count of zero means that all has been dropped.
             let _count = count;
             let leaving = Leaving { pool, worker };
             let (pool, worker) = (&leaving.pool, &leaving.worker);
+            let _serving = pool.connection.threads.begin();
+            worker.begin();
             WorkerThread {
                 pool,
                 worker,

@@ -22,6 +22,7 @@
 mod kick;
 mod plan;
 mod prepare;
+mod request;
 mod stall_monitor;
 mod worker;
 mod worker_pool;
@@ -30,23 +31,20 @@ mod worker_thread;
 pub use prepare::ring_availability;
 pub(crate) use prepare::{Prepared, prepare};
 
-use super::Connection;
-use super::choice::{Carrier, UringRefusal};
-use crate::dispatch::{Dispatcher, FileReply, Message, Wait};
+use super::{Carrier, Connection, UringRefusal};
 use crate::features::Features;
 use crate::file_system::FileSystem;
-use crate::serving::BlockingJob;
-use crate::session::End;
+use crate::serving::End;
 use plan::Group;
 use rustix::io::Errno;
 use std::io;
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
-use thrufs_sys::fuse_ring::{QueueIndex, RingRequest, Slot};
+use thrufs_sys::fuse_ring::QueueIndex;
 use worker::Worker;
-use worker_pool::{Ring, WorkerPool};
+use worker_pool::{Report, Ring, WorkerPool};
 use worker_thread::WorkerThread;
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,57 +54,6 @@ const DEPTH_PROMPT: u16 = 8;
 
 /// The longest reply without data: an extended attribute.
 const BODY_BYTES_MIN: usize = 64 << 10;
-
-/// A READ that the kernel carries out.
-#[derive(Debug)]
-pub(super) struct Reading {
-    file_reply: FileReply,
-    filled: usize,
-}
-
-/// The request in a slot, and the buffer for its reply.
-fn message(slot: &mut Slot) -> (Message<'_>, &mut [u8]) {
-    let RingRequest {
-        header,
-        structure,
-        rest,
-        reply,
-    } = slot.request();
-    let message = Message::Pieces {
-        header,
-        structure,
-        rest,
-    };
-    (message, reply)
-}
-
-/// Where a thread reports that it serves; nothing for a substitute that starts later.
-type Report = Option<SyncSender<Result<(), Errno>>>;
-
-#[derive(Debug)]
-struct Sleeping<F> {
-    slot: Slot,
-    wait: Wait,
-    worker: Arc<Worker>,
-    connection: Arc<Connection<F>>,
-}
-
-impl<F: FileSystem> BlockingJob for Sleeping<F> {
-    fn wait(&self) -> Wait {
-        self.wait
-    }
-
-    fn run(mut self) -> impl FnOnce() {
-        let length = answer(&self.connection.dispatcher, &mut self.slot);
-        move || self.worker.return_slot(self.slot, length)
-    }
-}
-
-/// Carries out a request to its end. Returns the length of the reply.
-fn answer<F: FileSystem>(dispatcher: &Dispatcher<F>, slot: &mut Slot) -> usize {
-    let (message, reply) = message(slot);
-    dispatcher.answer(message, reply)
-}
 
 #[derive(Debug)]
 pub(crate) struct Uring<F> {
@@ -131,7 +78,13 @@ impl<F: FileSystem> Uring<F> {
         let each = if features.prompt { 1 } else { 2 };
         let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
         let payload_bytes = BODY_BYTES_MIN.max(features.write_bytes_max as usize);
-        let pool = Arc::new(WorkerPool::new(connection, depth, payload_bytes, rings));
+        let pool = Arc::new(WorkerPool::new(
+            connection,
+            depth,
+            payload_bytes,
+            rings,
+            spawn,
+        ));
         if let Err(refusal) = start_all(&pool, &groups, first) {
             give_up(&pool);
             return Err(refusal);

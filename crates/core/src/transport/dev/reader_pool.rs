@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The number of readers is constant while workers block and rejoin; it is one while a reader is paired
-//! with its caller ([`crate::transport::pairing`]). Two rules keep hand-overs rare: a worker that blocks
+//! with its caller ([`crate::serving::Pairing`]). Two rules keep hand-overs rare: a worker that blocks
 //! calls another reader only when none is idle (the stall monitor corrects that later), and a worker
 //! that rejoins takes the first free role. A worker that waits for a lock, perhaps for ever, is always
 //! replaced.
@@ -26,15 +26,12 @@ mod pair;
 
 pub(super) use pair::ReaderPairing;
 
-use super::Load;
-use crate::blocked_counts::BlockedCounts;
 use crate::dispatch::Wait;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::MonitorWaker;
-use crate::session::SessionConfig;
+use crate::serving::scheduling::wants_cpu;
+use crate::serving::{BlockedCounts, MonitorWaker, SessionConfig};
 use crate::transport::Connection;
-use crate::transport::scheduling::wants_cpu;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
@@ -196,11 +193,24 @@ pub(super) enum Next {
     Leave,
 }
 
+/// Which requests arrive on `/dev/fuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// All.
+    All,
+    /// Those that no other transport carries: FORGETs, which have no reply, and a rare INTERRUPT.
+    Rest,
+}
+
+/// Starts the thread of a worker, which is a reader from the start.
+type Spawn<F> = fn(&Arc<ReaderPool<F>>, &Arc<Worker>) -> io::Result<()>;
+
 #[derive(Debug)]
 pub(super) struct ReaderPool<F> {
     pub(super) connection: Arc<Connection<F>>,
     pub(super) load: Load,
     config: SessionConfig,
+    spawn: Spawn<F>,
     /// Readers while none is paired.
     readers_wanted: usize,
     list: Mutex<WorkerList>,
@@ -222,12 +232,14 @@ impl<F: FileSystem> ReaderPool<F> {
         connection: &Arc<Connection<F>>,
         config: SessionConfig,
         load: Load,
+        spawn: Spawn<F>,
     ) -> ReaderPool<F> {
         let readers_wanted = config.threads.count();
         ReaderPool {
             connection: Arc::clone(connection),
             load,
             config,
+            spawn,
             readers_wanted,
             list: Mutex::new(WorkerList {
                 wanted: readers_wanted,
@@ -270,7 +282,7 @@ impl<F: FileSystem> ReaderPool<F> {
         // Before the thread can answer a request, whose caller may read this metric.
         let readers = &self.connection.metrics().figures.readers;
         readers.store(list.readers as u64 + 1, Ordering::Relaxed);
-        super::spawn(self, &worker).inspect_err(|_| self.note(list))?;
+        (self.spawn)(self, &worker).inspect_err(|_| self.note(list))?;
         list.numbers += 1;
         list.readers += 1;
         list.workers.push(worker);

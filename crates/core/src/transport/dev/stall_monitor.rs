@@ -6,7 +6,7 @@
 //! and calls another, until one is idle or the bound for blocked requests is reached. So a stall of all
 //! readers lasts 2 to 4 ms.
 //!
-//! It also looks after a paired reader ([`crate::transport::pairing`]).
+//! It also looks after a paired reader ([`crate::serving::Pairing`]).
 
 use super::reader_pool::{ReaderPairing, ReaderPool};
 use crate::file_system::FileSystem;

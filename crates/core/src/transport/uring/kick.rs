@@ -7,7 +7,7 @@
 //! asking CPU, which takes a reply. It locks no inode for that, so a serving thread may ask. It must be
 //! about a regular file that the kernel knows: one of a recent request.
 
-use crate::transport::scheduling;
+use crate::serving::scheduling;
 use rustix::io::Result;
 use rustix::thread::sched_getaffinity;
 use std::os::fd::BorrowedFd;

@@ -2,8 +2,8 @@
 
 use super::plan::{Group, count_cpus, groups};
 use super::worker_pool::Ring;
-use crate::session::SessionConfig;
-use crate::transport::choice::{Transport, UringRefusal};
+use crate::serving::config::{SessionConfig, Transport};
+use crate::transport::UringRefusal;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CpuSet;
@@ -55,7 +55,7 @@ pub(crate) fn prepare(
 /// and [`UringRefusal::NoRing`] where `/dev/fuse` cannot be opened.
 pub fn ring_availability(config: &SessionConfig) -> Result<usize, UringRefusal> {
     let device = fuse_dev::open().map_err(UringRefusal::NoRing)?;
-    let allowed = crate::transport::scheduling::allowed_cpus();
+    let allowed = crate::serving::allowed_cpus();
     let prepared = prepare(device.as_fd(), config, &allowed);
     let Some(prepared) = prepared.transpose()? else {
         return Ok(0);

@@ -2,7 +2,7 @@
 //!
 //! **Pairing.** A thread is bound to its callers' CPU. While they send many small requests, it is in the
 //! class `SCHED_IDLE` besides, so that a caller that is answered stays on that CPU
-//! ([`crate::transport::pairing`]). Such a thread gives way to everything else: when others keep it from
+//! ([`crate::serving::Pairing`]). Such a thread gives way to everything else: when others keep it from
 //! running, it is returned to the ordinary class, for a rest that grows.
 //!
 //! **Stalls.** When all threads of a queue sleep unexpectedly, another is started, with a ring of the
@@ -12,9 +12,10 @@ use super::worker::Worker;
 use super::worker_pool::WorkerPool;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::{LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, start_monitor};
-use crate::transport::pairing::{Pairing, Sample};
-use crate::transport::{Connection, scheduling};
+use crate::serving::{
+    LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, Pairing, Sample, scheduling, start_monitor,
+};
+use crate::transport::Connection;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -5,19 +5,27 @@
 //! lock of the list is taken by no request.
 
 use super::plan::Group;
+use super::request::{Reading, Sleeping};
 use super::worker::Worker;
-use super::{Reading, Report, Sleeping};
 use crate::file_system::FileSystem;
 use crate::serving::{BlockingPool, MonitorWaker};
 use crate::transport::Connection;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::FuseRing;
 
 pub(super) type Ring = FuseRing<Reading>;
+
+/// Where a thread reports that it serves; nothing for a substitute that starts later.
+pub(super) type Report = Option<SyncSender<Result<(), Errno>>>;
+
+/// Starts the thread of a worker.
+type Spawn<F> = fn(&Arc<WorkerPool<F>>, Arc<Worker>, Ring, Report) -> io::Result<()>;
 
 #[derive(Debug)]
 pub(super) struct WorkerPool<F> {
@@ -26,6 +34,7 @@ pub(super) struct WorkerPool<F> {
     pub(super) payload_bytes: usize,
     pub(super) blocking_pool: Arc<BlockingPool<Sleeping<F>>>,
     pub(super) monitor_waker: MonitorWaker,
+    spawn: Spawn<F>,
     list: Mutex<WorkerList>,
     /// The start has failed: no thread is to serve.
     abandoned: AtomicBool,
@@ -44,6 +53,7 @@ impl<F> WorkerPool<F> {
         depth: u16,
         payload_bytes: usize,
         reserve: Vec<Ring>,
+        spawn: Spawn<F>,
     ) -> WorkerPool<F>
     where
         F: FileSystem,
@@ -56,6 +66,7 @@ impl<F> WorkerPool<F> {
             payload_bytes,
             blocking_pool: Arc::new(blocking_pool),
             monitor_waker: MonitorWaker::default(),
+            spawn,
             list: Mutex::new(WorkerList {
                 workers: Vec::new(),
                 reserve,
@@ -148,7 +159,7 @@ impl<F: FileSystem> WorkerPool<F> {
         report: Report,
     ) -> io::Result<()> {
         let worker = Arc::new(Worker::new(number, group.clone(), ring.waker()));
-        super::spawn(self, Arc::clone(&worker), ring, report)?;
+        (self.spawn)(self, Arc::clone(&worker), ring, report)?;
         let mut list = self.list.lock();
         list.workers.push(worker);
         let count = list.workers.len();

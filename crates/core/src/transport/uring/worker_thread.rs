@@ -5,15 +5,15 @@
 //! submitted at once, so that their callers continue meanwhile.
 
 use super::kick::{found_file, is_about_file, is_answer, kick};
+use super::request::{Reading, Sleeping, answer, message};
 use super::worker::Worker;
 use super::worker_pool::{Ring, WorkerPool};
-use super::{Reading, Sleeping, answer, message};
 use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::session::End;
-use crate::transport::{Connection, LARGE_BYTES, scheduling};
+use crate::serving::{End, move_to};
+use crate::transport::{Connection, LARGE_BYTES};
 use rustix::io::Errno as SystemErrno;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     /// Binds the thread to its CPU, and registers its slots.
     pub(super) fn begin(&mut self) -> Result<(), SystemErrno> {
         if let Some(cpu) = self.worker.group.cpu
-            && let Err(error) = scheduling::move_to(thrufs_sys::signal::current_thread_id(), cpu)
+            && let Err(error) = move_to(thrufs_sys::signal::current_thread_id(), cpu)
         {
             tracing::debug!(%error, cpu, "cannot bind a thread to its CPU");
         }

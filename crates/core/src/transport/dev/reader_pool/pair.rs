@@ -4,8 +4,8 @@
 use super::{BUSY, NOT_BLOCKED, READER, ReaderPool, Worker, WorkerList};
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::transport::pairing::{Pairing, Sample};
-use crate::transport::scheduling::{bind, move_to, release, time_on_cpu};
+use crate::serving::scheduling::time_on_cpu;
+use crate::serving::{Pairing, Sample, bind, move_to, release};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

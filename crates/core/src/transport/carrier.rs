@@ -1,33 +1,7 @@
-//! The choice of the transport of a session, and why it is not another one.
+//! The transport that a session uses, and why it is not another one.
 
 use rustix::io::Errno;
 use std::fmt;
-use std::num::{NonZeroU16, NonZeroUsize};
-
-/// The transport that a session is to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Transport {
-    /// io_uring where it is available and not known to be slower, else `/dev/fuse`.
-    #[default]
-    Auto,
-    /// io_uring where it is available (Linux 6.14), else `/dev/fuse`.
-    Uring,
-    /// `/dev/fuse`.
-    Dev,
-}
-
-/// How requests over io_uring are served.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UringConfig {
-    /// How many of the kernel's queues (one for each possible CPU) one thread serves. Default: one, and
-    /// more where there are very many CPUs.
-    pub queues_per_thread: Option<NonZeroUsize>,
-    /// How many requests of one queue a thread holds at once; further ones wait in the kernel.
-    /// Default: eight; one where requests may sleep unexpectedly
-    /// ([`Negotiation::set_prompt`](crate::Negotiation::set_prompt)), because a sleeping thread delays
-    /// the others that it holds.
-    pub depth: Option<NonZeroU16>,
-}
 
 /// The transport that a session uses.
 #[derive(Clone, Debug, PartialEq, Eq)]

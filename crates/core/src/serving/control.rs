@@ -1,6 +1,7 @@
 //! Whether a session is to end, and how many of its threads are left.
 
-use crate::serving::{LiveCount, LiveGuard, OnPanic};
+use super::live_count::{LiveCount, LiveGuard};
+use super::threads::OnPanic;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ pub enum End {
     /// The connection was aborted (`/sys/fs/fuse/connections/*/abort`); the mount is still there
     /// and answers `ENOTCONN`.
     Aborted,
-    /// [`SessionHandle::shutdown`](super::SessionHandle::shutdown) was called.
+    /// [`SessionHandle::shutdown`](crate::SessionHandle::shutdown) was called.
     ShutDown,
     /// Reading from the device failed for another reason: this error number.
     Failed(i32),
@@ -41,7 +42,7 @@ impl Control {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Whether [`SessionHandle::shutdown`](super::SessionHandle::shutdown) was the first reason.
+    /// Whether [`SessionHandle::shutdown`](crate::SessionHandle::shutdown) was the first reason.
     pub(crate) fn was_shut_down(&self) -> bool {
         matches!(*self.end.lock(), Some(End::ShutDown))
     }
