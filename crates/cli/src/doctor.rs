@@ -6,6 +6,7 @@
 
 mod device;
 mod directory;
+mod finding;
 mod kernel;
 mod ring;
 mod sandbox;
@@ -14,81 +15,9 @@ mod threads;
 use crate::confinement;
 use crate::error::CommandError;
 use crate::output::{print, print_json};
-use serde::Serialize;
-use std::fmt;
+use finding::{Finding, FindingState};
 use std::path::Path;
 use std::process::ExitCode;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-enum FindingState {
-    #[serde(rename = "ok")]
-    Good,
-    #[serde(rename = "no")]
-    Bad,
-    /// Information.
-    #[serde(rename = "--")]
-    Note,
-}
-
-impl fmt::Display for FindingState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FindingState::Good => "ok",
-            FindingState::Bad => "no",
-            FindingState::Note => "--",
-        })
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Finding {
-    name: &'static str,
-    state: FindingState,
-    detail: String,
-    /// One line, for every [`FindingState::Bad`].
-    remedy: Option<String>,
-    /// Whether mounting fails without it.
-    #[serde(skip)]
-    is_needed: bool,
-}
-
-impl Finding {
-    fn good(detail: impl Into<String>) -> Finding {
-        Finding {
-            name: "",
-            state: FindingState::Good,
-            detail: detail.into(),
-            remedy: None,
-            is_needed: false,
-        }
-    }
-
-    fn note(detail: impl Into<String>) -> Finding {
-        Finding {
-            state: FindingState::Note,
-            ..Finding::good(detail)
-        }
-    }
-
-    fn bad(detail: impl Into<String>, remedy: impl Into<String>) -> Finding {
-        Finding {
-            state: FindingState::Bad,
-            remedy: Some(remedy.into()),
-            ..Finding::good(detail)
-        }
-    }
-
-    fn called(self, name: &'static str) -> Finding {
-        Finding { name, ..self }
-    }
-
-    fn needed(self) -> Finding {
-        Finding {
-            is_needed: true,
-            ..self
-        }
-    }
-}
 
 /// Prints the findings, also for `directory`. Fails when no mount is possible.
 pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, CommandError> {

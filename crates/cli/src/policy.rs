@@ -6,7 +6,7 @@ mod host_file;
 use crate::error::CommandError;
 use crate::options;
 use crate::output::print;
-use crate::run::rules;
+use crate::run::rules::Profile;
 use host_file::HostFile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,8 +21,7 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub(crate) enum PolicySource {
     File(PathBuf),
-    /// A built-in profile.
-    Profile(String),
+    Profile(Profile),
 }
 
 #[derive(Debug)]
@@ -39,8 +38,7 @@ pub(crate) struct CheckArguments {
 pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError> {
     let (name, policy) = match &arguments.policy {
         PolicySource::File(file) => (file.as_path(), Policy::load(file)?),
-        PolicySource::Profile(name) => {
-            let text = rules::profile(name)?;
+        PolicySource::Profile(Profile { name, text }) => {
             let name = Path::new(name);
             (name, Policy::of_file(name, text.as_bytes())?)
         }

@@ -182,7 +182,7 @@ fn has_other_names(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|it| it.nlink() > 1)
 }
 
-fn compose(arguments: &RunArguments, tree: &Path) -> Result<String, CommandError> {
+fn compose(arguments: &RunArguments, tree: &Path) -> Result<String, RuleError> {
     let log = arguments.audit.clone();
     let audit = (log.is_some() || arguments.report).then_some(AuditRequest { log });
     arguments.rules.compose(tree, audit)

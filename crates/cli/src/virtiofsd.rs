@@ -8,21 +8,23 @@
 //! |---|---|
 //! | `table` | every option of virtiofsd, and its effect here |
 //! | `list` | the older form of some of them, in a list after `-o` |
+//! | `collected` | what they come to |
 
+mod collected;
 mod list;
 mod table;
 
 use crate::error::CommandError;
-use crate::options::{self, OptionError, Setting};
 use crate::output::print;
 use crate::share::ShareArguments;
 use crate::share::launch;
-use crate::share::listener::ListenAddress;
 use clap::builder::PossibleValuesParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use collected::Collected;
+pub(crate) use collected::VirtiofsdError;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use table::{OPTIONS, Outcome, Taken, VirtiofsdOption};
 
@@ -36,28 +38,6 @@ const FEATURES: [&str; 4] = [
     "security-label-negotiation-mode",
     "separate-options",
 ];
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum VirtiofsdError {
-    #[error(transparent)]
-    Clap(#[from] clap::Error),
-    #[error(transparent)]
-    Option(#[from] OptionError),
-    #[error("bad value `{value}` for {option}: {problem}")]
-    Value {
-        option: String,
-        value: String,
-        problem: String,
-    },
-    #[error("`-o {0}` is not an option of virtiofsd")]
-    Unknown(String),
-    #[error("no directory to share: add --shared-dir DIR")]
-    NoDirectory,
-    #[error("no socket to listen at: add --socket-path PATH or --fd N")]
-    NoSocket,
-    #[error("{0} is not UTF-8 text")]
-    NotText(String),
-}
 
 /// The arguments after the name, if called as virtiofsd.
 pub(crate) fn arguments(all: &[OsString]) -> Option<Vec<OsString>> {
@@ -156,44 +136,6 @@ fn one(arg: Arg, value_name: &'static str) -> Arg {
     arg.action(ArgAction::Set)
         .value_name(value_name)
         .value_parser(value_parser!(OsString))
-}
-
-/// The collected arguments.
-#[derive(Debug, Default)]
-struct Collected {
-    shared_dir: Option<PathBuf>,
-    socket: Option<PathBuf>,
-    descriptor: Option<i32>,
-    group: Option<u32>,
-    /// In order: the last of opposites counts.
-    settings: Vec<Setting>,
-}
-
-impl Collected {
-    /// Adds an option of the common table.
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), VirtiofsdError> {
-        let option = options::find(name).expect("the table of options has what this one names");
-        self.settings.push(options::setting(option, value)?);
-        Ok(())
-    }
-
-    fn finish(self) -> Result<ShareArguments, VirtiofsdError> {
-        let listening = match (self.descriptor, self.socket) {
-            (Some(number), _) => ListenAddress::Inherited(number),
-            (None, Some(path)) => ListenAddress::At {
-                path,
-                group: self.group,
-                pid_file: true,
-            },
-            (None, None) => return Err(VirtiofsdError::NoSocket),
-        };
-        Ok(ShareArguments {
-            source: self.shared_dir.ok_or(VirtiofsdError::NoDirectory)?,
-            listening,
-            settings: self.settings,
-            once: true,
-        })
-    }
 }
 
 fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdError> {

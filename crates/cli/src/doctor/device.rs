@@ -1,6 +1,7 @@
 //! /dev/fuse, and how this user mounts.
 
-use super::{Finding, kernel};
+use super::finding::Finding;
+use super::kernel;
 use crate::mounting;
 use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! Checks a directory as a source: file system, file handles, mounts beneath, confinement.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::error::CommandError;
 use crate::mount_table::{self, Mount};
 use crate::{confinement, launch, mounting};

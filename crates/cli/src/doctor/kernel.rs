@@ -1,6 +1,6 @@
 //! The kernel's release and features.
 
-use super::Finding;
+use super::finding::Finding;
 use rustix::thread::CapabilitySet;
 use thrufs_sys::cred;
 

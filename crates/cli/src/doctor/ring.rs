@@ -1,6 +1,6 @@
 //! FUSE over io_uring: its requirements, and the transport that a mount selects.
 
-use super::Finding;
+use super::finding::Finding;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
@@ -142,7 +142,7 @@ fn read(path: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::FindingState;
+    use super::super::finding::FindingState;
     use super::*;
 
     #[test]

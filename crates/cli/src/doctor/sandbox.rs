@@ -1,6 +1,6 @@
 //! Whether this user can run a command in a sandbox (`thrufs run`): tried, in a directory that is removed.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::run;
 use std::fs;
 use std::process::{Command, Stdio};

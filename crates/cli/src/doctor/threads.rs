@@ -1,6 +1,6 @@
 //! Limits, scheduling and filters of a server's threads.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::{confinement, mounting};
 use rustix::process::{Resource, getrlimit};
 use thrufs_sys::sched;

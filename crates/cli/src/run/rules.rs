@@ -5,12 +5,15 @@
 //! | `pattern` | patterns of options: what is beneath, and the directories above |
 //! | `text` | writing TOML, and merging files into it |
 
+mod error;
 mod pattern;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use crate::error::CommandError;
+pub(crate) use error::RuleError;
+pub(crate) use text::AuditRequest;
+
 use pattern::{Pattern, Tree};
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,71 +21,36 @@ use std::path::{Path, PathBuf};
 use text::{Rule, Text};
 use thrufs_hostdir::policy::{POLICY_BYTES_MAX, Policy, PolicyFileError};
 
-/// The built-in profiles: name and policy.
-pub(crate) const PROFILES: [(&str, &str); 2] = [
-    (
-        "workspace",
-        include_str!("../../../../dist/policies/workspace.toml"),
-    ),
-    ("none", ""),
+/// A built-in profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Profile {
+    pub(crate) name: &'static str,
+    /// The policy.
+    pub(crate) text: &'static str,
+}
+
+/// The first is the default.
+pub(crate) const PROFILES: [Profile; 2] = [
+    Profile {
+        name: "workspace",
+        text: include_str!("../../../../dist/policies/workspace.toml"),
+    },
+    Profile {
+        name: "none",
+        text: "",
+    },
 ];
 
 /// The options of `thrufs run` that make its policy, each in the order of the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleArguments {
-    pub(crate) profiles: Vec<String>,
+    pub(crate) profiles: Vec<Profile>,
     pub(crate) policies: Vec<PathBuf>,
     pub(crate) hide: Vec<String>,
     pub(crate) deny: Vec<String>,
     pub(crate) read_only: Vec<String>,
     pub(crate) redact: Vec<String>,
     pub(crate) allow: Vec<String>,
-}
-
-/// A record of every open, and of what the rules refuse.
-#[derive(Clone, Debug)]
-pub(crate) struct AuditRequest {
-    /// The audit log, instead of that of a policy file. Without either, [`NO_LOG`].
-    pub(crate) log: Option<PathBuf>,
-}
-
-/// The audit log of records that are only counted.
-pub(crate) const NO_LOG: &str = "/dev/null";
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RuleError {
-    #[error("bad value `{pattern}` for {option}: {problem}")]
-    Pattern {
-        option: &'static str,
-        pattern: String,
-        problem: String,
-    },
-    #[error("there is no profile `{name}`: there are {}", names())]
-    Profile { name: String },
-    #[error(
-        "{path} records in {log}, an earlier policy in another audit log: a run has one, set it with --audit"
-    )]
-    AuditLogs { path: PathBuf, log: String },
-    #[error("the audit log {0} is in the tree, where the command could change it")]
-    AuditLogInTree(PathBuf),
-    #[error("the audit log {0} has other names (hard links), by which the command could change it")]
-    AuditLogLinked(PathBuf),
-    #[error("the audit log {0} is not UTF-8, as a policy is")]
-    AuditLogName(PathBuf),
-}
-
-fn names() -> String {
-    PROFILES.map(|(name, _)| name).join(", ")
-}
-
-/// The policy of a built-in profile.
-pub(crate) fn profile(name: &str) -> Result<&'static str, RuleError> {
-    let found = PROFILES.iter().find(|(known, _)| *known == name);
-    found
-        .map(|(_, text)| *text)
-        .ok_or_else(|| RuleError::Profile {
-            name: name.to_owned(),
-        })
 }
 
 impl RuleArguments {
@@ -100,8 +68,8 @@ impl RuleArguments {
         &self,
         tree: &Path,
         audit: Option<AuditRequest>,
-    ) -> Result<String, CommandError> {
-        let profiles = self.profiles()?;
+    ) -> Result<String, RuleError> {
+        let profiles = self.profiles();
         let mut text = Text::default();
         for profile in &profiles {
             text.reserve_names(&checked(Path::new("profile"), profile)?);
@@ -118,24 +86,23 @@ impl RuleArguments {
         let text = text.with_profiles(&profiles);
         let policy = checked(Path::new("composed policy"), &text)?;
         match policy.audit_log() {
-            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into()).into()),
+            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into())),
             _ => Ok(text),
         }
     }
 
     /// Their texts, each once.
-    fn profiles(&self) -> Result<Vec<&'static str>, RuleError> {
-        if self.profiles.is_empty() {
-            return Ok(vec![profile("workspace")?]);
-        }
+    fn profiles(&self) -> Vec<&'static str> {
         let mut found = Vec::new();
-        for name in &self.profiles {
-            let text = profile(name)?;
-            if !found.contains(&text) {
-                found.push(text);
+        for profile in &self.profiles {
+            if !found.contains(&profile.text) {
+                found.push(profile.text);
             }
         }
-        Ok(found)
+        if self.profiles.is_empty() {
+            found.push(PROFILES[0].text);
+        }
+        found
     }
 
     fn add_options(&self, tree: &Tree, text: &mut Text) -> Result<(), RuleError> {

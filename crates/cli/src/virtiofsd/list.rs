@@ -1,6 +1,6 @@
 //! The older form of some options: a list after `-o`, without quotes.
 
-use super::{Collected, VirtiofsdError};
+use super::collected::{Collected, VirtiofsdError};
 
 pub(super) fn collect(list: &str, all: &mut Collected) -> Result<(), VirtiofsdError> {
     list.split(',')

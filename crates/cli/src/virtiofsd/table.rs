@@ -1,6 +1,6 @@
 //! Every option of virtiofsd 1.14, and its effect here.
 
-use super::{Collected, VirtiofsdError};
+use super::collected::{Collected, VirtiofsdError};
 use crate::options;
 use Taken::{Many, Nothing, One, Word, WordOrNot};
 use std::ffi::OsStr;

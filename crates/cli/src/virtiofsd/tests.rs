@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{Sandbox, ShareConfig};
+use crate::share::listener::ListenAddress;
 use std::collections::HashSet;
 use thrufs_hostdir::{CacheMode, FileHandles, MigrationMode, MigrationOnError};
 

@@ -1,7 +1,7 @@
 //! The report as text, on one page of the terminal.
 
+use super::counts::{Counts, Refusal};
 use super::text::{path, printable, shortened};
-use super::{Counts, Refusal};
 use rustix::termios::tcgetwinsize;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;

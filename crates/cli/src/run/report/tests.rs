@@ -1,3 +1,4 @@
+use super::counts::{FILES_MAX, READ, REFUSALS_BYTES_MAX, REFUSALS_MAX, Totals};
 use super::text::{ascii_json, path, printable, shortened};
 use super::*;
 use serde_json::{Value, json};

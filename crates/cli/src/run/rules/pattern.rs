@@ -3,7 +3,7 @@
 //! A pattern is split into components, each of which matches within one name: what could match a `/` in
 //! the midst of a component is refused, because the directories above would be unknown then.
 
-use super::RuleError;
+use super::error::RuleError;
 use super::text::quoted;
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::policy::{Accounts, Policy};

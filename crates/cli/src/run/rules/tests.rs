@@ -1,5 +1,6 @@
 //! What composed policies contain and decide.
 
+use super::text::NO_LOG;
 use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,10 +24,10 @@ impl AttributeSource for Unknown {
 }
 
 /// Options as on the command line, composed for a tree.
-fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, CommandError> {
+fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, RuleError> {
     let mut rules = RuleArguments::default();
     if options.iter().all(|(option, _)| *option != "profile") {
-        rules.profiles.push("none".to_owned());
+        rules.profiles.push(PROFILES[1]);
     }
     for (option, value) in options {
         let list = match *option {
@@ -35,7 +36,11 @@ fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, CommandE
             "read-only" => &mut rules.read_only,
             "redact" => &mut rules.redact,
             "allow" => &mut rules.allow,
-            "profile" => &mut rules.profiles,
+            "profile" => {
+                let known = PROFILES.iter().find(|known| known.name == *value);
+                rules.profiles.push(*known.unwrap());
+                continue;
+            }
             "policy" => {
                 rules.policies.push(value.into());
                 continue;
@@ -227,7 +232,7 @@ fn allow_stands_before_the_profile_and_before_other_options() {
 
 #[test]
 fn workspace_is_the_profile_unless_another_is_given() {
-    let (_, workspace) = PROFILES[0];
+    let workspace = PROFILES[0].text;
     let composed = |options: &[_]| composed_at(Path::new("."), options).unwrap();
     let by_default = |mut rules: RuleArguments| {
         assert!(rules.profiles.is_empty());
@@ -247,11 +252,6 @@ fn workspace_is_the_profile_unless_another_is_given() {
     assert_eq!(composed(&[("profile", "none")]), "");
     let none = composed(&[("profile", "none"), ("hide", "a")]);
     assert!(!none.contains("environment"), "{none}");
-    let error = composed_at(Path::new("."), &[("profile", "work")]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "there is no profile `work`: there are workspace, none"
-    );
 }
 
 #[test]

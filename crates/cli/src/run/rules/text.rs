@@ -1,11 +1,21 @@
 //! Writes the policy as TOML, and merges files into it.
 
-use super::{AuditRequest, NO_LOG, RuleError};
+use super::error::RuleError;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::policy::Policy;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// A record of every open, and of what the rules refuse.
+#[derive(Clone, Debug)]
+pub(crate) struct AuditRequest {
+    /// The audit log, instead of that of a policy file. Without either, [`NO_LOG`].
+    pub(crate) log: Option<PathBuf>,
+}
+
+/// The audit log of records that are only counted.
+pub(super) const NO_LOG: &str = "/dev/null";
 
 /// A rule made from options.
 pub(super) struct Rule<'a> {

@@ -4,8 +4,8 @@ use super::{Purpose, Use};
 use super::{all, directory, json, occurrences, option_list, path, required, text};
 use crate::options::{self, OptionError};
 use crate::run::RunArguments;
-use crate::run::rules::{self, RuleArguments};
-use clap::builder::PossibleValuesParser;
+use crate::run::rules::{PROFILES, RuleArguments};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -102,9 +102,12 @@ pub(super) fn profile() -> Arg {
     Arg::new("profile")
         .long("profile")
         .value_name("NAME")
-        .value_parser(PossibleValuesParser::new(
-            rules::PROFILES.map(|(name, _)| name),
-        ))
+        .value_parser(
+            PossibleValuesParser::new(PROFILES.map(|known| known.name)).map(|name| {
+                let known = PROFILES.into_iter().find(|known| known.name == name);
+                known.expect("clap takes no other")
+            }),
+        )
 }
 
 fn patterns(name: &'static str) -> Arg {
@@ -175,7 +178,11 @@ pub(super) fn arguments(matches: &mut ArgMatches) -> Result<RunArguments, Option
     }
     Ok(RunArguments {
         rules: RuleArguments {
-            profiles: texts(matches, "profile"),
+            profiles: matches
+                .remove_many("profile")
+                .into_iter()
+                .flatten()
+                .collect(),
             policies: all(matches, "policy"),
             hide: texts(matches, "hide"),
             deny: texts(matches, "deny"),
