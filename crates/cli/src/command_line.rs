@@ -1,61 +1,14 @@
-//! The command line: its description for clap, and the parsed requests.
+//! The command line: its description for clap, and the command that it names.
 
-mod run;
-
-use crate::bench_command;
-use crate::explain::{CtlArguments, ExplainArguments};
-use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
-use crate::policy::{CheckArguments, Identity, PolicySource};
-use crate::run::RunArguments;
-use crate::share::ShareArguments;
-use crate::share::listener::ListenAddress;
-use crate::virtiofsd;
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use crate::arguments::{Purpose, required};
+use crate::error::CommandError;
+use crate::output::print;
+use crate::{
+    bench_command, doctor, explain, launch, manual, policy, run, share, unmount, virtiofsd,
+};
+use clap::{Arg, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
-use std::path::PathBuf;
-
-#[derive(Debug)]
-pub(crate) enum Request {
-    Mount(MountArguments),
-    Unmount {
-        mountpoints: Vec<PathBuf>,
-        lazy: bool,
-    },
-    Doctor {
-        directory: Option<PathBuf>,
-        json: bool,
-    },
-    Run(Box<RunArguments>),
-    CheckPolicy(CheckArguments),
-    Explain(ExplainArguments),
-    Ctl(CtlArguments),
-    Share(ShareArguments),
-    Completions(clap_complete::Shell),
-    Man(PathBuf),
-}
-
-#[derive(Debug)]
-pub(crate) struct MountArguments {
-    pub(crate) source: PathBuf,
-    pub(crate) mountpoint: PathBuf,
-    pub(crate) settings: Vec<Setting>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CommandLineError {
-    /// Also help and version; clap prints it.
-    #[error(transparent)]
-    Clap(#[from] clap::Error),
-    #[error(transparent)]
-    Option(#[from] OptionError),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Parsing,
-    Completion,
-}
+use std::process::ExitCode;
 
 pub(crate) fn command(purpose: Purpose) -> Command {
     Command::new("thrufs")
@@ -64,323 +17,29 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
-        .subcommand(mount_command(purpose))
-        .subcommand(
-            Command::new("unmount")
-                .visible_alias("umount")
-                .about("Unmount what thrufs mounted, and wait until its server has ended")
-                .arg(
-                    Arg::new("lazy")
-                        .short('l')
-                        .long("lazy")
-                        .action(ArgAction::SetTrue)
-                        .help("Unmount while in use (lazy unmount); open files stay usable"),
-                )
-                .arg(
-                    path("MOUNTPOINT")
-                        .num_args(1..)
-                        .required(true)
-                        .help("The mount point"),
-                ),
-        )
-        .subcommand(share_command(purpose))
+        .subcommand(launch::command(purpose))
+        .subcommand(unmount::command())
+        .subcommand(share::launch::command(purpose))
         .subcommand(run::command(purpose))
         .subcommand(virtiofsd::command(virtiofsd::NAME))
         .subcommand(bench_command::command())
-        .subcommand(doctor_command())
-        .subcommand(policy_command())
-        .subcommand(explain_command())
-        .subcommand(ctl_command())
-        .subcommand(
-            Command::new("completions")
-                .about("Print the completions for a shell")
-                .arg(
-                    Arg::new("SHELL")
-                        .required(true)
-                        .value_parser(value_parser!(clap_complete::Shell))
-                        .help("The shell"),
-                ),
-        )
-        .subcommand(
-            Command::new("man")
-                .about("Write the manual pages")
-                .arg(path("DIR").default_value(".").help("Where to write them")),
-        )
+        .subcommand(doctor::command())
+        .subcommand(policy::command())
+        .subcommand(explain::command())
+        .subcommand(explain::ctl_command())
+        .subcommand(completions_command())
+        .subcommand(manual::command())
 }
 
-fn doctor_command() -> Command {
-    Command::new("doctor")
-        .about("Show what this machine supports, and how to enable what it does not")
-        .arg(json(
-            "Print an array of objects: name, state (ok, no, --), detail, remedy",
-        ))
+fn completions_command() -> Command {
+    Command::new("completions")
+        .about("Print the completions for a shell")
         .arg(
-            path("DIR")
-                .value_hint(clap::ValueHint::DirPath)
-                .help("A directory to serve, which is checked too"),
-        )
-}
-
-fn policy_command() -> Command {
-    let check = Command::new("check")
-        .about("Check a policy, and show what it decides for files")
-        .override_usage(
-            "thrufs policy check [OPTIONS] FILE [PATH]…\n       thrufs policy check [OPTIONS] \
-             --profile NAME [PATH]…",
-        )
-        .arg(
-            path("FILE")
-                .required_unless_present("profile")
-                .help("The policy, in TOML"),
-        )
-        .arg(
-            path("PATH")
-                .num_args(0..)
-                .help("Files of the host: show the decision for each, and its rule"),
-        )
-        .arg(run::profile().help("A profile of thrufs run, instead of FILE"))
-        .arg(
-            path("root")
-                .long("root")
-                .value_name("DIR")
-                .value_hint(clap::ValueHint::DirPath)
-                .default_value(".")
-                .help("The served directory, from which the policy's paths are counted"),
-        )
-        .arg(
-            Arg::new("as")
-                .long("as")
-                .value_name("UID[:GID]")
-                .value_parser(Identity::parse)
-                .help(
-                    "User and group that open them, by number or name [default: the user of the \
-                       command]",
-                ),
-        )
-        .arg(
-            path("exe")
-                .long("exe")
-                .value_name("PROGRAM")
-                .help("The path of the program that opens them [default: unknown]"),
-        );
-    Command::new("policy")
-        .about("Check a policy")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-        .subcommand(check)
-}
-
-fn explain_command() -> Command {
-    Command::new("explain")
-        .about("Show how files on a live mount are served, and why")
-        .arg(json("Print an array of objects"))
-        .arg(control())
-        .arg(
-            path("PATH")
-                .num_args(1..)
+            Arg::new("SHELL")
                 .required(true)
-                .help("What to explain; a symbolic link at its end is not followed"),
+                .value_parser(value_parser!(clap_complete::Shell))
+                .help("The shell"),
         )
-}
-
-fn ctl_command() -> Command {
-    Command::new("ctl")
-        .about("Query the server of a mount or share")
-        .arg(json("Print an object"))
-        .arg(control())
-        .arg(
-            path("PATH")
-                .required(true)
-                .help("The mount point, or anything on the mount; the socket of a share"),
-        )
-        .arg(
-            Arg::new("COMMAND")
-                .required(true)
-                .value_parser(PossibleValuesParser::new(["statistics"]))
-                .help("The query: statistics, as logged on SIGUSR1"),
-        )
-}
-
-fn json(help: &'static str) -> Arg {
-    Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help(help)
-}
-
-fn control() -> Arg {
-    path("control")
-        .long("control")
-        .value_name("PATH")
-        .help("The control socket, where the mount was given control=PATH")
-}
-
-fn path(name: &'static str) -> Arg {
-    Arg::new(name)
-        .value_parser(value_parser!(PathBuf))
-        .value_hint(clap::ValueHint::AnyPath)
-}
-
-fn option_list(purpose: Purpose, used: Use) -> Arg {
-    let list = Arg::new("options")
-        .short('o')
-        .value_name("OPT[,OPT…]")
-        .action(ArgAction::Append)
-        .value_parser(value_parser!(OsString))
-        .help("Options as for mount(8): each flag below, with _ for -, and some more");
-    match purpose {
-        Purpose::Parsing => list,
-        Purpose::Completion => list
-            .value_parser(PossibleValuesParser::new(list_words(used)))
-            .value_delimiter(','),
-    }
-}
-
-fn directory(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name)
-        .required(true)
-        .value_parser(value_parser!(PathBuf))
-        .value_hint(clap::ValueHint::DirPath)
-        .help(help)
-}
-
-fn flags(mut command: Command, used: Use) -> Command {
-    for group in Group::ALL {
-        for option in group.options(used).filter(|o| o.form != Form::List) {
-            command = command.arg(flag(option));
-        }
-    }
-    command
-}
-
-fn share_command(purpose: Purpose) -> Command {
-    let device = Group::Device.title();
-    let command = Command::new("share")
-        .about("Share a directory with virtual machines, by virtio-fs over vhost-user")
-        .args_override_self(false)
-        .arg(
-            path("socket")
-                .long("socket")
-                .visible_alias("socket-path")
-                .value_name("PATH")
-                .required_unless_present("fd")
-                .help_heading(device)
-                .help(
-                    "The socket that virtual machine monitors connect to; created at the start, \
-                       removed at the end",
-                ),
-        )
-        .arg(
-            Arg::new("fd")
-                .long("fd")
-                .value_name("N")
-                .value_parser(value_parser!(i32).range(0..))
-                .conflicts_with_all(["socket", "socket-group"])
-                .help_heading(device)
-                .help("Number of a listening socket to use instead"),
-        )
-        .arg(
-            Arg::new("socket-group")
-                .long("socket-group")
-                .value_name("GROUP")
-                .value_parser(options::parse_group)
-                .help_heading(device)
-                .help("Group that may connect besides the user"),
-        )
-        .arg(option_list(purpose, Use::Share))
-        .arg(directory("DIR", "The directory to share"));
-    flags(command, Use::Share)
-}
-
-fn mount_command(purpose: Purpose) -> Command {
-    let command = Command::new("mount")
-        .about("Mount a directory somewhere else, served by thrufs")
-        .args_override_self(false)
-        .arg(option_list(purpose, Use::Mount))
-        .arg(directory("SOURCE", "The directory to serve"))
-        .arg(directory("MOUNTPOINT", "The directory to mount it on"))
-        .after_help(list_only_help());
-    flags(command, Use::Mount)
-}
-
-fn flag(option: &'static MountOption) -> Arg {
-    let mut arg = Arg::new(option.name)
-        .long(option.flag())
-        .help_heading(option.group.title())
-        .help(sentence(option.help, option.default));
-    if !option.long.is_empty() {
-        let short = sentence(option.help, option.default);
-        arg = arg.long_help(format!("{short}\n{}", option.long));
-    }
-    if option.name.contains('_') {
-        arg = arg.alias(option.name);
-    }
-    if option.id == options::OptionId::Foreground {
-        arg = arg.short('f');
-    }
-    match option.value {
-        // Given twice, the position of the last one counts.
-        Value::None | Value::Any => arg.action(ArgAction::SetTrue).overrides_with(option.name),
-        Value::Choice(words) => arg
-            .action(ArgAction::Append)
-            .value_name(option.value.placeholder())
-            .value_parser(PossibleValuesParser::new(words)),
-        kind => arg
-            .action(ArgAction::Append)
-            .value_name(kind.placeholder())
-            .value_parser(value_parser!(OsString)),
-    }
-}
-
-pub(crate) fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(characters).collect()
-}
-
-fn sentence(help: &str, default: &str) -> String {
-    let mut text = capitalized(help);
-    match default {
-        "" => {}
-        "on" => text.push_str(" [the default]"),
-        other => text.push_str(&format!(" [default: {other}]")),
-    }
-    text
-}
-
-/// The words of a list after `-o`, for completions.
-fn list_words(used: Use) -> Vec<String> {
-    let mut words = Vec::new();
-    let options = OPTIONS.iter().filter(|option| option.used.includes(used));
-    for option in options.filter(|option| option.form != Form::Flag) {
-        match option.value {
-            _ if option.name.ends_with('*') => {}
-            Value::None | Value::Any => words.push(option.name.to_owned()),
-            Value::Choice(values) => {
-                words.extend(
-                    values
-                        .iter()
-                        .map(|value| format!("{}={value}", option.name)),
-                );
-            }
-            _ => words.push(format!("{}=", option.name)),
-        }
-    }
-    words
-}
-
-fn list_only_help() -> String {
-    let names: Vec<&str> = OPTIONS
-        .iter()
-        .filter(|option| option.form == Form::List)
-        .map(|o| o.name)
-        .collect();
-    format!(
-        "{}, after -o alone:\n  {}",
-        Group::Mount.title(),
-        names.join(", ")
-    )
 }
 
 /// Parses the arguments, the program's name first.
@@ -390,171 +49,59 @@ fn list_only_help() -> String {
 /// Invalid arguments; also help and version.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Request, CommandLineError> {
+) -> Result<(String, ArgMatches), clap::Error> {
     let mut matches = command(Purpose::Parsing).try_get_matches_from(arguments)?;
-    let (name, mut matches) = matches
+    Ok(matches
         .remove_subcommand()
-        .expect("clap requires a subcommand");
-    Ok(match name.as_str() {
-        "mount" => Request::Mount(MountArguments {
-            settings: settings(&matches, Use::Mount)?,
-            source: required(&mut matches, "SOURCE"),
-            mountpoint: required(&mut matches, "MOUNTPOINT"),
-        }),
-        "share" => Request::Share(share_arguments(&mut matches)?),
-        "run" => Request::Run(Box::new(run::arguments(&mut matches)?)),
-        "unmount" => Request::Unmount {
-            lazy: matches.get_flag("lazy"),
-            mountpoints: all(&mut matches, "MOUNTPOINT"),
-        },
-        "doctor" => Request::Doctor {
-            json: matches.get_flag("json"),
-            directory: matches.remove_one("DIR"),
-        },
-        "policy" => Request::CheckPolicy(check_arguments(&mut matches)),
-        "explain" => Request::Explain(ExplainArguments {
-            json: matches.get_flag("json"),
-            control: matches.remove_one("control"),
-            paths: all(&mut matches, "PATH"),
-        }),
-        "ctl" => Request::Ctl(CtlArguments {
-            json: matches.get_flag("json"),
-            control: matches.remove_one("control"),
-            path: required(&mut matches, "PATH"),
-            command: required(&mut matches, "COMMAND"),
-        }),
-        "completions" => Request::Completions(required(&mut matches, "SHELL")),
-        "man" => Request::Man(required(&mut matches, "DIR")),
+        .expect("clap requires a subcommand"))
+}
+
+/// Carries out the command of this name.
+pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+    match name {
+        "mount" => launch::plan(launch::arguments(matches)?)?.carry_out()?,
+        "share" => share::launch::run(share::launch::arguments(matches)?)?,
+        "unmount" => unmount::run(matches)?,
+        "doctor" => return doctor::run(matches),
+        "run" => return run::run(run::arguments(matches)?),
+        "policy" => return policy::check(matches),
+        "explain" => return explain::explain(matches),
+        "ctl" => return explain::ctl(matches),
+        "completions" => {
+            let shell: clap_complete::Shell = required(matches, "SHELL");
+            let mut script = Vec::new();
+            let mut command = command(Purpose::Completion);
+            clap_complete::generate(shell, &mut command, "thrufs", &mut script);
+            print(script);
+        }
+        "man" => manual::write_pages(matches)?,
         other => unreachable!("clap knows no subcommand {other}"),
-    })
-}
-
-fn check_arguments(matches: &mut ArgMatches) -> CheckArguments {
-    let (_, mut matches) = matches
-        .remove_subcommand()
-        .expect("clap requires a subcommand, and there is one");
-    let file: Option<PathBuf> = matches.remove_one("FILE");
-    let mut paths = all(&mut matches, "PATH");
-    let policy = match matches.remove_one("profile") {
-        // What clap took for FILE is the first PATH.
-        Some(name) => {
-            paths.splice(0..0, file);
-            PolicySource::Profile(name)
-        }
-        None => PolicySource::File(file.expect("clap requires it or a profile")),
-    };
-    CheckArguments {
-        policy,
-        paths,
-        root: required(&mut matches, "root"),
-        identity: matches.remove_one("as"),
-        executable: matches.remove_one("exe"),
     }
-}
-
-fn share_arguments(matches: &mut ArgMatches) -> Result<ShareArguments, OptionError> {
-    let listening = match matches.remove_one("fd") {
-        Some(number) => ListenAddress::Inherited(number),
-        None => ListenAddress::At {
-            path: required(matches, "socket"),
-            group: matches.remove_one("socket-group"),
-            pid_file: false,
-        },
-    };
-    Ok(ShareArguments {
-        listening,
-        settings: settings(matches, Use::Share)?,
-        source: required(matches, "DIR"),
-        once: false,
-    })
-}
-
-fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> T {
-    matches
-        .remove_one(name)
-        .expect("clap requires it or has a default")
-}
-
-fn all(matches: &mut ArgMatches, name: &str) -> Vec<PathBuf> {
-    matches.remove_many(name).into_iter().flatten().collect()
-}
-
-/// All settings in the order of the command line, from lists and flags.
-fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, OptionError> {
-    let mut found: Vec<(usize, Vec<Setting>)> = Vec::new();
-    for (index, list) in occurrences(matches, "options") {
-        found.push((index, options::parse(text(list)?)?));
-    }
-    let options = OPTIONS.iter().filter(|option| option.used.includes(used));
-    for option in options.filter(|option| option.form != Form::List) {
-        match option.value {
-            Value::None | Value::Any => {
-                if matches.get_flag(option.name) {
-                    let last = matches.indices_of(option.name).and_then(Iterator::last);
-                    let setting = options::setting(option, None)?;
-                    found.push((last.unwrap_or_default(), vec![setting]));
-                }
-            }
-            Value::Choice(_) => {
-                let values = matches
-                    .get_many::<String>(option.name)
-                    .into_iter()
-                    .flatten();
-                let indices = matches.indices_of(option.name).into_iter().flatten();
-                for (index, value) in indices.zip(values) {
-                    found.push((index, vec![options::setting(option, Some(value))?]));
-                }
-            }
-            _ => {
-                for (index, value) in occurrences(matches, option.name) {
-                    found.push((index, vec![options::setting(option, Some(text(value)?))?]));
-                }
-            }
-        }
-    }
-    found.sort_by_key(|(index, _)| *index);
-    Ok(found
-        .into_iter()
-        .flat_map(|(_, settings)| settings)
-        .collect())
-}
-
-fn occurrences<'a>(
-    matches: &'a ArgMatches,
-    name: &str,
-) -> impl Iterator<Item = (usize, &'a OsString)> {
-    let indices = matches.indices_of(name).into_iter().flatten();
-    indices.zip(matches.get_many::<OsString>(name).into_iter().flatten())
-}
-
-fn text(value: &OsString) -> Result<&str, OptionError> {
-    value
-        .to_str()
-        .ok_or_else(|| OptionError::NotText(value.clone()))
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::MountArguments;
+    use crate::options::{self, Form, Group, OPTIONS, Use};
+    use crate::share::ShareArguments;
+    use crate::share::listener::ListenAddress;
+    use std::error::Error;
 
-    fn mount(arguments: &str) -> Result<MountArguments, CommandLineError> {
-        let words = ["thrufs", "mount"]
-            .into_iter()
-            .chain(arguments.split_whitespace());
-        match parse(words.map(OsString::from))? {
-            Request::Mount(arguments) => Ok(arguments),
-            other => panic!("{other:?}"),
-        }
+    fn matches(name: &str, arguments: &str) -> Result<ArgMatches, clap::Error> {
+        let words = ["thrufs", name].into_iter();
+        let words = words.chain(arguments.split_whitespace());
+        parse(words.map(OsString::from)).map(|(_, matches)| matches)
     }
 
-    fn share(arguments: &str) -> Result<ShareArguments, CommandLineError> {
-        let words = ["thrufs", "share"]
-            .into_iter()
-            .chain(arguments.split_whitespace());
-        match parse(words.map(OsString::from))? {
-            Request::Share(arguments) => Ok(arguments),
-            other => panic!("{other:?}"),
-        }
+    fn mount(arguments: &str) -> Result<MountArguments, Box<dyn Error>> {
+        Ok(launch::arguments(&mut matches("mount", arguments)?)?)
+    }
+
+    fn share(arguments: &str) -> Result<ShareArguments, Box<dyn Error>> {
+        let mut matches = matches("share", arguments)?;
+        Ok(share::launch::arguments(&mut matches)?)
     }
 
     fn shown(arguments: &str) -> String {

@@ -12,17 +12,33 @@ mod ring;
 mod sandbox;
 mod threads;
 
+use crate::arguments::{json, path};
 use crate::confinement;
 use crate::error::CommandError;
 use crate::output::{print, print_json};
+use clap::{ArgMatches, Command};
 use finding::{Finding, FindingState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Prints the findings, also for `directory`. Fails when no mount is possible.
-pub(crate) fn run(directory: Option<&Path>, json: bool) -> Result<ExitCode, CommandError> {
-    let findings = look(directory)?;
-    match json {
+pub(crate) fn command() -> Command {
+    Command::new("doctor")
+        .about("Show what this machine supports, and how to enable what it does not")
+        .arg(json(
+            "Print an array of objects: name, state (ok, no, --), detail, remedy",
+        ))
+        .arg(
+            path("DIR")
+                .value_hint(clap::ValueHint::DirPath)
+                .help("A directory to serve, which is checked too"),
+        )
+}
+
+/// Prints the findings. Fails when no mount is possible.
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+    let directory: Option<PathBuf> = matches.remove_one("DIR");
+    let findings = look(directory.as_deref())?;
+    match matches.get_flag("json") {
         true => print_json(&findings),
         false => print(as_text(&findings)),
     }

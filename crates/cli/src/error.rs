@@ -2,7 +2,6 @@
 //!
 //! Every error is printed once, in `main`; its text includes its cause.
 
-use crate::command_line::CommandLineError;
 use crate::control::socket::ControlSocketError;
 use crate::listening::SocketError;
 use crate::mount_helper::HelperError;
@@ -17,8 +16,6 @@ use thrufs_hostdir::policy::PolicyFileError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    #[error(transparent)]
-    CommandLine(#[from] CommandLineError),
     #[error(transparent)]
     Helper(#[from] HelperError),
     #[error(transparent)]
@@ -247,8 +244,7 @@ impl CommandError {
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,
-            CommandError::CommandLine(_)
-                | CommandError::Helper(_)
+            CommandError::Helper(_)
                 | CommandError::Option(_)
                 | CommandError::Log { .. }
                 | CommandError::Rule(_)

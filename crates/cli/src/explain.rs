@@ -1,10 +1,13 @@
 //! `thrufs explain` and `thrufs ctl`: queries of servers.
 
+use crate::arguments::{all, json, path, required};
 use crate::control::client::{ask, ask_share, printable, share_at};
-use crate::control::finding::{Located, locate};
-use crate::control::protocol::{Command, escape};
+use crate::control::finding::locate;
+use crate::control::protocol::{Command as Query, escape};
 use crate::error::CommandError;
 use crate::output::{print, print_json};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
@@ -12,20 +15,42 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
 
-#[derive(Debug)]
-pub(crate) struct ExplainArguments {
-    pub(crate) paths: Vec<PathBuf>,
-    pub(crate) json: bool,
-    /// The socket of a mount with control=PATH.
-    pub(crate) control: Option<PathBuf>,
+pub(crate) fn command() -> Command {
+    Command::new("explain")
+        .about("Show how files on a live mount are served, and why")
+        .arg(json("Print an array of objects"))
+        .arg(control())
+        .arg(
+            path("PATH")
+                .num_args(1..)
+                .required(true)
+                .help("What to explain; a symbolic link at its end is not followed"),
+        )
 }
 
-#[derive(Debug)]
-pub(crate) struct CtlArguments {
-    pub(crate) path: PathBuf,
-    pub(crate) command: String,
-    pub(crate) json: bool,
-    pub(crate) control: Option<PathBuf>,
+pub(crate) fn ctl_command() -> Command {
+    Command::new("ctl")
+        .about("Query the server of a mount or share")
+        .arg(json("Print an object"))
+        .arg(control())
+        .arg(
+            path("PATH")
+                .required(true)
+                .help("The mount point, or anything on the mount; the socket of a share"),
+        )
+        .arg(
+            Arg::new("COMMAND")
+                .required(true)
+                .value_parser(PossibleValuesParser::new(["statistics"]))
+                .help("The query: statistics, as logged on SIGUSR1"),
+        )
+}
+
+fn control() -> Arg {
+    path("control")
+        .long("control")
+        .value_name("PATH")
+        .help("The control socket, where the mount was given control=PATH")
 }
 
 #[derive(Serialize)]
@@ -37,13 +62,15 @@ struct Explained {
 }
 
 /// Explains each path that can be; fails with the last error, after printing the earlier ones.
-pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandError> {
+pub(crate) fn explain(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+    let as_json = matches.get_flag("json");
+    let control: Option<PathBuf> = matches.remove_one("control");
     let mut failed = None;
-    let mut all = Vec::new();
-    for path in &arguments.paths {
-        match explain_one(path, arguments.control.as_deref()) {
-            Ok(explained) if arguments.json => all.push(explained),
-            Ok(explained) => print(as_text(path, &explained)),
+    let mut explained = Vec::new();
+    for path in all(matches, "PATH") {
+        match explain_one(&path, control.as_deref()) {
+            Ok(one) if as_json => explained.push(one),
+            Ok(one) => print(as_text(&path, &one)),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     eprintln!("thrufs: {earlier}");
@@ -51,8 +78,8 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandE
             }
         }
     }
-    if arguments.json {
-        print_json(&all);
+    if as_json {
+        print_json(&explained);
     }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
@@ -60,7 +87,7 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> Result<ExitCode, CommandE
 fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, CommandError> {
     let located = locate(path)?;
     let components = located.components.clone();
-    let answer = ask(path, &located, control, &Command::Explain { components })?;
+    let answer = ask(path, &located, control, &Query::Explain { components })?;
     let explanation =
         serde_json::from_value(answer).map_err(|error| not_understood(path, error))?;
     Ok(Explained {
@@ -78,20 +105,16 @@ fn not_understood(path: &Path, error: serde_json::Error) -> CommandError {
 }
 
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
-pub(crate) fn ctl(arguments: &CtlArguments) -> Result<ExitCode, CommandError> {
-    let CtlArguments { path, control, .. } = arguments;
-    let command = match arguments.command.as_str() {
-        "statistics" => Command::Statistics,
-        other => unreachable!("clap knows no command {other}"),
+pub(crate) fn ctl(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+    let path: PathBuf = required(matches, "PATH");
+    let control: Option<PathBuf> = matches.remove_one("control");
+    // Clap knows no other.
+    let query = Query::Statistics;
+    let mut answer = match share_at(&path) {
+        Some(share) => ask_share(&path, &share, control.as_deref(), &query)?,
+        None => ask(&path, &locate(&path)?, control.as_deref(), &query)?,
     };
-    let mut answer = match share_at(path) {
-        Some(share) => ask_share(path, &share, control.as_deref(), &command)?,
-        None => {
-            let located: Located = locate(path)?;
-            ask(path, &located, control.as_deref(), &command)?
-        }
-    };
-    if arguments.json {
+    if matches.get_flag("json") {
         if let Some(fields) = answer.as_object_mut() {
             fields.remove("text");
         }

@@ -1,16 +1,17 @@
 //! `thrufs mount`: checks the arguments, starts the server, and returns when the mount responds.
 
+use crate::arguments::{Purpose, directory, flags, option_list, required, settings};
 use crate::channel::Message;
-use crate::command_line::MountArguments;
 use crate::config::MountConfig;
 use crate::error::{CommandError, system};
 use crate::log;
 use crate::mounting;
-use crate::options::{OptionId, Setting};
+use crate::options::{Form, Group, OPTIONS, OptionError, OptionId, Setting, Use};
 use crate::policy_file::Loaded;
 use crate::process::{Process, Role};
 use crate::supervisor;
 use crate::task::Task;
+use clap::{ArgMatches, Command};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountPropagationFlags, OpenTreeFlags, open_tree};
@@ -21,6 +22,45 @@ use std::time::Duration;
 
 /// For the first reply of a new mount.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(crate) struct MountArguments {
+    pub(crate) source: PathBuf,
+    pub(crate) mountpoint: PathBuf,
+    pub(crate) settings: Vec<Setting>,
+}
+
+pub(crate) fn command(purpose: Purpose) -> Command {
+    let command = Command::new("mount")
+        .about("Mount a directory somewhere else, served by thrufs")
+        .args_override_self(false)
+        .arg(option_list(purpose, Use::Mount))
+        .arg(directory("SOURCE", "The directory to serve"))
+        .arg(directory("MOUNTPOINT", "The directory to mount it on"))
+        .after_help(list_only_help());
+    flags(command, Use::Mount)
+}
+
+fn list_only_help() -> String {
+    let names: Vec<&str> = OPTIONS
+        .iter()
+        .filter(|option| option.form == Form::List)
+        .map(|o| o.name)
+        .collect();
+    format!(
+        "{}, after -o alone:\n  {}",
+        Group::Mount.title(),
+        names.join(", ")
+    )
+}
+
+pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<MountArguments, OptionError> {
+    Ok(MountArguments {
+        settings: settings(matches, Use::Mount)?,
+        source: required(matches, "SOURCE"),
+        mountpoint: required(matches, "MOUNTPOINT"),
+    })
+}
 
 /// A checked mount.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 //! | module | content |
 //! |---|---|
 //! | `options`, `config` | the table of options, and the resolved configuration |
-//! | `command_line`, `mount_helper` | parsing the arguments of users and of mount(8) |
+//! | `command_line`, `mount_helper` | the arguments of users and of mount(8) |
+//! | `arguments` | arguments that several commands have |
 //! | `manual` | the manual pages |
 //! | `launch`, `unmount`, `doctor`, `explain`, `policy`, `share` | the commands |
 //! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
@@ -31,6 +32,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod arguments;
 mod audit_log;
 mod auto_unmount;
 mod bench_command;
@@ -66,29 +68,14 @@ mod waiting;
 mod watcher;
 mod worker;
 
-use command_line::{CommandLineError, Purpose, Request};
+use arguments::USAGE;
 use error::CommandError;
 use process::Role;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Exit statuses of an error.
-#[derive(Clone, Copy)]
-struct Statuses {
-    usage: u8,
-    failure: u8,
-}
-
-const STATUSES: Statuses = Statuses {
-    usage: 2,
-    failure: 1,
-};
-
-/// Of `thrufs run`, as of env(1): the other statuses are the command's.
-const STATUSES_OF_RUN: Statuses = Statuses {
-    usage: 125,
-    failure: 125,
-};
+/// Of errors of `thrufs run`, as of env(1): the other statuses are the command's.
+const FAILED_RUN: u8 = 125;
 
 fn main() -> ExitCode {
     // Descriptors of the parent would be a way out of a worker's confinement.
@@ -110,7 +97,7 @@ fn main() -> ExitCode {
         None => {}
     }
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
-        return finish(virtiofsd::run(arguments), STATUSES);
+        return finish(virtiofsd::run(arguments), USAGE, 1);
     }
     if arguments
         .first()
@@ -119,74 +106,26 @@ fn main() -> ExitCode {
         return mount_as_helper(arguments);
     }
     if let Some(arguments) = bench_command::arguments(&arguments) {
-        return finish(Err(bench_command::start(arguments)), STATUSES);
+        return finish(Err(bench_command::start(arguments)), USAGE, 1);
     }
-    let statuses = match arguments.get(1) {
-        Some(first) if first == "run" => STATUSES_OF_RUN,
-        _ => STATUSES,
+    let (usage, failure) = match arguments.get(1) {
+        Some(first) if first == "run" => (FAILED_RUN, FAILED_RUN),
+        _ => (USAGE, 1),
     };
-    let outcome = command_line::parse(arguments)
-        .map_err(CommandError::from)
-        .and_then(carry_out);
-    finish(outcome, statuses)
-}
-
-fn finish(outcome: Result<ExitCode, CommandError>, statuses: Statuses) -> ExitCode {
-    match outcome {
-        Ok(code) => code,
-        Err(CommandError::CommandLine(CommandLineError::Clap(error))) => {
-            // Help and version are errors of clap, with status 0.
-            let _ = error.print();
-            if error.use_stderr() {
-                statuses.usage.into()
-            } else {
-                ExitCode::SUCCESS
-            }
+    match command_line::parse(arguments) {
+        Ok((name, mut matches)) => {
+            finish(command_line::carry_out(&name, &mut matches), usage, failure)
         }
-        Err(error) => {
-            eprintln!("thrufs: {error}");
-            if error.is_usage() {
-                statuses.usage.into()
-            } else {
-                statuses.failure.into()
-            }
-        }
+        Err(error) => arguments::refuse(&error, usage),
     }
 }
 
-fn carry_out(request: Request) -> Result<ExitCode, CommandError> {
-    match request {
-        Request::Mount(arguments) => launch::plan(arguments)?.carry_out()?,
-        Request::Share(arguments) => share::launch::run(arguments)?,
-        Request::Unmount { mountpoints, lazy } => unmount_all(&mountpoints, lazy)?,
-        Request::Doctor { directory, json } => return doctor::run(directory.as_deref(), json),
-        Request::Run(arguments) => return run::run(*arguments),
-        Request::CheckPolicy(arguments) => return policy::check(&arguments),
-        Request::Explain(arguments) => return explain::explain(&arguments),
-        Request::Ctl(arguments) => return explain::ctl(&arguments),
-        Request::Completions(shell) => {
-            let mut script = Vec::new();
-            let mut command = command_line::command(Purpose::Completion);
-            clap_complete::generate(shell, &mut command, "thrufs", &mut script);
-            output::print(script);
-        }
-        Request::Man(directory) => manual::write_pages(&directory)
-            .map_err(|(path, source)| CommandError::Write { path, source })?,
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Unmounts all that it can; fails with the last error, after printing the earlier ones.
-fn unmount_all(mountpoints: &[std::path::PathBuf], lazy: bool) -> Result<(), CommandError> {
-    let mut failed = None;
-    for mountpoint in mountpoints {
-        if let Err(error) = unmount::unmount(mountpoint, lazy)
-            && let Some(earlier) = failed.replace(error)
-        {
-            eprintln!("thrufs: {earlier}");
-        }
-    }
-    failed.map_or(Ok(()), Err)
+/// Prints an error, whose exit status is that of a usage error or another failure.
+fn finish(outcome: Result<ExitCode, CommandError>, usage: u8, failure: u8) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("thrufs: {error}");
+        if error.is_usage() { usage } else { failure }.into()
+    })
 }
 
 fn mount_as_helper(arguments: Vec<OsString>) -> ExitCode {

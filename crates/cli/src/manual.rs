@@ -3,11 +3,12 @@
 pub(crate) mod bench;
 mod roff;
 
-use crate::command_line::capitalized;
+use crate::arguments::{capitalized, path, required};
+use crate::error::CommandError;
 use crate::options::{Form, Group, MountOption, NEEDLESS, Use, Value};
 use crate::virtiofsd;
+use clap::{ArgMatches, Command};
 use roff::Page;
-use std::io;
 use std::path::{Path, PathBuf};
 
 const TEXTS: [&str; 12] = [
@@ -31,12 +32,23 @@ pub(crate) fn pages() -> [(String, String); 12] {
     TEXTS.map(|text| Page::of(text, generated).unwrap_or_else(|fault| panic!("{fault}")))
 }
 
-/// Writes every page into `directory`, which is created if needed.
-pub(crate) fn write_pages(directory: &Path) -> Result<(), (PathBuf, io::Error)> {
-    std::fs::create_dir_all(directory).map_err(|error| (directory.into(), error))?;
+pub(crate) fn command() -> Command {
+    Command::new("man")
+        .about("Write the manual pages")
+        .arg(path("DIR").default_value(".").help("Where to write them"))
+}
+
+/// Writes every page into a directory, which is created if needed.
+pub(crate) fn write_pages(matches: &mut ArgMatches) -> Result<(), CommandError> {
+    let directory: PathBuf = required(matches, "DIR");
+    let wrong = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CommandError::Write { path, source }
+    };
+    std::fs::create_dir_all(&directory).map_err(wrong(&directory))?;
     for (name, text) in pages() {
         let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|error| (path, error))?;
+        std::fs::write(&path, text).map_err(wrong(&path))?;
     }
     Ok(())
 }

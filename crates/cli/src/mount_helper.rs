@@ -3,7 +3,7 @@
 //! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit statuses
 //! of mount(8). `-f` is "fake", not "foreground".
 
-use crate::command_line::MountArguments;
+use crate::launch::MountArguments;
 use crate::options::{self, OptionError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -3,39 +3,115 @@
 mod answer;
 mod host_file;
 
+use crate::arguments::{all, path, required};
 use crate::error::CommandError;
 use crate::options;
 use crate::output::print;
-use crate::run::rules::Profile;
+use crate::run::rules::{self, Profile};
+use clap::{Arg, ArgMatches, Command};
 use host_file::HostFile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::policy::{Caller, Policy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+struct Identity {
+    uid: u32,
+    gid: u32,
 }
 
 #[derive(Debug)]
-pub(crate) enum PolicySource {
+enum PolicySource {
     File(PathBuf),
     Profile(Profile),
 }
 
 #[derive(Debug)]
-pub(crate) struct CheckArguments {
-    pub(crate) policy: PolicySource,
-    pub(crate) paths: Vec<PathBuf>,
-    pub(crate) root: PathBuf,
-    pub(crate) identity: Option<Identity>,
-    pub(crate) executable: Option<PathBuf>,
+struct CheckArguments {
+    policy: PolicySource,
+    paths: Vec<PathBuf>,
+    root: PathBuf,
+    identity: Option<Identity>,
+    executable: Option<PathBuf>,
+}
+
+pub(crate) fn command() -> Command {
+    let check = Command::new("check")
+        .about("Check a policy, and show what it decides for files")
+        .override_usage(
+            "thrufs policy check [OPTIONS] FILE [PATH]…\n       thrufs policy check [OPTIONS] \
+             --profile NAME [PATH]…",
+        )
+        .arg(
+            path("FILE")
+                .required_unless_present("profile")
+                .help("The policy, in TOML"),
+        )
+        .arg(
+            path("PATH")
+                .num_args(0..)
+                .help("Files of the host: show the decision for each, and its rule"),
+        )
+        .arg(rules::profile_argument().help("A profile of thrufs run, instead of FILE"))
+        .arg(
+            path("root")
+                .long("root")
+                .value_name("DIR")
+                .value_hint(clap::ValueHint::DirPath)
+                .default_value(".")
+                .help("The served directory, from which the policy's paths are counted"),
+        )
+        .arg(
+            Arg::new("as")
+                .long("as")
+                .value_name("UID[:GID]")
+                .value_parser(Identity::parse)
+                .help(
+                    "User and group that open them, by number or name [default: the user of the \
+                       command]",
+                ),
+        )
+        .arg(
+            path("exe")
+                .long("exe")
+                .value_name("PROGRAM")
+                .help("The path of the program that opens them [default: unknown]"),
+        );
+    Command::new("policy")
+        .about("Check a policy")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand(check)
+}
+
+fn arguments(matches: &mut ArgMatches) -> CheckArguments {
+    let (_, mut matches) = matches
+        .remove_subcommand()
+        .expect("clap requires a subcommand, and there is one");
+    let file: Option<PathBuf> = matches.remove_one("FILE");
+    let mut paths = all(&mut matches, "PATH");
+    let policy = match matches.remove_one("profile") {
+        // What clap took for FILE is the first PATH.
+        Some(profile) => {
+            paths.splice(0..0, file);
+            PolicySource::Profile(profile)
+        }
+        None => PolicySource::File(file.expect("clap requires it or a profile")),
+    };
+    CheckArguments {
+        policy,
+        paths,
+        root: required(&mut matches, "root"),
+        identity: matches.remove_one("as"),
+        executable: matches.remove_one("exe"),
+    }
 }
 
 /// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
 /// checked.
-pub(crate) fn check(arguments: &CheckArguments) -> Result<ExitCode, CommandError> {
+pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+    let arguments = &arguments(matches);
     let (name, policy) = match &arguments.policy {
         PolicySource::File(file) => (file.as_path(), Policy::load(file)?),
         PolicySource::Profile(Profile { name, text }) => {
@@ -96,7 +172,7 @@ fn answer(
 
 impl Identity {
     /// `UID[:GID]`, numbers or names; the default group is the user's.
-    pub(crate) fn parse(text: &str) -> Result<Identity, String> {
+    fn parse(text: &str) -> Result<Identity, String> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
             None => (text, None),

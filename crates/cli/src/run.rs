@@ -12,6 +12,7 @@
 //! and that with the runner. When the worker dies, the mount returns ENOTCONN, and the runner ends the
 //! command.
 
+mod arguments;
 mod elsewhere;
 pub(crate) mod init;
 mod plan;
@@ -29,52 +30,28 @@ use crate::config::MountConfig;
 use crate::error::{CommandError, system};
 use crate::launch;
 use crate::log;
-use crate::options::{self, OptionId, Setting};
+use crate::options::{self, OptionId};
 use crate::output::print;
 use crate::policy_file::PolicyFiles;
+pub(crate) use arguments::{arguments, command};
+
+use arguments::RunArguments;
 use plan::SandboxPlan;
 use report::Report;
-use rules::{AuditRequest, RuleArguments, RuleError};
+use rules::{AuditRequest, RuleError};
 use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 use thrufs_hostdir::policy::Policy;
 use thrufs_sys::signal::SignalFd;
 use user::RunUser;
 
-#[derive(Debug)]
-pub(crate) struct RunArguments {
-    pub(crate) tree: PathBuf,
-    /// The program and its arguments; empty with `show`.
-    pub(crate) command: Vec<OsString>,
-    pub(crate) rules: RuleArguments,
-    /// Print the policy instead.
-    pub(crate) show: bool,
-    /// An empty home directory, but for the tree and these.
-    pub(crate) only: bool,
-    pub(crate) also: Vec<PathBuf>,
-    pub(crate) also_write: Vec<PathBuf>,
-    /// The user of the command, by number or name.
-    pub(crate) user: Option<String>,
-    pub(crate) audit: Option<PathBuf>,
-    pub(crate) report: bool,
-    pub(crate) json: bool,
-    pub(crate) settings: Vec<Setting>,
-}
-
 /// Exit status of errors of thrufs, as of env(1).
 const FAILED: u8 = 125;
-
-/// For the start of the worker, and INIT.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// For the command to end after the worker has died, and for the worker to end after the command.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The descriptor with this number is the channel; what follows `--` is the command.
 fn inherited(arguments: &[OsString]) -> Option<(Channel, &[OsString])> {

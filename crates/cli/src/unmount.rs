@@ -1,9 +1,11 @@
 //! `thrufs unmount`: unmounts, and waits until the server has ended.
 
+use crate::arguments::{all, path};
 use crate::error::{CommandError, system};
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
 use crate::waiting;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::io;
@@ -26,7 +28,39 @@ struct ServerProcess {
     descriptor: OwnedFd,
 }
 
-pub(crate) fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
+pub(crate) fn command() -> Command {
+    Command::new("unmount")
+        .visible_alias("umount")
+        .about("Unmount what thrufs mounted, and wait until its server has ended")
+        .arg(
+            Arg::new("lazy")
+                .short('l')
+                .long("lazy")
+                .action(ArgAction::SetTrue)
+                .help("Unmount while in use (lazy unmount); open files stay usable"),
+        )
+        .arg(
+            path("MOUNTPOINT")
+                .num_args(1..)
+                .required(true)
+                .help("The mount point"),
+        )
+}
+
+/// Unmounts all that it can; fails with the last error, after printing the earlier ones.
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), CommandError> {
+    let mut failed = None;
+    for mountpoint in all(matches, "MOUNTPOINT") {
+        if let Err(error) = unmount(&mountpoint, matches.get_flag("lazy"))
+            && let Some(earlier) = failed.replace(error)
+        {
+            eprintln!("thrufs: {earlier}");
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
     let path = resolve(mountpoint)?;
     let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
     let Some(mount) = mount_table::on_top_at(&mounts, &path) else {

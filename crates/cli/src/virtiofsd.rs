@@ -14,6 +14,7 @@ mod collected;
 mod list;
 mod table;
 
+use crate::arguments::{USAGE, refuse};
 use crate::error::CommandError;
 use crate::output::print;
 use crate::share::ShareArguments;
@@ -61,7 +62,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
     let matches = match parsed.try_get_matches_from(arguments.into_iter().skip(1)) {
         Ok(matches) => matches,
         // Also help and version.
-        Err(error) => return Err(crate::command_line::CommandLineError::Clap(error).into()),
+        Err(error) => return Ok(refuse(&error, USAGE)),
     };
     if matches.get_flag("print-capabilities") {
         let features = FEATURES

@@ -1,11 +1,10 @@
 //! The command line of `thrufs run`.
 
-use super::{Purpose, Use};
-use super::{all, directory, json, occurrences, option_list, path, required, text};
-use crate::options::{self, OptionError};
-use crate::run::RunArguments;
-use crate::run::rules::{PROFILES, RuleArguments};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use super::rules::{RuleArguments, profile_argument};
+use crate::arguments::{
+    Purpose, all, directory, json, occurrences, option_list, path, required, text,
+};
+use crate::options::{self, OptionError, Setting, Use};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,7 +31,27 @@ Examples:
           The policy, for `thrufs mount -o policy=FILE`
 ";
 
-pub(super) fn command(purpose: Purpose) -> Command {
+#[derive(Debug)]
+pub(crate) struct RunArguments {
+    pub(crate) tree: PathBuf,
+    /// The program and its arguments; empty with `show`.
+    pub(crate) command: Vec<OsString>,
+    pub(crate) rules: RuleArguments,
+    /// Print the policy instead.
+    pub(crate) show: bool,
+    /// An empty home directory, but for the tree and these.
+    pub(crate) only: bool,
+    pub(crate) also: Vec<PathBuf>,
+    pub(crate) also_write: Vec<PathBuf>,
+    /// The user of the command, by number or name.
+    pub(crate) user: Option<String>,
+    pub(crate) audit: Option<PathBuf>,
+    pub(crate) report: bool,
+    pub(crate) json: bool,
+    pub(crate) settings: Vec<Setting>,
+}
+
+pub(crate) fn command(purpose: Purpose) -> Command {
     let command = Command::new("run")
         .about("Run a command in a sandbox, with the secrets of a directory hidden from it")
         .override_usage(
@@ -84,7 +103,7 @@ fn rules(command: Command) -> Command {
                 .action(ArgAction::Append)
                 .help("Add the rules of a policy, in TOML"),
         )
-        .arg(profile().action(ArgAction::Append).help(
+        .arg(profile_argument().action(ArgAction::Append).help(
             "Add the rules of a built-in profile: workspace hides secrets and keeps read-only what \
              the host executes, none has no rules [default: workspace]",
         ))
@@ -94,19 +113,6 @@ fn rules(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .conflicts_with("COMMAND")
                 .help("Print the policy instead of running a command"),
-        )
-}
-
-/// `--profile NAME`.
-pub(super) fn profile() -> Arg {
-    Arg::new("profile")
-        .long("profile")
-        .value_name("NAME")
-        .value_parser(
-            PossibleValuesParser::new(PROFILES.map(|known| known.name)).map(|name| {
-                let known = PROFILES.into_iter().find(|known| known.name == name);
-                known.expect("clap takes no other")
-            }),
         )
 }
 
@@ -171,7 +177,7 @@ fn records(command: Command) -> Command {
         .next_help_heading(None)
 }
 
-pub(super) fn arguments(matches: &mut ArgMatches) -> Result<RunArguments, OptionError> {
+pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<RunArguments, OptionError> {
     let mut settings = Vec::new();
     for (_, list) in occurrences(matches, "options") {
         settings.extend(options::parse(text(list)?)?);

@@ -1,5 +1,6 @@
 //! What the sandbox is built of, decided before anything is started.
 
+use super::arguments::RunArguments;
 use super::standard_files;
 use super::user::RunUser;
 use crate::error::{CommandError, system};
@@ -31,7 +32,7 @@ pub(super) struct Shown {
 
 impl SandboxPlan {
     pub(super) fn new(
-        arguments: &super::RunArguments,
+        arguments: &RunArguments,
         tree: &Path,
         user: RunUser,
         log: Option<PathBuf>,

@@ -14,6 +14,8 @@ mod text;
 pub(crate) use error::RuleError;
 pub(crate) use text::AuditRequest;
 
+use clap::Arg;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use pattern::{Pattern, Tree};
 use std::fs::File;
 use std::io::{self, Read};
@@ -40,6 +42,19 @@ pub(crate) const PROFILES: [Profile; 2] = [
         text: "",
     },
 ];
+
+/// `--profile NAME`.
+pub(crate) fn profile_argument() -> Arg {
+    Arg::new("profile")
+        .long("profile")
+        .value_name("NAME")
+        .value_parser(
+            PossibleValuesParser::new(PROFILES.map(|known| known.name)).map(|name| {
+                let known = PROFILES.into_iter().find(|known| known.name == name);
+                known.expect("clap takes no other")
+            }),
+        )
+}
 
 /// The options of `thrufs run` that make its policy, each in the order of the command line.
 #[derive(Clone, Debug, Default)]

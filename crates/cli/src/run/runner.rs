@@ -1,7 +1,7 @@
 //! The runner: supervises the worker and the sandbox, and ends as the command ends.
 
 use super::plan::SandboxPlan;
-use super::{END_TIMEOUT, START_TIMEOUT, standard_files};
+use super::standard_files;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::error::{CommandError, system};
@@ -33,6 +33,12 @@ pub(super) const SIGNALS: [i32; 10] = [
     libc::SIGTTIN,
     libc::SIGTTOU,
 ];
+
+/// For the start of the worker, and INIT.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// For the command to end after the worker has died, and for the worker to end after the command.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// From the end of the mount, with which the worker ends, to that of the sandbox.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -8,8 +8,6 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VirtiofsdError {
     #[error(transparent)]
-    Clap(#[from] clap::Error),
-    #[error(transparent)]
     Option(#[from] OptionError),
     #[error("bad value `{value}` for {option}: {problem}")]
     Value {
