@@ -3,6 +3,7 @@
 use crate::project;
 use crate::skips;
 use crate::step::{Failure, Step};
+use crate::structure;
 use crate::tools;
 
 const DENY: &str = "cargo-deny";
@@ -14,6 +15,7 @@ const WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
 
 /// Checks without tests: the cheapest first. Licences where their tool is installed.
 pub(crate) fn run() -> Result<(), Failure> {
+    structure::run()?;
     Step::cargo().args(["fmt", "--all", "--check"]).run()?;
     Step::cargo().args(["fmt", "--check"]).args(FUZZ).run()?;
     let lints = ["clippy", "--workspace", "--all-targets", "--locked"];

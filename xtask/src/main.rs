@@ -20,6 +20,7 @@ mod run;
 mod skips;
 mod soak;
 mod step;
+mod structure;
 mod test;
 mod tools;
 mod vm_test;
@@ -37,7 +38,8 @@ cargo xtask CHORE
   test --full [NAME...]
                    every deterministic test: all file systems and options, all real programs,
                    documentation, licences, a guest
-  check            format, clippy, and licences where cargo-deny is installed
+  check            structure, format, clippy, and licences where cargo-deny is installed
+  structure        circles of files, direction of dependencies, length of files
   ci               check, test
   soak [--minutes N] [--list] [WHAT...]
                    tests that need time or luck; a run goes on where the last one stopped
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
         }
         ("test", names) => in_run(Tier::Gate, &|| test::gate(names)),
         ("check", []) => check::run(),
+        ("structure", []) => structure::run(),
         ("ci", []) => in_run(Tier::Gate, &|| check::run().and_then(|()| test::gate(&[]))),
         ("soak", rest) => in_run(Tier::Full, &|| soak::run(rest)),
         ("real", names) => in_run(Tier::Full, &|| real::run(names)),
