@@ -1,6 +1,6 @@
 //! The arguments of a chore: options in any order among words.
 
-use crate::step::Failure;
+use crate::failure::Failure;
 
 pub(crate) struct Arguments(pub(crate) Vec<String>);
 

@@ -1,10 +1,12 @@
 //! The project's benchmark, thrufs-lab: built optimised with the command that it measures, and with the
 //! peers.
 
+use crate::failure::Failure;
 use crate::project;
+use crate::release;
 use crate::ring;
 use crate::run;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::tools::{self, Tier};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -24,7 +26,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         return document();
     }
     tools::need_root()?;
-    let server = project::release()?;
+    let server = release::build()?;
     match first {
         "--shares" => scripted("shares.sh", &server, rest),
         "--memory" => scripted("memory.sh", &server, rest),

@@ -1,8 +1,9 @@
 //! Format, lints, documentation, dependencies: whatever needs no mount.
 
+use crate::failure::Failure;
 use crate::project;
 use crate::skips;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::structure;
 use crate::tools;
 

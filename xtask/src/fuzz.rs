@@ -4,8 +4,9 @@
 //! for with stable flags, so neither a nightly compiler nor `cargo fuzz` has to be installed. (What
 //! stable cannot give is the address sanitizer: the decoders are safe code.)
 
+use crate::failure::Failure;
 use crate::project;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use std::fs;
 use std::path::PathBuf;
 

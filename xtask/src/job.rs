@@ -1,6 +1,7 @@
 //! Commands that run several at a time. The output of each is shown when it has ended.
 
-use crate::step::{Failure, Step};
+use crate::failure::Failure;
+use crate::step::Step;
 use std::process::ExitStatus;
 use std::sync::Mutex;
 use std::thread;

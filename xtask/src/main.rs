@@ -8,6 +8,7 @@ mod bench;
 mod check;
 #[cfg(test)]
 mod documents;
+mod failure;
 mod fuzz;
 mod job;
 mod mounts;
@@ -15,6 +16,7 @@ mod mutants;
 mod programs;
 mod project;
 mod real;
+mod release;
 mod ring;
 mod run;
 mod skips;
@@ -25,8 +27,8 @@ mod test;
 mod tools;
 mod vm_test;
 
+use failure::Failure;
 use std::process::ExitCode;
-use step::Failure;
 use tools::Tier;
 
 const USAGE: &str = "\

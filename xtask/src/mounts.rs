@@ -1,7 +1,8 @@
 //! Mounts in the namespace of a run.
 
+use crate::failure::Failure;
 use crate::project;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Mutation tests: cargo-mutants with `.cargo/mutants.toml`. A run continues where the last one ended.
 
+use crate::failure::Failure;
 use crate::project;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::tools;
 
 const PACKAGES: &[&str] = &[

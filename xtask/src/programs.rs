@@ -4,8 +4,9 @@
 //! A failed test of [`TWICE`] runs once more, alone. If it passes then, it is FLAKY: counted, shown with
 //! both outputs, and a failure of the run if there are more than [`FLAKY_MAX`].
 
+use crate::failure::Failure;
 use crate::job::{self, Job, Outcome, SECONDS_MAX};
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::tools::Tier;
 use std::path::PathBuf;
 use std::thread;

@@ -1,6 +1,6 @@
 //! Paths of the project.
 
-use crate::step::{Failure, Step};
+use crate::failure::Failure;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,19 +39,6 @@ pub(crate) fn peers() -> PathBuf {
         Some(path) => root().join(path),
         None => target().join("peers"),
     }
-}
-
-/// The release build of the command, with the benchmark and the test client beside it; `THRUFS` overrides
-/// it.
-pub(crate) fn release() -> Result<PathBuf, Failure> {
-    if let Some(elsewhere) = std::env::var_os("THRUFS") {
-        return Ok(PathBuf::from(elsewhere));
-    }
-    let build = ["build", "--release", "--locked"];
-    let programs = ["thrufs", "thrufs-lab", "thrufs-client"];
-    let programs = programs.iter().flat_map(|name| ["--bin", name]);
-    Step::cargo().args(build).args(programs).run()?;
-    Ok(target().join("release/thrufs"))
 }
 
 /// The files of a directory with this extension, in order.

@@ -3,11 +3,13 @@
 //! Each has mounts and processes of its own and a time limit, so that it leaves none behind. Where it makes
 //! a difference they run over each transport, and those that read and write without passthrough as well.
 
+use crate::failure::Failure;
 use crate::job::{self, Job, SECONDS_MAX};
 use crate::project;
+use crate::release;
 use crate::ring;
 use crate::skips;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::tools;
 use std::path::Path;
 use std::thread;
@@ -33,7 +35,7 @@ const ALONE: &[&str] = &["counts", "million"];
 
 /// Runs the named scripts, or all, with the release build.
 pub(crate) fn run(names: &[String]) -> Result<(), Failure> {
-    run_with(&project::release()?, names, &[])
+    run_with(&release::build()?, names, &[])
 }
 
 /// Runs scripts with a command; each runs even when an earlier one failed.

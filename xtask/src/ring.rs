@@ -1,6 +1,6 @@
 //! FUSE over io_uring: the kernel's switch, which is off when a machine starts.
 
-use crate::step::Failure;
+use crate::failure::Failure;
 use std::fs;
 use std::path::Path;
 

@@ -3,9 +3,10 @@
 //! The chore itself is a second process, in a mount and a process namespace: its mounts and those of the
 //! machine do not meet, and its mounts and processes end with it.
 
+use crate::failure::Failure;
 use crate::mounts;
 use crate::skips;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::tools::{self, Tier};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

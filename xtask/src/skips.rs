@@ -1,7 +1,7 @@
 //! Skipped tests. Test programs, scripts and chores add lines to one list, `NAME: WHY`, which is printed at
 //! the end of a run. With `CI=true` it may only have the names in `THRUFS_MAY_SKIP`.
 
-use crate::step::Failure;
+use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -5,11 +5,13 @@
 //! failure's seed belongs into a test of another tier.
 
 use crate::arguments::Arguments;
+use crate::failure::Failure;
 use crate::fuzz;
 use crate::programs::{self, Program};
 use crate::project;
 use crate::real;
-use crate::step::{Failure, Step};
+use crate::release;
+use crate::step::Step;
 use crate::tools::Tier;
 use std::collections::hash_map::RandomState;
 use std::fs::{self, OpenOptions};
@@ -159,7 +161,7 @@ fn tasks(programs: &[Program]) -> Result<Vec<Task<'_>>, Failure> {
     }
     for script in SCRIPTS {
         let names = [(*script).to_owned()];
-        let run = move |seed: &str| real::run_with(&project::release()?, &names, &variables(seed));
+        let run = move |seed: &str| real::run_with(&release::build()?, &names, &variables(seed));
         add(format!("real {script}"), Box::new(run));
     }
     Ok(tasks)

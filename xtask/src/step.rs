@@ -1,44 +1,14 @@
 //! Running a program as a step of a chore.
 
+use crate::failure::Failure;
 use crate::project;
-use std::borrow::Borrow;
 use std::ffi::OsStr;
-use std::fmt::{self, Display};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-
-/// Why a chore stopped.
-#[derive(Debug)]
-pub(crate) struct Failure(String);
-
-impl Failure {
-    pub(crate) fn new(why: impl Into<String>) -> Self {
-        Failure(why.into())
-    }
-
-    /// Fails if this list of what failed is not empty.
-    pub(crate) fn if_any(how: &str, list: &[impl Borrow<str>]) -> Result<(), Failure> {
-        match list.is_empty() {
-            true => Ok(()),
-            false => Err(Failure(format!("{how}: {}", list.join(", ")))),
-        }
-    }
-
-    /// Makes a failure of an error of the operating system, and names its subject.
-    pub(crate) fn of(what: &Path) -> impl Fn(io::Error) -> Failure {
-        move |error| Failure(format!("{}: {error}", what.display()))
-    }
-}
-
-impl Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// A program to run at the top of the repository, with our output and no input.
 pub(crate) struct Step(Command);
@@ -122,7 +92,7 @@ impl Step {
         let status = self.0.status().map_err(|error| self.cannot(&error))?;
         match status.success() {
             true => Ok(()),
-            false => Err(Failure(format!("{}: {status}", self.words()))),
+            false => Err(Failure::new(format!("{}: {status}", self.words()))),
         }
     }
 
@@ -158,7 +128,7 @@ impl Step {
             return Ok(text.trim_end().to_owned());
         }
         let errors = String::from_utf8_lossy(&output.stderr);
-        Err(Failure(format!("{}: {errors}", self.words())))
+        Err(Failure::new(format!("{}: {errors}", self.words())))
     }
 
     fn words(&self) -> String {
@@ -170,6 +140,6 @@ impl Step {
     }
 
     fn cannot(&self, error: &io::Error) -> Failure {
-        Failure(format!("cannot run {}: {error}", self.words()))
+        Failure::new(format!("cannot run {}: {error}", self.words()))
     }
 }

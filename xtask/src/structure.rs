@@ -10,8 +10,8 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use crate::failure::Failure;
 use crate::project;
-use crate::step::Failure;
 use source::Module;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

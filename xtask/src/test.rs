@@ -1,10 +1,11 @@
 //! The tests that are deterministic, in two tiers: those that decide whether a change lands, and all.
 
 use crate::check;
+use crate::failure::Failure;
 use crate::programs;
 use crate::project;
 use crate::real;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use crate::tools::{self, Tier};
 use crate::vm_test;
 

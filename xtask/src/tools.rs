@@ -1,9 +1,9 @@
 //! Everything that the tests use and cargo does not build: one table for Debian, one for crates.io.
 
+use crate::failure::Failure;
 use crate::project;
 use crate::ring;
-use crate::step::{Failure, Step};
-use crate::vm_test;
+use crate::step::Step;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
@@ -46,6 +46,15 @@ const GATE: &[Package] = &[
     ("sqlite3", "two writers in WAL mode"),
     ("util-linux", "unshare, prlimit, flock, taskset"),
     ("xfsprogs", "mkfs.xfs: a lower file system"),
+];
+
+/// What guests need beyond what every test needs.
+pub(crate) const GUESTS: &[Package] = &[
+    ("bc", "the build of a kernel for User-Mode Linux"),
+    ("bison", "the same"),
+    ("cpio", "what a guest boots into"),
+    ("flex", "the same as bc"),
+    ("xz-utils", "unpacking kernels"),
 ];
 
 const FULL: &[Package] = &[
@@ -125,8 +134,7 @@ const PROGRAMS: &[Program] = &[
 ];
 
 pub(crate) fn list() {
-    let guests = vm_test::PACKAGES;
-    for (table, packages) in [("gate", GATE), ("full", FULL), ("guests", guests)] {
+    for (table, packages) in [("gate", GATE), ("full", FULL), ("guests", GUESTS)] {
         for (name, purpose) in packages {
             println!("debian     {table:<7} {name:<24} {purpose}");
         }
@@ -149,7 +157,7 @@ pub(crate) fn set_up(tier: Tier) -> Result<(), Failure> {
 
 pub(crate) fn set_up_all() -> Result<(), Failure> {
     set_up(Tier::Full)?;
-    install_packages(vm_test::PACKAGES)?;
+    install_packages(GUESTS)?;
     let mut installed = PROGRAMS.iter().map(Program::install);
     installed.try_for_each(|path| path.map(drop))
 }

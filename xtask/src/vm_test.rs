@@ -12,33 +12,22 @@ mod kernel;
 mod plan;
 
 use crate::arguments::Arguments;
+use crate::failure::Failure;
 use crate::project;
-use crate::step::{Failure, Step};
+use crate::release;
+use crate::step::Step;
 use crate::tools;
 use compare::Comparison;
 use debian::Package;
-use plan::{Plan, Run};
-use std::collections::BTreeMap;
+use plan::{Plan, Run, Variables};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// What guests need beyond what every test needs.
-pub(crate) const PACKAGES: &[tools::Package] = &[
-    ("bc", "the build of a kernel for User-Mode Linux"),
-    ("bison", "the same"),
-    ("cpio", "what a guest boots into"),
-    ("flex", "the same as bc"),
-    ("xz-utils", "unpacking kernels"),
-];
 
 /// Time limit of a script in times of one guest's: it may boot several.
 const GUESTS: u32 = 3;
 
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
-
-/// The environment of scripts on the host.
-type Variables = BTreeMap<String, String>;
 
 fn add(variables: &mut Variables, name: &str, path: &Path) {
     variables.insert(name.to_owned(), path.display().to_string());
@@ -79,7 +68,7 @@ fn carry_out(
     packages: &[(&str, &Package)],
     mut variables: Variables,
 ) -> Result<(), Failure> {
-    tools::install_packages(PACKAGES)?;
+    tools::install_packages(tools::GUESTS)?;
     // Of this run alone: another may run beside it, with a process of the same number.
     let run = std::env::temp_dir();
     let run = run.file_name().unwrap_or_default().to_string_lossy();
@@ -149,7 +138,7 @@ fn each(
 
 fn server(name: &str) -> Result<PathBuf, Failure> {
     if name == "thrufs" {
-        return project::release();
+        return release::build();
     }
     tools::program(name)
 }

@@ -1,11 +1,11 @@
 //! Arguments and results of `cargo xtask vm-bench`: a table of medians and ratios, and a file to keep.
 //! `tests/guest/host/compare.sh` and `open1.sh` measure.
 
-use super::Variables;
-use super::plan::Plan;
+use super::plan::{Plan, Variables};
 use crate::arguments::Arguments;
+use crate::failure::Failure;
 use crate::project;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use std::fs;
 
 /// The target that the others are compared with.

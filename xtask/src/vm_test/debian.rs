@@ -3,9 +3,10 @@
 //! Their releases need not be this machine's: apt gets sources, lists and a cache of its own, and checks
 //! signatures.
 
+use crate::failure::Failure;
 use crate::project;
 use crate::skips;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -4,8 +4,8 @@
 //! the share under test has all of these options, or that file system beneath; those in front of the
 //! first such line hold everywhere. `#` begins a comment.
 
+use crate::failure::Failure;
 use crate::project;
-use crate::step::Failure;
 use std::collections::BTreeSet;
 use std::fs;
 

@@ -1,8 +1,9 @@
 //! The kernels of guests: one built for User-Mode Linux, and Debian's for QEMU.
 
 use super::debian::{self, Package};
+use crate::failure::Failure;
 use crate::project;
-use crate::step::{Failure, Step};
+use crate::step::Step;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;

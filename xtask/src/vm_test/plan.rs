@@ -2,8 +2,9 @@
 
 use super::differs;
 use crate::arguments::Arguments;
+use crate::failure::Failure;
 use crate::project;
-use crate::step::Failure;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -33,6 +34,9 @@ const SECONDS_BOOT: u32 = 120;
 
 /// How many times as long everything takes with an emulated processor.
 const EMULATION: u32 = 4;
+
+/// The environment of scripts on the host.
+pub(super) type Variables = BTreeMap<String, String>;
 
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -164,7 +168,7 @@ fn script(places: &[&str], name: &str) -> Option<PathBuf> {
 mod tests {
     use super::{ALL, Plan};
     use crate::arguments::Arguments;
-    use crate::step::Failure;
+    use crate::failure::Failure;
 
     fn parse(text: &str) -> Result<Plan, Failure> {
         let words = text.split_whitespace().map(str::to_owned);
