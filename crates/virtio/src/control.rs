@@ -3,16 +3,17 @@
 //! One thread reads and handles them in order. It passes changes to the queue threads by their [`Mailbox`].
 
 mod migration;
+mod moving;
 
 use crate::config::DeviceConfig;
 use crate::journal::{Inflight, new_memory};
 use crate::mailbox::Mailbox;
 use crate::memory::{DirtyLog, MemoryError, REGIONS_MAX, Region, Regions};
 use crate::queue::VirtqueueFeatures;
-use crate::serving::Shared;
 use crate::session::MakeFileSystem;
+use crate::shared::Shared;
 use crate::vring::{Setup, Vring, VringError};
-use migration::Moving;
+use moving::Moving;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};

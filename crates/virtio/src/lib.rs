@@ -54,6 +54,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod callers;
+mod carry_out;
 mod config;
 mod connection;
 mod control;
@@ -71,6 +72,7 @@ mod queue_helpers;
 mod queue_state;
 mod serving;
 mod session;
+mod shared;
 mod slot;
 mod stall_monitor;
 mod tag;

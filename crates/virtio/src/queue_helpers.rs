@@ -16,14 +16,14 @@ use crate::frame::Kind;
 use crate::mailbox::{Mailbox, Returned, signal};
 use crate::queue::{AvailableIndex, Broken, ChainTable, VirtqueueRing};
 use crate::queue_state::{Away, LARGE_BYTES, QueueState};
-use crate::serving::Shared;
 use crate::session::{GuestSession, MakeFileSystem};
+use crate::shared::Shared;
 use crate::slot::Slot;
-use helper::HelperSlot;
 use parking_lot::Mutex;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::thread::Thread;
 use thrufs::serving::LiveCount;
 use thrufs::{FileSystem, Wait};
 
@@ -94,6 +94,22 @@ pub(crate) enum Next {
     Nothing,
     /// The lease has ended. Holds the request that could not be returned.
     LeaseEnded(Option<Returned>),
+}
+
+/// The place of one helper, which starts when it is first needed.
+#[derive(Debug, Default)]
+struct HelperSlot {
+    is_taken: AtomicBool,
+    thread: Mutex<Option<Thread>>,
+    asleep: AtomicBool,
+}
+
+impl HelperSlot {
+    fn wake(&self) {
+        if let Some(thread) = &*self.thread.lock() {
+            thread.unpark();
+        }
+    }
 }
 
 pub(crate) struct QueueHelpers<M: MakeFileSystem> {

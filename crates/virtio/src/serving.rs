@@ -6,31 +6,29 @@
 //! large one. Under load it leases the queue to helpers for a while ([`crate::queue_helpers`]).
 
 mod again;
-mod carry_out;
 mod together;
 
 pub(crate) use again::in_order;
-pub(crate) use carry_out::{Carried, Sleeping, carry_out};
 
-use crate::connection::Connection;
+use crate::carry_out::{Carried, Sleeping, carry_out};
 use crate::frame::Kind;
-use crate::journal::{Again, Journal, Tracker};
+use crate::journal::{Again, Tracker};
 use crate::mailbox::{Mailbox, Messages, Returned, Wiring, signal};
 use crate::memory::Regions;
 use crate::patience::Patience;
 use crate::queue::Broken;
 use crate::queue_helpers::{NOTIFY_EVERY, QueueHelpers};
 use crate::queue_state::{Away, LARGE_BYTES, QueueState};
-use crate::session::{GuestSession, MakeFileSystem, NullFileSystem, Sessions};
+use crate::session::{GuestSession, MakeFileSystem};
+use crate::shared::Shared;
 use crate::slot::Slot;
-use crate::stall_monitor::{Batch, Watch};
+use crate::stall_monitor::Batch;
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs::serving::{BlockingPool, ServingThreads};
-use thrufs::{Dispatcher, Errno, Metrics};
+use thrufs::Errno;
 
 /// The queue for FORGETs, which have no reply.
 const HIGH_PRIORITY: usize = 0;
@@ -43,23 +41,6 @@ const KEEP_MEMORY: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-
-pub(crate) struct Shared<M: MakeFileSystem> {
-    pub(crate) sessions: Sessions<M>,
-    pub(crate) pool: Arc<BlockingPool<Sleeping<M::FileSystem>>>,
-    pub(crate) threads: ServingThreads,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) connection: Arc<Connection>,
-    /// Answers requests outside a session.
-    pub(crate) null_dispatcher: Dispatcher<NullFileSystem>,
-    pub(crate) drain_timeout: Duration,
-    pub(crate) watch: Arc<Watch>,
-    pub(crate) spin: Duration,
-    /// The configured number of helpers per queue.
-    pub(crate) queue_helpers_max: Option<usize>,
-    /// For the process that resumes this connection.
-    pub(crate) journal: Option<Journal>,
-}
 
 #[derive(Debug)]
 pub(crate) struct Finished {

@@ -34,7 +34,7 @@ impl Threads {
     }
 }
 
-/// How a session is served. Every bound has a counter in [`Snapshot`].
+/// How a session is served. Every bound has a counter in [`Snapshot`](crate::Snapshot).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionConfig {
     /// The threads that read requests from `/dev/fuse`.

@@ -14,7 +14,7 @@ pub enum Carrier {
         threads: usize,
         /// Queues of the kernel.
         queues: usize,
-        /// See [`UringConfig::depth`].
+        /// See [`UringConfig::depth`](crate::UringConfig::depth).
         depth: u16,
     },
 }

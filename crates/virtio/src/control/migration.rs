@@ -8,6 +8,7 @@
 //! for ever. They are interrupted without a reply, and the device that continues, this one or another,
 //! replays them: a lock that was granted at the last moment is granted to its owner once more.
 
+use super::moving::{Moved, none_begun};
 use super::{Control, LOG_ALL};
 use crate::device_state::{self, Again};
 use crate::memory::{DirtyLog, MemoryError, Regions};
@@ -23,46 +24,6 @@ use std::time::Instant;
 use thrufs::FileSystem;
 use vhost::vhost_user::message::VhostTransferStateDirection;
 use vhost::vhost_user::{Error, Result};
-
-pub(super) enum Moved<F: FileSystem> {
-    Saved,
-    Loaded {
-        again: Again,
-        session: Option<Arc<GuestSession<F>>>,
-    },
-}
-
-/// The transfer in progress, and the result of the last.
-pub(super) struct Moving<F: FileSystem> {
-    transfer: Option<Transfer<Moved<F>>>,
-    outcome: io::Result<()>,
-}
-
-impl<F: FileSystem> Default for Moving<F> {
-    fn default() -> Moving<F> {
-        Moving {
-            transfer: None,
-            outcome: Err(none_begun()),
-        }
-    }
-}
-
-fn none_begun() -> io::Error {
-    io::Error::other("no state is being moved")
-}
-
-impl<F: FileSystem> Moving<F> {
-    /// The result of the last transfer, once.
-    pub(super) fn outcome(&mut self) -> io::Result<()> {
-        std::mem::replace(&mut self.outcome, Err(none_begun()))
-    }
-
-    /// Cancels a transfer. False when it does not end.
-    pub(super) fn end(&mut self, deadline: Instant) -> bool {
-        let transfer = self.transfer.take();
-        transfer.is_none_or(|transfer| transfer.end(deadline))
-    }
-}
 
 impl<M: MakeFileSystem> Control<M> {
     /// The log that queues use.

@@ -1,32 +1,15 @@
 //! One helper thread: parked until woken, then serving until the queue is empty.
 
-use super::{Found, Lease, Next, QueueHelpers};
+use super::{Found, HelperSlot, Lease, Next, QueueHelpers};
+use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
 use crate::mailbox::Returned;
 use crate::patience::Patience;
-use crate::serving::{Carried, carry_out};
 use crate::session::MakeFileSystem;
 use crate::slot::Slot;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-#[derive(Debug, Default)]
-pub(super) struct HelperSlot {
-    is_taken: AtomicBool,
-    thread: Mutex<Option<Thread>>,
-    asleep: AtomicBool,
-}
-
-impl HelperSlot {
-    fn wake(&self) {
-        if let Some(thread) = &*self.thread.lock() {
-            thread.unpark();
-        }
-    }
-}
 
 impl<M: MakeFileSystem> QueueHelpers<M> {
     pub(crate) fn wake_one(self: &Arc<Self>) {

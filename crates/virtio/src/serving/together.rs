@@ -1,6 +1,7 @@
 //! Serving a leased queue together with its helpers ([`crate::queue_helpers`]).
 
-use super::{Carried, Serving, Sleeping, carry_out};
+use super::Serving;
+use crate::carry_out::{Carried, Sleeping, carry_out};
 use crate::frame::Kind;
 use crate::mailbox::Returned;
 use crate::queue::Broken;
