@@ -18,6 +18,7 @@ pub mod guest;
 pub mod lower;
 pub mod machine;
 pub mod measure;
+pub mod mount_point;
 pub mod mounted;
 pub mod policy_race;
 pub mod programs;

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use thrufs_testing::Tree;
 
 use crate::lower::{Ground, Lower};
-use crate::mounted::{answers_within, is_mounted};
+use crate::mount_point::{answers_within, is_mounted};
 use crate::programs;
 use crate::running::{PATIENCE, Running};
 use crate::server::Mount;

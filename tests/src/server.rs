@@ -1,16 +1,15 @@
 //! A server on a test directory that outlives it, for tests of its end: another can follow, and the files
 //! beneath can be checked.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 use crate::lower::Ground;
-use crate::mounted::{answers_within, is_mounted};
+use crate::mount_point::{answers_within, is_mounted};
 use crate::running::{PATIENCE, Running, pid_of};
 use crate::{programs, transport};
 
@@ -159,16 +158,4 @@ impl Server {
 #[track_caller]
 pub fn kill_process(process: u32, signal: Signal) {
     rustix::process::kill_process(pid_of(process).unwrap(), signal).unwrap();
-}
-
-/// Whether nothing is mounted there after at most `timeout`.
-pub fn is_unmounted_within(mnt: &Path, timeout: Duration) -> bool {
-    let deadline = Instant::now() + timeout;
-    while Instant::now() < deadline {
-        if !is_mounted(mnt) {
-            return true;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    false
 }

@@ -1,5 +1,6 @@
 //! The settings of the POSIX case list, and its report.
 
+use std::env;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -24,6 +25,25 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// That of the guest in which this runs, as the host has prepared it: `LOWER` is its file system,
+    /// `OPTIONS` those of the share under test.
+    pub fn of_guest() -> Result<Setting, String> {
+        let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
+        let lower = variable("LOWER")?;
+        let lower = [Lower::Tmpfs, Lower::Ext4, Lower::Xfs, Lower::Btrfs]
+            .into_iter()
+            .find(|known| known.name() == lower)
+            .ok_or_else(|| format!("LOWER: no such file system: {lower}"))?;
+        // Settings are constants everywhere else.
+        let options: &'static str = variable("OPTIONS")?.leak();
+        Ok(Setting {
+            lower,
+            options: Some(options),
+            share: Some(Share),
+            queues: None,
+        })
+    }
+
     /// Whether the mount uses passthrough.
     fn passes_through(&self) -> bool {
         self.share.is_none()
@@ -143,7 +163,7 @@ impl Setup for Setting {
 /// here.
 pub fn run(settings: Vec<Setting>, skip: Option<String>) -> ExitCode {
     let Some(reason) = skip else {
-        return run_with(std::env::args(), settings);
+        return run_with(env::args(), settings);
     };
     let (cases, settings) = (posix::all().len(), settings.len());
     thrufs_test_report::skipped_in(&format!("all {cases} cases on {settings} grounds"), reason);

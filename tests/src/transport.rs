@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use thrufs_test_report::skipped;
 
-use crate::mounted::must_skip;
+use crate::mount_point::must_skip;
 
 /// The kernel offers FUSE over io_uring while this file says `Y`.
 pub const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";

@@ -34,7 +34,7 @@ use thrufs_client::misbehave::storm::{Session, episode};
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
 use thrufs_testing::Random;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::must_skip;
+use thrufs_tests::mount_point::must_skip;
 use thrufs_tests::relayed::Share;
 use thrufs_tests::wait_until;
 

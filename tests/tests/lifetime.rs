@@ -26,9 +26,10 @@ use thrufs_tests::acknowledged::{check_blocks, write_and_sync};
 use thrufs_tests::connection::Connection;
 use thrufs_tests::fence::inject::write_by;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{is_mounted, must_skip, shrink_dcache};
+use thrufs_tests::mount_point::is_unmounted_within;
+use thrufs_tests::mount_point::{is_mounted, must_skip, shrink_dcache};
 use thrufs_tests::programs;
-use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, is_unmounted_within, kill_process};
+use thrufs_tests::server::{END_TIMEOUT, START_TIMEOUT, Server, kill_process};
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 

@@ -12,7 +12,8 @@ use rustix::mount::{FsOpenFlags, fsopen};
 use thrufs_testing::Tree;
 use thrufs_tests::fence::seccomp;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::mounted::Mounted;
 
 /// Everything since Linux 5.2.
 const MOUNT_API: [libc::c_long; 7] = [

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::skip_if;
 
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::mounted::Mounted;
 use thrufs_tests::wait_until;
 
 /// `SCHED_IDLE`, as field 41 of `/proc/PID/task/TID/stat` shows it.

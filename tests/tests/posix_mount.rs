@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::{mounted, suite};
+use thrufs_tests::{mount_point, suite};
 
 /// What decides whether a change lands: both transports, the data paths, shared locks with ACLs.
 const GATE: &[(Lower, &str)] = &[
@@ -47,5 +47,5 @@ fn main() -> ExitCode {
         let gate = GATE.iter();
         suite::known(gate.map(|(lower, options)| suite::mount_setting(*lower, options)))
     };
-    suite::run(settings, mounted::cannot_mount())
+    suite::run(settings, mount_point::cannot_mount())
 }

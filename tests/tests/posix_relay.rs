@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use thrufs_test_report::is_full;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted;
+use thrufs_tests::mount_point;
 use thrufs_tests::relayed::Queues;
 use thrufs_tests::suite::{self, Setting, relay_setting};
 
@@ -40,7 +40,7 @@ const GATE: &[(&str, Queues)] = &[
 
 fn main() -> ExitCode {
     let settings = if is_full() { all() } else { gate() };
-    suite::run(settings, mounted::cannot_mount())
+    suite::run(settings, mount_point::cannot_mount())
 }
 
 fn gate() -> Vec<Setting> {

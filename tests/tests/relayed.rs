@@ -14,7 +14,7 @@ use thrufs_tests::skip_if;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{is_mounted, must_skip};
+use thrufs_tests::mount_point::{is_mounted, must_skip};
 use thrufs_tests::property;
 use thrufs_tests::relayed::{Queues, Relay, Relayed, Share};
 use thrufs_tests::wait_until;

@@ -1,7 +1,7 @@
 //! Requests as calls: one method for each operation, which builds the request and parses its reply.
 
 use crate::carrier::Carrier;
-use crate::client::Client;
+use crate::client::Caller;
 use crate::listing::{Listed, collect};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{
@@ -11,24 +11,8 @@ use thrufs_abi::layout::{
     MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, Rename2In, SetattrIn, SetxattrIn,
     StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
 };
-use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode, Reply, RequestBuilder, Unique};
+use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-/// A client with a caller's ids.
-pub struct Caller<'a, C: Carrier> {
-    client: &'a Client<C>,
-    uid: u32,
-    gid: u32,
-}
-
-// Not derived, which would require it of the carrier.
-impl<C: Carrier> Clone for Caller<'_, C> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<C: Carrier> Copy for Caller<'_, C> {}
 
 const LISTING_BYTES: u32 = 32 * 1024;
 
@@ -45,40 +29,7 @@ fn structure<T: FromBytes>(body: &[u8]) -> Result<T> {
     Ok(T::read_from_prefix(body).map_err(|_| Errno::EPROTO)?.0)
 }
 
-impl<'a, C: Carrier> Caller<'a, C> {
-    pub(crate) fn new(client: &'a Client<C>, uid: u32, gid: u32) -> Caller<'a, C> {
-        Caller { client, uid, gid }
-    }
-
-    /// A request of this caller, to be completed and passed to [`call`](Self::call).
-    pub fn request(&self, opcode: Opcode, node: NodeId) -> RequestBuilder {
-        let unique = self.client.next_unique();
-        RequestBuilder::new(opcode, unique, node).ids(self.uid, self.gid, 4242)
-    }
-
-    /// Sends a request and returns the body of its reply.
-    ///
-    /// # Errors
-    ///
-    /// The reply's; EPROTO when there is none or it is malformed.
-    pub fn call(&self, request: RequestBuilder) -> Result<Vec<u8>> {
-        let message = request.finish();
-        let unique = Unique(u64::from_ne_bytes(
-            message[8..16].try_into().map_err(|_| Errno::EPROTO)?,
-        ));
-        let reply = self.client.transact(&message).ok_or(Errno::EPROTO)?;
-        let reply = Reply::parse(&reply).ok_or(Errno::EPROTO)?;
-        if reply.unique != unique || reply.error > 0 || (reply.error != 0 && !reply.body.is_empty())
-        {
-            return Err(Errno::EPROTO);
-        }
-        if reply.error < 0 {
-            Err(Errno::from_raw(-reply.error))
-        } else {
-            Ok(reply.body.to_vec())
-        }
-    }
-
+impl<C: Carrier> Caller<'_, C> {
     fn named(&self, opcode: Opcode, node: NodeId, name: &[u8]) -> Result<Vec<u8>> {
         self.call(self.request(opcode, node).name(name))
     }

@@ -1,11 +1,10 @@
 //! The connection: INIT, and unique ids of requests.
 
-use crate::calls::Caller;
 use crate::carrier::{Carrier, InProcess};
 use crate::shape::Shape;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thrufs::{Dispatcher, FileSystem, Services};
+use thrufs::{Dispatcher, Errno, FileSystem, Services};
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION};
 use thrufs_abi::{InitFlags, NodeId, Opcode, Reply, RequestBuilder, Unique};
@@ -150,7 +149,8 @@ impl<C: Carrier> Client<C> {
 
     /// A caller with a user's ids.
     pub fn user(&self, uid: u32, gid: u32) -> Caller<'_, C> {
-        Caller::new(self, uid, gid)
+        let client = self;
+        Caller { client, uid, gid }
     }
 
     /// A unique id for the next request.
@@ -164,5 +164,52 @@ impl<C: Carrier> Client<C> {
         let room = Shape::of(message).reply.map_or(0, |reply| reply.bytes());
         let reply = self.carrier.transact(message, room);
         (!reply.is_empty()).then_some(reply)
+    }
+}
+
+/// A client with a caller's ids.
+pub struct Caller<'a, C: Carrier> {
+    pub(crate) client: &'a Client<C>,
+    uid: u32,
+    gid: u32,
+}
+
+// Not derived, which would require it of the carrier.
+impl<C: Carrier> Clone for Caller<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: Carrier> Copy for Caller<'_, C> {}
+
+impl<C: Carrier> Caller<'_, C> {
+    /// A request of this caller, to be completed and passed to [`call`](Self::call).
+    pub fn request(&self, opcode: Opcode, node: NodeId) -> RequestBuilder {
+        let unique = self.client.next_unique();
+        RequestBuilder::new(opcode, unique, node).ids(self.uid, self.gid, 4242)
+    }
+
+    /// Sends a request and returns the body of its reply.
+    ///
+    /// # Errors
+    ///
+    /// The reply's; EPROTO when there is none or it is malformed.
+    pub fn call(&self, request: RequestBuilder) -> thrufs::Result<Vec<u8>> {
+        let message = request.finish();
+        let unique = Unique(u64::from_ne_bytes(
+            message[8..16].try_into().map_err(|_| Errno::EPROTO)?,
+        ));
+        let reply = self.client.transact(&message).ok_or(Errno::EPROTO)?;
+        let reply = Reply::parse(&reply).ok_or(Errno::EPROTO)?;
+        if reply.unique != unique || reply.error > 0 || (reply.error != 0 && !reply.body.is_empty())
+        {
+            return Err(Errno::EPROTO);
+        }
+        if reply.error < 0 {
+            Err(Errno::from_raw(-reply.error))
+        } else {
+            Ok(reply.body.to_vec())
+        }
     }
 }

@@ -93,9 +93,8 @@ pub mod suite;
 pub mod user;
 
 pub use attributes::xattrs;
-pub use calls::Caller;
 pub use carrier::{Carrier, InProcess};
-pub use client::{Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
+pub use client::{Caller, Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
 pub use listing::Listed;
 pub use random::Random;
 pub use setup::{Need, Setup, Tree};

@@ -6,7 +6,7 @@
 //! measure ROW DIR SECONDS  prints how often a second something can be done (see `measure`)
 //! ```
 //!
-//! `LOWER` and `OPTIONS` in the environment describe the setting (see [`guest::setting`]).
+//! `LOWER` and `OPTIONS` in the environment describe the setting (see [`Setting::of_guest`]).
 
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use thrufs_testing::{Setup, helper};
-use thrufs_tests::guest::{self, Share};
+use thrufs_tests::guest::Share;
+use thrufs_tests::suite::Setting;
 use thrufs_tests::{measure, property, suite};
 
 fn main() -> ExitCode {
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
     {
         return print_rate(row, directory, seconds);
     }
-    let setting = match guest::setting() {
+    let setting = match Setting::of_guest() {
         Ok(setting) => setting,
         Err(error) => {
             eprintln!("thrufs-guest-tests: {error}");

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs_testing::Random;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::must_skip;
+use thrufs_tests::mount_point::must_skip;
 use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::wait_until;

@@ -11,7 +11,8 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use thrufs_test_report::skipped;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::mounted::Mounted;
 
 use crate::callers::{Caller, GROUP, OWNER};
 use crate::differences::{self, Named};

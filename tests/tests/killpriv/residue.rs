@@ -11,7 +11,8 @@ use thrufs_tests::skip_if;
 use rustix::fs::XattrFlags;
 use thrufs_testing::user::ALICE;
 use thrufs_tests::lower::Lower;
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::mounted::Mounted;
 
 use crate::privileges::{Bits, Left};
 

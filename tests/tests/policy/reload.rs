@@ -12,9 +12,10 @@ use thrufs_tests::machine::{descriptors, status};
 use rustix::process::Signal;
 use thrufs_test_report::is_full;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{answers_within, is_mounted};
+use thrufs_tests::mount_point::is_unmounted_within;
+use thrufs_tests::mount_point::{answers_within, is_mounted};
 use thrufs_tests::programs;
-use thrufs_tests::server::{START_TIMEOUT, is_unmounted_within, kill_process};
+use thrufs_tests::server::{START_TIMEOUT, kill_process};
 use thrufs_tests::transport::{over_each, worker_of};
 use thrufs_tests::wait_until;
 

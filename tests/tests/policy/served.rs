@@ -14,7 +14,7 @@ use rustix::fs::{CWD, RenameFlags};
 use rustix::process::Signal;
 use serde_json::Value;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{must_skip, shrink_dcache};
+use thrufs_tests::mount_point::{must_skip, shrink_dcache};
 use thrufs_tests::programs;
 use thrufs_tests::relayed::{Queues, Relay, Share};
 use thrufs_tests::server::{Server, kill_process};

@@ -10,7 +10,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::is_mounted;
+use thrufs_tests::mount_point::is_mounted;
 use thrufs_tests::server::{END_TIMEOUT, Server, kill_process};
 use thrufs_tests::transport::must_skip_ring;
 

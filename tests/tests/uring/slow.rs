@@ -10,7 +10,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::machine::{cpus, on_cpu};
-use thrufs_tests::mounted::is_mounted;
+use thrufs_tests::mount_point::is_mounted;
 use thrufs_tests::programs;
 use thrufs_tests::server::Server;
 use thrufs_tests::transport::must_skip_ring;

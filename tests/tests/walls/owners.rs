@@ -13,7 +13,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, UTIME_NOW, X
 use rustix::io::{Errno, Result};
 use thrufs_testing::user::{ALICE, BOB, MEMBER, TEAM, User};
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::mounted::Mounted;
 use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::{Transport, over_each};
 

@@ -12,7 +12,8 @@ use rustix::fs::{
 use rustix::io::Result;
 use thrufs_testing::user::BOB;
 use thrufs_tests::lower::{Ground, Lower};
-use thrufs_tests::mounted::{Mounted, must_skip};
+use thrufs_tests::mount_point::must_skip;
+use thrufs_tests::mounted::Mounted;
 use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::over_each;
 
