@@ -26,7 +26,7 @@ pub use flags::*;
 pub use ids::{BackingId, FileHandle, Generation, LockOwner, NodeId, Unique};
 pub use name::{BadName, NAME_BYTES_MAX, Name};
 pub use notify::{Notification, NotifyCode};
-pub use opcode::Opcode;
+pub use opcode::{Opcode, Permission, Repeat, ReplyBody, Row, Sleep, Trailing};
 pub use parse_error::{ParseError, ParseErrorKind};
 pub use reply::Reply;
 pub use request::{Dialect, Header, Operation, Payload, Request, op_struct_size};

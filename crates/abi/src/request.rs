@@ -12,7 +12,7 @@ use crate::layout::{
     StatxIn, SyncfsIn, WriteIn,
 };
 use crate::name::Name;
-use crate::opcode::Opcode;
+use crate::opcode::{Opcode, Trailing};
 use crate::parse_error::{ParseError, ParseErrorKind};
 use std::ffi::CStr;
 use zerocopy::FromBytes;
@@ -193,7 +193,7 @@ pub const fn op_struct_size(opcode: Opcode, dialect: Dialect) -> usize {
     match opcode {
         // `FUSE_COMPAT_SETXATTR_IN_SIZE`.
         Opcode::Setxattr if !dialect.setxattr_ext => size_of::<[u32; 2]>(),
-        _ => opcode.structure_bytes(),
+        _ => opcode.row().structure_bytes,
     }
 }
 
@@ -259,10 +259,8 @@ impl<'a> Request<'a> {
 /// Only bulk data can be elsewhere.
 fn bytes_elsewhere(header: &InHeader, got: usize, payload: Payload) -> Parsed<Option<usize>> {
     let missing = (header.len as usize).checked_sub(got);
-    let has_data = matches!(
-        Opcode::from_u32(header.opcode),
-        Some(Opcode::Write | Opcode::NotifyReply)
-    );
+    let has_data = Opcode::from_u32(header.opcode)
+        .is_some_and(|opcode| opcode.row().trailing == Trailing::Data);
     match (missing, payload) {
         (Some(missing), Payload::External) if has_data => Ok(Some(missing)),
         (Some(0), _) => Ok(None),
@@ -330,6 +328,7 @@ fn finish<'a>(
     })
 }
 
+#[rustfmt::skip]
 fn parse_operation<'a>(
     opcode: Opcode,
     arguments: &mut Arguments<'a>,
@@ -337,170 +336,107 @@ fn parse_operation<'a>(
     elsewhere: Option<usize>,
 ) -> Parsed<Operation<'a>> {
     Ok(match opcode {
-        Opcode::Lookup => Operation::Lookup {
-            name: arguments.name()?,
-        },
-        Opcode::Forget => Operation::Forget {
-            nlookup: arguments.structure::<ForgetIn>()?.nlookup,
-        },
-        Opcode::BatchForget => parse_batch_forget(arguments)?,
+        Opcode::Lookup => Operation::Lookup { name: arguments.name()? },
+        Opcode::Forget => Operation::Forget { nlookup: arguments.structure::<ForgetIn>()?.nlookup },
         Opcode::Getattr => {
             let arg: GetattrIn = arguments.structure()?;
-            Operation::Getattr {
-                fh: handle(arg.getattr_flags, arg.fh),
-            }
+            Operation::Getattr { fh: handle(arg.getattr_flags, arg.fh) }
         }
         Opcode::Setattr => Operation::Setattr(arguments.structure()?),
         Opcode::Readlink => Operation::Readlink,
-        Opcode::Symlink => Operation::Symlink {
-            name: arguments.name()?,
-            target: arguments.string()?,
-        },
-        Opcode::Mknod => Operation::Mknod {
-            arg: arguments.structure()?,
-            name: arguments.name()?,
-        },
-        Opcode::Mkdir => Operation::Mkdir {
-            arg: arguments.structure()?,
-            name: arguments.name()?,
-        },
-        Opcode::Unlink => Operation::Unlink {
-            name: arguments.name()?,
-        },
-        Opcode::Rmdir => Operation::Rmdir {
-            name: arguments.name()?,
-        },
+        Opcode::Symlink => Operation::Symlink { name: arguments.name()?, target: arguments.string()? },
+        Opcode::Mknod => Operation::Mknod { arg: arguments.structure()?, name: arguments.name()? },
+        Opcode::Mkdir => Operation::Mkdir { arg: arguments.structure()?, name: arguments.name()? },
+        Opcode::Unlink => Operation::Unlink { name: arguments.name()? },
+        Opcode::Rmdir => Operation::Rmdir { name: arguments.name()? },
         Opcode::Rename => {
             let arg: RenameIn = arguments.structure()?;
-            parse_names_of_rename(arg.newdir, 0, arguments)?
+            parse_rename(arg.newdir, 0, arguments)?
         }
         Opcode::Rename2 => {
             let arg: Rename2In = arguments.structure()?;
-            parse_names_of_rename(arg.newdir, arg.flags, arguments)?
+            parse_rename(arg.newdir, arg.flags, arguments)?
         }
         Opcode::Link => {
-            let arg: LinkIn = arguments.structure()?;
-            Operation::Link {
-                old_node: NodeId(arg.oldnodeid),
-                name: arguments.name()?,
-            }
-        }
-        Opcode::Create => Operation::Create {
-            arg: arguments.structure()?,
-            name: arguments.name()?,
-        },
-        Opcode::Tmpfile => {
-            let arg = arguments.structure()?;
-            // The kernel sends a name without a meaning.
-            arguments.remainder();
-            Operation::Tmpfile { arg }
+            let old_node = NodeId(arguments.structure::<LinkIn>()?.oldnodeid);
+            Operation::Link { old_node, name: arguments.name()? }
         }
         Opcode::Open => Operation::Open(arguments.structure()?),
-        Opcode::Opendir => Operation::Opendir(arguments.structure()?),
-        Opcode::Release => Operation::Release(arguments.structure()?),
-        Opcode::Releasedir => Operation::Releasedir(arguments.structure()?),
-        Opcode::Flush => {
-            let arg: FlushIn = arguments.structure()?;
-            Operation::Flush {
-                fh: FileHandle(arg.fh),
-                lock_owner: LockOwner(arg.lock_owner),
-            }
-        }
-        _ => return parse_other(opcode, arguments, dialect, elsewhere),
-    })
-}
-
-/// Operations on data, extended attributes, and the connection.
-fn parse_other<'a>(
-    opcode: Opcode,
-    arguments: &mut Arguments<'a>,
-    dialect: Dialect,
-    elsewhere: Option<usize>,
-) -> Parsed<Operation<'a>> {
-    Ok(match opcode {
         Opcode::Read => Operation::Read(arguments.structure()?),
-        Opcode::Readdir => Operation::Readdir(arguments.structure()?),
-        Opcode::Readdirplus => Operation::Readdirplus(arguments.structure()?),
         Opcode::Write => {
             let arg: WriteIn = arguments.structure()?;
-            let data = data(arguments, arg.size, elsewhere)?;
-            Operation::Write { arg, data }
+            Operation::Write { arg, data: data(arguments, arg.size, elsewhere)? }
         }
         Opcode::Statfs => Operation::Statfs,
+        Opcode::Release => Operation::Release(arguments.structure()?),
         Opcode::Fsync => Operation::Fsync(arguments.structure()?),
-        Opcode::Fsyncdir => Operation::Fsyncdir(arguments.structure()?),
         Opcode::Setxattr => parse_setxattr(arguments, dialect)?,
         Opcode::Getxattr => {
-            let arg: GetxattrIn = arguments.structure()?;
-            Operation::Getxattr {
-                name: attribute_name(arguments)?,
-                size: arg.size,
-            }
+            let size = arguments.structure::<GetxattrIn>()?.size;
+            Operation::Getxattr { name: attribute_name(arguments)?, size }
         }
-        Opcode::Listxattr => Operation::Listxattr {
-            size: arguments.structure::<GetxattrIn>()?.size,
-        },
-        Opcode::Removexattr => Operation::Removexattr {
-            name: attribute_name(arguments)?,
-        },
+        Opcode::Listxattr => Operation::Listxattr { size: arguments.structure::<GetxattrIn>()?.size },
+        Opcode::Removexattr => Operation::Removexattr { name: attribute_name(arguments)? },
+        Opcode::Flush => {
+            let arg: FlushIn = arguments.structure()?;
+            Operation::Flush { fh: FileHandle(arg.fh), lock_owner: LockOwner(arg.lock_owner) }
+        }
         Opcode::Init => parse_init(arguments)?,
+        Opcode::Opendir => Operation::Opendir(arguments.structure()?),
+        Opcode::Readdir => Operation::Readdir(arguments.structure()?),
+        Opcode::Readdirplus => Operation::Readdirplus(arguments.structure()?),
+        Opcode::Releasedir => Operation::Releasedir(arguments.structure()?),
+        Opcode::Fsyncdir => Operation::Fsyncdir(arguments.structure()?),
         Opcode::Getlk => Operation::Getlk(arguments.structure()?),
         Opcode::Setlk => Operation::Setlk(arguments.structure()?),
         Opcode::Setlkw => Operation::Setlkw(arguments.structure()?),
-        Opcode::Access => Operation::Access {
-            mask: arguments.structure::<AccessIn>()?.mask,
-        },
-        Opcode::Interrupt => Operation::Interrupt {
-            unique: Unique(arguments.structure::<InterruptIn>()?.unique),
-        },
+        Opcode::Access => Operation::Access { mask: arguments.structure::<AccessIn>()?.mask },
+        Opcode::Create => Operation::Create { arg: arguments.structure()?, name: arguments.name()? },
+        Opcode::Interrupt => {
+            Operation::Interrupt { unique: Unique(arguments.structure::<InterruptIn>()?.unique) }
+        }
         Opcode::Bmap => Operation::Bmap(arguments.structure()?),
+        Opcode::Destroy => Operation::Destroy,
         Opcode::Ioctl => {
             let arg: IoctlIn = arguments.structure()?;
-            Operation::Ioctl {
-                arg,
-                data: arguments.bytes(arg.in_size)?,
-            }
+            Operation::Ioctl { arg, data: arguments.bytes(arg.in_size)? }
         }
         Opcode::Poll => Operation::Poll(arguments.structure()?),
         Opcode::NotifyReply => {
             let arg: NotifyRetrieveIn = arguments.structure()?;
-            let data = data(arguments, arg.size, elsewhere)?;
-            Operation::NotifyReply { arg, data }
+            Operation::NotifyReply { arg, data: data(arguments, arg.size, elsewhere)? }
+        }
+        Opcode::BatchForget => {
+            let count = arguments.structure::<BatchForgetIn>()?.count;
+            Operation::BatchForget { forgets: Forgets(records::<ForgetOne>(arguments, count)?) }
         }
         Opcode::Fallocate => Operation::Fallocate(arguments.structure()?),
         Opcode::Lseek => Operation::Lseek(arguments.structure()?),
-        Opcode::CopyFileRange => Operation::CopyFileRange {
-            arg: arguments.structure()?,
-            wide: false,
-        },
-        Opcode::CopyFileRange64 => Operation::CopyFileRange {
-            arg: arguments.structure()?,
-            wide: true,
-        },
+        Opcode::CopyFileRange | Opcode::CopyFileRange64 => {
+            let wide = matches!(opcode, Opcode::CopyFileRange64);
+            Operation::CopyFileRange { arg: arguments.structure()?, wide }
+        }
         Opcode::SetupMapping => Operation::SetupMapping(arguments.structure()?),
         Opcode::RemoveMapping => {
-            let arg: RemovemappingIn = arguments.structure()?;
-            let bytes = records::<RemovemappingOne>(arguments, arg.count)?;
-            Operation::RemoveMapping {
-                mappings: Mappings(bytes),
-            }
+            let count = arguments.structure::<RemovemappingIn>()?.count;
+            let mappings = Mappings(records::<RemovemappingOne>(arguments, count)?);
+            Operation::RemoveMapping { mappings }
         }
         Opcode::Syncfs => {
             arguments.structure::<SyncfsIn>()?;
             Operation::Syncfs
         }
+        Opcode::Tmpfile => {
+            let arg = arguments.structure()?;
+            arguments.remainder();
+            Operation::Tmpfile { arg }
+        }
         Opcode::Statx => {
             let arg: StatxIn = arguments.structure()?;
             let fh = handle(arg.getattr_flags, arg.fh);
-            Operation::Statx {
-                fh,
-                flags: arg.sx_flags,
-                mask: arg.sx_mask,
-            }
+            Operation::Statx { fh, flags: arg.sx_flags, mask: arg.sx_mask }
         }
         Opcode::CuseInit => Operation::CuseInit(arguments.structure()?),
-        // parse_operation has handled the others.
-        _ => Operation::Destroy,
     })
 }
 
@@ -539,15 +475,7 @@ fn records<'a, T>(arguments: &mut Arguments<'a>, count: u32) -> Parsed<&'a [u8]>
     arguments.bytes(bytes)
 }
 
-fn parse_batch_forget<'a>(arguments: &mut Arguments<'a>) -> Parsed<Operation<'a>> {
-    let arg: BatchForgetIn = arguments.structure()?;
-    let bytes = records::<ForgetOne>(arguments, arg.count)?;
-    Ok(Operation::BatchForget {
-        forgets: Forgets(bytes),
-    })
-}
-
-fn parse_names_of_rename<'a>(
+fn parse_rename<'a>(
     new_parent: u64,
     flags: u32,
     arguments: &mut Arguments<'a>,

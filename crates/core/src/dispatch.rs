@@ -3,16 +3,10 @@
 //! A transport owns the memory of both. It calls [`Dispatcher::dispatch`] and does with the reply what the
 //! [`Outcome`] says. A request that succeeds allocates, waits for and logs nothing here.
 //!
-//! | requests | carried out |
-//! |---|---|
-//! | LOOKUP, GETATTR, STATX, SETATTR, READLINK, SYMLINK, MKNOD, MKDIR, UNLINK, RMDIR, RENAME(2), LINK, OPEN, CREATE, TMPFILE, WRITE, OPENDIR, READDIR(PLUS), STATFS, ACCESS, xattrs, GETLK, SETLK, LSEEK, IOCTL, POLL, BMAP | where they arrive, unless the file system defers |
-//! | READ | where it arrives when the bytes are in memory; elsewhere when it would sleep |
-//! | FLUSH, FSYNC, FSYNCDIR, FALLOCATE, COPY_FILE_RANGE(_64), SYNCFS | as the file system says: those that sleep defer |
-//! | SETLKW | where it arrives when the lock is free; else by a waiter, of which there is a bounded number of their own |
-//! | FORGET, BATCH_FORGET, INTERRUPT, NOTIFY_REPLY | where they arrive; no reply |
-//! | RELEASE, RELEASEDIR | where they arrive; an empty reply |
-//! | INIT | once, first; a second one is an error |
-//! | DESTROY | an empty reply; [`FileSystem::destroy`] is called when the session ends |
+//! Requests are carried out where they arrive unless the file system defers them, which it does with those
+//! that sleep ([`Sleep`]). A transport has a bounded number of threads for them, and others for waits for
+//! locks. INIT is accepted once. DESTROY only has a reply: [`FileSystem::destroy`] is called when the session
+//! ends.
 //!
 //! Errors stay here: malformed bytes, requests before INIT and panics of the file system are answered
 //! with an error and counted.
@@ -28,7 +22,7 @@ mod undelivered;
 #[cfg(test)]
 mod tests;
 
-pub use again::{Begun, Repeat};
+pub use again::Begun;
 pub use init::InitFailure;
 pub use message::Message;
 
@@ -46,7 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind};
-use thrufs_abi::{Request, Unique};
+use thrufs_abi::{ReplyBody, Request, Sleep, Unique};
 
 /// Answers the requests of one connection for a file system.
 #[derive(Debug)]
@@ -294,9 +288,9 @@ impl<F: FileSystem> Dispatcher<F> {
             Err(Errno::DEFER) if !may_block => {
                 bump(&self.metrics.figures.deferred);
                 let uid = request.header.uid;
-                return Outcome::Defer(match request.operation {
-                    Operation::Setlkw(_) => Wait::Lock { uid },
-                    _ => Wait::Io,
+                return Outcome::Defer(match opcode.row().sleep {
+                    Sleep::Lock => Wait::Lock { uid },
+                    Sleep::Rare | Sleep::Data | Sleep::Usual => Wait::Io,
                 });
             }
             Err(_) if is_silent(opcode) => {
@@ -399,26 +393,23 @@ impl<F: FileSystem> Dispatcher<F> {
             may_block,
         );
         match (&request.operation, self.agreed.get()) {
+            (_, Some(agreed)) => self.carry_out(agreed, &context, request, out_of_line, body),
             (Operation::Init { arg, flags }, None) => {
                 self.initialise(&request.header, arg, *flags, body)
             }
-            (Operation::Init { .. } | Operation::CuseInit(_), _) => {
-                bump(&self.metrics.figures.malformed);
-                Err(Errno::EINVAL)
-            }
-            (_, None) => {
-                bump(&self.metrics.figures.malformed);
-                Err(Errno::EIO)
-            }
-            (_, Some(agreed)) => self.carry_out(agreed, &context, request, out_of_line, body),
+            (Operation::CuseInit(_), None) => Err(self.invalid(Errno::EINVAL)),
+            (_, None) => Err(self.invalid(Errno::EIO)),
         }
+    }
+
+    /// Counts a malformed request.
+    fn invalid(&self, errno: Errno) -> Errno {
+        bump(&self.metrics.figures.malformed);
+        errno
     }
 }
 
 /// Whether the kernel expects no reply, and treats one as a protocol violation.
 fn is_silent(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::NotifyReply
-    )
+    opcode.row().reply == ReplyBody::Silent
 }

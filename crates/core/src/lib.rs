@@ -72,7 +72,7 @@ pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{LowerFile, NoWait, OutOfLineData, ReadAnswer, ReadPart, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};
-pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Repeat, Wait};
+pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
@@ -88,5 +88,5 @@ pub use session::{
 pub use thrufs_abi::layout;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
-    Unique,
+    Repeat, Unique,
 };

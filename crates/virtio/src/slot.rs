@@ -37,7 +37,7 @@ const KEPT_BYTES: usize = 128 << 10;
 
 /// Whether a request with this opcode may be replayed; unknown ones have no effect.
 pub(crate) fn repeat_of(opcode: u32) -> Repeat {
-    Opcode::from_u32(opcode).map_or(Repeat::Harmless, Repeat::of)
+    Opcode::from_u32(opcode).map_or(Repeat::Harmless, |opcode| opcode.row().repeat)
 }
 
 #[derive(Debug)]

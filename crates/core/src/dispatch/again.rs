@@ -16,7 +16,7 @@ use crate::reply::{HEADER_BYTES, entry_out, open_out, put, put_header};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thrufs_abi::layout::{Attr, EntryOut, OpenIn, OpenOut};
-use thrufs_abi::{Name, NodeId, Opcode, Operation, Request};
+use thrufs_abi::{Name, NodeId, Operation, Request};
 
 const RENAME_NOREPLACE: u32 = 1;
 const XATTR_CREATE: u32 = 1;
@@ -33,40 +33,6 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 /// is the number of the inode ([`number_of`]).
 const UNKNOWN: u64 = 0;
 const ABSENT: u64 = u64::MAX;
-
-/// What happens when a request is carried out twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeat {
-    /// The same as once.
-    Harmless,
-    /// Its begin has to be recorded, with [`Begun`].
-    Noted,
-    /// Its begin has to be recorded, and it is not replayed: rather never than twice.
-    Never,
-}
-
-impl Repeat {
-    /// The kind of a request.
-    pub fn of(opcode: Opcode) -> Repeat {
-        match opcode {
-            Opcode::Forget | Opcode::BatchForget => Repeat::Never,
-            Opcode::Mknod
-            | Opcode::Mkdir
-            | Opcode::Symlink
-            | Opcode::Link
-            | Opcode::Create
-            | Opcode::Unlink
-            | Opcode::Rmdir
-            | Opcode::Rename
-            | Opcode::Rename2
-            | Opcode::Setxattr
-            | Opcode::Removexattr
-            | Opcode::Release
-            | Opcode::Releasedir => Repeat::Noted,
-            _ => Repeat::Harmless,
-        }
-    }
-}
 
 /// The record of a request that has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +66,8 @@ fn changed(attr: &Attr) -> Timestamp {
 }
 
 impl<F: FileSystem> Dispatcher<F> {
-    /// What has to be recorded before `request`, of the kind [`Repeat::Noted`]. Called again with `may_block`
+    /// What has to be recorded before `request`, of the kind
+    /// [`Repeat::Noted`](crate::Repeat::Noted). Called again with `may_block`
     /// when the request was deferred.
     pub fn look_before<'a>(&self, request: impl Into<Message<'a>>, may_block: bool) -> u64 {
         let Ok(request) = request.into().parse(self.dialect()) else {

@@ -1,4 +1,4 @@
-//! One arm per operation: converts its arguments, calls the method, writes the reply.
+//! Calls the method of each operation with its arguments, and writes the reply.
 
 use super::arguments::{
     copy_args, create_args, lock_args, mkdir_args, mknod_args, open_args, read_args, release_args,
@@ -14,29 +14,33 @@ use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::notify::PollHandle;
 use crate::reply::{attr_out, entry_out, lk_out, open_out, put, statx_out};
-use std::ffi::CStr;
 use thrufs_abi::layout::{
-    BmapOut, CopyFileRangeOut, EntryOut, FsyncIn, GetxattrOut, IoctlIn, IoctlOut, LkIn, LseekOut,
-    OpenOut, PollIn, PollOut, ReadIn, StatfsOut, WriteIn, WriteOut,
+    BmapOut, CopyFileRangeIn, CopyFileRangeOut, EntryOut, FsyncIn, GetxattrOut, IoctlIn, IoctlOut,
+    LkIn, LseekOut, OpenOut, PollIn, PollOut, ReadIn, StatfsOut, WriteIn, WriteOut,
 };
 use thrufs_abi::{
     FileHandle, FsyncFlags, InitFlags, IoctlFlags, Name, NodeId, Operation, PollFlags, Request,
     SetxattrFlags,
 };
+use zerocopy::{Immutable, IntoBytes};
 
 /// The longest target of a symbolic link that the kernel takes: a page without the NUL.
 const LINK_TARGET_BYTES_MAX: usize = 4095;
 
+fn fixed(body: &mut [u8], structure: &(impl IntoBytes + Immutable)) -> Result<Done> {
+    put(body, structure).map(Done::Body)
+}
+
 fn entry(body: &mut [u8], entry: Result<Entry>) -> Result<Done> {
-    put(body, &entry_out(&entry?)).map(Done::Body)
+    fixed(body, &entry_out(&entry?))
 }
 
 fn attributes(body: &mut [u8], attributes: Result<Attributes>) -> Result<Done> {
-    put(body, &attr_out(&attributes?)).map(Done::Body)
+    fixed(body, &attr_out(&attributes?))
 }
 
 fn opened(body: &mut [u8], opened: Result<Opened>) -> Result<Done> {
-    put(body, &open_out(&opened?)).map(Done::Body)
+    fixed(body, &open_out(&opened?))
 }
 
 fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
@@ -82,6 +86,8 @@ fn check_offset(offset: u64) -> Result<()> {
 const FIXED_BODY_BYTES_MAX: usize = 512;
 
 impl<F: FileSystem> Dispatcher<F> {
+    /// Calls the method of an operation. There is no arm for the rest, so a new operation does not compile
+    /// without one.
     pub(super) fn carry_out(
         &self,
         agreed: &Agreed,
@@ -96,16 +102,10 @@ impl<F: FileSystem> Dispatcher<F> {
         let (fs, node) = (&*self.fs, request.header.nodeid);
         match &request.operation {
             Operation::Lookup { name } => {
-                if (name.is_dot() || name.is_dot_dot()) && !agreed.has(InitFlags::EXPORT_SUPPORT) {
-                    return Err(self.bad_name());
+                if !agreed.has(InitFlags::EXPORT_SUPPORT) {
+                    self.plain(name)?;
                 }
                 entry(body, fs.lookup(context, node, *name))
-            }
-            Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
-            Operation::Read(arg) => self.read(agreed, context, node, arg, body),
-            Operation::Write { arg, data } => {
-                let source = out_of_line.unwrap_or(WriteSource::from_bytes(data));
-                self.write(context, node, arg, source, body)
             }
             Operation::Forget { nlookup } => {
                 fs.forget(node, *nlookup);
@@ -117,115 +117,70 @@ impl<F: FileSystem> Dispatcher<F> {
                 }
                 Ok(Done::Silent)
             }
-            Operation::Open(arg) => opened(body, fs.open(context, node, &open_args(arg))),
-            Operation::Release(arg) => {
-                fs.release(context, node, &release_args(arg));
-                Ok(Done::Body(0))
-            }
-            Operation::Flush { fh, lock_owner } => empty(fs.flush(context, node, *fh, *lock_owner)),
+            Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
             Operation::Setattr(arg) => attributes(body, fs.setattr(context, node, &set_attr(arg))),
             Operation::Statx { fh, flags, mask } => {
                 let statx = fs.statx(context, node, *fh, *flags, *mask)?;
-                put(body, &statx_out(&statx)).map(Done::Body)
+                fixed(body, &statx_out(&statx))
             }
-            Operation::Readlink => {
-                let buffer = limited(body, LINK_TARGET_BYTES_MAX as u32);
-                let room = buffer.len();
-                let length = fs.readlink(context, node, buffer)?;
-                if length > room {
-                    Err(Errno::ENAMETOOLONG)
-                } else {
-                    Ok(Done::Body(length))
-                }
-            }
-            Operation::Opendir(arg) => opened(body, fs.opendir(context, node, &open_args(arg))),
-            Operation::Readdir(arg) => self.readdir(context, node, arg, false, body),
-            Operation::Readdirplus(arg) if agreed.has(InitFlags::DO_READDIRPLUS) => {
-                self.readdir(context, node, arg, true, body)
-            }
-            Operation::Releasedir(arg) => {
-                fs.releasedir(context, node, &release_args(arg));
-                Ok(Done::Body(0))
-            }
-            Operation::Statfs => {
-                let st = fs.statfs(context, node)?;
-                put(body, &StatfsOut { st }).map(Done::Body)
-            }
-            Operation::Interrupt { unique } => {
-                bump(&self.metrics.figures.interrupts);
-                self.interrupts.interrupt(*unique);
-                Ok(Done::Silent)
-            }
-            other => self.carry_out_naming(context, node, other, body),
-        }
-    }
-
-    fn carry_out_naming(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        operation: &Operation<'_>,
-        body: &mut [u8],
-    ) -> Result<Done> {
-        let fs = &*self.fs;
-        match operation {
-            Operation::Create { arg, name } => {
-                self.require_plain(name)?;
-                let (new, args) = create_args(arg);
-                created(body, fs.create(context, node, *name, &new, &args))
-            }
-            Operation::Tmpfile { arg } => {
-                let (new, args) = create_args(arg);
-                created(body, fs.tmpfile(context, node, &new, &args))
+            Operation::Readlink => self.readlink(context, node, body),
+            Operation::Symlink { name, target } => {
+                entry(body, fs.symlink(context, node, self.plain(name)?, target))
             }
             Operation::Mknod { arg, name } => {
-                self.require_plain(name)?;
-                entry(body, fs.mknod(context, node, *name, &mknod_args(arg)))
+                let args = mknod_args(arg);
+                entry(body, fs.mknod(context, node, self.plain(name)?, &args))
             }
             Operation::Mkdir { arg, name } => {
-                self.require_plain(name)?;
-                entry(body, fs.mkdir(context, node, *name, &mkdir_args(arg)))
+                let args = mkdir_args(arg);
+                entry(body, fs.mkdir(context, node, self.plain(name)?, &args))
             }
-            Operation::Symlink { name, target } => {
-                self.require_plain(name)?;
-                entry(body, fs.symlink(context, node, *name, target))
-            }
-            Operation::Link { old_node, name } => {
-                self.require_plain(name)?;
-                entry(body, fs.link(context, *old_node, node, *name))
-            }
-            Operation::Unlink { name } => {
-                self.require_plain(name)?;
-                empty(fs.unlink(context, node, *name))
-            }
-            Operation::Rmdir { name } => {
-                self.require_plain(name)?;
-                empty(fs.rmdir(context, node, *name))
-            }
+            Operation::Unlink { name } => empty(fs.unlink(context, node, self.plain(name)?)),
+            Operation::Rmdir { name } => empty(fs.rmdir(context, node, self.plain(name)?)),
             Operation::Rename {
                 new_parent,
                 flags,
                 name,
                 new_name,
             } => {
-                self.require_plain(name)?;
-                self.require_plain(new_name)?;
-                empty(fs.rename(context, node, *name, *new_parent, *new_name, *flags))
+                let (from, to) = (self.plain(name)?, self.plain(new_name)?);
+                empty(fs.rename(context, node, from, *new_parent, to, *flags))
             }
-            other => self.carry_out_rest(context, node, other, body),
-        }
-    }
-
-    /// Operations on open files, extended attributes and locks, and rare ones.
-    fn carry_out_rest(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        operation: &Operation<'_>,
-        body: &mut [u8],
-    ) -> Result<Done> {
-        let fs = &*self.fs;
-        match operation {
+            Operation::Link { old_node, name } => {
+                entry(body, fs.link(context, *old_node, node, self.plain(name)?))
+            }
+            Operation::Open(arg) => opened(body, fs.open(context, node, &open_args(arg))),
+            Operation::Opendir(arg) => opened(body, fs.opendir(context, node, &open_args(arg))),
+            Operation::Create { arg, name } => {
+                let (new, args) = create_args(arg);
+                created(
+                    body,
+                    fs.create(context, node, self.plain(name)?, &new, &args),
+                )
+            }
+            Operation::Tmpfile { arg } => {
+                let (new, args) = create_args(arg);
+                created(body, fs.tmpfile(context, node, &new, &args))
+            }
+            Operation::Read(arg) => self.read(agreed, context, node, arg, body),
+            Operation::Write { arg, data } => {
+                let source = out_of_line.unwrap_or(WriteSource::from_bytes(data));
+                self.write(context, node, arg, source, body)
+            }
+            Operation::Flush { fh, lock_owner } => empty(fs.flush(context, node, *fh, *lock_owner)),
+            Operation::Release(arg) => {
+                fs.release(context, node, &release_args(arg));
+                Ok(Done::Body(0))
+            }
+            Operation::Releasedir(arg) => {
+                fs.releasedir(context, node, &release_args(arg));
+                Ok(Done::Body(0))
+            }
+            Operation::Readdir(arg) => self.readdir(context, node, arg, false, body),
+            Operation::Readdirplus(_) if !agreed.has(InitFlags::DO_READDIRPLUS) => {
+                Err(Errno::ENOSYS)
+            }
+            Operation::Readdirplus(arg) => self.readdir(context, node, arg, true, body),
             Operation::Fsync(arg) => {
                 empty(fs.fsync(context, node, FileHandle(arg.fh), data_only(arg)))
             }
@@ -233,6 +188,10 @@ impl<F: FileSystem> Dispatcher<F> {
                 empty(fs.fsyncdir(context, node, FileHandle(arg.fh), data_only(arg)))
             }
             Operation::Syncfs => empty(fs.syncfs(context, node)),
+            Operation::Statfs => {
+                let st = fs.statfs(context, node)?;
+                fixed(body, &StatfsOut { st })
+            }
             Operation::Access { mask } => empty(fs.access(context, node, *mask)),
             Operation::Setxattr {
                 name,
@@ -244,42 +203,39 @@ impl<F: FileSystem> Dispatcher<F> {
                     .contains(SetxattrFlags::ACL_KILL_SGID);
                 empty(fs.setxattr(context, node, name, value, *flags, clear))
             }
-            Operation::Getxattr { name, size } => self.getxattr(context, node, name, *size, body),
+            Operation::Getxattr { name, size } => xattr_answer(*size, body, |buffer| {
+                fs.getxattr(context, node, name, buffer)
+            }),
             Operation::Listxattr { size } => {
                 xattr_answer(*size, body, |buffer| fs.listxattr(context, node, buffer))
             }
             Operation::Removexattr { name } => empty(fs.removexattr(context, node, name)),
             Operation::Getlk(arg) => {
                 let lock = fs.getlk(context, node, &lock_args(arg))?;
-                put(body, &lk_out(lock.as_ref())).map(Done::Body)
+                fixed(body, &lk_out(lock.as_ref()))
             }
             Operation::Setlk(arg) => self.setlk(context, node, arg, false),
             Operation::Setlkw(arg) => self.setlk(context, node, arg, true),
             Operation::Fallocate(arg) => {
-                let handle = FileHandle(arg.fh);
-                let (offset, length) = (arg.offset, arg.length);
-                empty(fs.fallocate(context, node, handle, offset, length, arg.mode))
+                let (handle, offset) = (FileHandle(arg.fh), arg.offset);
+                empty(fs.fallocate(context, node, handle, offset, arg.length, arg.mode))
             }
             Operation::Lseek(arg) => {
                 let handle = FileHandle(arg.fh);
                 let offset = fs.lseek(context, node, handle, arg.offset, arg.whence)?;
-                put(body, &LseekOut { offset }).map(Done::Body)
+                fixed(body, &LseekOut { offset })
             }
-            Operation::CopyFileRange { arg, wide } => {
-                let copy = copy_args(arg, *wide);
-                let bytes_copied = fs.copy_file_range(context, node, &copy)?.min(copy.length);
-                let body = if *wide {
-                    put(body, &CopyFileRangeOut { bytes_copied })?
-                } else {
-                    put_written(body, bytes_copied as u32)?
-                };
-                data(body, bytes_copied as usize)
-            }
+            Operation::CopyFileRange { arg, wide } => self.copy(context, node, arg, *wide, body),
             Operation::Ioctl { arg, data } => self.ioctl(context, node, arg, data, body),
             Operation::Poll(arg) => self.poll(context, node, arg, body),
             Operation::Bmap(arg) => {
                 let block = fs.bmap(context, node, arg.block, arg.blocksize)?;
-                put(body, &BmapOut { block }).map(Done::Body)
+                fixed(body, &BmapOut { block })
+            }
+            Operation::Interrupt { unique } => {
+                bump(&self.metrics.figures.interrupts);
+                self.interrupts.interrupt(*unique);
+                Ok(Done::Silent)
             }
             Operation::NotifyReply { arg, data } => {
                 // A reply to RETRIEVE repeats the number of the notification.
@@ -287,22 +243,30 @@ impl<F: FileSystem> Dispatcher<F> {
                 Ok(Done::Silent)
             }
             Operation::Destroy => Ok(Done::Body(0)),
-            // DAX mappings belong to virtio-fs; all others are handled above.
-            _ => Err(Errno::ENOSYS),
+            // DAX mappings belong to virtio-fs.
+            Operation::SetupMapping(_) | Operation::RemoveMapping { .. } => Err(Errno::ENOSYS),
+            // The first INIT is not carried out here.
+            Operation::Init { .. } | Operation::CuseInit(_) => Err(self.invalid(Errno::EINVAL)),
         }
     }
 
-    fn bad_name(&self) -> Errno {
-        bump(&self.metrics.figures.malformed);
-        Errno::EINVAL
+    /// `.` and `..` are for LOOKUP only; the kernel does not send them otherwise.
+    fn plain<'a>(&self, name: &Name<'a>) -> Result<Name<'a>> {
+        if name.is_dot() || name.is_dot_dot() {
+            Err(self.invalid(Errno::EINVAL))
+        } else {
+            Ok(*name)
+        }
     }
 
-    /// `.` and `..` are for LOOKUP only; the kernel does not send them otherwise.
-    fn require_plain(&self, name: &Name<'_>) -> Result<()> {
-        if name.is_dot() || name.is_dot_dot() {
-            Err(self.bad_name())
+    fn readlink(&self, context: &Context<'_>, node: NodeId, body: &mut [u8]) -> Result<Done> {
+        let buffer = limited(body, LINK_TARGET_BYTES_MAX as u32);
+        let room = buffer.len();
+        let length = self.fs.readlink(context, node, buffer)?;
+        if length > room {
+            Err(Errno::ENAMETOOLONG)
         } else {
-            Ok(())
+            Ok(Done::Body(length))
         }
     }
 
@@ -341,8 +305,7 @@ impl<F: FileSystem> Dispatcher<F> {
         body: &mut [u8],
     ) -> Result<Done> {
         if source.len() != arg.size as usize {
-            bump(&self.metrics.figures.malformed);
-            return Err(Errno::EINVAL);
+            return Err(self.invalid(Errno::EINVAL));
         }
         check_offset(arg.offset)?;
         let written = self
@@ -373,17 +336,23 @@ impl<F: FileSystem> Dispatcher<F> {
         }
     }
 
-    fn getxattr(
+    fn copy(
         &self,
         context: &Context<'_>,
         node: NodeId,
-        name: &CStr,
-        size: u32,
+        arg: &CopyFileRangeIn,
+        wide: bool,
         body: &mut [u8],
     ) -> Result<Done> {
-        xattr_answer(size, body, |buffer| {
-            self.fs.getxattr(context, node, name, buffer)
-        })
+        let copy = copy_args(arg, wide);
+        let copied = self.fs.copy_file_range(context, node, &copy)?;
+        let bytes_copied = copied.min(copy.length);
+        let body = if wide {
+            put(body, &CopyFileRangeOut { bytes_copied })?
+        } else {
+            put_written(body, bytes_copied as u32)?
+        };
+        data(body, bytes_copied as usize)
     }
 
     fn setlk(&self, context: &Context<'_>, node: NodeId, arg: &LkIn, wait: bool) -> Result<Done> {
@@ -438,7 +407,7 @@ impl<F: FileSystem> Dispatcher<F> {
             .fs
             .poll(&context, node, FileHandle(arg.fh), arg.events)?;
         let padding = 0;
-        put(body, &PollOut { revents, padding }).map(Done::Body)
+        fixed(body, &PollOut { revents, padding })
     }
 }
 
@@ -451,7 +420,7 @@ fn xattr_answer(
 ) -> Result<Done> {
     if size == 0 {
         let size = u32::try_from(get(&mut [])?).map_err(|_| Errno::E2BIG)?;
-        return put(body, &GetxattrOut { size, padding: 0 }).map(Done::Body);
+        return fixed(body, &GetxattrOut { size, padding: 0 });
     }
     let buffer = limited(body, size);
     let room = buffer.len();

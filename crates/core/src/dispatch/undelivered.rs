@@ -11,7 +11,7 @@ use crate::metrics::bump;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thrufs_abi::layout::{EntryOut, OpenOut};
 use thrufs_abi::reply::DirectoryEntries;
-use thrufs_abi::{FileHandle, NodeId, Opcode, Payload, Reply, Request};
+use thrufs_abi::{FileHandle, NodeId, Payload, Reply, ReplyBody, Request};
 use zerocopy::FromBytes;
 
 impl<F: FileSystem> Dispatcher<F> {
@@ -30,25 +30,29 @@ impl<F: FileSystem> Dispatcher<F> {
         let request = Request::parse(request, agreed.dialect, Payload::Inline).ok()?;
         let reply = Reply::parse(reply).filter(|reply| reply.error == 0)?;
         let node = request.header.nodeid;
-        match request.header.opcode {
-            Opcode::Lookup | Opcode::Mknod | Opcode::Mkdir | Opcode::Symlink | Opcode::Link => {
-                self.forget_entry(reply.structure()?);
-            }
-            Opcode::Create | Opcode::Tmpfile => {
+        match request.header.opcode.row().reply {
+            ReplyBody::Entry => self.forget_entry(reply.structure()?),
+            ReplyBody::EntryOpen => {
                 let entry: EntryOut = reply.structure()?;
                 let (opened, _) =
                     OpenOut::read_from_prefix(reply.body.get(size_of::<EntryOut>()..)?).ok()?;
                 self.release(&request, NodeId(entry.nodeid), &opened, false);
                 self.forget_entry(entry);
             }
-            Opcode::Readdirplus => {
+            ReplyBody::Entries => {
                 DirectoryEntries::new(reply.body, true)
                     .filter_map(|entry| entry.entry)
                     .for_each(|entry| self.forget_entry(entry));
             }
-            Opcode::Open => self.release(&request, node, &reply.structure()?, false),
-            Opcode::Opendir => self.release(&request, node, &reply.structure()?, true),
-            _ => {}
+            ReplyBody::Open => self.release(&request, node, &reply.structure()?, false),
+            ReplyBody::OpenDirectory => self.release(&request, node, &reply.structure()?, true),
+            ReplyBody::Silent
+            | ReplyBody::Empty
+            | ReplyBody::Fixed(_)
+            | ReplyBody::Data
+            | ReplyBody::Value
+            | ReplyBody::Target
+            | ReplyBody::Ioctl => {}
         }
         Some(())
     }
