@@ -1,11 +1,9 @@
 //! The parts of a request and the room for its reply, as a guest's kernel lays out a descriptor chain.
 
-use thrufs_abi::Opcode;
 use thrufs_abi::layout::{
-    AttrOut, BmapOut, CopyFileRangeOut, EntryOut, GetxattrIn, GetxattrOut, InHeader, InitOut,
-    IoctlIn, IoctlOut, LkOut, LseekOut, NotifyRetrieveIn, OpenOut, OutHeader, PollOut, ReadIn,
-    StatfsOut, StatxOut, WriteIn, WriteOut,
+    EntryOut, GetxattrIn, GetxattrOut, InHeader, IoctlIn, IoctlOut, OpenOut, OutHeader, ReadIn,
 };
+use thrufs_abi::{Opcode, ReplyBody, Trailing};
 use zerocopy::FromBytes;
 
 /// The longest symlink target in bytes: a page.
@@ -51,19 +49,21 @@ impl Shape {
         let opcode = InHeader::read_from_bytes(header)
             .ok()
             .and_then(|header| Opcode::from_u32(header.opcode));
-        let arguments = match opcode {
-            Some(Opcode::Write) => size_of::<WriteIn>(),
-            Some(Opcode::Ioctl) => size_of::<IoctlIn>(),
-            Some(Opcode::NotifyReply) => size_of::<NotifyRetrieveIn>(),
+        let Some(row) = opcode.map(Opcode::row) else {
+            return Shape {
+                header_end,
+                arguments_end: request.len(),
+                reply: Some(arguments_only(UNKNOWN_REPLY_BYTES)),
+            };
+        };
+        let arguments = match row.trailing {
+            Trailing::Data | Trailing::Bytes => row.structure_bytes.min(body.len()),
             _ => body.len(),
         };
         Shape {
             header_end,
-            arguments_end: header_end + arguments.min(body.len()),
-            reply: match opcode {
-                Some(opcode) => reply_layout(opcode, body),
-                None => Some(arguments_only(UNKNOWN_REPLY_BYTES)),
-            },
+            arguments_end: header_end + arguments,
+            reply: reply_layout(row.reply, body),
         }
     }
 }
@@ -76,34 +76,18 @@ const fn data_only(data: usize) -> ReplyLayout {
     ReplyLayout { arguments: 0, data }
 }
 
-fn reply_layout(opcode: Opcode, body: &[u8]) -> Option<ReplyLayout> {
-    Some(match opcode {
-        Opcode::Forget | Opcode::BatchForget | Opcode::Interrupt | Opcode::NotifyReply => {
-            return None;
-        }
-        Opcode::Lookup | Opcode::Symlink | Opcode::Mknod | Opcode::Mkdir | Opcode::Link => {
-            arguments_only(size_of::<EntryOut>())
-        }
-        Opcode::Getattr | Opcode::Setattr => arguments_only(size_of::<AttrOut>()),
-        Opcode::Create | Opcode::Tmpfile => {
-            arguments_only(size_of::<EntryOut>() + size_of::<OpenOut>())
-        }
-        Opcode::Open | Opcode::Opendir => arguments_only(size_of::<OpenOut>()),
-        Opcode::Write | Opcode::CopyFileRange => arguments_only(size_of::<WriteOut>()),
-        Opcode::CopyFileRange64 => arguments_only(size_of::<CopyFileRangeOut>()),
-        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => data_only(read_size(body)),
-        Opcode::Readlink => data_only(LINK_BYTES_MAX),
-        Opcode::Getxattr | Opcode::Listxattr => arguments_only(attribute_size(body)),
-        Opcode::Ioctl => ioctl_layout(body),
-        Opcode::Init => arguments_only(size_of::<InitOut>()),
-        Opcode::Statx => arguments_only(size_of::<StatxOut>()),
-        Opcode::Statfs => arguments_only(size_of::<StatfsOut>()),
-        Opcode::Getlk => arguments_only(size_of::<LkOut>()),
-        Opcode::Lseek => arguments_only(size_of::<LseekOut>()),
-        Opcode::Poll => arguments_only(size_of::<PollOut>()),
-        Opcode::Bmap => arguments_only(size_of::<BmapOut>()),
-        Opcode::CuseInit => arguments_only(UNKNOWN_REPLY_BYTES),
-        _ => ReplyLayout::default(),
+fn reply_layout(reply: ReplyBody, body: &[u8]) -> Option<ReplyLayout> {
+    Some(match reply {
+        ReplyBody::Silent => return None,
+        ReplyBody::Empty => ReplyLayout::default(),
+        ReplyBody::Fixed(bytes) => arguments_only(bytes),
+        ReplyBody::Entry => arguments_only(size_of::<EntryOut>()),
+        ReplyBody::Open | ReplyBody::OpenDirectory => arguments_only(size_of::<OpenOut>()),
+        ReplyBody::EntryOpen => arguments_only(size_of::<EntryOut>() + size_of::<OpenOut>()),
+        ReplyBody::Data | ReplyBody::Entries => data_only(read_size(body)),
+        ReplyBody::Value => arguments_only(attribute_size(body)),
+        ReplyBody::Target => data_only(LINK_BYTES_MAX),
+        ReplyBody::Ioctl => ioctl_layout(body),
     })
 }
 
@@ -130,7 +114,7 @@ fn ioctl_layout(body: &[u8]) -> ReplyLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thrufs_abi::layout::ForgetIn;
+    use thrufs_abi::layout::{ForgetIn, WriteIn};
     use thrufs_abi::{NodeId, RequestBuilder, Unique};
 
     fn request(opcode: Opcode) -> RequestBuilder {

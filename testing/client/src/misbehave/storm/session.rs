@@ -121,8 +121,7 @@ impl Session {
         mut builder: RequestBuilder,
         random: &mut Random,
     ) -> RequestBuilder {
-        let usual = usual::of(opcode);
-        for word in usual.words {
+        for word in usual::words(opcode) {
             let value = if random.once_in(30) {
                 number(random, &self.nodes)
             } else {
@@ -130,7 +129,8 @@ impl Session {
             };
             builder = builder.arg(&value);
         }
-        for _ in 0..usual.names {
+        let trailing = opcode.row().trailing;
+        for _ in 0..usual::names(trailing) {
             let names = if random.once_in(8) {
                 NAMES
             } else {
@@ -138,7 +138,7 @@ impl Session {
             };
             builder = builder.name(random.pick(names));
         }
-        if usual.has_bytes {
+        if usual::has_bytes(trailing) {
             let length = random.below(5000);
             builder = builder.bytes(&random.bytes(length));
         }

@@ -1,7 +1,7 @@
 //! The usual arguments of each operation: 64-bit words, names, bytes. Two 32-bit fields are one word, the
 //! first in the lower half.
 
-use thrufs_abi::Opcode;
+use thrufs_abi::{Opcode, Trailing};
 use thrufs_testing::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,67 +20,49 @@ pub(super) enum Word {
     Open,
 }
 
-pub(super) struct Usual {
-    pub(super) words: &'static [Word],
-    pub(super) names: usize,
-    pub(super) has_bytes: bool,
-}
-
-const fn usual(words: &'static [Word], names: usize) -> Usual {
-    Usual {
-        words,
-        names,
-        has_bytes: false,
+/// How many names follow the words.
+pub(super) fn names(trailing: Trailing) -> usize {
+    match trailing {
+        Trailing::Name | Trailing::Value => 1,
+        Trailing::Names => 2,
+        _ => 0,
     }
 }
 
-const fn with_bytes(words: &'static [Word], names: usize) -> Usual {
-    Usual {
-        words,
-        names,
-        has_bytes: true,
-    }
+/// Whether bytes follow the words and names.
+pub(super) fn has_bytes(trailing: Trailing) -> bool {
+    matches!(trailing, Trailing::Value | Trailing::Data | Trailing::Bytes)
 }
 
-pub(super) fn of(opcode: Opcode) -> Usual {
+pub(super) fn words(opcode: Opcode) -> &'static [Word] {
     use Word::{Handle, Mode, Node, Offset, Open, Size, Small, Zero};
     match opcode {
-        Opcode::Lookup | Opcode::Unlink | Opcode::Rmdir | Opcode::Removexattr => usual(&[], 1),
-        Opcode::Symlink => usual(&[], 2),
-        Opcode::Forget | Opcode::Interrupt | Opcode::Access => usual(&[Small], 0),
-        Opcode::Getattr | Opcode::Fsync | Opcode::Fsyncdir => usual(&[Handle, Zero], 0),
-        Opcode::Setattr => usual(
-            &[
-                Small, Handle, Size, Zero, Small, Small, Small, Zero, Mode, Zero, Zero,
-            ],
-            0,
-        ),
-        Opcode::Mknod => usual(&[Mode, Zero], 1),
-        Opcode::Mkdir => usual(&[Mode], 1),
-        Opcode::Rename => usual(&[Node], 2),
-        Opcode::Rename2 => usual(&[Node, Small], 2),
-        Opcode::Link => usual(&[Node], 1),
-        Opcode::Open | Opcode::Opendir => usual(&[Open], 0),
-        Opcode::Create | Opcode::Tmpfile => usual(&[Open, Zero], 1),
-        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus => {
-            usual(&[Handle, Offset, Size, Zero, Zero], 0)
+        Opcode::Getattr | Opcode::Fsync | Opcode::Fsyncdir => &[Handle, Zero],
+        Opcode::Setattr => &[
+            Small, Handle, Size, Zero, Small, Small, Small, Zero, Mode, Zero, Zero,
+        ],
+        Opcode::Mknod => &[Mode, Zero],
+        Opcode::Mkdir => &[Mode],
+        Opcode::Rename | Opcode::Link => &[Node],
+        Opcode::Rename2 => &[Node, Small],
+        Opcode::Open | Opcode::Opendir => &[Open],
+        Opcode::Create | Opcode::Tmpfile => &[Open, Zero],
+        Opcode::Read | Opcode::Readdir | Opcode::Readdirplus | Opcode::Write => {
+            &[Handle, Offset, Size, Zero, Zero]
         }
-        Opcode::Write => with_bytes(&[Handle, Offset, Size, Zero, Zero], 0),
-        Opcode::Release | Opcode::Releasedir | Opcode::Flush => usual(&[Handle, Zero, Zero], 0),
-        Opcode::Setxattr => with_bytes(&[Size], 1),
-        Opcode::Getxattr => usual(&[Size], 1),
-        Opcode::Listxattr => usual(&[Size], 0),
+        Opcode::Release | Opcode::Releasedir | Opcode::Flush => &[Handle, Zero, Zero],
+        Opcode::Setxattr | Opcode::Getxattr | Opcode::Listxattr => &[Size],
         Opcode::Getlk | Opcode::Setlk | Opcode::Setlkw => {
-            usual(&[Handle, Small, Offset, Offset, Small, Small], 0)
+            &[Handle, Small, Offset, Offset, Small, Small]
         }
-        Opcode::Fallocate => usual(&[Handle, Offset, Offset, Small], 0),
-        Opcode::Lseek => usual(&[Handle, Offset, Small], 0),
+        Opcode::Fallocate => &[Handle, Offset, Offset, Small],
+        Opcode::Lseek => &[Handle, Offset, Small],
         Opcode::CopyFileRange | Opcode::CopyFileRange64 => {
-            usual(&[Handle, Offset, Node, Handle, Offset, Size, Zero], 0)
+            &[Handle, Offset, Node, Handle, Offset, Size, Zero]
         }
-        Opcode::Statx => usual(&[Small, Handle, Size], 0),
-        Opcode::Ioctl => with_bytes(&[Handle, Small, Zero, Size], 0),
-        _ => usual(&[], 0),
+        Opcode::Statx => &[Small, Handle, Size],
+        Opcode::Ioctl => &[Handle, Small, Zero, Size],
+        _ => &[Small; 16][..opcode.row().structure_bytes / 8],
     }
 }
 
