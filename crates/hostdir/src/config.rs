@@ -1,12 +1,17 @@
 //! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
 //! nothing and opens nothing.
 
-use crate::datapath::DataPath;
+mod migration;
+mod translation;
+mod xattr_map;
+
+use crate::files::DataPath;
 use crate::policy::Policy;
-use crate::succession::Migration;
-use crate::translation::Translation;
-use crate::xattr_map::XattrMap;
+pub use migration::{Migration, MigrationMode, MigrationOnError};
 use std::time::Duration;
+pub use translation::{Translation, TranslationError};
+pub(crate) use xattr_map::OnHost;
+pub use xattr_map::{XattrMap, XattrMapError};
 
 /// How long the kernel may answer from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

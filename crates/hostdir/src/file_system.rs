@@ -147,7 +147,7 @@ impl FileSystem for HostDir {
         self.host
             .announces_submounts
             .store(announces, Ordering::Relaxed);
-        crate::housekeeping::start(&self.host);
+        crate::tree::start(&self.host);
     }
 
     fn destroy(&self) {

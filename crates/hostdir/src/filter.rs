@@ -18,9 +18,9 @@ mod view;
 
 use crate::files::{OpenFile, stat_open};
 use crate::host::Host;
-use crate::inode::Inode;
 use crate::ledger::Notes;
 use crate::policy::Redaction;
+use crate::tree::Inode;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -4,26 +4,26 @@
 
 use crate::config::{Config, ConfigError, FileHandles};
 use crate::credentials::Credentials;
-use crate::datapath::Passthrough;
-use crate::descriptor_limits::DescriptorLimits;
-use crate::descriptors::Descriptors;
-use crate::directories::OpenDirectory;
+use crate::files::Listings;
+use crate::files::OpenDirectory;
 use crate::files::OpenFile;
-use crate::identity::Identity;
-use crate::inode::{Descriptor, Inode};
+use crate::files::Passthrough;
+use crate::files::{USER_OWNERS_MAX, USERS_OWNERS_MAX};
+use crate::judge::Rules;
+use crate::ledger::Strongbox;
 use crate::ledger::{Ledger, Notes};
-use crate::listings::Listings;
-use crate::locks::{USER_OWNERS_MAX, USERS_OWNERS_MAX};
-use crate::mounts::{LowerMount, Mounts, open_beneath};
-use crate::names::{KnownName, Noting};
-use crate::nodes::{NewInode, Nodes};
 use crate::policy::Policy;
 use crate::quota::UserQuotas;
 use crate::resources::Resources;
-use crate::rules::Rules;
-use crate::slots::Slots;
 use crate::statistics::Statistics;
-use crate::strongbox::Strongbox;
+use crate::tree::DescriptorLimits;
+use crate::tree::Descriptors;
+use crate::tree::Identity;
+use crate::tree::Slots;
+use crate::tree::{Descriptor, Inode};
+use crate::tree::{KnownName, Noting};
+use crate::tree::{LowerMount, Mounts, open_beneath};
+use crate::tree::{NewInode, Nodes};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -103,9 +103,9 @@ pub(crate) struct Host {
     pub(crate) lock_quotas: Arc<UserQuotas>,
     /// Of removed inodes that only their descriptor leads to.
     pub(crate) removed_quotas: Arc<UserQuotas>,
-    pub(crate) locks: crate::locks::LockOwners,
-    pub(crate) lock_waits: crate::deadlock::Waits,
-    pub(crate) retries: crate::retries::Retries,
+    pub(crate) locks: crate::files::LockOwners,
+    pub(crate) lock_waits: crate::files::Waits,
+    pub(crate) retries: crate::tree::Retries,
     /// The locks of a session that was saved.
     pub(crate) suspended: crate::succession::Suspended,
     /// The ledger, for a process that resumes the session.
@@ -250,9 +250,9 @@ impl HostDir {
                 removed_root,
                 server_uid,
             ),
-            locks: crate::locks::LockOwners::default(),
-            lock_waits: crate::deadlock::Waits::default(),
-            retries: crate::retries::Retries::default(),
+            locks: crate::files::LockOwners::default(),
+            lock_waits: crate::files::Waits::default(),
+            retries: crate::tree::Retries::default(),
             suspended: crate::succession::Suspended::default(),
             notes,
             strongbox: resources.strongbox,
@@ -384,7 +384,7 @@ impl Host {
             let opened = self.with_room(|| open_beneath(&parent, name, OFlags::PATH, resolve));
             match opened {
                 Ok(fd) => {
-                    let mask = BASIC | StatxFlags::BTIME | crate::mounts::mount_id_mask();
+                    let mask = BASIC | StatxFlags::BTIME | crate::tree::mount_id_mask();
                     let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
                     return Ok((fd, stat));
                 }
@@ -529,7 +529,7 @@ impl Host {
         };
         let identity = opened_identity(&mount, &fd, &stat)?;
         let place = (!mount.has_handles()).then(|| {
-            Box::new(crate::inode::Place {
+            Box::new(crate::tree::Place {
                 parent: Arc::clone(parent),
                 name: name.to_owned(),
             })
@@ -562,7 +562,7 @@ impl Host {
             return self.enter_node(identity, mount, stat, None);
         }
         let place = found.map(|(parent, name)| {
-            Box::new(crate::inode::Place {
+            Box::new(crate::tree::Place {
                 parent: Arc::clone(parent),
                 name: name.to_owned(),
             })
@@ -576,7 +576,7 @@ impl Host {
         identity: Identity,
         mount: &Arc<LowerMount>,
         stat: Statx,
-        held: Option<(OwnedFd, Option<Box<crate::inode::Place>>)>,
+        held: Option<(OwnedFd, Option<Box<crate::tree::Place>>)>,
     ) -> Result<(Arc<Inode>, Statx)> {
         let (fd, place) = held.map_or((None, None), |(fd, place)| (Some(fd), place));
         let file_type = u32::from(stat.stx_mode) & libc::S_IFMT;

@@ -34,12 +34,15 @@
 mod names;
 mod notes;
 mod read;
+mod strongbox;
 mod table;
 mod tellings;
 
 pub(crate) use names::{NameNote, NamesRead, Rank};
 pub(crate) use notes::{FileNote, Notes, OwnerNote};
 pub(crate) use read::{NodeRecord, OpenRecord, OwnerRecord, Records};
+pub use strongbox::Strongbox;
+pub(crate) use strongbox::{Contents, Key};
 pub(crate) use tellings::{Before, Telling};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};

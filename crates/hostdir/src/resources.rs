@@ -1,9 +1,9 @@
 //! What a served directory uses besides its options: live objects, which are handed in when it is opened.
 
+use crate::judge::{AuditLog, Programs};
 use crate::ledger::Ledger;
+use crate::ledger::Strongbox;
 use crate::policy::Policy;
-use crate::rules::{AuditLog, Programs};
-use crate::strongbox::Strongbox;
 use std::sync::Arc;
 
 /// Live objects that a served directory uses. All are optional; clones share them.

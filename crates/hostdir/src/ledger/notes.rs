@@ -8,10 +8,10 @@ use super::table::{
     Table, map_header,
 };
 use super::tellings::Tellings;
-use crate::datapath::Route;
-use crate::identity::HANDLE_BYTES_MAX;
-use crate::inode::{Inode, Place};
-use crate::rules::OpenerIds;
+use crate::files::Route;
+use crate::judge::OpenerIds;
+use crate::tree::HANDLE_BYTES_MAX;
+use crate::tree::{Inode, Place};
 use rustix::fs::FallocateFlags;
 use std::ffi::CStr;
 use std::fmt;

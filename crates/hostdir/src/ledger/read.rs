@@ -8,9 +8,9 @@ use super::notes::{
     TYPE_AND_LENGTH, USED,
 };
 use super::table::{Record, Table};
-use crate::datapath::Route;
-use crate::identity::{HANDLE_BYTES_MAX, Identity};
-use crate::rules::OpenerIds;
+use crate::files::Route;
+use crate::judge::OpenerIds;
+use crate::tree::{HANDLE_BYTES_MAX, Identity};
 use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;

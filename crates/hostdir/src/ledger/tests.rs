@@ -1,7 +1,7 @@
 //! What one process records, the next one reads.
 
 use super::{Before, Ledger, Notes, Rank, Telling};
-use crate::names::{KnownName, Names, Noting};
+use crate::tree::{KnownName, Names, Noting};
 use thrufs_abi::NodeId;
 
 const NODE: NodeId = NodeId(7);

@@ -20,7 +20,7 @@
 //! as many bytes); names are separated by `/`, and the root is none. A handle is a kind (4), a length (2)
 //! and as many bytes.
 
-use crate::identity::HANDLE_BYTES_MAX;
+use crate::tree::HANDLE_BYTES_MAX;
 use std::io::{self, Read, Write};
 
 pub(super) const MAGIC: [u8; 8] = *b"THRUHOST";

@@ -7,8 +7,8 @@
 
 use super::format::RANGES_MAX;
 use crate::files::OpenFile;
+use crate::files::OwnerFile;
 use crate::host::Host;
-use crate::locks::OwnerFile;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

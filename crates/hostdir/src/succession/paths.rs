@@ -2,9 +2,9 @@
 //! and from an inode to a path that leads to it.
 
 use crate::host::{Host, opened_identity};
-use crate::identity::Identity;
-use crate::inode::Inode;
-use crate::mounts::LowerMount;
+use crate::tree::Identity;
+use crate::tree::Inode;
+use crate::tree::LowerMount;
 use rustix::fs::{OFlags, Statx};
 use std::collections::HashMap;
 use std::ffi::CString;

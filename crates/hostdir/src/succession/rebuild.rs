@@ -1,21 +1,21 @@
 //! Common to both ways of resuming: puts nodes, open files and locks back under their old numbers. Asks the
 //! policy in force about each open file, and charges users' quotas again.
 
-use super::MigrationOnError;
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
-use crate::datapath::Route;
-use crate::directories::OpenDirectory;
+use crate::config::MigrationOnError;
+use crate::files::OpenDirectory;
+use crate::files::Route;
+use crate::files::access;
 use crate::files::{NewOpenFile, OpenFile, stat_open};
+use crate::files::{OwnerCharges, OwnerFile};
 use crate::host::Host;
-use crate::identity::Identity;
-use crate::inode::{Inode, Place};
 use crate::ledger::{FileNote, OwnerNote};
-use crate::locks::{OwnerCharges, OwnerFile};
-use crate::mounts::LowerMount;
-use crate::names::KnownName;
-use crate::nodes::NewInode;
-use crate::open::access;
 use crate::policy::{Access, FilePath};
+use crate::tree::Identity;
+use crate::tree::KnownName;
+use crate::tree::LowerMount;
+use crate::tree::NewInode;
+use crate::tree::{Inode, Place};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use thrufs::{Errno, LowerFile};
 use thrufs_abi::NodeId;
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
-pub(super) use crate::directories::Listing;
+pub(super) use crate::files::Listing;
 
 /// Flags that an open file may have had.
 const FLAGS: i32 = libc::O_ACCMODE

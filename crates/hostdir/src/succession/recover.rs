@@ -1,15 +1,15 @@
 //! Death: reads the [ledger](crate::ledger) of a process that died, and finds its files again, by handle,
-//! by name, or in the [strongbox](crate::strongbox). That process may have been compromised, so nothing in
+//! by name, or in the [strongbox](crate::ledger::strongbox). That process may have been compromised, so nothing in
 //! the ledger is relied upon. What is not found answers ESTALE, and the session continues.
 
 use super::rebuild::{Found, Rebuild};
 use super::save::lock_kind;
 use crate::host::{Host, opened_identity};
-use crate::inode::Place;
+use crate::ledger::{Contents, Key};
 use crate::ledger::{NamesRead, NodeRecord, Notes, OpenRecord, OwnerRecord, Records};
-use crate::mounts::LowerMount;
-use crate::names::KnownName;
-use crate::strongbox::{Contents, Key};
+use crate::tree::KnownName;
+use crate::tree::LowerMount;
+use crate::tree::Place;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -244,7 +244,7 @@ impl Host {
     pub(crate) fn leads_to(
         &self,
         name: &KnownName,
-        inode: &crate::inode::Inode,
+        inode: &crate::tree::Inode,
     ) -> thrufs::Result<bool> {
         let directory = self.nodes.get(name.directory)?;
         let descriptor = self.descriptor(&directory)?;
@@ -257,7 +257,7 @@ impl Host {
     pub(crate) fn path_leads_to(
         &self,
         path: &[u8],
-        inode: &crate::inode::Inode,
+        inode: &crate::tree::Inode,
     ) -> thrufs::Result<bool> {
         let mut at = None;
         let mut rest = path;
@@ -276,7 +276,7 @@ impl Host {
         }
     }
 
-    fn is_of(&self, fd: &OwnedFd, inode: &crate::inode::Inode) -> bool {
+    fn is_of(&self, fd: &OwnedFd, inode: &crate::tree::Inode) -> bool {
         let mask = crate::host::BASIC | StatxFlags::BTIME;
         let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
         let identity = stat.map_err(Errno::from);

@@ -1,7 +1,7 @@
 //! Migration, receiving side: parses a saved state, which is untrusted input, and finds its files.
 //!
 //! Every count is bounded before memory is taken for it. A path never leads out of the served tree; a
-//! handle, which can, is used only where [`Migration::accept_handles`](super::Migration) permits.
+//! handle, which can, is used only where [`Migration::accept_handles`](crate::Migration) permits.
 
 use super::format::{
     Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX,
@@ -10,14 +10,14 @@ use super::format::{
 use super::paths::Walker;
 use super::rebuild::{Found, Listing, Rebuild};
 use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT, lock_kind};
-use crate::datapath::Route;
+use crate::files::Route;
 use crate::host::{Host, opened_identity};
-use crate::identity::Identity;
-use crate::inode::Place;
+use crate::judge::OpenerIds;
 use crate::ledger::{FileNote, OwnerNote};
-use crate::mounts::LowerMount;
-use crate::names::KnownName;
-use crate::rules::OpenerIds;
+use crate::tree::Identity;
+use crate::tree::KnownName;
+use crate::tree::LowerMount;
+use crate::tree::Place;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::ffi::CString;

@@ -1,17 +1,17 @@
 //! Migration, sending side: writes the state of a session, in the order in which it can be found again.
 //! Locks are released once the state is written ([`locks`](super::locks)); nothing else here changes.
 
-use super::MigrationMode;
 use super::format::{
     Handle, MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION,
     VERSION_UNDER_POLICY, Writer, invalid,
 };
 use super::locks::Held;
 use super::paths::Finder;
-use crate::datapath::Route;
+use crate::config::MigrationMode;
+use crate::files::Route;
 use crate::host::Host;
-use crate::inode::Inode;
-use crate::names::KnownName;
+use crate::tree::Inode;
+use crate::tree::KnownName;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::io::{self, Write};

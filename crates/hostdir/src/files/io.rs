@@ -1,0 +1,595 @@
+//! Open files: READ, WRITE, FLUSH, RELEASE, FSYNC, FALLOCATE, LSEEK, COPY_FILE_RANGE and IOCTL.
+//!
+//! A request must name a node and a handle that belong together. Data are never copied here: the transport
+//! moves them from and to the lower file. Opening is in [`open`](crate::files::open).
+
+use super::datapath::{DataPath, UseGuard};
+use super::privileges::loses_set_ids;
+use crate::config::CacheMode;
+use crate::host::{BASIC, Host};
+use crate::judge::OpenerIds;
+use crate::requests::OwnerChange;
+use crate::requests::content_version;
+use crate::tree::{Descriptor, Inode};
+use parking_lot::Mutex;
+use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use thrufs::{
+    Context, CopyArgs, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
+    WriteArgs, WriteSource,
+};
+use thrufs_abi::{FileHandle, LockOwner, NodeId};
+use thrufs_sys::ioctl;
+use thrufs_sys::lock::LockKind;
+
+/// A file that a client has open.
+///
+/// Under passthrough it has no lower file of ours: the few requests that still come (fsync, fallocate, ...)
+/// open one for themselves. Any other has one. The last close(2) of a writer closes it before it returns; a
+/// write through a duplicated descriptor opens it again.
+pub(crate) struct OpenFile {
+    lower: Mutex<Lower>,
+    flags: i32,
+    writable: bool,
+    written: AtomicBool,
+    /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
+    locked: AtomicU8,
+    /// It could not be restored as the client has it: requests fail with EIO.
+    lost: AtomicBool,
+    /// The lower file appends, whatever the offset (`chattr +a`).
+    appends: bool,
+    /// See [`Found::version`](crate::files::versions::Found::version).
+    version: u64,
+    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
+    opener: AtomicU64,
+    // Last: when the use of the inode ends, its lower file is closed already.
+    guard: UseGuard,
+}
+
+/// Values of [`OpenFile::locked`]: never tried; a lock of one of two kinds; unlocked.
+const NEVER_LOCKED: u8 = 0;
+const READ_LOCKED: u8 = 1;
+const WRITE_LOCKED: u8 = 2;
+const UNLOCKED: u8 = 3;
+
+#[derive(Default)]
+struct Lower {
+    file: Option<Arc<LowerFile>>,
+    /// Keeps the inode, which may have lost its names, while there is no file.
+    pin: Option<Descriptor>,
+}
+
+pub(crate) struct NewOpenFile {
+    pub(crate) guard: UseGuard,
+    pub(crate) lower: Option<Arc<LowerFile>>,
+    pub(crate) flags: i32,
+    pub(crate) appends: bool,
+    /// The version of the data that is cached after the release, or 0.
+    pub(crate) version: u64,
+}
+
+impl OpenFile {
+    pub(crate) fn new(new: NewOpenFile) -> OpenFile {
+        OpenFile {
+            writable: new.flags & libc::O_ACCMODE != libc::O_RDONLY,
+            guard: new.guard,
+            lower: Mutex::new(Lower {
+                file: new.lower,
+                pin: None,
+            }),
+            flags: new.flags,
+            written: AtomicBool::new(false),
+            locked: AtomicU8::new(NEVER_LOCKED),
+            lost: AtomicBool::new(false),
+            appends: new.appends,
+            version: new.version,
+            opener: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn opener(&self) -> OpenerIds {
+        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_opener(&self, opener: OpenerIds) {
+        self.opener.store(opener.word(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.inode().node()
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        self.guard.inode()
+    }
+
+    pub(crate) fn guard(&self) -> &UseGuard {
+        &self.guard
+    }
+
+    pub(crate) fn path(&self) -> DataPath {
+        self.guard.path()
+    }
+
+    pub(crate) fn is_passthrough(&self) -> bool {
+        self.guard.path() == DataPath::Passthrough
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    pub(crate) fn mark_written(&self) {
+        self.written.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flags(&self) -> i32 {
+        self.flags
+    }
+
+    pub(crate) fn has_lower(&self) -> bool {
+        self.lower.lock().file.is_some()
+    }
+
+    pub(crate) fn flock(&self) -> Option<LockKind> {
+        match self.locked.load(Ordering::Relaxed) {
+            READ_LOCKED => Some(LockKind::Read),
+            WRITE_LOCKED => Some(LockKind::Write),
+            _ => None,
+        }
+    }
+
+    /// Whether its lower file carries, or carried, a `flock(2)`.
+    pub(crate) fn was_locked(&self) -> bool {
+        self.locked.load(Ordering::Relaxed) != NEVER_LOCKED
+    }
+
+    /// It carries this lock; [`LockKind::Unlock`] for one that was given up.
+    pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
+        let locked = match kind {
+            None => NEVER_LOCKED,
+            Some(LockKind::Read) => READ_LOCKED,
+            Some(LockKind::Write) => WRITE_LOCKED,
+            Some(LockKind::Unlock) => UNLOCKED,
+        };
+        self.locked.store(locked, Ordering::Relaxed);
+    }
+
+    /// Makes all requests for it fail from now on.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        let mut lower = self.lower.lock();
+        let lost = std::mem::take(&mut *lower);
+        drop(lower);
+        drop(lost);
+    }
+
+    pub(crate) fn kept(&self) -> Option<Arc<LowerFile>> {
+        self.lower.lock().file.clone()
+    }
+
+    /// Takes the lower file out, and keeps its inode by `pin`.
+    fn take(&self, pin: Descriptor) -> Option<Arc<LowerFile>> {
+        let mut lower = self.lower.lock();
+        let taken = lower.file.take();
+        if taken.is_some() {
+            lower.pin = Some(pin);
+        }
+        taken
+    }
+
+    fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
+        let mut lower = self.lower.lock();
+        // Another thread may have been faster: there is one lower file, and its locks count.
+        Arc::clone(lower.file.get_or_insert(file))
+    }
+}
+
+impl Host {
+    pub(crate) fn file(&self, handle: FileHandle) -> Result<Arc<OpenFile>> {
+        self.have_locks();
+        self.files.get(handle.0).ok_or(Errno::EBADF)
+    }
+
+    /// An open file of `node`. A handle of another file is refused, because the decision was made about
+    /// this one; no kernel sends it.
+    pub(crate) fn file_of(&self, node: NodeId, handle: FileHandle) -> Result<Arc<OpenFile>> {
+        let file = self.file(handle)?;
+        if file.node() == node {
+            Ok(file)
+        } else {
+            Err(Errno::EBADF)
+        }
+    }
+
+    /// The lower file of an open file; under passthrough, one for this request alone.
+    pub(crate) fn lower(&self, file: &OpenFile, for_writing: bool) -> Result<Arc<LowerFile>> {
+        let passthrough = file.is_passthrough();
+        if let Some(kept) = file.kept().filter(|_| !(passthrough && for_writing)) {
+            return Ok(kept);
+        }
+        let flags = match (passthrough, for_writing) {
+            // Readers rely on it that no lower file is writable without write permission.
+            (false, false) if self.may_write(file).is_err() => libc::O_RDONLY,
+            (false, _) => file.flags,
+            (true, true) => libc::O_RDWR,
+            (true, false) => libc::O_RDONLY,
+        };
+        let lower = self.open_again(file, flags)?;
+        if passthrough {
+            return Ok(lower);
+        }
+        let kept = file.keep(lower);
+        file.inode().set_opened(&kept);
+        Ok(kept)
+    }
+
+    /// The lower file that carries the open file's `flock(2)`, kept until it is released.
+    pub(crate) fn lower_to_lock(&self, file: &OpenFile) -> Result<Arc<LowerFile>> {
+        if !file.was_locked() {
+            file.set_flock(Some(LockKind::Unlock));
+        }
+        if file.is_passthrough() {
+            // Not for writing: the file could not be executed on the host as long as it is kept.
+            Ok(file.keep(self.lower(file, false)?))
+        } else {
+            self.lower(file, false)
+        }
+    }
+
+    fn open_again(&self, file: &OpenFile, flags: i32) -> Result<Arc<LowerFile>> {
+        let fd = self.open_again_raw(file, flags)?;
+        let no_wait = file.inode().mount().no_wait();
+        Ok(Arc::new(LowerFile::new(fd, no_wait)))
+    }
+
+    pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
+        if file.lost.load(Ordering::Relaxed) {
+            return Err(Errno::EIO);
+        }
+        let lower = file.lower.lock();
+        match (&lower.pin, &lower.file) {
+            (Some(pin), _) => self.reopen(pin.as_fd(), flags),
+            (None, Some(kept)) => {
+                let kept = Arc::clone(kept);
+                drop(lower);
+                self.reopen(kept.as_fd(), flags)
+            }
+            (None, None) => {
+                drop(lower);
+                self.open_inode(file.inode(), flags)
+            }
+        }
+    }
+
+    pub(crate) fn read(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &ReadArgs,
+        reply: ReadReply<'_>,
+    ) -> Result<ReadAnswer> {
+        let file = self.file_of(node, args.handle)?;
+        if let Some(filter) = file.guard.filter() {
+            return self.read_filtered(context, &file, filter, args, reply);
+        }
+        Ok(reply.file(self.lower(&file, false)?, args.offset))
+    }
+
+    /// Keeps callers other than root from the blocks that a file system reserves for root.
+    pub(crate) fn leave_reserved_blocks(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
+        if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
+            return Ok(());
+        }
+        self.credentials.drop_server_ids()
+    }
+
+    pub(crate) fn write(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &WriteArgs,
+        data: WriteSource<'_>,
+    ) -> Result<usize> {
+        let file = self.file_of(node, args.handle)?;
+        self.writable()?;
+        self.may_write(&file)?;
+        let lower = self.lower(&file, true)?;
+        if file.appends && args.offset != stat_open(&*lower)?.stx_size {
+            // Elsewhere than at the end: forbidden by the file, and the lower file would append instead.
+            return Err(Errno::EPERM);
+        }
+        file.mark_written();
+        self.leave_reserved_blocks(context, file.inode())?;
+        let write = || data.write_to(&lower, args.offset);
+        self.change_file(context, (args.handle, &file), &lower, || {
+            self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
+        })
+    }
+
+    pub(crate) fn flush(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        owner: LockOwner,
+    ) -> Result<()> {
+        let file = self.file_of(node, handle)?;
+        self.release_owner(file.inode().node(), owner);
+        if file.writable && !file.is_passthrough() {
+            if file.inode().mount().is_remote() {
+                context.require_blocking()?;
+            }
+            self.give_up_lower(context, &file)?;
+        }
+        Ok(())
+    }
+
+    /// Closes the lower file of a writer before the client's close(2) returns, and reports its errors: no
+    /// later close is reported to the client.
+    fn give_up_lower(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
+        let Some(pin) = self.pin_for_later(file) else {
+            // It cannot be opened again, so it stays.
+            return match file.kept() {
+                Some(kept) if file.inode().mount().is_remote() => {
+                    close_and_report(rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?)
+                }
+                _ => Ok(()),
+            };
+        };
+        let Some(kept) = file.take(pin) else {
+            return Ok(());
+        };
+        match alone(context, kept) {
+            Ok(lower) => close_and_report(lower.into_fd()),
+            Err((used, Some(defer))) => {
+                // For the next attempt, where this thread may sleep.
+                file.keep(used);
+                Err(defer)
+            }
+            Err((_, None)) => Ok(()),
+        }
+    }
+
+    /// Closes the lower file if it can be opened again.
+    pub(crate) fn close_lower(&self, file: &OpenFile) {
+        if let Some(pin) = self.pin_for_later(file) {
+            drop(file.take(pin));
+        }
+    }
+
+    /// A descriptor from which the lower file can surely be opened again. `None` with a `flock(2)`, which
+    /// would be lost.
+    fn pin_for_later(&self, file: &OpenFile) -> Option<Descriptor> {
+        if file.was_locked() {
+            return None;
+        }
+        let pin = self.descriptor(file.inode()).ok()?;
+        if matches!(pin, Descriptor::Opened(_)) {
+            return None;
+        }
+        let sure = self.credentials.overrides_modes() || {
+            let wanted = match file.flags & libc::O_ACCMODE {
+                libc::O_RDONLY => Access::READ_OK,
+                libc::O_RDWR => Access::READ_OK | Access::WRITE_OK,
+                _ => Access::WRITE_OK,
+            };
+            let flags = AtFlags::EACCESS | AtFlags::EMPTY_PATH;
+            rustix::fs::accessat(&pin, c"", wanted, flags).is_ok()
+        };
+        sure.then_some(pin)
+    }
+
+    pub(crate) fn release_file(&self, node: NodeId, args: &ReleaseArgs) {
+        self.have_locks();
+        if self.file_of(node, args.handle).is_err() {
+            return;
+        }
+        let Some(file) = self.close_file(args.handle) else {
+            return;
+        };
+        if file.version != 0 {
+            file.inode().set_cached_version(file.version);
+        }
+        let cached = file.guard.path() == DataPath::Cached;
+        let is_written = self.config.writeback && file.written.load(Ordering::Relaxed);
+        if cached && self.config.cache == CacheMode::Auto && is_written {
+            // The kernel's cache of what was written back goes by the kernel's own size and times. Without
+            // writeback the kernel drops its pages when it gets the new time.
+            let stat = match file.kept() {
+                Some(lower) => stat_open(&*lower),
+                None => self.descriptor(file.inode()).and_then(stat_open),
+            };
+            if let Ok(stat) = stat {
+                file.inode().set_cached_version(content_version(&stat));
+            }
+        }
+        self.release_owners_of(args.handle);
+    }
+
+    pub(crate) fn fsync(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        data_only: bool,
+    ) -> Result<()> {
+        let file = self.file_of(node, handle)?;
+        if !file.inode().mount().is_memory() {
+            context.require_blocking()?;
+        }
+        sync(&*self.lower(&file, false)?, data_only)
+    }
+
+    pub(crate) fn fallocate(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    ) -> Result<()> {
+        self.writable()?;
+        let file = self.file_of(node, handle)?;
+        if !file.inode().mount().is_memory() {
+            context.require_blocking()?;
+        }
+        file.mark_written();
+        let mode = FallocateFlags::from_bits_retain(mode);
+        self.may_write(&file)?;
+        let lower = self.lower(&file, true)?;
+        self.leave_reserved_blocks(context, file.inode())?;
+        let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
+        let loses = loses_set_ids(context);
+        self.change_file(context, (handle, &file), &lower, || {
+            self.change_content(file.inode(), lower.as_fd(), loses, allocate)
+        })
+    }
+
+    pub(crate) fn lseek(
+        &self,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        whence: u32,
+    ) -> Result<u64> {
+        let file = self.file_of(node, handle)?;
+        let from = match whence as i32 {
+            libc::SEEK_DATA => SeekFrom::Data(offset),
+            libc::SEEK_HOLE => SeekFrom::Hole(offset),
+            _ => return Err(Errno::EINVAL),
+        };
+        // No other request uses the position that this moves: all I/O names its offset.
+        Ok(rustix::fs::seek(&*self.lower(&file, false)?, from)?)
+    }
+
+    pub(crate) fn copy_file_range(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &CopyArgs,
+    ) -> Result<u64> {
+        self.writable()?;
+        if args.flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let from = self.file_of(node, args.handle_in)?;
+        let to = self.file_of(args.node_out, args.handle_out)?;
+        if from.guard.filter().is_some() {
+            // The kernel then copies what it may read.
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !(from.inode().mount().is_memory() && to.inode().mount().is_memory()) {
+            context.require_blocking()?;
+        }
+        to.mark_written();
+        let (mut offset_in, mut offset_out) = (args.offset_in, args.offset_out);
+        let length = usize::try_from(args.length).unwrap_or(usize::MAX);
+        self.may_write(&to)?;
+        let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
+        self.leave_reserved_blocks(context, to.inode())?;
+        let copy = || {
+            let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
+            let copied =
+                rustix::fs::copy_file_range(&*source, offset_in, &*target, offset_out, length)?;
+            Ok(copied as u64)
+        };
+        let loses = loses_set_ids(context);
+        self.change_file(context, (args.handle_out, &to), &target, || {
+            self.change_content(to.inode(), target.as_fd(), loses, copy)
+        })
+    }
+
+    pub(crate) fn ioctl(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        command: u32,
+        data: &mut [u8],
+    ) -> Result<(i32, usize)> {
+        let changes = ioctl::changes(command);
+        if changes {
+            self.writable()?;
+        }
+        let inode = self.nodes.get(node)?;
+        if changes {
+            self.may_change(&inode, context)?;
+        }
+        let mut send = |fd: BorrowedFd<'_>| {
+            if !changes {
+                return Ok(ioctl::file_ioctl(fd, command, data)?);
+            }
+            self.as_owner(context, &inode, fd, OwnerChange::Flags, || {
+                Ok(ioctl::file_ioctl(fd, command, data)?)
+            })
+        };
+        let result = if inode.is_directory() {
+            let directory = self.directory_of(node, handle)?;
+            send(self.directory_fd(&directory)?.as_fd())?
+        } else {
+            let file = self.file_of(node, handle)?;
+            send(self.lower(&file, false)?.as_fd())?
+        };
+        if changes {
+            // The kernel does not expect this ioctl to change attributes.
+            self.attributes_changed(&inode);
+        }
+        Ok((result, if changes { 0 } else { data.len() }))
+    }
+}
+
+pub(crate) fn stat_open(fd: impl AsFd) -> Result<Statx> {
+    Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC)?)
+}
+
+pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
+    if data_only {
+        rustix::fs::fdatasync(fd)?;
+    } else {
+        rustix::fs::fsync(fd)?;
+    }
+    Ok(())
+}
+
+/// How often a thread that may not sleep tries again, and how long one waits that may.
+const TURNS_MAX: u32 = 100;
+const USERS_PATIENCE: Duration = Duration::from_secs(5);
+const USERS_INTERVAL: Duration = Duration::from_micros(20);
+
+/// Waits until no other request uses a lower file. The thread that answered a READ has it for a moment
+/// longer, and a read-ahead for as long as it takes. Otherwise returns the file: with `DEFER` where the
+/// thread may not sleep, with no error if another request uses it for too long (and will close it).
+#[allow(clippy::type_complexity)]
+fn alone(
+    context: &Context<'_>,
+    mut file: Arc<LowerFile>,
+) -> std::result::Result<LowerFile, (Arc<LowerFile>, Option<Errno>)> {
+    for _ in 0..TURNS_MAX {
+        match Arc::try_unwrap(file) {
+            Ok(alone) => return Ok(alone),
+            Err(used) => file = used,
+        }
+        std::thread::yield_now();
+    }
+    if let Err(defer) = context.require_blocking() {
+        return Err((file, Some(defer)));
+    }
+    let started = Instant::now();
+    while started.elapsed() < USERS_PATIENCE {
+        match Arc::try_unwrap(file) {
+            Ok(alone) => return Ok(alone),
+            Err(used) => file = used,
+        }
+        std::thread::sleep(USERS_INTERVAL);
+    }
+    Err((file, None))
+}
+
+fn close_and_report(fd: OwnedFd) -> Result<()> {
+    Ok(thrufs_sys::closing::close(fd)?)
+}

@@ -1,0 +1,164 @@
+//! The privileges of a file (set-user-id, set-group-id, file capabilities), which a change drops unless the
+//! caller has CAP_FSETID.
+//!
+//! Only the kernel above knows that, and reports it in three ways (KILLPRIV_V2):
+//!
+//! * **with the change itself**: WRITE, SETATTR of a size and OPEN with `O_TRUNC` carry a flag when the
+//!   caller lacks it. Then the thread drops it too, and the lower file system clears the bits in the same
+//!   call. See [`Host::change_content`].
+//! * **before the change**: a SETATTR that sets nothing, where the change carries no such flag (FALLOCATE,
+//!   COPY_FILE_RANGE, or a write under passthrough, which the kernel makes with credentials that keep the
+//!   bits). It is sent when the attributes that the kernel has cached show something to drop. See
+//!   [`Host::clear_privileges`].
+//! * **not at all**, when the bits were set on the host and the kernel has not refreshed them. Where the
+//!   change comes to us all the same, we do not rely on that SETATTR.
+//!
+//! File capabilities are dropped by every change, by the lower file system itself.
+
+use super::io::stat_open;
+use crate::host::Host;
+use crate::requests::SET_IDS;
+use crate::tree::Inode;
+use rustix::fs::Statx;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use thrufs::{Context, Errno, Result, SetAttr};
+use thrufs_sys::{attr, xattr};
+
+/// Whether a file with this mode has the set-group-id bit without execution by its group. It is no
+/// privilege then (it meant mandatory locking, once), and FUSE wants it kept on every write. The lower file
+/// system would drop it unless the writer, which is this thread, is in the file's group.
+pub(crate) fn set_group_id_stays(mode: u32) -> bool {
+    mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
+}
+
+/// The mode without the set-id bits that a change drops.
+fn without_set_ids(mode: u32) -> u32 {
+    if set_group_id_stays(mode) {
+        mode & !libc::S_ISUID
+    } else {
+        mode & !SET_IDS
+    }
+}
+
+/// Whether set-id bits are dropped when this caller changes a file by a request without a flag. Callers
+/// other than root with CAP_FSETID lose the bits too: otherwise callers without it would keep them when the
+/// kernel did not know of the bits.
+pub(crate) fn loses_set_ids(context: &Context<'_>) -> bool {
+    context.uid().is_some_and(|uid| uid != 0)
+}
+
+impl Host {
+    /// Changes the file's content; with `kills`, drops its set-id bits too.
+    pub(crate) fn change_content<T>(
+        &self,
+        inode: &Inode,
+        fd: BorrowedFd<'_>,
+        kills: bool,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let stays = inode.set_group_id_stays();
+        if kills && stays {
+            // Before, so that new content is never executed with them.
+            self.drop_privileges(fd, &stat_open(fd)?)?;
+        }
+        self.credentials.keep_set_ids(!kills || stays)?;
+        change()
+    }
+
+    /// Carries out a SETATTR that sets nothing: a change of the file follows.
+    ///
+    /// chown(2) with neither owner nor group sends the same, from any caller that can reach the file: the
+    /// kernel then leaves it to us whether that caller may drop set-id bits. The two are distinguished if
+    /// the file is not open for writing, and where the kernel keeps times itself, since a chown sends one.
+    pub(crate) fn clear_privileges(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        set: &SetAttr,
+    ) -> Result<()> {
+        if inode.is_directory() {
+            // Its set-group-id bit is no privilege.
+            return Ok(());
+        }
+        let stat = stat_open(fd)?;
+        let is_chown = set.ctime.is_some() || !inode.has_writers();
+        if is_chown && has_set_ids(&stat) && !self.may_set_mode(context, &stat) {
+            return Err(Errno::EPERM);
+        }
+        self.drop_privileges(fd, &stat)
+    }
+
+    /// Whether the caller may change the mode of a file with these attributes.
+    fn may_set_mode(&self, context: &Context<'_>, stat: &Statx) -> bool {
+        let owner = self.config.uid_map.to_client(stat.stx_uid);
+        context.uid().is_none_or(|uid| uid == 0 || uid == owner)
+    }
+
+    /// Drops the privileges of a file that is about to be written by a caller which can write it only by
+    /// the mapping of ids: natively it could not have opened it, and a store through a shared mapping would
+    /// drop nothing. Root of this machine, and the file's owner on the host, keep them.
+    pub(crate) fn drop_privileges_of_others(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+    ) -> Result<()> {
+        if !self.maps_ids() || inode.is_directory() {
+            return Ok(());
+        }
+        let descriptor = self.descriptor(inode)?;
+        let stat = stat_open(&descriptor)?;
+        let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
+        let is_hidden = uids.hides(stat.stx_uid) || gids.hides(stat.stx_gid);
+        let is_owner = |uid| self.config.callers_are_local && (uid == 0 || uid == stat.stx_uid);
+        if !is_hidden || context.uid().is_some_and(is_owner) {
+            return Ok(());
+        }
+        self.drop_privileges(descriptor.as_fd(), &stat)?;
+        if has_set_ids(&stat) {
+            self.attributes_changed(inode);
+        }
+        Ok(())
+    }
+
+    /// Drops set-id bits and file capabilities.
+    pub(crate) fn drop_privileges(&self, fd: BorrowedFd<'_>, stat: &Statx) -> Result<()> {
+        let mode = u32::from(stat.stx_mode);
+        if has_set_ids(stat) {
+            // Otherwise chmod(2) would drop the set-group-id bit of a group that this thread is not in.
+            self.credentials.keep_set_ids(true)?;
+            attr::chmod(fd, without_set_ids(mode) & 0o7777)?;
+        }
+        let name = c"security.capability";
+        // Asked first: without CAP_SETFCAP, removing a missing attribute is refused too.
+        match xattr::get(fd, name, &mut []).and_then(|_| xattr::remove(fd, name)) {
+            Ok(()) | Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn has_set_ids(stat: &Statx) -> bool {
+    let mode = u32::from(stat.stx_mode);
+    without_set_ids(mode) != mode
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_group_id_is_dropped_only_with_group_execution() {
+        for (mode, left) in [
+            (0o100_6777, 0o100_0777),
+            (0o100_2710, 0o100_0710),
+            (0o100_6706, 0o100_2706),
+            (0o100_2644, 0o100_2644),
+            (0o100_4644, 0o100_0644),
+            (0o100_0755, 0o100_0755),
+        ] {
+            assert_eq!(without_set_ids(mode), left, "{mode:o}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Attributes and first bytes of files, read only when a rule asks for them.
+
+use crate::host::{BASIC, Host};
+use crate::policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
+use crate::tree::Inode;
+use rustix::fs::{AtFlags, Statx};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+fn attributes(stat: &Statx) -> Attributes {
+    Attributes {
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        mode: u32::from(stat.stx_mode),
+        size: stat.stx_size,
+    }
+}
+
+pub(crate) struct InodeSource<'a> {
+    host: &'a Host,
+    inode: &'a Arc<Inode>,
+}
+
+impl<'a> InodeSource<'a> {
+    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> InodeSource<'a> {
+        InodeSource { host, inode }
+    }
+}
+
+impl AttributeSource for InodeSource<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        let descriptor = self.host.descriptor(self.inode).ok()?;
+        let flags = AtFlags::EMPTY_PATH;
+        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, BASIC).ok()?;
+        Some(attributes(&stat))
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        let file = self.host.open_inode(self.inode, libc::O_RDONLY).ok()?;
+        read_head(&file, buffer)
+    }
+}
+
+fn read_head(file: &OwnedFd, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+    let mut filled = 0;
+    while filled < HEAD_BYTES {
+        match rustix::io::pread(file, &mut buffer[filled..], filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(filled)
+}
+
+/// What stands under a name.
+pub(crate) struct NameSource<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) parent: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+    pub(crate) stat: &'a Statx,
+}
+
+impl NameSource<'_> {
+    /// Opens the file if it is still the one that `stat` describes.
+    fn open(&self) -> Option<OwnedFd> {
+        let (fd, stat) = self.host.open_component(self.parent, self.name).ok()?;
+        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        let is_it = number(&stat) == number(self.stat) && stat.stx_mode == self.stat.stx_mode;
+        is_it.then(|| self.host.reopen(fd, libc::O_RDONLY).ok())?
+    }
+}
+
+impl AttributeSource for NameSource<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(attributes(self.stat))
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        read_head(&self.open()?, buffer)
+    }
+}
+
+/// A file of which only the attributes are known; it is not opened.
+pub(crate) struct StatSource<'a>(pub(crate) &'a Statx);
+
+impl AttributeSource for StatSource<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(attributes(self.0))
+    }
+
+    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        None
+    }
+}
+
+pub(crate) struct NewFile {
+    pub(crate) file_type: FileType,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+}
+
+impl AttributeSource for NewFile {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(Attributes {
+            uid: self.uid,
+            gid: self.gid,
+            mode: self.mode,
+            size: 0,
+        })
+    }
+
+    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        Some(0)
+    }
+}

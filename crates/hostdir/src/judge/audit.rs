@@ -1,0 +1,386 @@
+//! The audit log: one JSON object on one line for each audited open and, with `audit-refused`, for each
+//! request that a rule refuses.
+//!
+//! Each line is written by one write(2) to a file opened with O_APPEND, so that lines of several servers do
+//! not mix. An open fails if its record cannot be written; a refused request fails as it does without.
+//!
+//! A process that may not hold the file sends each line as one packet through a socket and waits for the
+//! answer: an error number, or 0 once the line is written.
+
+use super::{ActivePolicy, PathDecision};
+use crate::files::DataPath;
+use crate::host::Host;
+use crate::ledger::{Before, Telling};
+use crate::policy::{Access, Refusal, RuleId, RuleInfo};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::FileType;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use thrufs::{Context, Errno};
+use thrufs_abi::Opcode;
+
+/// Where audit records go. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct AuditLog {
+    file: Arc<RwLock<Option<OwnedFd>>>,
+    /// Held from a packet to its answer.
+    asking: Arc<Mutex<()>>,
+    /// The last line was written in part (disk full).
+    torn: Arc<AtomicBool>,
+    /// A refusal could not be written, and that was logged.
+    logged_lost_refusal: Arc<AtomicBool>,
+}
+
+impl AuditLog {
+    /// `file` is opened for appending, or is a packet socket; its peer answers each line with an error
+    /// number (four bytes, native order; 0 for none). `None`: lines go to the server's log.
+    pub fn new(file: Option<OwnedFd>) -> AuditLog {
+        AuditLog {
+            file: Arc::new(RwLock::new(file)),
+            ..AuditLog::default()
+        }
+    }
+
+    /// Sends further lines to `file`, for log rotation.
+    pub fn replace(&self, file: Option<OwnedFd>) {
+        // Closed outside the lock.
+        let old = std::mem::replace(&mut *self.file.write(), file);
+        self.logged_lost_refusal.store(false, Ordering::Relaxed);
+        drop(old);
+    }
+
+    fn write(&self, record: &AuditRecord<'_>) -> io::Result<()> {
+        self.append(&serde_json::to_string(record)?)
+    }
+
+    /// Writes a line.
+    ///
+    /// # Errors
+    ///
+    /// When it was not written as a whole.
+    pub fn append(&self, line: &str) -> io::Result<()> {
+        let file = self.file.read();
+        let Some(file) = &*file else {
+            tracing::info!(target: "thrufs::audit", "{line}");
+            return Ok(());
+        };
+        if FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) == FileType::Socket {
+            let _answered = self.asking.lock();
+            return ask(file, line);
+        }
+        // A line that was cut off is ended, so that it does not run into this one.
+        let was_torn = self.torn.swap(false, Ordering::Relaxed);
+        let text = format!("{}{line}\n", if was_torn { "\n" } else { "" });
+        let (written, result) = write_all(file, text.as_bytes());
+        let is_torn = written > 0 || was_torn;
+        if result.is_err() && is_torn {
+            self.torn.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+/// Sends a line to the process that writes it, and waits for the answer.
+fn ask(writer: &OwnedFd, line: &str) -> io::Result<()> {
+    write_all(writer, line.as_bytes()).1?;
+    let mut answer = [0; 4];
+    let length = loop {
+        match rustix::io::read(writer, &mut answer) {
+            Err(rustix::io::Errno::INTR) => {}
+            length => break length?,
+        }
+    };
+    match i32::from_ne_bytes(answer) {
+        0 if length == answer.len() => Ok(()),
+        errno if length == answer.len() => Err(io::Error::from_raw_os_error(errno)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Writes all of `text`, and returns how much was written.
+fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < text.len() {
+        match rustix::io::write(file, &text[written..]) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return (written, Err(error.into())),
+        }
+    }
+    (written, Ok(()))
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct AuditedOpen {
+    pub(crate) access: &'static str,
+    pub(crate) created: bool,
+    pub(crate) truncated: bool,
+    /// The data path of an open regular file, or why the open was refused.
+    pub(crate) outcome: Result<Option<DataPath>, Errno>,
+}
+
+#[derive(Serialize)]
+struct OpenFields {
+    access: &'static str,
+    created: bool,
+    truncated: bool,
+}
+
+/// One line of the log. Text that is not UTF-8 has its bytes in hexadecimal beside it.
+#[derive(Serialize)]
+struct AuditRecord<'a> {
+    /// Seconds since 1970, with six decimals.
+    time: String,
+    event: Cow<'static, str>,
+    path: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    #[serde(flatten)]
+    open: Option<OpenFields>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    pid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    executable: Option<String>,
+    rule: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule_name: Option<&'a str>,
+    /// Of a refused open that another rule audits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_by: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_by_name: Option<&'a str>,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errno: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// A server died during this request, and may have written a record of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    again: bool,
+}
+
+impl Host {
+    /// Writes the record of an open if a rule audits it. Fails with `EIO` when the record could not be
+    /// written; the reason is logged.
+    pub(crate) fn record_open(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        open: AuditedOpen,
+    ) -> thrufs::Result<()> {
+        let policy = &decided.rules.policy;
+        let Some(rule) = decided.decision.audit.and_then(|id| policy.rule(id)) else {
+            return Ok(());
+        };
+        let identity = (&decided.path, open.access);
+        let written = self.write_once(context, identity, |again| {
+            let outcome = match open.outcome {
+                Ok(_) => "opened",
+                Err(_) => "refused",
+            };
+            let refusing = refusing_rule(decided, &open);
+            let record = self.new_record(context, &decided.path, rule, outcome);
+            self.rules.audit_log().write(&AuditRecord {
+                event: "open".into(),
+                open: Some(OpenFields {
+                    access: open.access,
+                    created: open.created,
+                    truncated: open.truncated,
+                }),
+                refused_by: refusing.map(|rule| rule.number),
+                refused_by_name: refusing.and_then(|rule| rule.name),
+                data_path: open.outcome.ok().flatten().map(|path| path.to_string()),
+                again,
+                ..record.failed(open.outcome.err())
+            })
+        });
+        written.map_err(|error| {
+            tracing::error!("an audited open is refused: cannot write the audit log: {error}");
+            Errno::EIO
+        })
+    }
+
+    /// Fails with the error of a refusal that `decided` holds, after [`refuse`](Self::refuse). The refusal of
+    /// an open that [`record_open`](Self::record_open) records is recorded there.
+    pub(crate) fn permit(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        checked: Result<(), Refusal>,
+    ) -> thrufs::Result<()> {
+        checked.map_err(|Refusal { errno, rule }| {
+            if decided.decision.audit.is_some() && opens(context) {
+                return errno;
+            }
+            self.refuse(context, &decided.rules, &decided.path, (errno, Some(rule)))
+        })
+    }
+
+    /// Records that a rule refuses a request, where the policy says so, and returns its error: the given
+    /// one, or `DEFER` where writing the record may block. To be called before anything is changed.
+    pub(crate) fn refuse(
+        &self,
+        context: &Context<'_>,
+        rules: &ActivePolicy,
+        path: &[u8],
+        (errno, rule): (Errno, Option<RuleId>),
+    ) -> Errno {
+        let policy = &rules.policy;
+        let rule = rule.filter(|_| policy.uses().audit_refused);
+        let Some(rule) = rule.and_then(|id| policy.rule(id)) else {
+            return errno;
+        };
+        if let Err(defer) = context.require_blocking() {
+            return defer;
+        }
+        let event = event(context.opcode());
+        let log = self.rules.audit_log();
+        let written = self.write_once(context, (path, &event), |again| {
+            let record = self.new_record(context, path, rule, "refused");
+            log.write(&AuditRecord {
+                event: event.clone().into(),
+                again,
+                ..record.failed(Some(errno))
+            })
+        });
+        if let Err(error) = written
+            && !log.logged_lost_refusal.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                "a refusal is not recorded: cannot write the audit log: {error} (logged once)"
+            );
+        }
+        errno
+    }
+
+    /// Runs `write` for the record that this identifies among those of one request, unless a worker that
+    /// died has written it. `write` learns whether that is uncertain.
+    fn write_once(
+        &self,
+        context: &Context<'_>,
+        record: impl Hash,
+        write: impl FnOnce(bool) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(notes) = &self.notes else {
+            return write(false);
+        };
+        let telling = telling(context, record);
+        let before = notes.told_before(telling);
+        let place = notes.begin_telling(telling);
+        if before != Some(Before::Told) {
+            write(before.is_some())?;
+        }
+        notes.told(place);
+        Ok(())
+    }
+
+    fn new_record<'a>(
+        &self,
+        context: &Context<'_>,
+        path: &'a [u8],
+        rule: RuleInfo<'a>,
+        outcome: &'static str,
+    ) -> AuditRecord<'a> {
+        let executable = self.rules.executable(context.pid());
+        let is_text = std::str::from_utf8(path).is_ok();
+        AuditRecord {
+            time: now(),
+            event: Cow::default(),
+            path: String::from_utf8_lossy(path),
+            path_hex: (!is_text).then(|| hexadecimal(path)),
+            open: None,
+            uid: context.uid(),
+            gid: context.gid(),
+            pid: context.pid(),
+            executable: executable.map(|path| String::from_utf8_lossy(&path).into_owned()),
+            rule: rule.number,
+            rule_name: rule.name,
+            refused_by: None,
+            refused_by_name: None,
+            outcome,
+            data_path: None,
+            errno: None,
+            error: None,
+            again: false,
+        }
+    }
+}
+
+impl AuditRecord<'_> {
+    fn failed(self, error: Option<Errno>) -> Self {
+        AuditRecord {
+            errno: error.map(Errno::raw),
+            error: error.map(|error| error.to_string()),
+            ..self
+        }
+    }
+}
+
+/// The rule that refused an open, where refusals are recorded.
+fn refusing_rule<'a>(decided: &'a PathDecision, open: &AuditedOpen) -> Option<RuleInfo<'a>> {
+    let errno = open.outcome.err()?;
+    let (policy, decision) = (&decided.rules.policy, &decided.decision);
+    let access = match open.access {
+        "read" | "list" if !open.truncated => Access::Read,
+        _ => Access::Change,
+    };
+    let checked = match open.created {
+        true => decision.check_new(),
+        false => decision.check(access),
+    };
+    let redaction = decision.file.redaction();
+    let rule = match checked {
+        Err(refusal) => Some(refusal.rule),
+        Ok(()) => redaction
+            .filter(|redaction| redaction.errno == errno)
+            .and(decision.file.rule),
+    };
+    rule.filter(|_| policy.uses().audit_refused)
+        .and_then(|rule| policy.rule(rule))
+}
+
+/// Whether an `audit` rule records this request.
+fn opens(context: &Context<'_>) -> bool {
+    use Opcode::{Create, Open, Opendir, Tmpfile};
+    matches!(context.opcode(), Open | Opendir | Create | Tmpfile)
+}
+
+fn event(opcode: Opcode) -> String {
+    match opcode {
+        Opcode::Rename2 => "rename".to_owned(),
+        other => other.name().to_ascii_lowercase(),
+    }
+}
+
+/// What identifies the record of one request. Not whether the file was created or truncated: a replay finds
+/// it there.
+fn telling(context: &Context<'_>, record: impl Hash) -> Telling {
+    let mut hasher = DefaultHasher::new();
+    let caller = (context.uid(), context.gid(), context.pid());
+    (record, caller).hash(&mut hasher);
+    Telling {
+        request: context.unique().0,
+        digest: hasher.finish(),
+    }
+}
+
+fn now() -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    format!("{}.{:06}", since.as_secs(), since.subsec_micros())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

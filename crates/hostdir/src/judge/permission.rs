@@ -1,0 +1,419 @@
+//! Whether the policy permits what a request asks for.
+
+use super::decide::NamePath;
+use super::{ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, stat_name};
+use crate::host::Host;
+use crate::policy::{Access, AttributeSource, FileType, RuleId, Subject, Visibility};
+use crate::requests::End;
+use crate::tree::Inode;
+use rustix::fs::Statx;
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use thrufs::{Context, Errno, Result};
+
+impl Host {
+    /// Refuses a change of an inode that the policy forbids.
+    pub(crate) fn may_change(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
+        let Some(rules) = self.rules.for_changes() else {
+            return Ok(());
+        };
+        self.defer_if_many_names(context, inode)?;
+        let decided = self.decide_inode(rules, inode, context)?;
+        self.permit_change(context, &decided)
+    }
+
+    fn permit_change(&self, context: &Context<'_>, decided: &PathDecision) -> Result<()> {
+        self.permit(context, decided, decided.decision.check(Access::Change))
+    }
+
+    /// As [`permit_change`](Self::permit_change), for a new name.
+    fn permit_new(&self, context: &Context<'_>, decided: &PathDecision) -> Result<()> {
+        self.permit(context, decided, decided.decision.check_new())
+    }
+
+    /// As [`refuse`](Self::refuse), by the rule that redacts a file.
+    fn refuse_for_redaction(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        errno: Errno,
+    ) -> Errno {
+        let rule = decided.decision.file.rule;
+        self.refuse(context, &decided.rules, &decided.path, (errno, rule))
+    }
+
+    /// As [`refuse_for_redaction`](Self::refuse_for_redaction), for an open that failed with `error`, if
+    /// that is not an error of the lower file system. The refusal of an audited open is recorded by
+    /// [`record_open`](Self::record_open).
+    pub(crate) fn refused_for_redaction(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        (inode, flags): (&Arc<Inode>, i32),
+        error: Errno,
+    ) -> Errno {
+        let decision = &decided.decision;
+        let redaction = decision.file.redaction();
+        if redaction.is_none_or(|redaction| redaction.errno != error)
+            || !decided.rules.policy.uses().audit_refused
+            || decision.audit.is_some()
+        {
+            return error;
+        }
+        let flags = flags & libc::O_ACCMODE | libc::O_NONBLOCK;
+        match self.open_inode(inode, flags) {
+            Ok(_) => self.refuse_for_redaction(context, decided, error),
+            Err(_) => error,
+        }
+    }
+
+    /// Refuses to resize a redacted file, other than to 0: with bytes cut off or added, a parser can read
+    /// the rest differently.
+    pub(crate) fn may_resize(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
+        let Some(rules) = self.rules.that_redact() else {
+            return Ok(());
+        };
+        self.defer_if_many_names(context, inode)?;
+        let decided = self.decide_inode(rules, inode, context)?;
+        match decided.decision.file.redaction() {
+            Some(redaction) => Err(self.refuse_for_redaction(context, &decided, redaction.errno)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to remove a redacted name of a file that has, or may have, a name that is not redacted.
+    fn may_remove_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+        let Some(rules) = self.rules.that_redact() else {
+            return Ok(());
+        };
+        let stat = match stat_name(end.fd, end.name) {
+            Err(Errno::ENOENT) => return Ok(()),
+            stat => stat?,
+        };
+        if FileType::from_raw_mode(u32::from(stat.stx_mode)) != FileType::RegularFile
+            || stat.stx_nlink <= 1
+        {
+            return Ok(());
+        }
+        let decided = self.decide_found(&rules, context, end, &stat)?;
+        let Some(redaction) = decided.decision.file.redaction() else {
+            return Ok(());
+        };
+        let inode = self.tracked(end);
+        let is_redacted = |inode| self.is_redacted_by_every_name(&rules, inode);
+        if inode.as_ref().map(is_redacted).transpose()? == Some(true) {
+            Ok(())
+        } else {
+            Err(self.refuse_for_redaction(context, &decided, redaction.errno))
+        }
+    }
+
+    /// Refuses to remove or rename a name that the policy protects.
+    pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+        self.may_remove_name(context, end)?;
+        let Some(rules) = self.rules.for_changes() else {
+            return Ok(());
+        };
+        let stat = stat_name(end.fd, end.name)?;
+        let decided = self.decide_found(&rules, context, end, &stat)?;
+        self.permit_change(context, &decided)
+    }
+
+    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`. Fails
+    /// with `EXDEV` for a file that would no longer be redacted, and for a directory in which a rule that
+    /// protects files may cease to apply: programs then copy what they may read. Where rules redact or hide,
+    /// also from and to a directory that was moved on the host and not looked up since.
+    pub(crate) fn may_move(
+        &self,
+        context: &Context<'_>,
+        from: End<'_>,
+        to: End<'_>,
+    ) -> Result<Option<Statx>> {
+        let Some(rules) = self.rules.active_policy() else {
+            return Ok(None);
+        };
+        if self.rules.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
+            return Err(Errno::EXDEV);
+        }
+        let stat = stat_name(from.fd, from.name)?;
+        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
+        rules.require_blocking_for_content(file_type, context)?;
+        let source = self.name_source(from, &stat);
+        let old = self.decide(&rules, context, from, (file_type, &source))?;
+        let new = self.decide(&rules, context, to, (file_type, &source))?;
+        self.permit_change(context, &old)?;
+        self.permit_new(context, &new)?;
+        self.stay_redacted(context, &old, &new)?;
+        if file_type == FileType::Directory
+            && let Some(left) = rules.policy.left_beneath(&old.path, &new.path)
+        {
+            let refusal = (Errno::EXDEV, Some(left));
+            return Err(self.refuse(context, &rules, &old.path, refusal));
+        }
+        Ok(Some(stat))
+    }
+
+    fn stay_redacted(
+        &self,
+        context: &Context<'_>,
+        old: &PathDecision,
+        new: &PathDecision,
+    ) -> Result<()> {
+        let is_redacted = |decided: &PathDecision| decided.decision.file.redaction().is_some();
+        if is_redacted(old) && !is_redacted(new) {
+            Err(self.refuse_for_redaction(context, old, Errno::EXDEV))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the path that the server knows for a directory leads to it.
+    pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
+        let seen = self.directory_path(None, end.parent.node());
+        let leads = |seen: NamePath| {
+            Ok(seen.path.is_empty() || self.path_leads_to(&seen.path, end.parent)?)
+        };
+        seen.and_then(leads).unwrap_or(false)
+    }
+
+    /// Whether the name still stands for the `found` inode.
+    pub(crate) fn is_still_there(&self, end: End<'_>, found: &Statx) -> bool {
+        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        let now = stat_name(end.fd, end.name);
+        now.is_ok_and(|now| number(&now) == number(found))
+    }
+
+    /// Refuses to link an inode to `to` where the policy forbids it. Errors: as [`Self::may_move`].
+    pub(crate) fn may_link(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        to: End<'_>,
+    ) -> Result<()> {
+        let Some(rules) = self.rules.active_policy() else {
+            return Ok(());
+        };
+        let old = self.decide_inode(Arc::clone(&rules), inode, context)?;
+        let source = InodeSource::new(self, inode);
+        let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
+        self.permit_change(context, &old)?;
+        self.permit_new(context, &new)?;
+        self.stay_redacted(context, &old, &new)
+    }
+
+    /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
+    pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
+        self.may_remove_name(context, end)?;
+        let Some(rules) = self.rules.for_changes() else {
+            return Ok(());
+        };
+        let stat = match stat_name(end.fd, end.name) {
+            Err(Errno::ENOENT) => return Ok(()),
+            stat => stat?,
+        };
+        self.permit_new(context, &self.decide_found(&rules, context, end, &stat)?)
+    }
+
+    /// Refuses to create a name where the policy forbids it: `EACCES` if it would be hidden.
+    pub(crate) fn may_make(
+        &self,
+        context: &Context<'_>,
+        end: End<'_>,
+        new: &NewFile,
+    ) -> Result<()> {
+        let Some(rules) = self.rules.for_changes() else {
+            return Ok(());
+        };
+        self.permit_new(context, &self.decide_new(&rules, context, end, new)?)
+    }
+
+    pub(crate) fn decide_new(
+        &self,
+        rules: &Arc<ActivePolicy>,
+        context: &Context<'_>,
+        end: End<'_>,
+        new: &NewFile,
+    ) -> Result<PathDecision> {
+        self.decide(rules, context, end, (new.file_type, new))
+    }
+
+    /// `EACCES` instead of `EEXIST` for a name that is taken by a hidden file, as for one that would be
+    /// hidden. Without a context, the refusal is recorded elsewhere.
+    pub(crate) fn taken(&self, context: Option<&Context<'_>>, end: End<'_>, error: Errno) -> Errno {
+        let hidden = || {
+            let stat = stat_name(end.fd, end.name)?;
+            self.hidden_entry(end.parent, end.name, &stat)
+        };
+        if error != Errno::EEXIST {
+            return error;
+        }
+        match (hidden(), context) {
+            (Ok(Some(hidden)), Some(context)) => self.refuse_entry(context, &hidden, Errno::EACCES),
+            (Ok(Some(_)), None) => Errno::EACCES,
+            _ => error,
+        }
+    }
+
+    fn name_source<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> NameSource<'a> {
+        NameSource {
+            host: self,
+            parent: end.fd,
+            name: end.name,
+            stat,
+        }
+    }
+
+    fn decide_found(
+        &self,
+        rules: &Arc<ActivePolicy>,
+        context: &Context<'_>,
+        end: End<'_>,
+        stat: &Statx,
+    ) -> Result<PathDecision> {
+        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
+        rules.require_blocking_for_content(file_type, context)?;
+        let source = self.name_source(end, stat);
+        self.decide(rules, context, end, (file_type, &source))
+    }
+
+    /// What the policy decides about a file of this type under this name. Fails with `ENOENT` in a hidden
+    /// directory.
+    fn decide(
+        &self,
+        rules: &Arc<ActivePolicy>,
+        context: &Context<'_>,
+        end: End<'_>,
+        (file_type, source): (FileType, &dyn AttributeSource),
+    ) -> Result<PathDecision> {
+        let directory = self.directory_path(Some(rules), end.parent.node())?;
+        let path = directory.child(end.name.to_bytes());
+        if directory.hidden.is_some() {
+            let refusal = (Errno::ENOENT, directory.hidden);
+            return Err(self.refuse(context, rules, &path, refusal));
+        }
+        self.require_case_sensitive(end.fd, end.name)?;
+        let executable = || self.rules.executable(context.pid());
+        let subject = Subject {
+            path: &path,
+            file_type,
+            source,
+        };
+        let caller = self.caller(context, &executable);
+        Ok(PathDecision {
+            rules: Arc::clone(rules),
+            decision: rules.policy.decide(&subject, &caller),
+            path,
+        })
+    }
+
+    /// Refuses a node that became hidden after the client looked it up, unless it is open. Fails with
+    /// `ENOENT`.
+    pub(crate) fn may_reveal(&self, inode: &Arc<Inode>) -> Result<()> {
+        // Under the first policy, no client has looked up what is hidden.
+        let Some(rules) = self.rules.that_hide().filter(|rules| rules.generation > 1) else {
+            return Ok(());
+        };
+        if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
+            return Err(Errno::ENOENT);
+        }
+        Ok(())
+    }
+
+    /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule hides.
+    /// Fails when the path of the directory is not known.
+    pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
+        let Some(rules) = self.rules.that_hide() else {
+            return Ok(None);
+        };
+        let directory = self.directory_path(Some(&rules), directory.node())?;
+        Ok(Some(RulesOfEntries { rules, directory }))
+    }
+
+    /// Whether `name`, under which `stat` was found, is hidden, and by what. Fails when the path of the
+    /// directory is not known.
+    fn hidden_entry(
+        &self,
+        parent: &Inode,
+        name: &CStr,
+        stat: &Statx,
+    ) -> Result<Option<HiddenEntry>> {
+        let Some(entries) = self.rules_of_entries(parent)? else {
+            return Ok(None);
+        };
+        let (path, rule) = entries.path_and_rule(name, stat);
+        Ok(rule.map(|rule| HiddenEntry {
+            rules: entries.rules,
+            path,
+            rule,
+        }))
+    }
+
+    /// As [`hidden_entry`](Self::hidden_entry), for an answer that the kernel caches.
+    pub(crate) fn hidden_from_lookup(
+        &self,
+        parent: &Inode,
+        name: &CStr,
+        stat: &Statx,
+    ) -> Result<Option<HiddenEntry>> {
+        let hidden = self.hidden_entry(parent, name, stat)?;
+        if hidden.is_some() && !self.config.negative_timeout().is_zero() {
+            // Under the policy held here: see [`reload`](super::reload).
+            self.rules.hidden.note(parent.node(), name.to_bytes());
+        }
+        Ok(hidden)
+    }
+
+    /// As [`refuse`](Self::refuse), by the rule that hides an entry.
+    pub(crate) fn refuse_entry(
+        &self,
+        context: &Context<'_>,
+        hidden: &HiddenEntry,
+        errno: Errno,
+    ) -> Errno {
+        let refusal = (errno, Some(hidden.rule));
+        self.refuse(context, &hidden.rules, &hidden.path, refusal)
+    }
+}
+
+/// An entry of a directory that a rule hides.
+pub(crate) struct HiddenEntry {
+    rules: Arc<ActivePolicy>,
+    path: Vec<u8>,
+    rule: RuleId,
+}
+
+/// See [`Host::rules_of_entries`].
+pub(crate) struct RulesOfEntries {
+    rules: Arc<ActivePolicy>,
+    directory: NamePath,
+}
+
+impl RulesOfEntries {
+    /// The path of an entry, and the rule that hides it.
+    fn path_and_rule(&self, name: &CStr, stat: &Statx) -> (Vec<u8>, Option<RuleId>) {
+        let path = self.directory.child(name.to_bytes());
+        if self.directory.hidden.is_some() {
+            return (path, self.directory.hidden);
+        }
+        let subject = Subject {
+            path: &path,
+            file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
+            source: &StatSource(stat),
+        };
+        let rule = match self.rules.policy.visibility(&subject) {
+            Visibility::Hidden(rule) => Some(rule),
+            Visibility::Visible => None,
+        };
+        (path, rule)
+    }
+
+    /// Whether an entry is hidden. Fails when its attributes cannot be read.
+    pub(crate) fn hide_entry(&self, directory: BorrowedFd<'_>, name: &CStr) -> Result<bool> {
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+        let (_, rule) = self.path_and_rule(name, &stat_name(directory, name)?);
+        Ok(rule.is_some())
+    }
+}

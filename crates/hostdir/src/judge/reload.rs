@@ -1,0 +1,209 @@
+//! Replaces the policy, and updates the names that the kernel has cached.
+//!
+//! A name that is dropped takes along whatever is mounted on it or below, in every mount namespace. So names
+//! with an unchanged answer are left alone, and [`Notifier::increment_epoch`], which drops all, is a last
+//! resort. The names that change are those of known nodes, which are decided anew, and those that were
+//! answered with ENOENT because they were hidden, which are recorded.
+//!
+//! **Races.** A request takes the active policy once it has found a name, and holds it until it has
+//! decided. So when no request holds the old policy any more, its decisions are in the tables. An answer
+//! may still be on its way: then the kernel has the directory locked, and the notification waits for that;
+//! or it revalidates a cached name, which the notification unhooks.
+
+use super::{ActivePolicy, InodeSource};
+use crate::config::ConfigError;
+use crate::host::Host;
+use crate::policy::{Policy, Subject, Visibility};
+use crate::tree::Inode;
+use crate::tree::KnownName;
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs::{Errno, Notifier, Result};
+use thrufs_abi::NodeId;
+
+/// Most hidden names that are recorded between two reloads.
+const HIDDEN_NAMES_MAX: usize = 1 << 16;
+
+/// How long to wait for requests under the old policy; a longer one sleeps in an open.
+const OLD_PATIENCE: Duration = Duration::from_secs(1);
+const OLD_INTERVAL: Duration = Duration::from_micros(200);
+
+/// The names that were answered with ENOENT because they were hidden.
+#[derive(Debug, Default)]
+pub(super) struct HiddenNames(Mutex<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    names: HashSet<(NodeId, Box<[u8]>)>,
+    /// There were more than [`HIDDEN_NAMES_MAX`].
+    is_full: bool,
+}
+
+impl HiddenNames {
+    pub(super) fn note(&self, directory: NodeId, name: &[u8]) {
+        let mut noted = self.0.lock();
+        if noted.names.len() < HIDDEN_NAMES_MAX {
+            noted.names.insert((directory, name.into()));
+        } else if !noted.names.contains(&(directory, name.into())) {
+            noted.is_full = true;
+        }
+    }
+
+    fn take(&self) -> Noted {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl Host {
+    /// Replaces the active policy. On return, the kernel has dropped all names that are hidden now, and looks
+    /// up those that were hidden. Fails when the directory is served without a policy.
+    pub(crate) fn reload_rules(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
+        let old = self.rules.replace(policy)?;
+        let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.active_policy())
+        else {
+            return Ok(());
+        };
+        if !(old.policy.uses().hide || new.policy.uses().hide) {
+            return Ok(());
+        }
+        wait_for_others(&old);
+        let sent = self
+            .drop_hidden(notifier, &new)
+            .and_then(|()| ask_for_uncovered(notifier, self.rules.hidden.take()))
+            .and_then(|()| notifier.flush());
+        if let Err(error) = sent {
+            tracing::warn!(
+                "cannot invalidate cached names, which stay until their timeout: {error}"
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the kernel drop the names of known nodes that are hidden now.
+    fn drop_hidden(&self, notifier: &Notifier, rules: &ActivePolicy) -> Result<()> {
+        if !rules.policy.uses().hide {
+            return Ok(());
+        }
+        for (_, inode) in self.nodes.iter() {
+            for name in inode.names().all() {
+                if self.name_is_hidden(rules, &inode, &name) {
+                    drop_name(notifier, name.directory, &name.name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a name of an inode is hidden. There is no lookup of a name in a directory that is no longer
+    /// known.
+    fn name_is_hidden(&self, rules: &ActivePolicy, inode: &Arc<Inode>, name: &KnownName) -> bool {
+        let directory = match self.directory_path(Some(rules), name.directory) {
+            Ok(directory) => directory,
+            Err(error) => return error != Errno::ESTALE,
+        };
+        let source = InodeSource::new(self, inode);
+        let subject = Subject {
+            path: &directory.child(&name.name),
+            file_type: inode.file_type(),
+            source: &source,
+        };
+        directory.hidden.is_some()
+            || matches!(rules.policy.visibility(&subject), Visibility::Hidden(_))
+    }
+}
+
+fn wait_for_others(old: &Arc<ActivePolicy>) {
+    let started = Instant::now();
+    while Arc::strong_count(old) > 1 && started.elapsed() < OLD_PATIENCE {
+        std::thread::sleep(OLD_INTERVAL);
+    }
+}
+
+/// Makes the kernel drop the ENOENT answers that it has cached.
+fn ask_for_uncovered(notifier: &Notifier, noted: Noted) -> Result<()> {
+    if noted.is_full {
+        tracing::warn!(
+            "more than {HIDDEN_NAMES_MAX} hidden names were looked up: all names are invalidated, and \
+             what is mounted on directories of the mount is detached"
+        );
+        return with_room(notifier, Notifier::increment_epoch);
+    }
+    let mut names = noted.names.iter();
+    names.try_for_each(|(directory, name)| drop_name(notifier, *directory, name))
+}
+
+fn drop_name(notifier: &Notifier, directory: NodeId, name: &[u8]) -> Result<()> {
+    with_room(notifier, |notifier| {
+        notifier.inval_entry(directory, name, false)
+    })
+}
+
+/// Repeats `notify` while the queue of notifications is full.
+fn with_room(notifier: &Notifier, notify: impl Fn(&Notifier) -> Result<()>) -> Result<()> {
+    match notify(notifier) {
+        Err(Errno::EAGAIN) => {
+            notifier.flush()?;
+            notify(notifier)
+        }
+        result => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_are_bounded() {
+        let hidden = HiddenNames::default();
+        for number in 0..HIDDEN_NAMES_MAX {
+            hidden.note(NodeId(1), number.to_string().as_bytes());
+        }
+        hidden.note(NodeId(1), b"0");
+        assert!(!hidden.0.lock().is_full, "each is written down once");
+        hidden.note(NodeId(2), b"0");
+        let notifier = Notifier::disconnected();
+        let noted = hidden.take();
+        assert_eq!((noted.names.len(), noted.is_full), (HIDDEN_NAMES_MAX, true));
+        ask_for_uncovered(&notifier, noted).unwrap();
+        assert_eq!(notifier.pending(), 1, "all at once");
+        hidden.note(NodeId(2), b"0");
+        ask_for_uncovered(&notifier, hidden.take()).unwrap();
+        assert_eq!(notifier.pending(), 2, "one by one again");
+    }
+
+    /// The kernel caches ENOENT for them, so that a reload must invalidate it.
+    #[test]
+    fn cached_hidden_names_are_recorded() {
+        use crate::policy::Accounts;
+        use crate::{CacheMode, Config, HostDir, Resources};
+        let place = tempfile::tempdir().unwrap();
+        for name in ["seen", "hidden"] {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        for (cache, name, is_hidden, noted) in [
+            (CacheMode::Auto, c"hidden", true, 1),
+            (CacheMode::Auto, c"seen", false, 0),
+            (CacheMode::Never, c"hidden", true, 0),
+        ] {
+            let rules = b"[[rule]]\npath = \"hidden\"\naction = \"hide\"\n";
+            let policy = Policy::parse(rules, &Accounts::default()).unwrap();
+            let config = Config {
+                cache,
+                ..Config::default()
+            };
+            let resources = Resources {
+                policy: Some(Arc::new(policy)),
+                ..Resources::default()
+            };
+            let served = HostDir::open(place.path(), config, resources).unwrap();
+            let (host, root) = (&served.host, &served.host.root);
+            let (_, stat) = host.lookup_name(root, name).unwrap();
+            let hidden = host.hidden_from_lookup(root, name, &stat).unwrap();
+            assert_eq!(hidden.is_some(), is_hidden);
+            assert_eq!(host.rules.hidden.take().names.len(), noted, "{name:?}");
+        }
+    }
+}

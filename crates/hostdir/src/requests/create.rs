@@ -1,0 +1,425 @@
+//! CREATE, TMPFILE, MKDIR, MKNOD and SYMLINK: everything that makes an inode. The thread takes on the
+//! caller's ids for it; CREATE never opens a file that exists (`docs/adr/0006-create-is-exclusive.md`).
+
+use super::attributes::SET_IDS;
+use super::attributes::decode_device;
+use super::rename::End;
+use crate::files::DataPath;
+use crate::files::{Opening, lower_flags};
+use crate::host::Host;
+use crate::judge::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
+use crate::policy::FilePath;
+use crate::quota::QuotaCharge;
+use crate::tree::ATTEMPTS_MAX;
+use crate::tree::Inode;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
+use thrufs_abi::{Name, NodeId};
+
+/// Refuses `.` and `..`, which the kernel never sends here.
+pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
+    if name.is_dot() || name.is_dot_dot() {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(name.as_cstr())
+    }
+}
+
+/// Whether a program with this mode runs in its own group, whatever process executes it.
+fn runs_in_its_group(mode: u32) -> bool {
+    const BITS: u32 = libc::S_ISGID | libc::S_IXGRP;
+    mode & BITS == BITS && mode & libc::S_IFMT != libc::S_IFDIR
+}
+
+impl Host {
+    fn creation_parent(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        mode: u32,
+        umask: u32,
+    ) -> Result<Arc<Inode>> {
+        self.writable()?;
+        let parent = self.nodes.get(parent)?;
+        self.create_as_caller(context, umask)?;
+        if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
+            // The lower file system decides, by the one group of the caller that is known.
+            self.credentials.keep_set_ids(false)?;
+        }
+        Ok(parent)
+    }
+
+    fn make(
+        &self,
+        context: &Context<'_>,
+        (parent, name): (NodeId, Name<'_>),
+        (file_type, mode, umask): (FileType, u32, u32),
+        make: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
+    ) -> Result<Entry> {
+        let name = component(name)?;
+        let parent = self.creation_parent(context, parent, mode, umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        let end = End::new(&parent, descriptor.as_fd(), name);
+        let new = || self.new_file(context, end, file_type, mode & !umask);
+        self.may_begin_set_id(context, mode, file_type, new)?;
+        if self.rules.has_policy() {
+            self.may_make(context, end, &new())?;
+        }
+        make(end.fd, name).map_err(|error| self.taken(Some(context), end, error.into()))?;
+        let (inode, stat) = self.lookup_at(&parent, end.fd, name)?;
+        Ok(self.entry(&inode, &stat))
+    }
+
+    /// Refuses to create a file with set-id bits that would belong to another user than the caller.
+    fn may_begin_set_id(
+        &self,
+        context: &Context<'_>,
+        mode: u32,
+        file_type: FileType,
+        new: impl FnOnce() -> NewFile,
+    ) -> Result<()> {
+        if mode & SET_IDS == 0 || file_type == FileType::Directory {
+            return Ok(());
+        }
+        // A server that cannot act as its callers creates everything as its own user.
+        let is_own = |uid| uid == 0 || uid == self.credentials.server_uid();
+        if !self.credentials.switches() && !context.uid().is_none_or(is_own) {
+            return Err(Errno::EPERM);
+        }
+        let new = new();
+        self.may_set_ids(mode, new.uid, new.gid)?;
+        self.may_make_program_of_root(mode, new.uid, new.gid)
+    }
+
+    /// The attributes that rules see of a file that is about to be created.
+    fn new_file(
+        &self,
+        context: &Context<'_>,
+        end: End<'_>,
+        file_type: FileType,
+        mode: u32,
+    ) -> NewFile {
+        let (uid, gid) = self.owner_of_new(context);
+        // A set-group-ID directory passes its group on.
+        let given_on = rustix::fs::fstat(end.fd)
+            .ok()
+            .filter(|parent| parent.st_mode & libc::S_ISGID != 0);
+        NewFile {
+            file_type,
+            mode: mode & 0o7777,
+            uid,
+            gid: given_on.map_or(gid, |parent| parent.st_gid),
+        }
+    }
+
+    /// Owner and group on the host.
+    fn owner_of_new(&self, context: &Context<'_>) -> (u32, u32) {
+        let (server_uid, server_gid) =
+            (self.credentials.server_uid(), self.credentials.server_gid());
+        let uid = context.uid().and_then(|id| self.config.uid_map.to_host(id));
+        let gid = context.gid().and_then(|id| self.config.gid_map.to_host(id));
+        (uid.unwrap_or(server_uid), gid.unwrap_or(server_gid))
+    }
+
+    pub(crate) fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
+        let config = &self.config;
+        self.credentials
+            .create_as(context, umask, &config.uid_map, &config.gid_map)?;
+        // The kernel has removed the bits that the caller may not give. Without the capability the lower
+        // file system would remove more, since it sees one of the caller's groups.
+        self.credentials.keep_set_ids(true)
+    }
+
+    pub(crate) fn mkdir(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        let what = (FileType::Directory, new.mode, new.umask);
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        self.make(context, (parent, name), what, |fd, name| {
+            rustix::fs::mkdirat(fd, name, mode)
+        })
+    }
+
+    pub(crate) fn mknod(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        let (major, minor) = decode_device(new.rdev);
+        let file_type = match FileType::from_raw_mode(new.mode) {
+            FileType::Unknown if new.mode & libc::S_IFMT == 0 => FileType::RegularFile,
+            FileType::Unknown | FileType::Directory | FileType::Symlink => {
+                return Err(Errno::EINVAL);
+            }
+            other => other,
+        };
+        let what = (file_type, new.mode, new.umask);
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        let device = rustix::fs::makedev(major, minor);
+        self.make(context, (parent, name), what, |fd, name| {
+            rustix::fs::mknodat(fd, name, file_type, mode, device)
+        })
+    }
+
+    pub(crate) fn symlink(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        target: &CStr,
+    ) -> Result<Entry> {
+        let what = (FileType::Symlink, 0o777, 0);
+        self.make(context, (parent, name), what, |fd, name| {
+            rustix::fs::symlinkat(target, fd, name)
+        })
+    }
+
+    pub(crate) fn create(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        name: Name<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        let name = component(name)?;
+        let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        let end = End::new(&parent, descriptor.as_fd(), name);
+        self.create_under_policy(context, end, new, args, |wanted, recording| {
+            // Before anything is created.
+            let charge = self.quotas.charge(context.uid())?;
+            self.create_by(recording, end, new, args, (wanted, charge))
+        })
+    }
+
+    fn create_under_policy(
+        &self,
+        context: &Context<'_>,
+        end: End<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+        create: impl FnOnce(&FilePath, Option<&Context<'_>>) -> Result<(Entry, Opened)>,
+    ) -> Result<(Entry, Opened)> {
+        let file_type = FileType::RegularFile;
+        let file = |mode| self.new_file(context, end, file_type, mode);
+        self.may_begin_set_id(context, new.mode, file_type, || file(new.mode))?;
+        let Some(rules) = self.rules.active_policy() else {
+            return create(&PASSTHROUGH, None);
+        };
+        if rules.policy.uses().audit {
+            context.require_blocking()?;
+        }
+        let file = file(new.mode & !new.umask);
+        let decided = self.decide_new(&rules, context, end, &file)?;
+        let recording = Some(context).filter(|_| decided.decision.audit.is_none());
+        let permitted = self.permit(context, &decided, decided.decision.check_new());
+        let made = permitted.and_then(|()| create(&decided.decision.file, recording));
+        self.audit_created(context, &decided, args, made)
+    }
+
+    /// Writes the audit record of a creation if a rule audits it.
+    fn audit_created(
+        &self,
+        context: &Context<'_>,
+        decided: &PathDecision,
+        args: &OpenArgs,
+        made: Result<(Entry, Opened)>,
+    ) -> Result<(Entry, Opened)> {
+        let (entry, opened) = match made {
+            Ok((entry, opened)) => (Some(entry), Ok(opened)),
+            // The kernel looks the name up again and opens what it finds: that open is audited.
+            Err(Errno::ESTALE) => return Err(Errno::ESTALE),
+            Err(error) => (None, Err(error)),
+        };
+        let flags = args.flags as i32;
+        match (self.audit(context, decided, flags, true, opened), entry) {
+            (Ok(opened), Some(entry)) => Ok((entry, opened)),
+            (Err(error), entry) => {
+                if let Some(entry) = entry {
+                    self.forget(entry.node, 1);
+                }
+                Err(error)
+            }
+            (Ok(_), None) => Err(Errno::EIO),
+        }
+    }
+
+    fn create_by(
+        &self,
+        recording: Option<&Context<'_>>,
+        end: End<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+        (wanted, charge): (&FilePath, Option<QuotaCharge>),
+    ) -> Result<(Entry, Opened)> {
+        let End { parent, fd, name } = end;
+        // Always exclusive: the kernel has checked that the caller may create here, not that it may open a
+        // file that was created under this name in the meantime.
+        let passthrough = self.may_use_passthrough(parent.mount(), wanted);
+        let access = if passthrough {
+            // The kernel will open it itself. O_DIRECT is tried here, since it could fail there.
+            OFlags::from_bits_retain(args.flags) & OFlags::DIRECT
+        } else {
+            OFlags::from_bits_retain(lower_flags(args.flags, &self.config))
+        };
+        let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = flags - OFlags::TRUNC;
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        let opened = self.open_new(fd, name, flags, mode);
+        let fd = match opened.map_err(|error| self.taken(recording, end, error)) {
+            Ok(fd) => fd,
+            // ESTALE makes the kernel look the name up again and open what it finds, with checks.
+            Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
+                return Err(Errno::ESTALE);
+            }
+            Err(error) => return Err(error),
+        };
+        self.enter_created((parent, Some(name)), fd, args, wanted, charge)
+    }
+
+    /// Creates a file exclusively. EEXIST counts only if something is there.
+    fn open_new(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &CStr,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd> {
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = self.with_room(|| Ok(rustix::fs::openat(parent, name, flags, mode)?));
+            let is_gone = || {
+                let flags = AtFlags::SYMLINK_NOFOLLOW;
+                let stat = rustix::fs::statat(parent, name, flags);
+                matches!(stat, Err(rustix::io::Errno::NOENT))
+            };
+            match opened {
+                Err(Errno::EEXIST) if is_gone() => {}
+                opened => return opened,
+            }
+        }
+        Err(Errno::EEXIST)
+    }
+
+    /// The entry and the handle of a new file.
+    fn enter_created(
+        &self,
+        (parent, name): (&Arc<Inode>, Option<&CStr>),
+        fd: OwnedFd,
+        args: &OpenArgs,
+        wanted: &FilePath,
+        charge: Option<QuotaCharge>,
+    ) -> Result<(Entry, Opened)> {
+        let (inode, stat) = self.lookup_opened(parent, name, fd.as_fd())?;
+        match name {
+            // No rename can come before the kernel has the entry.
+            Some(name) => self.record_new_name(&inode, parent.node(), name.to_bytes()),
+            None => {
+                self.record_new_name(&inode, parent.node(), UNNAMED.to_bytes());
+                self.keep_inode(&inode, fd.as_fd());
+            }
+        }
+        let entry = self.entry(&inode, &stat);
+        match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
+            Ok(opened) => Ok((entry, opened)),
+            Err(error) => {
+                self.forget(inode.node(), 1);
+                Err(error)
+            }
+        }
+    }
+
+    fn open_created(
+        &self,
+        inode: &Arc<Inode>,
+        (fd, charge): (OwnedFd, Option<QuotaCharge>),
+        stat: &Statx,
+        args: &OpenArgs,
+        wanted: &FilePath,
+    ) -> Result<Opened> {
+        let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
+        let passthrough = self.may_use_passthrough(inode.mount(), wanted);
+        if passthrough && inode.cached_descriptor().is_none() {
+            // Registered by an O_PATH descriptor, which does not count as an open file.
+            let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
+            self.descriptors.keep(inode, path_fd);
+        }
+        let guard = self.use_file(inode, args.flags as i32, Some(stat), wanted)?;
+        if guard.path() == DataPath::Passthrough {
+            drop(fd);
+            return self.enter_passthrough(guard, flags);
+        }
+        // A user without a quota is not counted among the waiting ones either.
+        let uid = charge.as_ref().map(QuotaCharge::uid);
+        guard.hold(charge);
+        // It was opened O_PATH for passthrough, which was refused.
+        let fd = if passthrough {
+            self.reopen(fd.as_fd(), flags)?
+        } else {
+            fd
+        };
+        let opening = Opening {
+            fd,
+            flags,
+            appends: false,
+            may_keep_cache: wanted.redaction().is_none(),
+            uid,
+        };
+        self.enter_lower(guard, opening, Some(stat))
+    }
+
+    pub(crate) fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
+        let descriptor = self.descriptor(&parent)?;
+        let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
+        self.create_under_policy(context, end, new, args, |wanted, _| {
+            let charge = self.quotas.charge(context.uid())?;
+            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, charge)?;
+            let inode = self.nodes.get(entry.node)?;
+            // Created without a name.
+            if let Err(error) = self.charge_removed(context.uid(), &inode) {
+                drop(self.close_file(opened.handle));
+                self.forget(entry.node, 1);
+                return Err(error);
+            }
+            Ok((entry, opened))
+        })
+    }
+
+    fn tmpfile_by(
+        &self,
+        end: End<'_>,
+        new: &NewNode,
+        args: &OpenArgs,
+        wanted: &FilePath,
+        charge: Option<QuotaCharge>,
+    ) -> Result<(Entry, Opened)> {
+        // O_EXCL with O_TMPFILE: the file can never be given a name.
+        let mut meant = libc::O_EXCL as u32;
+        if self.may_use_passthrough(end.parent.mount(), wanted) {
+            // As in `create`.
+            meant |= libc::O_DIRECT as u32;
+        }
+        let flags =
+            OFlags::from_bits_retain(lower_flags(args.flags, &self.config) | (args.flags & meant));
+        let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(new.mode & 0o7777);
+        let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
+        self.enter_created((end.parent, None), fd, args, wanted, charge)
+    }
+}

@@ -1,0 +1,394 @@
+//! Checks that a caller still owns what only an owner may change.
+//!
+//! The kernel above checks callers by the owner, group and mode that were last reported to it
+//! (`setattr_prepare`, `vfs_set_acl`, `vfs_fileattr_set`), and does not refresh them before a change
+//! through a descriptor. After a chown on the host it still permits the former owner. The server has
+//! capabilities, so the lower file system would permit everything. So:
+//!
+//! * The server records what it has reported of each inode ([`ReportedAttributes`]).
+//! * For a caller other than root, the serving thread acts as the owner that the kernel above knows,
+//!   without the capabilities that replace ownership. The lower file system then checks the owner and makes
+//!   the change in one step.
+//! * With mapped ids there is no such owner on the host, and on network file systems only the server itself
+//!   has credentials: there the owner is compared before the change, and again after one that sets set-id
+//!   bits.
+//! * A refusal expires the kernel's attributes.
+//!
+//! Where only an empty file or a time is at stake (times, hard links, new files with the set-group-ID bit),
+//! owner, mode or the directory's group are compared before.
+//!
+//! A request may have been checked before the kernel above learned of a new owner, and arrive after. So
+//! once an inode was reported with another owner than before, only its owner and root may change it,
+//! whatever capabilities the kernel above has seen.
+//!
+//! Root (user 0 as the server sees it) is not restricted: it could chown the file first.
+
+use super::rename::End;
+use crate::credentials::OF_OWNERS;
+use crate::files::stat_open;
+use crate::host::Host;
+use crate::tree::Inode;
+use rustix::fs::{AtFlags, Statx, StatxFlags};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use thrufs::{Context, Errno, Result};
+use thrufs_sys::cred::Capabilities;
+
+/// What was last reported of an inode to the kernel above, in ids of the client.
+pub(crate) struct ReportedAttributes {
+    /// User (upper half) and group. All ones before the first report.
+    owner: AtomicU64,
+    mode: AtomicU32,
+    /// Another owner or group was reported than before, without a request to change it.
+    owner_changed: AtomicBool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl Owner {
+    fn packed(self) -> u64 {
+        u64::from(self.uid) << 32 | u64::from(self.gid)
+    }
+
+    fn unpacked(packed: u64) -> Owner {
+        Owner {
+            uid: (packed >> 32) as u32,
+            gid: packed as u32,
+        }
+    }
+}
+
+const NONE: u64 = u64::MAX;
+
+impl ReportedAttributes {
+    pub(crate) const fn none() -> ReportedAttributes {
+        ReportedAttributes {
+            owner: AtomicU64::new(NONE),
+            mode: AtomicU32::new(0),
+            owner_changed: AtomicBool::new(false),
+        }
+    }
+
+    /// To be called before the attributes are reported.
+    pub(crate) fn report(&self, uid: u32, gid: u32, mode: u32) {
+        self.mode.store(mode, Ordering::Relaxed);
+        let now = Owner { uid, gid }.packed();
+        let before = self.owner.load(Ordering::Acquire);
+        if before == now {
+            return;
+        }
+        if before != NONE {
+            self.owner_changed.store(true, Ordering::Relaxed);
+        }
+        self.owner.store(now, Ordering::Release);
+    }
+
+    /// The kernel above has set this owner itself.
+    pub(crate) fn set_by_kernel(&self, uid: Option<u32>, gid: Option<u32>) {
+        if let Some(before) = self.owner() {
+            let uid = uid.unwrap_or(before.uid);
+            let gid = gid.unwrap_or(before.gid);
+            self.owner
+                .store(Owner { uid, gid }.packed(), Ordering::Release);
+        }
+    }
+
+    fn owner(&self) -> Option<Owner> {
+        let owner = self.owner.load(Ordering::Acquire);
+        (owner != NONE).then(|| Owner::unpacked(owner))
+    }
+
+    fn is_uncertain(&self) -> bool {
+        self.owner_changed.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NONE
+    }
+
+    fn mode(&self) -> u32 {
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    fn may_be_sticky(&self) -> bool {
+        self.mode() & libc::S_ISVTX != 0 || self.owner().is_none()
+    }
+}
+
+/// A change that only an owner may make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnerChange {
+    /// Of the mode or an ACL.
+    Permissions,
+    /// Of an ACL, by a caller outside the file's group: also drops the set-group-ID bit.
+    PermissionsOutsideGroup,
+    /// Of user and group, in ids of the client. An owner may choose among its groups; a caller that gives a
+    /// file to another user has a capability, as the kernel above has checked.
+    Owner { uid: Option<u32>, gid: Option<u32> },
+    /// Of the inode flags. Kernels before Linux 5.13 do not check.
+    Flags,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Checked {
+    Owner,
+    /// By the mode, unless it is the owner.
+    Mode,
+    /// By both, unless it is the owner (`fs.protected_hardlinks`).
+    Both,
+}
+
+impl Host {
+    /// Makes a change of the inode behind `fd` that only its owner may make. Fails with EPERM when the owner
+    /// is not the one that the kernel above knows.
+    pub(crate) fn as_owner<T>(
+        &self,
+        context: &Context<'_>,
+        inode: &Inode,
+        fd: BorrowedFd<'_>,
+        asked: OwnerChange,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Some(caller) = self.restricted_caller(context) else {
+            return change();
+        };
+        let reported = inode.reported();
+        let owner = match reported.owner() {
+            Some(owner) => owner,
+            // A resumed session: what the process before has reported is not known.
+            None => self.owner_of(&stat_open(fd)?),
+        };
+        let is_strict = asked == OwnerChange::Flags || reported.is_uncertain();
+        if is_strict && caller != owner.uid {
+            return Err(Errno::EPERM);
+        }
+        let gives_away =
+            matches!(asked, OwnerChange::Owner { uid: Some(uid), .. } if uid != owner.uid);
+        if gives_away || !self.acts_as_callers(inode) {
+            self.check_owner(inode, owner, &stat_open(fd)?)?;
+            let changed = change()?;
+            let is_of_mode = matches!(
+                asked,
+                OwnerChange::Permissions | OwnerChange::PermissionsOutsideGroup
+            );
+            if is_of_mode {
+                self.drop_if_taken_over(inode, fd, owner)?;
+            }
+            return Ok(changed);
+        }
+        let gid = match asked {
+            OwnerChange::Owner { gid: Some(gid), .. } => gid,
+            // The kernel above may have permitted a set-group-id bit by another group.
+            _ if is_strict || asked == OwnerChange::PermissionsOutsideGroup => {
+                context.gid().unwrap_or(owner.gid)
+            }
+            _ => owner.gid,
+        };
+        let lacks = match asked {
+            OwnerChange::Owner { .. } => OF_OWNERS,
+            // The lower file system keeps the set-group-id bit only for members of the group.
+            _ => OF_OWNERS | Capabilities::FSETID,
+        };
+        let changed = self.credentials.as_user((owner.uid, gid), lacks, change);
+        if matches!(changed, Err(Errno::EPERM)) {
+            self.check_owner(inode, owner, &stat_open(fd)?)?;
+        }
+        changed
+    }
+
+    /// Drops the set-id bits of a file if its owner changed while they were set.
+    fn drop_if_taken_over(&self, inode: &Inode, fd: BorrowedFd<'_>, owner: Owner) -> Result<()> {
+        if inode.is_directory() {
+            // Its set-group-ID bit is no privilege.
+            return Ok(());
+        }
+        let stat = stat_open(fd)?;
+        if self.owner_of(&stat) != owner {
+            self.drop_privileges(fd, &stat)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a change of a caller other than root that the kernel above has checked by an outdated owner
+    /// or, where that decides, an outdated mode. Fails with EPERM; for the mode EACCES, or ESTALE, after
+    /// which the kernel above refreshes and checks again.
+    pub(crate) fn still_permitted(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        fd: BorrowedFd<'_>,
+        by: Checked,
+    ) -> Result<()> {
+        let Some(caller) = self.restricted_caller(context) else {
+            return Ok(());
+        };
+        let reported = inode.reported();
+        let stat = stat_open(fd)?;
+        let owner = self.owner_of(&stat);
+        let error = match reported.owner() {
+            // A resumed session: what the process before has reported is not known.
+            None if caller == owner.uid => None,
+            None if by == Checked::Owner => Some(Errno::EPERM),
+            None => Some(Errno::ESTALE),
+            Some(known) => {
+                let is_owner = caller == known.uid;
+                let mode = || self.reported_mode(inode, u32::from(stat.stx_mode));
+                let has_mode = is_owner || mode() == reported.mode();
+                match by {
+                    Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
+                    Checked::Mode => (owner != known).then_some(Errno::EACCES),
+                    _ if owner != known => Some(Errno::EPERM),
+                    Checked::Both if !has_mode => Some(Errno::ESTALE),
+                    _ => None,
+                }
+            }
+        };
+        let Some(error) = error else {
+            return Ok(());
+        };
+        self.attributes_changed(inode);
+        Err(error)
+    }
+
+    /// Whether the set-group-ID bit and the group of a directory are as reported. By these the kernel above
+    /// has decided whether a new file may have the set-group-ID bit (`mode_strip_sgid`).
+    pub(crate) fn gives_group_as_reported(
+        &self,
+        context: &Context<'_>,
+        directory: &Arc<Inode>,
+    ) -> Result<bool> {
+        if self.restricted_caller(context).is_none() {
+            return Ok(true);
+        }
+        let reported = directory.reported();
+        let Some(owner) = reported.owner().filter(|_| !reported.is_uncertain()) else {
+            return Ok(false);
+        };
+        let stat = stat_open(self.descriptor(directory)?)?;
+        let changed = (u32::from(stat.stx_mode) ^ reported.mode()) & libc::S_ISGID;
+        Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
+    }
+
+    /// Removes or renames names in directories that may be sticky, where only the owner of the file or the
+    /// directory may do so. Fails with ESTALE for other callers: the kernel above looks the name up again and
+    /// checks once more.
+    pub(crate) fn as_owner_of_names<T>(
+        &self,
+        context: &Context<'_>,
+        ends: &[End<'_>],
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let sticky = || {
+            ends.iter()
+                .filter(|end| end.parent.reported().may_be_sticky())
+        };
+        let Some(caller) = self
+            .restricted_caller(context)
+            .filter(|_| sticky().next().is_some())
+        else {
+            return change();
+        };
+        let check = || sticky().try_for_each(|end| self.check_name(caller, *end));
+        if !ends.iter().all(|end| self.acts_as_callers(end.parent)) {
+            check()?;
+            return change();
+        }
+        let gid = context.gid().unwrap_or(self.credentials.server_gid());
+        let changed = self.credentials.as_user((caller, gid), OF_OWNERS, change);
+        if matches!(changed, Err(Errno::EPERM)) {
+            check()?;
+        }
+        changed
+    }
+
+    /// Refuses a name in a sticky directory if the caller owns neither the file nor the directory.
+    fn check_name(&self, caller: u32, end: End<'_>) -> Result<()> {
+        let wanted = StatxFlags::UID | StatxFlags::MODE;
+        let stat = |fd, name: &CStr, flags| rustix::fs::statx(fd, name, flags, wanted);
+        let directory = stat(end.fd, c"", AtFlags::EMPTY_PATH)?;
+        if u32::from(directory.stx_mode) & libc::S_ISVTX == 0 {
+            return Ok(());
+        }
+        let file = match stat(end.fd, end.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) => return Ok(()),
+            file => file?,
+        };
+        if [directory, file]
+            .iter()
+            .any(|stat| self.owner_of(stat).uid == caller)
+        {
+            Ok(())
+        } else {
+            Err(Errno::ESTALE)
+        }
+    }
+
+    /// The caller's user, if the lower file system would restrict it but not the server.
+    fn restricted_caller(&self, context: &Context<'_>) -> Option<u32> {
+        let caller = context.uid().filter(|&uid| uid != 0);
+        caller.filter(|_| self.credentials.overrides_owners())
+    }
+
+    /// Whether the lower file system checks this caller as an owner, and drops set-id bits itself.
+    pub(crate) fn acts_as_owner(&self, context: &Context<'_>, inode: &Inode) -> bool {
+        self.restricted_caller(context).is_some() && self.acts_as_callers(inode)
+    }
+
+    fn acts_as_callers(&self, inode: &Inode) -> bool {
+        self.credentials.switches() && !self.maps_ids() && !inode.mount().is_remote()
+    }
+
+    fn owner_of(&self, stat: &Statx) -> Owner {
+        Owner {
+            uid: self.config.uid_map.to_client(stat.stx_uid),
+            gid: self.config.gid_map.to_client(stat.stx_gid),
+        }
+    }
+
+    fn check_owner(&self, inode: &Inode, owner: Owner, stat: &Statx) -> Result<()> {
+        if self.owner_of(stat) == owner {
+            return Ok(());
+        }
+        self.attributes_changed(inode);
+        Err(Errno::EPERM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, HostDir, Resources};
+    use std::fs::{self, Permissions};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn set_id_bits_are_dropped_if_the_owner_changed() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("file"), "").unwrap();
+        fs::create_dir(place.path().join("directory")).unwrap();
+        let served = HostDir::open(place.path(), Config::default(), Resources::default()).unwrap();
+        let host = &served.host;
+        let metadata = place.path().metadata().unwrap();
+        let (uid, gid) = (metadata.uid(), metadata.gid());
+        let (own, others) = (Owner { uid, gid }, Owner { uid: 1001, gid });
+        for (name, owner, left) in [
+            ("file", own, 0o6755),
+            ("file", others, 0o755),
+            ("directory", others, 0o2755),
+        ] {
+            let path = place.path().join(name);
+            let bits = if path.is_dir() { 0o2755 } else { 0o6755 };
+            fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
+            let entry = std::ffi::CString::new(name).unwrap();
+            let inode = host.lookup_name(&host.root, &entry).unwrap().0;
+            let descriptor = host.descriptor(&inode).unwrap();
+            host.drop_if_taken_over(&inode, descriptor.as_fd(), owner)
+                .unwrap();
+            let mode = path.metadata().unwrap().mode() & 0o7777;
+            assert_eq!(mode, left, "{name}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! One inode that the kernel has looked up: its lookup count, what leads to it (handle, place, descriptor),
+//! and what was reported of it. Makes no system calls except closing descriptors.
+
+use super::identity::Identity;
+use super::mounts::LowerMount;
+use super::names::Names;
+use crate::files::Use;
+use crate::files::set_group_id_stays;
+use crate::filter::Filter;
+use crate::quota::QuotaCharge;
+use crate::requests::ReportedAttributes;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::FileType;
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use thrufs::{Backing, LowerFile};
+use thrufs_abi::NodeId;
+
+/// Where an inode without a file handle was last seen.
+pub(crate) struct Place {
+    pub(crate) parent: Arc<Inode>,
+    pub(crate) name: CString,
+}
+
+/// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
+pub(crate) struct Inode {
+    node: NodeId,
+    identity: Identity,
+    mount: Arc<LowerMount>,
+    file_type: u32,
+    lookups: AtomicU64,
+    reach: Mutex<Reach>,
+    /// Set by each use of the descriptor, cleared by the clock hand.
+    recently_used: AtomicBool,
+    /// Forgotten, and kept for `export`.
+    pub(crate) dormant: AtomicBool,
+    reported: ReportedAttributes,
+    is_executable: AtomicBool,
+    /// See [`set_group_id_stays`](Inode::set_group_id_stays).
+    set_group_id_stays: AtomicBool,
+    /// The data version that the kernel has cached; 0 for none.
+    cached_version: AtomicU64,
+    /// A lower file that a client has open: leads to an inode without names.
+    opened: Mutex<Weak<LowerFile>>,
+    /// The opens of the inode; `None` if it is not open.
+    uses: Mutex<Option<Box<Use>>>,
+    /// Tracked under a policy.
+    names: Names,
+    /// A name was removed while it was open.
+    lost_a_name: AtomicBool,
+    /// It has no name left, and cannot be found again.
+    is_gone: AtomicBool,
+    in_strongbox: AtomicBool,
+}
+
+/// What leads to it, beside its handle.
+#[derive(Default)]
+struct Reach {
+    place: Option<Box<Place>>,
+    held: Held,
+}
+
+#[derive(Default)]
+struct Held {
+    /// An `O_PATH` descriptor, within the budget.
+    descriptor: Option<Arc<OwnedFd>>,
+    /// Made from the descriptor, and dropped with it.
+    backing: Option<Arc<Backing>>,
+    /// For the user who removed it, if only the descriptor leads to it.
+    charge: Option<Box<QuotaCharge>>,
+}
+
+/// A descriptor for `*at` calls with `AT_EMPTY_PATH`, alive while it is used.
+pub(crate) enum Descriptor {
+    /// The inode's own `O_PATH` descriptor.
+    Cached(Arc<OwnedFd>),
+    /// The lower file of a client's open file.
+    Opened(Arc<LowerFile>),
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Descriptor::Cached(fd) => fd.as_fd(),
+            Descriptor::Opened(file) => file.as_fd(),
+        }
+    }
+}
+
+impl Inode {
+    pub(crate) fn new(
+        node: NodeId,
+        identity: Identity,
+        mount: Arc<LowerMount>,
+        file_type: u32,
+        place: Option<Box<Place>>,
+    ) -> Inode {
+        Inode {
+            node,
+            identity,
+            mount,
+            file_type,
+            lookups: AtomicU64::new(1),
+            reach: Mutex::new(Reach {
+                place,
+                held: Held::default(),
+            }),
+            recently_used: AtomicBool::new(false),
+            dormant: AtomicBool::new(false),
+            reported: ReportedAttributes::none(),
+            is_executable: AtomicBool::new(false),
+            set_group_id_stays: AtomicBool::new(false),
+            cached_version: AtomicU64::new(0),
+            opened: Mutex::new(Weak::new()),
+            uses: Mutex::new(None),
+            names: Names::default(),
+            lost_a_name: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            in_strongbox: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn mount(&self) -> &Arc<LowerMount> {
+        &self.mount
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
+        self.file_type == libc::S_IFDIR
+    }
+
+    pub(crate) fn is_regular(&self) -> bool {
+        self.file_type == libc::S_IFREG
+    }
+
+    pub(crate) fn is_symbolic_link(&self) -> bool {
+        self.file_type == libc::S_IFLNK
+    }
+
+    pub(crate) fn file_type(&self) -> FileType {
+        FileType::from_raw_mode(self.file_type)
+    }
+
+    /// Owner, group and mode as last reported to the kernel above.
+    pub(crate) fn reported(&self) -> &ReportedAttributes {
+        &self.reported
+    }
+
+    /// The names by which it was looked up.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(crate) fn lookups(&self) -> u64 {
+        self.lookups.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_lookups(&self, count: u64) {
+        self.lookups.store(count, Ordering::Release);
+    }
+
+    pub(crate) fn add_lookup(&self) {
+        self.lookups.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes back lookups and returns how many are left; never below zero, whatever a client forgets.
+    pub(crate) fn take_lookups(&self, count: u64) -> u64 {
+        let before = self
+            .lookups
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                Some(n.saturating_sub(count))
+            })
+            .unwrap_or(0);
+        before.saturating_sub(count)
+    }
+
+    pub(crate) fn cached_descriptor(&self) -> Option<Arc<OwnedFd>> {
+        let fd = self.reach.lock().held.descriptor.clone()?;
+        self.recently_used.store(true, Ordering::Relaxed);
+        Some(fd)
+    }
+
+    /// Caches `fd` unless another thread was faster, and returns the cached one.
+    pub(crate) fn keep_descriptor(&self, fd: OwnedFd) -> (Arc<OwnedFd>, bool) {
+        let held = &mut self.reach.lock().held;
+        self.recently_used.store(true, Ordering::Relaxed);
+        if let Some(other) = &held.descriptor {
+            return (Arc::clone(other), false);
+        }
+        let fd = Arc::new(fd);
+        held.descriptor = Some(Arc::clone(&fd));
+        (fd, true)
+    }
+
+    pub(crate) fn can_be_found_again(&self) -> bool {
+        self.identity.handle().is_some() || self.reach.lock().place.is_some()
+    }
+
+    /// Takes the descriptor unless it was used since the clock hand's last visit.
+    pub(crate) fn give_up_descriptor(&self) -> Option<Arc<OwnedFd>> {
+        if self.recently_used.swap(false, Ordering::Relaxed) || !self.can_be_found_again() {
+            return None;
+        }
+        self.take_held().descriptor
+    }
+
+    /// Whether there is no descriptor, without counting as a use.
+    pub(crate) fn cached_descriptor_is_gone(&self) -> bool {
+        self.reach.lock().held.descriptor.is_none()
+    }
+
+    /// Closes the descriptor, recently used or not.
+    pub(crate) fn drop_descriptor(&self) {
+        if self.can_be_found_again() || self.is_gone.load(Ordering::Relaxed) {
+            drop(self.take_held());
+        }
+    }
+
+    /// Charges the descriptor to a user's quota: nothing else leads to the inode.
+    pub(crate) fn charge_descriptor(&self, charge: Option<QuotaCharge>) {
+        let charge = charge.map(Box::new);
+        let reach = &mut *self.reach.lock();
+        if reach.held.descriptor.is_some() && reach.held.charge.is_none() && reach.place.is_none() {
+            reach.held.charge = charge;
+        }
+    }
+
+    /// Closes the only way to it, except for open files: its holders get ESTALE.
+    pub(crate) fn drop_for_good(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        drop(self.take_held());
+    }
+
+    /// Closing takes system calls: the caller drops it outside the lock.
+    fn take_held(&self) -> Held {
+        std::mem::take(&mut self.reach.lock().held)
+    }
+
+    /// The cached registration for passthrough, if any.
+    pub(crate) fn cached_backing(&self) -> Option<Arc<Backing>> {
+        let backing = self.reach.lock().held.backing.clone()?;
+        self.recently_used.store(true, Ordering::Relaxed);
+        Some(backing)
+    }
+
+    pub(crate) fn keep_backing(&self, backing: &Arc<Backing>) {
+        let held = &mut self.reach.lock().held;
+        if held.descriptor.is_some() {
+            held.backing = Some(Arc::clone(backing));
+        }
+    }
+
+    /// The opens of the inode. The lock orders them.
+    pub(crate) fn uses(&self) -> MutexGuard<'_, Option<Box<Use>>> {
+        self.uses.lock()
+    }
+
+    /// The filter, if the open file is redacted.
+    pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
+        self.uses.lock().as_ref()?.filter().cloned()
+    }
+
+    /// A name was removed: nothing is cached once it is no longer open.
+    pub(crate) fn name_removed(&self) {
+        let uses = self.uses.lock();
+        if uses.is_some() {
+            self.lost_a_name.store(true, Ordering::Relaxed);
+        } else {
+            drop(uses);
+            self.drop_descriptor();
+        }
+    }
+
+    /// The last name was removed: its space is freed once it is no longer open.
+    pub(crate) fn last_name_removed(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.name_removed();
+    }
+
+    pub(crate) fn lost_a_name(&self) -> bool {
+        self.lost_a_name.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.uses.lock().is_some()
+    }
+
+    pub(crate) fn in_strongbox(&self) -> &AtomicBool {
+        &self.in_strongbox
+    }
+
+    pub(crate) fn type_bits(&self) -> u32 {
+        self.file_type
+    }
+
+    pub(crate) fn has_writers(&self) -> bool {
+        self.uses
+            .lock()
+            .as_ref()
+            .is_some_and(|uses| uses.has_writers())
+    }
+
+    /// Records a mode that was reported, or that the lower file has.
+    pub(crate) fn record_mode(&self, mode: u32) {
+        let stays = set_group_id_stays(mode);
+        self.set_group_id_stays.store(stays, Ordering::Relaxed);
+        let executable = mode & 0o111 != 0;
+        self.is_executable.store(executable, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_executable(&self) -> bool {
+        self.is_executable.load(Ordering::Relaxed)
+    }
+
+    /// [`set_group_id_stays`], by its last known mode.
+    pub(crate) fn set_group_id_stays(&self) -> bool {
+        self.set_group_id_stays.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {
+        *self.opened.lock() = Arc::downgrade(file);
+    }
+
+    pub(crate) fn opened(&self) -> Option<Arc<LowerFile>> {
+        self.opened.lock().upgrade()
+    }
+
+    pub(crate) fn place(&self) -> Option<(Arc<Inode>, CString)> {
+        let reach = self.reach.lock();
+        let place = reach.place.as_ref()?;
+        Some((Arc::clone(&place.parent), place.name.clone()))
+    }
+
+    pub(crate) fn boxed_place(&self) -> Option<Box<Place>> {
+        let (parent, name) = self.place()?;
+        Some(Box::new(Place { parent, name }))
+    }
+
+    pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
+        let mut reach = self.reach.lock();
+        // It can be found again, so its descriptor is no longer charged to a user.
+        let charge = place.as_ref().and_then(|_| reach.held.charge.take());
+        let old = std::mem::replace(&mut reach.place, place);
+        // The old place may hold the last reference to a parent: dropped outside the lock.
+        drop(reach);
+        drop((old, charge));
+    }
+
+    /// Whether the kernel has cached data of this version; records it.
+    pub(crate) fn same_version_as_cached(&self, version: u64) -> bool {
+        self.cached_version.swap(version, Ordering::Relaxed) == version
+    }
+
+    pub(crate) fn has_cached_version(&self) -> bool {
+        self.cached_version() != 0
+    }
+
+    /// The version of the kernel's cached data; 0 if unknown.
+    pub(crate) fn cached_version(&self) -> u64 {
+        self.cached_version.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_cached_version(&self, version: u64) {
+        self.cached_version.store(version, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inode_fits_in_300_bytes() {
+        // With the two counts of Arc, a slot in the table and an entry in the map.
+        let bytes = size_of::<Inode>() + 16 + 24 + 8;
+        assert!(bytes <= 232, "{bytes} bytes an inode");
+    }
+}

@@ -1,0 +1,404 @@
+//! The inodes that the kernel has looked up, by node id and by identity.
+//!
+//! **Access.** The table of slots (node id → inode) has a lock per slot. The map from identity
+//! to slot is cut into shards, each under its own lock. A lookup raises an inode's count under its shard's
+//! lock; a forget that brings a count to zero takes the same lock, checks again, and only then removes the
+//! inode from both. So an inode found in the map was not removed, and is not while it has lookups. A
+//! shard's lock is taken before a slot's, never after.
+
+use super::identity::Identity;
+use super::inode::{Inode, Place};
+use super::mounts::LowerMount;
+use super::names::Noting;
+use super::slots::Slots;
+use crate::ledger::Notes;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
+
+const SHARDS: usize = 16;
+
+/// Tables that never had this many nodes are not shrunk.
+const MANY: usize = 1 << 16;
+
+/// Tables are shrunk when at most one in so many of their nodes is left.
+const FEW: usize = 8;
+
+/// Nodes of another process have indices below this.
+const RESTORED_INDICES: u32 = 1 << 24;
+
+pub(crate) struct Nodes {
+    slots: Slots<Inode>,
+    shards: [Mutex<HashTable<u32>>; SHARDS],
+    hasher: DefaultHashBuilder,
+    /// Forgotten nodes that are kept, the longest forgotten first.
+    dormant: Mutex<VecDeque<NodeId>>,
+    dormant_max: usize,
+    notes: Option<Arc<Notes>>,
+    /// The most nodes since the last shrink.
+    most: AtomicUsize,
+}
+
+pub(crate) struct NewInode<'a> {
+    pub(crate) identity: Identity,
+    pub(crate) mount: &'a Arc<LowerMount>,
+    pub(crate) file_type: u32,
+    pub(crate) place: Option<Box<Place>>,
+}
+
+impl Nodes {
+    /// Keeps up to `dormant_max` forgotten nodes, so that their ids can be looked up again.
+    pub(crate) fn new(dormant_max: usize, notes: Option<Arc<Notes>>) -> Nodes {
+        Nodes {
+            slots: Slots::starting_at(NodeId::ROOT.0 as u32),
+            shards: std::array::from_fn(|_| Mutex::new(HashTable::new())),
+            hasher: DefaultHashBuilder::default(),
+            dormant: Mutex::new(VecDeque::new()),
+            dormant_max,
+            notes,
+            most: AtomicUsize::new(0),
+        }
+    }
+
+    /// Shrinks the tables if most of many nodes are gone. Returns true if the allocator has memory to give
+    /// back. To be called periodically, by one thread.
+    pub(crate) fn shrink(&self) -> bool {
+        // Dormant nodes are kept for good: many of them are no reason to keep the memory of others.
+        let known = self.len().saturating_sub(self.dormant_len());
+        let most = self.most.load(Ordering::Relaxed).max(known);
+        let is_large = most >= MANY && known <= most / FEW;
+        self.most
+            .store(if is_large { known } else { most }, Ordering::Relaxed);
+        if is_large {
+            for shard in &self.shards {
+                shard.lock().shrink_to(0, |&index| self.hash_at(index));
+            }
+        }
+        is_large
+    }
+
+    pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Inode>> {
+        self.slots.get(node.0).ok_or(Errno::ESTALE)
+    }
+
+    pub(crate) fn dormant_len(&self) -> usize {
+        self.dormant.lock().len()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<u32>> {
+        // The table uses the low and the top bits itself.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    /// The inode with this identity, or a new one, with one lookup added. The second value says whether it
+    /// is new.
+    pub(crate) fn find_or_insert(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
+        let hash = self.hasher.hash_one(&new.identity);
+        let mut shard = self.shard(hash).lock();
+        let found = shard.find(hash, |&index| {
+            self.slots
+                .get_by_index(index)
+                .is_some_and(|inode| *inode.identity() == new.identity)
+        });
+        if let Some(inode) = found.and_then(|&index| self.slots.get_by_index(index)) {
+            inode.add_lookup();
+            self.note_lookups(inode.node(), 1);
+            drop(shard);
+            if new.place.is_some() {
+                self.set_place(&inode, new.place);
+            }
+            return Ok((inode, false));
+        }
+        let inode = self
+            .slots
+            .insert_with(|id| {
+                let mount = Arc::clone(new.mount);
+                Inode::new(NodeId(id), new.identity, mount, new.file_type, new.place)
+            })
+            .map_err(|_| Errno::ENFILE)?;
+        shard.insert_unique(hash, inode.node().0 as u32, |&index| self.hash_at(index));
+        if let Some(notes) = &self.notes
+            && inode.node() != NodeId::ROOT
+        {
+            notes.note_node(&inode);
+        }
+        Ok((inode, true))
+    }
+
+    fn note_lookups(&self, node: NodeId, more: u64) {
+        if let Some(notes) = &self.notes
+            && node != NodeId::ROOT
+        {
+            notes.add_lookups(node, more);
+        }
+    }
+
+    /// Records the place of an inode without a file handle.
+    pub(crate) fn set_place(&self, inode: &Arc<Inode>, place: Option<Box<Place>>) {
+        let Some(notes) = &self.notes else {
+            return inode.set_place(place);
+        };
+        let hash = self.hasher.hash_one(inode.identity());
+        let shard = self.shard(hash).lock();
+        // A forgotten inode has no record, and its slot may be another's.
+        let is_known = self.slots.get(inode.node().0).is_some();
+        if is_known {
+            notes.note_place(inode.node(), place.as_deref());
+        }
+        inode.set_place(place);
+        drop(shard);
+    }
+
+    /// Records a possible second place of an inode without a file handle, which is about to be moved: a
+    /// resuming process checks both. [`set_place`](Self::set_place) ends that.
+    pub(crate) fn may_move(&self, inode: &Arc<Inode>, place: &Place) {
+        let Some(notes) = &self.notes else { return };
+        let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
+        let is_known = self.slots.get(inode.node().0).is_some();
+        if is_known {
+            notes.note_possible_place(inode.node(), place);
+        }
+    }
+
+    /// Inserts a node of another process under its id, with its lookups. To be followed by
+    /// [`settle`](Self::settle). `None` for an invalid id, or one that is taken.
+    pub(crate) fn insert_at(
+        &self,
+        node: NodeId,
+        lookups: u64,
+        new: NewInode<'_>,
+        is_to_be_noted: bool,
+    ) -> Option<Arc<Inode>> {
+        let hash = self.hasher.hash_one(&new.identity);
+        let mount = Arc::clone(new.mount);
+        let inode = Inode::new(node, new.identity, mount, new.file_type, new.place);
+        inode.set_lookups(lookups);
+        let mut shard = self.shard(hash).lock();
+        let inode = self.slots.insert_at(node.0, RESTORED_INDICES, inode)?;
+        let is_there = shard.find(hash, |&index| {
+            self.slots
+                .get_by_index(index)
+                .is_some_and(|other| other.identity() == inode.identity())
+        });
+        // Two inodes there may be one here. Lookups find the first.
+        if is_there.is_none() {
+            shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
+        }
+        if let Some(notes) = self.notes.as_ref().filter(|_| is_to_be_noted) {
+            notes.note_node(&inode);
+            notes.add_lookups(node, lookups - 1);
+        }
+        Some(inode)
+    }
+
+    pub(crate) fn settle(&self, highest: u32) -> bool {
+        self.slots.settle(highest)
+    }
+
+    pub(crate) fn generation_max(&self) -> u32 {
+        self.slots.generation_max()
+    }
+
+    /// The nodes, while the table changes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, Arc<Inode>)> {
+        self.slots.iter()
+    }
+
+    /// The inode with this identity, if it is known; its count stays.
+    pub(crate) fn find(&self, identity: &Identity) -> Option<Arc<Inode>> {
+        let hash = self.hasher.hash_one(identity);
+        let shard = self.shard(hash).lock();
+        let index = shard.find(hash, |&index| {
+            self.slots
+                .get_by_index(index)
+                .is_some_and(|inode| inode.identity() == identity)
+        })?;
+        self.slots.get_by_index(*index)
+    }
+
+    fn hash_at(&self, index: u32) -> u64 {
+        // Every index in a shard has its inode: both are removed under the shard's lock.
+        self.slots
+            .get_by_index(index)
+            .map_or(0, |inode| self.hasher.hash_one(inode.identity()))
+    }
+
+    /// Adds a lookup to a node found by its id, which may be dormant.
+    pub(crate) fn add_lookup(&self, node: NodeId) -> Result<Arc<Inode>> {
+        let inode = self.get(node)?;
+        let shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
+        if self.slots.get(node.0).is_none() {
+            return Err(Errno::ESTALE);
+        }
+        inode.add_lookup();
+        self.note_lookups(node, 1);
+        drop(shard);
+        Ok(inode)
+    }
+
+    /// Takes back `count` lookups. Returns the inode if they were the last.
+    pub(crate) fn forget(&self, node: NodeId, count: u64) -> Option<Arc<Inode>> {
+        let inode = self.slots.get(node.0)?;
+        if node == NodeId::ROOT {
+            return None;
+        }
+        // Recorded first: once the last lookup is gone, the slot may be used again.
+        self.note_lookups(node, count.wrapping_neg());
+        if inode.take_lookups(count) > 0 {
+            return None;
+        }
+        if self.dormant_max == 0 {
+            self.remove_if_forgotten(&inode);
+        } else {
+            self.fall_asleep(&inode);
+        }
+        Some(inode)
+    }
+
+    fn remove_if_forgotten(&self, inode: &Inode) {
+        let hash = self.hasher.hash_one(inode.identity());
+        let mut shard = self.shard(hash).lock();
+        if inode.lookups() > 0 {
+            return;
+        }
+        let index = inode.node().0 as u32;
+        if let Some(notes) = &self.notes
+            && self.slots.get(inode.node().0).is_some()
+        {
+            // Before the slot can be used again.
+            notes.forget_node(inode.node());
+            inode.names().forget(Noting {
+                notes: Some(notes),
+                node: inode.node(),
+            });
+        }
+        // Another thread may have removed it already, and the slot may have another inode by now.
+        let Some(removed) = self.slots.remove(inode.node().0) else {
+            return;
+        };
+        if let Ok(entry) = shard.find_entry(hash, |&other| other == index) {
+            entry.remove();
+        }
+        drop(shard);
+        // May close a descriptor: after the lock.
+        drop(removed);
+    }
+
+    fn fall_asleep(&self, inode: &Arc<Inode>) {
+        inode.drop_descriptor();
+        let mut dormant = self.dormant.lock();
+        if !inode.dormant.swap(true, Ordering::Relaxed) {
+            dormant.push_back(inode.node());
+        }
+        let oldest = if dormant.len() > self.dormant_max {
+            dormant.pop_front()
+        } else {
+            None
+        };
+        drop(dormant);
+        if let Some(oldest) = oldest.and_then(|node| self.slots.get(node.0)) {
+            oldest.dormant.store(false, Ordering::Relaxed);
+            self.remove_if_forgotten(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, HostDir, Ledger, Resources};
+
+    #[test]
+    fn restored_nodes_are_recorded_completely() {
+        let place = tempfile::tempdir().unwrap();
+        let ledger = Ledger::new().unwrap();
+        let resources = Resources {
+            ledger: Some(ledger.clone()),
+            ..Resources::default()
+        };
+        let served = HostDir::open(place.path(), Config::default(), resources).unwrap();
+        let (nodes, root) = (&served.host.nodes, &served.host.root);
+        let new = || NewInode {
+            identity: Identity::by_number(0, 7, (0, 0)),
+            mount: root.mount(),
+            file_type: libc::S_IFREG,
+            place: None,
+        };
+        let node = NodeId(9 << 32 | 300);
+        let inode = nodes.insert_at(node, 3, new(), true).unwrap();
+        assert_eq!(nodes.generation_max(), 9);
+        // Two inodes there are one here.
+        let twin = nodes.insert_at(NodeId(9 << 32 | 301), 1, new(), true);
+        assert!(twin.is_some());
+        assert_eq!(nodes.find_or_insert(new()).unwrap().0.node(), node);
+        let entries = nodes.shards.iter().map(|shard| shard.lock().len());
+        assert_eq!(entries.sum::<usize>(), 2, "and the root");
+        let [from, to] = [c"old", c"new"].map(|name| Place {
+            parent: Arc::clone(root),
+            name: name.to_owned(),
+        });
+        nodes.set_place(&inode, Some(Box::new(from)));
+        nodes.may_move(&inode, &to);
+        let noted = Notes::new(ledger).unwrap().read().unwrap().nodes;
+        let noted = noted.iter().find(|noted| noted.node == node).unwrap();
+        assert_eq!(noted.lookups, 4, "with that of now");
+        assert_eq!(noted.possible_place, Some((NodeId::ROOT, to.name)));
+    }
+
+    #[test]
+    fn dormant_nodes_are_bounded_and_tables_shrink() {
+        // With the root, a multiple of `FEW`.
+        const NODES: usize = MANY + 999;
+        let place = tempfile::tempdir().unwrap();
+        let config = Config {
+            export: true,
+            exported_nodes_max: MANY / 2,
+            ..Config::default()
+        };
+        let served = HostDir::open(place.path(), config, Resources::default()).unwrap();
+        let nodes = &served.host.nodes;
+        let insert = |number: usize| {
+            let new = NewInode {
+                identity: Identity::by_number(0, number as u64, (0, 0)),
+                mount: served.host.root.mount(),
+                file_type: libc::S_IFREG,
+                place: None,
+            };
+            nodes.find_or_insert(new).unwrap().0.node()
+        };
+        let known: Vec<_> = (0..NODES).map(insert).collect();
+        assert!(!nodes.shrink());
+        let again: Vec<_> = (0..NODES).map(insert).collect();
+        assert!(known == again, "each is one node");
+        for node in &known {
+            nodes.forget(*node, 1);
+        }
+        assert_eq!((nodes.len(), nodes.dormant_len()), (NODES + 1, 0));
+        for node in &known {
+            nodes.forget(*node, 1);
+        }
+        assert_eq!(nodes.dormant_len(), MANY / 2);
+        assert_eq!(nodes.len(), MANY / 2 + 1, "and the root");
+        let entries = nodes.shards.iter().map(|shard| shard.lock().len());
+        assert_eq!(entries.sum::<usize>(), nodes.len());
+        assert!(nodes.get(known[0]).is_err(), "the oldest is dropped");
+        let oldest = known[NODES - MANY / 2];
+        assert!(nodes.add_lookup(oldest).is_ok());
+        assert!(nodes.shrink(), "the kernel has forgotten nearly all");
+        assert!(!nodes.shrink(), "once");
+        // Another node takes its place in the queue, but it stays known.
+        nodes.forget(insert(0), 1);
+        assert!(nodes.get(oldest).is_ok() && nodes.get(known[NODES - MANY / 2 + 1]).is_ok());
+        nodes.forget(oldest, 1);
+        assert!(nodes.get(known[NODES - MANY / 2 + 1]).is_err());
+    }
+}

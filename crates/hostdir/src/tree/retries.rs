@@ -1,0 +1,207 @@
+//! Keeps files reachable that are removed between two requests of one system call.
+//!
+//! open(2) of a name is two requests, LOOKUP and OPEN. If the file is removed in between, nothing leads to
+//! it: OPEN fails with ESTALE, and the kernel retries from LOOKUP on, but only once. So the second attempt
+//! must not fail with ESTALE: its LOOKUPs keep a descriptor of what they find, and the OPEN succeeds even
+//! if the file has lost its name, as it would have natively a moment earlier. The same holds for chmod(2),
+//! link(2) and other calls with a path. CREATE, which never opens an existing file, also fails with ESTALE,
+//! possibly twice: if the second LOOKUP finds nothing, and the file is created before the second CREATE.
+//!
+//! A second attempt is several LOOKUPs: each directory of the path is looked up again, and a name that
+//! leads to another file than before is looked up twice.
+//!
+//! A thread that got ESTALE is recorded by its id until it has opened, changed or linked something; only a
+//! few, and not for long. A wrong guess costs a cached descriptor; a thread that drops out may see ESTALE.
+//! What a thread has found and never uses is kept until its next such use, or until enough other threads
+//! got ESTALE.
+
+use super::inode::{Descriptor, Inode};
+use crate::host::Host;
+use parking_lot::Mutex;
+use rustix::fs::Statx;
+use std::collections::VecDeque;
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use thrufs::{Context, Errno, Result};
+use thrufs_abi::NodeId;
+
+const THREADS_MAX: usize = 64;
+
+/// Most LOOKUPs of a thread's second attempt.
+const LOOKUPS_MAX: u32 = 64;
+
+/// How often a name is looked up if its file is removed each time. Each time, another process made progress.
+pub(crate) const ATTEMPTS_MAX: usize = 64;
+
+#[derive(Default)]
+pub(crate) struct Retries {
+    has_threads: AtomicBool,
+    threads: Mutex<VecDeque<Expected>>,
+}
+
+/// A thread, and how many LOOKUPs it may still make.
+struct Expected {
+    thread: u32,
+    lookups_left: u32,
+    /// What its latest LOOKUP has found. The inode gives up its own descriptor with its last name.
+    found: Option<(NodeId, Arc<OwnedFd>)>,
+}
+
+impl Retries {
+    /// Records how a request by path ended.
+    #[inline]
+    pub(crate) fn note<T>(&self, context: &Context<'_>, result: Result<T>) -> Result<T> {
+        match &result {
+            Err(error) => self.failed(context, *error),
+            Ok(_) => self.end(context),
+        }
+        result
+    }
+
+    /// Records a thread that gets ESTALE.
+    pub(crate) fn failed(&self, context: &Context<'_>, error: Errno) {
+        if error == Errno::ESTALE {
+            self.expect(context.pid());
+        }
+    }
+
+    #[cold]
+    fn expect(&self, thread: u32) {
+        let mut threads = self.threads.lock();
+        threads.retain(|expected| expected.thread != thread);
+        if threads.len() >= THREADS_MAX {
+            threads.pop_front();
+        }
+        threads.push_back(Expected {
+            thread,
+            lookups_left: LOOKUPS_MAX,
+            found: None,
+        });
+        self.has_threads.store(true, Ordering::Release);
+    }
+
+    /// Whether this LOOKUP belongs to a second attempt.
+    #[inline]
+    pub(crate) fn begins(&self, context: &Context<'_>) -> bool {
+        self.has_threads.load(Ordering::Acquire) && self.count_lookup(context.pid())
+    }
+
+    #[cold]
+    fn count_lookup(&self, thread: u32) -> bool {
+        let mut threads = self.threads.lock();
+        let Some(at) = threads.iter().position(|other| other.thread == thread) else {
+            return false;
+        };
+        if let Some(expected) = threads.get_mut(at) {
+            expected.lookups_left -= 1;
+            if expected.lookups_left == 0 {
+                threads.remove(at);
+            }
+        }
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
+        true
+    }
+
+    fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
+        let mut threads = self.threads.lock();
+        if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {
+            expected.found = Some((node, fd));
+        }
+    }
+
+    /// The descriptor of this node, if a thread has found it.
+    pub(crate) fn kept(&self, node: NodeId) -> Option<Arc<OwnedFd>> {
+        if !self.has_threads.load(Ordering::Acquire) {
+            return None;
+        }
+        let threads = self.threads.lock();
+        let mut found = threads.iter().filter_map(|thread| thread.found.as_ref());
+        let (_, fd) = found.find(|(found, _)| *found == node)?;
+        Some(Arc::clone(fd))
+    }
+
+    /// The caller has used what it found: its attempt is over.
+    #[inline]
+    fn end(&self, context: &Context<'_>) {
+        if self.has_threads.load(Ordering::Acquire) {
+            self.forget(context.pid());
+        }
+    }
+
+    #[cold]
+    fn forget(&self, thread: u32) {
+        let mut threads = self.threads.lock();
+        threads.retain(|expected| expected.thread != thread);
+        self.has_threads
+            .store(!threads.is_empty(), Ordering::Release);
+    }
+}
+
+impl Host {
+    /// As `lookup_name`, and what is found stays reachable without its name.
+    #[cold]
+    pub(crate) fn lookup_and_keep(
+        &self,
+        context: &Context<'_>,
+        parent: &Arc<Inode>,
+        name: &CStr,
+    ) -> Result<(Arc<Inode>, Statx)> {
+        for _ in 0..ATTEMPTS_MAX {
+            let (inode, stat) = self.lookup_name(parent, name)?;
+            match self.descriptor(&inode) {
+                // Its name is gone again, whether or not a client still has it open.
+                Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),
+                Ok(Descriptor::Cached(fd)) => {
+                    // Directories are used through the names in them, and not for long.
+                    if !inode.is_directory() {
+                        self.retries.keep(context.pid(), inode.node(), fd);
+                    }
+                    return Ok((inode, stat));
+                }
+                Err(_) => return Ok((inode, stat)),
+            }
+        }
+        Err(Errno::ESTALE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_with_estale_is_recorded_until_it_opens() {
+        let retries = Retries::default();
+        let has_threads = || retries.has_threads.load(Ordering::Relaxed);
+        assert!(!has_threads());
+        retries.expect(7);
+        assert!(has_threads());
+        retries.expect(7);
+        retries.expect(8);
+        assert_eq!(retries.threads.lock().len(), 2);
+        assert!(!retries.count_lookup(9));
+        assert!(retries.count_lookup(7) && retries.count_lookup(7));
+        retries.forget(7);
+        assert!(!retries.count_lookup(7) && has_threads());
+        retries.forget(8);
+        assert!(!has_threads());
+    }
+
+    #[test]
+    fn recorded_threads_and_lookups_are_bounded() {
+        let retries = Retries::default();
+        for thread in 0..THREADS_MAX as u32 + 5 {
+            retries.expect(thread);
+        }
+        assert_eq!(retries.threads.lock().len(), THREADS_MAX);
+        assert!(!retries.count_lookup(4));
+        for _ in 0..LOOKUPS_MAX {
+            assert!(retries.count_lookup(5));
+        }
+        assert!(!retries.count_lookup(5));
+        assert_eq!(retries.threads.lock().len(), THREADS_MAX - 1);
+    }
+}
