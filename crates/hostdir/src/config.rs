@@ -5,7 +5,7 @@ mod migration;
 mod translation;
 mod xattr_map;
 
-use crate::files::DataPath;
+use crate::data_path::DataPath;
 use crate::policy::Policy;
 pub use migration::{Migration, MigrationMode, MigrationOnError};
 use std::time::Duration;
@@ -337,6 +337,20 @@ impl Config {
             return Err(ConfigError::PathsOfExported);
         }
         Ok(())
+    }
+
+    /// Fails with `EROFS` if every change is refused.
+    pub(crate) fn writable(&self) -> thrufs::Result<()> {
+        if self.read_only {
+            Err(thrufs::Errno::EROFS)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether clients see other ids than the host.
+    pub(crate) fn maps_ids(&self) -> bool {
+        !(self.uid_map.is_identity() && self.gid_map.is_identity())
     }
 
     pub(crate) fn entry_timeout(&self) -> Duration {

@@ -1,8 +1,10 @@
 //! The trait `FileSystem`: which module answers which request.
 
 use crate::config::{CacheMode, Locks};
-use crate::files::sync;
+use crate::files::{Files, sync};
+use crate::host::Host;
 use crate::host::HostDir;
+use crate::tree::start_housekeeping;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
@@ -15,30 +17,43 @@ use thrufs::{
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
-/// Methods that forward to the host's method of this name.
-macro_rules! answered_by_host {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+/// Methods that forward to the method of this name, of the host or of a part of it.
+macro_rules! answered_by {
+    ($part:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         fn $name(&self, context: &Context<'_>, $($argument: $type),*) -> $answer {
-            self.host.$name(context, $($argument),*)
+            self.$part().$name(context, $($argument),*)
         }
     )*};
 }
 
+impl HostDir {
+    fn host(&self) -> &Host {
+        &self.host
+    }
+
+    fn files(&self) -> &Files {
+        &self.host.files
+    }
+}
+
 impl FileSystem for HostDir {
-    answered_by_host! {
+    answered_by! { host:
         fn lookup(parent: NodeId, name: Name<'_>) -> Result<Entry>;
         fn rename(
             parent: NodeId, name: Name<'_>, new_parent: NodeId, new_name: Name<'_>, flags: u32
         ) -> Result<()>;
+        fn readdir(
+            node: NodeId, handle: FileHandle, offset: u64, sink: &mut DirectorySink<'_>
+        ) -> Result<()>;
+        fn statfs(node: NodeId) -> Result<FileSystemStatistics>;
+    }
+
+    answered_by! { files:
         fn read(node: NodeId, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer>;
         fn write(node: NodeId, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize>;
         fn flush(node: NodeId, handle: FileHandle, owner: LockOwner) -> Result<()>;
         fn fsync(node: NodeId, handle: FileHandle, data_only: bool) -> Result<()>;
-        fn readdir(
-            node: NodeId, handle: FileHandle, offset: u64, sink: &mut DirectorySink<'_>
-        ) -> Result<()>;
         fn fsyncdir(node: NodeId, handle: FileHandle, data_only: bool) -> Result<()>;
-        fn statfs(node: NodeId) -> Result<FileSystemStatistics>;
         fn setlk(node: NodeId, lock: &LockArgs, wait: bool) -> Result<()>;
         fn fallocate(
             node: NodeId, handle: FileHandle, offset: u64, length: u64, mode: u32
@@ -94,7 +109,7 @@ impl FileSystem for HostDir {
         match config.cache {
             // Writes to redacted files bypass the cache, so they must not be mapped.
             CacheMode::Never | CacheMode::Metadata
-                if self.host.rules.has_policy() || !config.allow_mmap => {}
+                if self.host.judge.has_policy() || !config.allow_mmap => {}
             CacheMode::Never | CacheMode::Metadata => {
                 negotiation.want(InitFlags::DIRECT_IO_ALLOW_MMAP);
             }
@@ -106,12 +121,12 @@ impl FileSystem for HostDir {
                 negotiation.want(InitFlags::EXPLICIT_INVAL_DATA | InitFlags::CACHE_SYMLINKS);
             }
         }
-        if config.passthrough && self.host.credentials.may_register() {
+        if config.passthrough && self.host.tree.credentials.may_register() {
             negotiation.want(InitFlags::PASSTHROUGH);
-            negotiation.set_stack_depth_max(self.host.root.mount().stack_depth());
+            negotiation.set_stack_depth_max(self.host.tree.root.mount().stack_depth());
         }
         // Submounts may be on other file systems. Few are.
-        negotiation.set_prompt(self.host.root.mount().is_memory());
+        negotiation.set_prompt(self.host.tree.root.mount().is_memory());
         if let Some(bytes) = config.max_write {
             negotiation.set_write_bytes_max(bytes);
         }
@@ -126,9 +141,10 @@ impl FileSystem for HostDir {
 
     fn started(&self, features: &Features, services: Services) {
         let wanted = self.host.config.passthrough;
-        let privileged = self.host.credentials.may_register();
-        self.host.rules.set_notifier(services.notifier);
+        let privileged = self.host.tree.credentials.may_register();
+        let _ = self.host.tree.notifier.set(services.notifier);
         self.host
+            .files
             .passthrough
             .settle(wanted, privileged, features, services.backings);
         // If the kernel keeps no locks and no written data, close(2) needs no FLUSH.
@@ -136,6 +152,7 @@ impl FileSystem for HostDir {
         let nothing_to_settle =
             !flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
         self.host
+            .files
             .may_skip_flush
             .store(nothing_to_settle, Ordering::Relaxed);
         let kernel_ignores_acls =
@@ -147,12 +164,12 @@ impl FileSystem for HostDir {
         self.host
             .announces_submounts
             .store(announces, Ordering::Relaxed);
-        crate::tree::start(&self.host);
+        start_housekeeping(&self.host.tree);
     }
 
     fn destroy(&self) {
-        self.host.passthrough.end();
-        self.host.end_notes();
+        self.host.files.passthrough.end();
+        self.host.files.end_notes();
     }
 
     fn save(&self, sink: &mut dyn io::Write) -> io::Result<()> {
@@ -168,7 +185,7 @@ impl FileSystem for HostDir {
     }
 
     fn forget(&self, node: NodeId, count: u64) {
-        self.host.forget(node, count);
+        self.host.tree.forget(node, count);
     }
 
     fn getattr(
@@ -178,7 +195,7 @@ impl FileSystem for HostDir {
         handle: Option<FileHandle>,
     ) -> Result<Attributes> {
         let attributes = self.host.getattr(node, handle);
-        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
+        attributes.inspect_err(|error| self.host.tree.retries.failed(context, *error))
     }
 
     fn statx(
@@ -190,17 +207,17 @@ impl FileSystem for HostDir {
         mask: u32,
     ) -> Result<ExtendedAttributes> {
         let attributes = self.host.statx(node, flags, mask);
-        attributes.inspect_err(|error| self.host.retries.failed(context, *error))
+        attributes.inspect_err(|error| self.host.tree.retries.failed(context, *error))
     }
 
     fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
         let attributes = self.host.setattr(context, node, set);
-        self.host.retries.note(context, attributes)
+        self.host.tree.retries.note(context, attributes)
     }
 
     fn readlink(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         let target = self.host.readlink(node, buffer);
-        target.inspect_err(|error| self.host.retries.failed(context, *error))
+        target.inspect_err(|error| self.host.tree.retries.failed(context, *error))
     }
 
     fn symlink(
@@ -252,12 +269,12 @@ impl FileSystem for HostDir {
         new_name: Name<'_>,
     ) -> Result<Entry> {
         let linked = self.host.link(context, node, new_parent, new_name);
-        self.host.retries.note(context, linked)
+        self.host.tree.retries.note(context, linked)
     }
 
     fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        let opened = self.host.open_file(context, node, args);
-        self.host.retries.note(context, opened)
+        let opened = self.host.files.open_file(context, node, args);
+        self.host.tree.retries.note(context, opened)
     }
 
     fn create(
@@ -269,7 +286,7 @@ impl FileSystem for HostDir {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let made = self.host.create(context, parent, name, new, args);
-        let made = self.host.retries.note(context, made)?;
+        let made = self.host.tree.retries.note(context, made)?;
         self.host
             .opened_labelled(context, Some((parent, name)), made)
     }
@@ -286,25 +303,25 @@ impl FileSystem for HostDir {
     }
 
     fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
-        self.host.release_file(node, args);
+        self.host.files.release_file(node, args);
     }
 
     fn opendir(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
-        self.host.open_directory(context, node)
+        self.host.files.open_directory(context, node)
     }
 
     fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
-        self.host.release_directory(node, args);
+        self.host.files.release_directory(node, args);
     }
 
     fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
         context.require_blocking()?;
-        let inode = self.host.nodes.get(node)?;
+        let inode = self.host.tree.nodes.get(node)?;
         let flags = libc::O_RDONLY | libc::O_NONBLOCK;
         let fd = if inode.is_directory() || inode.is_regular() {
-            self.host.open_inode(&inode, flags)?
+            self.host.tree.open_inode(&inode, flags)?
         } else {
-            self.host.open_inode(&self.host.root, flags)?
+            self.host.tree.open_inode(&self.host.tree.root, flags)?
         };
         rustix::fs::syncfs(&fd)?;
         sync(fd.as_fd(), false)
@@ -319,12 +336,12 @@ impl FileSystem for HostDir {
         flags: u32,
         clear_set_group_id: bool,
     ) -> Result<()> {
-        let set = self.host.nodes.get(node).and_then(|inode| {
-            self.host.may_change(&inode, context)?;
+        let set = self.host.tree.nodes.get(node).and_then(|inode| {
+            self.host.judge.may_change(&inode, context)?;
             self.host
                 .setxattr(context, &inode, name, value, flags, clear_set_group_id)
         });
-        self.host.retries.note(context, set)
+        self.host.tree.retries.note(context, set)
     }
 
     fn getxattr(
@@ -335,24 +352,24 @@ impl FileSystem for HostDir {
         buffer: &mut [u8],
     ) -> Result<usize> {
         let length = self.host.getxattr(node, name, buffer);
-        length.inspect_err(|error| self.host.retries.failed(context, *error))
+        length.inspect_err(|error| self.host.tree.retries.failed(context, *error))
     }
 
     fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
         let length = self.host.listxattr(context, node, buffer);
-        length.inspect_err(|error| self.host.retries.failed(context, *error))
+        length.inspect_err(|error| self.host.tree.retries.failed(context, *error))
     }
 
     fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
-        let removed = self.host.nodes.get(node).and_then(|inode| {
-            self.host.may_change(&inode, context)?;
+        let removed = self.host.tree.nodes.get(node).and_then(|inode| {
+            self.host.judge.may_change(&inode, context)?;
             self.host.removexattr(context, &inode, name)
         });
-        self.host.retries.note(context, removed)
+        self.host.tree.retries.note(context, removed)
     }
 
     fn getlk(&self, _: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {
-        self.host.getlk(node, lock)
+        self.host.files.getlk(node, lock)
     }
 
     fn lseek(
@@ -363,7 +380,7 @@ impl FileSystem for HostDir {
         offset: u64,
         whence: u32,
     ) -> Result<u64> {
-        self.host.lseek(node, handle, offset, whence)
+        self.host.files.lseek(node, handle, offset, whence)
     }
 
     fn ioctl(

@@ -1,23 +1,100 @@
-//! Files and directories that clients have open.
+//! Files and directories that clients have open: data paths, cached versions, privileges that a change takes
+//! away, locks. Knows the [tree](crate::tree) and the [judge](crate::judge), and no request on names.
+//!
+//! | method of [`Files`] | |
+//! |---|---|
+//! | `open_file`, `enter_lower`, `enter_passthrough`, `audit`, `release_file` | an open file, from OPEN or CREATE to RELEASE |
+//! | `use_file`, `may_use_passthrough`, `expected_path`, `route_of`, `resume_use` | the data path that all opens of an inode share |
+//! | `file`, `file_of`, `lower`, `open_again_raw`, `close_file` | an open file and its lower file |
+//! | `read`, `write`, `flush`, `fsync`, `fallocate`, `lseek`, `copy_file_range` | requests on its data |
+//! | `change_content`, `clear_privileges`, `drop_privileges`, `drop_privileges_of_others` | set-id bits and capabilities |
+//! | `change_attributes`, `change_file`, `may_write` | changes of a file that may be redacted |
+//! | `open_directory`, `readdir`, `release_directory`, `fsyncdir`, `directory_of` | open directories |
+//! | `getlk`, `setlk`, `release_owner`, `held_locks`, `suspend_locks` | shared locks |
 
 mod admission;
 mod datapath;
 mod deadlock;
 mod directories;
+mod guard;
 mod io;
+mod keeping;
 mod listings;
+mod lock_owners;
 mod locks;
 mod open;
+mod open_directory;
+mod open_file;
 mod passthrough;
 mod privileges;
+mod redacted;
+mod suspended;
+mod suspended_locks;
 mod versions;
 
-pub(crate) use datapath::{DataPath, Route, Use};
-pub(crate) use deadlock::Waits;
-pub(crate) use directories::{Listing, OpenDirectory};
-pub(crate) use io::{NewOpenFile, OpenFile, stat_open, sync};
-pub(crate) use listings::Listings;
-pub(crate) use locks::{LockOwners, OwnerCharges, OwnerFile, USER_OWNERS_MAX, USERS_OWNERS_MAX};
+pub(crate) use io::sync;
+pub(crate) use lock_owners::{OwnerCharges, OwnerFile};
 pub(crate) use open::{Opening, access, lower_flags};
-pub(crate) use passthrough::{Obstacle, Passthrough};
-pub(crate) use privileges::set_group_id_stays;
+pub(crate) use open_directory::{Listing, OpenDirectory};
+pub(crate) use open_file::{NewOpenFile, OpenFile};
+pub(crate) use privileges::SET_IDS;
+pub(crate) use suspended::{Held, RANGES_MAX};
+
+use crate::config::Config;
+use crate::filter::Waiting;
+use crate::judge::Judge;
+use crate::quota::UserQuotas;
+use crate::slots::Slots;
+use crate::tree::Tree;
+use deadlock::Waits;
+use listings::Listings;
+use lock_owners::{LockOwners, USER_OWNERS_MAX, USERS_OWNERS_MAX};
+use passthrough::Passthrough;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use suspended::Suspended;
+
+/// What clients have open.
+pub(crate) struct Files {
+    config: Arc<Config>,
+    tree: Arc<Tree>,
+    judge: Arc<Judge>,
+    pub(crate) files: Slots<OpenFile>,
+    pub(crate) directories: Slots<OpenDirectory>,
+    pub(crate) listings: Listings,
+    pub(crate) passthrough: Passthrough,
+    /// Of open directories, and of open files with a descriptor here.
+    pub(crate) quotas: Arc<UserQuotas>,
+    /// Of owners of shared locks.
+    pub(crate) lock_quotas: Arc<UserQuotas>,
+    pub(crate) locks: LockOwners,
+    lock_waits: Waits,
+    /// The locks of a session that was saved.
+    suspended: Suspended,
+    /// Whether close(2) needs no FLUSH; set by INIT.
+    pub(crate) may_skip_flush: AtomicBool,
+    /// Requests that wait for a redacted file.
+    waiting: Waiting,
+}
+
+impl Files {
+    pub(crate) fn new(config: Arc<Config>, tree: Arc<Tree>, judge: Arc<Judge>) -> Files {
+        let (limits, server_uid) = (tree.limits, tree.credentials.server_uid());
+        Files {
+            config,
+            tree,
+            judge,
+            files: Slots::starting_at(1),
+            directories: Slots::starting_at(1),
+            listings: Listings::beside(limits.inodes),
+            passthrough: Passthrough::default(),
+            quotas: UserQuotas::new(limits.user, limits.users, server_uid),
+            lock_quotas: UserQuotas::new(USER_OWNERS_MAX, USERS_OWNERS_MAX, server_uid),
+            locks: LockOwners::default(),
+            lock_waits: Waits::default(),
+            suspended: Suspended::default(),
+            may_skip_flush: AtomicBool::new(false),
+            waiting: Waiting::new(server_uid),
+        }
+    }
+}

@@ -14,23 +14,24 @@
 //!
 //! All opens of a file share one [`Filter`].
 
+mod look;
 mod view;
+mod waiting;
 
-use crate::files::{OpenFile, stat_open};
-use crate::host::Host;
 use crate::ledger::Notes;
 use crate::policy::Redaction;
-use crate::tree::Inode;
+use crate::stat::stat_open;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
-use thrufs::{Context, Errno, LowerFile, Result};
+use thrufs::{Errno, LowerFile, Result};
 use thrufs_abi::FileHandle;
 use thrufs_sys::lease;
-pub(crate) use view::Waiting;
-use view::{Version, View};
+use view::Version;
+pub(crate) use view::View;
+pub(crate) use waiting::{NotYet, Waiting};
 
 /// Most attempts to write to a file that another process has open, and the wait before the second one; the
 /// later ones wait longer, two seconds in all.
@@ -184,7 +185,7 @@ impl Filter {
     }
 
     /// Ends the right to write if another writer has changed the file; returns the handle that had it.
-    fn end_writing(&self, found: &Statx) -> Option<FileHandle> {
+    pub(crate) fn end_writing(&self, found: &Statx) -> Option<FileHandle> {
         let mut slot = self.writer.lock();
         let ended = slot.filter(|writer| !writer.has_left(Version::of(found)))?;
         *slot = None;
@@ -193,7 +194,7 @@ impl Filter {
     }
 
     /// Changes attributes of the file, and with them its times. The writer keeps its right.
-    fn change_attributes<T>(
+    pub(crate) fn change_attributes<T>(
         &self,
         file: BorrowedFd<'_>,
         change: impl FnOnce() -> Result<T>,
@@ -204,87 +205,6 @@ impl Filter {
             Some(writer) => self.carry_out(writer, file, change),
             None => change(),
         }
-    }
-}
-
-impl Host {
-    /// Changes attributes of a file that may have a writer.
-    pub(crate) fn change_attributes<T>(
-        &self,
-        inode: &Arc<Inode>,
-        file: BorrowedFd<'_>,
-        change: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let Some(filter) = inode.filter() else {
-            return change();
-        };
-        self.is_being_written(inode, &filter)?;
-        filter.change_attributes(file, change)
-    }
-
-    fn is_writer(&self, file: &OpenFile, filter: &Filter) -> bool {
-        let writer = filter.writer().and_then(|handle| self.files.get(handle.0));
-        writer.is_some_and(|writer| std::ptr::eq(&*writer, file))
-    }
-
-    /// Whether the lower file of an open file may be opened for writing. Fails with the rule's error, for an
-    /// open file without the right to write.
-    pub(crate) fn may_write(&self, file: &OpenFile) -> Result<()> {
-        match file.guard().filter() {
-            Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction.errno),
-            _ => Ok(()),
-        }
-    }
-
-    /// Changes the content of a file through an open file that has the right to write. Errors: see
-    /// [`Filter::write`]; `DEFER`, before anything was done.
-    pub(crate) fn change_file<T>(
-        &self,
-        context: &Context<'_>,
-        (handle, file): (FileHandle, &OpenFile),
-        lower: &LowerFile,
-        change: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let Some(filter) = file.guard().filter() else {
-            return change();
-        };
-        // Opens on the host wait for the lease, and this may wait for them.
-        context.require_blocking()?;
-        let close = || self.close_lower_files(file.inode(), handle);
-        let waiting = (&self.waiting, context.uid());
-        let changed = filter.write(waiting, handle, lower, close, change);
-        if changed.is_err() {
-            self.is_being_written(file.inode(), filter)?;
-        }
-        changed
-    }
-
-    /// Closes the lower files that this server has open of a redacted file, except the writer's. They are
-    /// opened again on demand.
-    pub(crate) fn close_lower_files(&self, inode: &Inode, writer: FileHandle) {
-        // The scan of all open files is only needed with several opens.
-        if !inode.uses().as_ref().is_some_and(|uses| uses.is_shared()) {
-            return;
-        }
-        for (handle, file) in self.files.iter() {
-            if handle != writer.0 && file.node() == inode.node() {
-                self.close_lower(&file);
-            }
-        }
-    }
-
-    /// Whether the writer of a redacted file has it open. If another writer has changed the file, the right
-    /// to write ends.
-    fn is_being_written(&self, inode: &Arc<Inode>, filter: &Filter) -> Result<bool> {
-        let Some(file) = filter.writer().and_then(|handle| self.files.get(handle.0)) else {
-            return Ok(false);
-        };
-        let stat = self.descriptor(inode).and_then(stat_open)?;
-        if let Some(ended) = filter.end_writing(&stat) {
-            self.note_writing(ended, filter.redaction, false);
-            self.close_lower(&file);
-        }
-        Ok(file.has_lower())
     }
 }
 

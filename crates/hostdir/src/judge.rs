@@ -10,30 +10,31 @@
 
 mod attribute_source;
 mod audit;
+mod audit_log;
 mod decide;
+mod hidden_names;
 mod name_lock;
 mod permission;
+mod programs;
 mod reload;
 
-pub(crate) use attribute_source::NewFile;
-pub(crate) use attribute_source::StatSource;
-use attribute_source::{InodeSource, NameSource};
-pub use audit::AuditLog;
+pub(crate) use attribute_source::{NewFile, StatSource};
 pub(crate) use audit::AuditedOpen;
+pub use audit_log::AuditLog;
 pub(crate) use permission::RulesOfEntries;
-use reload::HiddenNames;
+pub use programs::Programs;
 
-use crate::config::ConfigError;
-use crate::host::BASIC;
+use crate::config::{Config, ConfigError};
 use crate::policy::{Decision, FilePath, FileType, Policy, PolicyDataPath};
-use crate::quota::QuotaCharge;
+use crate::tree::Tree;
+use hidden_names::HiddenNames;
+use name_lock::{NameLock, NameLockGuard};
 use parking_lot::RwLock;
-use rustix::fs::{AtFlags, Mode, OFlags, Statx};
+use programs::ProcPrograms;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use thrufs::{Context, Notifier, Result};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use thrufs::{Context, Result};
 
 /// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
@@ -60,69 +61,44 @@ impl ActivePolicy {
     }
 }
 
-/// Finds the programs that callers execute, for a process that cannot read them in `/proc`.
-pub trait Programs: std::fmt::Debug + Send + Sync {
-    /// The path of the program that a caller executes, by its process id as requests give it.
-    fn program(&self, caller: u32) -> Option<Vec<u8>>;
-}
-
-#[derive(Debug)]
-struct ProcPrograms(OwnedFd);
-
-impl ProcPrograms {
-    fn open() -> Option<ProcPrograms> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let processes = rustix::fs::open("/proc", flags, Mode::empty());
-        processes.ok().map(ProcPrograms)
-    }
-}
-
-impl Programs for ProcPrograms {
-    fn program(&self, caller: u32) -> Option<Vec<u8>> {
-        let link = rustix::fs::readlinkat(&self.0, format!("{caller}/exe"), Vec::new());
-        Some(link.ok()?.into_bytes())
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Rules {
+/// What the active policy says of a node, a name and a caller.
+pub(crate) struct Judge {
+    tree: Arc<Tree>,
     /// `None` in a mount that was made without a policy: names were not tracked then.
     active_policy: Option<RwLock<Arc<ActivePolicy>>>,
-    notifier: OnceLock<Notifier>,
     hidden: HiddenNames,
+    /// Whether the kernel above caches that a name does not exist.
+    caches_absent_names: bool,
     audit_log: AuditLog,
     programs: Option<Arc<dyn Programs>>,
-    name_lock: name_lock::NameLock,
-    /// How many changes of names have begun, and how many have ended.
-    names_changing: AtomicU64,
-    names_changed: AtomicU64,
+    name_lock: NameLock,
 }
 
-impl Rules {
+impl Judge {
     /// Programs are looked up only if callers are processes of this machine; in `/proc` if `programs` is
     /// `None`.
     pub(crate) fn new(
+        tree: Arc<Tree>,
+        config: &Config,
         policy: Option<Arc<Policy>>,
         audit_log: AuditLog,
-        callers_are_local: bool,
         programs: Option<Arc<dyn Programs>>,
-    ) -> Rules {
+    ) -> Judge {
         let of_local_callers = || programs.or_else(|| Some(Arc::new(ProcPrograms::open()?)));
-        Rules {
+        Judge {
+            tree,
             programs: policy
                 .as_ref()
-                .filter(|_| callers_are_local)
+                .filter(|_| config.callers_are_local)
                 .and_then(|_| of_local_callers()),
             active_policy: policy.map(|policy| {
                 let generation = 1;
                 RwLock::new(Arc::new(ActivePolicy { policy, generation }))
             }),
-            notifier: OnceLock::new(),
-            audit_log,
             hidden: HiddenNames::default(),
-            name_lock: name_lock::NameLock::default(),
-            names_changing: AtomicU64::new(0),
-            names_changed: AtomicU64::new(0),
+            caches_absent_names: !config.negative_timeout().is_zero(),
+            audit_log,
+            name_lock: NameLock::default(),
         }
     }
 
@@ -135,6 +111,14 @@ impl Rules {
         Ok(())
     }
 
+    /// Takes the name lock, where rules rely on names. Fails with `EBUSY` after two seconds.
+    pub(crate) fn lock_names(&self, context: &Context<'_>) -> Result<Option<NameLockGuard<'_>>> {
+        if !self.rely_on_names() {
+            return Ok(None);
+        }
+        self.name_lock.lock(context).map(Some)
+    }
+
     /// Whether the active rules redact or hide, so that a concurrent rename could evade them.
     pub(crate) fn rely_on_names(&self) -> bool {
         self.active_policy().is_some_and(|rules| {
@@ -143,36 +127,8 @@ impl Rules {
         })
     }
 
-    /// Runs `change`, which changes names on the lower file system and in the inodes.
-    pub(crate) fn changing_names(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
-        self.names_changing.fetch_add(1, Ordering::SeqCst);
-        let changed = change();
-        self.names_changed.fetch_add(1, Ordering::SeqCst);
-        changed
-    }
-
-    /// The state of all names, to be read before a name is looked up; `None` while a name changes.
-    pub(crate) fn names_state(&self) -> Option<u64> {
-        // In this order, so that a change that begins in between is seen.
-        let changed = self.names_changed.load(Ordering::SeqCst);
-        (changed == self.names_changing.load(Ordering::SeqCst)).then_some(changed)
-    }
-
-    /// Whether no name has changed since `state`, and none is changing.
-    pub(crate) fn names_unchanged_since(&self, state: u64) -> bool {
-        self.names_changing.load(Ordering::SeqCst) == state
-    }
-
-    pub(crate) fn set_notifier(&self, notifier: Notifier) {
-        let _ = self.notifier.set(notifier);
-    }
-
     pub(crate) fn audit_log(&self) -> &AuditLog {
         &self.audit_log
-    }
-
-    pub(crate) fn notifier(&self) -> Option<&Notifier> {
-        self.notifier.get()
     }
 
     pub(crate) fn has_policy(&self) -> bool {
@@ -238,41 +194,8 @@ pub(crate) struct PathDecision {
     pub(crate) path: Vec<u8>,
 }
 
-/// The user and group that opened a file, to decide again with another policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OpenerIds {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-}
-
-impl OpenerIds {
-    pub(crate) fn word(self) -> u64 {
-        u64::from(self.uid) << 32 | u64::from(self.gid)
-    }
-
-    /// Only the user with the charged quota: enough where no rule asks for the opener.
-    pub(crate) fn counted_for(charge: Option<&QuotaCharge>) -> OpenerIds {
-        OpenerIds {
-            uid: charge.map_or(0, QuotaCharge::uid),
-            gid: 0,
-        }
-    }
-
-    pub(crate) fn from_word(word: u64) -> OpenerIds {
-        OpenerIds {
-            uid: (word >> 32) as u32,
-            gid: word as u32,
-        }
-    }
-}
-
 /// The data path of all files where there is no policy.
 pub(crate) const PASSTHROUGH: FilePath = FilePath {
     data: PolicyDataPath::Passthrough,
     rule: None,
 };
-
-fn stat_name(parent_fd: BorrowedFd<'_>, name: &CStr) -> Result<Statx> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    Ok(rustix::fs::statx(parent_fd, name, flags, BASIC)?)
-}

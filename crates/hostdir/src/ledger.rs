@@ -33,14 +33,18 @@
 
 mod names;
 mod notes;
+mod opener;
 mod read;
+mod route;
 mod strongbox;
 mod table;
 mod tellings;
 
 pub(crate) use names::{NameNote, NamesRead, Rank};
-pub(crate) use notes::{FileNote, Notes, OwnerNote};
+pub(crate) use notes::{FileNote, NotedPlace, Notes, OwnerNote};
+pub(crate) use opener::OpenerIds;
 pub(crate) use read::{NodeRecord, OpenRecord, OwnerRecord, Records};
+pub(crate) use route::Route;
 pub use strongbox::Strongbox;
 pub(crate) use strongbox::{Contents, Key};
 pub(crate) use tellings::{Before, Telling};
@@ -51,7 +55,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Memory that records the session of a client, so that another process can resume it:
-/// [`Config::ledger`](crate::Config::ledger). For one client at a time. Clones share the memory.
+/// [`Resources::ledger`](crate::Resources::ledger). For one client at a time. Clones share the memory.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     memory: Arc<OwnedFd>,

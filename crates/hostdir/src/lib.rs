@@ -29,16 +29,21 @@
 
 mod config;
 mod credentials;
+mod data_path;
 mod explanation;
 mod file_system;
 mod files;
 mod filter;
 mod host;
+mod identity;
 mod judge;
 mod ledger;
 mod quota;
 mod requests;
 mod resources;
+mod setup_error;
+mod slots;
+mod stat;
 mod statistics;
 mod succession;
 mod tree;
@@ -50,11 +55,12 @@ pub use config::{
 pub use explanation::{
     CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
-pub use host::{HostDir, SetupError};
+pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
 pub use ledger::{Ledger, Strongbox};
 pub use requests::EXPLAINED_DEPTH_MAX;
 pub use resources::Resources;
+pub use setup_error::SetupError;
 pub use statistics::Statistics;
 pub use thrufs_policy as policy;
 pub use thrufs_redact as redact;

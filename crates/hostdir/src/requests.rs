@@ -1,16 +1,15 @@
-//! Requests on names and attributes.
+//! Requests on names and attributes, which need all parts of a served directory: each as a method of
+//! [`Host`](crate::host::Host).
 
 mod acl;
 mod attributes;
 mod create;
 mod explain;
+mod ioctl;
 mod labels;
 mod lookup;
 mod ownership;
 mod rename;
 mod xattrs;
 
-pub(crate) use attributes::{SET_IDS, content_version};
 pub use explain::EXPLAINED_DEPTH_MAX;
-pub(crate) use ownership::{OwnerChange, ReportedAttributes};
-pub(crate) use rename::End;

@@ -1,8 +1,7 @@
 //! What a served directory uses besides its options: live objects, which are handed in when it is opened.
 
 use crate::judge::{AuditLog, Programs};
-use crate::ledger::Ledger;
-use crate::ledger::Strongbox;
+use crate::ledger::{Ledger, Strongbox};
 use crate::policy::Policy;
 use std::sync::Arc;
 

@@ -20,11 +20,8 @@
 //! states (a machine's manager, commonly) leaves [`Migration::accept_handles`] off.
 
 mod format;
-mod locks;
 mod paths;
 mod rebuild;
 mod recover;
 mod restore;
 mod save;
-
-pub(crate) use locks::{Suspended, give_up_ranges};

@@ -1,30 +1,200 @@
-//! The served tree: the inodes that the kernel has looked up, what leads to them, and the mounts beneath.
+//! The served tree: the inodes that the kernel has looked up, their names, what leads to them, and the mounts
+//! beneath. Knows neither open files nor rules.
+//!
+//! | method of [`Tree`] | |
+//! |---|---|
+//! | `lookup_name`, `lookup_at`, `lookup_opened`, `lookup_and_keep`, `forget` | a name becomes an inode, with one lookup; lookups are taken back |
+//! | `descriptor`, `open_inode`, `reopen`, `open_component`, `with_room` | an inode is reached, within the budget of descriptors |
+//! | `known`, `hold`, `tracked`, `leads_to`, `path_leads_to` | what stands under a name, without a lookup |
+//! | `parent_of`, `must_be_inside`, `is_root`, `mount_of` | up, never above the root |
+//! | `keep`, `keep_inode`, `keep_if_last_name`, `forget_place`, `charge_removed` | what would be lost with its last name |
+//! | `record_name`, `record_new_name`, `noting`, `name_changes` | names, under a policy |
 
+mod beneath;
 mod descriptor_limits;
 mod descriptors;
+mod folded_case;
 mod housekeeping;
-mod identity;
 mod idle_expiry;
 mod inode;
 mod keeping;
+mod lookup;
+mod magic;
 mod mounts;
 mod names;
 mod nodes;
+mod parents;
+mod reach;
+mod reported;
 mod retries;
-mod slots;
+mod uses;
+mod wakeup;
 
-pub(crate) use descriptor_limits::DescriptorLimits;
-pub(crate) use descriptors::Descriptors;
-pub(crate) use housekeeping::start;
-pub(crate) use identity::{HANDLE_BYTES_MAX, Identity};
-pub(crate) use inode::{Descriptor, Inode, Place};
+pub(crate) use beneath::{End, component, component_of};
+pub(crate) use housekeeping::start as start_housekeeping;
+pub(crate) use inode::{Descriptor, Inode, LowerMount, Place, set_group_id_stays};
 pub use mounts::{Handles, MountProperties};
-pub(crate) use mounts::{LowerMount, Mounts, mount_id, mount_id_mask, open_beneath};
-#[cfg(test)]
-pub(crate) use names::Names;
-pub(crate) use names::{KnownName, NAMES_MAX, Noting};
-pub(crate) use nodes::{NewInode, Nodes};
-pub(crate) use retries::{ATTEMPTS_MAX, Retries};
-#[cfg(test)]
-pub(crate) use slots::GENERATION_MAX;
-pub(crate) use slots::Slots;
+pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
+pub(crate) use names::NAMES_MAX;
+pub(crate) use nodes::NewInode;
+pub(crate) use reported::Owner;
+pub(crate) use retries::ATTEMPTS_MAX;
+pub(crate) use uses::{Obstacle, Use};
+
+use crate::config::{Config, FileHandles};
+use crate::credentials::Credentials;
+use crate::ledger::{Ledger, Notes, Strongbox};
+use crate::quota::UserQuotas;
+use crate::setup_error::{SetupError, system};
+use descriptor_limits::DescriptorLimits;
+use descriptors::Descriptors;
+use mounts::Mounts;
+use names::NameChanges;
+use nodes::Nodes;
+use retries::Retries;
+use rustix::fs::{AtFlags, StatxFlags};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use thrufs::Notifier;
+use thrufs_abi::NodeId;
+use thrufs_sys::proc_fd;
+
+/// The inodes of a served directory, and the way to them.
+pub(crate) struct Tree {
+    pub(crate) root: Arc<Inode>,
+    pub(crate) nodes: Nodes,
+    pub(crate) mounts: Mounts,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) limits: DescriptorLimits,
+    pub(crate) credentials: Credentials,
+    /// Of removed inodes that only their descriptor leads to.
+    pub(crate) removed_quotas: Arc<UserQuotas>,
+    pub(crate) retries: Retries,
+    /// The ledger, for a process that resumes the session.
+    pub(crate) notes: Option<Arc<Notes>>,
+    /// Descriptors for a process that resumes the session.
+    pub(crate) strongbox: Option<Arc<dyn Strongbox>>,
+    /// To the kernel above; set by INIT.
+    pub(crate) notifier: OnceLock<Notifier>,
+    /// Whether inodes record their names, for rules on paths.
+    pub(crate) tracks_names: bool,
+    pub(crate) name_changes: NameChanges,
+    /// Directories that ignore case were logged once.
+    logged_folded_case: AtomicBool,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // Ends the housekeeping thread: otherwise one per session would pile up.
+        self.mounts.wakeup().notify();
+    }
+}
+
+impl Tree {
+    /// The tree beneath `source`, a directory that is open for reading.
+    pub(crate) fn new(
+        source: OwnedFd,
+        config: &Config,
+        ledger: Option<Ledger>,
+        strongbox: Option<Arc<dyn Strongbox>>,
+        tracks_names: bool,
+    ) -> Result<Tree, SetupError> {
+        proc_fd::prepare().map_err(|errno| SetupError::System {
+            what: "open /proc/self/fd (is /proc mounted?)",
+            source: errno.into(),
+        })?;
+        thrufs_sys::lease::prepare().map_err(|errno| SetupError::System {
+            what: "ignore SIGIO",
+            source: errno.into(),
+        })?;
+        let credentials =
+            Credentials::of_this_process().map_err(system("read this process's capabilities"))?;
+        let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
+            .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
+        let notes = ledger.map(notes_in).transpose()?;
+        let (mounts, mount) = Mounts::of_source(source, notes.clone(), config.file_handles)
+            .map_err(system("look at the source's mount"))?;
+        if config.file_handles == FileHandles::Mandatory && !mount.has_handles() {
+            return Err(SetupError::NoHandles);
+        }
+        let dormant_max = if config.export {
+            config.exported_nodes_max
+        } else {
+            0
+        };
+        let nodes = Nodes::new(dormant_max, notes.clone());
+        let root = enter_root(&nodes, &mount, root_fd)?;
+        let limits = DescriptorLimits::of_this_process(
+            config.descriptor_budget,
+            config.user_descriptors_max,
+            root.mount().has_handles(),
+        );
+        let [removed_user, removed_users, removed_root] = limits.removed;
+        let server_uid = credentials.server_uid();
+        Ok(Tree {
+            root,
+            nodes,
+            mounts,
+            descriptors: Descriptors::new(limits.inodes),
+            limits,
+            removed_quotas: UserQuotas::with_root_quota(
+                removed_user,
+                removed_users,
+                removed_root,
+                server_uid,
+            ),
+            credentials,
+            retries: Retries::default(),
+            notes,
+            strongbox,
+            notifier: OnceLock::new(),
+            tracks_names,
+            name_changes: NameChanges::default(),
+            logged_folded_case: AtomicBool::new(false),
+        })
+    }
+
+    /// Expires the kernel's attributes of the node that a request is about, after its answer. Guests take
+    /// no notifications: there they time out.
+    pub(crate) fn attributes_changed(&self, inode: &Inode) {
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.expire_attributes(inode.node())
+        {
+            tracing::trace!(node = ?inode.node(), %error, "cannot invalidate attributes");
+        }
+    }
+}
+
+fn notes_in(ledger: Ledger) -> Result<Arc<Notes>, SetupError> {
+    let notes = Notes::new(ledger).map_err(|source| SetupError::System {
+        what: "map the ledger",
+        source,
+    })?;
+    Ok(Arc::new(notes))
+}
+
+/// The first node, which the kernel knows without a lookup.
+fn enter_root(
+    nodes: &Nodes,
+    mount: &Arc<LowerMount>,
+    fd: OwnedFd,
+) -> Result<Arc<Inode>, SetupError> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)
+        .map_err(|errno| system("stat the source")(errno.into()))?;
+    let identity = opened_identity(mount, &fd, &stat).map_err(system("identify the source"))?;
+    let new = NewInode {
+        identity,
+        mount,
+        file_type: libc::S_IFDIR,
+        place: None,
+    };
+    let (root, _) = nodes
+        .find_or_insert(new)
+        .map_err(system("number the root"))?;
+    debug_assert_eq!(root.node(), NodeId::ROOT);
+    // Never evicted: it is not in the ring.
+    root.keep_descriptor(fd);
+    Ok(root)
+}

@@ -10,7 +10,7 @@
 //! these microseconds, a mount that became read-only within [`MOUNT_FLAGS_MS`], a running program that lost
 //! its execute bits.
 
-use crate::host::Host;
+use super::Files;
 use crate::tree::Inode;
 use rustix::fs::{StatVfsMountFlags, Statx, StatxAttributes};
 use std::os::fd::AsFd;
@@ -74,7 +74,7 @@ fn trial(flags: i32, is_executable: bool) -> Option<i32> {
     (is_special || (writes && is_executable)).then_some(flags & TELLING)
 }
 
-impl Host {
+impl Files {
     /// Makes sure that the kernel will be able to open the lower file with the client's `flags`. The inode
     /// flags were checked already. Errors: what the kernel would turn into EIO: `EROFS` for a read-only lower
     /// mount, `ETXTBSY` for a running program, `EINVAL` without direct I/O, `EAGAIN` for a lease with
@@ -91,11 +91,11 @@ impl Host {
         let Some(trial) = trial(flags, inode.is_executable()) else {
             return Ok(());
         };
-        match self.open_inode(inode, trial | libc::O_NONBLOCK) {
+        match self.tree.open_inode(inode, trial | libc::O_NONBLOCK) {
             Err(Errno::EAGAIN) if flags & libc::O_NONBLOCK == 0 => {
                 // open(2) waits until the lease is released.
                 context.require_blocking()?;
-                context.interruptible(|_| self.open_inode(inode, trial).map(drop))
+                context.interruptible(|_| self.tree.open_inode(inode, trial).map(drop))
             }
             tried => tried.map(drop),
         }
@@ -103,11 +103,11 @@ impl Host {
 
     /// Whether the lower mount is read-only, cached for at most [`MOUNT_FLAGS_MS`].
     fn mount_is_read_only(&self, inode: &Arc<Inode>) -> Result<bool> {
-        let now_ms = self.mounts.now_ms();
+        let now_ms = self.tree.mounts.now_ms();
         if let Some(known) = inode.mount().known_read_only(now_ms, MOUNT_FLAGS_MS) {
             return Ok(known);
         }
-        let descriptor = self.descriptor(inode)?;
+        let descriptor = self.tree.descriptor(inode)?;
         let flags = rustix::fs::fstatvfs(descriptor.as_fd())?.f_flag;
         let is_read_only = flags.contains(StatVfsMountFlags::RDONLY);
         inode.mount().record_read_only(now_ms, is_read_only);

@@ -15,264 +15,23 @@
 //! and dropped with it. So a file that is opened again and again costs one call per open. An open holds its
 //! registration whatever happens to the descriptor.
 
+use super::Files;
 use super::admission::Intent;
-use super::passthrough::Obstacle;
+use super::guard::UseGuard;
+use super::guard::join;
+use crate::data_path::DataPath;
 use crate::filter::Filter;
-use crate::host::Host;
-use crate::judge::PASSTHROUGH;
-use crate::policy::{FilePath, PolicyDataPath, Redaction, RedactionKinds};
-use crate::quota::QuotaCharge;
-use crate::tree::Inode;
-use crate::tree::LowerMount;
-use parking_lot::MutexGuard;
+use crate::ledger::Route;
+use crate::policy::{FilePath, PolicyDataPath};
+use crate::tree::Tree;
+use crate::tree::{Inode, LowerMount, Obstacle, Use};
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
-use std::fmt;
 use std::os::fd::AsFd;
-use std::sync::{Arc, OnceLock};
-use thrufs::{Backing, BackingId, Errno, Result};
+use std::sync::Arc;
+use thrufs::{Backing, Errno, Result};
 use thrufs_abi::FileHandle;
 
-/// The data path of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DataPath {
-    /// The kernel uses the lower file itself.
-    Passthrough,
-    /// Through the kernel's page cache, which we fill and write back.
-    Cached,
-    /// We serve every read and write.
-    Direct,
-    /// We serve reads, with metadata redacted.
-    Filtered,
-}
-
-impl fmt::Display for DataPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DataPath::Passthrough => "passthrough",
-            DataPath::Cached => "cached",
-            DataPath::Direct => "direct",
-            DataPath::Filtered => "filtered",
-        })
-    }
-}
-
-/// The data path of a file that was open in another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    path: DataPath,
-    redaction: Option<Redaction>,
-    /// It may write to a file that other opens see redacted.
-    writes: bool,
-}
-
-/// The number of a route: the path, above it the redacted kinds, above them the error for files that are
-/// not understood.
-const CACHED: u32 = 1;
-const DIRECT: u32 = 2;
-const FILTERED: u32 = 3;
-const FILTERED_WRITER: u32 = 4;
-const KINDS_SHIFT: u32 = 8;
-const ERRNO_SHIFT: u32 = 16;
-
-impl Route {
-    /// As a number, never 0.
-    pub(crate) fn number(self) -> u32 {
-        let path = match self.path {
-            // Passthrough with one kernel can be cached with the next.
-            DataPath::Passthrough | DataPath::Cached => CACHED,
-            DataPath::Direct => DIRECT,
-            DataPath::Filtered if self.writes => FILTERED_WRITER,
-            DataPath::Filtered => FILTERED,
-        };
-        let redaction = self.redaction.map_or(0, |redaction| {
-            let errno = redaction.errno.raw().cast_unsigned() & 0xffff;
-            u32::from(redaction.kinds.bits()) << KINDS_SHIFT | errno << ERRNO_SHIFT
-        });
-        path | redaction
-    }
-
-    /// The inverse of [`number`](Self::number).
-    pub(crate) fn from_number(number: u32) -> Option<Route> {
-        let (kinds, errno) = ((number >> KINDS_SHIFT) as u8, number >> ERRNO_SHIFT);
-        let path = match number & ((1 << KINDS_SHIFT) - 1) {
-            CACHED => DataPath::Cached,
-            DIRECT => DataPath::Direct,
-            FILTERED | FILTERED_WRITER => DataPath::Filtered,
-            _ => return None,
-        };
-        let writes = number & ((1 << KINDS_SHIFT) - 1) == FILTERED_WRITER;
-        if path != DataPath::Filtered {
-            return (number >> KINDS_SHIFT == 0).then_some(Route {
-                path,
-                redaction: None,
-                writes: false,
-            });
-        }
-        let errno = match errno {
-            0 => Errno::EACCES,
-            errno => Errno::from_raw(errno.cast_signed()),
-        };
-        Some(Route {
-            path,
-            redaction: Some(Redaction {
-                kinds: RedactionKinds::from_bits(kinds)?,
-                errno,
-                // Opens may see what the file contains now, redacted.
-                content: Default::default(),
-            }),
-            writes,
-        })
-    }
-
-    /// Of an open file that other opens see redacted.
-    pub(crate) fn redacted(redaction: Redaction, writes: bool) -> Route {
-        Route {
-            path: DataPath::Filtered,
-            redaction: Some(redaction),
-            writes,
-        }
-    }
-
-    pub(crate) fn writes(self) -> bool {
-        self.writes
-    }
-
-    fn wanted(self) -> FilePath {
-        let data = match (self.path, self.redaction) {
-            (_, Some(redaction)) => PolicyDataPath::Redact(redaction),
-            (DataPath::Direct, None) => PolicyDataPath::Direct,
-            (_, None) => PolicyDataPath::Cached,
-        };
-        FilePath {
-            data,
-            ..PASSTHROUGH
-        }
-    }
-}
-
-/// The opens of an inode.
-#[derive(Debug)]
-pub(crate) struct Use {
-    path: DataPath,
-    obstacle: Option<Obstacle>,
-    backing: Option<Arc<Backing>>,
-    filter: Option<Arc<Filter>>,
-    opens: u32,
-    writable_opens: u32,
-}
-
-impl Use {
-    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
-        self.filter.as_ref()
-    }
-
-    /// Whether an open with this path may join. Fails with `EBUSY` if it would see what the policy now
-    /// redacts, because the earlier opens do.
-    fn admits(&self, wanted: &FilePath) -> Result<()> {
-        let shows_too_much = match wanted.data {
-            PolicyDataPath::Redact(redaction) => {
-                let filter = self.filter.as_ref();
-                !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
-            }
-            _ => false,
-        };
-        if shows_too_much {
-            Err(Errno::EBUSY)
-        } else {
-            Ok(())
-        }
-    }
-
-    pub(crate) fn path(&self) -> DataPath {
-        self.path
-    }
-
-    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
-        self.obstacle
-    }
-
-    pub(crate) fn is_shared(&self) -> bool {
-        self.opens > 1
-    }
-
-    pub(crate) fn has_writers(&self) -> bool {
-        self.writable_opens > 0
-    }
-
-    pub(crate) fn backing(&self) -> Option<BackingId> {
-        self.backing.as_ref().map(|backing| backing.id())
-    }
-}
-
-/// One open, counted until it is dropped.
-pub(crate) struct UseGuard {
-    inode: Arc<Inode>,
-    path: DataPath,
-    backing: Option<BackingId>,
-    filter: Option<Arc<Filter>>,
-    writable: bool,
-    /// For the user who opened it, where that costs a descriptor.
-    charge: OnceLock<QuotaCharge>,
-}
-
-impl UseGuard {
-    pub(crate) fn hold(&self, charge: Option<QuotaCharge>) {
-        if let Some(charge) = charge {
-            let _ = self.charge.set(charge);
-        }
-    }
-
-    pub(crate) fn charge(&self) -> Option<&QuotaCharge> {
-        self.charge.get()
-    }
-
-    /// The filter that redacts what readers see.
-    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
-        self.filter.as_ref()
-    }
-
-    pub(crate) fn inode(&self) -> &Arc<Inode> {
-        &self.inode
-    }
-
-    pub(crate) fn path(&self) -> DataPath {
-        self.path
-    }
-
-    pub(crate) fn backing(&self) -> Option<BackingId> {
-        self.backing
-    }
-}
-
-impl Drop for UseGuard {
-    fn drop(&mut self) {
-        self.end();
-        self.inode.mount().file_closed();
-    }
-}
-
-impl UseGuard {
-    fn end(&self) {
-        let mut slot = self.inode.uses();
-        let Some(current) = slot.as_mut() else { return };
-        current.opens -= 1;
-        current.writable_opens -= u32::from(self.writable);
-        if current.opens > 0 {
-            return;
-        }
-        let ended = slot.take();
-        drop(slot);
-        if self.inode.lost_a_name() {
-            // Perhaps the last reference: a file without names is freed then.
-            self.inode.drop_descriptor();
-        }
-        // Giving up a registration is a system call: outside the lock.
-        drop(ended);
-    }
-}
-
-impl Host {
+impl Files {
     /// Whether a new file with this path may be opened by the kernel itself.
     pub(crate) fn may_use_passthrough(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
         wanted.data == PolicyDataPath::Passthrough && self.passthrough.permits(mount).is_ok()
@@ -322,7 +81,7 @@ impl Host {
             writes: false,
         });
         let mut slot = inode.uses();
-        let here = || begun(self, route.path, None, None, &route.wanted());
+        let here = || begun(&self.tree, route.path, None, None, &route.wanted());
         let current = slot.get_or_insert_with(here);
         let admitted = current
             .admits(&route.wanted())
@@ -338,7 +97,7 @@ impl Host {
 
     /// The route of an open file, where a policy may have chosen it.
     pub(crate) fn route_of(&self, guard: &UseGuard, handle: FileHandle) -> Option<Route> {
-        self.rules.has_policy().then(|| Route {
+        self.judge.has_policy().then(|| Route {
             path: guard.path(),
             redaction: guard.filter().map(|filter| filter.redaction()),
             writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),
@@ -384,7 +143,7 @@ impl Host {
         known: Option<&Statx>,
         wanted: &FilePath,
     ) -> Result<Box<Use>> {
-        let chosen = |path, obstacle| Ok(begun(self, path, obstacle, None, wanted));
+        let chosen = |path, obstacle| Ok(begun(&self.tree, path, obstacle, None, wanted));
         let (path, obstacle) = self.expected_path(inode.mount(), wanted);
         if path != DataPath::Passthrough {
             return chosen(path, obstacle);
@@ -400,7 +159,7 @@ impl Host {
             Obstacle::AppendOnly
         } else {
             match self.register(inode) {
-                Ok(backing) => return Ok(begun(self, path, None, Some(backing), wanted)),
+                Ok(backing) => return Ok(begun(&self.tree, path, None, Some(backing), wanted)),
                 Err(obstacle) => obstacle,
             }
         };
@@ -408,7 +167,7 @@ impl Host {
     }
 
     fn file_attributes(&self, inode: &Arc<Inode>) -> Result<Statx> {
-        let descriptor = self.descriptor(inode)?;
+        let descriptor = self.tree.descriptor(inode)?;
         let flags = AtFlags::EMPTY_PATH;
         let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::MODE)?;
         inode.record_mode(u32::from(stat.stx_mode));
@@ -422,9 +181,10 @@ impl Host {
         }
         let backings = self.passthrough.backings()?;
         let registered = self
+            .tree
             .descriptor(inode)
             .and_then(|descriptor| {
-                self.credentials.as_registrar()?;
+                self.tree.credentials.as_registrar()?;
                 backings.register(descriptor.as_fd())
             })
             .map(Arc::new);
@@ -439,7 +199,7 @@ impl Host {
 }
 
 fn begun(
-    host: &Host,
+    tree: &Tree,
     path: DataPath,
     obstacle: Option<Obstacle>,
     backing: Option<Arc<Backing>>,
@@ -447,7 +207,7 @@ fn begun(
 ) -> Box<Use> {
     let filter = match wanted.data {
         PolicyDataPath::Redact(redaction) => {
-            Some(Arc::new(Filter::new(redaction, host.notes.clone())))
+            Some(Arc::new(Filter::new(redaction, tree.notes.clone())))
         }
         _ => None,
     };
@@ -459,28 +219,4 @@ fn begun(
         opens: 0,
         writable_opens: 0,
     })
-}
-
-fn join(
-    mut slot: MutexGuard<'_, Option<Box<Use>>>,
-    inode: &Arc<Inode>,
-    writable: bool,
-) -> UseGuard {
-    inode.mount().file_opened();
-    let mut guard = UseGuard {
-        inode: Arc::clone(inode),
-        path: DataPath::Cached,
-        backing: None,
-        filter: None,
-        writable,
-        charge: OnceLock::new(),
-    };
-    if let Some(current) = slot.as_mut() {
-        current.opens += 1;
-        current.writable_opens += u32::from(writable);
-        guard.path = current.path;
-        guard.backing = current.backing();
-        guard.filter.clone_from(&current.filter);
-    }
-    guard
 }

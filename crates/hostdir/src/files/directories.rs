@@ -2,162 +2,28 @@
 //! descriptor and buffer back at any time, and gets them again at the next request
 //! ([`listings`](crate::files::listings)). Hidden names are left out here.
 
+use super::Files;
+use super::open_directory::Stream;
+use super::open_directory::{Listing, OpenDirectory};
 use crate::config::CacheMode;
-use crate::host::Host;
-use crate::judge::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries};
-use crate::ledger::FileNote;
+use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
+use crate::ledger::{FileNote, OpenerIds};
 use crate::policy::Access;
-use crate::quota::QuotaCharge;
 use crate::tree::Inode;
 use parking_lot::Mutex;
-use rustix::fs::SeekFrom;
+use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use thrufs::Entry;
 use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
-use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
+use thrufs_sys::dir::{DirEntries, DirEntry};
 
-/// Most bytes of one getdents64(2).
-const BUFFER_BYTES: usize = 32 * 1024;
-
-pub(crate) struct OpenDirectory {
-    inode: Arc<Inode>,
-    /// This process could not find it again.
-    is_lost: bool,
-    stream: Mutex<Stream>,
-    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
-    opener: AtomicU64,
-    _charge: Option<QuotaCharge>,
-}
-
-/// The directory that the positions of a listing refer to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Listing {
-    pub(crate) file_system: u64,
-    pub(crate) ino: u64,
-}
-
-/// Entries that were read from the directory and not yet returned.
-#[derive(Default)]
-struct Stream {
-    /// `None` while it is given back.
-    fd: Option<Arc<OwnedFd>>,
-    /// It is among the [`Listings`](crate::files::listings::Listings).
-    is_entered: bool,
-    buffer: Vec<u8>,
-    /// The unread part of the buffer.
-    start: usize,
-    end: usize,
-    /// The lower file system's position of the unread part.
-    position: u64,
-    /// The client's next position is one of another directory, of which this is a copy.
-    is_elsewhere: bool,
-}
-
-impl OpenDirectory {
-    pub(crate) fn node(&self) -> NodeId {
-        self.inode.node()
-    }
-
-    pub(crate) fn opener(&self) -> OpenerIds {
-        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_opener(&self, opener: OpenerIds) {
-        self.opener.store(opener.word(), Ordering::Relaxed);
-    }
-
-    /// Gives back the buffer, and the descriptor if positions stay valid for another one; nothing while it
-    /// is in use.
-    pub(crate) fn give_back(&self) -> Option<(Vec<u8>, Option<Arc<OwnedFd>>)> {
-        let mut stream = self.stream.try_lock()?;
-        stream.is_entered = false;
-        (stream.start, stream.end) = (0, 0);
-        let buffer = std::mem::take(&mut stream.buffer);
-        let mount = self.inode.mount();
-        let fd = mount.keeps_positions().then(|| stream.fd.take());
-        Some((buffer, fd.flatten()))
-    }
-
-    /// A directory that was open in another process, there with the listing `was`. Positions are not valid
-    /// in a copy of it: a listing that had begun starts over, so that no entry is left out.
-    pub(crate) fn again(
-        inode: Arc<Inode>,
-        fd: Option<OwnedFd>,
-        was: Option<Listing>,
-        charge: Option<QuotaCharge>,
-    ) -> OpenDirectory {
-        let is_elsewhere =
-            was.is_some_and(|listing| fd.as_ref().is_none_or(|fd| Listing::of(fd) != listing));
-        OpenDirectory {
-            inode,
-            is_lost: fd.is_none(),
-            stream: Mutex::new(Stream {
-                fd: fd.map(Arc::new),
-                is_entered: true,
-                is_elsewhere,
-                ..Stream::default()
-            }),
-            opener: AtomicU64::new(0),
-            _charge: charge,
-        }
-    }
-}
-
-impl Listing {
-    fn of(fd: impl AsFd) -> Listing {
-        let fd = fd.as_fd();
-        Listing {
-            file_system: rustix::fs::fstatvfs(fd).map_or(0, |it| it.f_fsid),
-            ino: rustix::fs::fstat(fd).map_or(0, |it| it.st_ino),
-        }
-    }
-}
-
-impl Drop for OpenDirectory {
-    fn drop(&mut self) {
-        self.inode.mount().file_closed();
-    }
-}
-
-impl Stream {
-    fn seek(&mut self, fd: BorrowedFd<'_>, offset: u64) -> Result<()> {
-        let offset = if std::mem::take(&mut self.is_elsewhere) {
-            0
-        } else {
-            offset
-        };
-        if self.position == offset && self.end > 0 {
-            return Ok(());
-        }
-        rustix::fs::seek(fd, SeekFrom::Start(offset))?;
-        self.start = 0;
-        self.end = 0;
-        self.position = offset;
-        Ok(())
-    }
-
-    /// Reads more entries if the buffer is empty; false at the end of the directory.
-    fn fill(&mut self, fd: BorrowedFd<'_>) -> Result<bool> {
-        if self.start < self.end {
-            return Ok(true);
-        }
-        self.buffer.resize(BUFFER_BYTES, 0);
-        self.start = 0;
-        self.end = getdents64(fd, &mut self.buffer)?;
-        if self.end == 0 {
-            // The directory may stay open for long.
-            self.buffer = Vec::new();
-        }
-        Ok(self.end > 0)
-    }
-}
-
-impl Host {
+impl Files {
     /// Where the positions of a listing are valid.
     pub(crate) fn listing(&self, directory: &OpenDirectory) -> Listing {
-        let descriptor = self.descriptor(&directory.inode);
+        let descriptor = self.tree.descriptor(&directory.inode);
         descriptor
             .ok()
             .filter(|_| !directory.is_lost)
@@ -176,7 +42,9 @@ impl Host {
         if let Some(fd) = &stream.fd {
             return Ok(Arc::clone(fd));
         }
-        let fd = self.open_inode(&directory.inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let fd = self
+            .tree
+            .open_inode(&directory.inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         Ok(Arc::clone(stream.fd.insert(Arc::new(fd))))
     }
 
@@ -196,13 +64,13 @@ impl Host {
     }
 
     pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
-        let inode = self.nodes.get(node)?;
-        let opened = match self.rules.for_opens() {
+        let inode = self.tree.nodes.get(node)?;
+        let opened = match self.judge.for_opens() {
             None => self.enter_directory(inode, context.uid()),
             Some(rules) => self.open_directory_under_policy(context, rules, inode),
         }?;
-        if self.rules.has_policy() {
-            self.note_opener_of_directory(opened.handle, self.opener(context));
+        if self.judge.has_policy() {
+            self.note_opener_of_directory(opened.handle, self.judge.opener(context));
         }
         Ok(opened)
     }
@@ -216,9 +84,9 @@ impl Host {
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
-        let decided = self.decide_inode(rules, &inode, context)?;
+        let decided = self.judge.decide_inode(rules, &inode, context)?;
         let checked = decided.decision.check(Access::Read);
-        let permitted = self.permit(context, &decided, checked);
+        let permitted = self.judge.permit(context, &decided, checked);
         let opened = permitted.and_then(|()| self.enter_directory(inode, context.uid()));
         let audited = AuditedOpen {
             access: "list",
@@ -226,7 +94,8 @@ impl Host {
             truncated: false,
             outcome: opened.as_ref().map(|_| None).map_err(|error| *error),
         };
-        self.record_open(context, &decided, audited)
+        self.judge
+            .record_open(context, &decided, audited)
             .inspect_err(|_| {
                 if let Ok(opened) = &opened {
                     drop(self.close_directory(opened.handle));
@@ -238,7 +107,9 @@ impl Host {
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
         let charge = self.quotas.charge(uid)?;
         let opener = OpenerIds::counted_for(charge.as_ref());
-        let fd = self.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let fd = self
+            .tree
+            .open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
         let node = inode.node();
@@ -261,7 +132,7 @@ impl Host {
             })
             .map_err(|_| Errno::ENFILE)?;
         self.listings.enter(&directory);
-        if let Some(notes) = &self.notes {
+        if let Some(notes) = &self.tree.notes {
             notes.note_directory(FileNote {
                 handle,
                 node,
@@ -280,7 +151,7 @@ impl Host {
     /// Whether the kernel may cache a listing: not one from before this policy, nor where visibility may
     /// change with the owner or mode of an entry.
     fn listing_flags(&self, inode: &Inode) -> OpenReplyFlags {
-        let rules = self.rules.active_policy();
+        let rules = self.judge.active_policy();
         let hides = rules.as_ref().is_some_and(|rules| rules.policy.uses().hide);
         let keeps = matches!(self.config.cache, CacheMode::Always | CacheMode::Metadata);
         if !keeps || hides {
@@ -304,12 +175,13 @@ impl Host {
         handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
+        entry_of: impl Fn(&Arc<Inode>, &Statx) -> Entry,
     ) -> Result<()> {
         let directory = self.directory_of(node, handle)?;
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
         }
-        let rules = self.rules_of_entries(&directory.inode)?;
+        let rules = self.judge.rules_of_entries(&directory.inode)?;
         let mut stream = directory.stream.lock();
         let stream = &mut *stream;
         let was_given_back = stream.fd.is_none();
@@ -333,7 +205,7 @@ impl Host {
                 stream.start = stream.end;
                 continue;
             };
-            if !self.list((&directory, fd), rules.as_ref(), &entry, sink) {
+            if !self.list((&directory, fd), rules.as_ref(), &entry, sink, &entry_of) {
                 return Ok(());
             }
             stream.position = entry.off as u64;
@@ -348,6 +220,7 @@ impl Host {
         rules: Option<&RulesOfEntries>,
         entry: &DirEntry<'_>,
         sink: &mut DirectorySink<'_>,
+        entry_of: impl Fn(&Arc<Inode>, &Statx) -> Entry,
     ) -> bool {
         let name = entry.name.to_bytes();
         let next = entry.off as u64;
@@ -363,12 +236,12 @@ impl Host {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        match self.lookup_at(&directory.inode, fd, entry.name) {
+        match self.tree.lookup_at(&directory.inode, fd, entry.name) {
             Ok((inode, stat)) => {
-                let found = self.entry(&inode, &stat);
+                let found = entry_of(&inode, &stat);
                 let written = sink.entry_plus(&found, next, entry.kind, name);
                 if !written {
-                    self.forget(inode.node(), 1);
+                    self.tree.forget(inode.node(), 1);
                 }
                 written
             }
@@ -404,23 +277,4 @@ fn record_bytes(records: &[u8]) -> usize {
     let length = records.get(16..).and_then(<[u8]>::first_chunk);
     let length = length.map_or(records.len(), |bytes| u16::from_ne_bytes(*bytes).into());
     length.max(1).min(records.len())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listing_buffer_is_freed_at_the_end() {
-        let place = tempfile::tempdir().unwrap();
-        let fd: OwnedFd = std::fs::File::open(place.path()).unwrap().into();
-        let mut stream = Stream::default();
-        for _ in 0..2 {
-            stream.seek(fd.as_fd(), 0).unwrap();
-            assert_eq!(stream.fill(fd.as_fd()), Ok(true));
-            stream.start = stream.end;
-            assert_eq!(stream.fill(fd.as_fd()), Ok(false));
-            assert_eq!(stream.buffer.capacity(), 0);
-        }
-    }
 }

@@ -3,192 +3,27 @@
 //! A request must name a node and a handle that belong together. Data are never copied here: the transport
 //! moves them from and to the lower file. Opening is in [`open`](crate::files::open).
 
-use super::datapath::{DataPath, UseGuard};
+use super::Files;
+use super::open_file::OpenFile;
 use super::privileges::loses_set_ids;
+use super::versions::content_version;
 use crate::config::CacheMode;
-use crate::host::{BASIC, Host};
-use crate::judge::OpenerIds;
-use crate::requests::OwnerChange;
-use crate::requests::content_version;
+use crate::data_path::DataPath;
+use crate::stat::stat_open;
 use crate::tree::{Descriptor, Inode};
-use parking_lot::Mutex;
-use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom, Statx};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thrufs::{
     Context, CopyArgs, Errno, LowerFile, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result,
     WriteArgs, WriteSource,
 };
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
-use thrufs_sys::ioctl;
 use thrufs_sys::lock::LockKind;
 
-/// A file that a client has open.
-///
-/// Under passthrough it has no lower file of ours: the few requests that still come (fsync, fallocate, ...)
-/// open one for themselves. Any other has one. The last close(2) of a writer closes it before it returns; a
-/// write through a duplicated descriptor opens it again.
-pub(crate) struct OpenFile {
-    lower: Mutex<Lower>,
-    flags: i32,
-    writable: bool,
-    written: AtomicBool,
-    /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
-    locked: AtomicU8,
-    /// It could not be restored as the client has it: requests fail with EIO.
-    lost: AtomicBool,
-    /// The lower file appends, whatever the offset (`chattr +a`).
-    appends: bool,
-    /// See [`Found::version`](crate::files::versions::Found::version).
-    version: u64,
-    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
-    opener: AtomicU64,
-    // Last: when the use of the inode ends, its lower file is closed already.
-    guard: UseGuard,
-}
-
-/// Values of [`OpenFile::locked`]: never tried; a lock of one of two kinds; unlocked.
-const NEVER_LOCKED: u8 = 0;
-const READ_LOCKED: u8 = 1;
-const WRITE_LOCKED: u8 = 2;
-const UNLOCKED: u8 = 3;
-
-#[derive(Default)]
-struct Lower {
-    file: Option<Arc<LowerFile>>,
-    /// Keeps the inode, which may have lost its names, while there is no file.
-    pin: Option<Descriptor>,
-}
-
-pub(crate) struct NewOpenFile {
-    pub(crate) guard: UseGuard,
-    pub(crate) lower: Option<Arc<LowerFile>>,
-    pub(crate) flags: i32,
-    pub(crate) appends: bool,
-    /// The version of the data that is cached after the release, or 0.
-    pub(crate) version: u64,
-}
-
-impl OpenFile {
-    pub(crate) fn new(new: NewOpenFile) -> OpenFile {
-        OpenFile {
-            writable: new.flags & libc::O_ACCMODE != libc::O_RDONLY,
-            guard: new.guard,
-            lower: Mutex::new(Lower {
-                file: new.lower,
-                pin: None,
-            }),
-            flags: new.flags,
-            written: AtomicBool::new(false),
-            locked: AtomicU8::new(NEVER_LOCKED),
-            lost: AtomicBool::new(false),
-            appends: new.appends,
-            version: new.version,
-            opener: AtomicU64::new(0),
-        }
-    }
-
-    pub(crate) fn opener(&self) -> OpenerIds {
-        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_opener(&self, opener: OpenerIds) {
-        self.opener.store(opener.word(), Ordering::Relaxed);
-    }
-
-    pub(crate) fn node(&self) -> NodeId {
-        self.inode().node()
-    }
-
-    pub(crate) fn inode(&self) -> &Arc<Inode> {
-        self.guard.inode()
-    }
-
-    pub(crate) fn guard(&self) -> &UseGuard {
-        &self.guard
-    }
-
-    pub(crate) fn path(&self) -> DataPath {
-        self.guard.path()
-    }
-
-    pub(crate) fn is_passthrough(&self) -> bool {
-        self.guard.path() == DataPath::Passthrough
-    }
-
-    pub(crate) fn is_writable(&self) -> bool {
-        self.writable
-    }
-
-    pub(crate) fn mark_written(&self) {
-        self.written.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn flags(&self) -> i32 {
-        self.flags
-    }
-
-    pub(crate) fn has_lower(&self) -> bool {
-        self.lower.lock().file.is_some()
-    }
-
-    pub(crate) fn flock(&self) -> Option<LockKind> {
-        match self.locked.load(Ordering::Relaxed) {
-            READ_LOCKED => Some(LockKind::Read),
-            WRITE_LOCKED => Some(LockKind::Write),
-            _ => None,
-        }
-    }
-
-    /// Whether its lower file carries, or carried, a `flock(2)`.
-    pub(crate) fn was_locked(&self) -> bool {
-        self.locked.load(Ordering::Relaxed) != NEVER_LOCKED
-    }
-
-    /// It carries this lock; [`LockKind::Unlock`] for one that was given up.
-    pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
-        let locked = match kind {
-            None => NEVER_LOCKED,
-            Some(LockKind::Read) => READ_LOCKED,
-            Some(LockKind::Write) => WRITE_LOCKED,
-            Some(LockKind::Unlock) => UNLOCKED,
-        };
-        self.locked.store(locked, Ordering::Relaxed);
-    }
-
-    /// Makes all requests for it fail from now on.
-    pub(crate) fn lose(&self) {
-        self.lost.store(true, Ordering::Relaxed);
-        let mut lower = self.lower.lock();
-        let lost = std::mem::take(&mut *lower);
-        drop(lower);
-        drop(lost);
-    }
-
-    pub(crate) fn kept(&self) -> Option<Arc<LowerFile>> {
-        self.lower.lock().file.clone()
-    }
-
-    /// Takes the lower file out, and keeps its inode by `pin`.
-    fn take(&self, pin: Descriptor) -> Option<Arc<LowerFile>> {
-        let mut lower = self.lower.lock();
-        let taken = lower.file.take();
-        if taken.is_some() {
-            lower.pin = Some(pin);
-        }
-        taken
-    }
-
-    fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
-        let mut lower = self.lower.lock();
-        // Another thread may have been faster: there is one lower file, and its locks count.
-        Arc::clone(lower.file.get_or_insert(file))
-    }
-}
-
-impl Host {
+impl Files {
     pub(crate) fn file(&self, handle: FileHandle) -> Result<Arc<OpenFile>> {
         self.have_locks();
         self.files.get(handle.0).ok_or(Errno::EBADF)
@@ -252,15 +87,15 @@ impl Host {
         }
         let lower = file.lower.lock();
         match (&lower.pin, &lower.file) {
-            (Some(pin), _) => self.reopen(pin.as_fd(), flags),
+            (Some(pin), _) => self.tree.reopen(pin.as_fd(), flags),
             (None, Some(kept)) => {
                 let kept = Arc::clone(kept);
                 drop(lower);
-                self.reopen(kept.as_fd(), flags)
+                self.tree.reopen(kept.as_fd(), flags)
             }
             (None, None) => {
                 drop(lower);
-                self.open_inode(file.inode(), flags)
+                self.tree.open_inode(file.inode(), flags)
             }
         }
     }
@@ -284,7 +119,7 @@ impl Host {
         if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
             return Ok(());
         }
-        self.credentials.drop_server_ids()
+        self.tree.credentials.drop_server_ids()
     }
 
     pub(crate) fn write(
@@ -295,7 +130,7 @@ impl Host {
         data: WriteSource<'_>,
     ) -> Result<usize> {
         let file = self.file_of(node, args.handle)?;
-        self.writable()?;
+        self.config.writable()?;
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
@@ -367,11 +202,11 @@ impl Host {
         if file.was_locked() {
             return None;
         }
-        let pin = self.descriptor(file.inode()).ok()?;
+        let pin = self.tree.descriptor(file.inode()).ok()?;
         if matches!(pin, Descriptor::Opened(_)) {
             return None;
         }
-        let sure = self.credentials.overrides_modes() || {
+        let sure = self.tree.credentials.overrides_modes() || {
             let wanted = match file.flags & libc::O_ACCMODE {
                 libc::O_RDONLY => Access::READ_OK,
                 libc::O_RDWR => Access::READ_OK | Access::WRITE_OK,
@@ -401,7 +236,7 @@ impl Host {
             // writeback the kernel drops its pages when it gets the new time.
             let stat = match file.kept() {
                 Some(lower) => stat_open(&*lower),
-                None => self.descriptor(file.inode()).and_then(stat_open),
+                None => self.tree.descriptor(file.inode()).and_then(stat_open),
             };
             if let Ok(stat) = stat {
                 file.inode().set_cached_version(content_version(&stat));
@@ -433,7 +268,7 @@ impl Host {
         length: u64,
         mode: u32,
     ) -> Result<()> {
-        self.writable()?;
+        self.config.writable()?;
         let file = self.file_of(node, handle)?;
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
@@ -473,7 +308,7 @@ impl Host {
         node: NodeId,
         args: &CopyArgs,
     ) -> Result<u64> {
-        self.writable()?;
+        self.config.writable()?;
         if args.flags != 0 {
             return Err(Errno::EINVAL);
         }
@@ -503,48 +338,6 @@ impl Host {
             self.change_content(to.inode(), target.as_fd(), loses, copy)
         })
     }
-
-    pub(crate) fn ioctl(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        command: u32,
-        data: &mut [u8],
-    ) -> Result<(i32, usize)> {
-        let changes = ioctl::changes(command);
-        if changes {
-            self.writable()?;
-        }
-        let inode = self.nodes.get(node)?;
-        if changes {
-            self.may_change(&inode, context)?;
-        }
-        let mut send = |fd: BorrowedFd<'_>| {
-            if !changes {
-                return Ok(ioctl::file_ioctl(fd, command, data)?);
-            }
-            self.as_owner(context, &inode, fd, OwnerChange::Flags, || {
-                Ok(ioctl::file_ioctl(fd, command, data)?)
-            })
-        };
-        let result = if inode.is_directory() {
-            let directory = self.directory_of(node, handle)?;
-            send(self.directory_fd(&directory)?.as_fd())?
-        } else {
-            let file = self.file_of(node, handle)?;
-            send(self.lower(&file, false)?.as_fd())?
-        };
-        if changes {
-            // The kernel does not expect this ioctl to change attributes.
-            self.attributes_changed(&inode);
-        }
-        Ok((result, if changes { 0 } else { data.len() }))
-    }
-}
-
-pub(crate) fn stat_open(fd: impl AsFd) -> Result<Statx> {
-    Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, BASIC)?)
 }
 
 pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {

@@ -4,7 +4,7 @@
 //! queue is too long, the first one gives back what can be obtained again; one that is being listed goes to
 //! the end instead. Closed directories leave their slot empty until it is their turn.
 
-use super::directories::OpenDirectory;
+use super::open_directory::OpenDirectory;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

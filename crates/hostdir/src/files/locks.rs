@@ -8,133 +8,18 @@
 //! OFD owner locked. The lower kernel sees no processes, so deadlocks of POSIX locks are detected
 //! [here](crate::files::deadlock).
 
+use super::Files;
 use super::deadlock::{Wait, Waiting, conflicts_with};
-use crate::host::Host;
-use crate::ledger::Key;
-use crate::ledger::OwnerNote;
-use crate::quota::{QuotaCharge, UserQuotas};
-use crate::succession::give_up_ranges;
-use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
+use super::lock_owners::{OwnerCharges, OwnerFile};
+use super::suspended::give_up_ranges;
+use crate::ledger::{Key, OwnerNote};
+use crate::quota::UserQuotas;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
-use thrufs_sys::lock::{self, LockKind, RangeLock};
-
-/// Most owners with shared locks: each costs a descriptor.
-const OWNERS_MAX: usize = 8192;
-/// Of one user, and of all users but root and the server's.
-pub(crate) const USER_OWNERS_MAX: usize = OWNERS_MAX / 2;
-pub(crate) const USERS_OWNERS_MAX: usize = OWNERS_MAX / 4 * 3;
-
-pub(crate) struct OwnerFile {
-    pub(crate) fd: OwnedFd,
-    /// The open file of its first lock.
-    pub(crate) handle: FileHandle,
-    pub(crate) pid: u32,
-    /// Its index in the ledger, if it has one.
-    pub(crate) place: Option<u32>,
-    /// For the user who locks.
-    pub(crate) _charges: OwnerCharges,
-}
-
-/// A place among the owners, and a descriptor.
-pub(crate) type OwnerCharges = [Option<QuotaCharge>; 2];
-
-type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
-
-#[derive(Default)]
-pub(crate) struct LockOwners {
-    files: Mutex<OwnerFiles>,
-}
-
-/// A free index in the ledger.
-fn free_place(files: &OwnerFiles) -> u32 {
-    let taken: HashSet<u32> = files.values().filter_map(|file| file.place).collect();
-    (0..).find(|place| !taken.contains(place)).unwrap_or(0)
-}
-
-impl LockOwners {
-    pub(crate) fn len(&self) -> usize {
-        self.files.lock().len()
-    }
-
-    fn get(&self, node: NodeId, owner: LockOwner) -> Option<Arc<OwnerFile>> {
-        self.files.lock().get(&(node, owner)).cloned()
-    }
-
-    /// Inserts an owner, with an index in the ledger if `is_noted`. The second value says whether it is
-    /// new.
-    fn insert(
-        &self,
-        (node, owner): (NodeId, LockOwner),
-        mut file: OwnerFile,
-        is_noted: bool,
-    ) -> Result<(Arc<OwnerFile>, bool)> {
-        let mut files = self.files.lock();
-        if let Some(known) = files.get(&(node, owner)) {
-            return Ok((Arc::clone(known), false));
-        }
-        if files.len() >= OWNERS_MAX {
-            return Err(Errno::ENOLCK);
-        }
-        if is_noted {
-            file.place = Some(free_place(&files));
-        }
-        let file = Arc::new(file);
-        files.insert((node, owner), Arc::clone(&file));
-        Ok((file, true))
-    }
-
-    /// Inserts an owner of another process.
-    pub(crate) fn put(&self, node: NodeId, owner: LockOwner, file: OwnerFile) {
-        let before = self.files.lock().insert((node, owner), Arc::new(file));
-        drop(before);
-    }
-
-    pub(crate) fn all(&self) -> Vec<((NodeId, LockOwner), Arc<OwnerFile>)> {
-        let files = self.files.lock();
-        files
-            .iter()
-            .map(|(owner, file)| (*owner, Arc::clone(file)))
-            .collect()
-    }
-
-    fn remove(&self, node: NodeId, owner: LockOwner) -> Option<Arc<OwnerFile>> {
-        self.files.lock().remove(&(node, owner))
-    }
-
-    fn remove_all_of(&self, handle: FileHandle) -> Vec<Arc<OwnerFile>> {
-        let mut files = self.files.lock();
-        if files.is_empty() {
-            return Vec::new();
-        }
-        let removed = files.extract_if(|_, file| file.handle == handle);
-        removed.map(|(_, file)| file).collect()
-    }
-
-    /// The process id of the other owner that holds this lock on a node; `None` for a lock on the host.
-    fn holder_of(&self, node: NodeId, owner: LockOwner, lock: &RangeLock) -> Option<u32> {
-        let others: Vec<_> = {
-            let files = self.files.lock();
-            let others = files.iter().filter(|((n, o), _)| *n == node && *o != owner);
-            others.map(|(_, file)| Arc::clone(file)).collect()
-        };
-        let own = RangeLock {
-            kind: LockKind::Unlock,
-            ..*lock
-        };
-        let holds = |file: &OwnerFile| match lock::ofd_get(&file.fd, &own) {
-            Ok(held) => held.is_some_and(|held| {
-                (held.kind, held.start, held.end) == (lock.kind, lock.start, lock.end)
-            }),
-            // An older kernel: with a single other owner, the lock is its.
-            Err(_) => matches!(others[..], [_]),
-        };
-        others.iter().find(|file| holds(file)).map(|file| file.pid)
-    }
-}
+use thrufs_sys::lock;
+use thrufs_sys::lock::{LockKind, RangeLock};
 
 fn kind(args: &LockArgs) -> Result<LockKind> {
     match args.kind as i32 {
@@ -154,7 +39,7 @@ fn range(args: &LockArgs) -> Result<RangeLock> {
     })
 }
 
-impl Host {
+impl Files {
     fn owner_file(
         &self,
         context: &Context<'_>,
@@ -179,10 +64,10 @@ impl Host {
         owner: LockOwner,
         file: OwnerFile,
     ) -> Result<Arc<OwnerFile>> {
-        let is_noted = self.notes.is_some();
+        let is_noted = self.tree.notes.is_some();
         let (file, is_new) = self.locks.insert((node, owner), file, is_noted)?;
-        if let (true, Some(notes), Some(place)) = (is_new, &self.notes, file.place) {
-            self.keep(Key::Owner(place), file.fd.as_fd());
+        if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
+            self.tree.keep(Key::Owner(place), file.fd.as_fd());
             let note = OwnerNote {
                 node,
                 owner,
@@ -209,13 +94,13 @@ impl Host {
     }
 
     fn owner_released(&self, file: &OwnerFile) {
-        let (Some(notes), Some(place)) = (&self.notes, file.place) else {
+        let (Some(notes), Some(place)) = (&self.tree.notes, file.place) else {
             return;
         };
         // The strongbox closes its duplicate later.
         give_up_ranges(&file.fd);
         notes.forget_owner(place);
-        self.discard(Key::Owner(place));
+        self.tree.discard(Key::Owner(place));
     }
 
     pub(crate) fn open_for_owner(
@@ -317,7 +202,7 @@ impl Host {
     }
 }
 
-impl Host {
+impl Files {
     fn flock(
         &self,
         context: &Context<'_>,

@@ -3,15 +3,17 @@
 //! The permissions were checked by the kernel above; what it cannot check is checked here, before a handle
 //! exists. What is done with an open file is in [`files`](crate::files::io).
 
-use super::datapath::{DataPath, UseGuard};
-use super::io::{NewOpenFile, OpenFile, stat_open};
+use super::Files;
+use super::guard::UseGuard;
+use super::open_file::{NewOpenFile, OpenFile};
 use super::versions::Found;
 use crate::config::{CacheMode, Config};
+use crate::data_path::DataPath;
 use crate::filter::Filter;
-use crate::host::Host;
-use crate::judge::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision};
-use crate::ledger::FileNote;
+use crate::judge::{ActivePolicy, AuditedOpen, PASSTHROUGH, PathDecision};
+use crate::ledger::{FileNote, OpenerIds};
 use crate::policy::{Access, FilePath};
+use crate::stat::stat_open;
 use crate::tree::Inode;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
@@ -65,14 +67,14 @@ pub(crate) fn access(flags: i32) -> Access {
     }
 }
 
-impl Host {
+impl Files {
     pub(crate) fn open_file(
         &self,
         context: &Context<'_>,
         node: NodeId,
         args: &OpenArgs,
     ) -> Result<Opened> {
-        let inode = self.nodes.get(node)?;
+        let inode = self.tree.nodes.get(node)?;
         if inode.is_directory() {
             return Err(Errno::EISDIR);
         }
@@ -83,9 +85,9 @@ impl Host {
         }
         let flags = lower_flags(args.flags, &self.config) as i32;
         if access(flags) == Access::Change {
-            self.writable()?;
+            self.config.writable()?;
         }
-        match self.rules.active_policy() {
+        match self.judge.active_policy() {
             None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),
             Some(rules) => self.open_under_policy(context, rules, &inode, args),
         }
@@ -103,15 +105,21 @@ impl Host {
             // Rules may read the file, and the audit log is written.
             context.require_blocking()?;
         }
-        self.defer_if_many_names(context, inode)?;
-        let decided = self.decide_inode(rules, inode, context)?;
+        self.judge.defer_if_many_names(context, inode)?;
+        let decided = self.judge.decide_inode(rules, inode, context)?;
         let flags = lower_flags(args.flags, &self.config) as i32;
         let checked = decided.decision.check(access(flags));
-        let opened = self.permit(context, &decided, checked).and_then(|()| {
-            let opened = self.open_by(context, inode, flags, args, &decided.decision.file);
-            let place = (inode, flags);
-            opened.map_err(|error| self.refused_for_redaction(context, &decided, place, error))
-        });
+        let opened = self
+            .judge
+            .permit(context, &decided, checked)
+            .and_then(|()| {
+                let opened = self.open_by(context, inode, flags, args, &decided.decision.file);
+                let place = (inode, flags);
+                opened.map_err(|error| {
+                    self.judge
+                        .refused_for_redaction(context, &decided, place, error)
+                })
+            });
         self.audit(context, &decided, args.flags as i32, false, opened)
     }
 
@@ -137,10 +145,10 @@ impl Host {
                 Err(error) => Err(*error),
             },
         };
-        match self.record_open(context, decided, audited) {
+        match self.judge.record_open(context, decided, audited) {
             Ok(()) => {
                 if let Ok(opened) = &opened {
-                    self.note_opener(opened.handle, self.opener(context));
+                    self.note_opener(opened.handle, self.judge.opener(context));
                 }
                 opened
             }
@@ -185,7 +193,7 @@ impl Host {
     /// Opens a file that the kernel will open itself.
     fn open_passthrough(&self, guard: UseGuard, flags: i32, kill_suidgid: bool) -> Result<Opened> {
         if flags & libc::O_TRUNC != 0 {
-            let descriptor = self.descriptor(guard.inode())?;
+            let descriptor = self.tree.descriptor(guard.inode())?;
             let fd = descriptor.as_fd();
             if kill_suidgid {
                 guard
@@ -231,14 +239,16 @@ impl Host {
             if args.kill_suidgid {
                 return self.open_truncating(uid, guard, flags, may_keep_cache);
             }
-            self.credentials.keep_set_ids(true)?;
+            self.tree.credentials.keep_set_ids(true)?;
         }
         // Not under writeback, where whole pages are written back.
         let may_append = args.flags as i32 & libc::O_APPEND != 0 && !self.config.writeback;
-        let (fd, appends) = match self.open_inode(guard.inode(), flags) {
+        let (fd, appends) = match self.tree.open_inode(guard.inode(), flags) {
             // Perhaps an append-only file (`chattr +a`).
             Err(Errno::EPERM) if may_append => {
-                let fd = self.open_inode(guard.inode(), flags | libc::O_APPEND)?;
+                let fd = self
+                    .tree
+                    .open_inode(guard.inode(), flags | libc::O_APPEND)?;
                 (fd, true)
             }
             opened => (opened?, false),
@@ -268,7 +278,9 @@ impl Host {
         // Truncation needs write access, whatever the open asks for.
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let access = if writes { 0 } else { libc::O_RDWR };
-        let fd = self.open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
+        let fd = self
+            .tree
+            .open_inode(guard.inode(), flags & !libc::O_TRUNC | access)?;
         let stat = stat_open(&fd)?;
         guard.inode().record_mode(u32::from(stat.stx_mode));
         let truncate = || Ok(rustix::fs::ftruncate(&fd, 0)?);
@@ -278,7 +290,7 @@ impl Host {
         let fd = if writes {
             fd
         } else {
-            self.reopen(&fd, flags & !libc::O_TRUNC)?
+            self.tree.reopen(&fd, flags & !libc::O_TRUNC)?
         };
         self.enter_lower(
             guard,
@@ -308,7 +320,7 @@ impl Host {
         let knows_size = stat.is_some() || flags & libc::O_TRUNC != 0;
         let stat = match stat {
             Some(stat) => Some(*stat),
-            None if writable || self.config.cache == CacheMode::Auto || self.rules.has_policy() => {
+            None if writable || self.config.cache == CacheMode::Auto || self.judge.has_policy() => {
                 Some(stat_open(&fd)?)
             }
             None => None,
@@ -431,7 +443,7 @@ impl Host {
                 OpenReplyFlags::DIRECT_IO | OpenReplyFlags::PARALLEL_DIRECT_WRITES
             }
             // Under a policy, pages may have been cached under another policy.
-            (_, CacheMode::Always) if !self.rules.has_policy() => OpenReplyFlags::KEEP_CACHE,
+            (_, CacheMode::Always) if !self.judge.has_policy() => OpenReplyFlags::KEEP_CACHE,
             (_, CacheMode::Always | CacheMode::Auto) => {
                 if keeps_cache {
                     OpenReplyFlags::KEEP_CACHE
@@ -475,8 +487,9 @@ mod tests {
 
     #[test]
     fn open_reply_flags_follow_the_cache_mode() {
+        use crate::judge::{AuditLog, Judge};
         use crate::policy::{Accounts, Policy};
-        use crate::{HostDir, Resources};
+        use crate::tree::Tree;
         use CacheMode::{Always, Auto, Metadata, Never};
         use DataPath::{Cached, Direct};
         let place = tempfile::tempdir().unwrap();
@@ -486,11 +499,17 @@ mod tests {
                 cache,
                 ..Config::default()
             };
-            let resources = Resources {
-                policy: has_rules.then(|| Arc::new(policy)),
-                ..Resources::default()
-            };
-            HostDir::open(place.path(), config, resources).unwrap()
+            let source = std::fs::File::open(place.path()).unwrap();
+            let tree = Arc::new(Tree::new(source.into(), &config, None, None, has_rules).unwrap());
+            let policy = has_rules.then(|| Arc::new(policy));
+            let judge = Judge::new(
+                Arc::clone(&tree),
+                &config,
+                policy,
+                AuditLog::default(),
+                None,
+            );
+            Files::new(Arc::new(config), tree, Arc::new(judge))
         };
         let (nothing, keep) = (OpenReplyFlags::empty(), OpenReplyFlags::KEEP_CACHE);
         let filtered = OpenReplyFlags::DIRECT_IO;
@@ -505,16 +524,17 @@ mod tests {
             (Never, false, Cached, true, direct),
             (Metadata, false, Cached, true, direct),
         ] {
-            let host = served(cache, has_rules).host;
+            let files = served(cache, has_rules);
+            let root = &files.tree.root;
             for (writable, skips) in [(false, false), (false, true), (true, false), (true, true)] {
-                host.may_skip_flush.store(skips, Ordering::Relaxed);
+                files.may_skip_flush.store(skips, Ordering::Relaxed);
                 let no_flush = match skips && !writable {
                     true => OpenReplyFlags::NOFLUSH,
                     false => nothing,
                 };
-                let flags = host.lower_reply_flags(&host.root, path, writable, keeps);
+                let flags = files.lower_reply_flags(root, path, writable, keeps);
                 assert_eq!(flags, expected.union(no_flush), "{cache:?} {path:?}");
-                let flags = host.filtered_reply_flags(&host.root, writable);
+                let flags = files.filtered_reply_flags(root, writable);
                 let is_direct = writable || matches!(cache, Never | Metadata);
                 assert_eq!(flags, if is_direct { filtered } else { no_flush });
             }

@@ -1,51 +1,10 @@
 //! Whether passthrough is available, and why not.
 
-use crate::tree::LowerMount;
-use std::fmt;
+use crate::tree::{LowerMount, Obstacle};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{Backings, Errno, Features};
 use thrufs_abi::InitFlags;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    TurnedOff,
-    Rule,
-    /// The kernel does not combine passthrough with the writeback cache.
-    Writeback,
-    /// The kernel does not support it.
-    Kernel,
-    /// Registering needs CAP_SYS_ADMIN in the initial user namespace.
-    Privilege,
-    /// Its file system reports errors and writes back on close(2), which the kernel does not pass on for a
-    /// backing file.
-    Remote,
-    /// Its file system is stacked deeper than the source's.
-    Stacked,
-    /// It is append-only, which the kernel does not enforce for a file that is also read.
-    AppendOnly,
-    Refused(Errno),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Obstacle::TurnedOff => "nopassthrough",
-            Obstacle::Rule => "a rule of the policy",
-            Obstacle::Writeback => "the kernel has no passthrough together with writeback",
-            Obstacle::Kernel => {
-                "the kernel has no passthrough (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH has)"
-            }
-            Obstacle::Privilege => {
-                "registering backing files requires CAP_SYS_ADMIN in the initial user namespace"
-            }
-            Obstacle::Remote => "the file system beneath does part of its work at close(2)",
-            Obstacle::Stacked => "the file system beneath is stacked on others too deep",
-            Obstacle::AppendOnly => "append-only files are checked by the server",
-            Obstacle::Refused(error) => return write!(f, "the kernel refused: {error}"),
-        })
-    }
-}
 
 /// Whether files of a served directory can be under passthrough.
 #[derive(Debug, Default)]

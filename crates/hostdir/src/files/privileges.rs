@@ -5,32 +5,26 @@
 //!
 //! * **with the change itself**: WRITE, SETATTR of a size and OPEN with `O_TRUNC` carry a flag when the
 //!   caller lacks it. Then the thread drops it too, and the lower file system clears the bits in the same
-//!   call. See [`Host::change_content`].
+//!   call. See [`Files::change_content`].
 //! * **before the change**: a SETATTR that sets nothing, where the change carries no such flag (FALLOCATE,
 //!   COPY_FILE_RANGE, or a write under passthrough, which the kernel makes with credentials that keep the
 //!   bits). It is sent when the attributes that the kernel has cached show something to drop. See
-//!   [`Host::clear_privileges`].
+//!   [`Files::clear_privileges`].
 //! * **not at all**, when the bits were set on the host and the kernel has not refreshed them. Where the
 //!   change comes to us all the same, we do not rely on that SETATTR.
 //!
 //! File capabilities are dropped by every change, by the lower file system itself.
 
-use super::io::stat_open;
-use crate::host::Host;
-use crate::requests::SET_IDS;
-use crate::tree::Inode;
+use super::Files;
+use crate::stat::stat_open;
+use crate::tree::{Inode, set_group_id_stays};
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result, SetAttr};
 use thrufs_sys::{attr, xattr};
 
-/// Whether a file with this mode has the set-group-id bit without execution by its group. It is no
-/// privilege then (it meant mandatory locking, once), and FUSE wants it kept on every write. The lower file
-/// system would drop it unless the writer, which is this thread, is in the file's group.
-pub(crate) fn set_group_id_stays(mode: u32) -> bool {
-    mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
-}
+pub(crate) const SET_IDS: u32 = libc::S_ISUID | libc::S_ISGID;
 
 /// The mode without the set-id bits that a change drops.
 fn without_set_ids(mode: u32) -> u32 {
@@ -48,7 +42,7 @@ pub(crate) fn loses_set_ids(context: &Context<'_>) -> bool {
     context.uid().is_some_and(|uid| uid != 0)
 }
 
-impl Host {
+impl Files {
     /// Changes the file's content; with `kills`, drops its set-id bits too.
     pub(crate) fn change_content<T>(
         &self,
@@ -62,7 +56,7 @@ impl Host {
             // Before, so that new content is never executed with them.
             self.drop_privileges(fd, &stat_open(fd)?)?;
         }
-        self.credentials.keep_set_ids(!kills || stays)?;
+        self.tree.credentials.keep_set_ids(!kills || stays)?;
         change()
     }
 
@@ -104,10 +98,10 @@ impl Host {
         context: &Context<'_>,
         inode: &Arc<Inode>,
     ) -> Result<()> {
-        if !self.maps_ids() || inode.is_directory() {
+        if !self.config.maps_ids() || inode.is_directory() {
             return Ok(());
         }
-        let descriptor = self.descriptor(inode)?;
+        let descriptor = self.tree.descriptor(inode)?;
         let stat = stat_open(&descriptor)?;
         let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
         let is_hidden = uids.hides(stat.stx_uid) || gids.hides(stat.stx_gid);
@@ -117,7 +111,7 @@ impl Host {
         }
         self.drop_privileges(descriptor.as_fd(), &stat)?;
         if has_set_ids(&stat) {
-            self.attributes_changed(inode);
+            self.tree.attributes_changed(inode);
         }
         Ok(())
     }
@@ -127,7 +121,7 @@ impl Host {
         let mode = u32::from(stat.stx_mode);
         if has_set_ids(stat) {
             // Otherwise chmod(2) would drop the set-group-id bit of a group that this thread is not in.
-            self.credentials.keep_set_ids(true)?;
+            self.tree.credentials.keep_set_ids(true)?;
             attr::chmod(fd, without_set_ids(mode) & 0o7777)?;
         }
         let name = c"security.capability";

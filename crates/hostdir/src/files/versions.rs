@@ -22,10 +22,8 @@
 //! The kernel's attributes may be older than the data. It reads no further than the size it knows, so an
 //! open of a file that changed lately makes it refresh them.
 
-use crate::host::Host;
-use crate::requests::content_version;
-use crate::tree::Inode;
-use crate::tree::LowerMount;
+use super::Files;
+use crate::tree::{Inode, LowerMount};
 use rustix::fs::{Statx, StatxTimestamp};
 use std::time::Duration;
 use thrufs::LowerFile;
@@ -65,7 +63,19 @@ fn is_settled(mount: &LowerMount, stat: &Statx, more: Duration) -> bool {
     age(stat, coarse_time()).is_some_and(|age| age >= margin + more)
 }
 
-impl Host {
+/// A number that differs when the content may differ.
+pub(crate) fn content_version(stat: &Statx) -> u64 {
+    let mut version = stat.stx_size;
+    for time in [&stat.stx_mtime, &stat.stx_ctime] {
+        for word in [time.tv_sec as u64, u64::from(time.tv_nsec)] {
+            version = (version.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    // 0 means "never cached".
+    version.max(1)
+}
+
+impl Files {
     /// What an open of `inode` with the data path cached means for the kernel's cache. `lower` is read-only
     /// unless `writable`.
     pub(crate) fn cached_data(
@@ -99,27 +109,18 @@ impl Host {
         if timeout.is_zero() || is_settled(inode.mount(), stat, timeout) {
             return;
         }
-        self.attributes_changed(inode);
-    }
-
-    /// Expires the kernel's attributes of the node that a request is about, after its answer. Guests take
-    /// no notifications: there they time out.
-    pub(crate) fn attributes_changed(&self, inode: &Inode) {
-        if let Some(notifier) = self.rules.notifier()
-            && let Err(error) = notifier.expire_attributes(inode.node())
-        {
-            tracing::trace!(node = ?inode.node(), %error, "cannot invalidate attributes");
-        }
+        self.tree.attributes_changed(inode);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stat::stat_open;
 
     fn stat_of(mtime: (i64, u32), ctime: (i64, u32)) -> Statx {
         let file = tempfile::tempfile().unwrap();
-        let mut stat = super::super::io::stat_open(&file).unwrap();
+        let mut stat = stat_open(&file).unwrap();
         (stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec) = mtime;
         (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec) = ctime;
         stat

@@ -1,8 +1,9 @@
 //! Attributes and first bytes of files, read only when a rule asks for them.
 
-use crate::host::{BASIC, Host};
 use crate::policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
 use crate::tree::Inode;
+use crate::tree::Tree;
+use rustix::fs::StatxFlags;
 use rustix::fs::{AtFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,26 +19,27 @@ fn attributes(stat: &Statx) -> Attributes {
 }
 
 pub(crate) struct InodeSource<'a> {
-    host: &'a Host,
+    tree: &'a Tree,
     inode: &'a Arc<Inode>,
 }
 
 impl<'a> InodeSource<'a> {
-    pub(crate) fn new(host: &'a Host, inode: &'a Arc<Inode>) -> InodeSource<'a> {
-        InodeSource { host, inode }
+    pub(crate) fn new(tree: &'a Tree, inode: &'a Arc<Inode>) -> InodeSource<'a> {
+        InodeSource { tree, inode }
     }
 }
 
 impl AttributeSource for InodeSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
-        let descriptor = self.host.descriptor(self.inode).ok()?;
+        let descriptor = self.tree.descriptor(self.inode).ok()?;
         let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, BASIC).ok()?;
+        let stat =
+            rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::BASIC_STATS).ok()?;
         Some(attributes(&stat))
     }
 
     fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
-        let file = self.host.open_inode(self.inode, libc::O_RDONLY).ok()?;
+        let file = self.tree.open_inode(self.inode, libc::O_RDONLY).ok()?;
         read_head(&file, buffer)
     }
 }
@@ -57,7 +59,7 @@ fn read_head(file: &OwnedFd, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
 
 /// What stands under a name.
 pub(crate) struct NameSource<'a> {
-    pub(crate) host: &'a Host,
+    pub(crate) tree: &'a Tree,
     pub(crate) parent: BorrowedFd<'a>,
     pub(crate) name: &'a CStr,
     pub(crate) stat: &'a Statx,
@@ -66,10 +68,10 @@ pub(crate) struct NameSource<'a> {
 impl NameSource<'_> {
     /// Opens the file if it is still the one that `stat` describes.
     fn open(&self) -> Option<OwnedFd> {
-        let (fd, stat) = self.host.open_component(self.parent, self.name).ok()?;
+        let (fd, stat) = self.tree.open_component(self.parent, self.name).ok()?;
         let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         let is_it = number(&stat) == number(self.stat) && stat.stx_mode == self.stat.stx_mode;
-        is_it.then(|| self.host.reopen(fd, libc::O_RDONLY).ok())?
+        is_it.then(|| self.tree.reopen(fd, libc::O_RDONLY).ok())?
     }
 }
 

@@ -7,115 +7,18 @@
 //! A process that may not hold the file sends each line as one packet through a socket and waits for the
 //! answer: an error number, or 0 once the line is written.
 
-use super::{ActivePolicy, PathDecision};
-use crate::files::DataPath;
-use crate::host::Host;
+use super::{ActivePolicy, Judge, PathDecision};
+use crate::data_path::DataPath;
 use crate::ledger::{Before, Telling};
 use crate::policy::{Access, Refusal, RuleId, RuleInfo};
-use parking_lot::{Mutex, RwLock};
-use rustix::fs::FileType;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno};
 use thrufs_abi::Opcode;
-
-/// Where audit records go. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct AuditLog {
-    file: Arc<RwLock<Option<OwnedFd>>>,
-    /// Held from a packet to its answer.
-    asking: Arc<Mutex<()>>,
-    /// The last line was written in part (disk full).
-    torn: Arc<AtomicBool>,
-    /// A refusal could not be written, and that was logged.
-    logged_lost_refusal: Arc<AtomicBool>,
-}
-
-impl AuditLog {
-    /// `file` is opened for appending, or is a packet socket; its peer answers each line with an error
-    /// number (four bytes, native order; 0 for none). `None`: lines go to the server's log.
-    pub fn new(file: Option<OwnedFd>) -> AuditLog {
-        AuditLog {
-            file: Arc::new(RwLock::new(file)),
-            ..AuditLog::default()
-        }
-    }
-
-    /// Sends further lines to `file`, for log rotation.
-    pub fn replace(&self, file: Option<OwnedFd>) {
-        // Closed outside the lock.
-        let old = std::mem::replace(&mut *self.file.write(), file);
-        self.logged_lost_refusal.store(false, Ordering::Relaxed);
-        drop(old);
-    }
-
-    fn write(&self, record: &AuditRecord<'_>) -> io::Result<()> {
-        self.append(&serde_json::to_string(record)?)
-    }
-
-    /// Writes a line.
-    ///
-    /// # Errors
-    ///
-    /// When it was not written as a whole.
-    pub fn append(&self, line: &str) -> io::Result<()> {
-        let file = self.file.read();
-        let Some(file) = &*file else {
-            tracing::info!(target: "thrufs::audit", "{line}");
-            return Ok(());
-        };
-        if FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) == FileType::Socket {
-            let _answered = self.asking.lock();
-            return ask(file, line);
-        }
-        // A line that was cut off is ended, so that it does not run into this one.
-        let was_torn = self.torn.swap(false, Ordering::Relaxed);
-        let text = format!("{}{line}\n", if was_torn { "\n" } else { "" });
-        let (written, result) = write_all(file, text.as_bytes());
-        let is_torn = written > 0 || was_torn;
-        if result.is_err() && is_torn {
-            self.torn.store(true, Ordering::Relaxed);
-        }
-        result
-    }
-}
-
-/// Sends a line to the process that writes it, and waits for the answer.
-fn ask(writer: &OwnedFd, line: &str) -> io::Result<()> {
-    write_all(writer, line.as_bytes()).1?;
-    let mut answer = [0; 4];
-    let length = loop {
-        match rustix::io::read(writer, &mut answer) {
-            Err(rustix::io::Errno::INTR) => {}
-            length => break length?,
-        }
-    };
-    match i32::from_ne_bytes(answer) {
-        0 if length == answer.len() => Ok(()),
-        errno if length == answer.len() => Err(io::Error::from_raw_os_error(errno)),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
-}
-
-/// Writes all of `text`, and returns how much was written.
-fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
-    let mut written = 0;
-    while written < text.len() {
-        match rustix::io::write(file, &text[written..]) {
-            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
-            Ok(count) => written += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return (written, Err(error.into())),
-        }
-    }
-    (written, Ok(()))
-}
 
 #[derive(Clone, Copy)]
 pub(crate) struct AuditedOpen {
@@ -169,7 +72,7 @@ struct AuditRecord<'a> {
     again: bool,
 }
 
-impl Host {
+impl Judge {
     /// Writes the record of an open if a rule audits it. Fails with `EIO` when the record could not be
     /// written; the reason is logged.
     pub(crate) fn record_open(
@@ -190,7 +93,7 @@ impl Host {
             };
             let refusing = refusing_rule(decided, &open);
             let record = self.new_record(context, &decided.path, rule, outcome);
-            self.rules.audit_log().write(&AuditRecord {
+            self.audit_log().write(&AuditRecord {
                 event: "open".into(),
                 open: Some(OpenFields {
                     access: open.access,
@@ -244,7 +147,7 @@ impl Host {
             return defer;
         }
         let event = event(context.opcode());
-        let log = self.rules.audit_log();
+        let log = self.audit_log();
         let written = self.write_once(context, (path, &event), |again| {
             let record = self.new_record(context, path, rule, "refused");
             log.write(&AuditRecord {
@@ -271,7 +174,7 @@ impl Host {
         record: impl Hash,
         write: impl FnOnce(bool) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Some(notes) = &self.notes else {
+        let Some(notes) = &self.tree.notes else {
             return write(false);
         };
         let telling = telling(context, record);
@@ -291,7 +194,7 @@ impl Host {
         rule: RuleInfo<'a>,
         outcome: &'static str,
     ) -> AuditRecord<'a> {
-        let executable = self.rules.executable(context.pid());
+        let executable = self.executable(context.pid());
         let is_text = std::str::from_utf8(path).is_ok();
         AuditRecord {
             time: now(),

@@ -1,12 +1,11 @@
 //! What the policy decides about an inode: by all of its names, for one caller.
 
-use super::{ActivePolicy, InodeSource, OpenerIds, PathDecision};
-use crate::files::stat_open;
-use crate::host::Host;
+use super::attribute_source::InodeSource;
+use super::{ActivePolicy, Judge, PathDecision};
+use crate::ledger::OpenerIds;
 use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
+use crate::stat::stat_open;
 use crate::tree::Inode;
-use crate::tree::KnownName;
-use rustix::fs::Statx;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,38 +67,7 @@ fn known<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-impl Host {
-    /// Records the name under which an inode was found, unless a name changed `since`. Returns whether it
-    /// was recorded.
-    pub(crate) fn record_name(
-        &self,
-        inode: &Inode,
-        parent: NodeId,
-        name: &[u8],
-        stat: &Statx,
-        since: Option<u64>,
-    ) -> bool {
-        let links = if inode.is_directory() {
-            1
-        } else {
-            stat.stx_nlink
-        };
-        let holds = || since.is_some_and(|since| self.rules.names_unchanged_since(since));
-        let name = KnownName::new(parent, name);
-        inode
-            .names()
-            .record_if(self.noting(inode), name, links, holds)
-    }
-
-    pub(crate) fn record_new_name(&self, inode: &Inode, parent: NodeId, name: &[u8]) {
-        if self.rules.has_policy() {
-            let name = KnownName::new(parent, name);
-            inode
-                .names()
-                .record_if(self.noting(inode), name, 1, || true);
-        }
-    }
-
+impl Judge {
     /// The paths of an inode, the latest name first; the root has one empty path. With `hiding`, each path
     /// says whether a directory above is hidden. Fails with `ESTALE` when no name is known: the kernel then
     /// looks the file up again by its path. `ELOOP` when the paths are too long together.
@@ -146,7 +114,7 @@ impl Host {
             if above.len() >= DEPTH_MAX {
                 return Err(Errno::ELOOP);
             }
-            let inode = self.nodes.get(directory)?;
+            let inode = self.tree.nodes.get(directory)?;
             let name = inode.names().latest().ok_or(Errno::ESTALE)?;
             directory = name.directory;
             above.push((inode, name.name));
@@ -164,7 +132,7 @@ impl Host {
             let subject = Subject {
                 path: &seen.path,
                 file_type: FileType::Directory,
-                source: &InodeSource::new(self, inode),
+                source: &InodeSource::new(&self.tree, inode),
             };
             if let Visibility::Hidden(rule) = rules.policy.visibility(&subject) {
                 seen.hidden = Some(rule);
@@ -190,8 +158,8 @@ impl Host {
         executable: &'a dyn Fn() -> Option<Vec<u8>>,
     ) -> Caller<'a> {
         Caller {
-            uid: context.uid().unwrap_or(self.credentials.server_uid()),
-            gid: context.gid().unwrap_or(self.credentials.server_gid()),
+            uid: context.uid().unwrap_or(self.tree.credentials.server_uid()),
+            gid: context.gid().unwrap_or(self.tree.credentials.server_gid()),
             executable,
         }
     }
@@ -222,7 +190,7 @@ impl Host {
         context: &Context<'_>,
     ) -> Result<PathDecision> {
         rules.require_blocking_for_content(inode.file_type(), context)?;
-        let executable = || self.rules.executable(context.pid());
+        let executable = || self.executable(context.pid());
         let caller = self.caller(context, &executable);
         self.decide_for(rules, inode, &caller)
     }
@@ -251,7 +219,7 @@ impl Host {
     ) -> Result<PathDecision> {
         let uses = rules.policy.uses();
         let paths = self.paths(uses.hide.then_some(&rules), inode)?;
-        let source = InodeSource::new(self, inode);
+        let source = InodeSource::new(&self.tree, inode);
         let mut decision: Option<Decision> = None;
         for name in &paths {
             let subject = Subject {
@@ -287,25 +255,25 @@ impl Host {
     /// name, and so does a path longer than 4096 bytes.
     fn are_all_names(&self, inode: &Arc<Inode>, names: &[NamePath]) -> bool {
         for _ in 0..NAMES_ATTEMPTS_MAX {
-            let Ok(stat) = self.descriptor(inode).and_then(stat_open) else {
+            let Ok(stat) = self.tree.descriptor(inode).and_then(stat_open) else {
                 return false;
             };
             if stat.stx_nlink == 0 {
                 return true;
             }
-            let leads_to = |path: &[u8]| self.path_leads_to(path, inode).unwrap_or(false);
+            let leads_to = |path: &[u8]| self.tree.path_leads_to(path, inode).unwrap_or(false);
             // A file with one link has no other name, whatever is renamed meanwhile.
             if stat.stx_nlink == 1 && names.iter().any(|name| leads_to(&name.path)) {
                 return true;
             }
-            let Some(since) = self.rules.names_state() else {
+            let Some(since) = self.tree.name_changes.state() else {
                 std::thread::yield_now();
                 continue;
             };
             // A directory that was moved and the one that took its place give names the same path.
             let paths: BTreeSet<&[u8]> = names.iter().map(|name| &name.path[..]).collect();
             let found = paths.into_iter().filter(|path| leads_to(path)).count();
-            if self.rules.names_unchanged_since(since) {
+            if self.tree.name_changes.unchanged_since(since) {
                 return found >= stat.stx_nlink as usize;
             }
         }
@@ -322,7 +290,7 @@ impl Host {
         let Some(paths) = known(self.paths(Some(rules), inode))? else {
             return Ok(false);
         };
-        let source = InodeSource::new(self, inode);
+        let source = InodeSource::new(&self.tree, inode);
         let is_visible = |name: &NamePath| {
             let subject = Subject {
                 path: &name.path,
@@ -347,7 +315,7 @@ impl Host {
 
     /// Whether a file is redacted for those that open it.
     pub(crate) fn is_redacted(&self, inode: &Arc<Inode>) -> Result<bool> {
-        let Some(rules) = self.rules.that_redact().filter(|_| inode.is_regular()) else {
+        let Some(rules) = self.that_redact().filter(|_| inode.is_regular()) else {
             return Ok(false);
         };
         let paths = self.paths(None, inode)?;
@@ -359,7 +327,7 @@ impl Host {
         let subject = Subject {
             path,
             file_type: inode.file_type(),
-            source: &InodeSource::new(self, inode),
+            source: &InodeSource::new(&self.tree, inode),
         };
         rules.policy.file_path(&subject).redaction().is_some()
     }

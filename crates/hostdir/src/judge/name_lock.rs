@@ -8,7 +8,6 @@
 //!
 //! Without `flock(2)` on the file system of the source, servers are not serialized with each other.
 
-use crate::host::Host;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,7 +46,7 @@ impl NameLock {
         Ok(())
     }
 
-    fn lock(&self, context: &Context<'_>) -> Result<NameLockGuard<'_>> {
+    pub(super) fn lock(&self, context: &Context<'_>) -> Result<NameLockGuard<'_>> {
         let locked = match self.0.try_lock() {
             Some(locked) => locked,
             None => {
@@ -71,15 +70,5 @@ impl NameLock {
             }
         }
         Ok(NameLockGuard { locked })
-    }
-}
-
-impl Host {
-    /// Takes the name lock, where rules rely on names. Fails with `EBUSY` after two seconds.
-    pub(crate) fn lock_names(&self, context: &Context<'_>) -> Result<Option<NameLockGuard<'_>>> {
-        if !self.rules.rely_on_names() {
-            return Ok(None);
-        }
-        self.rules.name_lock.lock(context).map(Some)
     }
 }

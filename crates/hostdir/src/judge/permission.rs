@@ -1,21 +1,21 @@
 //! Whether the policy permits what a request asks for.
 
+use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource};
 use super::decide::NamePath;
-use super::{ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, stat_name};
-use crate::host::Host;
+use super::{ActivePolicy, Judge, PathDecision};
 use crate::policy::{Access, AttributeSource, FileType, RuleId, Subject, Visibility};
-use crate::requests::End;
-use crate::tree::Inode;
+use crate::stat::stat_name;
+use crate::tree::{End, Inode};
 use rustix::fs::Statx;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 
-impl Host {
+impl Judge {
     /// Refuses a change of an inode that the policy forbids.
     pub(crate) fn may_change(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
-        let Some(rules) = self.rules.for_changes() else {
+        let Some(rules) = self.for_changes() else {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
@@ -62,7 +62,7 @@ impl Host {
             return error;
         }
         let flags = flags & libc::O_ACCMODE | libc::O_NONBLOCK;
-        match self.open_inode(inode, flags) {
+        match self.tree.open_inode(inode, flags) {
             Ok(_) => self.refuse_for_redaction(context, decided, error),
             Err(_) => error,
         }
@@ -71,7 +71,7 @@ impl Host {
     /// Refuses to resize a redacted file, other than to 0: with bytes cut off or added, a parser can read
     /// the rest differently.
     pub(crate) fn may_resize(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
-        let Some(rules) = self.rules.that_redact() else {
+        let Some(rules) = self.that_redact() else {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
@@ -84,7 +84,7 @@ impl Host {
 
     /// Refuses to remove a redacted name of a file that has, or may have, a name that is not redacted.
     fn may_remove_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
-        let Some(rules) = self.rules.that_redact() else {
+        let Some(rules) = self.that_redact() else {
             return Ok(());
         };
         let stat = match stat_name(end.fd, end.name) {
@@ -100,7 +100,7 @@ impl Host {
         let Some(redaction) = decided.decision.file.redaction() else {
             return Ok(());
         };
-        let inode = self.tracked(end);
+        let inode = self.tree.tracked(end);
         let is_redacted = |inode| self.is_redacted_by_every_name(&rules, inode);
         if inode.as_ref().map(is_redacted).transpose()? == Some(true) {
             Ok(())
@@ -112,7 +112,7 @@ impl Host {
     /// Refuses to remove or rename a name that the policy protects.
     pub(crate) fn may_change_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         self.may_remove_name(context, end)?;
-        let Some(rules) = self.rules.for_changes() else {
+        let Some(rules) = self.for_changes() else {
             return Ok(());
         };
         let stat = stat_name(end.fd, end.name)?;
@@ -130,10 +130,10 @@ impl Host {
         from: End<'_>,
         to: End<'_>,
     ) -> Result<Option<Statx>> {
-        let Some(rules) = self.rules.active_policy() else {
+        let Some(rules) = self.active_policy() else {
             return Ok(None);
         };
-        if self.rules.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
+        if self.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
             return Err(Errno::EXDEV);
         }
         let stat = stat_name(from.fd, from.name)?;
@@ -172,7 +172,7 @@ impl Host {
     pub(crate) fn is_where_it_was(&self, end: End<'_>) -> bool {
         let seen = self.directory_path(None, end.parent.node());
         let leads = |seen: NamePath| {
-            Ok(seen.path.is_empty() || self.path_leads_to(&seen.path, end.parent)?)
+            Ok(seen.path.is_empty() || self.tree.path_leads_to(&seen.path, end.parent)?)
         };
         seen.and_then(leads).unwrap_or(false)
     }
@@ -191,11 +191,11 @@ impl Host {
         inode: &Arc<Inode>,
         to: End<'_>,
     ) -> Result<()> {
-        let Some(rules) = self.rules.active_policy() else {
+        let Some(rules) = self.active_policy() else {
             return Ok(());
         };
         let old = self.decide_inode(Arc::clone(&rules), inode, context)?;
-        let source = InodeSource::new(self, inode);
+        let source = InodeSource::new(&self.tree, inode);
         let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
         self.permit_change(context, &old)?;
         self.permit_new(context, &new)?;
@@ -205,7 +205,7 @@ impl Host {
     /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
     pub(crate) fn may_replace(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
         self.may_remove_name(context, end)?;
-        let Some(rules) = self.rules.for_changes() else {
+        let Some(rules) = self.for_changes() else {
             return Ok(());
         };
         let stat = match stat_name(end.fd, end.name) {
@@ -222,7 +222,7 @@ impl Host {
         end: End<'_>,
         new: &NewFile,
     ) -> Result<()> {
-        let Some(rules) = self.rules.for_changes() else {
+        let Some(rules) = self.for_changes() else {
             return Ok(());
         };
         self.permit_new(context, &self.decide_new(&rules, context, end, new)?)
@@ -257,7 +257,7 @@ impl Host {
 
     fn name_source<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> NameSource<'a> {
         NameSource {
-            host: self,
+            tree: &self.tree,
             parent: end.fd,
             name: end.name,
             stat,
@@ -292,8 +292,8 @@ impl Host {
             let refusal = (Errno::ENOENT, directory.hidden);
             return Err(self.refuse(context, rules, &path, refusal));
         }
-        self.require_case_sensitive(end.fd, end.name)?;
-        let executable = || self.rules.executable(context.pid());
+        self.tree.require_case_sensitive(end.fd, end.name)?;
+        let executable = || self.executable(context.pid());
         let subject = Subject {
             path: &path,
             file_type,
@@ -311,7 +311,7 @@ impl Host {
     /// `ENOENT`.
     pub(crate) fn may_reveal(&self, inode: &Arc<Inode>) -> Result<()> {
         // Under the first policy, no client has looked up what is hidden.
-        let Some(rules) = self.rules.that_hide().filter(|rules| rules.generation > 1) else {
+        let Some(rules) = self.that_hide().filter(|rules| rules.generation > 1) else {
             return Ok(());
         };
         if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
@@ -323,7 +323,7 @@ impl Host {
     /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule hides.
     /// Fails when the path of the directory is not known.
     pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
-        let Some(rules) = self.rules.that_hide() else {
+        let Some(rules) = self.that_hide() else {
             return Ok(None);
         };
         let directory = self.directory_path(Some(&rules), directory.node())?;
@@ -357,9 +357,9 @@ impl Host {
         stat: &Statx,
     ) -> Result<Option<HiddenEntry>> {
         let hidden = self.hidden_entry(parent, name, stat)?;
-        if hidden.is_some() && !self.config.negative_timeout().is_zero() {
+        if hidden.is_some() && self.caches_absent_names {
             // Under the policy held here: see [`reload`](super::reload).
-            self.rules.hidden.note(parent.node(), name.to_bytes());
+            self.hidden.note(parent.node(), name.to_bytes());
         }
         Ok(hidden)
     }
@@ -415,5 +415,49 @@ impl RulesOfEntries {
         }
         let (_, rule) = self.path_and_rule(name, &stat_name(directory, name)?);
         Ok(rule.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AuditLog, Judge};
+    use crate::config::{CacheMode, Config};
+    use crate::policy::{Accounts, Policy};
+    use crate::tree::Tree;
+    use std::sync::Arc;
+
+    /// The kernel caches ENOENT for them, so that a reload must invalidate it.
+    #[test]
+    fn cached_hidden_names_are_recorded() {
+        let place = tempfile::tempdir().unwrap();
+        for name in ["seen", "hidden"] {
+            std::fs::write(place.path().join(name), "").unwrap();
+        }
+        for (cache, name, is_hidden, noted) in [
+            (CacheMode::Auto, c"hidden", true, 1),
+            (CacheMode::Auto, c"seen", false, 0),
+            (CacheMode::Never, c"hidden", true, 0),
+        ] {
+            let rules = b"[[rule]]\npath = \"hidden\"\naction = \"hide\"\n";
+            let policy = Policy::parse(rules, &Accounts::default()).unwrap();
+            let config = Config {
+                cache,
+                ..Config::default()
+            };
+            let source = std::fs::File::open(place.path()).unwrap();
+            let tree = Arc::new(Tree::new(source.into(), &config, None, None, true).unwrap());
+            let policy = Some(Arc::new(policy));
+            let judge = Judge::new(
+                Arc::clone(&tree),
+                &config,
+                policy,
+                AuditLog::default(),
+                None,
+            );
+            let (_, stat) = tree.lookup_name(&tree.root, name).unwrap();
+            let hidden = judge.hidden_from_lookup(&tree.root, name, &stat).unwrap();
+            assert_eq!(hidden.is_some(), is_hidden);
+            assert_eq!(judge.hidden.take().names.len(), noted, "{name:?}");
+        }
     }
 }

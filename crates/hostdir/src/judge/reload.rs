@@ -10,59 +10,28 @@
 //! may still be on its way: then the kernel has the directory locked, and the notification waits for that;
 //! or it revalidates a cached name, which the notification unhooks.
 
-use super::{ActivePolicy, InodeSource};
+use super::attribute_source::InodeSource;
+use super::hidden_names::{HIDDEN_NAMES_MAX, Noted};
+use super::{ActivePolicy, Judge};
 use crate::config::ConfigError;
-use crate::host::Host;
+use crate::identity::KnownName;
 use crate::policy::{Policy, Subject, Visibility};
 use crate::tree::Inode;
-use crate::tree::KnownName;
-use parking_lot::Mutex;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
 
-/// Most hidden names that are recorded between two reloads.
-const HIDDEN_NAMES_MAX: usize = 1 << 16;
-
 /// How long to wait for requests under the old policy; a longer one sleeps in an open.
 const OLD_PATIENCE: Duration = Duration::from_secs(1);
 const OLD_INTERVAL: Duration = Duration::from_micros(200);
 
-/// The names that were answered with ENOENT because they were hidden.
-#[derive(Debug, Default)]
-pub(super) struct HiddenNames(Mutex<Noted>);
-
-#[derive(Debug, Default)]
-struct Noted {
-    names: HashSet<(NodeId, Box<[u8]>)>,
-    /// There were more than [`HIDDEN_NAMES_MAX`].
-    is_full: bool,
-}
-
-impl HiddenNames {
-    pub(super) fn note(&self, directory: NodeId, name: &[u8]) {
-        let mut noted = self.0.lock();
-        if noted.names.len() < HIDDEN_NAMES_MAX {
-            noted.names.insert((directory, name.into()));
-        } else if !noted.names.contains(&(directory, name.into())) {
-            noted.is_full = true;
-        }
-    }
-
-    fn take(&self) -> Noted {
-        std::mem::take(&mut *self.0.lock())
-    }
-}
-
-impl Host {
+impl Judge {
     /// Replaces the active policy. On return, the kernel has dropped all names that are hidden now, and looks
     /// up those that were hidden. Fails when the directory is served without a policy.
     pub(crate) fn reload_rules(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
-        let old = self.rules.replace(policy)?;
-        let (Some(notifier), Some(new)) = (self.rules.notifier(), self.rules.active_policy())
-        else {
+        let old = self.replace(policy)?;
+        let (Some(notifier), Some(new)) = (self.tree.notifier.get(), self.active_policy()) else {
             return Ok(());
         };
         if !(old.policy.uses().hide || new.policy.uses().hide) {
@@ -71,7 +40,7 @@ impl Host {
         wait_for_others(&old);
         let sent = self
             .drop_hidden(notifier, &new)
-            .and_then(|()| ask_for_uncovered(notifier, self.rules.hidden.take()))
+            .and_then(|()| ask_for_uncovered(notifier, self.hidden.take()))
             .and_then(|()| notifier.flush());
         if let Err(error) = sent {
             tracing::warn!(
@@ -86,7 +55,7 @@ impl Host {
         if !rules.policy.uses().hide {
             return Ok(());
         }
-        for (_, inode) in self.nodes.iter() {
+        for (_, inode) in self.tree.nodes.iter() {
             for name in inode.names().all() {
                 if self.name_is_hidden(rules, &inode, &name) {
                     drop_name(notifier, name.directory, &name.name)?;
@@ -103,7 +72,7 @@ impl Host {
             Ok(directory) => directory,
             Err(error) => return error != Errno::ESTALE,
         };
-        let source = InodeSource::new(self, inode);
+        let source = InodeSource::new(&self.tree, inode);
         let subject = Subject {
             path: &directory.child(&name.name),
             file_type: inode.file_type(),
@@ -153,6 +122,7 @@ fn with_room(notifier: &Notifier, notify: impl Fn(&Notifier) -> Result<()>) -> R
 
 #[cfg(test)]
 mod tests {
+    use super::super::hidden_names::HiddenNames;
     use super::*;
 
     #[test]
@@ -162,7 +132,7 @@ mod tests {
             hidden.note(NodeId(1), number.to_string().as_bytes());
         }
         hidden.note(NodeId(1), b"0");
-        assert!(!hidden.0.lock().is_full, "each is written down once");
+        assert!(!hidden.is_full(), "each is written down once");
         hidden.note(NodeId(2), b"0");
         let notifier = Notifier::disconnected();
         let noted = hidden.take();
@@ -172,38 +142,5 @@ mod tests {
         hidden.note(NodeId(2), b"0");
         ask_for_uncovered(&notifier, hidden.take()).unwrap();
         assert_eq!(notifier.pending(), 2, "one by one again");
-    }
-
-    /// The kernel caches ENOENT for them, so that a reload must invalidate it.
-    #[test]
-    fn cached_hidden_names_are_recorded() {
-        use crate::policy::Accounts;
-        use crate::{CacheMode, Config, HostDir, Resources};
-        let place = tempfile::tempdir().unwrap();
-        for name in ["seen", "hidden"] {
-            std::fs::write(place.path().join(name), "").unwrap();
-        }
-        for (cache, name, is_hidden, noted) in [
-            (CacheMode::Auto, c"hidden", true, 1),
-            (CacheMode::Auto, c"seen", false, 0),
-            (CacheMode::Never, c"hidden", true, 0),
-        ] {
-            let rules = b"[[rule]]\npath = \"hidden\"\naction = \"hide\"\n";
-            let policy = Policy::parse(rules, &Accounts::default()).unwrap();
-            let config = Config {
-                cache,
-                ..Config::default()
-            };
-            let resources = Resources {
-                policy: Some(Arc::new(policy)),
-                ..Resources::default()
-            };
-            let served = HostDir::open(place.path(), config, resources).unwrap();
-            let (host, root) = (&served.host, &served.host.root);
-            let (_, stat) = host.lookup_name(root, name).unwrap();
-            let hidden = host.hidden_from_lookup(root, name, &stat).unwrap();
-            assert_eq!(hidden.is_some(), is_hidden);
-            assert_eq!(host.rules.hidden.take().names.len(), noted, "{name:?}");
-        }
     }
 }

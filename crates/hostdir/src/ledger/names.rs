@@ -6,7 +6,7 @@
 
 use super::notes::{Notes, STATE, USED};
 use super::read::name_at;
-use crate::tree::KnownName;
+use crate::identity::KnownName;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;

@@ -3,23 +3,21 @@
 
 use super::Ledger;
 use super::names::NameSlots;
+use super::opener::OpenerIds;
+use super::route::Route;
 use super::table::{
     DIRECTORIES, FILES, LEDGER_BYTES, MOUNTS, NAMES, NODES, OWNERS, PLACES, Record, TELLINGS,
     Table, map_header,
 };
 use super::tellings::Tellings;
-use crate::files::Route;
-use crate::judge::OpenerIds;
-use crate::tree::HANDLE_BYTES_MAX;
-use crate::tree::{Inode, Place};
+use crate::identity::{HANDLE_BYTES_MAX, Identity};
 use rustix::fs::FallocateFlags;
 use std::ffi::CStr;
-use std::fmt;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fmt, io};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::shared_memory::SharedMapping;
 
@@ -83,6 +81,9 @@ pub(crate) struct OwnerNote {
     pub(crate) handle: FileHandle,
     pub(crate) pid: u32,
 }
+
+/// The directory and the name at which a node was last seen.
+pub(crate) type NotedPlace<'a> = (NodeId, &'a CStr);
 
 /// A ledger that one file system writes to.
 pub(crate) struct Notes {
@@ -179,17 +180,23 @@ impl Notes {
     }
 
     /// A new node with one lookup. Under the lock of its identity.
-    pub(crate) fn note_node(&self, inode: &Inode) {
-        let index = inode.node().0 as u32;
+    pub(crate) fn note_node(
+        &self,
+        node: NodeId,
+        identity: &Identity,
+        type_bits: u32,
+        place: Option<NotedPlace<'_>>,
+    ) {
+        let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
             return;
         };
-        let (kind, bytes) = inode.identity().parts();
-        let mount = u64::from(inode.identity().mount());
+        let (kind, bytes) = identity.parts();
+        let mount = u64::from(identity.mount());
         let length = bytes.len() as u64;
         record.store(LOOKUPS, 1);
         record.store(MOUNT_AND_KIND, mount << 32 | u64::from(kind as u32));
-        record.store(TYPE_AND_LENGTH, u64::from(inode.type_bits()) << 32 | length);
+        record.store(TYPE_AND_LENGTH, u64::from(type_bits) << 32 | length);
         if bytes.len() <= IDENTITY_ROOM {
             record.put(IDENTITY, bytes);
         } else if let Some(place) = self.record(&self.places, index) {
@@ -197,9 +204,9 @@ impl Notes {
         } else {
             return;
         }
-        let mut bits = state(inode.node().0);
-        if let Some((parent, name)) = inode.place() {
-            if !self.put_place(index, 0, parent.node(), &name) {
+        let mut bits = state(node.0);
+        if let Some(place) = place {
+            if !self.put_place(index, 0, place) {
                 return;
             }
             bits |= FIRST_PLACE;
@@ -207,7 +214,7 @@ impl Notes {
         record.store(STATE, bits);
     }
 
-    fn put_place(&self, index: u32, which: usize, parent: NodeId, name: &CStr) -> bool {
+    fn put_place(&self, index: u32, which: usize, (parent, name): NotedPlace<'_>) -> bool {
         let Some(record) = self.record(&self.places, index) else {
             return false;
         };
@@ -219,7 +226,7 @@ impl Notes {
     }
 
     /// The new place of a node. Under the lock of its identity.
-    pub(crate) fn note_place(&self, node: NodeId, place: Option<&Place>) {
+    pub(crate) fn note_place(&self, node: NodeId, place: Option<NotedPlace<'_>>) {
         let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
             return;
@@ -236,7 +243,7 @@ impl Notes {
     }
 
     /// A second place of a node that is about to be moved. Under the lock of its identity.
-    pub(crate) fn note_possible_place(&self, node: NodeId, place: &Place) {
+    pub(crate) fn note_possible_place(&self, node: NodeId, place: NotedPlace<'_>) {
         let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
             return;
@@ -248,13 +255,12 @@ impl Notes {
     }
 
     /// Writes a place into the unused one of two records, unless it is there; returns its bit.
-    fn put_place_beside(&self, index: u32, state: u64, place: &Place) -> Option<u64> {
+    fn put_place_beside(&self, index: u32, state: u64, place: NotedPlace<'_>) -> Option<u64> {
         let (which, bit) = match state & PLACES_MASK {
             PLACES_MASK => {
                 let first = self.place(index, 0);
-                let is_first = first.is_some_and(|(parent, name)| {
-                    parent == place.parent.node() && name == place.name
-                });
+                let is_first =
+                    first.is_some_and(|(parent, name)| (parent, name.as_c_str()) == place);
                 if is_first {
                     return Some(FIRST_PLACE);
                 }
@@ -263,8 +269,7 @@ impl Notes {
             FIRST_PLACE => (1, SECOND_PLACE),
             _ => (0, FIRST_PLACE),
         };
-        self.put_place(index, which, place.parent.node(), &place.name)
-            .then_some(bit)
+        self.put_place(index, which, place).then_some(bit)
     }
 
     #[inline]

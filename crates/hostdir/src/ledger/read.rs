@@ -7,10 +7,10 @@ use super::notes::{
     OwnerNote, PLACE_BYTES, PLACE_LENGTH, PLACE_NAME, PROCESS, SECOND_PLACE, STATE,
     TYPE_AND_LENGTH, USED,
 };
+use super::opener::OpenerIds;
+use super::route::Route;
 use super::table::{Record, Table};
-use crate::files::Route;
-use crate::judge::OpenerIds;
-use crate::tree::{HANDLE_BYTES_MAX, Identity};
+use crate::identity::{HANDLE_BYTES_MAX, Identity};
 use std::ffi::CString;
 use std::io;
 use std::sync::atomic::Ordering;

@@ -5,9 +5,8 @@
 //! handed to another process before the client gets the answer.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::{fmt, io};
 use thrufs_abi::{FileHandle, NodeId};
 
 /// Stores descriptors that outlive the process, for example in a supervisor:
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn keys_are_distinct() {
-        let highest = u64::from(crate::tree::GENERATION_MAX - 1) << 32 | 7;
+        let highest = u64::from(crate::slots::GENERATION_MAX - 1) << 32 | 7;
         for key in [
             Key::Node(NodeId(1)),
             Key::Node(NodeId(highest)),

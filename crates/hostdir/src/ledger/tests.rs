@@ -1,7 +1,7 @@
 //! What one process records, the next one reads.
 
 use super::{Before, Ledger, Notes, Rank, Telling};
-use crate::tree::{KnownName, Names, Noting};
+use crate::identity::KnownName;
 use thrufs_abi::NodeId;
 
 const NODE: NodeId = NodeId(7);
@@ -19,60 +19,6 @@ fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
         .into_iter()
         .map(|note| (note.name, note.is_unsure))
         .collect()
-}
-
-#[test]
-fn ledger_has_the_names_after_each_change() {
-    let ledger = Ledger::new().unwrap();
-    let notes = Notes::new(ledger.clone()).unwrap();
-    let noting = Noting {
-        notes: Some(&notes),
-        node: NODE,
-    };
-    let names = Names::default();
-    let found = |text, links| assert!(names.record_if(noting, name(text), links, || true));
-    let as_known = || {
-        let known = names.all();
-        let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
-        assert_eq!(read, known);
-        known.len()
-    };
-    found("a", 1);
-    found("b", 3);
-    found("c", 3);
-    assert_eq!(as_known(), 3);
-    found("a", 3);
-    assert_eq!(as_known(), 3);
-    names.renamed(noting, &name("a"), name("d"));
-    assert_eq!(as_known(), 3);
-    names.removed(noting, &name("b"));
-    assert_eq!(as_known(), 2);
-    found("e", 2);
-    assert_eq!(as_known(), 2);
-    names.record_uncertain(noting, name("p"));
-    assert_eq!(as_known(), 3);
-    names.removed(noting, &name("p"));
-    names.rename_begins(noting, name("f"));
-    assert_eq!(as_known(), 3);
-    assert_eq!(noted(&ledger).last(), Some(&(name("f"), true)));
-    names.rename_failed(noting, &name("f"));
-    assert_eq!(as_known(), 2);
-    names.rename_begins(noting, name("f"));
-    names.renamed(noting, &name("e"), name("f"));
-    assert_eq!(as_known(), 2);
-    assert!(noted(&ledger).iter().all(|(_, is_unsure)| !is_unsure));
-    // Freed records are used again.
-    for _ in 0..10_000 {
-        found("x", 1);
-        found("y", 1);
-    }
-    assert_eq!(as_known(), 1);
-    let next = Notes::new(ledger.clone()).unwrap();
-    let index = next.read().unwrap().names[&NODE][0].index;
-    assert!(index < 10, "{index}");
-    names.forget(noting);
-    found("z", 1);
-    assert_eq!(noted(&ledger), [], "of a node that is forgotten");
 }
 
 #[test]

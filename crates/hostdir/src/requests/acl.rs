@@ -10,8 +10,8 @@
 //! The kernel derives a mode to be set from the reported one. Classes that it leaves as reported keep their
 //! lower permissions, so that `chmod u+x` takes nothing away from the others.
 
-use crate::files::stat_open;
 use crate::host::Host;
+use crate::stat::stat_open;
 use crate::tree::Inode;
 use std::borrow::Cow;
 use std::os::fd::BorrowedFd;

@@ -4,8 +4,9 @@
 
 use super::ownership::{Checked, OwnerChange};
 use crate::config::IdMap;
-use crate::files::{OpenFile, stat_open};
-use crate::host::{BASIC, Host};
+use crate::files::OpenFile;
+use crate::host::Host;
+use crate::stat::stat_open;
 use crate::tree::Inode;
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
@@ -13,6 +14,7 @@ use rustix::fs::{
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use thrufs::DirectorySink;
 use thrufs::{
     Attributes, Context, Entry, Errno, ExtendedAttributes, FileSystemStatistics, Result, SetAttr,
     SetTime, Timestamp,
@@ -38,18 +40,6 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
 
 fn stat_fd(fd: impl AsFd, mask: StatxFlags) -> Result<Statx> {
     Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)?)
-}
-
-/// A number that differs when the content may differ.
-pub(crate) fn content_version(stat: &Statx) -> u64 {
-    let mut version = stat.stx_size;
-    for time in [&stat.stx_mtime, &stat.stx_ctime] {
-        for word in [time.tv_sec as u64, u64::from(time.tv_nsec)] {
-            version = (version.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-    // 0 means "never cached".
-    version.max(1)
 }
 
 impl Host {
@@ -101,6 +91,19 @@ impl Host {
         }
     }
 
+    pub(crate) fn readdir(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        handle: FileHandle,
+        offset: u64,
+        sink: &mut DirectorySink<'_>,
+    ) -> Result<()> {
+        let entry_of = |inode: &Arc<Inode>, stat: &Statx| self.entry(inode, stat);
+        self.files
+            .readdir(context, node, handle, offset, sink, entry_of)
+    }
+
     fn attributes(&self, inode: &Arc<Inode>, stat: &Statx) -> Attributes {
         Attributes {
             attr: self.attr(inode, stat),
@@ -109,19 +112,19 @@ impl Host {
     }
 
     pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
-        let inode = self.nodes.get(node)?;
-        self.may_reveal(&inode)?;
-        let descriptor = self.descriptor(&inode)?;
-        let stat = stat_fd(descriptor.as_fd(), BASIC)?;
+        let inode = self.tree.nodes.get(node)?;
+        self.judge.may_reveal(&inode)?;
+        let descriptor = self.tree.descriptor(&inode)?;
+        let stat = stat_fd(descriptor.as_fd(), StatxFlags::BASIC_STATS)?;
         Ok(self.attributes(&inode, &stat))
     }
 
     pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
-        let inode = self.nodes.get(node)?;
-        self.may_reveal(&inode)?;
-        let descriptor = self.descriptor(&inode)?;
+        let inode = self.tree.nodes.get(node)?;
+        self.judge.may_reveal(&inode)?;
+        let descriptor = self.tree.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
-        let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | BASIC;
+        let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | StatxFlags::BASIC_STATS;
         let stat = rustix::fs::statx(descriptor.as_fd(), c"", AtFlags::EMPTY_PATH | sync, mask)?;
         let statx = self.wire_statx(&inode, &stat);
         Ok(ExtendedAttributes {
@@ -170,15 +173,15 @@ impl Host {
         node: NodeId,
         set: &SetAttr,
     ) -> Result<Attributes> {
-        self.writable()?;
-        let inode = self.nodes.get(node)?;
+        self.config.writable()?;
+        let inode = self.tree.nodes.get(node)?;
         if !self.settled_at_open(node, set) {
-            self.may_change(&inode, context)?;
+            self.judge.may_change(&inode, context)?;
             if set.size.is_some_and(|size| size != 0) {
-                self.may_resize(&inode, context)?;
+                self.judge.may_resize(&inode, context)?;
             }
         }
-        let descriptor = match self.descriptor(&inode) {
+        let descriptor = match self.tree.descriptor(&inode) {
             // The kernel writes back the times of a file that is gone.
             Err(Errno::ESTALE) if self.config.writeback && set.ctime.is_some() => {
                 let timeout = self.config.attr_timeout();
@@ -191,19 +194,19 @@ impl Host {
         };
         let fd = descriptor.as_fd();
         if inode.mount().is_remote() {
-            self.credentials.as_server()?;
+            self.tree.credentials.as_server()?;
         }
         if !self.change(context, &inode, fd, set)? {
-            let clear = || self.clear_privileges(context, &inode, fd, set);
-            self.change_attributes(&inode, fd, clear)?;
+            let clear = || self.files.clear_privileges(context, &inode, fd, set);
+            self.files.change_attributes(&inode, fd, clear)?;
         }
-        let stat = stat_fd(fd, BASIC)?;
+        let stat = stat_fd(fd, StatxFlags::BASIC_STATS)?;
         Ok(self.attributes(&inode, &stat))
     }
 
     /// Whether this changes content through a file handle that was opened for writing.
     fn settled_at_open(&self, node: NodeId, set: &SetAttr) -> bool {
-        let file = set.handle.and_then(|handle| self.files.get(handle.0));
+        let file = set.handle.and_then(|handle| self.files.files.get(handle.0));
         let for_writing = file.is_some_and(|file| file.is_writable() && file.node() == node);
         for_writing && set.mode.is_none() && set.uid.is_none() && set.gid.is_none()
     }
@@ -219,12 +222,14 @@ impl Host {
     ) -> Result<bool> {
         let mut changed = false;
         if set.uid.is_some() || set.gid.is_some() {
-            self.change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
+            self.files
+                .change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
             inode.reported().set_by_kernel(set.uid, set.gid);
             changed = true;
         }
         if let Some(mode) = set.mode {
-            self.change_attributes(inode, fd, || self.change_mode(context, inode, fd, mode))?;
+            self.files
+                .change_attributes(inode, fd, || self.change_mode(context, inode, fd, mode))?;
             changed = true;
         }
         if let Some(size) = set.size {
@@ -232,7 +237,8 @@ impl Host {
                 inode.record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || self.change_size(context, inode, fd, (set.handle, size));
-            self.change_content(inode, fd, set.kill_suidgid, truncate)?;
+            self.files
+                .change_content(inode, fd, set.kill_suidgid, truncate)?;
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {
@@ -248,7 +254,8 @@ impl Host {
                 };
                 self.still_permitted(context, inode, fd, by)?;
             }
-            self.change_attributes(inode, fd, || change_times(fd, set))?;
+            self.files
+                .change_attributes(inode, fd, || change_times(fd, set))?;
             changed = true;
         }
         Ok(changed)
@@ -272,7 +279,7 @@ impl Host {
             self.check_mode(context, inode, fd, mode)?;
         }
         // The kernel has removed the bits that the caller may not set.
-        self.credentials.keep_set_ids(true)?;
+        self.tree.credentials.keep_set_ids(true)?;
         self.as_owner(context, inode, fd, OwnerChange::Permissions, || {
             Ok(attr::chmod(fd, mode & 0o7777)?)
         })
@@ -290,7 +297,7 @@ impl Host {
         let (uid, gid) = (uid.transpose()?, gid.transpose()?);
         // On a change of owner, the lower file system drops set-id bits and capabilities as it must,
         // provided that this thread counts as privileged.
-        self.credentials.keep_set_ids(true)?;
+        self.tree.credentials.keep_set_ids(true)?;
         let change = || {
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
             Ok(rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
@@ -316,7 +323,7 @@ impl Host {
                 Errno::EINVAL
             });
         }
-        let open = handle.and_then(|handle| self.files.get(handle.0));
+        let open = handle.and_then(|handle| self.files.files.get(handle.0));
         let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
         match open.filter(is_its) {
             // Not by path: some file systems then leave the times alone if the size stays.
@@ -324,23 +331,24 @@ impl Host {
                 if !file.is_passthrough() {
                     file.mark_written();
                 }
-                self.may_write(&file)?;
-                let lower = self.lower(&file, true)?;
+                self.files.may_write(&file)?;
+                let lower = self.files.lower(&file, true)?;
                 let truncate = || Ok(rustix::fs::ftruncate(&*lower, size)?);
                 let handle = handle.unwrap_or(FileHandle(0));
-                self.change_file(context, (handle, &file), &lower, truncate)
+                self.files
+                    .change_file(context, (handle, &file), &lower, truncate)
             }
             None => Ok(attr::truncate(fd, size)?),
         }
     }
 
     pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
-        let inode = self.nodes.get(node)?;
-        self.may_reveal(&inode)?;
+        let inode = self.tree.nodes.get(node)?;
+        self.judge.may_reveal(&inode)?;
         if !inode.is_symbolic_link() {
             return Err(Errno::EINVAL);
         }
-        let descriptor = self.descriptor(&inode)?;
+        let descriptor = self.tree.descriptor(&inode)?;
         let length = rustix::fs::readlinkat_raw(descriptor.as_fd(), c"", &mut *buffer)?;
         Ok(length)
     }
@@ -350,11 +358,11 @@ impl Host {
         context: &Context<'_>,
         node: NodeId,
     ) -> Result<FileSystemStatistics> {
-        let inode = self.nodes.get(node)?;
+        let inode = self.tree.nodes.get(node)?;
         if inode.mount().is_remote() {
             context.require_blocking()?;
         }
-        let descriptor = self.descriptor(&inode)?;
+        let descriptor = self.tree.descriptor(&inode)?;
         let stat = rustix::fs::fstatfs(descriptor.as_fd())?;
         Ok(FileSystemStatistics {
             blocks: stat.f_blocks,
@@ -378,7 +386,7 @@ impl Host {
         fd: BorrowedFd<'_>,
         mode: u32,
     ) -> Result<()> {
-        if !self.maps_ids() {
+        if !self.config.maps_ids() {
             return Ok(());
         }
         let stat = rustix::fs::fstat(fd)?;
@@ -389,7 +397,7 @@ impl Host {
             self.may_make_program_of_root(mode & !kept, stat.st_uid, stat.st_gid)?;
         }
         if lets_others_write {
-            self.drop_privileges_of_others(context, inode)?;
+            self.files.drop_privileges_of_others(context, inode)?;
         }
         Ok(())
     }
@@ -415,17 +423,7 @@ impl Host {
         }
         Ok(())
     }
-
-    pub(crate) fn writable(&self) -> Result<()> {
-        if self.config.read_only {
-            Err(Errno::EROFS)
-        } else {
-            Ok(())
-        }
-    }
 }
-
-pub(crate) const SET_IDS: u32 = libc::S_ISUID | libc::S_ISGID;
 
 /// The host id of a new owner. −1 is no id: calls use it for "unchanged", and no kernel sends it.
 fn host_id(map: &IdMap, id: u32) -> Result<u32> {

@@ -1,32 +1,21 @@
 //! CREATE, TMPFILE, MKDIR, MKNOD and SYMLINK: everything that makes an inode. The thread takes on the
 //! caller's ids for it; CREATE never opens a file that exists (`docs/adr/0006-create-is-exclusive.md`).
 
-use super::attributes::SET_IDS;
 use super::attributes::decode_device;
-use super::rename::End;
-use crate::files::DataPath;
-use crate::files::{Opening, lower_flags};
+use crate::data_path::DataPath;
+use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
 use crate::judge::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
 use crate::policy::FilePath;
 use crate::quota::QuotaCharge;
 use crate::tree::ATTEMPTS_MAX;
-use crate::tree::Inode;
+use crate::tree::{End, Inode, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
 use thrufs_abi::{Name, NodeId};
-
-/// Refuses `.` and `..`, which the kernel never sends here.
-pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
-    if name.is_dot() || name.is_dot_dot() {
-        Err(Errno::EINVAL)
-    } else {
-        Ok(name.as_cstr())
-    }
-}
 
 /// Whether a program with this mode runs in its own group, whatever process executes it.
 fn runs_in_its_group(mode: u32) -> bool {
@@ -42,12 +31,12 @@ impl Host {
         mode: u32,
         umask: u32,
     ) -> Result<Arc<Inode>> {
-        self.writable()?;
-        let parent = self.nodes.get(parent)?;
+        self.config.writable()?;
+        let parent = self.tree.nodes.get(parent)?;
         self.create_as_caller(context, umask)?;
         if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
             // The lower file system decides, by the one group of the caller that is known.
-            self.credentials.keep_set_ids(false)?;
+            self.tree.credentials.keep_set_ids(false)?;
         }
         Ok(parent)
     }
@@ -61,15 +50,15 @@ impl Host {
     ) -> Result<Entry> {
         let name = component(name)?;
         let parent = self.creation_parent(context, parent, mode, umask)?;
-        let descriptor = self.descriptor(&parent)?;
+        let descriptor = self.tree.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
         let new = || self.new_file(context, end, file_type, mode & !umask);
         self.may_begin_set_id(context, mode, file_type, new)?;
-        if self.rules.has_policy() {
-            self.may_make(context, end, &new())?;
+        if self.judge.has_policy() {
+            self.judge.may_make(context, end, &new())?;
         }
-        make(end.fd, name).map_err(|error| self.taken(Some(context), end, error.into()))?;
-        let (inode, stat) = self.lookup_at(&parent, end.fd, name)?;
+        make(end.fd, name).map_err(|error| self.judge.taken(Some(context), end, error.into()))?;
+        let (inode, stat) = self.tree.lookup_at(&parent, end.fd, name)?;
         Ok(self.entry(&inode, &stat))
     }
 
@@ -85,8 +74,8 @@ impl Host {
             return Ok(());
         }
         // A server that cannot act as its callers creates everything as its own user.
-        let is_own = |uid| uid == 0 || uid == self.credentials.server_uid();
-        if !self.credentials.switches() && !context.uid().is_none_or(is_own) {
+        let is_own = |uid| uid == 0 || uid == self.tree.credentials.server_uid();
+        if !self.tree.credentials.switches() && !context.uid().is_none_or(is_own) {
             return Err(Errno::EPERM);
         }
         let new = new();
@@ -117,8 +106,10 @@ impl Host {
 
     /// Owner and group on the host.
     fn owner_of_new(&self, context: &Context<'_>) -> (u32, u32) {
-        let (server_uid, server_gid) =
-            (self.credentials.server_uid(), self.credentials.server_gid());
+        let (server_uid, server_gid) = (
+            self.tree.credentials.server_uid(),
+            self.tree.credentials.server_gid(),
+        );
         let uid = context.uid().and_then(|id| self.config.uid_map.to_host(id));
         let gid = context.gid().and_then(|id| self.config.gid_map.to_host(id));
         (uid.unwrap_or(server_uid), gid.unwrap_or(server_gid))
@@ -126,11 +117,12 @@ impl Host {
 
     pub(crate) fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
         let config = &self.config;
-        self.credentials
+        self.tree
+            .credentials
             .create_as(context, umask, &config.uid_map, &config.gid_map)?;
         // The kernel has removed the bits that the caller may not give. Without the capability the lower
         // file system would remove more, since it sees one of the caller's groups.
-        self.credentials.keep_set_ids(true)
+        self.tree.credentials.keep_set_ids(true)
     }
 
     pub(crate) fn mkdir(
@@ -193,11 +185,11 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let name = component(name)?;
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
-        let descriptor = self.descriptor(&parent)?;
+        let descriptor = self.tree.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
         self.create_under_policy(context, end, new, args, |wanted, recording| {
             // Before anything is created.
-            let charge = self.quotas.charge(context.uid())?;
+            let charge = self.files.quotas.charge(context.uid())?;
             self.create_by(recording, end, new, args, (wanted, charge))
         })
     }
@@ -213,16 +205,18 @@ impl Host {
         let file_type = FileType::RegularFile;
         let file = |mode| self.new_file(context, end, file_type, mode);
         self.may_begin_set_id(context, new.mode, file_type, || file(new.mode))?;
-        let Some(rules) = self.rules.active_policy() else {
+        let Some(rules) = self.judge.active_policy() else {
             return create(&PASSTHROUGH, None);
         };
         if rules.policy.uses().audit {
             context.require_blocking()?;
         }
         let file = file(new.mode & !new.umask);
-        let decided = self.decide_new(&rules, context, end, &file)?;
+        let decided = self.judge.decide_new(&rules, context, end, &file)?;
         let recording = Some(context).filter(|_| decided.decision.audit.is_none());
-        let permitted = self.permit(context, &decided, decided.decision.check_new());
+        let permitted = self
+            .judge
+            .permit(context, &decided, decided.decision.check_new());
         let made = permitted.and_then(|()| create(&decided.decision.file, recording));
         self.audit_created(context, &decided, args, made)
     }
@@ -242,11 +236,14 @@ impl Host {
             Err(error) => (None, Err(error)),
         };
         let flags = args.flags as i32;
-        match (self.audit(context, decided, flags, true, opened), entry) {
+        match (
+            self.files.audit(context, decided, flags, true, opened),
+            entry,
+        ) {
             (Ok(opened), Some(entry)) => Ok((entry, opened)),
             (Err(error), entry) => {
                 if let Some(entry) = entry {
-                    self.forget(entry.node, 1);
+                    self.tree.forget(entry.node, 1);
                 }
                 Err(error)
             }
@@ -265,7 +262,7 @@ impl Host {
         let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it may open a
         // file that was created under this name in the meantime.
-        let passthrough = self.may_use_passthrough(parent.mount(), wanted);
+        let passthrough = self.files.may_use_passthrough(parent.mount(), wanted);
         let access = if passthrough {
             // The kernel will open it itself. O_DIRECT is tried here, since it could fail there.
             OFlags::from_bits_retain(args.flags) & OFlags::DIRECT
@@ -276,7 +273,7 @@ impl Host {
         let flags = flags - OFlags::TRUNC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let opened = self.open_new(fd, name, flags, mode);
-        let fd = match opened.map_err(|error| self.taken(recording, end, error)) {
+        let fd = match opened.map_err(|error| self.judge.taken(recording, end, error)) {
             Ok(fd) => fd,
             // ESTALE makes the kernel look the name up again and open what it finds, with checks.
             Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
@@ -296,7 +293,9 @@ impl Host {
         mode: Mode,
     ) -> Result<OwnedFd> {
         for _ in 0..ATTEMPTS_MAX {
-            let opened = self.with_room(|| Ok(rustix::fs::openat(parent, name, flags, mode)?));
+            let opened = self
+                .tree
+                .with_room(|| Ok(rustix::fs::openat(parent, name, flags, mode)?));
             let is_gone = || {
                 let flags = AtFlags::SYMLINK_NOFOLLOW;
                 let stat = rustix::fs::statat(parent, name, flags);
@@ -319,20 +318,23 @@ impl Host {
         wanted: &FilePath,
         charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
-        let (inode, stat) = self.lookup_opened(parent, name, fd.as_fd())?;
+        let (inode, stat) = self.tree.lookup_opened(parent, name, fd.as_fd())?;
         match name {
             // No rename can come before the kernel has the entry.
-            Some(name) => self.record_new_name(&inode, parent.node(), name.to_bytes()),
+            Some(name) => self
+                .tree
+                .record_new_name(&inode, parent.node(), name.to_bytes()),
             None => {
-                self.record_new_name(&inode, parent.node(), UNNAMED.to_bytes());
-                self.keep_inode(&inode, fd.as_fd());
+                self.tree
+                    .record_new_name(&inode, parent.node(), UNNAMED.to_bytes());
+                self.tree.keep_inode(&inode, fd.as_fd());
             }
         }
         let entry = self.entry(&inode, &stat);
         match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {
-                self.forget(inode.node(), 1);
+                self.tree.forget(inode.node(), 1);
                 Err(error)
             }
         }
@@ -347,23 +349,25 @@ impl Host {
         wanted: &FilePath,
     ) -> Result<Opened> {
         let flags = lower_flags(args.flags, &self.config) as i32 & !libc::O_TRUNC;
-        let passthrough = self.may_use_passthrough(inode.mount(), wanted);
+        let passthrough = self.files.may_use_passthrough(inode.mount(), wanted);
         if passthrough && inode.cached_descriptor().is_none() {
             // Registered by an O_PATH descriptor, which does not count as an open file.
-            let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
-            self.descriptors.keep(inode, path_fd);
+            let path_fd = self.tree.reopen(fd.as_fd(), libc::O_PATH)?;
+            self.tree.descriptors.keep(inode, path_fd);
         }
-        let guard = self.use_file(inode, args.flags as i32, Some(stat), wanted)?;
+        let guard = self
+            .files
+            .use_file(inode, args.flags as i32, Some(stat), wanted)?;
         if guard.path() == DataPath::Passthrough {
             drop(fd);
-            return self.enter_passthrough(guard, flags);
+            return self.files.enter_passthrough(guard, flags);
         }
         // A user without a quota is not counted among the waiting ones either.
         let uid = charge.as_ref().map(QuotaCharge::uid);
         guard.hold(charge);
         // It was opened O_PATH for passthrough, which was refused.
         let fd = if passthrough {
-            self.reopen(fd.as_fd(), flags)?
+            self.tree.reopen(fd.as_fd(), flags)?
         } else {
             fd
         };
@@ -374,7 +378,7 @@ impl Host {
             may_keep_cache: wanted.redaction().is_none(),
             uid,
         };
-        self.enter_lower(guard, opening, Some(stat))
+        self.files.enter_lower(guard, opening, Some(stat))
     }
 
     pub(crate) fn tmpfile(
@@ -385,16 +389,16 @@ impl Host {
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
-        let descriptor = self.descriptor(&parent)?;
+        let descriptor = self.tree.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
         self.create_under_policy(context, end, new, args, |wanted, _| {
-            let charge = self.quotas.charge(context.uid())?;
+            let charge = self.files.quotas.charge(context.uid())?;
             let (entry, opened) = self.tmpfile_by(end, new, args, wanted, charge)?;
-            let inode = self.nodes.get(entry.node)?;
+            let inode = self.tree.nodes.get(entry.node)?;
             // Created without a name.
-            if let Err(error) = self.charge_removed(context.uid(), &inode) {
-                drop(self.close_file(opened.handle));
-                self.forget(entry.node, 1);
+            if let Err(error) = self.tree.charge_removed(context.uid(), &inode) {
+                drop(self.files.close_file(opened.handle));
+                self.tree.forget(entry.node, 1);
                 return Err(error);
             }
             Ok((entry, opened))
@@ -411,7 +415,7 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         // O_EXCL with O_TMPFILE: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
-        if self.may_use_passthrough(end.parent.mount(), wanted) {
+        if self.files.may_use_passthrough(end.parent.mount(), wanted) {
             // As in `create`.
             meant |= libc::O_DIRECT as u32;
         }
@@ -419,7 +423,9 @@ impl Host {
             OFlags::from_bits_retain(lower_flags(args.flags, &self.config) | (args.flags & meant));
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
-        let fd = self.with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
+        let fd = self
+            .tree
+            .with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
         self.enter_created((end.parent, None), fd, args, wanted, charge)
     }
 }

@@ -4,15 +4,14 @@
 //! Nothing is counted, cached or changed.
 
 use crate::config::CacheMode;
+use crate::data_path::DataPath;
 use crate::explanation::{
     CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
-use crate::files::{DataPath, Obstacle};
-use crate::host::{BASIC, Host, HostDir, opened_identity};
+use crate::host::{Host, HostDir};
 use crate::judge::{PASSTHROUGH, StatSource};
 use crate::policy::{FilePath, FileType, Subject};
-use crate::tree::Inode;
-use crate::tree::{LowerMount, mount_id_mask, open_beneath};
+use crate::tree::{Inode, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -142,7 +141,7 @@ impl Host {
             let current = uses.as_ref()?;
             Some((current.path(), current.obstacle(), current.backing()))
         });
-        let expected_path = self.expected_path(mount, &wanted);
+        let expected_path = self.files.expected_path(mount, &wanted);
         let Some((path, obstacle, backing)) = current else {
             let (path, obstacle) = expected_path;
             return DataPathReport {
@@ -166,7 +165,7 @@ impl Host {
 
     /// The data path that the policy demands, and the rule that says so.
     fn wanted(&self, path: &[u8], stat: &Statx) -> (FilePath, Option<String>) {
-        let Some(rules) = self.rules.active_policy() else {
+        let Some(rules) = self.judge.active_policy() else {
             return (PASSTHROUGH, None);
         };
         let subject = Subject {
@@ -202,11 +201,11 @@ impl Host {
         let node = inode.node();
         let mut opens = Opens::NONE;
         if inode.is_directory() {
-            let directories = self.directories.iter().map(|(_, it)| it);
+            let directories = self.files.directories.iter().map(|(_, it)| it);
             opens.total = directories.filter(|open| open.node() == node).count();
             return opens;
         }
-        let files = self.files.iter().map(|(_, file)| file);
+        let files = self.files.files.iter().map(|(_, file)| file);
         for file in files.filter(|file| file.node() == node) {
             opens.total += 1;
             opens.writable += usize::from(file.is_writable());
@@ -233,27 +232,27 @@ impl Host {
 
     /// Walks beneath the source, holding one descriptor at a time.
     fn find_beneath(&self, components: &[&CStr]) -> Result<Found> {
-        let root = self.descriptor(&self.root)?;
+        let root = self.tree.descriptor(&self.tree.root)?;
         let mut at: Option<Step> = None;
         for name in components {
             let next = match &at {
-                None => self.step(root.as_fd(), self.root.mount(), name)?,
+                None => self.step(root.as_fd(), self.tree.root.mount(), name)?,
                 Some(step) => self.step(step.fd.as_fd(), &step.mount, name)?,
             };
             at = Some(next);
         }
         let Some(Step { fd, mount }) = at else {
             return Ok(Found {
-                inode: self.nodes.get(NodeId::ROOT).ok(),
-                mount: Arc::clone(self.root.mount()),
-                stat: rustix::fs::statx(&root, c"", AtFlags::EMPTY_PATH, BASIC)?,
+                inode: self.tree.nodes.get(NodeId::ROOT).ok(),
+                mount: Arc::clone(self.tree.root.mount()),
+                stat: rustix::fs::statx(&root, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?,
             });
         };
-        let mask = BASIC | StatxFlags::BTIME;
+        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
         let identity = opened_identity(&mount, &fd, &stat)?;
         Ok(Found {
-            inode: self.nodes.find(&identity),
+            inode: self.tree.nodes.find(&identity),
             mount,
             stat,
         })
@@ -263,14 +262,16 @@ impl Host {
     /// that is served, and the server would wait for itself.
     fn step(&self, parent: BorrowedFd<'_>, mount: &Arc<LowerMount>, name: &CStr) -> Result<Step> {
         let resolve = ResolveFlags::NO_MAGICLINKS;
-        let fd = self.with_room(|| open_beneath(parent, name, OFlags::PATH, resolve))?;
+        let fd = self
+            .tree
+            .with_room(|| open_beneath(parent, name, OFlags::PATH, resolve))?;
         // The mount id, for which no file system is asked.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let id = rustix::fs::statx(&fd, c"", flags, mount_id_mask())?.stx_mnt_id;
         let mount = if id == mount.id() {
             Arc::clone(mount)
         } else {
-            self.mounts.known(id).ok_or(Errno::EXDEV)?
+            self.tree.mounts.known(id).ok_or(Errno::EXDEV)?
         };
         Ok(Step { fd, mount })
     }

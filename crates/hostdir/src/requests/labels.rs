@@ -35,10 +35,10 @@ impl Host {
     ) -> Result<(Entry, Opened)> {
         let labelled = self.label(context, made.node);
         if let Err(error) = labelled {
-            drop(self.close_file(opened.handle));
+            drop(self.files.close_file(opened.handle));
             match place {
                 Some(place) => self.take_back(context, place, made.node, false),
-                None => self.forget(made.node, 1),
+                None => self.tree.forget(made.node, 1),
             }
             return Err(error);
         }
@@ -54,8 +54,8 @@ impl Host {
             return Ok(());
         }
         let name = self.on_host(name)?;
-        let inode = self.nodes.get(node)?;
-        let descriptor = self.descriptor(&inode)?;
+        let inode = self.tree.nodes.get(node)?;
+        let descriptor = self.tree.descriptor(&inode)?;
         Ok(xattr::set(descriptor.as_fd(), &name, value, 0)?)
     }
 
@@ -77,8 +77,8 @@ impl Host {
                     tracing::warn!("cannot remove a file whose label was not set: {error}");
                 }
             }
-            self.forget(found, 1);
+            self.tree.forget(found, 1);
         }
-        self.forget(node, 1);
+        self.tree.forget(node, 1);
     }
 }

@@ -23,99 +23,17 @@
 //!
 //! Root (user 0 as the server sees it) is not restricted: it could chown the file first.
 
-use super::rename::End;
 use crate::credentials::OF_OWNERS;
-use crate::files::stat_open;
 use crate::host::Host;
-use crate::tree::Inode;
+use crate::stat::stat_open;
+use crate::tree::Owner;
+use crate::tree::{End, Inode};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use thrufs::{Context, Errno, Result};
 use thrufs_sys::cred::Capabilities;
-
-/// What was last reported of an inode to the kernel above, in ids of the client.
-pub(crate) struct ReportedAttributes {
-    /// User (upper half) and group. All ones before the first report.
-    owner: AtomicU64,
-    mode: AtomicU32,
-    /// Another owner or group was reported than before, without a request to change it.
-    owner_changed: AtomicBool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Owner {
-    uid: u32,
-    gid: u32,
-}
-
-impl Owner {
-    fn packed(self) -> u64 {
-        u64::from(self.uid) << 32 | u64::from(self.gid)
-    }
-
-    fn unpacked(packed: u64) -> Owner {
-        Owner {
-            uid: (packed >> 32) as u32,
-            gid: packed as u32,
-        }
-    }
-}
-
-const NONE: u64 = u64::MAX;
-
-impl ReportedAttributes {
-    pub(crate) const fn none() -> ReportedAttributes {
-        ReportedAttributes {
-            owner: AtomicU64::new(NONE),
-            mode: AtomicU32::new(0),
-            owner_changed: AtomicBool::new(false),
-        }
-    }
-
-    /// To be called before the attributes are reported.
-    pub(crate) fn report(&self, uid: u32, gid: u32, mode: u32) {
-        self.mode.store(mode, Ordering::Relaxed);
-        let now = Owner { uid, gid }.packed();
-        let before = self.owner.load(Ordering::Acquire);
-        if before == now {
-            return;
-        }
-        if before != NONE {
-            self.owner_changed.store(true, Ordering::Relaxed);
-        }
-        self.owner.store(now, Ordering::Release);
-    }
-
-    /// The kernel above has set this owner itself.
-    pub(crate) fn set_by_kernel(&self, uid: Option<u32>, gid: Option<u32>) {
-        if let Some(before) = self.owner() {
-            let uid = uid.unwrap_or(before.uid);
-            let gid = gid.unwrap_or(before.gid);
-            self.owner
-                .store(Owner { uid, gid }.packed(), Ordering::Release);
-        }
-    }
-
-    fn owner(&self) -> Option<Owner> {
-        let owner = self.owner.load(Ordering::Acquire);
-        (owner != NONE).then(|| Owner::unpacked(owner))
-    }
-
-    fn is_uncertain(&self) -> bool {
-        self.owner_changed.load(Ordering::Relaxed) || self.owner.load(Ordering::Relaxed) == NONE
-    }
-
-    fn mode(&self) -> u32 {
-        self.mode.load(Ordering::Relaxed)
-    }
-
-    fn may_be_sticky(&self) -> bool {
-        self.mode() & libc::S_ISVTX != 0 || self.owner().is_none()
-    }
-}
 
 /// A change that only an owner may make.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -191,7 +109,10 @@ impl Host {
             // The lower file system keeps the set-group-id bit only for members of the group.
             _ => OF_OWNERS | Capabilities::FSETID,
         };
-        let changed = self.credentials.as_user((owner.uid, gid), lacks, change);
+        let changed = self
+            .tree
+            .credentials
+            .as_user((owner.uid, gid), lacks, change);
         if matches!(changed, Err(Errno::EPERM)) {
             self.check_owner(inode, owner, &stat_open(fd)?)?;
         }
@@ -206,7 +127,7 @@ impl Host {
         }
         let stat = stat_open(fd)?;
         if self.owner_of(&stat) != owner {
-            self.drop_privileges(fd, &stat)?;
+            self.files.drop_privileges(fd, &stat)?;
         }
         Ok(())
     }
@@ -248,7 +169,7 @@ impl Host {
         let Some(error) = error else {
             return Ok(());
         };
-        self.attributes_changed(inode);
+        self.tree.attributes_changed(inode);
         Err(error)
     }
 
@@ -266,7 +187,7 @@ impl Host {
         let Some(owner) = reported.owner().filter(|_| !reported.is_uncertain()) else {
             return Ok(false);
         };
-        let stat = stat_open(self.descriptor(directory)?)?;
+        let stat = stat_open(self.tree.descriptor(directory)?)?;
         let changed = (u32::from(stat.stx_mode) ^ reported.mode()) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
@@ -295,8 +216,11 @@ impl Host {
             check()?;
             return change();
         }
-        let gid = context.gid().unwrap_or(self.credentials.server_gid());
-        let changed = self.credentials.as_user((caller, gid), OF_OWNERS, change);
+        let gid = context.gid().unwrap_or(self.tree.credentials.server_gid());
+        let changed = self
+            .tree
+            .credentials
+            .as_user((caller, gid), OF_OWNERS, change);
         if matches!(changed, Err(Errno::EPERM)) {
             check()?;
         }
@@ -328,7 +252,7 @@ impl Host {
     /// The caller's user, if the lower file system would restrict it but not the server.
     fn restricted_caller(&self, context: &Context<'_>) -> Option<u32> {
         let caller = context.uid().filter(|&uid| uid != 0);
-        caller.filter(|_| self.credentials.overrides_owners())
+        caller.filter(|_| self.tree.credentials.overrides_owners())
     }
 
     /// Whether the lower file system checks this caller as an owner, and drops set-id bits itself.
@@ -337,7 +261,7 @@ impl Host {
     }
 
     fn acts_as_callers(&self, inode: &Inode) -> bool {
-        self.credentials.switches() && !self.maps_ids() && !inode.mount().is_remote()
+        self.tree.credentials.switches() && !self.config.maps_ids() && !inode.mount().is_remote()
     }
 
     fn owner_of(&self, stat: &Statx) -> Owner {
@@ -351,7 +275,7 @@ impl Host {
         if self.owner_of(stat) == owner {
             return Ok(());
         }
-        self.attributes_changed(inode);
+        self.tree.attributes_changed(inode);
         Err(Errno::EPERM)
     }
 }
@@ -383,8 +307,8 @@ mod tests {
             let bits = if path.is_dir() { 0o2755 } else { 0o6755 };
             fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
             let entry = std::ffi::CString::new(name).unwrap();
-            let inode = host.lookup_name(&host.root, &entry).unwrap().0;
-            let descriptor = host.descriptor(&inode).unwrap();
+            let inode = host.tree.lookup_name(&host.tree.root, &entry).unwrap().0;
+            let descriptor = host.tree.descriptor(&inode).unwrap();
             host.drop_if_taken_over(&inode, descriptor.as_fd(), owner)
                 .unwrap();
             let mode = path.metadata().unwrap().mode() & 0o7777;

@@ -1,45 +1,16 @@
 //! LINK, UNLINK, RMDIR and RENAME: changes of names. Each is decided by the policy and the owners before,
 //! carried out beneath, and recorded in [`names`](crate::tree::names) and the place of the inode.
 
-use super::create::component;
 use super::ownership::Checked;
-use crate::host::{Host, opened_identity};
-use crate::tree::Identity;
-use crate::tree::{Inode, Place};
-use crate::tree::{KnownName, NAMES_MAX};
+use crate::host::Host;
+use crate::identity::KnownName;
+use crate::tree::{End, Inode, NAMES_MAX, component};
 use rustix::fs::{AtFlags, RenameFlags, Statx};
-use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
-use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_sys::proc_fd;
-
-/// One end of a rename: a name, and its directory.
-#[derive(Clone, Copy)]
-pub(crate) struct End<'a> {
-    pub(crate) parent: &'a Arc<Inode>,
-    pub(crate) fd: BorrowedFd<'a>,
-    pub(crate) name: &'a CStr,
-}
-
-impl<'a> End<'a> {
-    pub(crate) fn new(parent: &'a Arc<Inode>, fd: BorrowedFd<'a>, name: &'a CStr) -> End<'a> {
-        End { parent, fd, name }
-    }
-
-    fn known_name(self) -> KnownName {
-        KnownName::new(self.parent.node(), self.name.to_bytes())
-    }
-
-    fn place(self) -> Box<Place> {
-        Box::new(Place {
-            parent: Arc::clone(self.parent),
-            name: self.name.to_owned(),
-        })
-    }
-}
 
 impl Host {
     pub(crate) fn link(
@@ -49,29 +20,29 @@ impl Host {
         parent: NodeId,
         name: Name<'_>,
     ) -> Result<Entry> {
-        self.writable()?;
+        self.config.writable()?;
         let name = component(name)?;
-        let inode = self.nodes.get(node)?;
-        let parent = self.nodes.get(parent)?;
-        let parent_descriptor = self.descriptor(&parent)?;
+        let inode = self.tree.nodes.get(node)?;
+        let parent = self.tree.nodes.get(parent)?;
+        let parent_descriptor = self.tree.descriptor(&parent)?;
         let to = End::new(&parent, parent_descriptor.as_fd(), name);
-        self.defer_if_many_names(context, &inode)?;
-        let _name_lock = self.lock_names(context)?;
-        self.may_link(context, &inode, to)?;
-        if self.rules.has_policy() && inode.names().count() >= NAMES_MAX {
+        self.judge.defer_if_many_names(context, &inode)?;
+        let _name_lock = self.judge.lock_names(context)?;
+        self.judge.may_link(context, &inode, to)?;
+        if self.judge.has_policy() && inode.names().count() >= NAMES_MAX {
             return Err(Errno::EMLINK);
         }
-        let descriptor = self.descriptor(&inode)?;
+        let descriptor = self.tree.descriptor(&inode)?;
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
-            .map_err(|error| self.taken(Some(context), to, error))?;
-        let (linked, stat) = self.lookup_at(&parent, to.fd, name)?;
+            .map_err(|error| self.judge.taken(Some(context), to, error))?;
+        let (linked, stat) = self.tree.lookup_at(&parent, to.fd, name)?;
         if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
             linked
                 .names()
-                .removed(self.noting(&linked), &to.known_name());
-            self.forget(linked.node(), 1);
+                .removed(self.tree.noting(&linked), &to.known_name());
+            self.tree.forget(linked.node(), 1);
             return Err(error);
         }
         Ok(self.entry(&linked, &stat))
@@ -85,13 +56,13 @@ impl Host {
         inode: &Arc<Inode>,
         to: End<'_>,
     ) -> Result<()> {
-        if !self.rules.rely_on_names() {
+        if !self.judge.rely_on_names() {
             return Ok(());
         }
-        if !self.is_where_it_was(to) {
+        if !self.judge.is_where_it_was(to) {
             return Err(Errno::EXDEV);
         }
-        self.may_link(context, inode, to)
+        self.judge.may_link(context, inode, to)
     }
 
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
@@ -109,120 +80,42 @@ impl Host {
         name: Name<'_>,
         directory: bool,
     ) -> Result<()> {
-        self.writable()?;
+        self.config.writable()?;
         let name = component(name)?;
-        let parent = self.nodes.get(parent)?;
-        let descriptor = self.descriptor(&parent)?;
+        let parent = self.tree.nodes.get(parent)?;
+        let descriptor = self.tree.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
-        let _name_lock = self.lock_names(context)?;
-        self.may_change_name(context, end)?;
-        let victim = self.hold_without_handles(&parent, descriptor.as_fd(), name);
-        let known = self.known(&parent, descriptor.as_fd(), name);
+        let _name_lock = self.judge.lock_names(context)?;
+        self.judge.may_change_name(context, end)?;
+        let victim = self
+            .tree
+            .hold_without_handles(&parent, descriptor.as_fd(), name);
+        let known = self.tree.known(&parent, descriptor.as_fd(), name);
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
             AtFlags::empty()
         };
         if let Some(inode) = known.as_ref().or(victim.as_ref()) {
-            self.keep_if_last_name(inode);
+            self.tree.keep_if_last_name(inode);
         }
-        self.rules.changing_names(|| {
+        self.tree.name_changes.during(|| {
             self.as_owner_of_names(context, &[end], || {
                 Ok(rustix::fs::unlinkat(descriptor.as_fd(), name, flags)?)
             })?;
             if let Some(inode) = known.as_ref().or(victim.as_ref()) {
-                let noting = self.noting(inode);
+                let noting = self.tree.noting(inode);
                 inode.names().removed(noting, &end.known_name());
             }
             Ok(())
         })?;
         if let Some(victim) = victim {
-            self.forget_place(context.uid(), &victim);
+            self.tree.forget_place(context.uid(), &victim);
         }
         if let Some(known) = known {
             known.name_removed();
         }
         Ok(())
-    }
-
-    /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
-    /// other names; but not a file without links, which must be freed, nor beyond the user's quota of
-    /// removed inodes.
-    fn forget_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
-        self.nodes.set_place(inode, None);
-        let links = self
-            .descriptor(inode)
-            .map(|fd| rustix::fs::fstat(fd.as_fd()));
-        if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
-            inode.last_name_removed();
-        }
-        self.drop_if_over_quota(uid, inode);
-    }
-
-    fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {
-        if self.charge_removed(uid, inode).is_err() {
-            inode.drop_for_good();
-        }
-    }
-
-    /// Charges a removed inode that only its descriptor leads to, to the user who removed it. Fails with
-    /// `ENFILE` when the quota of that user, or of all users, is used up.
-    pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
-        if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
-            inode.charge_descriptor(self.removed_quotas.charge(uid)?);
-        }
-        Ok(())
-    }
-
-    /// The inode behind a name, if it has a handle and the kernel has looked it up.
-    fn known(
-        &self,
-        parent: &Arc<Inode>,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Option<Arc<Inode>> {
-        if !parent.mount().has_handles() {
-            return None;
-        }
-        let mut buffer = FileHandleBuf::default();
-        let mount_id = handle::name_to_handle(parent_fd, name, 0, &mut buffer).ok()?;
-        if mount_id != parent.mount().id() {
-            return None;
-        }
-        self.nodes
-            .find(&Identity::by_handle(parent.mount().index(), &buffer))
-    }
-
-    /// For mounts without file handles: the inode behind a name that is about to be removed, with its
-    /// descriptor cached, since nothing else will lead to it. `None` where that is not needed.
-    fn hold_without_handles(
-        &self,
-        parent: &Arc<Inode>,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Option<Arc<Inode>> {
-        if parent.mount().has_handles() {
-            return None;
-        }
-        self.hold(parent, parent_fd, name)
-    }
-
-    /// The inode behind a name, with its descriptor cached; `None` if the kernel has not looked it up.
-    fn hold(
-        &self,
-        parent: &Arc<Inode>,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Option<Arc<Inode>> {
-        let (fd, stat) = self.open_component(parent_fd, name).ok()?;
-        if stat.stx_mnt_id != parent.mount().id() {
-            // The root of a submount: its handle may be that of another file on this mount.
-            return None;
-        }
-        let identity = opened_identity(parent.mount(), &fd, &stat).ok()?;
-        let inode = self.nodes.find(&identity)?;
-        self.descriptors.keep(&inode, fd);
-        Some(inode)
     }
 
     pub(crate) fn rename(
@@ -234,13 +127,13 @@ impl Host {
         new_name: Name<'_>,
         flags: u32,
     ) -> Result<()> {
-        self.writable()?;
+        self.config.writable()?;
         let flags = rename_flags(flags)?;
         let (name, new_name) = (component(name)?, component(new_name)?);
-        let from = self.nodes.get(parent)?;
-        let to = self.nodes.get(new_parent)?;
-        let from_descriptor = self.descriptor(&from)?;
-        let to_descriptor = self.descriptor(&to)?;
+        let from = self.tree.nodes.get(parent)?;
+        let to = self.tree.nodes.get(new_parent)?;
+        let from_descriptor = self.tree.descriptor(&from)?;
+        let to_descriptor = self.tree.descriptor(&to)?;
         let from = End::new(&from, from_descriptor.as_fd(), name);
         let to = End::new(&to, to_descriptor.as_fd(), new_name);
         if flags.contains(RenameFlags::WHITEOUT) {
@@ -252,12 +145,12 @@ impl Host {
                 self.rename_beneath(context.uid(), from, to, flags)
             })
         };
-        if !self.rules.has_policy() {
+        if !self.judge.has_policy() {
             return rename();
         }
-        let _name_lock = self.lock_names(context)?;
+        let _name_lock = self.judge.lock_names(context)?;
         let decided = self.may_rename(context, from, to, flags)?;
-        let (moved, replaced) = (self.tracked(from), self.tracked(to));
+        let (moved, replaced) = (self.tree.tracked(from), self.tree.tracked(to));
         let (old, new) = (from.known_name(), to.known_name());
         let mut moves: Vec<(&Arc<Inode>, &KnownName, &KnownName)> = Vec::new();
         if let Some(replaced) = &replaced
@@ -266,20 +159,20 @@ impl Host {
             moves.push((replaced, &new, &old));
         }
         moves.extend(moved.as_ref().map(|moved| (moved, &old, &new)));
-        self.rules.changing_names(|| {
+        self.tree.name_changes.during(|| {
             for (inode, _, to) in &moves {
                 inode
                     .names()
-                    .rename_begins(self.noting(inode), KnownName::clone(to));
+                    .rename_begins(self.tree.noting(inode), KnownName::clone(to));
             }
             let renamed = self.rename_as_decided((from, to), flags, decided, rename);
             if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
                 && !flags.contains(RenameFlags::EXCHANGE)
             {
-                replaced.names().removed(self.noting(replaced), &new);
+                replaced.names().removed(self.tree.noting(replaced), &new);
             }
             for (inode, from, to) in &moves {
-                let (names, noting) = (inode.names(), self.noting(inode));
+                let (names, noting) = (inode.names(), self.tree.noting(inode));
                 match &renamed {
                     Ok(()) => names.renamed(noting, from, KnownName::clone(to)),
                     Err(_) => names.rename_failed(noting, to),
@@ -301,10 +194,10 @@ impl Host {
         rename()?;
         let ends = [(to, moved), (from, exchanged)];
         let is_as_decided = |(end, found): &(End<'_>, Option<Statx>)| {
-            self.is_where_it_was(*end)
-                && found.is_none_or(|found| self.is_still_there(*end, &found))
+            self.judge.is_where_it_was(*end)
+                && found.is_none_or(|found| self.judge.is_still_there(*end, &found))
         };
-        if !self.rules.rely_on_names() || ends.iter().all(is_as_decided) {
+        if !self.judge.rely_on_names() || ends.iter().all(is_as_decided) {
             return Ok(());
         }
         let back = match flags.contains(RenameFlags::EXCHANGE) {
@@ -344,18 +237,20 @@ impl Host {
             match moved {
                 // The name exists, or the lower file system does not know the flag.
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
-                    if let Some(replaced) = self.hold(to.parent, to.fd, to.name) {
-                        self.keep_if_last_name(&replaced);
+                    if let Some(replaced) = self.tree.hold(to.parent, to.fd, to.name) {
+                        self.tree.keep_if_last_name(&replaced);
                     }
                 }
                 renamed => return Ok(renamed?),
             }
         }
-        let moved = self.hold_without_handles(from.parent, from.fd, from.name);
-        let replaced = self.hold_without_handles(to.parent, to.fd, to.name);
+        let moved = self
+            .tree
+            .hold_without_handles(from.parent, from.fd, from.name);
+        let replaced = self.tree.hold_without_handles(to.parent, to.fd, to.name);
         let exchanged = flags.contains(RenameFlags::EXCHANGE);
         if let Some(replaced) = replaced.as_ref().filter(|_| !exchanged) {
-            self.keep_if_last_name(replaced);
+            self.tree.keep_if_last_name(replaced);
         }
         // Only its descriptor leads to a replaced inode: it stays reachable, as above.
         let moves = [
@@ -364,7 +259,7 @@ impl Host {
         ];
         for (inode, end) in moves.iter().flatten() {
             if let Some(end) = end {
-                self.nodes.may_move(inode, &end.place());
+                self.tree.nodes.may_move(inode, &end.place());
             }
         }
         let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
@@ -373,8 +268,8 @@ impl Host {
                 Ok(()) => end.map(End::place),
                 Err(_) => inode.boxed_place(),
             };
-            self.nodes.set_place(inode, place);
-            self.drop_if_over_quota(uid, inode);
+            self.tree.nodes.set_place(inode, place);
+            self.tree.drop_if_over_quota(uid, inode);
         }
         Ok(renamed?)
     }
@@ -388,21 +283,12 @@ impl Host {
         to: End<'_>,
         flags: RenameFlags,
     ) -> Result<[Option<Statx>; 2]> {
-        let moved = self.may_move(context, from, to)?;
+        let moved = self.judge.may_move(context, from, to)?;
         if flags.contains(RenameFlags::EXCHANGE) {
-            Ok([moved, self.may_move(context, to, from)?])
+            Ok([moved, self.judge.may_move(context, to, from)?])
         } else {
-            self.may_replace(context, to)?;
+            self.judge.may_replace(context, to)?;
             Ok([moved, None])
-        }
-    }
-
-    /// The inode behind a name, if the kernel has looked it up.
-    pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
-        if end.parent.mount().has_handles() {
-            self.known(end.parent, end.fd, end.name)
-        } else {
-            self.hold(end.parent, end.fd, end.name)
         }
     }
 }
@@ -454,13 +340,19 @@ mod tests {
             };
             let served = HostDir::open(place.path(), Config::default(), resources).unwrap();
             let host = &served.host;
-            let [free, other] =
-                [c"free", c"other"].map(|name| host.lookup_name(&host.root, name).unwrap().0);
-            let [free_fd, other_fd] = [&free, &other].map(|it| host.descriptor(it).unwrap());
+            let [free, other] = [c"free", c"other"]
+                .map(|name| host.tree.lookup_name(&host.tree.root, name).unwrap().0);
+            let [free_fd, other_fd] = [&free, &other].map(|it| host.tree.descriptor(it).unwrap());
             let from = End::new(&free, free_fd.as_fd(), c"file");
             let to = End::new(&other, other_fd.as_fd(), c"new");
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            let decided = statx(CWD, at("free/file"), flags, crate::host::BASIC).unwrap();
+            let decided = statx(
+                CWD,
+                at("free/file"),
+                flags,
+                rustix::fs::StatxFlags::BASIC_STATS,
+            )
+            .unwrap();
             let none = RenameFlags::empty();
             let renamed = host.rename_as_decided((from, to), none, [Some(decided), None], || {
                 fs::rename(at(moved), at(to_there)).unwrap();

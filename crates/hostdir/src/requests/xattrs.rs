@@ -3,8 +3,7 @@
 
 use super::acl;
 use super::ownership::{Checked, OwnerChange};
-use crate::config::IdMap;
-use crate::config::OnHost;
+use crate::config::{IdMap, OnHost};
 use crate::host::Host;
 use crate::tree::Inode;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -64,34 +63,30 @@ impl Host {
         name: &'a CStr,
     ) -> Result<Cow<'a, CStr>> {
         let on_host = self.on_host(name)?;
-        self.writable()?;
+        self.config.writable()?;
         let is_checked = !is_unchecked(name) && !is_unchecked(&on_host);
         if !is_checked && context.uid().is_some_and(|uid| uid != 0) {
             return Err(Errno::EOPNOTSUPP);
         }
         if is_acl(name) && !is_acl(&on_host) {
             // To the lower file system it is any attribute.
-            let descriptor = self.descriptor(inode)?;
+            let descriptor = self.tree.descriptor(inode)?;
             self.still_permitted(context, inode, descriptor.as_fd(), Checked::Owner)?;
         }
         Ok(on_host)
     }
 
-    pub(crate) fn maps_ids(&self) -> bool {
-        !(self.config.uid_map.is_identity() && self.config.gid_map.is_identity())
-    }
-
     pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
         let on_host = self.on_host(name)?;
-        let inode = self.nodes.get(node)?;
-        self.may_reveal(&inode)?;
+        let inode = self.tree.nodes.get(node)?;
+        self.judge.may_reveal(&inode)?;
         let is_of_users = |name: &CStr| name.to_bytes().starts_with(OF_USERS);
-        if (is_of_users(name) || is_of_users(&on_host)) && self.is_redacted(&inode)? {
+        if (is_of_users(name) || is_of_users(&on_host)) && self.judge.is_redacted(&inode)? {
             return Err(Errno::ENODATA);
         }
         let name = &*on_host;
         let length = self.read_xattr(&inode, name, buffer)?;
-        if is_acl(name) && self.maps_ids() {
+        if is_acl(name) && self.config.maps_ids() {
             let filled = buffer.len().min(length);
             translate_acl(&mut buffer[..filled], |map, id| Ok(map.to_client(id)), self)?;
         }
@@ -110,7 +105,7 @@ impl Host {
             // rustix refuses an empty buffer.
             Some(file) if buffer.is_empty() => rustix::fs::fgetxattr_query(&*file, name)?,
             Some(file) => rustix::fs::fgetxattr(&*file, name, &mut *buffer)?,
-            None => xattr::get(self.descriptor(inode)?.as_fd(), name, buffer)?,
+            None => xattr::get(self.tree.descriptor(inode)?.as_fd(), name, buffer)?,
         })
     }
 
@@ -124,18 +119,18 @@ impl Host {
         clear_set_group_id: bool,
     ) -> Result<()> {
         let name = &*self.changed_on_host(context, inode, name)?;
-        let descriptor = self.descriptor(inode)?;
+        let descriptor = self.tree.descriptor(inode)?;
         let fd = descriptor.as_fd();
-        self.credentials.keep_set_ids(true)?;
-        self.leave_reserved_blocks(context, inode)?;
+        self.tree.credentials.keep_set_ids(true)?;
+        self.files.leave_reserved_blocks(context, inode)?;
         let mut value = Cow::Borrowed(value);
-        if is_acl(name) && self.maps_ids() {
+        if is_acl(name) && self.config.maps_ids() {
             let to_host = |map: &IdMap, id| map.to_host(id).ok_or(Errno::EINVAL);
             translate_acl(value.to_mut(), to_host, self)?;
             // The ACL may let other users write.
-            self.drop_privileges_of_others(context, inode)?;
+            self.files.drop_privileges_of_others(context, inode)?;
         }
-        self.change_attributes(inode, fd, || {
+        self.files.change_attributes(inode, fd, || {
             if !is_acl(name) {
                 return Ok(xattr::set(fd, name, &value, flags)?);
             }
@@ -162,14 +157,14 @@ impl Host {
         if !self.config.xattr {
             return Err(Errno::ENOSYS);
         }
-        let inode = self.nodes.get(node)?;
-        self.may_reveal(&inode)?;
-        let descriptor = self.descriptor(&inode)?;
+        let inode = self.tree.nodes.get(node)?;
+        self.judge.may_reveal(&inode)?;
+        let descriptor = self.tree.descriptor(&inode)?;
         let fd = descriptor.as_fd();
         let hides_trusted = context.uid().is_some_and(|uid| uid != 0);
         let hides_acls = !self.config.acl;
         let map = self.config.xattr_map.as_ref();
-        let hides_users = self.is_redacted(&inode)?;
+        let hides_users = self.judge.is_redacted(&inode)?;
         if !hides_trusted && !hides_acls && !hides_users && map.is_none() {
             return Ok(xattr::list(fd, buffer)?);
         }
@@ -214,9 +209,9 @@ impl Host {
         name: &CStr,
     ) -> Result<()> {
         let name = &*self.changed_on_host(context, inode, name)?;
-        let descriptor = self.descriptor(inode)?;
+        let descriptor = self.tree.descriptor(inode)?;
         let fd = descriptor.as_fd();
-        self.change_attributes(inode, fd, || {
+        self.files.change_attributes(inode, fd, || {
             let remove = || Ok(xattr::remove(fd, name)?);
             if is_acl(name) {
                 self.as_owner(context, inode, fd, OwnerChange::Permissions, remove)

@@ -20,8 +20,9 @@
 //! as many bytes); names are separated by `/`, and the root is none. A handle is a kind (4), a length (2)
 //! and as many bytes.
 
-use crate::tree::HANDLE_BYTES_MAX;
-use std::io::{self, Read, Write};
+use crate::identity::HANDLE_BYTES_MAX;
+use std::io;
+use std::io::{Read, Write};
 
 pub(super) const MAGIC: [u8; 8] = *b"THRUHOST";
 pub(super) const VERSION: u32 = 1;
@@ -42,7 +43,6 @@ pub(super) const OWNERS_MAX: u32 = 8192;
 pub(super) const NAMES_MAX: u32 = 1 << 24;
 pub(super) const NAMES_OF_NODE_MAX: usize = 4096;
 pub(super) const NAME_BYTES_MAX: usize = 255;
-pub(super) const RANGES_MAX: u32 = 1 << 16;
 
 pub(super) fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())

@@ -1,13 +1,12 @@
 //! Migration, both sides: from a path to an inode, component by component and never out of the served tree;
 //! and from an inode to a path that leads to it.
 
-use crate::host::{Host, opened_identity};
-use crate::tree::Identity;
-use crate::tree::Inode;
-use crate::tree::LowerMount;
+use crate::host::Host;
+use crate::identity::Identity;
+use crate::tree::component_of;
+use crate::tree::{Inode, LowerMount, opened_identity};
 use rustix::fs::{OFlags, Statx};
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
@@ -39,14 +38,6 @@ pub(super) struct Walker<'a> {
     numbers: Option<&'a HashMap<Vec<u8>, u32>>,
 }
 
-/// A valid name.
-pub(super) fn component(name: &[u8]) -> Result<CString> {
-    if name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
-        return Err(Errno::ENOENT);
-    }
-    CString::new(name).map_err(|_| Errno::ENOENT)
-}
-
 impl<'a> Walker<'a> {
     pub(super) fn new(host: &'a Host, numbers: Option<&'a HashMap<Vec<u8>, u32>>) -> Walker<'a> {
         Walker {
@@ -76,30 +67,31 @@ impl<'a> Walker<'a> {
 
     fn step(&self, name: &[u8]) -> Result<Level> {
         let host = self.host;
-        let component = component(name)?;
+        let component = component_of(name)?;
         let root;
         let (parent_fd, parent_mount) = match self.levels.last() {
             Some(level) => (level.fd.as_fd(), &level.mount),
             None => {
-                root = host.descriptor(&host.root)?;
-                (root.as_fd(), host.root.mount())
+                root = host.tree.descriptor(&host.tree.root)?;
+                (root.as_fd(), host.tree.root.mount())
             }
         };
-        let (fd, stat) = host.open_component(parent_fd, &component)?;
+        let (fd, stat) = host.tree.open_component(parent_fd, &component)?;
         let id = stat.stx_mnt_id;
         let mount = if id == parent_mount.id() {
             Arc::clone(parent_mount)
-        } else if let Some(known) = host.mounts.known(id) {
+        } else if let Some(known) = host.tree.mounts.known(id) {
             known
         } else {
             let numbers = self.numbers.ok_or(Errno::EXDEV)?;
             let parent = match self.levels.last() {
-                Some(level) => host.nodes.find(&level.identity()?),
-                None => Some(Arc::clone(&host.root)),
+                Some(level) => host.tree.nodes.find(&level.identity()?),
+                None => Some(Arc::clone(&host.tree.root)),
             };
             let parent = parent.ok_or(Errno::ESTALE)?;
             let number = numbers.get(&self.path_to(name)).copied();
-            host.mounts
+            host.tree
+                .mounts
                 .enter_as(id, &parent, parent_fd, &component, number)?
         };
         Ok(Level {
@@ -125,7 +117,7 @@ pub(super) struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     pub(super) fn new(host: &'a Host) -> Finder<'a> {
-        let root = host.descriptor(&host.root).ok();
+        let root = host.tree.descriptor(&host.tree.root).ok();
         let root = root.and_then(|root| proc_fd::path_hint(root.as_fd()).ok());
         Finder {
             host,
@@ -148,7 +140,7 @@ impl<'a> Finder<'a> {
         if inode.identity().handle().is_none() {
             return self.by_places(inode);
         }
-        let descriptor = self.host.descriptor(inode).ok()?;
+        let descriptor = self.host.tree.descriptor(inode).ok()?;
         let path = proc_fd::path_hint(descriptor.as_fd()).ok()?;
         let root = self.root.as_ref()?;
         let rest = path.strip_prefix(root.as_slice())?;
@@ -223,10 +215,12 @@ impl<'a> Finder<'a> {
     fn list(&mut self, directory: &[u8]) -> Result<Vec<Vec<u8>>> {
         let flags = (OFlags::RDONLY | OFlags::DIRECTORY).bits() as i32;
         let fd = if directory.is_empty() {
-            let root = self.host.descriptor(&self.host.root)?;
-            self.host.reopen(root.as_fd(), flags)?
+            let root = self.host.tree.descriptor(&self.host.tree.root)?;
+            self.host.tree.reopen(root.as_fd(), flags)?
         } else {
-            self.host.reopen(&self.walker.go(directory)?.fd, flags)?
+            self.host
+                .tree
+                .reopen(&self.walker.go(directory)?.fd, flags)?
         };
         let mut names = Vec::new();
         let mut buffer = vec![0; 32 * 1024];

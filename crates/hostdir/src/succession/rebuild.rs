@@ -3,27 +3,22 @@
 
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
 use crate::config::MigrationOnError;
-use crate::files::OpenDirectory;
-use crate::files::Route;
-use crate::files::access;
-use crate::files::{NewOpenFile, OpenFile, stat_open};
-use crate::files::{OwnerCharges, OwnerFile};
+use crate::files::{
+    Listing, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access,
+};
 use crate::host::Host;
-use crate::ledger::{FileNote, OwnerNote};
+use crate::identity::{Identity, KnownName};
+use crate::ledger::{FileNote, OwnerNote, Route};
 use crate::policy::{Access, FilePath};
-use crate::tree::Identity;
-use crate::tree::KnownName;
-use crate::tree::LowerMount;
-use crate::tree::NewInode;
-use crate::tree::{Inode, Place};
+use crate::stat::stat_open;
+use crate::tree::{Inode, LowerMount, NewInode, Place};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile};
 use thrufs_abi::NodeId;
-use thrufs_sys::lock::{self, LockKind, RangeLock};
-
-pub(super) use crate::files::Listing;
+use thrufs_sys::lock;
+use thrufs_sys::lock::{LockKind, RangeLock};
 
 /// Flags that an open file may have had.
 const FLAGS: i32 = libc::O_ACCMODE
@@ -114,23 +109,24 @@ impl<'a> Rebuild<'a> {
         let lookups = lookups.min(LOOKUPS_MAX);
         let inode = self
             .host
+            .tree
             .nodes
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
         if let Some(name) = found.name {
-            let noting = self.host.noting(&inode);
+            let noting = self.host.tree.noting(&inode);
             inode.names().record_if(noting, name, u32::MAX, || true);
         }
         if let Some(fd) = found.fd {
-            self.host.descriptors.keep(&inode, fd);
+            self.host.tree.descriptors.keep(&inode, fd);
         }
         Ok(())
     }
 
     /// An inode that answers every request with ESTALE.
     pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
-        let mount = Arc::clone(self.host.root.mount());
+        let mount = Arc::clone(self.host.tree.root.mount());
         Found {
             identity: Identity::lost(mount.index(), node.0),
             mount,
@@ -143,10 +139,10 @@ impl<'a> Rebuild<'a> {
 
     /// Another name of a node, beside the one by which it was found.
     pub(super) fn name(&self, node: NodeId, name: KnownName) -> io::Result<()> {
-        if let Ok(inode) = self.host.nodes.get(node)
+        if let Ok(inode) = self.host.tree.nodes.get(node)
             && node != NodeId::ROOT
         {
-            let noting = self.host.noting(&inode);
+            let noting = self.host.tree.noting(&inode);
             inode.names().record_uncertain(noting, name);
             if inode.names().count() > NAMES_OF_NODE_MAX {
                 return Err(invalid(format!("node {:#x} has too many names", node.0)));
@@ -163,17 +159,17 @@ impl<'a> Rebuild<'a> {
         note: &FileNote,
         access: Access,
     ) -> Result<Option<FilePath>, Errno> {
-        let Some(rules) = self.host.rules.active_policy().filter(|_| self.notes) else {
+        let Some(rules) = self.host.judge.active_policy().filter(|_| self.notes) else {
             return Ok(None);
         };
-        let decided = self.host.decide_again(rules, inode, note.opener)?;
+        let decided = self.host.judge.decide_again(rules, inode, note.opener)?;
         let checked = decided.decision.check(access);
         checked.map_err(|refusal| refusal.errno)?;
         Ok(Some(decided.decision.file))
     }
 
     fn inode(&self, node: NodeId) -> io::Result<Arc<Inode>> {
-        let inode = self.host.nodes.get(node);
+        let inode = self.host.tree.nodes.get(node);
         inode.map_err(|_| invalid(format!("node {:#x} is open and not known", node.0)))
     }
 
@@ -190,28 +186,31 @@ impl<'a> Rebuild<'a> {
         let inode = self.inode(note.node)?;
         let flags = note.flags & FLAGS;
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        if !(inode.is_regular() && (!writable || host.writable().is_ok())) {
+        if !(inode.is_regular() && (!writable || host.config.writable().is_ok())) {
             return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
         }
         let wanted = match self.decide_inode(&inode, &note, access(flags)) {
             Ok(wanted) => wanted,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
-        let guard = match host.resume_use(&inode, writable, note.route, wanted.as_ref()) {
+        let guard = match host
+            .files
+            .resume_use(&inode, writable, note.route, wanted.as_ref())
+        {
             Ok(guard) => guard,
             Err(why) => return self.lose("open file", note.handle.0, why),
         };
-        guard.hold(host.quotas.charge_resumed(note.opener.uid));
+        guard.hold(host.files.quotas.charge_resumed(note.opener.uid));
         let carries_lock = given.is_some();
         let writes = note.route.is_some_and(Route::writes);
-        // As `Host::lower` opens it.
+        // As `Files::lower` opens it.
         let lower_flags = match guard.filter().is_some() && !writes {
             true => libc::O_RDONLY,
             false => flags,
         };
         let opened = match given {
             Some(fd) => Some(Ok(fd)),
-            None => (is_open || flock.is_some()).then(|| host.open_inode(&inode, lower_flags)),
+            None => (is_open || flock.is_some()).then(|| host.tree.open_inode(&inode, lower_flags)),
         };
         let lower = match opened.transpose() {
             Ok(fd) => fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait()))),
@@ -228,6 +227,7 @@ impl<'a> Rebuild<'a> {
         }
         if let Some(filter) = guard.filter().filter(|_| writes) {
             let stat = host
+                .tree
                 .descriptor(&inode)
                 .and_then(|descriptor| stat_open(descriptor.as_fd()));
             if let Ok(stat) = stat {
@@ -254,7 +254,7 @@ impl<'a> Rebuild<'a> {
             file.lose();
             self.lose("lock of open file", note.handle.0, why)?;
         }
-        let file = host.files.insert_at(note.handle.0, OPENS_MAX, file);
+        let file = host.files.files.insert_at(note.handle.0, OPENS_MAX, file);
         if file.is_none() {
             return Err(invalid(format!(
                 "there can be no file {:#x}",
@@ -262,7 +262,7 @@ impl<'a> Rebuild<'a> {
             )));
         }
         if self.notes {
-            host.note_restored_file(note, flock);
+            host.files.note_restored_file(note, flock);
         }
         Ok(())
     }
@@ -277,7 +277,10 @@ impl<'a> Rebuild<'a> {
         if let Err(why) = self.decide_inode(&inode, &note, Access::Read) {
             return self.lose("open directory", note.handle.0, why);
         }
-        let fd = match host.open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY) {
+        let fd = match host
+            .tree
+            .open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)
+        {
             Ok(fd) => Some(fd),
             Err(why) => {
                 self.lose("open directory", note.handle.0, why)?;
@@ -285,17 +288,18 @@ impl<'a> Rebuild<'a> {
             }
         };
         inode.mount().file_opened();
-        let charge = host.quotas.charge_resumed(note.opener.uid);
+        let charge = host.files.quotas.charge_resumed(note.opener.uid);
         let directory = OpenDirectory::again(inode, fd, was, charge);
         directory.set_opener(note.opener);
         let entered = host
+            .files
             .directories
             .insert_at(note.handle.0, OPENS_MAX, directory);
         let directory = entered
             .ok_or_else(|| invalid(format!("there can be no directory {:#x}", note.handle.0)))?;
-        host.listings.enter(&directory);
+        host.files.listings.enter(&directory);
         if self.notes
-            && let Some(notes) = &host.notes
+            && let Some(notes) = &host.tree.notes
         {
             notes.note_directory(note);
         }
@@ -305,7 +309,7 @@ impl<'a> Rebuild<'a> {
     /// An owner of locks, which are taken again.
     pub(super) fn owner(&mut self, note: OwnerNote, ranges: &[RangeLock]) -> io::Result<()> {
         let host = self.host;
-        let Some(file) = host.files.get(note.handle.0) else {
+        let Some(file) = host.files.files.get(note.handle.0) else {
             // The open file is gone, so there is nothing that could still be reported as lost.
             return match ranges.is_empty() {
                 true => Ok(()),
@@ -318,9 +322,10 @@ impl<'a> Rebuild<'a> {
             ));
         }
         let taken = host
+            .files
             .open_for_owner(note.handle, note.pid, self.charges_of_owner(&note))
-            .and_then(|owner| host.enter_owner(note.node, note.owner, owner))
-            .and_then(|owner| host.take_ranges(&owner, ranges));
+            .and_then(|owner| host.files.enter_owner(note.node, note.owner, owner))
+            .and_then(|owner| host.files.take_ranges(&owner, ranges));
         if let Err(why) = taken {
             file.lose();
             self.lose("locks of open file", note.handle.0, why)?;
@@ -331,10 +336,10 @@ impl<'a> Rebuild<'a> {
     /// For the user who opened the file: the ledger does not record who locked it.
     fn charges_of_owner(&self, note: &OwnerNote) -> OwnerCharges {
         let host = &self.host;
-        let Some(file) = host.files.get(note.handle.0) else {
+        let Some(file) = host.files.files.get(note.handle.0) else {
             return [None, None];
         };
-        let shares = [&host.lock_quotas, &host.quotas];
+        let shares = [&host.files.lock_quotas, &host.files.quotas];
         shares.map(|shares| shares.charge_resumed(file.opener().uid))
     }
 
@@ -347,14 +352,14 @@ impl<'a> Rebuild<'a> {
             place: Some(place),
             _charges: self.charges_of_owner(&note),
         };
-        self.host.locks.put(note.node, note.owner, owner);
+        self.host.files.locks.put(note.node, note.owner, owner);
     }
 
     pub(super) fn finish(self, highest: [u32; 3]) -> io::Result<()> {
         let host = self.host;
-        let settled = host.nodes.settle(highest[0])
-            && host.files.settle(highest[1])
-            && host.directories.settle(highest[2]);
+        let settled = host.tree.nodes.settle(highest[0])
+            && host.files.files.settle(highest[1])
+            && host.files.directories.settle(highest[2]);
         if !settled {
             return Err(invalid("the session has used up its numbers"));
         }

@@ -4,17 +4,16 @@
 
 use super::rebuild::{Found, Rebuild};
 use super::save::lock_kind;
-use crate::host::{Host, opened_identity};
-use crate::ledger::{Contents, Key};
-use crate::ledger::{NamesRead, NodeRecord, Notes, OpenRecord, OwnerRecord, Records};
-use crate::tree::KnownName;
-use crate::tree::LowerMount;
-use crate::tree::Place;
-use rustix::fs::{AtFlags, StatxFlags};
+use crate::host::Host;
+use crate::identity::KnownName;
+use crate::ledger::{
+    Contents, Key, NamesRead, NodeRecord, Notes, OpenRecord, OwnerRecord, Records,
+};
+use crate::tree::{LowerMount, Place};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::Errno;
@@ -23,22 +22,19 @@ use thrufs_abi::NodeId;
 /// Most levels of directories that are known by name.
 const DEPTH_MAX: usize = 4096;
 
-/// Less than the longest path of a system call (`PATH_MAX`), more than a name.
-const PIECE_BYTES_MAX: usize = 4000;
-
 impl Host {
     /// See [`thrufs::FileSystem::recover`].
     pub(crate) fn recover(&self) -> io::Result<()> {
         let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what);
-        let Some(notes) = &self.notes else {
+        let Some(notes) = &self.tree.notes else {
             return Err(unsupported("there is no ledger to go on from"));
         };
         let records = notes.read()?;
-        let mut kept = Contents::of(self.strongbox.as_deref());
+        let mut kept = Contents::of(self.tree.strongbox.as_deref());
         let mut rebuild = Rebuild::at_any_rate(self);
         let highest = self.recover_all(records, notes, &mut kept, &mut rebuild)?;
         for key in kept.left() {
-            self.discard(key);
+            self.tree.discard(key);
         }
         rebuild.finish(highest)
     }
@@ -52,7 +48,7 @@ impl Host {
     ) -> io::Result<[u32; 3]> {
         let highest = records.highest;
         let mut pending: HashMap<NodeId, NodeRecord> = HashMap::new();
-        let mut mounts = HashMap::from([(0, Arc::clone(self.root.mount()))]);
+        let mut mounts = HashMap::from([(0, Arc::clone(self.tree.root.mount()))]);
         let mut moving = Vec::new();
         for record in records.nodes {
             moving.extend(record.possible_place.clone().map(|to| (record.node, to)));
@@ -129,18 +125,20 @@ impl Host {
     /// Checks nodes that were being moved when the process died.
     fn recover_moves(&self, moving: &mut Vec<(NodeId, (NodeId, CString))>) {
         moving.retain(|(node, (parent, name))| {
-            let (Ok(inode), Ok(parent)) = (self.nodes.get(*node), self.nodes.get(*parent)) else {
+            let (Ok(inode), Ok(parent)) =
+                (self.tree.nodes.get(*node), self.tree.nodes.get(*parent))
+            else {
                 // Perhaps on a mount that comes later.
                 return true;
             };
             let to = KnownName::new(parent.node(), name.to_bytes());
-            let place = if self.leads_to(&to, &inode).unwrap_or(false) {
+            let place = if self.tree.leads_to(&to, &inode).unwrap_or(false) {
                 let name = name.clone();
                 Some(Box::new(Place { parent, name }))
             } else {
                 inode.boxed_place()
             };
-            self.nodes.set_place(&inode, place);
+            self.tree.nodes.set_place(&inode, place);
             false
         });
     }
@@ -172,7 +170,7 @@ impl Host {
         }
         let place = match &record.place {
             Some((parent, name)) => Some(Box::new(Place {
-                parent: self.nodes.get(*parent)?,
+                parent: self.tree.nodes.get(*parent)?,
                 name: name.clone(),
             })),
             None => None,
@@ -193,28 +191,29 @@ impl Host {
         parent: NodeId,
         name: &std::ffi::CStr,
     ) -> thrufs::Result<Arc<LowerMount>> {
-        let parent = self.nodes.get(parent)?;
-        let descriptor = self.descriptor(&parent)?;
-        let (_, stat) = self.open_component(&descriptor, name)?;
+        let parent = self.tree.nodes.get(parent)?;
+        let descriptor = self.tree.descriptor(&parent)?;
+        let (_, stat) = self.tree.open_component(&descriptor, name)?;
         if stat.stx_mnt_id == parent.mount().id() {
             return Err(Errno::ESTALE);
         }
         let fd = descriptor.as_fd();
-        self.mounts
+        self.tree
+            .mounts
             .enter_as(stat.stx_mnt_id, &parent, fd, name, Some(number))
     }
 
     /// Files without names, by stored descriptors.
     fn recover_orphans(&self, kept: &mut Contents) {
         for node in kept.nodes() {
-            let Ok(inode) = self.nodes.get(node) else {
+            let Ok(inode) = self.tree.nodes.get(node) else {
                 continue;
             };
             let Some(fd) = kept.take(Key::Node(node)) else {
                 continue;
             };
-            if self.is_of(&fd, &inode) {
-                self.descriptors.keep(&inode, fd);
+            if self.tree.is_of(&fd, &inode) {
+                self.tree.descriptors.keep(&inode, fd);
                 inode.in_strongbox().store(true, Ordering::Relaxed);
             }
         }
@@ -224,8 +223,8 @@ impl Host {
     fn recover_names(&self, names: NamesRead, notes: &Notes) {
         let mut unsure = Vec::new();
         for (node, names) in names {
-            match self.nodes.get(node) {
-                Ok(inode) if self.rules.has_policy() => {
+            match self.tree.nodes.get(node) {
+                Ok(inode) if self.judge.has_policy() => {
                     if names.iter().any(|name| name.is_unsure) {
                         unsure.push(Arc::clone(&inode));
                     }
@@ -235,53 +234,9 @@ impl Host {
             }
         }
         for inode in unsure {
-            let leads_here = |name: &KnownName| self.leads_to(name, &inode).unwrap_or(false);
-            inode.names().settle(self.noting(&inode), leads_here);
+            let leads_here = |name: &KnownName| self.tree.leads_to(name, &inode).unwrap_or(false);
+            inode.names().settle(self.tree.noting(&inode), leads_here);
         }
-    }
-
-    /// Whether an inode has this name now.
-    pub(crate) fn leads_to(
-        &self,
-        name: &KnownName,
-        inode: &crate::tree::Inode,
-    ) -> thrufs::Result<bool> {
-        let directory = self.nodes.get(name.directory)?;
-        let descriptor = self.descriptor(&directory)?;
-        let component = super::paths::component(&name.name)?;
-        let (fd, _) = self.open_component(&descriptor, &component)?;
-        Ok(self.is_of(&fd, inode))
-    }
-
-    /// Whether the inode is at this path now.
-    pub(crate) fn path_leads_to(
-        &self,
-        path: &[u8],
-        inode: &crate::tree::Inode,
-    ) -> thrufs::Result<bool> {
-        let mut at = None;
-        let mut rest = path;
-        loop {
-            let (piece, behind) = piece_of(rest);
-            let piece = CString::new(piece).map_err(|_| Errno::ENOENT)?;
-            let (fd, _) = match &at {
-                None => self.open_component(self.descriptor(&self.root)?, &piece)?,
-                Some(at) => self.open_component(at, &piece)?,
-            };
-            if behind.is_empty() {
-                return Ok(self.is_of(&fd, inode));
-            }
-            at = Some(fd);
-            rest = behind;
-        }
-    }
-
-    fn is_of(&self, fd: &OwnedFd, inode: &crate::tree::Inode) -> bool {
-        let mask = crate::host::BASIC | StatxFlags::BTIME;
-        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
-        let identity = stat.map_err(Errno::from);
-        let identity = identity.and_then(|stat| opened_identity(inode.mount(), fd, &stat));
-        identity.is_ok_and(|identity| identity == *inode.identity())
     }
 
     fn recover_file(
@@ -296,18 +251,19 @@ impl Host {
                 handle = handle.0,
                 "an open file is lost: its data path was not recorded"
             );
-            if let Some(notes) = &self.notes {
+            if let Some(notes) = &self.tree.notes {
                 notes.forget_file(handle);
             }
             return Ok(());
         }
         let given = kept.take(Key::File(handle)).filter(|fd| {
-            let inode = self.nodes.get(record.note.node);
-            inode.is_ok_and(|inode| self.is_of(fd, &inode))
+            let inode = self.tree.nodes.get(record.note.node);
+            inode.is_ok_and(|inode| self.tree.is_of(fd, &inode))
         });
         let flock = lock_kind(record.flock);
         let opened = rebuild.file(record.note, flock, true, given);
         if let Some(filter) = self
+            .files
             .files
             .get(handle.0)
             .and_then(|it| it.guard().filter().cloned())
@@ -315,7 +271,7 @@ impl Host {
             filter.was_left(handle, record.left);
         }
         opened.or_else(|error| {
-            if let Some(notes) = &self.notes {
+            if let Some(notes) = &self.tree.notes {
                 notes.forget_file(handle);
             }
             tracing::warn!(handle = handle.0, %error, "an open file is lost");
@@ -331,13 +287,13 @@ impl Host {
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
         let note = record.note;
-        let file = self.files.get(note.handle.0);
+        let file = self.files.files.get(note.handle.0);
         let Some(file) = file.filter(|file| file.node() == note.node) else {
             notes.forget_owner(record.index);
             return Ok(());
         };
         let fd = kept.take(Key::Owner(record.index));
-        match fd.filter(|fd| self.is_of(fd, file.inode())) {
+        match fd.filter(|fd| self.tree.is_of(fd, file.inode())) {
             Some(fd) => {
                 rebuild.kept_owner(note, fd, record.index);
                 Ok(())
@@ -348,35 +304,5 @@ impl Host {
                 rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
             }
         }
-    }
-}
-
-/// The longest prefix of a path that a system call takes, and the rest.
-fn piece_of(path: &[u8]) -> (&[u8], &[u8]) {
-    let is_longer = path.get(..PIECE_BYTES_MAX);
-    match is_longer.and_then(|piece| piece.iter().rposition(|&byte| byte == b'/')) {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (path, b""),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_paths_are_walked_in_pieces() {
-        let name = "n".repeat(255);
-        let path = vec![name.as_str(); 40].join("/");
-        let mut rest = path.as_bytes();
-        let mut pieces = Vec::new();
-        while !rest.is_empty() {
-            let (piece, behind) = piece_of(rest);
-            assert!(piece.len() < PIECE_BYTES_MAX);
-            pieces.push(piece);
-            rest = behind;
-        }
-        assert_eq!(pieces.join(&b'/'), path.as_bytes());
-        assert_eq!(piece_of(b"a/b"), (&b"a/b"[..], &b""[..]));
     }
 }

@@ -4,24 +4,22 @@
 //! handle, which can, is used only where [`Migration::accept_handles`](crate::Migration) permits.
 
 use super::format::{
-    Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX,
-    RANGES_MAX, Reader, VERSION, VERSION_UNDER_POLICY, invalid,
+    Handle, MAGIC, MOUNTS_MAX, NAME_BYTES_MAX, NAMES_MAX, NODES_MAX, OPENS_MAX, OWNERS_MAX, Reader,
+    VERSION, VERSION_UNDER_POLICY, invalid,
 };
 use super::paths::Walker;
-use super::rebuild::{Found, Listing, Rebuild};
+use super::rebuild::{Found, Rebuild};
 use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT, lock_kind};
-use crate::files::Route;
-use crate::host::{Host, opened_identity};
-use crate::judge::OpenerIds;
-use crate::ledger::{FileNote, OwnerNote};
-use crate::tree::Identity;
-use crate::tree::KnownName;
-use crate::tree::LowerMount;
-use crate::tree::Place;
+use crate::files::{Listing, RANGES_MAX};
+use crate::host::Host;
+use crate::identity::{Identity, KnownName};
+use crate::ledger::{FileNote, OpenerIds, OwnerNote, Route};
+use crate::tree::{LowerMount, Place, opened_identity};
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::Errno;
@@ -51,7 +49,7 @@ impl Host {
     pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
         let mut reader = Reader::new(source);
         let header = read_header(&mut reader)?;
-        if header.is_under_policy != self.rules.has_policy() {
+        if header.is_under_policy != self.judge.has_policy() {
             let what = match header.is_under_policy {
                 true => "the session was served under a policy, and there is none here",
                 false => "the session was served without a policy, and there is one here",
@@ -70,7 +68,7 @@ impl Host {
             paths.by_number.insert(number, path);
         }
         let mut walker = Walker::new(self, Some(&paths.numbers));
-        let mut entered = HashMap::from([(0, Arc::clone(self.root.mount()))]);
+        let mut entered = HashMap::from([(0, Arc::clone(self.tree.root.mount()))]);
         for _ in 0..header.nodes {
             let (node, lookups, file_type) = (NodeId(reader.u64()?), reader.u64()?, reader.u32()?);
             let found = match reader.byte()? {
@@ -113,7 +111,7 @@ impl Host {
             place,
             fd,
         };
-        if has_handles && !self.rules.has_policy() {
+        if has_handles && !self.judge.has_policy() {
             return Ok(found(None, None, None));
         }
         let fd = match has_handles {
@@ -125,9 +123,9 @@ impl Host {
             None => (&path[..0], path),
         };
         let parent = if directory.is_empty() {
-            Some(Arc::clone(&self.root))
+            Some(Arc::clone(&self.tree.root))
         } else {
-            self.nodes.find(&walker.go(directory)?.identity()?)
+            self.tree.nodes.find(&walker.go(directory)?.identity()?)
         };
         let known = parent
             .as_ref()
@@ -148,7 +146,7 @@ impl Host {
         number: u32,
     ) -> thrufs::Result<Arc<LowerMount>> {
         // Rules decide by paths.
-        if !self.config.migration.accept_handles || self.rules.has_policy() {
+        if !self.config.migration.accept_handles || self.judge.has_policy() {
             return Err(Errno::EPERM);
         }
         if let Some(known) = entered.get(&number) {
@@ -168,14 +166,19 @@ impl Host {
         if !mount.has_handles() {
             return Err(Errno::EOPNOTSUPP);
         }
-        let anchor = self.anchor_of(mount)?;
+        let anchor = self.tree.anchor_of(mount)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        let fd = self.with_room(|| {
+        let fd = self.tree.with_room(|| {
             let anchor = anchor.as_fd();
             let opened = handle::open_by_handle_parts(anchor, given.kind, &given.bytes, flags);
             Ok(opened?)
         })?;
-        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, crate::host::BASIC)?;
+        let stat = rustix::fs::statx(
+            &fd,
+            c"",
+            AtFlags::EMPTY_PATH,
+            rustix::fs::StatxFlags::BASIC_STATS,
+        )?;
         // As this kernel writes the handle, so that lookups find it.
         let identity = opened_identity(mount, &fd, &stat)?;
         let same = Identity::from_parts(mount.index(), given.kind, &given.bytes);

@@ -5,16 +5,17 @@ use super::format::{
     Handle, MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION,
     VERSION_UNDER_POLICY, Writer, invalid,
 };
-use super::locks::Held;
 use super::paths::Finder;
 use crate::config::MigrationMode;
-use crate::files::Route;
+use crate::files::Held;
 use crate::host::Host;
+use crate::identity::KnownName;
+use crate::ledger::Route;
 use crate::tree::Inode;
-use crate::tree::KnownName;
 use rustix::fs::AtFlags;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::Errno;
@@ -61,11 +62,11 @@ pub(super) fn lock_kind(number: u8) -> Option<LockKind> {
 impl Host {
     /// See [`thrufs::FileSystem::save`].
     pub(crate) fn save(&self, sink: &mut dyn Write) -> io::Result<()> {
-        self.have_locks();
+        self.files.have_locks();
         let mut finder = Finder::new(self);
         let nodes = self.locate_all(&mut finder);
         let mounts = self.locate_mounts(&mut finder);
-        let held = self.held_locks().map_err(|error| {
+        let held = self.files.held_locks().map_err(|error| {
             io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
         let mut writer = Writer::new(sink);
@@ -77,30 +78,30 @@ impl Host {
         for located in &nodes {
             self.write_node(&mut writer, located)?;
         }
-        if self.rules.has_policy() {
+        if self.judge.has_policy() {
             write_names(&mut writer, &nodes)?;
         }
         self.write_opens(&mut writer)?;
         write_owners(&mut writer, &held)?;
         writer.finish()?;
-        self.suspend_locks(held);
+        self.files.suspend_locks(held);
         Ok(())
     }
 
     fn write_header(&self, writer: &mut Writer<'_>, counts: [usize; 3]) -> io::Result<()> {
         let [mounts, nodes, owners] = counts;
-        let opens = [self.files.len(), self.directories.len()];
+        let opens = [self.files.files.len(), self.files.directories.len()];
         if nodes > NODES_MAX as usize || opens.iter().any(|count| *count > OPENS_MAX as usize) {
             return Err(invalid("the session knows too many files to be moved"));
         }
         writer.bytes(&MAGIC)?;
-        writer.u32(match self.rules.has_policy() {
+        writer.u32(match self.judge.has_policy() {
             false => VERSION,
             true => VERSION_UNDER_POLICY,
         })?;
-        writer.u32(self.nodes.generation_max())?;
-        writer.u32(self.files.generation_max())?;
-        writer.u32(self.directories.generation_max())?;
+        writer.u32(self.tree.nodes.generation_max())?;
+        writer.u32(self.files.files.generation_max())?;
+        writer.u32(self.files.directories.generation_max())?;
         for count in [mounts, nodes, opens[0], opens[1], owners] {
             writer.u32(count as u32)?;
         }
@@ -111,8 +112,8 @@ impl Host {
     fn locate_all(&self, finder: &mut Finder<'_>) -> Vec<Located> {
         let migration = &self.config.migration;
         // Rules decide by paths, so inodes must be found by paths.
-        let by_handle = migration.mode == MigrationMode::FileHandles && !self.rules.has_policy();
-        let known = self.nodes.iter().map(|(_, inode)| inode);
+        let by_handle = migration.mode == MigrationMode::FileHandles && !self.judge.has_policy();
+        let known = self.tree.nodes.iter().map(|(_, inode)| inode);
         let known = known.filter(|inode| inode.node() != NodeId::ROOT && inode.lookups() > 0);
         let mut all: Vec<Located> = known
             .map(|inode| {
@@ -170,9 +171,14 @@ impl Host {
     }
 
     fn has_names(&self, inode: &Arc<Inode>) -> thrufs::Result<bool> {
-        let descriptor = self.descriptor(inode)?;
+        let descriptor = self.tree.descriptor(inode)?;
         let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, crate::host::BASIC)?;
+        let stat = rustix::fs::statx(
+            descriptor.as_fd(),
+            c"",
+            flags,
+            rustix::fs::StatxFlags::BASIC_STATS,
+        )?;
         Ok(stat.stx_nlink > 0)
     }
 
@@ -184,7 +190,7 @@ impl Host {
 
     fn locate_mounts(&self, finder: &mut Finder<'_>) -> Vec<(u32, Vec<u8>)> {
         let mut mounts: Vec<(u32, Vec<u8>)> = Vec::new();
-        for mount in self.mounts.beneath() {
+        for mount in self.tree.mounts.beneath() {
             let Some((parent, name)) = mount.mounted_on() else {
                 continue;
             };
@@ -233,25 +239,25 @@ impl Host {
     }
 
     fn write_opens(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        for (handle, file) in self.files.iter() {
+        for (handle, file) in self.files.files.iter() {
             writer.u64(handle)?;
             writer.u64(file.node().0)?;
             writer.u32(file.flags().cast_unsigned())?;
             writer.byte(lock_number(file.flock()))?;
             writer.byte(u8::from(file.has_lower()))?;
-            if self.rules.has_policy() {
+            if self.judge.has_policy() {
                 writer.u64(file.opener().word())?;
-                let route = self.route_of(file.guard(), FileHandle(handle));
+                let route = self.files.route_of(file.guard(), FileHandle(handle));
                 writer.u32(route.map_or(0, Route::number))?;
             }
         }
-        for (handle, directory) in self.directories.iter() {
+        for (handle, directory) in self.files.directories.iter() {
             writer.u64(handle)?;
             writer.u64(directory.node().0)?;
-            let whole = self.listing(&directory);
+            let whole = self.files.listing(&directory);
             writer.u64(whole.file_system)?;
             writer.u64(whole.ino)?;
-            if self.rules.has_policy() {
+            if self.judge.has_policy() {
                 writer.u64(directory.opener().word())?;
             }
         }

@@ -1,6 +1,6 @@
 //! The housekeeping thread: releases idle submounts, and gives memory back.
 //!
-//! A descriptor of ours on a submount keeps it from being unmounted on the host. So once the last file or
+//! A descriptor of ours on a submount keeps it from being unmounted on the tree. So once the last file or
 //! directory that clients have open on it is released, all cached descriptors of that mount are closed, at
 //! once, but not on a thread that answers requests. A submount on which only names and attributes are
 //! looked up is released after some time without use.
@@ -12,15 +12,15 @@
 //! [`Wakeup`]; only this thread releases. A request keeps what it holds at that moment, and marks the mount
 //! again with whatever it caches later.
 
-use crate::host::Host;
-use parking_lot::{Condvar, Mutex};
+use super::Tree;
+use super::wakeup::Wakeup;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How often to look while descriptors of a submount are cached.
 const WATCHFUL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How often to see whether the host still exists.
+/// How often to see whether the tree still exists.
 const RESTING_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long a submount without open files is kept without use.
@@ -31,54 +31,30 @@ const IDLE_MS: u64 = 500;
 const REST_MIN: Duration = Duration::from_millis(1);
 const WORK_SHARE: u32 = 10;
 
-#[derive(Debug, Default)]
-pub(crate) struct Wakeup {
-    pending: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Wakeup {
-    pub(crate) fn notify(&self) {
-        let before = std::mem::replace(&mut *self.pending.lock(), true);
-        if !before {
-            self.changed.notify_one();
-        }
-    }
-
-    /// Waits for a notification since the last wait, or for `timeout`.
-    fn wait(&self, timeout: Duration) {
-        let mut pending = self.pending.lock();
-        if !*pending {
-            self.changed.wait_for(&mut pending, timeout);
-        }
-        *pending = false;
-    }
-}
-
-/// Starts the thread, which ends once `host` is gone.
-pub(crate) fn start(host: &Arc<Host>) {
-    let wakeup = Arc::clone(host.mounts.wakeup());
-    let host = Arc::downgrade(host);
+/// Starts the thread, which ends once `tree` is gone.
+pub(crate) fn start(tree: &Arc<Tree>) {
+    let wakeup = Arc::clone(tree.mounts.wakeup());
+    let tree = Arc::downgrade(tree);
     let started = std::thread::Builder::new()
         .name("housekeeper".into())
-        .spawn(move || run(&host, &wakeup));
+        .spawn(move || run(&tree, &wakeup));
     if let Err(error) = started {
         tracing::warn!("no housekeeping thread: submounts stay busy until unmount: {error}");
     }
 }
 
-fn run(host: &Weak<Host>, wakeup: &Wakeup) {
+fn run(tree: &Weak<Tree>, wakeup: &Wakeup) {
     let mut interval = RESTING_INTERVAL;
     loop {
         wakeup.wait(interval);
-        let Some(host) = host.upgrade() else { return };
+        let Some(tree) = tree.upgrade() else { return };
         let started = Instant::now();
-        let swept = host.mounts.sweep(IDLE_MS);
+        let swept = tree.mounts.sweep(IDLE_MS);
         for mount in &swept.released {
-            host.descriptors.release_mount(*mount);
+            tree.descriptors.release_mount(*mount);
         }
-        let was_much_forgotten = host.nodes.shrink();
-        drop(host);
+        let was_much_forgotten = tree.nodes.shrink();
+        drop(tree);
         if was_much_forgotten {
             thrufs_sys::heap::give_back();
         }
@@ -90,24 +66,5 @@ fn run(host: &Weak<Host>, wakeup: &Wakeup) {
         if !swept.released.is_empty() {
             std::thread::sleep(REST_MIN.max(started.elapsed() * WORK_SHARE));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wakeup_notifies_once() {
-        let wakeup = Wakeup::default();
-        wakeup.notify();
-        wakeup.notify();
-        let long = Duration::from_secs(60);
-        let started = Instant::now();
-        wakeup.wait(long);
-        assert!(started.elapsed() < long);
-        let short = Duration::from_millis(20);
-        wakeup.wait(short);
-        assert!(started.elapsed() >= short, "no second notification");
     }
 }

@@ -5,7 +5,7 @@
 //! *after* it has cached one, under the lock that the thread takes to remove it. So whatever the thread did
 //! not find is marked again.
 
-use super::housekeeping::Wakeup;
+use super::wakeup::Wakeup;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 

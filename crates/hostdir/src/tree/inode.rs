@@ -1,27 +1,38 @@
 //! One inode that the kernel has looked up: its lookup count, what leads to it (handle, place, descriptor),
 //! and what was reported of it. Makes no system calls except closing descriptors.
 
-use super::identity::Identity;
-use super::mounts::LowerMount;
+use super::idle_expiry::IdleExpiry;
+use super::magic::{BTRFS_MAGIC, EXT_MAGIC, XFS_MAGIC};
 use super::names::Names;
-use crate::files::Use;
-use crate::files::set_group_id_stays;
+use super::reported::ReportedAttributes;
+use super::uses::{Obstacle, Use};
 use crate::filter::Filter;
+use crate::identity::Identity;
+use crate::ledger::{NotedPlace, Notes};
 use crate::quota::QuotaCharge;
-use crate::requests::ReportedAttributes;
+use parking_lot::RwLock;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FileType;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use thrufs::NoWait;
 use thrufs::{Backing, LowerFile};
 use thrufs_abi::NodeId;
+use thrufs_sys::handle::FileHandleBuf;
 
 /// Where an inode without a file handle was last seen.
 pub(crate) struct Place {
     pub(crate) parent: Arc<Inode>,
     pub(crate) name: CString,
+}
+
+impl Place {
+    /// As the ledger records it.
+    pub(super) fn noted(&self) -> NotedPlace<'_> {
+        (self.parent.node(), &self.name)
+    }
 }
 
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
@@ -158,6 +169,13 @@ impl Inode {
     /// The names by which it was looked up.
     pub(crate) fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// Records it as new, with one lookup.
+    pub(super) fn note_in(&self, notes: &Notes) {
+        let reach = self.reach.lock();
+        let place = reach.place.as_deref().map(Place::noted);
+        notes.note_node(self.node, &self.identity, self.file_type, place);
     }
 
     pub(crate) fn lookups(&self) -> u64 {
@@ -372,6 +390,184 @@ impl Inode {
     pub(crate) fn set_cached_version(&self, version: u64) {
         self.cached_version.store(version, Ordering::Relaxed);
     }
+}
+
+pub(crate) struct LowerMount {
+    pub(super) index: u32,
+    pub(super) id: u64,
+    pub(super) magic: u64,
+    /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
+    pub(super) anchor: RwLock<Option<Arc<OwnedFd>>>,
+    pub(super) has_handles: bool,
+    pub(super) number_in_handle: NumberInHandle,
+    pub(super) no_wait: NoWait,
+    pub(super) is_remote: bool,
+    /// Its file system is stacked on others.
+    pub(super) is_layered: bool,
+    /// Found to be stacked too deep for passthrough.
+    pub(super) is_stacked: AtomicBool,
+    /// Found to have no POSIX ACLs.
+    pub(super) is_without_acls: AtomicBool,
+    /// Whether it was read-only, as the low bit, below the milliseconds of the last look; 0 for never.
+    pub(super) read_only_seen: AtomicU64,
+    /// An obstacle to passthrough was logged.
+    pub(super) logged: AtomicBool,
+    /// Its mount point, to find it again; `None` for the mount of the source.
+    pub(super) mounted_on: Option<(Arc<Inode>, CString)>,
+    pub(super) idle_expiry: IdleExpiry,
+}
+
+/// Where a handle contains the inode number, to see whether a handle and a stat, taken one after the other,
+/// are of one inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NumberInHandle {
+    /// First 4 bytes (ext2, ext3, ext4).
+    Low32,
+    /// First 8 bytes or first 4, by the handle's length (XFS, btrfs).
+    Start,
+    /// After a generation of 4 bytes: low and high half (tmpfs).
+    AfterGeneration,
+    /// Handles of other file systems are opaque.
+    Unknown,
+}
+
+impl LowerMount {
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn magic(&self) -> u64 {
+        self.magic
+    }
+
+    /// Whether its inodes have file handles that we may open.
+    pub(crate) fn has_handles(&self) -> bool {
+        self.has_handles
+    }
+
+    /// Whether positions of a listing stay valid when its directory is opened again.
+    pub(crate) fn keeps_positions(&self) -> bool {
+        self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
+    }
+
+    pub(crate) fn no_wait(&self) -> NoWait {
+        self.no_wait
+    }
+
+    pub(crate) fn is_memory(&self) -> bool {
+        self.no_wait == NoWait::Memory
+    }
+
+    /// Whether another machine or process serves it.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    pub(crate) fn is_stacked(&self) -> bool {
+        self.is_stacked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_stacked(&self) {
+        self.is_stacked.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn may_have_acls(&self) -> bool {
+        !self.is_without_acls.load(Ordering::Relaxed)
+    }
+
+    /// One of its inodes has no ACL support. Inodes other than files and directories never have.
+    pub(crate) fn found_without_acls(&self, inode: &Inode) {
+        if inode.is_regular() || inode.is_directory() {
+            self.is_without_acls.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Logs the first obstacle to passthrough of its files.
+    pub(crate) fn log_once(&self, obstacle: Obstacle) {
+        if !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed) {
+            tracing::info!(
+                mount = self.id,
+                "passthrough is off for files on a lower mount: {obstacle}"
+            );
+        }
+    }
+
+    /// Whether it was read-only, if known and not older than `age_ms`.
+    pub(crate) fn known_read_only(&self, now_ms: u64, age_ms: u64) -> Option<bool> {
+        let seen = self.read_only_seen.load(Ordering::Relaxed);
+        let is_fresh = seen != 0 && now_ms.saturating_sub(seen >> 1) < age_ms;
+        is_fresh.then_some(seen & 1 == 1)
+    }
+
+    pub(crate) fn record_read_only(&self, now_ms: u64, is_read_only: bool) {
+        let seen = now_ms.max(1) << 1 | u64::from(is_read_only);
+        self.read_only_seen.store(seen, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_opened(&self) {
+        self.idle_expiry.file_opened();
+    }
+
+    pub(crate) fn file_closed(&self) {
+        self.idle_expiry.file_closed();
+    }
+
+    /// To be called after something of the mount was cached or used.
+    pub(crate) fn mark_used(&self) {
+        self.idle_expiry.mark_used();
+    }
+
+    pub(crate) fn mounted_on(&self) -> Option<&(Arc<Inode>, CString)> {
+        self.mounted_on.as_ref()
+    }
+
+    pub(super) fn is_source(&self) -> bool {
+        self.index == 0
+    }
+
+    /// Whether a handle and a stat are of one inode; `None` for opaque handles.
+    pub(crate) fn handle_is_of(&self, handle: &FileHandleBuf, ino: u64) -> Option<bool> {
+        let bytes = handle.bytes();
+        let word = |at: usize| -> Option<u64> {
+            let bytes = bytes.get(at..at + 4)?;
+            Some(u64::from(u32::from_ne_bytes(bytes.try_into().ok()?)))
+        };
+        let number = match self.number_in_handle {
+            NumberInHandle::Unknown => return None,
+            NumberInHandle::Low32 => return Some(word(0)? == ino & 0xffff_ffff),
+            NumberInHandle::AfterGeneration => word(4)? | word(8)? << 32,
+            NumberInHandle::Start if bytes.len() <= 8 => return Some(word(0)? == ino),
+            NumberInHandle::Start => word(0)? | word(4)? << 32,
+        };
+        Some(number == ino)
+    }
+
+    /// How many file systems may be stacked for passthrough of its files: 2 if it is itself stacked. No
+    /// more than needed: a FUSE mount that allows 2 cannot be a layer of an overlay file system.
+    pub(crate) fn stack_depth(&self) -> u32 {
+        if self.is_layered { 2 } else { 1 }
+    }
+
+    /// The inode number that clients see. Clients see one device for all mounts, so numbers of submounts
+    /// differ from the source's: programs that recognise hard links by device and number would otherwise
+    /// take two files for one.
+    pub(crate) fn client_ino(&self, ino: u64) -> u64 {
+        if self.index == 0 {
+            return ino;
+        }
+        ino ^ (u64::from(self.index) << 48)
+    }
+}
+
+/// Whether a file with this mode has the set-group-id bit without execution by its group. It is no
+/// privilege then (it meant mandatory locking, once), and FUSE wants it kept on every write. The lower file
+/// system would drop it unless the writer, which is this thread, is in the file's group.
+pub(crate) fn set_group_id_stays(mode: u32) -> bool {
+    mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID
 }
 
 #[cfg(test)]

@@ -1,26 +1,18 @@
-//! Records the state that a resuming process needs, and stores descriptors that it could not open again.
-//!
-//! Without a [ledger](crate::ledger) and a [strongbox](crate::ledger::strongbox), all of this does nothing.
+//! Forgets nodes, and keeps what would be lost: descriptors of inodes without a name, stored for a resuming
+//! process or charged to the user who removed them.
 
+use super::Tree;
 use super::inode::Inode;
-use crate::files::OpenDirectory;
-use crate::files::OpenFile;
-use crate::files::Route;
-use crate::host::Host;
-use crate::judge::OpenerIds;
-use crate::ledger::FileNote;
 use crate::ledger::{Key, Strongbox};
-use crate::policy::Redaction;
 use rustix::fs::AtFlags;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use thrufs::LowerFile;
-use thrufs_abi::{FileHandle, NodeId};
-use thrufs_sys::lock::{self, LockKind};
+use thrufs::Result;
+use thrufs_abi::NodeId;
 
-impl Host {
-    fn strongbox(&self) -> Option<&dyn Strongbox> {
+impl Tree {
+    pub(crate) fn strongbox(&self) -> Option<&dyn Strongbox> {
         self.strongbox.as_deref()
     }
 
@@ -54,7 +46,12 @@ impl Host {
             return;
         };
         let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, crate::host::BASIC);
+        let stat = rustix::fs::statx(
+            descriptor.as_fd(),
+            c"",
+            flags,
+            rustix::fs::StatxFlags::BASIC_STATS,
+        );
         let is_found_by_name = !inode.mount().has_handles();
         if stat.is_ok_and(|stat| stat.stx_nlink <= 1 || is_found_by_name) {
             self.keep_inode(inode, descriptor.as_fd());
@@ -81,115 +78,32 @@ impl Host {
         }
     }
 
-    /// The session is over and will not be resumed.
-    pub(crate) fn end_notes(&self) {
-        if let Some(notes) = &self.notes {
-            notes.wipe();
+    /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
+    /// other names; but not a file without links, which must be freed, nor beyond the user's quota of
+    /// removed inodes.
+    pub(crate) fn forget_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+        self.nodes.set_place(inode, None);
+        let links = self
+            .descriptor(inode)
+            .map(|fd| rustix::fs::fstat(fd.as_fd()));
+        if inode.is_regular() && matches!(links, Ok(Ok(stat)) if stat.st_nlink == 0) {
+            inode.last_name_removed();
         }
-        if let Some(strongbox) = self.strongbox() {
-            for (_, inode) in self.nodes.iter() {
-                if inode.in_strongbox().swap(false, Ordering::Relaxed) {
-                    strongbox.discard(Key::Node(inode.node()).into());
-                }
-            }
-            for (handle, file) in self.files.iter() {
-                if file.was_locked() {
-                    strongbox.discard(Key::File(FileHandle(handle)).into());
-                }
-            }
-            for (_, owner) in self.locks.all() {
-                if let Some(place) = owner.place {
-                    strongbox.discard(Key::Owner(place).into());
-                }
-            }
+        self.drop_if_over_quota(uid, inode);
+    }
+
+    pub(crate) fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+        if self.charge_removed(uid, inode).is_err() {
+            inode.drop_for_good();
         }
     }
 
-    pub(crate) fn note_file(&self, note: FileNote) {
-        if let Some(notes) = &self.notes {
-            notes.note_file(note);
+    /// Charges a removed inode that only its descriptor leads to, to the user who removed it. Fails with
+    /// `ENFILE` when the quota of that user, or of all users, is used up.
+    pub(crate) fn charge_removed(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Result<()> {
+        if !inode.can_be_found_again() && !inode.cached_descriptor_is_gone() {
+            inode.charge_descriptor(self.removed_quotas.charge(uid)?);
         }
-    }
-
-    /// Records whether an open file may write to a redacted file.
-    pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
-        if let (Some(notes), Some(file)) = (&self.notes, self.files.get(handle.0)) {
-            notes.note_route(handle, Route::redacted(redaction, writes), file.flags());
-        }
-    }
-
-    /// Records who opened a file, to decide again under another policy.
-    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
-        if let Some(file) = self.files.get(handle.0) {
-            file.set_opener(opener);
-        }
-        if let Some(notes) = &self.notes {
-            notes.note_opener(handle, opener);
-        }
-    }
-
-    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
-        if let Some(directory) = self.directories.get(handle.0) {
-            directory.set_opener(opener);
-        }
-        if let Some(notes) = &self.notes {
-            notes.note_opener_of_directory(handle, opener);
-        }
-    }
-
-    pub(crate) fn note_restored_file(&self, note: FileNote, flock: Option<LockKind>) {
-        self.note_file(note);
-        let file = self.files.get(note.handle.0);
-        if let Some(file) = file.filter(|_| flock.is_some())
-            && let Ok(lower) = self.lower(&file, false)
-        {
-            self.keep(Key::File(note.handle), lower.as_fd());
-            self.note_flock(note.handle, flock);
-        }
-    }
-
-    fn note_flock(&self, handle: FileHandle, flock: Option<LockKind>) {
-        if let Some(notes) = &self.notes {
-            let number = match flock {
-                Some(LockKind::Read) => 1,
-                Some(LockKind::Write) => 2,
-                Some(LockKind::Unlock) | None => 0,
-            };
-            notes.note_flock(handle, number);
-        }
-    }
-
-    /// Records the lock that an open file's lower file carries, or no longer carries.
-    pub(crate) fn flock_taken(&self, handle: FileHandle, file: &OpenFile, kind: LockKind) {
-        file.set_flock(Some(kind));
-        self.note_flock(handle, Some(kind));
-    }
-
-    /// A lower file is about to carry a lock.
-    pub(crate) fn keep_to_lock(&self, handle: FileHandle, lower: &LowerFile) {
-        self.keep(Key::File(handle), lower.as_fd());
-    }
-
-    pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {
-        let file = self.files.get(handle.0)?;
-        if let Some(notes) = &self.notes {
-            notes.forget_file(handle);
-        }
-        if file.was_locked() && self.strongbox().is_some() {
-            // The strongbox closes its duplicate later.
-            if let Some(lower) = file.kept() {
-                let _ = lock::flock(&*lower, LockKind::Unlock);
-            }
-            self.discard(Key::File(handle));
-        }
-        self.files.remove(handle.0)
-    }
-
-    pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {
-        self.directories.get(handle.0)?;
-        if let Some(notes) = &self.notes {
-            notes.forget_directory(handle);
-        }
-        self.directories.remove(handle.0)
+        Ok(())
     }
 }

@@ -5,216 +5,31 @@
 //! is left, when its last open file is released or when it was idle for a while, so that it can be
 //! unmounted on the host.
 
-use super::housekeeping::Wakeup;
 use super::idle_expiry::IdleExpiry;
-use super::inode::Inode;
+use super::inode::NumberInHandle;
+use super::inode::{Inode, LowerMount};
+use super::magic::{
+    BTRFS_MAGIC, ECRYPTFS_MAGIC, EXT_MAGIC, HUGETLBFS_MAGIC, OVERLAYFS_MAGIC, RAMFS_MAGIC,
+    REMOTE_MAGICS, TMPFS_MAGIC, XFS_MAGIC,
+};
+use super::wakeup::Wakeup;
 use crate::config::FileHandles;
-use crate::files::Obstacle;
+use crate::identity::Identity;
 use crate::ledger::Notes;
 use parking_lot::{Mutex, RwLock};
+use rustix::fs::Statx;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 use thrufs::{Errno, NoWait, Result};
-use thrufs_sys::handle::{self, FileHandleBuf};
+use thrufs_sys::handle;
+use thrufs_sys::handle::FileHandleBuf;
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the mount id that is never reused.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
-
-const EXT_MAGIC: u64 = 0xef53;
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-const RAMFS_MAGIC: u64 = 0x8584_58f6;
-const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-const OVERLAYFS_MAGIC: u64 = 0x794c_7630;
-const ECRYPTFS_MAGIC: u64 = 0xf15f;
-const XFS_MAGIC: u64 = 0x5846_5342;
-const BTRFS_MAGIC: u64 = 0x9123_683e;
-/// File systems that report errors at close(2) and check callers by their ids: NFS, SMB, CIFS, Ceph,
-/// AFS, 9P, FUSE.
-const REMOTE_MAGICS: &[u64] = &[
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x00c3_6400,
-    0x5346_414f,
-    0x0102_1997,
-    0x6573_5546,
-];
-
-/// Where a handle contains the inode number, to see whether a handle and a stat, taken one after the other,
-/// are of one inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NumberInHandle {
-    /// First 4 bytes (ext2, ext3, ext4).
-    Low32,
-    /// First 8 bytes or first 4, by the handle's length (XFS, btrfs).
-    Start,
-    /// After a generation of 4 bytes: low and high half (tmpfs).
-    AfterGeneration,
-    /// Handles of other file systems are opaque.
-    Unknown,
-}
-
-pub(crate) struct LowerMount {
-    index: u32,
-    id: u64,
-    magic: u64,
-    /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
-    anchor: RwLock<Option<Arc<OwnedFd>>>,
-    has_handles: bool,
-    number_in_handle: NumberInHandle,
-    no_wait: NoWait,
-    is_remote: bool,
-    /// Its file system is stacked on others.
-    is_layered: bool,
-    /// Found to be stacked too deep for passthrough.
-    is_stacked: AtomicBool,
-    /// Found to have no POSIX ACLs.
-    is_without_acls: AtomicBool,
-    /// Whether it was read-only, as the low bit, below the milliseconds of the last look; 0 for never.
-    read_only_seen: AtomicU64,
-    /// An obstacle to passthrough was logged.
-    logged: AtomicBool,
-    /// Its mount point, to find it again; `None` for the mount of the source.
-    mounted_on: Option<(Arc<Inode>, CString)>,
-    idle_expiry: IdleExpiry,
-}
-
-impl LowerMount {
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn magic(&self) -> u64 {
-        self.magic
-    }
-
-    /// Whether its inodes have file handles that we may open.
-    pub(crate) fn has_handles(&self) -> bool {
-        self.has_handles
-    }
-
-    /// Whether positions of a listing stay valid when its directory is opened again.
-    pub(crate) fn keeps_positions(&self) -> bool {
-        self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
-    }
-
-    pub(crate) fn no_wait(&self) -> NoWait {
-        self.no_wait
-    }
-
-    pub(crate) fn is_memory(&self) -> bool {
-        self.no_wait == NoWait::Memory
-    }
-
-    /// Whether another machine or process serves it.
-    pub(crate) fn is_remote(&self) -> bool {
-        self.is_remote
-    }
-
-    pub(crate) fn is_stacked(&self) -> bool {
-        self.is_stacked.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_stacked(&self) {
-        self.is_stacked.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn may_have_acls(&self) -> bool {
-        !self.is_without_acls.load(Ordering::Relaxed)
-    }
-
-    /// One of its inodes has no ACL support. Inodes other than files and directories never have.
-    pub(crate) fn found_without_acls(&self, inode: &Inode) {
-        if inode.is_regular() || inode.is_directory() {
-            self.is_without_acls.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Logs the first obstacle to passthrough of its files.
-    pub(crate) fn log_once(&self, obstacle: Obstacle) {
-        if !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed) {
-            tracing::info!(
-                mount = self.id,
-                "passthrough is off for files on a lower mount: {obstacle}"
-            );
-        }
-    }
-
-    /// Whether it was read-only, if known and not older than `age_ms`.
-    pub(crate) fn known_read_only(&self, now_ms: u64, age_ms: u64) -> Option<bool> {
-        let seen = self.read_only_seen.load(Ordering::Relaxed);
-        let is_fresh = seen != 0 && now_ms.saturating_sub(seen >> 1) < age_ms;
-        is_fresh.then_some(seen & 1 == 1)
-    }
-
-    pub(crate) fn record_read_only(&self, now_ms: u64, is_read_only: bool) {
-        let seen = now_ms.max(1) << 1 | u64::from(is_read_only);
-        self.read_only_seen.store(seen, Ordering::Relaxed);
-    }
-
-    pub(crate) fn file_opened(&self) {
-        self.idle_expiry.file_opened();
-    }
-
-    pub(crate) fn file_closed(&self) {
-        self.idle_expiry.file_closed();
-    }
-
-    /// To be called after something of the mount was cached or used.
-    pub(crate) fn mark_used(&self) {
-        self.idle_expiry.mark_used();
-    }
-
-    pub(crate) fn mounted_on(&self) -> Option<&(Arc<Inode>, CString)> {
-        self.mounted_on.as_ref()
-    }
-
-    fn is_source(&self) -> bool {
-        self.index == 0
-    }
-
-    /// Whether a handle and a stat are of one inode; `None` for opaque handles.
-    pub(crate) fn handle_is_of(&self, handle: &FileHandleBuf, ino: u64) -> Option<bool> {
-        let bytes = handle.bytes();
-        let word = |at: usize| -> Option<u64> {
-            let bytes = bytes.get(at..at + 4)?;
-            Some(u64::from(u32::from_ne_bytes(bytes.try_into().ok()?)))
-        };
-        let number = match self.number_in_handle {
-            NumberInHandle::Unknown => return None,
-            NumberInHandle::Low32 => return Some(word(0)? == ino & 0xffff_ffff),
-            NumberInHandle::AfterGeneration => word(4)? | word(8)? << 32,
-            NumberInHandle::Start if bytes.len() <= 8 => return Some(word(0)? == ino),
-            NumberInHandle::Start => word(0)? | word(4)? << 32,
-        };
-        Some(number == ino)
-    }
-
-    /// How many file systems may be stacked for passthrough of its files: 2 if it is itself stacked. No
-    /// more than needed: a FUSE mount that allows 2 cannot be a layer of an overlay file system.
-    pub(crate) fn stack_depth(&self) -> u32 {
-        if self.is_layered { 2 } else { 1 }
-    }
-
-    /// The inode number that clients see. Clients see one device for all mounts, so numbers of submounts
-    /// differ from the source's: programs that recognise hard links by device and number would otherwise
-    /// take two files for one.
-    pub(crate) fn client_ino(&self, ino: u64) -> u64 {
-        if self.index == 0 {
-            return ino;
-        }
-        ino ^ (u64::from(self.index) << 48)
-    }
-}
 
 pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
@@ -523,4 +338,21 @@ impl MountProperties {
             is_remote: REMOTE_MAGICS.contains(&magic),
         })
     }
+}
+
+pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
+    if !mount.has_handles() {
+        return Ok(numbered(mount.index(), stat));
+    }
+    let mut buffer = FileHandleBuf::default();
+    handle::name_to_handle(fd, c"", libc::AT_EMPTY_PATH as u32, &mut buffer)?;
+    Ok(Identity::by_handle(mount.index(), &buffer))
+}
+
+pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
+    Identity::by_number(
+        mount,
+        stat.stx_ino,
+        (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+    )
 }

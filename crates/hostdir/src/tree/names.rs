@@ -19,28 +19,15 @@
 //! A name refers to its directory by node id, so that names never keep inodes alive. The kernel knows the
 //! directories of all names that it uses.
 
+use crate::identity::KnownName;
 use crate::ledger::{NameNote, Notes, Rank};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thrufs_abi::NodeId;
 
 /// Most names of a file that are kept, and that it can have under a policy: all of them are decided at each
 /// open.
 pub(crate) const NAMES_MAX: usize = 1024;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KnownName {
-    pub(crate) directory: NodeId,
-    pub(crate) name: Box<[u8]>,
-}
-
-impl KnownName {
-    pub(crate) fn new(directory: NodeId, name: &[u8]) -> KnownName {
-        KnownName {
-            directory,
-            name: name.into(),
-        }
-    }
-}
 
 /// Where the names of a node are recorded for a resuming process ([`ledger`](crate::ledger)), if at all.
 #[derive(Clone, Copy)]
@@ -269,9 +256,40 @@ impl Names {
     }
 }
 
+/// Changes of names through this server, so that a lookup that overlaps one is noticed.
+#[derive(Debug, Default)]
+pub(crate) struct NameChanges {
+    /// How many have begun, and how many have ended.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl NameChanges {
+    /// Runs `change`, which changes names on the lower file system and in the inodes.
+    pub(crate) fn during(&self, change: impl FnOnce() -> thrufs::Result<()>) -> thrufs::Result<()> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        let changed = change();
+        self.ended.fetch_add(1, Ordering::SeqCst);
+        changed
+    }
+
+    /// The state of all names, to be read before a name is looked up; `None` while a name changes.
+    pub(crate) fn state(&self) -> Option<u64> {
+        // In this order, so that a change that begins in between is seen.
+        let changed = self.ended.load(Ordering::SeqCst);
+        (changed == self.begun.load(Ordering::SeqCst)).then_some(changed)
+    }
+
+    /// Whether no name has changed since `state`, and none is changing.
+    pub(crate) fn unchanged_since(&self, state: u64) -> bool {
+        self.begun.load(Ordering::SeqCst) == state
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Ledger;
 
     fn name(directory: u64, name: &str) -> KnownName {
         KnownName::new(NodeId(directory), name.as_bytes())
@@ -281,9 +299,11 @@ mod tests {
         assert!(names.record_if(NOWHERE, name, links, || true));
     }
 
+    const NODE: NodeId = NodeId(5);
+
     const NOWHERE: Noting<'_> = Noting {
         notes: None,
-        node: NodeId(5),
+        node: NODE,
     };
 
     #[test]
@@ -357,5 +377,70 @@ mod tests {
         found(&names, name(1, "b"), 2);
         names.renamed(NOWHERE, &name(1, "a"), name(2, "c"));
         assert_eq!(names.all(), [name(2, "c"), name(1, "b")]);
+    }
+
+    /// The names of the node in the ledger, and whether each is uncertain.
+    fn noted(ledger: &Ledger) -> Vec<(KnownName, bool)> {
+        let next = Notes::new(ledger.clone()).unwrap();
+        let mut read = next.read().unwrap().names;
+        let names = read.remove(&NODE).unwrap_or_default();
+        let names = names.into_iter();
+        names.map(|note| (note.name, note.is_unsure)).collect()
+    }
+
+    #[test]
+    fn ledger_has_the_names_after_each_change() {
+        let ledger = Ledger::new().unwrap();
+        let notes = Notes::new(ledger.clone()).unwrap();
+        let noting = Noting {
+            notes: Some(&notes),
+            node: NODE,
+        };
+        let names = Names::default();
+        let found_once = |text, links| {
+            assert!(names.record_if(noting, name(1, text), links, || true));
+        };
+        let as_known = || {
+            let known = names.all();
+            let read: Vec<KnownName> = noted(&ledger).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(read, known);
+            known.len()
+        };
+        found_once("a", 1);
+        found_once("b", 3);
+        found_once("c", 3);
+        assert_eq!(as_known(), 3);
+        found_once("a", 3);
+        assert_eq!(as_known(), 3);
+        names.renamed(noting, &name(1, "a"), name(1, "d"));
+        assert_eq!(as_known(), 3);
+        names.removed(noting, &name(1, "b"));
+        assert_eq!(as_known(), 2);
+        found_once("e", 2);
+        assert_eq!(as_known(), 2);
+        names.record_uncertain(noting, name(1, "p"));
+        assert_eq!(as_known(), 3);
+        names.removed(noting, &name(1, "p"));
+        names.rename_begins(noting, name(1, "f"));
+        assert_eq!(as_known(), 3);
+        assert_eq!(noted(&ledger).last(), Some(&(name(1, "f"), true)));
+        names.rename_failed(noting, &name(1, "f"));
+        assert_eq!(as_known(), 2);
+        names.rename_begins(noting, name(1, "f"));
+        names.renamed(noting, &name(1, "e"), name(1, "f"));
+        assert_eq!(as_known(), 2);
+        assert!(noted(&ledger).iter().all(|(_, is_unsure)| !is_unsure));
+        // Freed records are used again.
+        for _ in 0..10_000 {
+            found_once("x", 1);
+            found_once("y", 1);
+        }
+        assert_eq!(as_known(), 1);
+        let next = Notes::new(ledger.clone()).unwrap();
+        let index = next.read().unwrap().names[&NODE][0].index;
+        assert!(index < 10, "{index}");
+        names.forget(noting);
+        found_once("z", 1);
+        assert_eq!(noted(&ledger), [], "of a node that is forgotten");
     }
 }

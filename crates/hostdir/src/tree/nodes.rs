@@ -6,12 +6,11 @@
 //! inode from both. So an inode found in the map was not removed, and is not while it has lookups. A
 //! shard's lock is taken before a slot's, never after.
 
-use super::identity::Identity;
-use super::inode::{Inode, Place};
-use super::mounts::LowerMount;
+use super::inode::{Inode, LowerMount, Place};
 use super::names::Noting;
-use super::slots::Slots;
+use crate::identity::Identity;
 use crate::ledger::Notes;
+use crate::slots::Slots;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -129,7 +128,7 @@ impl Nodes {
         if let Some(notes) = &self.notes
             && inode.node() != NodeId::ROOT
         {
-            notes.note_node(&inode);
+            inode.note_in(notes);
         }
         Ok((inode, true))
     }
@@ -152,7 +151,7 @@ impl Nodes {
         // A forgotten inode has no record, and its slot may be another's.
         let is_known = self.slots.get(inode.node().0).is_some();
         if is_known {
-            notes.note_place(inode.node(), place.as_deref());
+            notes.note_place(inode.node(), place.as_deref().map(Place::noted));
         }
         inode.set_place(place);
         drop(shard);
@@ -165,7 +164,7 @@ impl Nodes {
         let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
         let is_known = self.slots.get(inode.node().0).is_some();
         if is_known {
-            notes.note_possible_place(inode.node(), place);
+            notes.note_possible_place(inode.node(), place.noted());
         }
     }
 
@@ -194,7 +193,7 @@ impl Nodes {
             shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
         }
         if let Some(notes) = self.notes.as_ref().filter(|_| is_to_be_noted) {
-            notes.note_node(&inode);
+            inode.note_in(notes);
             notes.add_lookups(node, lookups - 1);
         }
         Some(inode)
@@ -314,19 +313,23 @@ impl Nodes {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Tree;
     use super::*;
-    use crate::{Config, HostDir, Ledger, Resources};
+    use crate::config::Config;
+    use crate::ledger::Ledger;
+
+    fn tree_with(config: &Config, ledger: Option<Ledger>) -> (tempfile::TempDir, Tree) {
+        let place = tempfile::tempdir().unwrap();
+        let source = std::fs::File::open(place.path()).unwrap();
+        let tree = Tree::new(source.into(), config, ledger, None, false);
+        (place, tree.unwrap())
+    }
 
     #[test]
     fn restored_nodes_are_recorded_completely() {
-        let place = tempfile::tempdir().unwrap();
         let ledger = Ledger::new().unwrap();
-        let resources = Resources {
-            ledger: Some(ledger.clone()),
-            ..Resources::default()
-        };
-        let served = HostDir::open(place.path(), Config::default(), resources).unwrap();
-        let (nodes, root) = (&served.host.nodes, &served.host.root);
+        let (_place, tree) = tree_with(&Config::default(), Some(ledger.clone()));
+        let (nodes, root) = (&tree.nodes, &tree.root);
         let new = || NewInode {
             identity: Identity::by_number(0, 7, (0, 0)),
             mount: root.mount(),
@@ -358,18 +361,17 @@ mod tests {
     fn dormant_nodes_are_bounded_and_tables_shrink() {
         // With the root, a multiple of `FEW`.
         const NODES: usize = MANY + 999;
-        let place = tempfile::tempdir().unwrap();
         let config = Config {
             export: true,
             exported_nodes_max: MANY / 2,
             ..Config::default()
         };
-        let served = HostDir::open(place.path(), config, Resources::default()).unwrap();
-        let nodes = &served.host.nodes;
+        let (_place, tree) = tree_with(&config, None);
+        let nodes = &tree.nodes;
         let insert = |number: usize| {
             let new = NewInode {
                 identity: Identity::by_number(0, number as u64, (0, 0)),
-                mount: served.host.root.mount(),
+                mount: tree.root.mount(),
                 file_type: libc::S_IFREG,
                 place: None,
             };

@@ -15,12 +15,8 @@
 //! What a thread has found and never uses is kept until its next such use, or until enough other threads
 //! got ESTALE.
 
-use super::inode::{Descriptor, Inode};
-use crate::host::Host;
 use parking_lot::Mutex;
-use rustix::fs::Statx;
 use std::collections::VecDeque;
-use std::ffi::CStr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,7 +101,7 @@ impl Retries {
         true
     }
 
-    fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
+    pub(super) fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
         let mut threads = self.threads.lock();
         if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {
             expected.found = Some((node, fd));
@@ -137,34 +133,6 @@ impl Retries {
         threads.retain(|expected| expected.thread != thread);
         self.has_threads
             .store(!threads.is_empty(), Ordering::Release);
-    }
-}
-
-impl Host {
-    /// As `lookup_name`, and what is found stays reachable without its name.
-    #[cold]
-    pub(crate) fn lookup_and_keep(
-        &self,
-        context: &Context<'_>,
-        parent: &Arc<Inode>,
-        name: &CStr,
-    ) -> Result<(Arc<Inode>, Statx)> {
-        for _ in 0..ATTEMPTS_MAX {
-            let (inode, stat) = self.lookup_name(parent, name)?;
-            match self.descriptor(&inode) {
-                // Its name is gone again, whether or not a client still has it open.
-                Ok(Descriptor::Opened(_)) | Err(Errno::ESTALE) => self.forget(inode.node(), 1),
-                Ok(Descriptor::Cached(fd)) => {
-                    // Directories are used through the names in them, and not for long.
-                    if !inode.is_directory() {
-                        self.retries.keep(context.pid(), inode.node(), fd);
-                    }
-                    return Ok((inode, stat));
-                }
-                Err(_) => return Ok((inode, stat)),
-            }
-        }
-        Err(Errno::ESTALE)
     }
 }
 

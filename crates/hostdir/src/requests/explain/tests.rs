@@ -32,12 +32,16 @@ fn open(served: &HostDir, node: NodeId, flags: i32) -> FileHandle {
         flags: flags as u32,
         kill_suidgid: false,
     };
-    let inode = served.host.nodes.get(node).unwrap();
+    let inode = served.host.tree.nodes.get(node).unwrap();
     let guard = served
         .host
+        .files
         .use_file(&inode, flags, None, &PASSTHROUGH)
         .unwrap();
-    let opened = served.host.open_lower(None, guard, flags, &args, true);
+    let opened = served
+        .host
+        .files
+        .open_lower(None, guard, flags, &args, true);
     opened.unwrap().handle
 }
 
@@ -62,7 +66,11 @@ fn explain_does_not_look_up_inodes() {
 #[test]
 fn explain_counts_opens_and_adds_no_lookup() {
     let (place, served) = served(Config::default());
-    let (inode, _) = served.host.lookup_name(&served.host.root, c"file").unwrap();
+    let (inode, _) = served
+        .host
+        .tree
+        .lookup_name(&served.host.tree.root, c"file")
+        .unwrap();
     let handles = [
         open(&served, inode.node(), libc::O_RDONLY),
         open(&served, inode.node(), libc::O_RDWR),
@@ -70,10 +78,11 @@ fn explain_counts_opens_and_adds_no_lookup() {
     ];
     let dir = served
         .host
-        .lookup_name(&served.host.root, c"dir")
+        .tree
+        .lookup_name(&served.host.tree.root, c"dir")
         .unwrap()
         .0;
-    let (other, _) = served.host.lookup_name(&dir, c"inner").unwrap();
+    let (other, _) = served.host.tree.lookup_name(&dir, c"inner").unwrap();
     open(&served, other.node(), libc::O_RDWR);
     let explained = explain(&served, "file").unwrap();
     assert_eq!((explained.opens.total, explained.opens.writable), (3, 2));
@@ -90,7 +99,7 @@ fn explain_counts_opens_and_adds_no_lookup() {
 
     // By another name, it is the same file.
     std::fs::rename(place.path().join("file"), place.path().join("dir/moved")).unwrap();
-    served.host.files.remove(handles[1].0);
+    served.host.files.files.remove(handles[1].0);
     let explained = explain(&served, "dir/moved").unwrap();
     assert_eq!((explained.opens.total, explained.opens.writable), (2, 1));
     assert_eq!(explained.node.unwrap().id, inode.node().0);
@@ -100,8 +109,12 @@ fn explain_counts_opens_and_adds_no_lookup() {
 #[test]
 fn explain_counts_open_directories() {
     let (_place, served) = served(Config::default());
-    let (inode, _) = served.host.lookup_name(&served.host.root, c"dir").unwrap();
-    served.host.enter_directory(inode, None).unwrap();
+    let (inode, _) = served
+        .host
+        .tree
+        .lookup_name(&served.host.tree.root, c"dir")
+        .unwrap();
+    served.host.files.enter_directory(inode, None).unwrap();
     let explained = explain(&served, "dir").unwrap();
     assert_eq!((explained.opens.total, explained.opens.writable), (1, 0));
     assert_eq!(explained.data_path, ExplainedDataPath::None);
@@ -150,11 +163,15 @@ fn explain_reports_dormant_nodes() {
         ..Config::default()
     };
     let (_place, served) = served(config);
-    let (inode, _) = served.host.lookup_name(&served.host.root, c"file").unwrap();
+    let (inode, _) = served
+        .host
+        .tree
+        .lookup_name(&served.host.tree.root, c"file")
+        .unwrap();
     let held = |served: &HostDir| explain(served, "file").unwrap().node.unwrap();
-    let _ = served.host.descriptor(&inode).unwrap();
+    let _ = served.host.tree.descriptor(&inode).unwrap();
     assert!(held(&served).descriptor_held);
-    served.host.nodes.forget(inode.node(), 1);
+    served.host.tree.nodes.forget(inode.node(), 1);
     let node = held(&served);
     assert!(node.dormant && node.lookups == 0 && !node.descriptor_held);
 }

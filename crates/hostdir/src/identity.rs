@@ -1,6 +1,7 @@
 //! The identity of an inode: which lookups lead to the same one. By mount and file handle, or by mount,
 //! number and time of birth where there are no handles.
 
+use thrufs_abi::NodeId;
 use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 
 /// Handle type of mounts without file handles: number and birth time identify an inode.
@@ -80,6 +81,22 @@ impl Identity {
     pub(crate) fn handle(&self) -> Option<(i32, &[u8])> {
         let (kind, bytes) = self.parts();
         (kind != KIND_NUMBER_AND_BIRTH).then_some((kind, bytes))
+    }
+}
+
+/// A name of an inode, which refers to its directory by node id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownName {
+    pub(crate) directory: NodeId,
+    pub(crate) name: Box<[u8]>,
+}
+
+impl KnownName {
+    pub(crate) fn new(directory: NodeId, name: &[u8]) -> KnownName {
+        KnownName {
+            directory,
+            name: name.into(),
+        }
     }
 }
 

@@ -1,75 +1,17 @@
-//! Locks of a session that is saved.
-//!
-//! Two processes cannot hold one lock. So the locks are released when a session was saved, for the next
-//! process to take, and are taken again by the first request that arrives here nevertheless: the migration
-//! was cancelled. In between, another process can take a lock, here as there. Requests for the open file
-//! then fail with EIO.
+//! Releases the locks of a session that is saved, and takes them again.
 
-use super::format::RANGES_MAX;
-use crate::files::OpenFile;
-use crate::files::OwnerFile;
-use crate::host::Host;
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use thrufs::{Errno, Result};
-use thrufs_abi::{LockOwner, NodeId};
-use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
+use super::Files;
+use super::lock_owners::OwnerFile;
+use super::suspended::ranges_of;
+use super::suspended::{Held, HeldRanges, give_up_ranges};
+use std::sync::atomic::Ordering;
+use thrufs::Result;
+use thrufs_sys::lock;
+use thrufs_sys::lock::{LockKind, RangeLock};
 
-#[derive(Default)]
-pub(crate) struct Held {
-    pub(super) owners: Vec<HeldRanges>,
-    /// Open files, and the kinds of their `flock(2)`.
-    pub(super) flocks: Vec<(Arc<OpenFile>, LockKind)>,
-}
-
-pub(crate) struct HeldRanges {
-    pub(super) node: NodeId,
-    pub(super) owner: LockOwner,
-    pub(super) file: Arc<OwnerFile>,
-    pub(super) ranges: Vec<RangeLock>,
-}
-
-#[derive(Default)]
-pub(crate) struct Suspended {
-    /// Checked by every request for an open file.
-    is_so: AtomicBool,
-    held: parking_lot::Mutex<Held>,
-}
-
-const EVERYTHING: RangeLock = RangeLock {
-    kind: LockKind::Unlock,
-    start: 0,
-    end: END_OF_FILE,
-    pid: 0,
-};
-
-/// The locks that an open file carries; needs Linux 6.5 or so.
-fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
-    let mut ranges = Vec::new();
-    let mut wanted = EVERYTHING;
-    while let Some(found) = lock::ofd_get(&fd, &wanted)? {
-        ranges.push(found);
-        if ranges.len() as u32 > RANGES_MAX {
-            return Err(Errno::ENOLCK);
-        }
-        if found.end >= END_OF_FILE {
-            break;
-        }
-        wanted.start = found.end + 1;
-    }
-    Ok(ranges)
-}
-
-pub(crate) fn give_up_ranges(fd: impl AsFd) {
-    if let Err(error) = lock::ofd_set(fd, &EVERYTHING) {
-        tracing::debug!(%error, "cannot release locks");
-    }
-}
-
-impl Host {
+impl Files {
     /// The locks that clients hold.
-    pub(super) fn held_locks(&self) -> Result<Held> {
+    pub(crate) fn held_locks(&self) -> Result<Held> {
         let mut held = Held::default();
         for ((node, owner), file) in self.locks.all() {
             let ranges = ranges_of(&file.fd)?;
@@ -88,7 +30,7 @@ impl Host {
     }
 
     /// Releases the locks, until a request arrives here.
-    pub(super) fn suspend_locks(&self, held: Held) {
+    pub(crate) fn suspend_locks(&self, held: Held) {
         if held.owners.is_empty() && held.flocks.is_empty() {
             return;
         }
@@ -137,7 +79,7 @@ impl Host {
         self.suspended.is_so.store(false, Ordering::Release);
     }
 
-    pub(super) fn take_ranges(&self, file: &OwnerFile, ranges: &[RangeLock]) -> Result<()> {
+    pub(crate) fn take_ranges(&self, file: &OwnerFile, ranges: &[RangeLock]) -> Result<()> {
         for range in ranges {
             if range.kind != LockKind::Unlock {
                 lock::ofd_set(&file.fd, range)?;

@@ -1,0 +1,100 @@
+//! One open of an inode, counted as long as it lasts.
+
+use crate::data_path::DataPath;
+use crate::filter::Filter;
+use crate::quota::QuotaCharge;
+use crate::tree::{Inode, Use};
+use parking_lot::MutexGuard;
+use std::sync::{Arc, OnceLock};
+use thrufs::BackingId;
+
+/// One open, counted until it is dropped.
+pub(crate) struct UseGuard {
+    inode: Arc<Inode>,
+    path: DataPath,
+    backing: Option<BackingId>,
+    filter: Option<Arc<Filter>>,
+    writable: bool,
+    /// For the user who opened it, where that costs a descriptor.
+    charge: OnceLock<QuotaCharge>,
+}
+
+impl UseGuard {
+    pub(crate) fn hold(&self, charge: Option<QuotaCharge>) {
+        if let Some(charge) = charge {
+            let _ = self.charge.set(charge);
+        }
+    }
+
+    pub(crate) fn charge(&self) -> Option<&QuotaCharge> {
+        self.charge.get()
+    }
+
+    /// The filter that redacts what readers see.
+    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
+        self.filter.as_ref()
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        &self.inode
+    }
+
+    pub(crate) fn path(&self) -> DataPath {
+        self.path
+    }
+
+    pub(crate) fn backing(&self) -> Option<BackingId> {
+        self.backing
+    }
+}
+
+impl Drop for UseGuard {
+    fn drop(&mut self) {
+        self.end();
+        self.inode.mount().file_closed();
+    }
+}
+
+impl UseGuard {
+    fn end(&self) {
+        let mut slot = self.inode.uses();
+        let Some(current) = slot.as_mut() else { return };
+        current.opens -= 1;
+        current.writable_opens -= u32::from(self.writable);
+        if current.opens > 0 {
+            return;
+        }
+        let ended = slot.take();
+        drop(slot);
+        if self.inode.lost_a_name() {
+            // Perhaps the last reference: a file without names is freed then.
+            self.inode.drop_descriptor();
+        }
+        // Giving up a registration is a system call: outside the lock.
+        drop(ended);
+    }
+}
+
+pub(super) fn join(
+    mut slot: MutexGuard<'_, Option<Box<Use>>>,
+    inode: &Arc<Inode>,
+    writable: bool,
+) -> UseGuard {
+    inode.mount().file_opened();
+    let mut guard = UseGuard {
+        inode: Arc::clone(inode),
+        path: DataPath::Cached,
+        backing: None,
+        filter: None,
+        writable,
+        charge: OnceLock::new(),
+    };
+    if let Some(current) = slot.as_mut() {
+        current.opens += 1;
+        current.writable_opens += u32::from(writable);
+        guard.path = current.path;
+        guard.backing = current.backing();
+        guard.filter.clone_from(&current.filter);
+    }
+    guard
+}

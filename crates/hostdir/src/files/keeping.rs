@@ -1,0 +1,130 @@
+//! Records open files and their locks for a process that resumes the session.
+//!
+//! Without a [ledger](crate::ledger) and a strongbox, all of this does nothing.
+
+use super::Files;
+use super::open_directory::OpenDirectory;
+use super::open_file::OpenFile;
+use crate::ledger::{FileNote, Key, OpenerIds, Route};
+use crate::policy::Redaction;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use thrufs::LowerFile;
+use thrufs_abi::FileHandle;
+use thrufs_sys::lock;
+use thrufs_sys::lock::LockKind;
+
+impl Files {
+    /// The session is over and will not be resumed.
+    pub(crate) fn end_notes(&self) {
+        if let Some(notes) = &self.tree.notes {
+            notes.wipe();
+        }
+        if let Some(strongbox) = self.tree.strongbox() {
+            for (_, inode) in self.tree.nodes.iter() {
+                if inode.in_strongbox().swap(false, Ordering::Relaxed) {
+                    strongbox.discard(Key::Node(inode.node()).into());
+                }
+            }
+            for (handle, file) in self.files.iter() {
+                if file.was_locked() {
+                    strongbox.discard(Key::File(FileHandle(handle)).into());
+                }
+            }
+            for (_, owner) in self.locks.all() {
+                if let Some(place) = owner.place {
+                    strongbox.discard(Key::Owner(place).into());
+                }
+            }
+        }
+    }
+
+    pub(crate) fn note_file(&self, note: FileNote) {
+        if let Some(notes) = &self.tree.notes {
+            notes.note_file(note);
+        }
+    }
+
+    /// Records whether an open file may write to a redacted file.
+    pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
+        if let (Some(notes), Some(file)) = (&self.tree.notes, self.files.get(handle.0)) {
+            notes.note_route(handle, Route::redacted(redaction, writes), file.flags());
+        }
+    }
+
+    /// Records who opened a file, to decide again under another policy.
+    pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
+        if let Some(file) = self.files.get(handle.0) {
+            file.set_opener(opener);
+        }
+        if let Some(notes) = &self.tree.notes {
+            notes.note_opener(handle, opener);
+        }
+    }
+
+    pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
+        if let Some(directory) = self.directories.get(handle.0) {
+            directory.set_opener(opener);
+        }
+        if let Some(notes) = &self.tree.notes {
+            notes.note_opener_of_directory(handle, opener);
+        }
+    }
+
+    pub(crate) fn note_restored_file(&self, note: FileNote, flock: Option<LockKind>) {
+        self.note_file(note);
+        let file = self.files.get(note.handle.0);
+        if let Some(file) = file.filter(|_| flock.is_some())
+            && let Ok(lower) = self.lower(&file, false)
+        {
+            self.tree.keep(Key::File(note.handle), lower.as_fd());
+            self.note_flock(note.handle, flock);
+        }
+    }
+
+    fn note_flock(&self, handle: FileHandle, flock: Option<LockKind>) {
+        if let Some(notes) = &self.tree.notes {
+            let number = match flock {
+                Some(LockKind::Read) => 1,
+                Some(LockKind::Write) => 2,
+                Some(LockKind::Unlock) | None => 0,
+            };
+            notes.note_flock(handle, number);
+        }
+    }
+
+    /// Records the lock that an open file's lower file carries, or no longer carries.
+    pub(crate) fn flock_taken(&self, handle: FileHandle, file: &OpenFile, kind: LockKind) {
+        file.set_flock(Some(kind));
+        self.note_flock(handle, Some(kind));
+    }
+
+    /// A lower file is about to carry a lock.
+    pub(crate) fn keep_to_lock(&self, handle: FileHandle, lower: &LowerFile) {
+        self.tree.keep(Key::File(handle), lower.as_fd());
+    }
+
+    pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {
+        let file = self.files.get(handle.0)?;
+        if let Some(notes) = &self.tree.notes {
+            notes.forget_file(handle);
+        }
+        if file.was_locked() && self.tree.strongbox().is_some() {
+            // The strongbox closes its duplicate later.
+            if let Some(lower) = file.kept() {
+                let _ = lock::flock(&*lower, LockKind::Unlock);
+            }
+            self.tree.discard(Key::File(handle));
+        }
+        self.files.remove(handle.0)
+    }
+
+    pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {
+        self.directories.get(handle.0)?;
+        if let Some(notes) = &self.tree.notes {
+            notes.forget_directory(handle);
+        }
+        self.directories.remove(handle.0)
+    }
+}

@@ -1,0 +1,178 @@
+//! An open file, from OPEN to RELEASE.
+
+use super::guard::UseGuard;
+use crate::data_path::DataPath;
+use crate::ledger::OpenerIds;
+use crate::tree::{Descriptor, Inode};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use thrufs::LowerFile;
+use thrufs_abi::NodeId;
+use thrufs_sys::lock::LockKind;
+
+/// A file that a client has open.
+///
+/// Under passthrough it has no lower file of ours: the few requests that still come (fsync, fallocate, ...)
+/// open one for themselves. Any other has one. The last close(2) of a writer closes it before it returns; a
+/// write through a duplicated descriptor opens it again.
+pub(crate) struct OpenFile {
+    pub(super) lower: Mutex<Lower>,
+    pub(super) flags: i32,
+    pub(super) writable: bool,
+    pub(super) written: AtomicBool,
+    /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
+    pub(super) locked: AtomicU8,
+    /// It could not be restored as the client has it: requests fail with EIO.
+    pub(super) lost: AtomicBool,
+    /// The lower file appends, whatever the offset (`chattr +a`).
+    pub(super) appends: bool,
+    /// See [`Found::version`](crate::files::versions::Found::version).
+    pub(super) version: u64,
+    /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
+    pub(super) opener: AtomicU64,
+    // Last: when the use of the inode ends, its lower file is closed already.
+    pub(super) guard: UseGuard,
+}
+
+/// Values of [`OpenFile::locked`]: never tried; a lock of one of two kinds; unlocked.
+const NEVER_LOCKED: u8 = 0;
+
+const READ_LOCKED: u8 = 1;
+
+const WRITE_LOCKED: u8 = 2;
+
+const UNLOCKED: u8 = 3;
+
+#[derive(Default)]
+pub(super) struct Lower {
+    pub(super) file: Option<Arc<LowerFile>>,
+    /// Keeps the inode, which may have lost its names, while there is no file.
+    pub(super) pin: Option<Descriptor>,
+}
+
+pub(crate) struct NewOpenFile {
+    pub(crate) guard: UseGuard,
+    pub(crate) lower: Option<Arc<LowerFile>>,
+    pub(crate) flags: i32,
+    pub(crate) appends: bool,
+    /// The version of the data that is cached after the release, or 0.
+    pub(crate) version: u64,
+}
+
+impl OpenFile {
+    pub(crate) fn new(new: NewOpenFile) -> OpenFile {
+        OpenFile {
+            writable: new.flags & libc::O_ACCMODE != libc::O_RDONLY,
+            guard: new.guard,
+            lower: Mutex::new(Lower {
+                file: new.lower,
+                pin: None,
+            }),
+            flags: new.flags,
+            written: AtomicBool::new(false),
+            locked: AtomicU8::new(NEVER_LOCKED),
+            lost: AtomicBool::new(false),
+            appends: new.appends,
+            version: new.version,
+            opener: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn opener(&self) -> OpenerIds {
+        OpenerIds::from_word(self.opener.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_opener(&self, opener: OpenerIds) {
+        self.opener.store(opener.word(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn node(&self) -> NodeId {
+        self.inode().node()
+    }
+
+    pub(crate) fn inode(&self) -> &Arc<Inode> {
+        self.guard.inode()
+    }
+
+    pub(crate) fn guard(&self) -> &UseGuard {
+        &self.guard
+    }
+
+    pub(crate) fn path(&self) -> DataPath {
+        self.guard.path()
+    }
+
+    pub(crate) fn is_passthrough(&self) -> bool {
+        self.guard.path() == DataPath::Passthrough
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    pub(crate) fn mark_written(&self) {
+        self.written.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flags(&self) -> i32 {
+        self.flags
+    }
+
+    pub(crate) fn has_lower(&self) -> bool {
+        self.lower.lock().file.is_some()
+    }
+
+    pub(crate) fn flock(&self) -> Option<LockKind> {
+        match self.locked.load(Ordering::Relaxed) {
+            READ_LOCKED => Some(LockKind::Read),
+            WRITE_LOCKED => Some(LockKind::Write),
+            _ => None,
+        }
+    }
+
+    /// Whether its lower file carries, or carried, a `flock(2)`.
+    pub(crate) fn was_locked(&self) -> bool {
+        self.locked.load(Ordering::Relaxed) != NEVER_LOCKED
+    }
+
+    /// It carries this lock; [`LockKind::Unlock`] for one that was given up.
+    pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
+        let locked = match kind {
+            None => NEVER_LOCKED,
+            Some(LockKind::Read) => READ_LOCKED,
+            Some(LockKind::Write) => WRITE_LOCKED,
+            Some(LockKind::Unlock) => UNLOCKED,
+        };
+        self.locked.store(locked, Ordering::Relaxed);
+    }
+
+    /// Makes all requests for it fail from now on.
+    pub(crate) fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        let mut lower = self.lower.lock();
+        let lost = std::mem::take(&mut *lower);
+        drop(lower);
+        drop(lost);
+    }
+
+    pub(crate) fn kept(&self) -> Option<Arc<LowerFile>> {
+        self.lower.lock().file.clone()
+    }
+
+    /// Takes the lower file out, and keeps its inode by `pin`.
+    pub(super) fn take(&self, pin: Descriptor) -> Option<Arc<LowerFile>> {
+        let mut lower = self.lower.lock();
+        let taken = lower.file.take();
+        if taken.is_some() {
+            lower.pin = Some(pin);
+        }
+        taken
+    }
+
+    pub(super) fn keep(&self, file: Arc<LowerFile>) -> Arc<LowerFile> {
+        let mut lower = self.lower.lock();
+        // Another thread may have been faster: there is one lower file, and its locks count.
+        Arc::clone(lower.file.get_or_insert(file))
+    }
+}

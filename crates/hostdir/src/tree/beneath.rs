@@ -1,0 +1,187 @@
+//! Names beneath: what the kernel has looked up under a name, and whether a name or path leads to an inode.
+
+use super::Tree;
+use super::inode::{Inode, Place};
+use super::mounts::opened_identity;
+use crate::identity::{Identity, KnownName};
+use rustix::fs::{AtFlags, StatxFlags};
+use std::ffi::{CStr, CString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use thrufs::{Errno, Result};
+use thrufs_abi::Name;
+use thrufs_sys::handle;
+use thrufs_sys::handle::FileHandleBuf;
+
+/// Less than the longest path of a system call (`PATH_MAX`), more than a name.
+const PIECE_BYTES_MAX: usize = 4000;
+
+/// One end of a rename: a name, and its directory.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'a> {
+    pub(crate) parent: &'a Arc<Inode>,
+    pub(crate) fd: BorrowedFd<'a>,
+    pub(crate) name: &'a CStr,
+}
+
+impl<'a> End<'a> {
+    pub(crate) fn new(parent: &'a Arc<Inode>, fd: BorrowedFd<'a>, name: &'a CStr) -> End<'a> {
+        End { parent, fd, name }
+    }
+
+    pub(crate) fn known_name(self) -> KnownName {
+        KnownName::new(self.parent.node(), self.name.to_bytes())
+    }
+
+    pub(crate) fn place(self) -> Box<Place> {
+        Box::new(Place {
+            parent: Arc::clone(self.parent),
+            name: self.name.to_owned(),
+        })
+    }
+}
+
+/// Refuses `.` and `..`, which the kernel never sends here.
+pub(crate) fn component<'a>(name: Name<'a>) -> Result<&'a CStr> {
+    if name.is_dot() || name.is_dot_dot() {
+        Err(Errno::EINVAL)
+    } else {
+        Ok(name.as_cstr())
+    }
+}
+
+/// A valid name.
+pub(crate) fn component_of(name: &[u8]) -> Result<CString> {
+    if name.is_empty() || name == b"." || name == b".." || name.len() > 255 {
+        return Err(Errno::ENOENT);
+    }
+    CString::new(name).map_err(|_| Errno::ENOENT)
+}
+
+impl Tree {
+    /// The inode behind a name, if it has a handle and the kernel has looked it up.
+    pub(crate) fn known(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        if !parent.mount().has_handles() {
+            return None;
+        }
+        let mut buffer = FileHandleBuf::default();
+        let mount_id = handle::name_to_handle(parent_fd, name, 0, &mut buffer).ok()?;
+        if mount_id != parent.mount().id() {
+            return None;
+        }
+        self.nodes
+            .find(&Identity::by_handle(parent.mount().index(), &buffer))
+    }
+
+    /// For mounts without file handles: the inode behind a name that is about to be removed, with its
+    /// descriptor cached, since nothing else will lead to it. `None` where that is not needed.
+    pub(crate) fn hold_without_handles(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        if parent.mount().has_handles() {
+            return None;
+        }
+        self.hold(parent, parent_fd, name)
+    }
+
+    /// The inode behind a name, with its descriptor cached; `None` if the kernel has not looked it up.
+    pub(crate) fn hold(
+        &self,
+        parent: &Arc<Inode>,
+        parent_fd: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Option<Arc<Inode>> {
+        let (fd, stat) = self.open_component(parent_fd, name).ok()?;
+        if stat.stx_mnt_id != parent.mount().id() {
+            // The root of a submount: its handle may be that of another file on this mount.
+            return None;
+        }
+        let identity = opened_identity(parent.mount(), &fd, &stat).ok()?;
+        let inode = self.nodes.find(&identity)?;
+        self.descriptors.keep(&inode, fd);
+        Some(inode)
+    }
+
+    /// The inode behind a name, if the kernel has looked it up.
+    pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
+        if end.parent.mount().has_handles() {
+            self.known(end.parent, end.fd, end.name)
+        } else {
+            self.hold(end.parent, end.fd, end.name)
+        }
+    }
+
+    /// Whether an inode has this name now.
+    pub(crate) fn leads_to(&self, name: &KnownName, inode: &Inode) -> Result<bool> {
+        let directory = self.nodes.get(name.directory)?;
+        let descriptor = self.descriptor(&directory)?;
+        let component = component_of(&name.name)?;
+        let (fd, _) = self.open_component(&descriptor, &component)?;
+        Ok(self.is_of(&fd, inode))
+    }
+
+    /// Whether the inode is at this path now.
+    pub(crate) fn path_leads_to(&self, path: &[u8], inode: &Inode) -> Result<bool> {
+        let mut at = None;
+        let mut rest = path;
+        loop {
+            let (piece, behind) = piece_of(rest);
+            let piece = CString::new(piece).map_err(|_| Errno::ENOENT)?;
+            let (fd, _) = match &at {
+                None => self.open_component(self.descriptor(&self.root)?, &piece)?,
+                Some(at) => self.open_component(at, &piece)?,
+            };
+            if behind.is_empty() {
+                return Ok(self.is_of(&fd, inode));
+            }
+            at = Some(fd);
+            rest = behind;
+        }
+    }
+
+    pub(crate) fn is_of(&self, fd: &OwnedFd, inode: &Inode) -> bool {
+        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
+        let identity = stat.map_err(Errno::from);
+        let identity = identity.and_then(|stat| opened_identity(inode.mount(), fd, &stat));
+        identity.is_ok_and(|identity| identity == *inode.identity())
+    }
+}
+
+/// The longest prefix of a path that a system call takes, and the rest.
+fn piece_of(path: &[u8]) -> (&[u8], &[u8]) {
+    let is_longer = path.get(..PIECE_BYTES_MAX);
+    match is_longer.and_then(|piece| piece.iter().rposition(|&byte| byte == b'/')) {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, b""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_paths_are_walked_in_pieces() {
+        let name = "n".repeat(255);
+        let path = vec![name.as_str(); 40].join("/");
+        let mut rest = path.as_bytes();
+        let mut pieces = Vec::new();
+        while !rest.is_empty() {
+            let (piece, behind) = piece_of(rest);
+            assert!(piece.len() < PIECE_BYTES_MAX);
+            pieces.push(piece);
+            rest = behind;
+        }
+        assert_eq!(pieces.join(&b'/'), path.as_bytes());
+        assert_eq!(piece_of(b"a/b"), (&b"a/b"[..], &b""[..]));
+    }
+}

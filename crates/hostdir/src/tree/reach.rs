@@ -1,0 +1,131 @@
+//! From an inode to a descriptor: by handle, by name, or by one that is held; and what is opened through it.
+//! Makes room under the budget of descriptors.
+
+use super::Tree;
+use super::inode::{Descriptor, Inode, LowerMount};
+use super::mounts::{numbered, open_beneath};
+use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use thrufs::{Errno, Result};
+use thrufs_sys::{handle, proc_fd};
+
+/// Most attempts to read a name, its handle and its attributes consistently while the file is being
+/// replaced.
+pub(super) const ATTEMPTS_MAX: usize = 16;
+
+/// Most levels to climb to find an inode without a file handle again.
+const CLIMB_MAX: usize = 4096;
+
+impl Tree {
+    pub(crate) fn descriptor(&self, inode: &Arc<Inode>) -> Result<Descriptor> {
+        self.descriptor_within(inode, CLIMB_MAX)
+    }
+
+    fn descriptor_within(&self, inode: &Arc<Inode>, climb: usize) -> Result<Descriptor> {
+        if let Some(fd) = inode.cached_descriptor() {
+            return Ok(Descriptor::Cached(fd));
+        }
+        let opened = match inode.identity().handle() {
+            Some(handle) => self.open_by_handle(inode, handle, libc::O_PATH | libc::O_NOFOLLOW),
+            None => self.walk_again(inode, climb),
+        };
+        match opened {
+            Ok(fd) => Ok(Descriptor::Cached(self.descriptors.keep(inode, fd))),
+            Err(error) => match inode.opened() {
+                // Its last name is gone, but a client has it open.
+                Some(file) => Ok(Descriptor::Opened(file)),
+                // Or a retrying thread has just looked it up.
+                None => match self.retries.kept(inode.node()) {
+                    Some(fd) => Ok(Descriptor::Cached(fd)),
+                    None => Err(error),
+                },
+            },
+        }
+    }
+
+    fn open_by_handle(
+        &self,
+        inode: &Inode,
+        (kind, bytes): (i32, &[u8]),
+        flags: i32,
+    ) -> Result<OwnedFd> {
+        let anchor = self.anchor_of(inode.mount())?;
+        let open = || handle::open_by_handle_parts(anchor.as_fd(), kind, bytes, flags);
+        self.with_room(|| Ok(open()?))
+    }
+
+    /// The directory against which file handles of a mount are opened.
+    pub(crate) fn anchor_of(&self, mount: &LowerMount) -> Result<Arc<OwnedFd>> {
+        self.mounts.anchor(mount, |parent| self.descriptor(parent))
+    }
+
+    /// Finds an inode without a file handle at its last place.
+    fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
+        let (parent, name) = inode.place().ok_or(Errno::ESTALE)?;
+        let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
+        let parent = self.descriptor_within(&parent, climb)?;
+        let (fd, stat) = self.open_component(&parent, &name)?;
+        let identity = numbered(inode.identity().mount(), &stat);
+        if identity == *inode.identity() && stat.stx_mnt_id == inode.mount().id() {
+            Ok(fd)
+        } else {
+            Err(Errno::ESTALE)
+        }
+    }
+
+    /// Opens a component `O_PATH`, without following symbolic links, and reads its attributes.
+    pub(crate) fn open_component(
+        &self,
+        parent: impl AsFd,
+        name: &std::ffi::CStr,
+    ) -> Result<(OwnedFd, Statx)> {
+        for _ in 0..ATTEMPTS_MAX {
+            let resolve = ResolveFlags::NO_SYMLINKS;
+            let opened = self.with_room(|| open_beneath(&parent, name, OFlags::PATH, resolve));
+            match opened {
+                Ok(fd) => {
+                    let mask =
+                        StatxFlags::BASIC_STATS | StatxFlags::BTIME | crate::tree::mount_id_mask();
+                    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
+                    return Ok((fd, stat));
+                }
+                // A concurrent rename: the kernel cannot tell whether the walk stayed beneath.
+                Err(Errno::EAGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: i32) -> Result<OwnedFd> {
+        if inode.mount().is_remote() {
+            self.credentials.as_server()?;
+        }
+        let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;
+        if let Some(handle) = inode.identity().handle() {
+            match self.open_by_handle(inode, handle, flags) {
+                Err(Errno::ESTALE) => {}
+                other => return other,
+            }
+        }
+        let descriptor = self.descriptor(inode)?;
+        self.reopen(descriptor.as_fd(), flags)
+    }
+
+    pub(crate) fn reopen(&self, fd: impl AsFd, flags: i32) -> Result<OwnedFd> {
+        let flags = OFlags::from_bits_retain((flags & !libc::O_NOFOLLOW) as u32);
+        self.with_room(|| Ok(proc_fd::reopen(fd.as_fd(), flags)?))
+    }
+
+    /// Runs `open`, and once more after evicting descriptors of inodes if the process has none left.
+    pub(crate) fn with_room<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
+        match open() {
+            Err(Errno::EMFILE) => {
+                self.descriptors.shrink(64);
+                open()
+            }
+            result => result,
+        }
+    }
+}

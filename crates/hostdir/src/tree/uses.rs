@@ -1,0 +1,103 @@
+//! The opens of an inode, as far as they are common to all: data path, registration, filter. Which path is
+//! chosen, and why, is decided by [`files`](crate::files), under the inode's lock.
+
+use crate::data_path::DataPath;
+use crate::filter::Filter;
+use crate::policy::{FilePath, PolicyDataPath};
+use std::fmt;
+use std::sync::Arc;
+use thrufs::{Backing, BackingId, Errno, Result};
+
+/// The opens of an inode.
+#[derive(Debug)]
+pub(crate) struct Use {
+    pub(crate) path: DataPath,
+    pub(crate) obstacle: Option<Obstacle>,
+    pub(crate) backing: Option<Arc<Backing>>,
+    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) opens: u32,
+    pub(crate) writable_opens: u32,
+}
+
+impl Use {
+    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
+        self.filter.as_ref()
+    }
+
+    /// Whether an open with this path may join. Fails with `EBUSY` if it would see what the policy now
+    /// redacts, because the earlier opens do.
+    pub(crate) fn admits(&self, wanted: &FilePath) -> Result<()> {
+        let shows_too_much = match wanted.data {
+            PolicyDataPath::Redact(redaction) => {
+                let filter = self.filter.as_ref();
+                !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
+            }
+            _ => false,
+        };
+        if shows_too_much {
+            Err(Errno::EBUSY)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn path(&self) -> DataPath {
+        self.path
+    }
+
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.obstacle
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
+        self.opens > 1
+    }
+
+    pub(crate) fn has_writers(&self) -> bool {
+        self.writable_opens > 0
+    }
+
+    pub(crate) fn backing(&self) -> Option<BackingId> {
+        self.backing.as_ref().map(|backing| backing.id())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    TurnedOff,
+    Rule,
+    /// The kernel does not combine passthrough with the writeback cache.
+    Writeback,
+    /// The kernel does not support it.
+    Kernel,
+    /// Registering needs CAP_SYS_ADMIN in the initial user namespace.
+    Privilege,
+    /// Its file system reports errors and writes back on close(2), which the kernel does not pass on for a
+    /// backing file.
+    Remote,
+    /// Its file system is stacked deeper than the source's.
+    Stacked,
+    /// It is append-only, which the kernel does not enforce for a file that is also read.
+    AppendOnly,
+    Refused(Errno),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Obstacle::TurnedOff => "nopassthrough",
+            Obstacle::Rule => "a rule of the policy",
+            Obstacle::Writeback => "the kernel has no passthrough together with writeback",
+            Obstacle::Kernel => {
+                "the kernel has no passthrough (Linux 6.9 with CONFIG_FUSE_PASSTHROUGH has)"
+            }
+            Obstacle::Privilege => {
+                "registering backing files requires CAP_SYS_ADMIN in the initial user namespace"
+            }
+            Obstacle::Remote => "the file system beneath does part of its work at close(2)",
+            Obstacle::Stacked => "the file system beneath is stacked on others too deep",
+            Obstacle::AppendOnly => "append-only files are checked by the server",
+            Obstacle::Refused(error) => return write!(f, "the kernel refused: {error}"),
+        })
+    }
+}
