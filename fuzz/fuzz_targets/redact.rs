@@ -5,7 +5,7 @@
 use exif::{Context, Reader};
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
-use thrufs_hostdir::redact::{Outcome, RedactError, plan};
+use thrufs_redact::{Outcome, RedactError, plan};
 
 /// Bytes of one read, odd on purpose.
 const PIECE_BYTES: usize = 7;

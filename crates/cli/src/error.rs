@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::MountError;
-use thrufs_hostdir::policy::PolicyFileError;
+use thrufs_policy::PolicyFileError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {

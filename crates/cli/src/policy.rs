@@ -12,7 +12,7 @@ use clap::{Arg, ArgMatches, Command};
 use host_file::HostFile;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use thrufs_hostdir::policy::{Caller, Policy};
+use thrufs_policy::{Caller, Policy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {

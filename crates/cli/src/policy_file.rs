@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use thrufs_hostdir::policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
-use thrufs_hostdir::{AuditLog, Config, Resources};
+use thrufs_hostdir::{AuditLog, Config};
+use thrufs_policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
 
 /// A loaded policy, with its audit log.
 #[derive(Debug)]

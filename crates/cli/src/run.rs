@@ -46,7 +46,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
-use thrufs_hostdir::policy::Policy;
+use std::time::Duration;
+use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
 use user::RunUser;
 

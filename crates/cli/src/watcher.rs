@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use thrufs_hostdir::policy::Accounts;
+use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGUSR1, SignalFd};
 
 /// Received before the message that says what to serve.

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
-use thrufs_hostdir::policy::Accounts;
-use thrufs_hostdir::{HostDir, Programs, Resources};
+use thrufs_hostdir::{HostDir, Programs};
+use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 /// The process (see [`Role::Worker`](crate::process::Role::Worker)).

@@ -1,17 +1,16 @@
 //! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
 //! nothing and opens nothing.
 
-mod migration;
-mod translation;
-mod xattr_map;
-
-use crate::data_path::DataPath;
-use crate::policy::Policy;
-pub use migration::{Migration, MigrationMode, MigrationOnError};
+use crate::datapath::DataPath;
+use crate::ledger::Ledger;
+use crate::rules::{AuditLog, Programs};
+use crate::strongbox::Strongbox;
+use crate::succession::Migration;
+use crate::translation::Translation;
+use crate::xattr_map::XattrMap;
+use std::sync::Arc;
 use std::time::Duration;
-pub use translation::{Translation, TranslationError};
-pub(crate) use xattr_map::OnHost;
-pub use xattr_map::{XattrMap, XattrMapError};
+use thrufs_policy::Policy;
 
 /// How long the kernel may answer from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -1,6 +1,6 @@
 //! Redacted files: reading and writing them.
 //!
-//! A scan of the file ([`redact`](crate::redact)) finds what is to be redacted, and makes a [`view`], which
+//! A scan of the file ([`redact`](thrufs_redact)) finds what is to be redacted, and makes a [`view`], which
 //! is valid as long as the file does not change. Readers see no byte that was not scanned in that version,
 //! and nothing while the file may be changing.
 //!
@@ -19,8 +19,6 @@ mod view;
 mod waiting;
 
 use crate::ledger::Notes;
-use crate::policy::Redaction;
-use crate::stat::stat_open;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thrufs::{Errno, LowerFile, Result};
 use thrufs_abi::FileHandle;
+use thrufs_policy::Redaction;
 use thrufs_sys::lease;
 use view::Version;
 pub(crate) use view::View;
@@ -211,8 +210,8 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::RedactionKinds;
     use thrufs::NoWait;
+    use thrufs_policy::RedactionKinds;
 
     pub(super) fn filter() -> Filter {
         let redaction = Redaction {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use thrufs::{Errno, NodeId};
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
-use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{Config, HostDir, Resources};
+use thrufs_hostdir::{Config, HostDir};
+use thrufs_policy::{Accounts, Policy};
 use thrufs_testing::{Caller, Client, InProcess};
 
 use crate::holds::{BY_NAME, Random, printed, seed_and_steps};

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{Config, Resources};
+use thrufs_hostdir::Config;
+use thrufs_policy::{Accounts, Policy};
 use thrufs_tests::skip_if;
 
 const NOREPLACE: u32 = libc::RENAME_NOREPLACE;

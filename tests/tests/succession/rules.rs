@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use thrufs::layout::{CreateIn, OpenIn};
 use thrufs::{Begun, Errno, NodeId, Opcode};
-use thrufs_hostdir::policy::{Accounts, Policy};
-use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError, Resources};
+use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError};
+use thrufs_policy::{Accounts, Policy};
 use thrufs_testing::{Caller, Client};
 use thrufs_tests::lower::{Ground, Lower};
 

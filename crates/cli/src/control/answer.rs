@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thrufs::Snapshot;
 use thrufs::session::SessionHandle;
-use thrufs_hostdir::policy::Policy;
 use thrufs_hostdir::{ConfigError, HostDir};
+use thrufs_policy::Policy;
 
 /// The server that queries are about.
 pub(crate) struct Subject {

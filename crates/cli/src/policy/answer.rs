@@ -3,7 +3,7 @@
 use super::host_file::HostFile;
 use crate::error::CommandError;
 use rustix::fs::FileType;
-use thrufs_hostdir::policy::{
+use thrufs_policy::{
     Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy,
     PolicyDataPath, RuleId, Visibility,
 };

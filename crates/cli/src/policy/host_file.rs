@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use thrufs_hostdir::policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
+use thrufs_policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
 
 /// A file beneath the root. Symbolic links are followed before its last component only.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use thrufs_hostdir::policy::Policy;
+use thrufs_policy::Policy;
 
 /// The counts of a run, shared with the audit log thread.
 #[derive(Clone, Debug, Default)]

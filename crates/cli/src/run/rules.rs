@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use text::{Rule, Text};
-use thrufs_hostdir::policy::{POLICY_BYTES_MAX, Policy, PolicyFileError};
+use thrufs_policy::{POLICY_BYTES_MAX, Policy, PolicyFileError};
 
 /// A built-in profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,11 @@ use super::Files;
 use super::open_directory::Stream;
 use super::open_directory::{Listing, OpenDirectory};
 use crate::config::CacheMode;
-use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
-use crate::ledger::{FileNote, OpenerIds};
-use crate::policy::Access;
-use crate::tree::Inode;
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::ledger::FileNote;
+use crate::quota::QuotaCharge;
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries};
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +19,8 @@ use std::sync::atomic::AtomicU64;
 use thrufs::Entry;
 use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
-use thrufs_sys::dir::{DirEntries, DirEntry};
+use thrufs_policy::Access;
+use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
 
 impl Files {
     /// Where the positions of a listing are valid.

@@ -10,17 +10,18 @@ use super::versions::Found;
 use crate::config::{CacheMode, Config};
 use crate::data_path::DataPath;
 use crate::filter::Filter;
-use crate::judge::{ActivePolicy, AuditedOpen, PASSTHROUGH, PathDecision};
-use crate::ledger::{FileNote, OpenerIds};
-use crate::policy::{Access, FilePath};
-use crate::stat::stat_open;
-use crate::tree::Inode;
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::ledger::FileNote;
+use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision};
+use crate::versions::Found;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
+use thrufs_policy::{Access, FilePath};
 use thrufs_sys::attr;
 
 /// The flags of a lower file, for a client's flags.
@@ -487,11 +488,10 @@ mod tests {
 
     #[test]
     fn open_reply_flags_follow_the_cache_mode() {
-        use crate::judge::{AuditLog, Judge};
-        use crate::policy::{Accounts, Policy};
-        use crate::tree::Tree;
+        use crate::HostDir;
         use CacheMode::{Always, Auto, Metadata, Never};
         use DataPath::{Cached, Direct};
+        use thrufs_policy::{Accounts, Policy};
         let place = tempfile::tempdir().unwrap();
         let served = |cache, has_rules: bool| {
             let policy = Policy::parse(b"", &Accounts::default()).unwrap();

@@ -1,13 +1,12 @@
 //! Attributes and first bytes of files, read only when a rule asks for them.
 
-use crate::policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
-use crate::tree::Inode;
-use crate::tree::Tree;
-use rustix::fs::StatxFlags;
+use crate::host::{BASIC, Host};
+use crate::inode::Inode;
 use rustix::fs::{AtFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use thrufs_policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
 
 fn attributes(stat: &Statx) -> Attributes {
     Attributes {

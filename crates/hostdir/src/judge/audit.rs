@@ -10,7 +10,8 @@
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::data_path::DataPath;
 use crate::ledger::{Before, Telling};
-use crate::policy::{Access, Refusal, RuleId, RuleInfo};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::FileType;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno};
 use thrufs_abi::Opcode;
+use thrufs_policy::{Access, Refusal, RuleId, RuleInfo};
 
 #[derive(Clone, Copy)]
 pub(crate) struct AuditedOpen {

@@ -1,16 +1,17 @@
 //! What the policy decides about an inode: by all of its names, for one caller.
 
-use super::attribute_source::InodeSource;
-use super::{ActivePolicy, Judge, PathDecision};
-use crate::ledger::OpenerIds;
-use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
-use crate::stat::stat_open;
-use crate::tree::Inode;
+use super::{ActivePolicy, InodeSource, OpenerIds, PathDecision};
+use crate::files::stat_open;
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::names::KnownName;
+use rustix::fs::Statx;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
+use thrufs_policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
 
 const DEPTH_MAX: usize = 4096;
 

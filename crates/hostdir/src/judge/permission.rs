@@ -2,15 +2,16 @@
 
 use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource};
 use super::decide::NamePath;
-use super::{ActivePolicy, Judge, PathDecision};
-use crate::policy::{Access, AttributeSource, FileType, RuleId, Subject, Visibility};
-use crate::stat::stat_name;
-use crate::tree::{End, Inode};
+use super::{ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, stat_name};
+use crate::host::Host;
+use crate::inode::Inode;
+use crate::rename::End;
 use rustix::fs::Statx;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
+use thrufs_policy::{Access, AttributeSource, FileType, RuleId, Subject, Visibility};
 
 impl Judge {
     /// Refuses a change of an inode that the policy forbids.

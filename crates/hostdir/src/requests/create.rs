@@ -5,8 +5,8 @@ use super::attributes::decode_device;
 use crate::data_path::DataPath;
 use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
-use crate::judge::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
-use crate::policy::FilePath;
+use crate::inode::Inode;
+use crate::open::{Opening, lower_flags};
 use crate::quota::QuotaCharge;
 use crate::tree::ATTEMPTS_MAX;
 use crate::tree::{End, Inode, component};
@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
 use thrufs_abi::{Name, NodeId};
+use thrufs_policy::FilePath;
 
 /// Whether a program with this mode runs in its own group, whatever process executes it.
 fn runs_in_its_group(mode: u32) -> bool {

@@ -8,10 +8,10 @@ use crate::data_path::DataPath;
 use crate::explanation::{
     CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
-use crate::host::{Host, HostDir};
-use crate::judge::{PASSTHROUGH, StatSource};
-use crate::policy::{FilePath, FileType, Subject};
-use crate::tree::{Inode, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity};
+use crate::host::{BASIC, Host, HostDir, opened_identity};
+use crate::inode::Inode;
+use crate::mounts::{LowerMount, mount_id_mask, open_beneath};
+use crate::rules::{PASSTHROUGH, StatSource};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
+use thrufs_policy::{FilePath, FileType, Subject};
 
 /// Most components of a path: as deep as inodes without handles are found again.
 pub const EXPLAINED_DEPTH_MAX: usize = 4096;

@@ -308,10 +308,10 @@ fn rename_flags(flags: u32) -> Result<RenameFlags> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Accounts, Policy};
-    use crate::{Config, HostDir, Resources};
+    use crate::{Config, HostDir};
     use rustix::fs::{CWD, statx};
     use std::fs;
+    use thrufs_policy::{Accounts, Policy};
 
     /// A change on the host between the decision and the rename.
     #[test]

@@ -5,7 +5,7 @@ use super::text::{path, printable, shortened};
 use rustix::termios::tcgetwinsize;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
-use thrufs_hostdir::policy::Policy;
+use thrufs_policy::Policy;
 
 /// What a line has of a refusal, but for the path, in characters.
 const VERDICT_MAX: usize = 36;

@@ -2,7 +2,7 @@ use super::counts::{FILES_MAX, READ, REFUSALS_BYTES_MAX, REFUSALS_MAX, Totals};
 use super::text::{ascii_json, path, printable, shortened};
 use super::*;
 use serde_json::{Value, json};
-use thrufs_hostdir::policy::Accounts;
+use thrufs_policy::Accounts;
 
 const POLICY: &str = r#"
 [[rule]]

@@ -6,7 +6,7 @@
 use super::error::RuleError;
 use super::text::quoted;
 use std::path::{Path, PathBuf};
-use thrufs_hostdir::policy::{Accounts, Policy};
+use thrufs_policy::{Accounts, Policy};
 
 /// The served directory.
 pub(super) struct Tree {

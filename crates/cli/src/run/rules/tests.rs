@@ -5,7 +5,7 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
-use thrufs_hostdir::policy::{
+use thrufs_policy::{
     Access, Accounts, AttributeSource, Attributes, Caller, FileType, HEAD_BYTES, PolicyDataPath,
     Subject,
 };

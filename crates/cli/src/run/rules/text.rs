@@ -3,7 +3,7 @@
 use super::error::RuleError;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use thrufs_hostdir::policy::Policy;
+use thrufs_policy::Policy;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
