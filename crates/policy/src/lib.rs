@@ -75,6 +75,7 @@ pub use decision::{
 };
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
+pub use parse::RULES_MAX;
 pub use rule::Action;
 /// The type of a file, of `rustix`.
 pub use rustix::fs::FileType;
@@ -91,8 +92,6 @@ use std::path::{Path, PathBuf};
 
 /// The longest policy, in bytes.
 pub const POLICY_BYTES_MAX: usize = 1 << 20;
-/// Most rules of one policy.
-pub const RULES_MAX: usize = 4096;
 
 /// A compiled policy.
 #[derive(Clone, Debug)]
@@ -109,8 +108,7 @@ pub struct Policy {
     names: Vec<(RuleId, Option<GlobList>)>,
     name_globs: GlobTable,
     last_redaction: Option<RuleId>,
-    /// The rules that say where files are protected. Not those on callers.
-    moves: Vec<Moves>,
+    moves: Moves,
 }
 
 /// What a policy uses. Nothing else needs to be collected.
@@ -248,7 +246,7 @@ impl Policy {
             .iter()
             .rposition(hides)
             .map_or(0, |last| last + 1);
-        let mut moves = Vec::new();
+        let mut moves = Moves::default();
         let [mut globs, mut executables, mut name_globs] =
             [(); 3].map(|()| GlobTableBuilder::default());
         let (mut rules, mut names) = (Vec::new(), Vec::new());
@@ -259,7 +257,7 @@ impl Policy {
             matchers.caller_exe = draft.executables.map(|paths| executables.add(&paths));
             let is_of_names = matchers.content.is_none() && !matchers.ask_callers();
             if !matchers.ask_callers() {
-                moves.extend(Moves::of(id, draft.action, draft.paths.as_ref()));
+                moves.add(id, draft.action, draft.paths.as_ref());
             }
             if rules.len() < decide_names && draft.action.ends() && is_of_names {
                 names.push((id, draft.paths.map(|paths| name_globs.add(&paths))));
@@ -320,6 +318,12 @@ impl Policy {
     pub fn rules(&self) -> impl ExactSizeIterator<Item = RuleInfo<'_>> {
         let numbered = self.rules.iter().enumerate();
         numbered.map(|(index, rule)| rule.info(RuleId(index as u16)))
+    }
+
+    /// A rule that redacts, hides, denies or makes read-only and may cease to apply in a directory whose
+    /// path changes from `old` to `new`. `None` if everything in it is sure to stay as protected.
+    pub fn left_beneath(&self, old: &[u8], new: &[u8]) -> Option<RuleId> {
+        self.moves.left_beneath(old, new)
     }
 
     fn numbered(&self) -> impl Iterator<Item = (RuleId, &Rule)> {

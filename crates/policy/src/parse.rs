@@ -4,10 +4,13 @@ use super::document::{Entry, entries};
 use super::draft::Draft;
 use super::error::Fault;
 use super::globs::{GLOBS_MAX, Patterns};
-use super::{Accounts, PolicyDataPath, RULES_MAX};
+use super::{Accounts, PolicyDataPath};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
+
+/// Most rules of one policy.
+pub const RULES_MAX: usize = 4096;
 
 pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "audit-refused", "rule"];
 

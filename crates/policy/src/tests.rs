@@ -1,6 +1,7 @@
 //! Policies, and what they decide about files.
 
 mod documentation;
+mod moves;
 mod properties;
 mod refused;
 

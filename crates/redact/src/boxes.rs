@@ -1,9 +1,9 @@
 //! The boxes of HEIF files (ISO/IEC 14496-12).
 
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::limits::BOXES_MAX;
 use super::search::{Search, count};
-use super::{RedactError, Result};
 use std::ops::Range;
 
 #[derive(Clone, Debug)]

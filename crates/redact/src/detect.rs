@@ -1,6 +1,6 @@
 //! Detects the container of a file by its first bytes.
 
-use super::Result;
+use super::error::Result;
 use super::source::Source;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

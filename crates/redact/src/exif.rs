@@ -1,9 +1,10 @@
 //! EXIF blocks in any container.
 
 use super::detect::{self, Container};
+use super::error::Result;
 use super::extents::Extents;
 use super::search::Search;
-use super::{Result, tiff, words, xmp};
+use super::{tiff, words, xmp};
 use std::ops::Range;
 
 /// Written before the TIFF header by some programs, in containers that do not require it.

@@ -1,9 +1,9 @@
 //! A block of metadata that may be in several pieces of a file.
 
+use super::error::{RedactError, Result};
 use super::limits::RANGES_MAX;
 use super::plan::Edits;
 use super::source::Source;
-use super::{RedactError, Result};
 use std::ops::Range;
 
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
 //! HEIF files (HEIC, AVIF): boxes, of which `meta` says where in `mdat` the items are.
 
 use super::boxes::{BoxAt, Next};
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::limits::RANGES_MAX;
 use super::search::Search;
-use super::{RedactError, Result, words};
+use super::words;
 use std::ops::Range;
 
 /// Boxes in `meta` that say how to show the picture. Items in `idat` are scanned like those in `mdat`.

@@ -2,11 +2,12 @@
 //! their places in `iloc`.
 
 use super::boxes::{BoxAt, Fields};
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::heif::Heif;
 use super::limits::ITEMS_MAX;
 use super::search::Search;
-use super::{RedactError, Result, words};
+use super::words;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

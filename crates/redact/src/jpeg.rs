@@ -1,9 +1,10 @@
 //! JPEG: the segments before, between and behind the scans.
 
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::limits::SEGMENTS_MAX;
 use super::search::{SCAN_PIECE_BYTES, Search, count};
-use super::{RedactError, Result, words, xmp};
+use super::{words, xmp};
 use std::ops::Range;
 
 const EXIF: &[u8] = b"Exif\0";

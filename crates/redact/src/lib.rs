@@ -43,6 +43,7 @@
 
 mod boxes;
 mod detect;
+mod error;
 mod exif;
 mod extents;
 mod heif;
@@ -62,23 +63,13 @@ mod webp;
 mod words;
 mod xmp;
 
+pub use error::RedactError;
 pub use plan::{Content, RedactionPlan};
 pub use source::ReadAt;
 
 use detect::Container;
+use error::Result;
 use search::Search;
-use std::io;
-
-/// Why there is no plan for a file.
-#[derive(Debug, thiserror::Error)]
-pub enum RedactError {
-    /// The file may name a place, but is not understood. It is refused.
-    #[error("metadata not understood: {0}")]
-    Unparsable(&'static str),
-    /// The file could not be read.
-    #[error("cannot read the file: {0}")]
-    Read(#[from] io::Error),
-}
 
 /// The result of a scan.
 #[derive(Debug)]
@@ -88,8 +79,6 @@ pub enum Outcome {
     /// Readers see the file through this plan; [`RedactionPlan::is_empty`] if it names no place.
     Plan(RedactionPlan),
 }
-
-type Result<T, E = RedactError> = std::result::Result<T, E>;
 
 /// Scans a file of `length` bytes for what has to be redacted.
 ///

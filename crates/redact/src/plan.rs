@@ -1,7 +1,7 @@
 //! Patches: the bytes of a file that readers see differently.
 
+use super::error::{RedactError, Result};
 use super::limits::{RANGES_MAX, REPLACEMENT_BYTES_MAX};
-use super::{RedactError, Result};
 use std::ops::Range;
 
 /// What readers see in a patched range.

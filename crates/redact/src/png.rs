@@ -1,9 +1,10 @@
 //! PNG: chunks. A chunk's checksum is part of what readers see, so it is recomputed.
 
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::limits::{BLOCK_BYTES_MAX, CHUNKS_MAX};
 use super::search::{Search, count};
-use super::{RedactError, Result, words, xmp};
+use super::{words, xmp};
 use std::ops::Range;
 
 const SIGNATURE_BYTES: u64 = 8;

@@ -1,10 +1,10 @@
 //! The state of one scan of a file. The walkers are methods of it, each in its own file.
 
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::limits::{DEPTH_MAX, PADDING_BYTES_MAX};
 use super::plan::Edits;
 use super::source::{ReadAt, Source};
-use super::{RedactError, Result};
 use std::ops::Range;
 
 pub(super) const SCAN_PIECE_BYTES: usize = 256 << 10;

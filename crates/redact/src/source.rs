@@ -1,7 +1,7 @@
 //! Reads of a file: at offsets, within its length, and within a budget.
 
+use super::error::{RedactError, Result};
 use super::limits::{BLOCK_BYTES_MAX, METADATA_BYTES_MAX, SCAN_BYTES_MAX};
-use super::{RedactError, Result};
 use std::io;
 use std::ops::Range;
 

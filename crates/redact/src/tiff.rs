@@ -7,8 +7,8 @@
 //! recorded; if something that is removed overlaps it, the block is refused. The result is walked again and
 //! must be free of GPS.
 
+use super::error::{RedactError, Result};
 use super::limits::{DIRECTORIES_MAX, ENTRIES_MAX};
-use super::{RedactError, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
 

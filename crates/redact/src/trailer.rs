@@ -5,9 +5,9 @@
 //! everything else is zeroed, and after the beginning of a film all that follows: a frame in it may look
 //! like an image.
 
+use super::error::{RedactError, Result};
 use super::limits::TRAILING_FILES_MAX;
 use super::search::{SCAN_PIECE_BYTES, Search};
-use super::{RedactError, Result};
 use std::ops::Range;
 
 /// Bytes by which the beginning of an image or film is recognised.

@@ -4,10 +4,10 @@
 //! shows to no reader.
 
 use super::detect::Container;
+use super::error::{RedactError, Result};
 use super::limits::VERIFY_BYTES_MAX;
 use super::plan::RedactionPlan;
 use super::source::ReadAt;
-use super::{RedactError, Result};
 use nom_exif::{IfdKind, MediaKind, MediaParser, MediaSource, TrackInfoTag};
 use std::cell::Cell;
 use std::io::{self, Read, Seek, SeekFrom};

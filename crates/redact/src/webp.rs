@@ -1,9 +1,9 @@
 //! WebP: chunks of a RIFF file.
 
+use super::error::{RedactError, Result};
 use super::extents::Extents;
 use super::limits::CHUNKS_MAX;
 use super::search::{Search, count};
-use super::{RedactError, Result};
 use std::ops::Range;
 
 const HEADER_BYTES: u64 = 12;

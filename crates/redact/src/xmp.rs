@@ -1,6 +1,6 @@
 //! XMP packets: kept, or replaced by an empty one of the same length.
 
-use super::Result;
+use super::error::Result;
 use super::extents::Extents;
 use super::search::Search;
 use super::words;
