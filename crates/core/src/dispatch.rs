@@ -14,6 +14,7 @@
 mod again;
 mod arguments;
 mod init;
+mod init_failure;
 mod message;
 mod operations;
 mod succession;
@@ -23,7 +24,7 @@ mod undelivered;
 mod tests;
 
 pub use again::Begun;
-pub use init::InitFailure;
+pub use init_failure::InitFailure;
 pub use message::Message;
 
 use crate::context::Context;

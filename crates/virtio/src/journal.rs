@@ -17,6 +17,7 @@
 mod inflight;
 mod intent;
 mod tracker;
+mod words;
 
 pub(crate) use inflight::Inflight;
 pub(crate) use intent::{Intent, Phase};
@@ -27,8 +28,8 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use thrufs_sys::shared_memory::{Outside, SharedMapping};
+use thrufs_sys::shared_memory::SharedMapping;
+use words::Words;
 
 const SESSION: usize = 0;
 const INIT_LENGTH: usize = 8;
@@ -47,7 +48,7 @@ const BYTES: usize = QUEUES + QUEUES_MAX * QUEUE_BYTES.next_multiple_of(4096);
 #[derive(Clone, Debug)]
 pub struct Journal {
     file: Arc<OwnedFd>,
-    mapping: Arc<SharedMapping>,
+    words: Words,
 }
 
 impl Journal {
@@ -70,77 +71,64 @@ impl Journal {
         let mapping = SharedMapping::new(file.as_fd(), 0, BYTES)?;
         Ok(Journal {
             file: Arc::new(file),
-            mapping: Arc::new(mapping),
+            words: Words::new(Arc::new(mapping), 0),
         })
     }
 
     /// The number of workers that have died on this connection.
     pub fn deaths(&self) -> u64 {
-        self.load(DEATHS)
+        self.words.load(DEATHS)
     }
 
     /// Counts one more death.
     pub fn count_death(&self) {
-        self.store(DEATHS, self.deaths().saturating_add(1));
+        self.words.store(DEATHS, self.deaths().saturating_add(1));
     }
 
     pub(crate) fn session(&self) -> Option<Vec<u8>> {
-        if self.load(SESSION) != 1 {
+        if self.words.load(SESSION) != 1 {
             return None;
         }
-        let length = usize::try_from(self.load(INIT_LENGTH)).ok()?;
+        let length = usize::try_from(self.words.load(INIT_LENGTH)).ok()?;
         let mut init = vec![0; length.min(INIT_BYTES_MAX)];
-        self.mapping.copy_out(INIT, &mut init).ok()?;
+        self.words.mapping().copy_out(INIT, &mut init).ok()?;
         Some(init)
     }
 
     /// Records the begin of a session, before the reply to its INIT, or its end.
     pub(crate) fn set_session(&self, init: Option<&[u8]>) {
-        self.store(SESSION, 0);
+        self.words.store(SESSION, 0);
         if let Some(init) = init
             && init.len() <= INIT_BYTES_MAX
         {
-            if lives() {
-                within(self.mapping.copy_in(INIT, init));
-            }
-            self.store(INIT_LENGTH, init.len() as u64);
-            self.store(SESSION, 1);
+            self.words.copy_in(INIT, init);
+            self.words.store(INIT_LENGTH, init.len() as u64);
+            self.words.store(SESSION, 1);
         }
     }
 
     /// Records a SET_VRING_BASE: the queue may be another one now.
     pub(crate) fn note_base(&self, queue: usize) {
-        self.store(BASES + 8 * (queue % QUEUES_MAX), 1);
+        self.words.store(BASES + 8 * (queue % QUEUES_MAX), 1);
     }
 
     /// Whether a base was set that no worker has started with.
     pub(crate) fn has_new_base(&self, queue: usize) -> bool {
-        self.load(BASES + 8 * (queue % QUEUES_MAX)) != 0
+        self.words.load(BASES + 8 * (queue % QUEUES_MAX)) != 0
     }
 
     /// Records that a worker has started with the base.
     pub(crate) fn take_base(&self, queue: usize) {
-        self.store(BASES + 8 * (queue % QUEUES_MAX), 0);
+        self.words.store(BASES + 8 * (queue % QUEUES_MAX), 0);
     }
 
     pub(crate) fn inflight(&self, queue: usize, size: u16) -> Option<Inflight> {
-        Inflight::new(Arc::clone(&self.mapping), queue_at(queue), size)
+        Inflight::new(Arc::clone(self.words.mapping()), queue_at(queue), size)
     }
 
     pub(crate) fn intents(&self, queue: usize) -> Intent {
         let at = queue_at(queue) + Inflight::bytes(QUEUE_SIZE_MAX);
-        Intent::new(Arc::clone(&self.mapping), at)
-    }
-
-    fn load(&self, at: usize) -> u64 {
-        self.mapping.load_u64(at, Ordering::Acquire).unwrap_or(0)
-    }
-
-    fn store(&self, at: usize, value: u64) {
-        if !lives() {
-            return;
-        }
-        within(self.mapping.store_u64(at, value, Ordering::Release));
+        Intent::new(Arc::clone(self.words.mapping()), at)
     }
 }
 
@@ -154,11 +142,6 @@ fn queue_at(queue: usize) -> usize {
     QUEUES + (queue % QUEUES_MAX) * QUEUE_BYTES.next_multiple_of(4096)
 }
 
-/// Never panics: offsets here are computed, not read from the memory.
-fn within(result: Result<(), Outside>) {
-    debug_assert!(result.is_ok(), "outside the memory");
-}
-
 /// A memfd of `bytes` zeroes with a sealed size.
 pub(crate) fn new_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -168,16 +151,6 @@ pub(crate) fn new_memory(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file)
 }
-
-/// Whether a store takes place. Tests let the process die before it.
-#[cfg(not(test))]
-#[inline]
-fn lives() -> bool {
-    true
-}
-
-#[cfg(test)]
-use tests::dying::lives;
 
 #[cfg(test)]
 mod tests;

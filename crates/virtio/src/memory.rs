@@ -12,7 +12,7 @@ mod dirty;
 mod pieces;
 
 pub use dirty::{DirtyLog, LOG_PAGE_BYTES};
-pub use pieces::{Extent, Pieces};
+pub use pieces::Pieces;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -90,6 +90,20 @@ impl Region {
     fn end(&self) -> u64 {
         // Cannot overflow: checked by `map`.
         self.guest + self.length as u64
+    }
+}
+
+/// A range within one region. It is valid only with the table that located it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    region: u16,
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+}
+
+impl Extent {
+    fn is_followed_by(&self, other: &Extent) -> bool {
+        self.region == other.region && self.offset + self.length == other.offset
     }
 }
 

@@ -1,5 +1,6 @@
 //! INIT: versions, capabilities and sizes, once per connection.
 
+use super::init_failure::InitFailure;
 use super::{Agreed, Dispatcher, Done, succession};
 use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
@@ -7,27 +8,8 @@ use crate::file_system::FileSystem;
 use crate::reply::put;
 use std::sync::atomic::Ordering;
 use thrufs_abi::layout::{InitIn, InitOut};
-use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR, negotiate};
+use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, negotiate};
 use thrufs_abi::{Dialect, Header, InitFlags};
-
-/// Why INIT failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InitFailure {
-    /// The kernel's version is not supported.
-    #[error(
-        "the kernel speaks FUSE {major}.{minor}; {KERNEL_VERSION}.{MIN_MINOR} (Linux 5.4) or \
-         newer is needed"
-    )]
-    Version {
-        /// Its major version.
-        major: u32,
-        /// Its minor version.
-        minor: u32,
-    },
-    /// The file system refused.
-    #[error("the file system refused to start: {0}")]
-    Refused(#[source] Errno),
-}
 
 impl<F: FileSystem> Dispatcher<F> {
     /// Why INIT failed, if it did.

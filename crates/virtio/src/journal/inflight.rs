@@ -17,10 +17,9 @@
 //!
 //! A front end's own table is untrusted. It only decides which of the queue's descriptors are replayed.
 
-use super::lives;
+use super::words::Words;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use thrufs_sys::shared_memory::{Outside, SharedMapping};
+use thrufs_sys::shared_memory::SharedMapping;
 
 const VERSION: u16 = 1;
 const VERSION_AT: usize = 8;
@@ -34,8 +33,7 @@ const IN_FLIGHT: u64 = 1;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Inflight {
-    mapping: Arc<SharedMapping>,
-    at: usize,
+    words: Words,
     size: u16,
     next_number: u64,
 }
@@ -53,8 +51,7 @@ impl Inflight {
             return None;
         }
         Some(Inflight {
-            mapping,
-            at,
+            words: Words::new(mapping, at),
             size,
             next_number: 1,
         })
@@ -68,87 +65,55 @@ impl Inflight {
         })
     }
 
-    fn load(&self, at: usize) -> u16 {
-        self.mapping
-            .load_u16(self.at + at, Ordering::Acquire)
-            .unwrap_or(0)
-    }
-
-    fn store(&self, at: usize, value: u16) {
-        if !lives() {
-            return;
-        }
-        within(
-            self.mapping
-                .store_u16(self.at + at, value, Ordering::Release),
-        );
-    }
-
-    fn entry(&self, head: u16) -> usize {
-        self.at + HEAD_BYTES + usize::from(head) * ENTRY_BYTES
-    }
-
     fn set(&self, head: u16, value: u64) {
-        if !lives() {
-            return;
-        }
-        within(
-            self.mapping
-                .store_u64(self.entry(head), value, Ordering::Release),
-        );
+        self.words.store(entry(head), value);
     }
 
     fn is_in_flight(&self, head: u16) -> bool {
-        let word = self.mapping.load_u64(self.entry(head), Ordering::Acquire);
-        word.is_ok_and(|word| word & 0xff == IN_FLIGHT)
+        self.words.load(entry(head)) & 0xff == IN_FLIGHT
     }
 
     /// When `head` was taken, if it is in flight: see the table.
     pub(crate) fn number(&self, head: u16) -> u64 {
-        let at = self.entry(head) + 8;
-        self.mapping.load_u64(at, Ordering::Acquire).unwrap_or(0)
+        self.words.load(entry(head) + 8)
     }
 
     fn set_number(&self, head: u16, number: u64) {
-        if !lives() {
-            return;
-        }
-        let at = self.entry(head) + 8;
-        within(self.mapping.store_u64(at, number, Ordering::Release));
+        self.words.store(entry(head) + 8, number);
     }
 
     /// Whether a worker has begun with a queue of this size.
     pub(crate) fn was_begun(&self) -> bool {
-        self.load(VERSION_AT) == VERSION && self.load(SIZE_AT) == self.size
+        self.words.load_u16(VERSION_AT) == VERSION && self.words.load_u16(SIZE_AT) == self.size
     }
 
     /// Begins with a queue of which only `heads` are in flight.
     pub(crate) fn begin(&mut self, used: u16, heads: impl IntoIterator<Item = u16>) {
         self.go_on_counting();
         // Invalid until all entries are written.
-        self.store(VERSION_AT, 0);
+        self.words.store_u16(VERSION_AT, 0);
         (0..self.size).for_each(|head| self.set(head, 0));
-        self.store(SIZE_AT, self.size);
-        self.store(USED_AT, used);
+        self.words.store_u16(SIZE_AT, self.size);
+        self.words.store_u16(USED_AT, used);
         for head in heads {
             self.take(head);
         }
-        self.store(VERSION_AT, VERSION);
+        self.words.store_u16(VERSION_AT, VERSION);
     }
 
     /// The heads that the last worker left in flight, in the order in which they were taken, with their
     /// numbers; `used` is the used ring's index. `None` when the table is of another queue.
     pub(crate) fn recover(&mut self, used: u16) -> Option<Vec<(u16, u64)>> {
-        let behind = used.wrapping_sub(self.load(USED_AT));
+        let behind = used.wrapping_sub(self.words.load_u16(USED_AT));
         if !self.was_begun() || behind > 1 {
             return None;
         }
         if behind == 1 {
-            let last = self.load(LAST_AT);
+            let last = self.words.load_u16(LAST_AT);
             if last < self.size {
                 self.set(last, 0);
             }
-            self.store(USED_AT, used);
+            self.words.store_u16(USED_AT, used);
         }
         let mut heads: Vec<(u16, u64)> = (0..self.size)
             .filter(|&head| self.is_in_flight(head))
@@ -175,17 +140,16 @@ impl Inflight {
     }
 
     pub(crate) fn begin_to_give_back(&self, head: u16) {
-        self.store(LAST_AT, head);
+        self.words.store_u16(LAST_AT, head);
     }
 
     /// Records that it was returned; `used` is the new used index.
     pub(crate) fn gave_back(&self, head: u16, used: u16) {
         self.set(head, 0);
-        self.store(USED_AT, used);
+        self.words.store_u16(USED_AT, used);
     }
 }
 
-/// Never panics: offsets are checked by `new`.
-fn within(result: Result<(), Outside>) {
-    debug_assert!(result.is_ok(), "outside the table");
+fn entry(head: u16) -> usize {
+    HEAD_BYTES + usize::from(head) * ENTRY_BYTES
 }

@@ -4,9 +4,8 @@
 //! the reply. A single store writes all three, and a record of an earlier request needs no clearing. The other
 //! two words hold [`Begun`].
 
-use super::lives;
+use super::words::Words;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use thrufs::Begun;
 use thrufs_sys::shared_memory::SharedMapping;
 
@@ -30,44 +29,25 @@ pub(crate) enum Phase {
 
 /// The words of a queue. Clones share the memory.
 #[derive(Clone, Debug)]
-pub(crate) struct Intent {
-    mapping: Arc<SharedMapping>,
-    at: usize,
-}
+pub(crate) struct Intent(Words);
 
 impl Intent {
     pub(crate) const BYTES: usize = 24;
 
     pub(super) fn new(mapping: Arc<SharedMapping>, at: usize) -> Intent {
-        Intent { mapping, at }
-    }
-
-    fn place(&self, head: u16) -> usize {
-        self.at + usize::from(head) * Intent::BYTES
-    }
-
-    fn store(&self, at: usize, value: u64) {
-        if !lives() {
-            return;
-        }
-        let stored = self.mapping.store_u64(at, value, Ordering::Release);
-        debug_assert!(stored.is_ok(), "outside the memory");
-    }
-
-    fn load(&self, at: usize) -> u64 {
-        self.mapping.load_u64(at, Ordering::Acquire).unwrap_or(0)
+        Intent(Words::new(mapping, at))
     }
 
     fn tell(&self, head: u16, number: u64, phase: u64, length: u32) {
         let number = (number & NUMBER_MASK) << NUMBER_SHIFT;
         let word = number | phase << PHASE_SHIFT | u64::from(length);
-        self.store(self.place(head), word);
+        self.0.store(place(head), word);
     }
 
     pub(crate) fn begin(&self, head: u16, number: u64, opcode: u32, begun: Begun) {
-        let at = self.place(head);
-        self.store(at + 8, begun.nanoseconds);
-        self.store(at + 16, begun.before);
+        let at = place(head);
+        self.0.store(at + 8, begun.nanoseconds);
+        self.0.store(at + 16, begun.before);
         self.tell(head, number, BEGUN, opcode);
     }
 
@@ -77,16 +57,16 @@ impl Intent {
 
     /// The progress of the request that was taken as `number`.
     pub(crate) fn phase(&self, head: u16, number: u64) -> Phase {
-        let at = self.place(head);
-        let word = self.load(at);
+        let at = place(head);
+        let word = self.0.load(at);
         if word >> NUMBER_SHIFT != number & NUMBER_MASK {
             return Phase::Taken;
         }
         match word >> PHASE_SHIFT & 3 {
             BEGUN => {
                 let begun = Begun {
-                    nanoseconds: self.load(at + 8),
-                    before: self.load(at + 16),
+                    nanoseconds: self.0.load(at + 8),
+                    before: self.0.load(at + 16),
                 };
                 Phase::Begun(word as u32, begun)
             }
@@ -94,4 +74,8 @@ impl Intent {
             _ => Phase::Taken,
         }
     }
+}
+
+fn place(head: u16) -> usize {
+    usize::from(head) * Intent::BYTES
 }

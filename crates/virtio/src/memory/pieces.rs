@@ -1,25 +1,11 @@
 //! Scattered bytes of guest memory, as one sequence.
 
-use super::{DirtyLog, Regions};
+use super::{DirtyLog, Extent, Regions};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use thrufs::OutOfLineData;
 use thrufs_sys::shared_memory::{Outside, SharedMapping, Span, read_at, write_at};
-
-/// A range within one region. It is valid only with the table that located it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extent {
-    pub(super) region: u16,
-    pub(crate) offset: usize,
-    pub(crate) length: usize,
-}
-
-impl Extent {
-    pub(super) fn is_followed_by(&self, other: &Extent) -> bool {
-        self.region == other.region && self.offset + self.length == other.offset
-    }
-}
 
 /// A sequence of extents, of which some bytes may be skipped at the start.
 #[derive(Clone, Copy, Debug)]
