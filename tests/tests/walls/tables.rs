@@ -1,78 +1,33 @@
-//! The first table of `docs/security/requests.md` has one row for every request of a client's kernel.
+//! Tables of `docs/security/requests.md` and `docs/architecture.md` against the lists in the code: opcodes,
+//! commands, flags.
 
 use std::collections::BTreeSet;
 
 use rustix::fs::{FallocateFlags, RenameFlags};
 use thrufs_abi::{
-    FsyncFlags, GetattrFlags, IoctlFlags, LkFlags, Opcode, OpenInFlags, PollFlags, ReadFlags,
-    ReleaseFlags, SetattrValid, SetxattrFlags, WriteFlags,
+    FsyncFlags, GetattrFlags, IoctlFlags, LkFlags, Opcode, OpenInFlags, Permission, PollFlags,
+    ReadFlags, ReleaseFlags, Row, SetattrValid, SetxattrFlags, Sleep, WriteFlags,
 };
 use thrufs_sys::ioctl::COMMANDS;
 
 const PAGE: &str = include_str!("../../../docs/security/requests.md");
+const ARCHITECTURE: &str = include_str!("../../../docs/architecture.md");
 
-/// The heading above the table with a request's row.
-fn heading(opcode: Opcode) -> &'static str {
-    use Opcode as It;
-    match opcode {
-        It::Lookup
-        | It::Getattr
-        | It::Statx
-        | It::Setattr
-        | It::Readlink
-        | It::Symlink
-        | It::Mknod
-        | It::Mkdir
-        | It::Unlink
-        | It::Rmdir
-        | It::Rename
-        | It::Rename2
-        | It::Link
-        | It::Open
-        | It::Opendir
-        | It::Create
-        | It::Tmpfile
-        | It::Read
-        | It::Write
-        | It::Flush
-        | It::Release
-        | It::Fsync
-        | It::Releasedir
-        | It::Fsyncdir
-        | It::Readdir
-        | It::Readdirplus
-        | It::Statfs
-        | It::Syncfs
-        | It::Setxattr
-        | It::Getxattr
-        | It::Listxattr
-        | It::Removexattr
-        | It::Getlk
-        | It::Setlk
-        | It::Setlkw
-        | It::Fallocate
-        | It::CopyFileRange
-        | It::CopyFileRange64
-        | It::Lseek
-        | It::Ioctl => "### Asked for callers",
-        It::Init | It::Destroy | It::Forget | It::BatchForget | It::Interrupt | It::NotifyReply => {
-            "### Sent without a caller"
-        }
-        It::Access | It::Bmap | It::Poll | It::SetupMapping | It::RemoveMapping | It::CuseInit => {
-            "### Not answered"
-        }
-    }
+/// The cells of the table under a heading, row by row.
+fn table(page: &'static str, heading: &str) -> Vec<Vec<&'static str>> {
+    let lines = page.lines().skip_while(|line| *line != heading).skip(1);
+    let section = lines.take_while(|line| !line.starts_with('#'));
+    let rows = section.filter(|line| line.starts_with('|')).skip(2);
+    rows.map(|row| row.split('|').skip(1).map(str::trim).collect())
+        .collect()
 }
 
 /// What the rows of the table under a heading are about, in their order.
 fn rows(heading: &str) -> Vec<String> {
-    let lines = PAGE.lines().skip_while(|line| *line != heading).skip(1);
-    let section = lines.take_while(|line| !line.starts_with('#'));
-    let rows = section.filter(|line| line.starts_with('|')).skip(2);
-    let first = rows.filter_map(|row| row.split('|').nth(1));
-    let names = first.flat_map(|cell| cell.split(", "));
+    let rows = table(PAGE, heading);
+    let names = rows.iter().flat_map(|cells| cells[0].split(", "));
     names
-        .map(|name| name.trim().trim_matches('`').to_owned())
+        .map(|name| name.trim_matches('`').to_owned())
         .collect()
 }
 
@@ -84,15 +39,54 @@ fn are_the_rows_of(heading: &str, wanted: impl IntoIterator<Item = String>) {
     assert_eq!(found, wanted.into_iter().collect(), "{heading}");
 }
 
+fn names_of(is_meant: impl Fn(&Row) -> bool) -> Vec<&'static str> {
+    let rows = Opcode::ALL.iter().map(|opcode| opcode.row());
+    rows.filter(|row| is_meant(row))
+        .map(|row| row.name)
+        .collect()
+}
+
+/// Of requests that the host directory does not answer, the page does not say who checks them.
 #[test]
-fn every_request_has_a_row() {
-    let headings: BTreeSet<_> = Opcode::ALL.iter().map(|&opcode| heading(opcode)).collect();
-    for under in headings {
-        let here = Opcode::ALL
+fn every_request_has_a_row_that_says_who_checks_it() {
+    let asked = table(PAGE, "### Asked for callers");
+    let by = |server: bool| {
+        let rows = asked
             .iter()
-            .filter(|&&opcode| heading(opcode) == under);
-        are_the_rows_of(under, here.map(|opcode| opcode.name().to_owned()));
+            .filter(move |cells| cells[2].is_empty() != server);
+        rows.map(|cells| cells[0])
+    };
+    let unanswered = rows("### Not answered");
+    let answered = |permission| {
+        names_of(|row| row.permission == permission && !unanswered.iter().any(|it| it == row.name))
+    };
+    assert_eq!(sorted(by(false)), sorted(answered(Permission::Kernel)));
+    assert_eq!(sorted(by(true)), sorted(answered(Permission::Both)));
+    assert_eq!(answered(Permission::Server), [""; 0]);
+    let without_caller = answered(Permission::Sender);
+    are_the_rows_of(
+        "### Sent without a caller",
+        without_caller.into_iter().map(str::to_owned),
+    );
+    let all = names_of(|_| true);
+    assert!(unanswered.iter().all(|name| all.contains(&name.as_str())));
+}
+
+fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn requests_are_carried_out_where_the_table_of_opcodes_says() {
+    let rows = table(ARCHITECTURE, "### Where requests are carried out");
+    let sleeps = [Sleep::Data, Sleep::Usual, Sleep::Lock];
+    for (row, sleep) in rows.iter().zip(sleeps) {
+        let named = row[1].split(", ");
+        assert_eq!(sorted(named), sorted(names_of(|row| row.sleep == sleep)));
     }
+    assert_eq!(rows[sleeps.len()][1], "all others");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod samples;
 use super::recording_fs::{TIMEOUT, lower_file};
 use super::*;
 use std::fmt::Debug;
+use thrufs_abi::Repeat;
 use thrufs_abi::layout::{
     AttrOut, BmapOut, CopyFileRangeOut, EntryOut, FileLock, GetxattrOut, IoctlIn, IoctlOut, LkIn,
     LkOut, LseekOut, OpenOut, PollIn, PollOut, ReadIn, SetattrIn, StatfsOut, StatxOut, WriteIn,
@@ -77,6 +78,23 @@ fn each_error_of_a_method_is_replied() {
         for reply in reply.iter().filter(|_| is_asked) {
             assert_eq!(reply.error == -libc::EDQUOT, may_fail, "{opcode:?}");
         }
+    }
+}
+
+/// A second RELEASE fails, whatever was before.
+#[test]
+fn what_was_before_is_looked_at_where_the_begin_is_noted() {
+    for &opcode in Opcode::ALL {
+        let dispatcher = connected(RecordingFs::default());
+        dispatcher.file_system().clear();
+        dispatcher.look_before(&samples::sample(opcode).finish(), true);
+        let is_noted = opcode.row().repeat == Repeat::Noted;
+        let looks = is_noted && !matches!(opcode, Opcode::Release | Opcode::Releasedir);
+        assert_eq!(
+            !dispatcher.file_system().calls().is_empty(),
+            looks,
+            "{opcode:?}"
+        );
     }
 }
 
