@@ -40,8 +40,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use thrufs_abi::opcode::{ReplyBody, Sleep};
 use thrufs_abi::{Dialect, InitFlags, Opcode, Operation, ParseError, ParseErrorKind};
-use thrufs_abi::{ReplyBody, Request, Sleep, Unique};
+use thrufs_abi::{Request, Unique};
 
 /// Answers the requests of one connection for a file system.
 #[derive(Debug)]

@@ -86,7 +86,8 @@ pub use session::{
     UringConfig, UringRefusal, ring_availability,
 };
 pub use thrufs_abi::layout;
+pub use thrufs_abi::opcode::Repeat;
 pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
-    Repeat, Unique,
+    Unique,
 };

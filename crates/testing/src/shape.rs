@@ -1,9 +1,10 @@
 //! The parts of a request and the room for its reply, as a guest's kernel lays out a descriptor chain.
 
+use thrufs_abi::Opcode;
 use thrufs_abi::layout::{
     EntryOut, GetxattrIn, GetxattrOut, InHeader, IoctlIn, IoctlOut, OpenOut, OutHeader, ReadIn,
 };
-use thrufs_abi::{Opcode, ReplyBody, Trailing};
+use thrufs_abi::opcode::{ReplyBody, Trailing};
 use zerocopy::FromBytes;
 
 /// The longest symlink target in bytes: a page.

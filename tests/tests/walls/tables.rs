@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use rustix::fs::{FallocateFlags, RenameFlags};
+use thrufs_abi::opcode::{Permission, Row, Sleep};
 use thrufs_abi::{
-    FsyncFlags, GetattrFlags, IoctlFlags, LkFlags, Opcode, OpenInFlags, Permission, PollFlags,
-    ReadFlags, ReleaseFlags, Row, SetattrValid, SetxattrFlags, Sleep, WriteFlags,
+    FsyncFlags, GetattrFlags, IoctlFlags, LkFlags, Opcode, OpenInFlags, PollFlags, ReadFlags,
+    ReleaseFlags, SetattrValid, SetxattrFlags, WriteFlags,
 };
 use thrufs_sys::ioctl::COMMANDS;
 

@@ -10,8 +10,9 @@ use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use thrufs_abi::layout::{EntryOut, OpenOut};
+use thrufs_abi::opcode::ReplyBody;
 use thrufs_abi::reply::DirectoryEntries;
-use thrufs_abi::{FileHandle, NodeId, Payload, Reply, ReplyBody, Request};
+use thrufs_abi::{FileHandle, NodeId, Payload, Reply, Request};
 use zerocopy::FromBytes;
 
 impl<F: FileSystem> Dispatcher<F> {

@@ -6,12 +6,12 @@ mod samples;
 use super::recording_fs::{TIMEOUT, lower_file};
 use super::*;
 use std::fmt::Debug;
-use thrufs_abi::Repeat;
 use thrufs_abi::layout::{
     AttrOut, BmapOut, CopyFileRangeOut, EntryOut, FileLock, GetxattrOut, IoctlIn, IoctlOut, LkIn,
     LkOut, LseekOut, OpenOut, PollIn, PollOut, ReadIn, SetattrIn, StatfsOut, StatxOut, WriteIn,
     WriteOut,
 };
+use thrufs_abi::opcode::Repeat;
 use thrufs_abi::reply::DirectoryEntries;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

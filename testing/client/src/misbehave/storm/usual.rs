@@ -1,7 +1,8 @@
 //! The usual arguments of each operation: 64-bit words, names, bytes. Two 32-bit fields are one word, the
 //! first in the lower half.
 
-use thrufs_abi::{Opcode, Trailing};
+use thrufs_abi::Opcode;
+use thrufs_abi::opcode::Trailing;
 use thrufs_testing::Random;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
