@@ -2,7 +2,7 @@
 
 use crate::request::Request;
 use crate::results::Results;
-use crate::{ROLE, row, suites};
+use crate::{ROLE, row, run, suites};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::borrow::Cow;
@@ -44,11 +44,11 @@ pub(crate) fn main() -> ExitCode {
         let words: Vec<String> = words
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
-        return crate::part(&words);
+        return run::part(&words);
     }
     // Help and version come as errors, too.
     let asked = Asked::parse(&arguments).unwrap_or_else(|error| error.exit());
-    run(&asked).unwrap_or_else(|why| {
+    carry_out(&asked).unwrap_or_else(|why| {
         eprintln!("thrufs bench: {why}");
         ExitCode::FAILURE
     })
@@ -240,7 +240,7 @@ impl Asked {
 /// # Errors
 ///
 /// What makes no sense on this machine, in words.
-fn run(asked: &Asked) -> Result<ExitCode, String> {
+fn carry_out(asked: &Asked) -> Result<ExitCode, String> {
     match asked {
         Asked::List(rows) => {
             let mut text = String::new();
@@ -257,8 +257,8 @@ fn run(asked: &Asked) -> Result<ExitCode, String> {
             Ok(ExitCode::SUCCESS)
         }
         Asked::Run(request) => match &request.repeats {
-            Some(file) => crate::run(&again(request, file)?),
-            None => crate::run(request),
+            Some(file) => run::request(&again(request, file)?),
+            None => run::request(request),
         },
     }
 }

@@ -15,14 +15,13 @@ use crate::progress::Progress;
 use crate::report::{self, Screen};
 use crate::results::{Absence, Ending, Results};
 use crate::stop::Stop;
-use crate::target::RunningTarget;
+use crate::target::{RunningTarget, directory};
 use crate::{Outcome, counting, repeat};
 use noise::Noise;
 use record::Record;
 use rustix::process::Pid;
 use schedule::{Effort, Schedule, Spent};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use test_directory::TestDirectory;
@@ -380,19 +379,4 @@ fn write(results: &Results, plan: &Plan) -> Outcome<()> {
     let cwd = rustix::fs::CWD;
     rustix::fs::renameat_with(cwd, &unfinished, cwd, &plan.out, flags)
         .map_err(|error| format!("{}: {error}", plan.out.display()))
-}
-
-fn directory(path: impl AsRef<Path>) -> Outcome<PathBuf> {
-    let path = path.as_ref();
-    std::fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(path.to_owned())
-}
-
-/// For people: `1 min 20 s`.
-pub(crate) fn spoken(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds / 60 {
-        0 => format!("{seconds} s"),
-        minutes => format!("{minutes} min {} s", seconds % 60),
-    }
 }

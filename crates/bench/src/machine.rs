@@ -2,7 +2,7 @@
 
 use crate::report::figure;
 use crate::results::Machine;
-use crate::{Outcome, target};
+use crate::{Outcome, programs};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,7 +56,7 @@ fn versions() -> BTreeMap<String, String> {
         }
     };
     // Of the server that is measured, whichever this program is of.
-    let server = target::thrufs().ok();
+    let server = programs::thrufs().ok();
     let server = server.and_then(|path| said(Command::new(path).arg("--version")));
     add(
         "thrufs",

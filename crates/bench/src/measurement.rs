@@ -8,16 +8,18 @@
 mod job;
 mod latency;
 mod order;
+mod question;
 
 use crate::Outcome;
 use crate::counting::Running;
 use crate::isolation::Privileges;
-use crate::results::{Absence, Counts, Latency, Sample};
+use crate::results::{Counts, Sample};
 use crate::row::Row;
 use crate::stop::Stop;
 use crate::target::RunningTarget;
 use crate::task::Done;
 use job::{JobProcess, Said};
+use question::absent;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -25,44 +27,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use order::measure_here;
 pub use order::stay_on;
-
-/// What a measurement is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// How long all operations take together.
-    Rate,
-    /// How long each of them takes.
-    Latency,
-    /// What they cost in requests and system calls.
-    Counts,
-}
-
-/// What came of a measurement.
-pub(crate) enum Measured {
-    Sample(Sample),
-    Latency(Latency),
-    Counts(Counts),
-    /// There is no figure, and why.
-    Absent(Absence),
-    /// The run is to end.
-    Stopped,
-}
-
-/// How often and how much is measured.
-#[derive(Clone, Copy)]
-pub(crate) struct Amount {
-    pub(crate) question: Question,
-    /// Processes at once.
-    pub(crate) jobs: u32,
-    /// Which round it is.
-    pub(crate) round: u32,
-    /// Work of each process, in hundredths of the usual.
-    pub(crate) percent: usize,
-    /// After this long, loops of our own end.
-    pub(crate) limit: Duration,
-    /// How long a process may take to be ready, or to be done.
-    pub(crate) patience: Duration,
-}
+pub(crate) use question::{Amount, Measured, Question};
 
 /// Measures a row where `target` shows it; the time until it could start is added to `preparing`.
 ///
@@ -137,13 +102,6 @@ pub(crate) fn measure(
         forget_names()?;
     }
     Ok(measured)
-}
-
-fn absent(failed: bool, why: &str) -> Measured {
-    Measured::Absent(Absence {
-        failed,
-        why: why.to_owned(),
-    })
 }
 
 /// The processes of a measurement.

@@ -1,11 +1,12 @@
 //! A request, checked and with everything in it that was left to the benchmark. It goes from process to
 //! process as JSON.
 
+use crate::extension::Suite;
 use crate::lower::Lower;
 use crate::request::Request;
 use crate::row::{self, Needs, Row};
 use crate::setup::{Mode, TargetSetup};
-use crate::suite::{self, Suite};
+use crate::suite;
 use crate::{Outcome, machine};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! What is said while it goes on: on a terminal one line that changes and a table that is drawn anew, else
 //! plain lines. A terminal that has gone is no reason to stop.
 
-use crate::engine::spoken;
 use rustix::termios::tcgetwinsize;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -107,6 +106,15 @@ fn width() -> usize {
     match usize::from(size.unwrap_or_default()) {
         0 => WIDTH,
         columns => columns,
+    }
+}
+
+/// For people: `1 min 20 s`.
+fn spoken(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 60 {
+        0 => format!("{seconds} s"),
+        minutes => format!("{minutes} min {} s", seconds % 60),
     }
 }
 

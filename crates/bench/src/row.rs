@@ -9,6 +9,7 @@ mod data;
 mod info;
 pub(crate) mod list;
 mod metadata;
+mod needs;
 mod sets;
 
 use crate::Outcome;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 pub(crate) use info::info;
 pub use metadata::{OF_CHAINS, OF_ONE_FILE, OF_SMALL_FILES, OF_TREE};
+pub use needs::Needs;
 pub(crate) use sets::names;
 pub use sets::{listed, named};
 
@@ -106,15 +108,6 @@ pub trait Program: Send + Sync {
 
 /// What is prepared: does the work.
 pub type Ready = Box<dyn FnOnce(&Task) -> io::Result<Done>>;
-
-/// Place on a file system, at any moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Needs {
-    /// Bytes at most.
-    pub bytes: u64,
-    /// Files and directories at most.
-    pub inodes: u64,
-}
 
 /// A loop of our own.
 #[derive(Clone, Copy)]

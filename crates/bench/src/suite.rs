@@ -1,32 +1,7 @@
 //! The suites: which rows, by how many processes, which targets, and for how long.
 
-use crate::setup::TargetSetup;
-use crate::{Outcome, extension};
-
-/// A set of rows and targets that belong together.
-pub struct Suite {
-    /// The word by which it is asked for.
-    pub name: &'static str,
-    /// For people.
-    pub about: &'static str,
-    /// Names of rows and groups.
-    pub rows: &'static str,
-    /// How many processes measure at once.
-    pub jobs: &'static [u32],
-    /// File systems that are made for it; none for one that asks about a directory.
-    pub lowers: &'static [&'static str],
-    /// Rounds; as many as there is time for, where there is none.
-    pub rounds: Option<u32>,
-    /// Work of a measurement, in hundredths of the usual.
-    pub percent: u32,
-    /// The time that it may take.
-    pub seconds: Option<u32>,
-    /// The targets besides native; none where the command line says it.
-    pub setups: Option<fn() -> Vec<TargetSetup>>,
-    /// Whether a row, by its name, is measured at one of them, by so many processes; where there is none, every
-    /// row is at every target.
-    pub asks: Option<fn(&str, &str, u32) -> bool>,
-}
+use crate::Outcome;
+use crate::extension::{Suite, extension};
 
 const SUITES: &[Suite] = &[
     Suite {

@@ -7,6 +7,7 @@ mod process;
 use crate::Outcome;
 use crate::counting::servers::families;
 use crate::isolation::{Privileges, kind, same_tree};
+use crate::programs;
 use crate::setup::{ServerSetup, TargetSetup};
 use process::resident_kib;
 use rustix::mount::{UnmountFlags, unmount};
@@ -146,7 +147,7 @@ impl RunningTarget {
         };
         let (program, words) = command.split_first().ok_or("a server without a command")?;
         let mut command = match program.as_str() {
-            "thrufs" => Command::new(thrufs()?),
+            "thrufs" => Command::new(programs::thrufs()?),
             other => Command::new(other),
         };
         for word in words {
@@ -284,30 +285,13 @@ impl Drop for Mount {
     }
 }
 
-/// The command that is measured: `thrufs`, beside this program.
-///
-/// # Errors
-///
-/// Where it is not.
-pub(crate) fn thrufs() -> Outcome<PathBuf> {
-    let own = std::env::current_exe();
-    let own = own.map_err(|error| format!("cannot find thrufs: {error}"))?;
-    let thrufs = own.with_file_name("thrufs");
-    if thrufs.is_file() {
-        return Ok(thrufs);
-    }
-    let shown = thrufs.display();
-    Err(format!(
-        "{shown} is not there: the benchmark measures the thrufs beside it"
-    ))
-}
-
 /// The first for the first job, and so on; where there are fewer, they are shared.
 fn processor(job: usize) -> usize {
     job % std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn directory(path: PathBuf) -> Outcome<PathBuf> {
+/// Makes a directory.
+pub(crate) fn directory(path: PathBuf) -> Outcome<PathBuf> {
     std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
 }

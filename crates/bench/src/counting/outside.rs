@@ -4,7 +4,9 @@
 //!
 //! They speak in lines of JSON over a pair of sockets. There is one count at a time.
 
-use super::{Connection, Counting, servers};
+use super::connection::Connection;
+use super::counters::Counting;
+use super::servers;
 use crate::Outcome;
 use crate::results::Counts;
 use rustix::io::{FdFlags, fcntl_setfd};

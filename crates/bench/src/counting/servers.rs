@@ -1,6 +1,6 @@
 //! The processes that serve a mount.
 
-use super::Connection;
+use super::connection::Connection;
 use rustix::process::Pid;
 use std::path::Path;
 

@@ -1,4 +1,6 @@
-use super::{Connection, numbers, servers};
+use super::connection::Connection;
+use super::counters::numbers;
+use super::servers;
 
 #[test]
 fn a_plain_directory_has_no_servers() {

@@ -1,14 +1,13 @@
 //! Sets up the file systems to measure on, and starts every target there. A target that cannot start is
 //! recorded with its reason.
 
-use super::directory;
 use super::record::Record;
 use crate::Outcome;
 use crate::isolation::{self, Privileges};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::setup::TargetSetup;
-use crate::target::{Place, RunningTarget};
+use crate::target::{Place, RunningTarget, directory};
 use std::path::PathBuf;
 
 /// A directory on a file system beneath, and the targets that show it.

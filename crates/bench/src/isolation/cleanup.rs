@@ -1,9 +1,9 @@
 //! The clean-up process: makes the scratch folder, starts the namespaces process, and stays until every
 //! process, mount and folder of the run is gone, however the run ends.
 
-use super::{Privileges, front, refusal, remains, scratch, tree};
-use crate::Outcome;
+use super::{Privileges, refusal, remains, scratch, tree};
 use crate::plan::Plan;
+use crate::{Outcome, programs};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -49,7 +49,7 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
     let text = plan.text()?;
     let mut code = ExitCode::FAILURE;
     for privileges in Privileges::possible() {
-        let namespaces = front::command("namespaces")
+        let namespaces = programs::again("namespaces")
             .arg(privileges.word())
             .arg(&text)
             .stdin(Stdio::inherit())

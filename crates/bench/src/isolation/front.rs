@@ -1,15 +1,15 @@
 //! The process that the user has started: keeps the terminal, hears Ctrl-C, and waits.
 
 use super::remains;
-use crate::Outcome;
 use crate::plan::Plan;
+use crate::{Outcome, programs};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io::{PipeWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use thrufs_sys::signal::SignalFd;
 
 /// SIGHUP (the terminal is closed), SIGINT, SIGTERM: they ask for the end.
@@ -25,7 +25,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
     remains::adopt_orphans();
     let (parent_pipe, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
-    let cleanup = command("clean-up")
+    let cleanup = programs::again("clean-up")
         .arg(plan.text()?)
         .stdin(Stdio::from(parent_pipe))
         .spawn()
@@ -99,11 +99,4 @@ impl Waiting {
         // The terminal may be gone.
         let _ = writeln!(std::io::stderr(), "\n{what}");
     }
-}
-
-/// This program again, in another role.
-pub(super) fn command(role: &str) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.args([crate::ROLE, role]);
-    command
 }

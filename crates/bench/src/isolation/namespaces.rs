@@ -2,10 +2,10 @@
 //! inside.
 
 use super::cleanup::NO_PRIVILEGES;
-use super::{Privileges, front, tree};
-use crate::Outcome;
+use super::{Privileges, tree};
 use crate::counting::outside::Offer;
 use crate::plan::Plan;
+use crate::{Outcome, programs};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
 };
@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     // With its parent gone, no process waits for this one.
     let _ = cred::set_parent_death_signal(Some(SIGKILL));
     let privileges = Privileges::named(word)?;
-    let mut inside = front::command("inside");
+    let mut inside = programs::again("inside");
     inside.arg(word).arg(plan);
     if privileges == Privileges::Plain {
         return Err(format!("cannot start again: {}", inside.exec()));

@@ -1,10 +1,10 @@
 //! Ending what is left of a run, and removing it.
 
-use super::scratch;
 use crate::plan::Plan;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -29,10 +29,10 @@ pub(super) fn clean_up(plan: &Plan) {
     tell_when_slow(|| {
         // What is beneath mounts is not to be removed through them; those of others come last, because they
         // may not answer.
-        scratch::remove(&place);
-        scratch::remove(&plan.unfinished_out());
+        remove(&place);
+        remove(&plan.unfinished_out());
         for point in plan.mounts_of_others() {
-            scratch::remove(&point.join(&plan.scratch));
+            remove(&point.join(&plan.scratch));
         }
     });
 }
@@ -43,7 +43,7 @@ fn tell_when_slow(remove: impl FnOnce()) {
     let teller = std::thread::spawn(move || {
         if is_done.recv_timeout(SILENCE) == Err(RecvTimeoutError::Timeout) {
             // The terminal may be gone.
-            let _ = writeln!(std::io::stderr(), "removing the files of the run");
+            let _ = writeln!(io::stderr(), "removing the files of the run");
         }
     });
     remove();
@@ -70,7 +70,7 @@ fn end_all_children() {
 fn children() -> Vec<Pid> {
     let own = getpid().as_raw_nonzero();
     let path = format!("/proc/{own}/task/{own}/children");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = fs::read_to_string(path).unwrap_or_default();
     let numbers = text.split_whitespace().filter_map(|word| word.parse().ok());
     numbers.filter_map(Pid::from_raw).collect()
 }
@@ -84,5 +84,31 @@ pub(super) fn unmount_below(place: &Path) {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
+    }
+}
+
+/// Removes a folder and what is in it, if it is there. Links are not followed.
+pub(super) fn remove(path: &Path) {
+    for _ in 0..20 {
+        match fs::remove_dir_all(path) {
+            Ok(()) => return,
+            // Nothing was made where there is no directory.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                return;
+            }
+            // Something that was killed may still make a file.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) => {
+                eprintln!("thrufs bench: {} stays: {error}", path.display());
+                return;
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! lock also identifies the holder: where the same tree is seen through another mount, locks may be
 //! that mount's own, and one that is held here seems free.
 
+use super::remains::{remove, unmount_below};
 use crate::Outcome;
 use crate::plan::SCRATCH;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -64,7 +65,7 @@ pub(crate) fn sweep(directory: &Path) {
         };
         let path = entry.path();
         if is_ours(&path) && is_abandoned(&path, name.starts_with(NEW)) {
-            super::remains::unmount_below(&path);
+            unmount_below(&path);
             remove(&path);
         }
     }
@@ -122,32 +123,6 @@ fn is_alive(holder: &str) -> bool {
 fn age(path: &Path) -> Option<Duration> {
     let changed = fs::symlink_metadata(path).ok()?.modified().ok()?;
     SystemTime::now().duration_since(changed).ok()
-}
-
-/// Removes a folder and what is in it, if it is there. Links are not followed.
-pub(crate) fn remove(path: &Path) {
-    for _ in 0..20 {
-        match fs::remove_dir_all(path) {
-            Ok(()) => return,
-            // Nothing was made where there is no directory.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-                ) =>
-            {
-                return;
-            }
-            // Something that was killed may still make a file.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            Err(error) => {
-                eprintln!("thrufs bench: {} stays: {error}", path.display());
-                return;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

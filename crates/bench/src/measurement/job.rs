@@ -2,7 +2,8 @@
 //! What it does inside is in [`order`](super::order).
 
 use super::order::{Order, Reply};
-use super::{Amount, Measured, Question, absent};
+use super::question::{Amount, Measured, Question, absent};
+use crate::programs;
 use crate::results::Absence;
 use crate::row::Row;
 use crate::stop::{First, Stop};
@@ -10,7 +11,7 @@ use crate::target::RunningTarget;
 use crate::task::{Done, Task};
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long one that was killed may take to end.
@@ -71,8 +72,8 @@ impl JobProcess {
             processor: target.processor(job),
         };
         let text = serde_json::to_string(&order).map_err(io::Error::other)?;
-        let mut process = Command::new("/proc/self/exe")
-            .args([crate::ROLE, "row", &text])
+        let mut process = programs::again("row")
+            .arg(text)
             .stdin(waiting)
             .stdout(Stdio::piped())
             .spawn()?;

@@ -1,7 +1,8 @@
 //! All rows, by name, and names of several at once.
 
 use super::{Row, data, metadata};
-use crate::{Outcome, extension};
+use crate::Outcome;
+use crate::extension::extension;
 use std::sync::OnceLock;
 
 /// The rows that say most in the least time: none takes longer than some tenths of a second natively.
