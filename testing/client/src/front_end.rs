@@ -2,6 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `config` | what a front end asks for |
 //! | `memory` | the guest's memory: a sealed memfd that both sides map, accessed atomically or by volatile copies |
 //! | `ring` | the driver's side of a split virtqueue |
 //! | `buffers` | slots for requests and replies in that memory, and the descriptor chains of a Linux guest |
@@ -13,6 +14,7 @@
 //! | `state` | saving and loading a device state |
 
 mod buffers;
+mod config;
 mod error;
 mod handshake;
 mod memory;
@@ -23,6 +25,7 @@ mod shared_queue;
 mod state;
 mod waker;
 
+pub use config::FrontEndConfig;
 pub use error::{ConnectError, ExchangeError, QueueError, SubmitError};
 pub use handshake::{Agreed, Step, features};
 pub use migration::{GuestMemory, MigrateError, Migrated};
@@ -53,52 +56,6 @@ use thrufs_testing::Carrier;
 use thrufs_testing::{ReplyLayout, Shape};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 use zerocopy::FromBytes;
-
-/// The configuration of a front end.
-#[derive(Clone, Debug)]
-pub struct FrontEndConfig {
-    /// Request queues: 1 to 64; fewer are used when the server has fewer.
-    pub request_queues: u16,
-    /// Entries of each queue: a power of two, at most 32768; also the most descriptors of a request, direct
-    /// or indirect.
-    pub queue_size: u16,
-    /// Requests in flight on one queue, limited to `queue_size`.
-    pub requests_max: usize,
-    /// Most bulk data of a request, in bytes.
-    pub data_bytes_max: usize,
-    /// Bytes per descriptor of bulk data: a page or folio.
-    pub segment_bytes: usize,
-    /// Whether to use indirect descriptors where the server offers them, as Linux does.
-    pub indirect_descriptors: bool,
-    /// Whether to use the event index where the server offers it, as Linux does.
-    pub event_index: bool,
-    /// The protocol features to use where the server offers them.
-    pub protocol_features: ProtocolFeatures,
-    /// Time limit of a blocking request and of each message on the socket.
-    pub time_limit: Option<Duration>,
-}
-
-impl Default for FrontEndConfig {
-    fn default() -> FrontEndConfig {
-        FrontEndConfig {
-            request_queues: 1,
-            queue_size: 1024,
-            requests_max: 128,
-            data_bytes_max: 1 << 20,
-            segment_bytes: 4096,
-            indirect_descriptors: true,
-            event_index: true,
-            protocol_features: ProtocolFeatures::MQ
-                | ProtocolFeatures::CONFIG
-                | ProtocolFeatures::REPLY_ACK
-                | ProtocolFeatures::CONFIGURE_MEM_SLOTS
-                | ProtocolFeatures::RESET_DEVICE
-                | ProtocolFeatures::LOG_SHMFD
-                | ProtocolFeatures::DEVICE_STATE,
-            time_limit: Some(Duration::from_secs(30)),
-        }
-    }
-}
 
 impl FrontEndConfig {
     fn check(&self) -> Result<(), ConnectError> {

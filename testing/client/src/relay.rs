@@ -22,104 +22,36 @@
 //! would wait for ever.
 
 mod channel;
+mod error;
 mod greeting;
 mod high_priority;
+mod shared;
 
-use crate::front_end::{ExchangeError, FrontEnd, QueueError};
+pub use error::RelayError;
+pub(crate) use error::system;
+
+use crate::front_end::FrontEnd;
 use channel::Channel;
+use shared::Shared;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thrufs::mount::{
-    MountError, MountOptions, mount, mount_unprivileged, open_device, unmount, unmount_unprivileged,
+    MountOptions, mount, mount_unprivileged, open_device, unmount, unmount_unprivileged,
 };
 use thrufs_abi::{NodeId, Opcode, RequestBuilder, Unique};
 use thrufs_sys::fuse_dev;
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
-
-/// How long to wait for requests in flight after the unmount.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval of polling for the kernel's INIT.
 const GREETING_POLL: Duration = Duration::from_millis(1);
 
 /// The unique id of DESTROY: the kernel's are even and begin at 2.
 const DESTROY_UNIQUE: Unique = Unique(u64::MAX - 1);
-
-/// Why a relay cannot start, or has failed.
-#[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    /// It could not be mounted.
-    #[error(transparent)]
-    Mount(#[from] MountError),
-    /// The server does not answer INIT.
-    #[error("INIT was not answered: {0}")]
-    Greeting(#[from] ExchangeError),
-    /// The server refuses INIT, or its reply is malformed.
-    #[error("the server refused INIT with error {0}")]
-    Refused(i32),
-    /// The queues of the front end are too short for the requests of a kernel.
-    #[error("queues of {0} entries are too short: 8 are needed")]
-    QueueSize(u16),
-    /// The server has disconnected or broken a queue.
-    #[error(transparent)]
-    Server(#[from] QueueError),
-    /// A system call failed.
-    #[error("{what}: {source}")]
-    System {
-        /// The attempted action.
-        what: &'static str,
-        /// The error.
-        source: io::Error,
-    },
-}
-
-pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> RelayError {
-    move |error| RelayError::System {
-        what,
-        source: error.into(),
-    }
-}
-
-struct Shared {
-    front_end: FrontEnd,
-    target: PathBuf,
-    unprivileged: bool,
-    ends: AtomicBool,
-    /// Signalled when `ends` is set; never read, so that it wakes all threads.
-    eventfd: EventFd,
-    failure: Mutex<Option<RelayError>>,
-}
-
-impl Shared {
-    fn end(&self) {
-        self.ends.store(true, Ordering::Release);
-        let _ = self.eventfd.write(1);
-    }
-
-    fn is_ending(&self) -> bool {
-        self.ends.load(Ordering::Acquire)
-    }
-
-    fn fail(&self, error: RelayError) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(error);
-        drop(failure);
-        self.end();
-    }
-
-    fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        if self.unprivileged {
-            unmount_unprivileged(&self.target, lazy)
-        } else {
-            unmount(&self.target, lazy)
-        }
-    }
-}
 
 /// A mount served over a [`FrontEnd`]. Dropping it unmounts.
 pub struct Relay {

@@ -4,75 +4,23 @@
 mod bench;
 mod cat;
 mod conform;
+mod connection;
 mod list;
 mod mount;
+mod outcome;
 mod share;
 mod show;
 
 pub use bench::{Bench, Target, row_names};
+pub use cat::Cat;
 pub use conform::{Conform, check_names};
+pub use connection::Connection;
+pub use list::Ls;
+pub use mount::Mount;
+pub use outcome::{Outcome, ToolError};
 
-use crate::front_end::{ConnectError, FrontEnd, FrontEndConfig};
 use share::Share;
 use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::Duration;
-use thrufs::Errno;
-use thrufs_testing::ClientError;
-
-/// The connection to a server.
-#[derive(Clone, Debug)]
-pub struct Connection {
-    /// The vhost-user socket.
-    pub socket: PathBuf,
-    /// Most request queues to use: 1 to 64.
-    pub request_queues: u16,
-    /// Entries of each queue: a power of two.
-    pub queue_size: u16,
-    /// Whether to use indirect descriptors, as Linux does.
-    pub indirect: bool,
-    /// Time limit of a request.
-    pub time_limit: Duration,
-}
-
-impl Connection {
-    /// A connection with defaults.
-    pub fn to(socket: impl Into<PathBuf>) -> Connection {
-        Connection {
-            socket: socket.into(),
-            ..Connection::default()
-        }
-    }
-
-    fn config(&self) -> FrontEndConfig {
-        FrontEndConfig {
-            request_queues: self.request_queues,
-            queue_size: self.queue_size,
-            indirect_descriptors: self.indirect,
-            time_limit: Some(self.time_limit),
-            ..FrontEndConfig::default()
-        }
-    }
-
-    fn connect(&self) -> Result<FrontEnd, ToolError> {
-        FrontEnd::connect(&self.socket, &self.config()).map_err(|source| ToolError::Connect {
-            socket: self.socket.clone(),
-            source,
-        })
-    }
-}
-
-impl Default for Connection {
-    fn default() -> Connection {
-        Connection {
-            socket: PathBuf::new(),
-            request_queues: 1,
-            queue_size: 1024,
-            indirect: true,
-            time_limit: Duration::from_secs(30),
-        }
-    }
-}
 
 /// A command with its arguments.
 #[derive(Clone, Debug)]
@@ -87,119 +35,6 @@ pub enum Command {
     Conform(Conform),
     /// Mounts the share on this machine, until it is unmounted.
     Mount(Mount),
-}
-
-/// Arguments of `mount`.
-#[derive(Clone, Debug)]
-pub struct Mount {
-    /// The directory to mount on.
-    pub target: PathBuf,
-}
-
-/// Arguments of `ls`.
-#[derive(Clone, Debug)]
-pub struct Ls {
-    /// A directory or file of the share.
-    pub path: String,
-    /// Long format.
-    pub long: bool,
-    /// Also names that begin with a dot.
-    pub all: bool,
-}
-
-impl Default for Ls {
-    fn default() -> Ls {
-        Ls {
-            path: "/".to_owned(),
-            long: false,
-            all: false,
-        }
-    }
-}
-
-/// Arguments of `cat`.
-#[derive(Clone, Debug)]
-pub struct Cat {
-    /// Files of the share.
-    pub paths: Vec<String>,
-}
-
-/// The outcome of a command that ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Success.
-    Done,
-    /// A check failed.
-    Failed,
-}
-
-impl Outcome {
-    /// Whether the command succeeded.
-    #[must_use]
-    pub fn is_success(self) -> bool {
-        self == Outcome::Done
-    }
-}
-
-/// Why a command failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolError {
-    /// No connection.
-    #[error("{}: {source}", socket.display())]
-    Connect {
-        /// The socket.
-        socket: PathBuf,
-        /// Why.
-        source: ConnectError,
-    },
-    /// No session.
-    #[error("{}: {source}", socket.display())]
-    Mount {
-        /// The socket.
-        socket: PathBuf,
-        /// Why.
-        source: ClientError,
-    },
-    /// A call failed.
-    #[error(":{path}: {errno}")]
-    Share {
-        /// The path in the share.
-        path: String,
-        /// The error of the call.
-        errno: Errno,
-    },
-    /// The share could not be mounted, or the mount has failed.
-    #[error("{}: {source}", target.display())]
-    Relay {
-        /// Where.
-        target: PathBuf,
-        /// Why.
-        source: crate::relay::RelayError,
-    },
-    /// A local file failed.
-    #[error("{}: {source}", path.display())]
-    Local {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-    /// The arguments are invalid.
-    #[error("{0}")]
-    Usage(String),
-    /// A measurement failed.
-    #[error("{target}: {row}: {problem}")]
-    Bench {
-        /// The name of the server.
-        target: String,
-        /// The name of the row.
-        row: String,
-        /// Why.
-        problem: String,
-    },
 }
 
 /// Runs a command with its output to `out`.

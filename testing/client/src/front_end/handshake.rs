@@ -1,6 +1,6 @@
 //! The vhost-user handshake, from a socket to running queues, in the order of QEMU.
 
-use super::FrontEndConfig;
+use super::config::FrontEndConfig;
 use super::error::ConnectError;
 use super::memory::SharedMemory;
 use super::ring::DriverRingLayout;

@@ -4,8 +4,10 @@
 //! signal, for the end. The signal is edge-triggered and never read; before the thread sleeps it has armed it
 //! and found the queue empty.
 
+use super::error::{RelayError, system};
 use super::greeting::message;
-use super::{DRAIN_TIMEOUT, RelayError, Shared, high_priority, system};
+use super::high_priority;
+use super::shared::Shared;
 use crate::front_end::{
     Completion, FIRST_REQUEST_QUEUE, Parts, QueueError, QueueGuard, SubmitError,
 };
@@ -13,7 +15,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thrufs_abi::layout::{InHeader, OutHeader};
 use thrufs_testing::Shape;
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
@@ -21,6 +23,9 @@ use zerocopy::FromBytes;
 
 /// Room for a request: the largest `max_write`, with headers and arguments.
 const REQUEST_BYTES_MAX: usize = (1 << 20) + (128 << 10);
+
+/// How long to wait for requests in flight after the unmount.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sources of epoll events.
 const SIGNAL: u64 = 0;
@@ -234,7 +239,7 @@ impl<'a> Channel<'a> {
     }
 
     fn sleep_for_replies(&mut self, timeout_ms: i32) -> Result<(), RelayError> {
-        let deadline = Instant::now() + std::time::Duration::from_millis(timeout_ms as u64);
+        let deadline = Instant::now() + Duration::from_millis(timeout_ms as u64);
         self.queue.wait(Some(deadline))?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! INIT: the kernel's offer without features of `/dev/fuse`, and the server's reply within the limits of the
 //! queues.
 
-use super::RelayError;
+use super::error::RelayError;
 use crate::front_end::FrontEnd;
 use thrufs_abi::layout::{InHeader, InitIn, InitOut, OutHeader};
 use thrufs_abi::{InitFlags, Opcode, Reply};

@@ -1,6 +1,7 @@
 //! The high-priority queue: for requests without a reply (FORGET) and those that must not wait (INTERRUPT).
 
-use super::{RelayError, Shared};
+use super::error::RelayError;
+use super::shared::Shared;
 use crate::front_end::{HIGH_PRIORITY, Parts, SubmitError};
 use std::time::{Duration, Instant};
 use thrufs_abi::Opcode;

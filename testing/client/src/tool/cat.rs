@@ -1,12 +1,19 @@
 //! `cat`.
 
+use super::outcome::ToolError;
 use super::share::{Found, Share, failed};
 use super::show::file_type;
-use super::{Cat, ToolError};
 use rustix::fs::{FileType, OFlags};
 use std::io::Write;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
+
+/// Arguments of `cat`.
+#[derive(Clone, Debug)]
+pub struct Cat {
+    /// Files of the share.
+    pub paths: Vec<String>,
+}
 
 pub(crate) fn cat(share: &Share, cat: &Cat, out: &mut dyn Write) -> Result<(), ToolError> {
     for path in &cat.paths {

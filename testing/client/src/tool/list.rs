@@ -1,13 +1,34 @@
 //! `ls`.
 
+use super::outcome::ToolError;
 use super::share::{Share, failed};
 use super::show::{file_type, long_line};
-use super::{Ls, ToolError};
 use rustix::fs::FileType;
 use std::io::Write;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 use thrufs_abi::layout::Attr;
+
+/// Arguments of `ls`.
+#[derive(Clone, Debug)]
+pub struct Ls {
+    /// A directory or file of the share.
+    pub path: String,
+    /// Long format.
+    pub long: bool,
+    /// Also names that begin with a dot.
+    pub all: bool,
+}
+
+impl Default for Ls {
+    fn default() -> Ls {
+        Ls {
+            path: "/".to_owned(),
+            long: false,
+            all: false,
+        }
+    }
+}
 
 struct Line {
     name: Vec<u8>,

@@ -1,9 +1,18 @@
 //! `mount`: mounts the share on this machine until the unmount or a signal.
 
-use super::{Connection, Mount, ToolError};
+use super::connection::Connection;
+use super::outcome::ToolError;
 use crate::relay::{Relay, RelayError, system};
 use std::io::Write;
+use std::path::PathBuf;
 use thrufs_sys::signal::{SIGINT, SIGTERM, SignalFd};
+
+/// Arguments of `mount`.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    /// The directory to mount on.
+    pub target: PathBuf,
+}
 
 pub(crate) fn mount(
     connection: &Connection,

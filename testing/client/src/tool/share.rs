@@ -1,6 +1,7 @@
 //! A mounted share, accessed by paths, with lookup counts.
 
-use super::{Connection, ToolError};
+use super::connection::Connection;
+use super::outcome::ToolError;
 use crate::front_end::FrontEnd;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

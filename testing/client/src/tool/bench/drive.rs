@@ -1,9 +1,9 @@
 //! Drives a load on a queue for the time of a sample.
 
-use super::Sample;
 use super::ground::{Ground, Lookups};
 use super::load::{Load, Request};
 use super::row::Row;
+use super::sample::Sample;
 use crate::front_end::{Completion, Data, Parts, QueueError, QueueGuard};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

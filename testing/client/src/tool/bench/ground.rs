@@ -1,6 +1,6 @@
 //! The test directory of a target, made in its share by requests and removed at the end.
 
-use super::{Bench, Target};
+use super::arguments::{Bench, Target};
 use crate::tool::share::{Share, failed};
 use crate::tool::{Connection, ToolError};
 use rustix::fs::OFlags;

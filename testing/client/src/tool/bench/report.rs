@@ -1,6 +1,7 @@
 //! Tables and raw figures.
 
-use super::{Bench, Sample, Series, Target};
+use super::arguments::{Bench, Target};
+use super::sample::{Sample, Series};
 use crate::tool::Connection;
 use std::io::{self, Write};
 

@@ -1,6 +1,7 @@
 //! Checks of replies and queues.
 
-use super::{Answer, Check, Finding, Session, Verdict, ensure, fail};
+use super::finding::{Finding, Verdict, ensure, fail, skip};
+use super::session::{Answer, Check, Session};
 use crate::front_end::{
     FIRST_REQUEST_QUEUE, HIGH_PRIORITY, QueueGuard, RawDescriptor, SubmitError, descriptor_flags,
 };
@@ -177,7 +178,7 @@ fn in_pieces(session: &Session, piece: u32) -> Verdict {
     }
     let indices = raw.take_descriptors(parts.len());
     if indices.len() < parts.len() {
-        return super::skip("the queue is too small");
+        return skip("the queue is too small");
     }
     for (number, &(offset, length, flags)) in parts.iter().enumerate() {
         let next = indices.get(number + 1);

@@ -1,12 +1,13 @@
 //! Checks of file operations.
 
-use super::{Answer, Check, Finding, Session, Verdict, ensure, fail, offered, skip};
+use super::finding::{Finding, Verdict, ensure, fail, skip};
+use super::session::{Answer, Check, Session};
 use crate::tool::share::Share;
 use std::collections::BTreeSet;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{LockOwner, NodeId, Opcode, SetattrValid};
-use thrufs_testing::Client;
+use thrufs_testing::{Client, OFFERED_BY_GUESTS};
 
 const fn check(name: &'static str, run: fn(&Session) -> Verdict) -> Check {
     Check { name, run }
@@ -311,7 +312,7 @@ fn mount_again(session: &Session) -> std::result::Result<(Answer, u64), Finding>
     let (destroy, unique) = session.request(Opcode::Destroy, NodeId(0));
     let answer = session.send(&destroy.finish())?;
     let minor = client.greeting().minor;
-    let second = match Client::over_offering(client.carrier(), minor, offered()) {
+    let second = match Client::over_offering(client.carrier(), minor, OFFERED_BY_GUESTS) {
         Ok(second) => second,
         Err(error) => return fail(format!("the second time: {error}")),
     };

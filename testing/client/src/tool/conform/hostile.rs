@@ -1,6 +1,7 @@
 //! Checks that after each attack of a hostile guest or front end the server serves another connection.
 
-use super::{Finding, Report, Verdict, fail, skip};
+use super::finding::{Finding, Verdict, fail, skip};
+use super::report::Report;
 use crate::front_end::{FrontEnd, QueueError, Step};
 use crate::misbehave::chain::{self, Fault};
 use crate::misbehave::{leave_after, socket, steps};

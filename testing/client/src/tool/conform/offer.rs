@@ -1,10 +1,10 @@
 //! Checks of the features that a server offers on the socket and in INIT.
 
-use super::{Verdict, ensure, offered, skip};
+use super::finding::{Verdict, ensure, skip};
 use crate::front_end::{FrontEnd, ProtocolFeatures, features};
 use thrufs_abi::InitFlags;
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION, MIN_MINOR};
-use thrufs_testing::Client;
+use thrufs_testing::{Client, OFFERED_BY_GUESTS};
 
 pub(super) struct OfferCheck {
     pub(super) name: &'static str,
@@ -105,7 +105,7 @@ fn max_write(client: &Client<FrontEnd>) -> Verdict {
 }
 
 fn only_offered(client: &Client<FrontEnd>) -> Verdict {
-    let extra = client.agreed().difference(offered());
+    let extra = client.agreed().difference(OFFERED_BY_GUESTS);
     ensure(extra.is_empty(), || {
         format!("it agrees to {extra:?}, which was not offered")
     })

@@ -1,0 +1,50 @@
+//! The configuration of a front end.
+
+use std::time::Duration;
+use vhost::vhost_user::VhostUserProtocolFeatures as ProtocolFeatures;
+
+/// The configuration of a front end.
+#[derive(Clone, Debug)]
+pub struct FrontEndConfig {
+    /// Request queues: 1 to 64; fewer are used when the server has fewer.
+    pub request_queues: u16,
+    /// Entries of each queue: a power of two, at most 32768; also the most descriptors of a request, direct
+    /// or indirect.
+    pub queue_size: u16,
+    /// Requests in flight on one queue, limited to `queue_size`.
+    pub requests_max: usize,
+    /// Most bulk data of a request, in bytes.
+    pub data_bytes_max: usize,
+    /// Bytes per descriptor of bulk data: a page or folio.
+    pub segment_bytes: usize,
+    /// Whether to use indirect descriptors where the server offers them, as Linux does.
+    pub indirect_descriptors: bool,
+    /// Whether to use the event index where the server offers it, as Linux does.
+    pub event_index: bool,
+    /// The protocol features to use where the server offers them.
+    pub protocol_features: ProtocolFeatures,
+    /// Time limit of a blocking request and of each message on the socket.
+    pub time_limit: Option<Duration>,
+}
+
+impl Default for FrontEndConfig {
+    fn default() -> FrontEndConfig {
+        FrontEndConfig {
+            request_queues: 1,
+            queue_size: 1024,
+            requests_max: 128,
+            data_bytes_max: 1 << 20,
+            segment_bytes: 4096,
+            indirect_descriptors: true,
+            event_index: true,
+            protocol_features: ProtocolFeatures::MQ
+                | ProtocolFeatures::CONFIG
+                | ProtocolFeatures::REPLY_ACK
+                | ProtocolFeatures::CONFIGURE_MEM_SLOTS
+                | ProtocolFeatures::RESET_DEVICE
+                | ProtocolFeatures::LOG_SHMFD
+                | ProtocolFeatures::DEVICE_STATE,
+            time_limit: Some(Duration::from_secs(30)),
+        }
+    }
+}

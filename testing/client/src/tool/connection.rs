@@ -1,0 +1,60 @@
+//! How a command reaches a server.
+
+use super::outcome::ToolError;
+use crate::front_end::{FrontEnd, FrontEndConfig};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The connection to a server.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The vhost-user socket.
+    pub socket: PathBuf,
+    /// Most request queues to use: 1 to 64.
+    pub request_queues: u16,
+    /// Entries of each queue: a power of two.
+    pub queue_size: u16,
+    /// Whether to use indirect descriptors, as Linux does.
+    pub indirect: bool,
+    /// Time limit of a request.
+    pub time_limit: Duration,
+}
+
+impl Connection {
+    /// A connection with defaults.
+    pub fn to(socket: impl Into<PathBuf>) -> Connection {
+        Connection {
+            socket: socket.into(),
+            ..Connection::default()
+        }
+    }
+
+    pub(super) fn config(&self) -> FrontEndConfig {
+        FrontEndConfig {
+            request_queues: self.request_queues,
+            queue_size: self.queue_size,
+            indirect_descriptors: self.indirect,
+            time_limit: Some(self.time_limit),
+            ..FrontEndConfig::default()
+        }
+    }
+
+    pub(super) fn connect(&self) -> Result<FrontEnd, ToolError> {
+        FrontEnd::connect(&self.socket, &self.config()).map_err(|source| ToolError::Connect {
+            socket: self.socket.clone(),
+            source,
+        })
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Connection {
+        Connection {
+            socket: PathBuf::new(),
+            request_queues: 1,
+            queue_size: 1024,
+            indirect: true,
+            time_limit: Duration::from_secs(30),
+        }
+    }
+}
