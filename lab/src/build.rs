@@ -4,12 +4,13 @@
 
 mod small;
 
+use crate::command::done;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use thrufs_bench::Outcome;
 use thrufs_bench::clock::now;
 use thrufs_bench::lower::run;
@@ -194,22 +195,4 @@ fn cargo() -> Command {
         command.env_remove(name);
     }
     command
-}
-
-/// What it says, when it succeeds; what it has said last is part of the error.
-pub(crate) fn done(command: &mut Command) -> io::Result<Vec<u8>> {
-    let output = command.stdin(Stdio::null()).output();
-    let program = command.get_program().to_string_lossy();
-    let output = output.map_err(|error| io::Error::other(format!("{program}: {error}")))?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let lines: Vec<&str> = said.lines().rev().take(5).collect();
-    let last: Vec<&str> = lines.into_iter().rev().collect();
-    let status = output.status;
-    Err(io::Error::other(format!(
-        "{program}: {status}: {}",
-        last.join("; ")
-    )))
 }

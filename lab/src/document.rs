@@ -20,8 +20,7 @@ mod shares;
 #[cfg(test)]
 pub(crate) use list::of_mounts as goals_of_mounts;
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use thrufs_bench::Outcome;
 use thrufs_bench::results::{Results, RowInfo};
 
@@ -183,26 +182,6 @@ impl Choice {
         });
         Ok(())
     }
-}
-
-/// Whether all the work was done. A run with `--percent` only shows that everything runs.
-fn is_whole(run: &Results) -> bool {
-    let mut words = run.command.iter();
-    !words.any(|word| word.starts_with("--percent"))
-}
-
-/// The files of results in a directory, of any form, sorted by name.
-fn files(directory: &Path) -> Outcome<Vec<PathBuf>> {
-    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if path.extension() == Some(OsStr::new("json")) {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 #[cfg(test)]

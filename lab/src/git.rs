@@ -1,6 +1,6 @@
 //! A row that runs git, in a repository that is made up and kept for the run.
 
-use crate::build::done;
+use crate::command::done;
 use std::fs::{self, File, FileTimes};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod build;
+mod command;
 mod document;
 mod fio;
 mod floor;

@@ -1,7 +1,7 @@
 //! A C project that is made up: short files with many headers, as programs have them. A compiler each, no `make`:
 //! a C compiler is all that is needed.
 
-use super::done;
+use crate::command::done;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;

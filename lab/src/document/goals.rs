@@ -5,8 +5,8 @@ use super::list::{Aim, GOALS, Want};
 use super::markdown::{NONE, plain, with_interval};
 use super::memory::{Finding, Memory};
 use super::shares::Shares;
-use super::{files, is_whole};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use thrufs_bench::Outcome;
 use thrufs_bench::report::table::{Entry, RowResult, ratio, sections};
 use thrufs_bench::results::statistics::Middle;
@@ -215,6 +215,26 @@ impl Want {
             Aim::Share(_) | Aim::Memory(_) | Aim::Elsewhere { .. } => None,
         }
     }
+}
+
+/// Whether all the work was done. A run with `--percent` only shows that everything runs.
+fn is_whole(run: &Results) -> bool {
+    let mut words = run.command.iter();
+    !words.any(|word| word.starts_with("--percent"))
+}
+
+/// The files of results in a directory, of any form, sorted by name.
+fn files(directory: &Path) -> Outcome<Vec<PathBuf>> {
+    let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension() == Some(OsStr::new("json")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Markers, and that the tables of the committed documents match the results.
 
 use super::with_tables;
+use crate::mounted::skipped;
 use crate::sample;
 use std::path::Path;
+use std::process::Command;
 
 /// A directory of results with one file, `a.json`, of the suite `quick`.
 fn directory() -> tempfile::TempDir {
@@ -81,5 +83,14 @@ fn the_documents_tables_are_those_of_the_results() {
             "{name} does not match bench/results: `cargo xtask bench --document` makes its tables anew"
         );
         assert!(text.contains(tables), "{name}: {tables} is gone");
+    }
+}
+
+#[test]
+fn the_documents_picture_is_that_of_the_results() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/picture.py");
+    match Command::new("python3").arg(script).arg("--check").output() {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => skipped(&format!("python3: {error}")),
     }
 }

@@ -1,14 +1,25 @@
 //! What fio says that it has done.
 
-use super::Done;
+use super::job::FioJob;
 use serde::Deserialize;
+use std::io;
+use std::process::Output;
+
+/// What fio has done.
+#[derive(Debug, PartialEq)]
+pub(super) struct Done {
+    pub(super) operations: u64,
+    pub(super) nanoseconds: u64,
+    /// Of each operation, where that was asked for.
+    pub(super) each: Vec<u64>,
+}
 
 /// Why there is no figure.
 #[derive(Debug)]
-pub(super) struct Problem {
-    pub(super) why: String,
+struct Problem {
+    why: String,
     /// The system's error number, where fio has one.
-    pub(super) errno: Option<i32>,
+    errno: Option<i32>,
 }
 
 #[derive(Deserialize)]
@@ -31,7 +42,7 @@ struct Direction {
 }
 
 /// Reads the JSON, before which there may be notes.
-pub(super) fn done(said: &str) -> Result<Done, Problem> {
+fn done(said: &str) -> Result<Done, Problem> {
     let problem = |why: &str| Problem {
         why: why.to_owned(),
         errno: None,
@@ -44,7 +55,7 @@ pub(super) fn done(said: &str) -> Result<Done, Problem> {
     let job = report.jobs.first().ok_or_else(|| problem("no job"))?;
     if job.error != 0 {
         return Err(Problem {
-            why: std::io::Error::from_raw_os_error(job.error).to_string(),
+            why: io::Error::from_raw_os_error(job.error).to_string(),
             errno: Some(job.error),
         });
     }
@@ -67,10 +78,49 @@ pub(super) fn latencies(log: &str) -> Vec<u64> {
         .collect()
 }
 
+/// What a run of it has done.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Unsupported`] for what the kernel or the file system does not have; any other is a failure,
+/// with what fio has said.
+pub(super) fn read_output(job: &FioJob, output: &Output) -> io::Result<Done> {
+    let report = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    match done(&report) {
+        Ok(done) if output.status.success() => Ok(done),
+        outcome => {
+            let errno = outcome.as_ref().err().and_then(|problem| problem.errno);
+            let why = outcome.map_or_else(|problem| problem.why, |_| output.status.to_string());
+            // What comes before the JSON on standard output is part of the complaint.
+            let before = report.split('{').next().unwrap_or_default();
+            let said = format!("{} {}", complaint.trim(), before.trim());
+            if let Some(missing) = missing(job, errno, &said) {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, missing));
+            }
+            let said = said.trim().replace('\n', "; ");
+            Err(io::Error::other(format!("fio: {why}: {said}")))
+        }
+    }
+}
+
+/// What the kernel or the file system does not have, if that is why fio could not do it.
+fn missing(fio: &FioJob, errno: Option<i32>, said: &str) -> Option<String> {
+    const EINVAL: i32 = 22;
+    let (is_direct, name) = (fio.job.direct, fio.calls());
+    if said.contains("not loadable") {
+        return Some(format!("this fio has no {name}"));
+    }
+    if is_direct && said.contains("does not support direct=1") {
+        return Some("no direct I/O (O_DIRECT)".to_owned());
+    }
+    (is_direct && errno == Some(EINVAL)).then(|| "no direct I/O (O_DIRECT)".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{done, latencies};
-    use crate::fio::Done;
+    use super::{Done, done, latencies, missing};
+    use crate::fio::FioJob;
 
     fn report(error: i32, read: (u64, u64), write: (u64, u64)) -> String {
         let direction =
@@ -121,5 +171,16 @@ mod tests {
             [1874, 641]
         );
         assert!(latencies("").is_empty());
+    }
+
+    #[test]
+    fn missing_features_of_the_machine_are_no_failures() {
+        let direct = FioJob::named("direct-read-4k");
+        let says = "fio: looks like your file system does not support direct=1/buffered=0";
+        assert!(missing(&direct, Some(22), says).is_some());
+        assert!(missing(&direct, Some(22), "").is_some());
+        assert!(missing(&FioJob::named("read-4k"), Some(22), "").is_none());
+        assert!(missing(&direct, Some(5), "Input/output error").is_none());
+        assert!(missing(&direct, None, "fio: engine libaio not loadable").is_some());
     }
 }

@@ -4,7 +4,8 @@
 //! input: a pipe whose other end is here. fio takes the time after the command has ended, and does nothing where that
 //! has failed, as it does when the holder of the other end has died.
 
-use super::{Done, FioJob, LATENCIES, job_file, read_output, said};
+use super::job::{FioJob, LATENCIES, job_file};
+use super::said::{Done, latencies, read_output};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
@@ -104,7 +105,7 @@ impl Waiting {
         let mut done = read_output(job, &output)?;
         if task.each {
             let log = task.seen.join(format!("{LATENCIES}_lat.1.log"));
-            done.each = said::latencies(&std::fs::read_to_string(&log)?);
+            done.each = latencies(&std::fs::read_to_string(&log)?);
             // The floor of what is measured next has no place for it.
             std::fs::remove_file(log)?;
         }
@@ -135,7 +136,8 @@ impl Drop for Waiting {
 
 #[cfg(test)]
 mod tests {
-    use super::{Waiting, read_output};
+    use super::Waiting;
+    use crate::fio::said::read_output;
     use crate::fio::{FioJob, version};
     use crate::mounted::skipped;
     use std::fs;
