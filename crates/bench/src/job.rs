@@ -6,7 +6,7 @@
 pub mod data;
 pub(crate) mod own;
 
-use crate::row::Needs;
+use crate::row::needs::Needs;
 
 /// What is done to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ mod data;
 mod info;
 pub(crate) mod list;
 mod metadata;
-mod needs;
+pub(crate) mod needs;
 mod sets;
 
 use crate::Outcome;
