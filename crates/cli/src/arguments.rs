@@ -191,9 +191,6 @@ pub(crate) fn text(value: &OsString) -> Result<&str, OptionError> {
         .ok_or_else(|| OptionError::NotText(value.clone()))
 }
 
-/// Exit status of a wrong command line.
-pub(crate) const USAGE: u8 = 2;
-
 /// Prints an error of clap, or help or the version, which are errors of clap with status 0.
 pub(crate) fn refuse(error: &clap::Error, status: u8) -> ExitCode {
     let _ = error.print();

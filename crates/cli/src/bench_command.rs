@@ -1,14 +1,30 @@
 //! `thrufs bench`: executes `thrufs-bench`, a separate program beside this one. A test compares the
 //! options described here with its help.
 
-use crate::error::{CommandError, system};
+use crate::error::{CommandError, SetUpError, system};
 use crate::manual::bench::{OPTIONS, SUITES};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    #[error(
+        "the benchmark {0} is not installed: it is a separate program; install it beside thrufs, with \
+         `cargo install --path crates/bench` or from the package of thrufs"
+    )]
+    NotInstalled(PathBuf),
+    #[error("cannot start the benchmark {program}: {source}")]
+    Start { program: PathBuf, source: io::Error },
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+}
+
+impl CommandError for BenchError {}
 
 const NAME: &str = "bench";
 
@@ -62,15 +78,15 @@ pub(crate) fn arguments(all: &[OsString]) -> Option<&[OsString]> {
 }
 
 /// Executes the benchmark; returns only on failure.
-pub(crate) fn start(arguments: &[OsString]) -> CommandError {
+pub(crate) fn start(arguments: &[OsString]) -> BenchError {
     let own = match std::env::current_exe() {
         Ok(own) => own,
-        Err(error) => return system("find the benchmark beside this program")(error),
+        Err(error) => return system("find the benchmark beside this program")(error).into(),
     };
     let program = own.with_file_name("thrufs-bench");
     let source = process::Command::new(&program).args(arguments).exec();
     match source.kind() {
-        ErrorKind::NotFound => CommandError::NoBench(program),
-        _ => CommandError::Bench { program, source },
+        ErrorKind::NotFound => BenchError::NotInstalled(program),
+        _ => BenchError::Start { program, source },
     }
 }

@@ -1,7 +1,7 @@
 //! The command line: its description for clap, and the command that it names.
 
 use crate::arguments::{Purpose, required};
-use crate::error::CommandError;
+use crate::error::finish;
 use crate::output::print;
 use crate::{
     bench_command, doctor, explain, launch, manual, policy, run, share, unmount, virtiofsd,
@@ -10,8 +10,10 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub(crate) const NAME: &str = "thrufs";
+
 pub(crate) fn command(purpose: Purpose) -> Command {
-    Command::new("thrufs")
+    Command::new(NAME)
         .about("Serve a directory through FUSE, to the host and to virtual machines")
         .version(env!("CARGO_PKG_VERSION"))
         .subcommand_required(true)
@@ -56,28 +58,27 @@ pub(crate) fn parse(
         .expect("clap requires a subcommand"))
 }
 
-/// Carries out the command of this name.
-pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+/// Carries out the command of this name, and prints its error.
+pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
     match name {
-        "mount" => launch::plan(launch::arguments(matches)?)?.carry_out()?,
-        "share" => share::launch::run(share::launch::arguments(matches)?)?,
-        "unmount" => unmount::run(matches)?,
-        "doctor" => return doctor::run(matches),
-        "run" => return run::run(run::arguments(matches)?),
-        "policy" => return policy::check(matches),
-        "explain" => return explain::explain(matches),
-        "ctl" => return explain::ctl(matches),
+        "mount" => finish(NAME, launch::run(matches)),
+        "share" => finish(NAME, share::launch::run(matches)),
+        "unmount" => finish(NAME, unmount::run(matches)),
+        "run" => finish(NAME, run::run(matches)),
+        "doctor" => finish(NAME, doctor::run(matches)),
+        "policy" => finish(NAME, policy::check(matches)),
+        "explain" => finish(NAME, explain::explain(matches)),
+        "ctl" => finish(NAME, explain::ctl(matches)),
         "completions" => {
             let shell: clap_complete::Shell = required(matches, "SHELL");
             let mut script = Vec::new();
-            let mut command = command(Purpose::Completion);
-            clap_complete::generate(shell, &mut command, "thrufs", &mut script);
+            clap_complete::generate(shell, &mut command(Purpose::Completion), NAME, &mut script);
             print(script);
+            ExitCode::SUCCESS
         }
-        "man" => manual::write_pages(matches)?,
+        "man" => finish(NAME, manual::write_pages(matches)),
         other => unreachable!("clap knows no subcommand {other}"),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! | `socket` | the files of the sockets |
 //! | `server`, `connection` | the thread of the worker that serves it |
 //! | `answer` | the replies |
-//! | `finding`, `client` | from a path to its mount, and the client |
+//! | `finding`, `client`, `query_error` | from a path to its mount, and the client |
 //!
 //! ```text
 //! supervisor ── binds, names, removes ──► /run/thrufs/0-53.socket ◄── connects ── thrufs explain
@@ -22,5 +22,6 @@ pub(crate) mod client;
 mod connection;
 pub(crate) mod finding;
 pub(crate) mod protocol;
+pub(crate) mod query_error;
 pub(crate) mod server;
 pub(crate) mod socket;

@@ -4,7 +4,7 @@ use crate::arguments::{all, json, path, required};
 use crate::control::client::{ask, ask_share, printable, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
-use crate::error::CommandError;
+use crate::control::query_error::QueryError;
 use crate::output::{print, print_json};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
@@ -62,7 +62,7 @@ struct Explained {
 }
 
 /// Explains each path that can be; fails with the last error, after printing the earlier ones.
-pub(crate) fn explain(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+pub(crate) fn explain(matches: &mut ArgMatches) -> Result<ExitCode, QueryError> {
     let as_json = matches.get_flag("json");
     let control: Option<PathBuf> = matches.remove_one("control");
     let mut failed = None;
@@ -84,7 +84,7 @@ pub(crate) fn explain(matches: &mut ArgMatches) -> Result<ExitCode, CommandError
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, CommandError> {
+fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, QueryError> {
     let located = locate(path)?;
     let components = located.components.clone();
     let answer = ask(path, &located, control, &Query::Explain { components })?;
@@ -97,15 +97,15 @@ fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, Command
     })
 }
 
-fn not_understood(path: &Path, error: serde_json::Error) -> CommandError {
-    CommandError::Control {
+fn not_understood(path: &Path, error: serde_json::Error) -> QueryError {
+    QueryError::Query {
         path: path.into(),
         source: error.into(),
     }
 }
 
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
-pub(crate) fn ctl(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+pub(crate) fn ctl(matches: &mut ArgMatches) -> Result<ExitCode, QueryError> {
     let path: PathBuf = required(matches, "PATH");
     let control: Option<PathBuf> = matches.remove_one("control");
     // Clap knows no other.

@@ -3,12 +3,14 @@
 use crate::arguments::{Purpose, directory, flags, option_list, required, settings};
 use crate::channel::Message;
 use crate::config::MountConfig;
-use crate::error::{CommandError, system};
+use crate::error::{SetUpError, system};
 use crate::log;
-use crate::mounting;
+use crate::mounting::error::MountCommandError;
+use crate::mounting::{self, DeadMount};
 use crate::options::{Form, Group, OPTIONS, OptionError, OptionId, Setting, Use};
-use crate::policy_file::Loaded;
+use crate::policy_file;
 use crate::process::{Process, Role};
+use crate::source;
 use crate::supervisor;
 use crate::task::Task;
 use clap::{ArgMatches, Command};
@@ -70,8 +72,13 @@ pub(crate) struct MountPlan {
     descriptors: Vec<OwnedFd>,
 }
 
+/// Mounts what the arguments name.
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), MountCommandError> {
+    plan(arguments(matches)?)?.carry_out()
+}
+
 /// Checks all that can be checked before mounting.
-pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, CommandError> {
+pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandError> {
     let MountArguments {
         source,
         mountpoint,
@@ -83,26 +90,22 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, CommandError>
     log::filter(&checked.server)?;
     let privileged = mounting::is_privileged();
     if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NOSUID) {
-        return Err(CommandError::RootOnly("suid"));
+        return Err(MountCommandError::RootOnly("suid"));
     }
     if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NODEV) {
-        return Err(CommandError::RootOnly("dev"));
+        return Err(MountCommandError::RootOnly("dev"));
     }
     if let Some(path) = &checked.server.policy {
-        let loaded = Loaded::from(path)?;
-        checked.serving.check_policy(loaded.policy())?;
+        policy_file::check(path, &checked.serving)?;
     }
-    let directory = open_source(&source)?;
-    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
-        path: source,
-        source: error,
-    })?;
+    let directory = source::open(&source)?;
+    let source = source::resolve(&source)?;
     let mountpoint = look_at_mountpoint(&mountpoint)?;
     let is_same = mountpoint == source;
     // A mount on the source itself covers it, so that its path finds only the mount.
     let descriptors = if mountpoint.starts_with(&source) && (privileged || !is_same) {
         if !privileged {
-            return Err(CommandError::Recursive {
+            return Err(MountCommandError::Recursive {
                 source_path: source,
                 mountpoint,
             });
@@ -119,7 +122,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, CommandError>
 }
 
 /// The server's working directory is `/`.
-pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError> {
+pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), SetUpError> {
     for setting in settings.iter_mut().filter(|s| {
         matches!(
             s.option.id,
@@ -136,21 +139,9 @@ pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), CommandError
     Ok(())
 }
 
-pub(crate) fn open_source(path: &Path) -> Result<OwnedFd, CommandError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT => CommandError::SourceMissing(path.into()),
-        Errno::NOTDIR => CommandError::SourceNotDirectory(path.into()),
-        other => CommandError::Source {
-            path: path.into(),
-            source: other.into(),
-        },
-    })
-}
-
 /// Opens the source in a clone of its mounts, in which the mount to be made does not appear: a mount
 /// point inside the source would contain itself.
-fn clone_source(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
+fn clone_source(source: &Path) -> Result<Vec<OwnedFd>, SetUpError> {
     // rustix has no AT_RECURSIVE for open_tree(2).
     let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
@@ -171,15 +162,15 @@ fn clone_source(source: &Path) -> Result<Vec<OwnedFd>, CommandError> {
     Ok(vec![directory, tree])
 }
 
-fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
+fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
-        Some(Errno::NOENT) => CommandError::MountPointMissing(path.into()),
-        Some(Errno::NOTDIR) => CommandError::MountPointNotDirectory(path.into()),
+        Some(Errno::NOENT) => MountCommandError::MountPointMissing(path.into()),
+        Some(Errno::NOTDIR) => MountCommandError::MountPointNotDirectory(path.into()),
         // Over io_uring, the last requests of a dead connection get one of the others.
         Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
-            CommandError::MountPointDead(path.into())
+            DeadMount(path.into()).into()
         }
-        _ => CommandError::MountPoint {
+        _ => MountCommandError::MountPoint {
             path: path.into(),
             source: error,
         },
@@ -187,18 +178,18 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     let canonical = std::fs::canonicalize(path).map_err(wrong)?;
     let metadata = std::fs::metadata(&canonical).map_err(wrong)?;
     if !metadata.is_dir() {
-        return Err(CommandError::MountPointNotDirectory(path.into()));
+        return Err(MountCommandError::MountPointNotDirectory(path.into()));
     }
     // Attributes of a dead mount may be cached.
     if mounting::device_number(&canonical).is_some() && mounting::is_dead(&canonical) {
-        return Err(CommandError::MountPointDead(path.into()));
+        return Err(DeadMount(path.into()).into());
     }
     Ok(canonical)
 }
 
 impl MountPlan {
     /// Mounts; serves until the end in the foreground, otherwise returns when the mount responds.
-    pub(crate) fn carry_out(self) -> Result<(), CommandError> {
+    pub(crate) fn carry_out(self) -> Result<(), MountCommandError> {
         if self.config.server.foreground {
             return supervisor::run(self.config, self.descriptors, None);
         }
@@ -217,11 +208,11 @@ impl MountPlan {
             Some(Message::Ready) => wait_for_answer(&self.config.mountpoint, &mut supervisor),
             Some(Message::Failed(why)) => {
                 let _ = supervisor.wait();
-                Err(CommandError::Server(why))
+                Err(MountCommandError::Server(why))
             }
             _ => {
                 let _ = supervisor.wait();
-                Err(CommandError::ServerGone)
+                Err(MountCommandError::ServerGone)
             }
         }
     }
@@ -229,7 +220,7 @@ impl MountPlan {
 
 /// A statfs(2) from this process: a thread of the server that waits for its own reply could block for
 /// ever.
-fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), CommandError> {
+fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), MountCommandError> {
     let path = mountpoint.to_owned();
     let asking =
         Task::start(move || rustix::fs::statvfs(&path)).map_err(system("start a thread"))?;
@@ -240,14 +231,17 @@ fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), Co
         Some(Err(errno)) => {
             let _ = supervisor.channel.send(&Message::Stop);
             let _ = supervisor.wait();
-            Err(CommandError::MountPoint {
+            Err(MountCommandError::MountPoint {
                 path: mountpoint.into(),
                 source: errno.into(),
             })
         }
         None => {
             let _ = supervisor.channel.send(&Message::Stop);
-            Err(CommandError::NoAnswer(ANSWER_TIMEOUT, mountpoint.into()))
+            Err(MountCommandError::NoAnswer(
+                ANSWER_TIMEOUT,
+                mountpoint.into(),
+            ))
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `run` | a command in a sandbox: the runner, the sandbox, its process 1 |
 //! | `virtiofsd` | the command line of virtiofsd |
 //! | `bench_command` | executing the benchmark, a separate program |
+//! | `source` | the served directory, by its path |
 //! | `policy_file`, `audit_log` | loading a policy; the log that the supervisor writes for a worker |
 //! | `supervisor`, `worker` | the two processes of a mount |
 //! | `watcher` | the thread of a worker that waits for signals and the supervisor |
@@ -59,6 +60,7 @@ mod policy_file;
 mod process;
 mod run;
 mod share;
+mod source;
 mod supervisor;
 mod systemd;
 mod task;
@@ -68,14 +70,11 @@ mod waiting;
 mod watcher;
 mod worker;
 
-use arguments::USAGE;
-use error::CommandError;
+use command_line::NAME;
+use error::{USAGE, finish};
 use process::Role;
 use std::ffi::OsString;
 use std::process::ExitCode;
-
-/// Of errors of `thrufs run`, as of env(1): the other statuses are the command's.
-const FAILED_RUN: u8 = 125;
 
 fn main() -> ExitCode {
     // Descriptors of the parent would be a way out of a worker's confinement.
@@ -97,59 +96,23 @@ fn main() -> ExitCode {
         None => {}
     }
     if let Some(arguments) = virtiofsd::arguments(&arguments) {
-        return finish(virtiofsd::run(arguments), USAGE, 1);
+        return finish(NAME, virtiofsd::run(arguments));
     }
     if arguments
         .first()
         .is_some_and(|program| mount_helper::is_helper(program))
     {
-        return mount_as_helper(arguments);
+        return finish(mount_helper::NAMES[0], mount_helper::run(arguments));
     }
     if let Some(arguments) = bench_command::arguments(&arguments) {
-        return finish(Err(bench_command::start(arguments)), USAGE, 1);
+        return finish(NAME, Err::<(), _>(bench_command::start(arguments)));
     }
-    let (usage, failure) = match arguments.get(1) {
-        Some(first) if first == "run" => (FAILED_RUN, FAILED_RUN),
-        _ => (USAGE, 1),
+    let usage = match arguments.get(1) {
+        Some(first) if first == "run" => run::FAILED,
+        _ => USAGE,
     };
     match command_line::parse(arguments) {
-        Ok((name, mut matches)) => {
-            finish(command_line::carry_out(&name, &mut matches), usage, failure)
-        }
+        Ok((name, mut matches)) => command_line::carry_out(&name, &mut matches),
         Err(error) => arguments::refuse(&error, usage),
-    }
-}
-
-/// Prints an error, whose exit status is that of a usage error or another failure.
-fn finish(outcome: Result<ExitCode, CommandError>, usage: u8, failure: u8) -> ExitCode {
-    outcome.unwrap_or_else(|error| {
-        eprintln!("thrufs: {error}");
-        if error.is_usage() { usage } else { failure }.into()
-    })
-}
-
-fn mount_as_helper(arguments: Vec<OsString>) -> ExitCode {
-    let outcome = mount_helper::parse(arguments.into_iter().skip(1))
-        .map_err(CommandError::from)
-        .and_then(|helper| {
-            for option in &helper.left_out {
-                eprintln!("mount.thrufs: ignored the unknown option `{option}`");
-            }
-            let plan = launch::plan(helper.mount)?;
-            if helper.verbose {
-                eprintln!("mount.thrufs: {plan}");
-            }
-            if helper.fake {
-                Ok(())
-            } else {
-                plan.carry_out()
-            }
-        });
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("mount.thrufs: {error}");
-            error.helper_code().into()
-        }
     }
 }

@@ -9,6 +9,7 @@ use crate::options::{Form, Group, MountOption, NEEDLESS, Use, Value};
 use crate::virtiofsd;
 use clap::{ArgMatches, Command};
 use roff::Page;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const TEXTS: [&str; 12] = [
@@ -32,6 +33,15 @@ pub(crate) fn pages() -> [(String, String); 12] {
     TEXTS.map(|text| Page::of(text, generated).unwrap_or_else(|fault| panic!("{fault}")))
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {path}: {source}")]
+pub(crate) struct WriteError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl CommandError for WriteError {}
+
 pub(crate) fn command() -> Command {
     Command::new("man")
         .about("Write the manual pages")
@@ -39,11 +49,11 @@ pub(crate) fn command() -> Command {
 }
 
 /// Writes every page into a directory, which is created if needed.
-pub(crate) fn write_pages(matches: &mut ArgMatches) -> Result<(), CommandError> {
+pub(crate) fn write_pages(matches: &mut ArgMatches) -> Result<(), WriteError> {
     let directory: PathBuf = required(matches, "DIR");
     let wrong = |path: &Path| {
         let path = path.to_owned();
-        move |source| CommandError::Write { path, source }
+        move |source| WriteError { path, source }
     };
     std::fs::create_dir_all(&directory).map_err(wrong(&directory))?;
     for (name, text) in pages() {

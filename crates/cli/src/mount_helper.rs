@@ -3,7 +3,9 @@
 //! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit statuses
 //! of mount(8). `-f` is "fake", not "foreground".
 
-use crate::launch::MountArguments;
+use crate::error::{CommandError, Fault};
+use crate::launch::{self, MountArguments};
+use crate::mounting::error::MountCommandError;
 use crate::options::{self, OptionError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -32,12 +34,48 @@ pub(crate) enum HelperError {
     Namespace,
     #[error(transparent)]
     Option(#[from] OptionError),
+    #[error(transparent)]
+    Mount(#[from] MountCommandError),
+}
+
+impl CommandError for HelperError {
+    fn fault(&self) -> Fault {
+        match self {
+            HelperError::Mount(error) => error.fault(),
+            _ => Fault::Usage,
+        }
+    }
+
+    /// As of mount(8).
+    fn status(&self) -> u8 {
+        match self.fault() {
+            Fault::Usage => 1,
+            Fault::System => 2,
+            Fault::Other => 32,
+        }
+    }
 }
 
 /// Whether the program is called as the helper.
 pub(crate) fn is_helper(program: &OsStr) -> bool {
     let name = Path::new(program).file_name().unwrap_or_default();
     NAMES.iter().any(|helper| name == OsStr::new(helper))
+}
+
+/// Mounts, unless asked only to check.
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), HelperError> {
+    let helper = parse(arguments.into_iter().skip(1))?;
+    for option in &helper.left_out {
+        eprintln!("mount.thrufs: ignored the unknown option `{option}`");
+    }
+    let plan = launch::plan(helper.mount)?;
+    if helper.verbose {
+        eprintln!("mount.thrufs: {plan}");
+    }
+    if !helper.fake {
+        plan.carry_out()?;
+    }
+    Ok(())
 }
 
 /// Parses the arguments, without the program's name.

@@ -2,6 +2,8 @@
 //! mounts by their device number, wherever they were moved or bound. Decides nothing about when: that is
 //! the [supervisor's](crate::supervisor).
 
+pub(crate) mod error;
+
 use crate::config::MountConfig;
 use crate::mount_table::{self, DeviceNumber, Mount};
 use crate::task::Task;
@@ -83,6 +85,12 @@ pub(crate) fn connection_lives(device: impl AsFd) -> bool {
     let at_once = Timespec::default();
     poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().contains(PollFlags::ERR)
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a dead FUSE mount is on {0} (its server has ended): unmount it first with `thrufs unmount {0}`"
+)]
+pub(crate) struct DeadMount(pub(crate) PathBuf);
 
 /// The server's file system, to be unmounted.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@ mod answer;
 mod host_file;
 
 use crate::arguments::{all, path, required};
-use crate::error::CommandError;
+use crate::error::SetUpError;
 use crate::options;
 use crate::output::print;
 use crate::run::rules::{self, Profile};
+use crate::source;
 use clap::{Arg, ArgMatches, Command};
-use host_file::HostFile;
+use host_file::{HostFile, SubjectError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_policy::{Caller, Policy};
@@ -110,7 +111,7 @@ fn arguments(matches: &mut ArgMatches) -> CheckArguments {
 
 /// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
 /// checked.
-pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> {
+pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
     let arguments = &arguments(matches);
     let (name, policy) = match &arguments.policy {
         PolicySource::File(file) => (file.as_path(), Policy::load(file)?),
@@ -125,10 +126,7 @@ pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, CommandError> 
         print(format!("{}: {count} {rules}, no fault\n", name.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let root = std::fs::canonicalize(&arguments.root).map_err(|source| CommandError::Source {
-        path: arguments.root.clone(),
-        source,
-    })?;
+    let root = source::resolve(&arguments.root)?;
     if policy.uses().executables && arguments.executable.is_none() {
         eprintln!(
             "thrufs: rules match on the caller's program, which is unknown: set it with --exe"
@@ -152,7 +150,7 @@ fn answer(
     arguments: &CheckArguments,
     root: &Path,
     path: &Path,
-) -> Result<Vec<u8>, CommandError> {
+) -> Result<Vec<u8>, SubjectError> {
     let host_file = HostFile::find(root, path)?;
     let identity = arguments.identity.unwrap_or_else(Identity::of_this_process);
     let executable = || {

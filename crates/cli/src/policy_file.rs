@@ -2,7 +2,7 @@
 
 use crate::audit_log;
 use crate::channel::Message;
-use crate::error::{CommandError, system};
+use crate::error::{SetUpError, system};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use std::fs::File;
 use std::io;
@@ -34,10 +34,10 @@ impl PolicyFiles {
     /// # Errors
     ///
     /// Rules that match on programs are refused: the host does not see the programs of a guest.
-    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, CommandError> {
+    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, SetUpError> {
         let (files, policy) = PolicyFiles::of_mount(path, serving)?;
         if policy.uses().executables {
-            return Err(CommandError::ProgramsOfGuests(path.into()));
+            return Err(SetUpError::ProgramsOfGuests(path.into()));
         }
         Ok(files)
     }
@@ -46,7 +46,7 @@ impl PolicyFiles {
     pub(crate) fn of_mount(
         path: &Path,
         serving: &Config,
-    ) -> Result<(PolicyFiles, Arc<Policy>), CommandError> {
+    ) -> Result<(PolicyFiles, Arc<Policy>), SetUpError> {
         let file = File::open(path).map_err(system("open the policy"))?;
         let text = read_bounded(&file).map_err(system("read the policy"))?;
         PolicyFiles::of_text(path, &text, serving)
@@ -57,9 +57,9 @@ impl PolicyFiles {
         path: &Path,
         text: &[u8],
         serving: &Config,
-    ) -> Result<(PolicyFiles, Arc<Policy>), CommandError> {
+    ) -> Result<(PolicyFiles, Arc<Policy>), SetUpError> {
         let loaded = Loaded::of(Policy::of_file(path, text)?)?;
-        serving.check_policy(loaded.policy())?;
+        serving.check_policy(&loaded.policy)?;
         let files = PolicyFiles {
             text: sealed(text).map_err(system("store the policy"))?,
             audit: loaded.audit,
@@ -81,6 +81,12 @@ impl PolicyFiles {
         let audit = log.map(begin).transpose()?;
         Ok(Message::Policy(self.text.try_clone()?, audit))
     }
+}
+
+/// Checks the policy in `path` for a mount, and opens its audit log.
+pub(crate) fn check(path: &Path, serving: &Config) -> Result<(), SetUpError> {
+    let loaded = Loaded::of(Policy::load(path)?)?;
+    Ok(serving.check_policy(&loaded.policy)?)
 }
 
 /// The content, independent of the shared file offset. One byte more than the limit shows that it is too
@@ -117,7 +123,7 @@ impl Loaded {
         files: PolicyFiles,
         path: &Path,
         accounts: &Accounts,
-    ) -> Result<Loaded, CommandError> {
+    ) -> Result<Loaded, SetUpError> {
         let text = read_bounded(&File::from(files.text)).map_err(system("read the policy"))?;
         let policy = Policy::parse(&text, accounts).map_err(|error| PolicyFileError::Bad {
             path: path.into(),
@@ -129,12 +135,7 @@ impl Loaded {
         })
     }
 
-    /// Loads the policy in `path`, and opens its audit log.
-    pub(crate) fn from(path: &Path) -> Result<Loaded, CommandError> {
-        Loaded::of(Policy::load(path)?)
-    }
-
-    fn of(policy: Policy) -> Result<Loaded, CommandError> {
+    fn of(policy: Policy) -> Result<Loaded, SetUpError> {
         let audit = policy.audit_log().map(open_audit_log).transpose()?;
         Ok(Loaded {
             policy: Arc::new(policy),
@@ -142,13 +143,9 @@ impl Loaded {
         })
     }
 
-    pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    pub(crate) fn serve_by(self, resources: &mut Resources) {
-        resources.policy = Some(self.policy);
-        resources.audit_log = AuditLog::new(self.audit);
+    pub(crate) fn serve_by(self, serving: &mut Config) {
+        serving.policy = Some(self.policy);
+        serving.audit_log = AuditLog::new(self.audit);
     }
 
     /// The policy and its audit log.
@@ -157,10 +154,10 @@ impl Loaded {
     }
 }
 
-fn open_audit_log(path: &Path) -> Result<OwnedFd, CommandError> {
+fn open_audit_log(path: &Path) -> Result<OwnedFd, SetUpError> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
     rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(|errno| {
-        CommandError::AuditLog {
+        SetUpError::AuditLog {
             path: path.into(),
             source: errno.into(),
         }

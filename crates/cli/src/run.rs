@@ -14,6 +14,7 @@
 
 mod arguments;
 mod elsewhere;
+mod error;
 pub(crate) mod init;
 mod plan;
 mod refused;
@@ -27,15 +28,18 @@ mod user;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::error::{CommandError, system};
+use crate::error::{SetUpError, system};
 use crate::launch;
 use crate::log;
 use crate::options::{self, OptionId};
 use crate::output::print;
 use crate::policy_file::PolicyFiles;
-pub(crate) use arguments::{arguments, command};
+use crate::source;
+pub(crate) use arguments::command;
+pub(crate) use error::{FAILED, RunError};
 
-use arguments::RunArguments;
+use arguments::{RunArguments, arguments};
+use clap::ArgMatches;
 use plan::SandboxPlan;
 use report::Report;
 use rules::{AuditRequest, RuleError};
@@ -50,9 +54,6 @@ use std::time::Duration;
 use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
 use user::RunUser;
-
-/// Exit status of errors of thrufs, as of env(1).
-const FAILED: u8 = 125;
 
 /// The descriptor with this number is the channel; what follows `--` is the command.
 fn inherited(arguments: &[OsString]) -> Option<(Channel, &[OsString])> {
@@ -82,41 +83,29 @@ fn map_ids(user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
 }
 
 /// Runs the command; returns its exit status.
-pub(crate) fn run(arguments: RunArguments) -> Result<ExitCode, CommandError> {
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
+    let arguments = arguments(matches)?;
     if arguments.show {
         print(compose(&arguments, &arguments.tree)?);
         return Ok(ExitCode::SUCCESS);
     }
-    match carry_out(arguments) {
-        Ok(CommandEnd::Exited(status)) => {
-            Ok(ExitCode::from(u8::try_from(status).unwrap_or(FAILED)))
-        }
-        Ok(CommandEnd::Killed(signal)) => Ok(end_by(signal)),
-        Err(error) if error.is_usage() => Err(error),
-        Err(error) => {
-            eprintln!("thrufs: {error}");
-            Ok(ExitCode::from(match error {
-                CommandError::NotExecuted(status, _) => u8::try_from(status).unwrap_or(FAILED),
-                _ => FAILED,
-            }))
-        }
-    }
+    Ok(match carry_out(arguments)? {
+        CommandEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(FAILED)),
+        CommandEnd::Killed(signal) => end_by(signal),
+    })
 }
 
-fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
-    let source = launch::open_source(&arguments.tree)?;
-    let canonical = std::fs::canonicalize(&arguments.tree);
-    let tree = canonical.map_err(|source| CommandError::Source {
-        path: arguments.tree.clone(),
-        source,
-    })?;
+fn carry_out(arguments: RunArguments) -> Result<CommandEnd, RunError> {
+    let source = source::open(&arguments.tree)?;
+    let tree = source::resolve(&arguments.tree)?;
     if tree == Path::new("/") {
-        return Err(CommandError::WholeSystem);
+        return Err(RunError::WholeSystem);
     }
     let user = RunUser::find(arguments.user.as_deref(), &tree)?;
     let text = compose(&arguments, &tree)?;
     let name = Path::new(POLICY_NAME);
-    let callers = Policy::of_file(name, text.as_bytes())?.uses().callers;
+    let policy = Policy::of_file(name, text.as_bytes()).map_err(SetUpError::from)?;
+    let callers = policy.uses().callers;
     let config = config(&arguments, &tree, &user, callers)?;
     let (files, policy) = PolicyFiles::of_text(name, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
@@ -149,7 +138,7 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, CommandError> {
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
-    if let (Some(report), Ok(_) | Err(CommandError::WorkerDied(_))) = (report, &ended) {
+    if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
         report.print(&policy, arguments.json);
     }
     ended
@@ -174,7 +163,7 @@ fn config(
     tree: &Path,
     user: &RunUser,
     callers: bool,
-) -> Result<MountConfig, CommandError> {
+) -> Result<MountConfig, RunError> {
     let mut list = format!("control=none,policy={POLICY_NAME}");
     if arguments
         .settings
@@ -197,7 +186,7 @@ fn config(
     }
     let mut settings = arguments.settings.clone();
     if let Some(setting) = settings.iter().find(|it| is_decided_here(it.option.id)) {
-        return Err(CommandError::NotForRun(setting.option.name));
+        return Err(RunError::NotForRun(setting.option.name));
     }
     launch::make_absolute(&mut settings)?;
     settings.extend(options::parse(&list)?);

@@ -24,6 +24,7 @@
 //! When a worker dies before its connection ends, the next one resumes it.
 
 mod callers;
+mod error;
 mod events;
 mod figures;
 mod id_maps;
@@ -36,5 +37,6 @@ mod tree;
 pub(crate) mod worker;
 mod workers;
 
+pub(crate) use error::ShareError;
 pub(crate) use launch::ShareArguments;
 pub(crate) use tree::SharedTree;

@@ -18,8 +18,9 @@ use crate::callers;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::control::socket::{ControlSocket, file_name};
-use crate::error::{CommandError, system};
+use crate::error::{SetUpError, system};
 use crate::log::Log;
+use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
@@ -89,7 +90,7 @@ pub(crate) fn run(
     config: MountConfig,
     descriptors: Vec<OwnedFd>,
     launcher: Option<Channel>,
-) -> Result<(), CommandError> {
+) -> Result<(), MountCommandError> {
     let reply_channel = launcher
         .as_ref()
         .and_then(|launcher| launcher.try_clone().ok());
@@ -115,7 +116,7 @@ impl MountSupervisor {
         config: MountConfig,
         descriptors: Vec<OwnedFd>,
         launcher: Option<Channel>,
-    ) -> Result<MountSupervisor, CommandError> {
+    ) -> Result<MountSupervisor, MountCommandError> {
         let log = Log::begin(&config.server)?;
         let _ = rustix::thread::set_name(c"thrufs");
         // The working directory must not keep a mount busy.
@@ -176,7 +177,7 @@ impl MountSupervisor {
     }
 
     /// Mounts, unless fusermount3 has, and waits for INIT.
-    fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), CommandError> {
+    fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), MountCommandError> {
         let mut deadline = Instant::now() + START_TIMEOUT;
         if self.target.privileged {
             let device = self
@@ -202,18 +203,20 @@ impl MountSupervisor {
                     self.target.device = mounting::device_number(&self.config.mountpoint);
                 }
                 MountEvent::Worker(Message::Ready) => ready = true,
-                MountEvent::Worker(Message::Failed(why)) => return Err(CommandError::Server(why)),
+                MountEvent::Worker(Message::Failed(why)) => {
+                    return Err(MountCommandError::Server(why));
+                }
                 MountEvent::WorkerEnded => {
                     let said = self.exit_reason();
                     let failed = mounting
                         .take_if(|mounting| mounting.is_done_within(WORKER_EXIT_TIMEOUT))
                         .and_then(Task::finish)
                         .and_then(Result::err);
-                    let failed = failed.map(CommandError::from);
-                    return Err(said.or(failed).unwrap_or(CommandError::ServerGone));
+                    let failed = failed.map(MountCommandError::from);
+                    return Err(said.or(failed).unwrap_or(MountCommandError::ServerGone));
                 }
                 MountEvent::WorkerStuck => {
-                    return Err(CommandError::Stuck {
+                    return Err(MountCommandError::Stuck {
                         mountpoint: self.config.mountpoint.clone(),
                         left: Some(self.worker.id()),
                         dead: false,
@@ -227,13 +230,13 @@ impl MountSupervisor {
                 }
                 MountEvent::Signal(SIGTERM | SIGINT | SIGHUP)
                 | MountEvent::Worker(Message::Signalled(_))
-                | MountEvent::Abandoned => return Err(CommandError::Interrupted),
+                | MountEvent::Abandoned => return Err(MountCommandError::Interrupted),
                 MountEvent::Deadline if self.early_signal.is_some() => {
-                    return Err(CommandError::Interrupted);
+                    return Err(MountCommandError::Interrupted);
                 }
                 MountEvent::Deadline => {
                     let mountpoint = self.config.mountpoint.clone();
-                    return Err(CommandError::NoAnswer(START_TIMEOUT, mountpoint));
+                    return Err(MountCommandError::NoAnswer(START_TIMEOUT, mountpoint));
                 }
                 MountEvent::Signal(_) | MountEvent::Worker(_) => {}
             }
@@ -263,16 +266,18 @@ impl MountSupervisor {
     }
 
     /// The worker's reason, if it reports one in time: closer to the cause than the kernel's error.
-    fn exit_reason(&mut self) -> Option<CommandError> {
+    fn exit_reason(&mut self) -> Option<MountCommandError> {
         let _ = self.worker.channel.send(&Message::Stop);
         let deadline = Instant::now() + WORKER_EXIT_TIMEOUT;
         loop {
             match self.next_event(None, Some(deadline)) {
-                MountEvent::Worker(Message::Failed(why)) => return Some(CommandError::Server(why)),
+                MountEvent::Worker(Message::Failed(why)) => {
+                    return Some(MountCommandError::Server(why));
+                }
                 // An earlier packet may still be queued.
                 MountEvent::WorkerEnded => {
                     return match self.worker.channel.receive() {
-                        Ok(Some(Message::Failed(why))) => Some(CommandError::Server(why)),
+                        Ok(Some(Message::Failed(why))) => Some(MountCommandError::Server(why)),
                         _ => None,
                     };
                 }
@@ -326,7 +331,7 @@ impl MountSupervisor {
         }
     }
 
-    fn serve(&mut self) -> Result<(), CommandError> {
+    fn serve(&mut self) -> Result<(), MountCommandError> {
         if let Some(number) = self.early_signal.take() {
             return self.stop(number);
         }
@@ -366,7 +371,7 @@ impl MountSupervisor {
     }
 }
 
-fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, CommandError> {
+fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, SetUpError> {
     let (files, _) = PolicyFiles::of_mount(path, &config.serving)?;
     files.for_worker().map_err(system("start the audit log"))
 }
@@ -378,7 +383,7 @@ pub(crate) fn start_worker(
     descriptors: Vec<OwnedFd>,
     listener: Option<OwnedFd>,
     policy: Option<Message>,
-) -> Result<Process, CommandError> {
+) -> Result<Process, SetUpError> {
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
     let about = callers::begin().map_err(system("create a socket for the worker"))?;

@@ -1,7 +1,7 @@
 //! `thrufs unmount`: unmounts, and waits until the server has ended.
 
 use crate::arguments::{all, path};
-use crate::error::{CommandError, system};
+use crate::error::{CommandError, SetUpError, system};
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
 use crate::waiting;
@@ -22,6 +22,44 @@ const OTHERS_AFTER: Duration = Duration::from_secs(2);
 
 /// Descriptors checked per process: the device is among the first.
 const DESCRIPTORS_LOOKED_AT: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnmountError {
+    #[error("cannot use the mount point {path}: {source}")]
+    MountPoint { path: PathBuf, source: io::Error },
+    #[error("{0} is not mounted")]
+    NotMounted(PathBuf),
+    #[error("{path} is a mount of type {kind}, not of thrufs: use `{tool} {path}`")]
+    NotThrufs {
+        path: PathBuf,
+        kind: String,
+        tool: &'static str,
+    },
+    #[error("{0} is in use: list its users with `fuser -vm {0}`, or unmount with --lazy")]
+    InUse(PathBuf),
+    #[error("{path} is unmounted, but its server has not ended within {seconds} s (process {pid})",
+        seconds = .waited.as_secs())]
+    StillRunning {
+        path: PathBuf,
+        pid: i32,
+        waited: Duration,
+    },
+    #[error(
+        "{path} is unmounted here, but still mounted in another mount namespace: its server runs until \
+         process {pid} ({name}) ends or unmounts it"
+    )]
+    MountedElsewhere {
+        path: PathBuf,
+        pid: i32,
+        name: String,
+    },
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+}
+
+impl CommandError for UnmountError {}
 
 struct ServerProcess {
     pid: i32,
@@ -48,7 +86,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// Unmounts all that it can; fails with the last error, after printing the earlier ones.
-pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), CommandError> {
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), UnmountError> {
     let mut failed = None;
     for mountpoint in all(matches, "MOUNTPOINT") {
         if let Err(error) = unmount(&mountpoint, matches.get_flag("lazy"))
@@ -60,11 +98,11 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), CommandError> {
     failed.map_or(Ok(()), Err)
 }
 
-fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
+fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
     let path = resolve(mountpoint)?;
     let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
     let Some(mount) = mount_table::on_top_at(&mounts, &path) else {
-        return Err(CommandError::NotMounted(path));
+        return Err(UnmountError::NotMounted(path));
     };
     let servers = servers_of(mount.device);
     if mount.kind != "fuse.thrufs" && servers.is_empty() {
@@ -73,7 +111,7 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
         } else {
             "umount"
         };
-        return Err(CommandError::NotThrufs {
+        return Err(UnmountError::NotThrufs {
             path,
             kind: mount.kind.clone(),
             tool,
@@ -81,7 +119,7 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
     }
     match unmount_path(&path, lazy) {
         // A dead mount is of no use to its users.
-        Err(CommandError::InUse(_)) if mounting::is_dead(&path) => unmount_path(&path, true)?,
+        Err(UnmountError::InUse(_)) if mounting::is_dead(&path) => unmount_path(&path, true)?,
         taken => taken?,
     }
     // Mounted elsewhere too, or in use: the server continues.
@@ -97,8 +135,8 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), CommandError> {
 }
 
 /// The path as in the mount table. The mount point itself is not accessed: its server may be dead.
-fn resolve(path: &Path) -> Result<PathBuf, CommandError> {
-    let wrong = |source| CommandError::MountPoint {
+fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
+    let wrong = |source| UnmountError::MountPoint {
         path: path.into(),
         source,
     };
@@ -112,13 +150,13 @@ fn resolve(path: &Path) -> Result<PathBuf, CommandError> {
     }
 }
 
-fn unmount_path(path: &Path, lazy: bool) -> Result<(), CommandError> {
+fn unmount_path(path: &Path, lazy: bool) -> Result<(), UnmountError> {
     let result = mounting::unmount(path, mounting::is_privileged(), lazy);
     result.map_err(|error| match &error {
         MountError::Unmount { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
-            CommandError::InUse(path.into())
+            UnmountError::InUse(path.into())
         }
-        MountError::Helper(words) if words.contains("busy") => CommandError::InUse(path.into()),
+        MountError::Helper(words) if words.contains("busy") => UnmountError::InUse(path.into()),
         _ => error.into(),
     })
 }
@@ -127,7 +165,7 @@ fn wait_for(
     servers: &[ServerProcess],
     device: DeviceNumber,
     path: &Path,
-) -> Result<(), CommandError> {
+) -> Result<(), UnmountError> {
     let start = Instant::now();
     for server in servers {
         let has_ended_by = |deadline| {
@@ -141,10 +179,10 @@ fn wait_for(
         let is_server = |pid| servers.iter().any(|server| server.pid == pid);
         if let Some((pid, name)) = mount_table::process_that_sees(device, is_server) {
             let path = path.into();
-            return Err(CommandError::MountedElsewhere { path, pid, name });
+            return Err(UnmountError::MountedElsewhere { path, pid, name });
         }
         if !has_ended_by(start + SERVER_TIMEOUT) {
-            return Err(CommandError::StillRunning {
+            return Err(UnmountError::StillRunning {
                 path: path.into(),
                 pid: server.pid,
                 waited: SERVER_TIMEOUT,

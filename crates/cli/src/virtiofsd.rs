@@ -14,8 +14,8 @@ mod collected;
 mod list;
 mod table;
 
-use crate::arguments::{USAGE, refuse};
-use crate::error::CommandError;
+use crate::arguments::refuse;
+use crate::error::USAGE;
 use crate::output::print;
 use crate::share::ShareArguments;
 use crate::share::launch;
@@ -53,7 +53,7 @@ pub(crate) fn arguments(all: &[OsString]) -> Option<Vec<OsString>> {
     }
 }
 
-pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
+pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, VirtiofsdError> {
     let name = arguments
         .first()
         .and_then(|name| Path::new(name).file_name());
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<ExitCode, CommandError> {
         print(text);
         return Ok(ExitCode::SUCCESS);
     }
-    launch::run(share_arguments(&matches)?)?;
+    launch::serve(share_arguments(&matches)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

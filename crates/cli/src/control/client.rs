@@ -5,8 +5,8 @@
 
 use super::finding::Located;
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
+use super::query_error::QueryError;
 use super::socket::{directory_of, file_name, file_name_of_share};
-use crate::error::CommandError;
 use crate::listening::descriptor_path;
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ pub(crate) fn ask(
     located: &Located,
     socket: Option<&Path>,
     command: &Command,
-) -> Result<Value, CommandError> {
+) -> Result<Value, QueryError> {
     let Some(user) = located.mount.user else {
         return Err(not_on_thrufs(path, located));
     };
@@ -54,7 +54,7 @@ pub(crate) fn ask_share(
     share: &Stat,
     socket: Option<&Path>,
     command: &Command,
-) -> Result<Value, CommandError> {
+) -> Result<Value, QueryError> {
     let user = share.st_uid;
     let (socket, follow) = match socket {
         Some(socket) => (socket.to_owned(), OFlags::empty()),
@@ -64,8 +64,8 @@ pub(crate) fn ask_share(
         }
     };
     let stream = reach(&socket, follow, user).map_err(|errno| match errno {
-        Errno::NOENT | Errno::CONNREFUSED => CommandError::NoControlOfShare(path.into()),
-        other => CommandError::Control {
+        Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(path.into()),
+        other => QueryError::Query {
             path: path.into(),
             source: other.into(),
         },
@@ -73,19 +73,15 @@ pub(crate) fn ask_share(
     exchange_with(path, stream, command)
 }
 
-fn exchange_with(
-    path: &Path,
-    stream: UnixStream,
-    command: &Command,
-) -> Result<Value, CommandError> {
-    let failed = |source| CommandError::Control {
+fn exchange_with(path: &Path, stream: UnixStream, command: &Command) -> Result<Value, QueryError> {
+    let failed = |source| QueryError::Query {
         path: path.into(),
         source,
     };
     let line = exchange(&stream, command, TIMEOUT).map_err(failed)?;
     match Reply::decode(&line) {
         Ok(Reply::Result(value)) => Ok(value),
-        Ok(Reply::Error(refusal)) => Err(CommandError::ControlRefused {
+        Ok(Reply::Error(refusal)) => Err(QueryError::Refused {
             path: path.into(),
             why: printable(&refusal.message),
         }),
@@ -97,7 +93,7 @@ fn exchange_with(
 }
 
 /// Connects to the usual socket of such a mount.
-fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, CommandError> {
+fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, QueryError> {
     let mount = &located.mount;
     let socket = match directory_of(user) {
         Ok(directory) => directory.join(file_name(mount.device)),
@@ -112,8 +108,8 @@ fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, 
     }
 }
 
-fn not_on_thrufs(path: &Path, located: &Located) -> CommandError {
-    CommandError::NotOnThrufs {
+fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
+    QueryError::NotOnThrufs {
         path: path.into(),
         mountpoint: located.mount.path.clone(),
         kind: located.mount.kind.clone(),
@@ -127,14 +123,14 @@ fn not_on_thrufs(path: &Path, located: &Located) -> CommandError {
 }
 
 /// The error for a socket of `user` that cannot be connected to.
-fn problem(located: &Located, user: u32, socket: &Path, errno: Errno) -> CommandError {
+fn problem(located: &Located, user: u32, socket: &Path, errno: Errno) -> QueryError {
     let mountpoint = located.mount.path.clone();
     let socket = socket.to_owned();
     match errno {
-        Errno::NOENT => CommandError::NoControl { mountpoint, socket },
-        Errno::ACCESS | Errno::PERM => CommandError::OthersControl { mountpoint, user },
-        Errno::CONNREFUSED => CommandError::ControlDead { mountpoint, socket },
-        other => CommandError::Control {
+        Errno::NOENT => QueryError::NoSocket { mountpoint, socket },
+        Errno::ACCESS | Errno::PERM => QueryError::OtherUser { mountpoint, user },
+        Errno::CONNREFUSED => QueryError::NoServer { mountpoint, socket },
+        other => QueryError::Query {
             path: mountpoint,
             source: other.into(),
         },

@@ -5,9 +5,11 @@
 //! to the caches, and a symbolic link there is not followed. If something is mounted there, its root is
 //! meant.
 
-use crate::error::{CommandError, system};
+use super::query_error::QueryError;
+use crate::error::system;
 use crate::listening::descriptor_path;
 use crate::mount_table::{self, Mount};
+use crate::mounting::DeadMount;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr};
@@ -21,7 +23,7 @@ pub(crate) struct Located {
     pub(crate) components: Vec<CString>,
 }
 
-pub(crate) fn locate(path: &Path) -> Result<Located, CommandError> {
+pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
     let (directory, name) = split(path.as_os_str().as_bytes());
     let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
     let directory = open(
@@ -55,11 +57,11 @@ fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-fn open(path: &Path, part: &Path, flags: OFlags) -> Result<OwnedFd, CommandError> {
+fn open(path: &Path, part: &Path, flags: OFlags) -> Result<OwnedFd, QueryError> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, part, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOTCONN => CommandError::MountPointDead(part.into()),
-        other => CommandError::Explained {
+        Errno::NOTCONN => DeadMount(part.into()).into(),
+        other => QueryError::Explained {
             path: path.into(),
             source: other.into(),
         },
@@ -76,8 +78,8 @@ impl PathOnMount<'_> {
         path: &Path,
         mounts: &'a [Mount],
         descriptor: &OwnedFd,
-    ) -> Result<PathOnMount<'a>, CommandError> {
-        let wrong = |source| CommandError::Explained {
+    ) -> Result<PathOnMount<'a>, QueryError> {
+        let wrong = |source| QueryError::Explained {
             path: path.into(),
             source,
         };
@@ -90,7 +92,7 @@ impl PathOnMount<'_> {
             return Err(wrong(std::io::ErrorKind::Unsupported.into()));
         }
         let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
-        let mount = mount.ok_or_else(|| CommandError::Detached(path.into()))?;
+        let mount = mount.ok_or_else(|| QueryError::Detached(path.into()))?;
         let path = std::fs::read_link(descriptor_path(descriptor)).map_err(wrong)?;
         Ok(PathOnMount { mount, path })
     }
@@ -101,9 +103,9 @@ fn of_descriptor(
     mounts: &[Mount],
     descriptor: OwnedFd,
     name: Option<&[u8]>,
-) -> Result<Located, CommandError> {
+) -> Result<Located, QueryError> {
     let PathOnMount { mount, path: at } = PathOnMount::of(path, mounts, &descriptor)?;
-    let outside = || CommandError::Detached(path.into());
+    let outside = || QueryError::Detached(path.into());
     let below = at.strip_prefix(&mount.path).map_err(|_| outside())?;
     let bound = mount.root.strip_prefix("/").map_err(|_| outside())?;
     let names = bound.iter().chain(below.iter()).map(OsStr::as_bytes);

@@ -1,9 +1,9 @@
 //! Checks a directory as a source: file system, file handles, mounts beneath, confinement.
 
 use super::finding::Finding;
-use crate::error::CommandError;
+use crate::error::SetUpError;
 use crate::mount_table::{self, Mount};
-use crate::{confinement, launch, mounting};
+use crate::{confinement, mounting, source};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSliceMut;
@@ -15,12 +15,9 @@ use thrufs_hostdir::{Handles, MountProperties};
 /// Most entries read to find a file.
 const ENTRIES_MAX: usize = 1000;
 
-pub(super) fn look(path: &Path) -> Result<Vec<Finding>, CommandError> {
-    let directory = launch::open_source(path)?;
-    let properties = MountProperties::of(&directory).map_err(|errno| CommandError::Source {
-        path: path.into(),
-        source: errno.into(),
-    })?;
+pub(super) fn look(path: &Path) -> Result<Vec<Finding>, SetUpError> {
+    let directory = source::open(path)?;
+    let properties = MountProperties::of(&directory).map_err(source::unusable(path))?;
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mounts = mount_table::all().unwrap_or_default();
     Ok(vec![

@@ -1,7 +1,6 @@
 //! Writes a decision of a policy as text for people.
 
-use super::host_file::HostFile;
-use crate::error::CommandError;
+use super::host_file::{HostFile, SubjectError};
 use rustix::fs::FileType;
 use thrufs_policy::{
     Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy,
@@ -13,7 +12,7 @@ pub(super) fn of(
     policy: &Policy,
     file: &HostFile,
     caller: &Caller<'_>,
-) -> Result<String, CommandError> {
+) -> Result<String, SubjectError> {
     let subject = file.subject();
     let is_file = subject.file_type == FileType::RegularFile;
     let uses = policy.uses();

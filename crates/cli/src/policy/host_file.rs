@@ -1,6 +1,5 @@
 //! A file of the host, as the subject of a policy.
 
-use crate::error::CommandError;
 use rustix::fs::FileType;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -8,6 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thrufs_policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
+
+/// Why a policy decides nothing for a path.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SubjectError {
+    #[error("cannot stat {path}: {source}")]
+    Unlooked { path: PathBuf, source: io::Error },
+    #[error("{path} is not beneath {root}, the root of the policy's paths: set it with --root")]
+    OutsideRoot { path: PathBuf, root: PathBuf },
+}
 
 /// A file beneath the root. Symbolic links are followed before its last component only.
 #[derive(Debug)]
@@ -25,14 +33,14 @@ pub(super) struct Found {
 
 impl HostFile {
     /// `path` must be beneath `root`.
-    pub(super) fn find(root: &Path, path: &Path) -> Result<HostFile, CommandError> {
-        let real = real(path).map_err(|source| CommandError::Unlooked {
+    pub(super) fn find(root: &Path, path: &Path) -> Result<HostFile, SubjectError> {
+        let real = real(path).map_err(|source| SubjectError::Unlooked {
             path: path.into(),
             source,
         })?;
         let below = real
             .strip_prefix(root)
-            .map_err(|_| CommandError::OutsideRoot {
+            .map_err(|_| SubjectError::OutsideRoot {
                 path: path.into(),
                 root: root.into(),
             })?;
@@ -48,7 +56,7 @@ impl HostFile {
     }
 
     /// The directories above it, relative to the root, which is left out.
-    pub(super) fn directories(&self) -> Result<Vec<(&Path, Found)>, CommandError> {
+    pub(super) fn directories(&self) -> Result<Vec<(&Path, Found)>, SubjectError> {
         let mut above: Vec<&Path> = self.below.ancestors().skip(1).collect();
         above.retain(|directory| !directory.as_os_str().is_empty());
         above.reverse();
@@ -72,13 +80,13 @@ fn real(path: &Path) -> io::Result<PathBuf> {
 }
 
 impl Found {
-    fn at(path: &Path) -> Result<Found, CommandError> {
+    fn at(path: &Path) -> Result<Found, SubjectError> {
         match path.symlink_metadata() {
             Ok(metadata) => Ok(Found {
                 path: path.into(),
                 metadata,
             }),
-            Err(source) => Err(CommandError::Unlooked {
+            Err(source) => Err(SubjectError::Unlooked {
                 path: path.into(),
                 source,
             }),

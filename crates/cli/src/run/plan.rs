@@ -1,9 +1,10 @@
 //! What the sandbox is built of, decided before anything is started.
 
 use super::arguments::RunArguments;
+use super::error::RunError;
 use super::standard_files;
 use super::user::RunUser;
-use crate::error::{CommandError, system};
+use crate::error::system;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,12 +37,12 @@ impl SandboxPlan {
         tree: &Path,
         user: RunUser,
         log: Option<PathBuf>,
-    ) -> Result<SandboxPlan, CommandError> {
+    ) -> Result<SandboxPlan, RunError> {
         standard_files::refuse_directories()?;
         let directory = std::env::current_dir().map_err(system("find the working directory"))?;
         let home = match home_of(&user) {
             Some(home) if arguments.only || user.has_no_home() => Some(home),
-            None if arguments.only => return Err(CommandError::NoHome),
+            None if arguments.only => return Err(RunError::NoHome),
             _ => None,
         };
         let mut shown = Vec::new();
@@ -78,16 +79,16 @@ fn home_of(user: &RunUser) -> Option<PathBuf> {
     (home.is_dir() && home != Path::new("/")).then_some(home)
 }
 
-fn shown_path(path: &Path, tree: &Path) -> Result<PathBuf, CommandError> {
-    let canonical = std::fs::canonicalize(path).map_err(|source| CommandError::NotShown {
+fn shown_path(path: &Path, tree: &Path) -> Result<PathBuf, RunError> {
+    let canonical = std::fs::canonicalize(path).map_err(|source| RunError::NotShown {
         path: path.into(),
         source,
     })?;
     if canonical == Path::new("/") {
-        return Err(CommandError::ShownWhole);
+        return Err(RunError::ShownWhole);
     }
     if canonical.starts_with(tree) {
-        return Err(CommandError::ShownInTree(path.into()));
+        return Err(RunError::ShownInTree(path.into()));
     }
     Ok(canonical)
 }

@@ -1,10 +1,11 @@
 //! The runner: supervises the worker and the sandbox, and ends as the command ends.
 
+use super::error::RunError;
 use super::plan::SandboxPlan;
 use super::standard_files;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::error::{CommandError, system};
+use crate::error::system;
 use crate::process::{self, Process, Role};
 use crate::supervisor;
 use crate::waiting;
@@ -63,7 +64,7 @@ pub(super) struct Runner {
     early: Option<Vec<i32>>,
     /// The plan in JSON, for process 1.
     plan: String,
-    outcome: Option<Result<CommandEnd, CommandError>>,
+    outcome: Option<Result<CommandEnd, RunError>>,
     /// When the sandbox is killed.
     deadline: Option<Instant>,
 }
@@ -77,7 +78,7 @@ impl Runner {
         source: OwnedFd,
         policy: Message,
         command: &[OsString],
-    ) -> Result<Runner, CommandError> {
+    ) -> Result<Runner, RunError> {
         let (channel, theirs) = Channel::pair().map_err(system("create a socket"))?;
         let theirs = Channel::of(theirs);
         let sandbox = process::start_inheriting(Role::Sandbox, &theirs, command);
@@ -108,7 +109,7 @@ impl Runner {
         config: &MountConfig,
         source: OwnedFd,
         policy: Message,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), RunError> {
         let serve = Message::Serve(Box::new(config.clone()), Vec::new());
         let plan = Message::Sandbox(self.plan.clone());
         for message in [&serve, &plan] {
@@ -118,8 +119,8 @@ impl Runner {
         }
         let device = match self.channel.receive() {
             Ok(Some(Message::Device(device))) => device,
-            Ok(Some(Message::Failed(why))) => return Err(CommandError::Sandbox(why)),
-            _ => return Err(CommandError::Sandbox("it ended at its start".to_owned())),
+            Ok(Some(Message::Failed(why))) => return Err(RunError::Sandbox(why)),
+            _ => return Err(RunError::Sandbox("it ended at its start".to_owned())),
         };
         let worker = supervisor::start_worker(config, &device, vec![source], None, Some(policy))?;
         self.worker = Some(worker);
@@ -127,13 +128,13 @@ impl Runner {
     }
 
     /// Waits for the end of the command, and of all that was started.
-    pub(super) fn wait(mut self) -> Result<CommandEnd, CommandError> {
+    pub(super) fn wait(mut self) -> Result<CommandEnd, RunError> {
         while self.next() {}
         let _ = self.sandbox.wait();
         self.take_last_reports();
         standard_files::take_terminal_back();
         self.end_worker();
-        self.outcome.unwrap_or(Err(CommandError::SandboxDied))
+        self.outcome.unwrap_or(Err(RunError::SandboxDied))
     }
 
     /// Handles one event; returns whether the sandbox is alive.
@@ -175,7 +176,7 @@ impl Runner {
             .is_some_and(|deadline| Instant::now() >= deadline)
         {
             self.deadline = None;
-            self.fail(CommandError::NoAnswer(START_TIMEOUT, "the sandbox".into()));
+            self.fail(RunError::NoAnswer(START_TIMEOUT));
             self.kill_sandbox();
         }
         true
@@ -254,8 +255,8 @@ impl Runner {
                     _ => CommandEnd::Killed(-status),
                 }));
             }
-            Message::NotExecuted(status, why) => self.fail(CommandError::NotExecuted(status, why)),
-            Message::Failed(why) => self.fail(CommandError::Sandbox(why)),
+            Message::NotExecuted(status, why) => self.fail(RunError::NotExecuted(status, why)),
+            Message::Failed(why) => self.fail(RunError::Sandbox(why)),
             other => tracing::debug!(?other, "unexpected message of the sandbox"),
         }
     }
@@ -274,7 +275,7 @@ impl Runner {
             }
             Ok(Some(Message::Watching(thread))) => worker.watch(thread),
             Ok(Some(Message::Failed(why))) => {
-                self.fail(CommandError::Server(why));
+                self.fail(RunError::Worker(why));
                 self.kill_sandbox();
             }
             Ok(Some(_)) => {}
@@ -300,7 +301,7 @@ impl Runner {
             return;
         }
         let status = status.map_or_else(|error| error.to_string(), |it| it.to_string());
-        self.fail(CommandError::WorkerDied(status));
+        self.fail(RunError::WorkerDied(status));
         match &self.command {
             Some(command) => {
                 send(command, SIGTERM);
@@ -311,7 +312,7 @@ impl Runner {
         }
     }
 
-    fn fail(&mut self, error: CommandError) {
+    fn fail(&mut self, error: RunError) {
         self.outcome.get_or_insert(Err(error));
     }
 

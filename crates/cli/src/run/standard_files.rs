@@ -1,6 +1,7 @@
 //! The standard files, which the command inherits, and the terminal among them.
 
-use crate::error::{CommandError, system};
+use super::error::RunError;
+use crate::error::system;
 use rustix::fs::{FileType, Mode, OFlags, Stat, fchown, fstat, fstatfs};
 use rustix::process::{Gid, Pid, Uid, getpgrp, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
@@ -20,12 +21,12 @@ fn all() -> [(&'static str, rustix::io::Result<Stat>); 3] {
 }
 
 /// A directory as standard input would lead beneath the tree, by openat(2).
-pub(super) fn refuse_directories() -> Result<(), CommandError> {
+pub(super) fn refuse_directories() -> Result<(), RunError> {
     for (name, stat) in all() {
         let is_directory =
             |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if stat.as_ref().is_ok_and(is_directory) {
-            return Err(CommandError::DirectoryAsStandardFile(name));
+            return Err(RunError::DirectoryAsStandardFile(name));
         }
     }
     Ok(())
@@ -33,7 +34,7 @@ pub(super) fn refuse_directories() -> Result<(), CommandError> {
 
 /// Gives pipes of root to the user that root runs the command as: opening `/dev/stdout` is opening the pipe
 /// again, which its owner can. Not a terminal: its new owner could change its mode, for others to keep it open.
-pub(super) fn give_pipes(uid: u32, gid: u32) -> Result<(), CommandError> {
+pub(super) fn give_pipes(uid: u32, gid: u32) -> Result<(), RunError> {
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     for file in [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] {
         let is_pipe = fstatfs(file).is_ok_and(|it| it.f_type == PIPEFS_MAGIC);

@@ -1,7 +1,8 @@
 //! The user as whom the command runs.
 
-use crate::error::CommandError;
+use super::error::RunError;
 use crate::options;
+use crate::source::unusable;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
@@ -55,14 +56,14 @@ impl Account {
 impl RunUser {
     /// An ordinary user runs commands as itself; root as `wanted`, or as the owner of the tree, or, if that
     /// is root, as a user that owns nothing but sees itself and the tree as root's.
-    pub(super) fn find(wanted: Option<&str>, tree: &Path) -> Result<RunUser, CommandError> {
+    pub(super) fn find(wanted: Option<&str>, tree: &Path) -> Result<RunUser, RunError> {
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
         );
         if uid != 0 {
             if wanted.is_some() {
-                return Err(CommandError::RootOnly("--user"));
+                return Err(RunError::UserOfOther);
             }
             return Ok(RunUser {
                 uid,
@@ -74,18 +75,15 @@ impl RunUser {
             });
         }
         let found = match wanted {
-            Some(text) => options::parse_user(text).map_err(CommandError::NoUser)?,
+            Some(text) => options::parse_user(text).map_err(RunError::NoUser)?,
             None => {
-                let stat = fs::metadata(tree).map_err(|source| CommandError::Source {
-                    path: tree.into(),
-                    source,
-                })?;
+                let stat = fs::metadata(tree).map_err(unusable(tree))?;
                 stat.uid()
             }
         };
         if found == 0 {
             if wanted.is_some() {
-                return Err(CommandError::RunAsRoot);
+                return Err(RunError::RunAsRoot);
             }
             return Ok(RunUser::without_files());
         }

@@ -1,14 +1,16 @@
 //! `thrufs share`: checks the arguments, then serves until the end.
 
+use super::error::ShareError;
 use super::listener::ListenAddress;
 use super::supervisor;
 use crate::arguments::{Purpose, directory, flags, option_list, path, required, settings};
 use crate::config::ShareConfig;
-use crate::error::{CommandError, system};
-use crate::launch::{make_absolute, open_source};
+use crate::error::system;
+use crate::launch::make_absolute;
 use crate::log;
 use crate::options::{Group, OptionError, Setting, Use, parse_group};
 use crate::policy_file::PolicyFiles;
+use crate::source;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use std::path::PathBuf;
 
@@ -76,8 +78,12 @@ pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<ShareArguments, Opti
     })
 }
 
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), ShareError> {
+    serve(arguments(matches)?)
+}
+
 /// Checks all that can be checked, and serves.
-pub(crate) fn run(arguments: ShareArguments) -> Result<(), CommandError> {
+pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     let ShareArguments {
         source,
         mut listening,
@@ -93,16 +99,13 @@ pub(crate) fn run(arguments: ShareArguments) -> Result<(), CommandError> {
     let checked = ShareConfig::resolve(source.clone(), name.clone(), &settings)?;
     log::filter(&checked.server)?;
     if checked.maps_namespace() && rustix::process::geteuid().is_root() {
-        return Err(CommandError::NamespaceOfRoot);
+        return Err(ShareError::NamespaceOfRoot);
     }
     if let Some(path) = &checked.server.policy {
         PolicyFiles::open(path, &checked.serving)?;
     }
-    let directory = open_source(&source)?;
-    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
-        path: source,
-        source: error,
-    })?;
+    let directory = source::open(&source)?;
+    let source = source::resolve(&source)?;
     let config = ShareConfig::resolve(source, name, &settings)?;
     supervisor::run(config, directory, &listening, once)
 }

@@ -4,6 +4,7 @@
 //! recorded, not executed ([`Keeping`]). Each front end has its own worker, up to `machines`; the next
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
+use super::error::ShareError;
 use super::events::ShareEvent;
 use super::figures::Machines;
 use super::keeping::Keeping;
@@ -14,7 +15,7 @@ use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
 use crate::control::server::ControlServer;
 use crate::control::socket::{ControlSocket, file_name_of_share};
-use crate::error::{CommandError, system};
+use crate::error::system;
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::signal_name;
@@ -83,7 +84,7 @@ pub(super) fn run(
     source: OwnedFd,
     listening: &ListenAddress,
     once: bool,
-) -> Result<(), CommandError> {
+) -> Result<(), ShareError> {
     let mut supervisor = ShareSupervisor::start(config, source, listening, once)?;
     if let Some(end) = supervisor.wait_until_ready()? {
         return end;
@@ -98,7 +99,7 @@ impl ShareSupervisor {
         source: OwnedFd,
         listening: &ListenAddress,
         once: bool,
-    ) -> Result<ShareSupervisor, CommandError> {
+    ) -> Result<ShareSupervisor, ShareError> {
         let log = Log::begin(&config.server)?;
         let _ = rustix::thread::set_name(c"thrufs");
         // The working directory must not keep a mount busy.
@@ -143,7 +144,7 @@ impl ShareSupervisor {
     }
 
     /// Waits until the first worker is ready. Its failure is the share's.
-    fn wait_until_ready(&mut self) -> Result<Option<Result<(), CommandError>>, CommandError> {
+    fn wait_until_ready(&mut self) -> Result<Option<Result<(), ShareError>>, ShareError> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
@@ -153,14 +154,14 @@ impl ShareSupervisor {
                 }
                 ShareEvent::Worker(_, Message::Failed(why)) => {
                     self.end_by_force();
-                    return Err(CommandError::Server(why));
+                    return Err(ShareError::Worker(why));
                 }
                 ShareEvent::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
                     return Ok(Some(self.stop(number)));
                 }
                 ShareEvent::WorkerEnded(_) | ShareEvent::WorkerStuck(_) | ShareEvent::Deadline => {
                     self.end_by_force();
-                    return Err(CommandError::WorkerGone);
+                    return Err(ShareError::WorkerGone);
                 }
                 _ => {}
             }
@@ -168,7 +169,7 @@ impl ShareSupervisor {
     }
 
     /// Publishes the sockets, and notifies systemd.
-    fn announce(&mut self) -> Result<(), CommandError> {
+    fn announce(&mut self) -> Result<(), ShareError> {
         self.listener.publish()?;
         if let Some(control) = &mut self.control {
             let usual = self.listener.identity();
@@ -185,7 +186,7 @@ impl ShareSupervisor {
         Ok(())
     }
 
-    fn serve(&mut self) -> Result<(), CommandError> {
+    fn serve(&mut self) -> Result<(), ShareError> {
         loop {
             let deadline = match &self.phase {
                 StandbyState::Starting => Some(self.started + START_TIMEOUT),
@@ -281,7 +282,7 @@ impl ShareSupervisor {
     }
 
     /// Gives the accepted front end to the standby worker, and starts the next.
-    fn hand_over(&mut self) -> Option<Result<(), CommandError>> {
+    fn hand_over(&mut self) -> Option<Result<(), ShareError>> {
         let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
         let StandbyState::Accepted(stream, _) = phase else {
             return None;
@@ -298,7 +299,7 @@ impl ShareSupervisor {
     }
 
     /// Gives a connection to the standby worker, and starts the next.
-    fn assign(&mut self, kept: Keeping) -> Option<Result<(), CommandError>> {
+    fn assign(&mut self, kept: Keeping) -> Option<Result<(), ShareError>> {
         let worker = self.workers.promote_standby()?;
         let process = worker.process.id();
         tracing::debug!(process, "the worker serves a virtual machine");
@@ -313,7 +314,7 @@ impl ShareSupervisor {
     }
 
     /// Resumes a connection whose worker has died, if any.
-    fn resume_orphans(&mut self) -> Option<Result<(), CommandError>> {
+    fn resume_orphans(&mut self) -> Option<Result<(), ShareError>> {
         if self.orphans.is_empty() {
             return None;
         }
@@ -330,7 +331,7 @@ impl ShareSupervisor {
     }
 
     /// Starts the next standby worker, unless the limit is reached.
-    fn start_standby(&mut self) -> Option<Result<(), CommandError>> {
+    fn start_standby(&mut self) -> Option<Result<(), ShareError>> {
         let enough = self.once || self.workers.serving() >= self.config.machines_max;
         if enough && self.orphans.is_empty() {
             self.phase = StandbyState::Full;
@@ -350,7 +351,7 @@ impl ShareSupervisor {
                 self.phase = StandbyState::Full;
                 None
             }
-            Err(error) => Some(Err(error)),
+            Err(error) => Some(Err(error.into())),
         }
     }
 
@@ -384,7 +385,7 @@ impl ShareSupervisor {
         slot: WorkerSlot,
         mut worker: ShareWorker,
         status: Option<ExitStatus>,
-    ) -> Option<Result<(), CommandError>> {
+    ) -> Option<Result<(), ShareError>> {
         let served = slot != WorkerSlot::Standby;
         let process = worker.process.id();
         if served {
@@ -413,7 +414,7 @@ impl ShareSupervisor {
                 tracing::error!("the standby worker died ({shown})");
             }
         }
-        let failed = || exit_reason.map_or(CommandError::WorkerDied(shown), CommandError::Server);
+        let failed = || exit_reason.map_or(ShareError::WorkerDied(shown), ShareError::Worker);
         if served {
             self.machines.remove(process);
             if self.once {
@@ -480,7 +481,7 @@ impl ShareSupervisor {
 
     /// Ends because of a signal: the workers answer the requests in progress and disconnect. A second
     /// signal does not wait.
-    fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
+    fn stop(&mut self, signal: i32) -> Result<(), ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
         self.phase = StandbyState::Ending;
         self.workers.send_all(&Message::Stop);
@@ -504,7 +505,7 @@ impl ShareSupervisor {
             }
         }
         self.end_by_force()
-            .map_or(Ok(()), |stuck| Err(CommandError::WorkerStuck(stuck)))
+            .map_or(Ok(()), |stuck| Err(ShareError::WorkerStuck(stuck)))
     }
 
     /// Kills the remaining workers; returns one that does not end.

@@ -7,8 +7,9 @@
 
 use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::channel::Message;
-use crate::error::{CommandError, system};
+use crate::error::system;
 use crate::mounting::connection_lives;
+use crate::mounting::error::MountCommandError;
 use std::time::Duration;
 
 /// Before the connection of an exiting worker is aborted.
@@ -51,7 +52,7 @@ impl MountSupervisor {
     }
 
     /// The worker has ended without a request: it was unmounted, or it died.
-    pub(super) fn on_worker_exit(&mut self) -> Result<(), CommandError> {
+    pub(super) fn on_worker_exit(&mut self) -> Result<(), MountCommandError> {
         let status = self.worker.wait().map_err(system("wait for the worker"))?;
         self.abort();
         self.device = None;
@@ -67,7 +68,7 @@ impl MountSupervisor {
         } else {
             format!("the server died ({status})")
         };
-        let error = CommandError::ServerDied {
+        let error = MountCommandError::ServerDied {
             what,
             dead: stays.then_some(mountpoint),
         };
@@ -79,7 +80,7 @@ impl MountSupervisor {
     }
 
     /// The worker has requests that do not end, without a request to end.
-    pub(super) fn on_stuck(&mut self) -> Result<(), CommandError> {
+    pub(super) fn on_stuck(&mut self) -> Result<(), MountCommandError> {
         let shown = self.config.mountpoint.display();
         tracing::warn!("requests to {shown} do not end: aborting the connection");
         self.worker.kill();
@@ -88,7 +89,7 @@ impl MountSupervisor {
             return self.on_worker_exit();
         }
         self.device = None;
-        Err(CommandError::Stuck {
+        Err(MountCommandError::Stuck {
             mountpoint: self.config.mountpoint.clone(),
             left: Some(self.worker.id()),
             dead: self.is_left_dead(),

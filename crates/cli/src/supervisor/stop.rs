@@ -3,8 +3,9 @@
 use super::events::MountEvent;
 use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::channel::Message;
-use crate::error::{CommandError, system};
+use crate::error::system;
 use crate::mounting::MountTarget;
+use crate::mounting::error::MountCommandError;
 use crate::task::Task;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ enum UnmountAttempt {
 impl MountSupervisor {
     /// Unmounts because of a signal, within [`stop_timeout`](crate::config::MountConfig) and the worker's
     /// time to exit.
-    pub(super) fn stop(&mut self, signal: i32) -> Result<(), CommandError> {
+    pub(super) fn stop(&mut self, signal: i32) -> Result<(), MountCommandError> {
         let name = signal_name(signal);
         let mountpoint = self.config.mountpoint.clone();
         let mountpoint = mountpoint.display();
@@ -53,7 +54,7 @@ impl MountSupervisor {
     }
 
     /// Ends without waiting for users.
-    pub(super) fn stop_at_once(&mut self, why: &str) -> Result<(), CommandError> {
+    pub(super) fn stop_at_once(&mut self, why: &str) -> Result<(), MountCommandError> {
         self.detach(why);
         self.wait_for_worker()
     }
@@ -125,7 +126,7 @@ impl MountSupervisor {
     }
 
     /// The worker has ended after a request: no dead mount stays.
-    fn reap(&mut self) -> Result<(), CommandError> {
+    fn reap(&mut self) -> Result<(), MountCommandError> {
         let status = self.worker.wait().map_err(system("wait for the worker"))?;
         self.device = None;
         if let Err(error) = self.target.unmount_dead() {
@@ -135,7 +136,7 @@ impl MountSupervisor {
             tracing::info!("{} was unmounted", self.config.mountpoint.display());
             return Ok(());
         }
-        Err(CommandError::ServerDied {
+        Err(MountCommandError::ServerDied {
             what: format!("the server died ({status})"),
             dead: None,
         })
@@ -176,7 +177,7 @@ impl MountSupervisor {
     }
 
     /// Waits for the worker's exit after unmounting; kills it, or forces the unmount.
-    fn wait_for_worker(&mut self) -> Result<(), CommandError> {
+    fn wait_for_worker(&mut self) -> Result<(), MountCommandError> {
         let deadline = Instant::now() + WORKER_TIMEOUT;
         while !self.stuck {
             match self.next_event(None, Some(deadline)) {

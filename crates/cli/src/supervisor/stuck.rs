@@ -5,12 +5,12 @@
 //! request to end, see [`death`](super::death).
 
 use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
-use crate::error::CommandError;
 use crate::mounting::connection_lives;
+use crate::mounting::error::MountCommandError;
 
 impl MountSupervisor {
     /// Unmounts by force and aborts the connection; kills the worker, if possible.
-    pub(super) fn force_unmount(&mut self) -> Result<(), CommandError> {
+    pub(super) fn force_unmount(&mut self) -> Result<(), MountCommandError> {
         let mountpoint = self.config.mountpoint.clone();
         if self.target.device.is_none() || self.target.is_mounted() {
             let shown = mountpoint.display();
@@ -44,7 +44,7 @@ impl MountSupervisor {
         if let Err(error) = cleared {
             tracing::warn!("{error}");
         }
-        Err(CommandError::Stuck {
+        Err(MountCommandError::Stuck {
             mountpoint,
             left,
             dead: false,

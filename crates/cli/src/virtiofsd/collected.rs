@@ -1,8 +1,9 @@
 //! What the arguments of virtiofsd come to.
 
+use crate::error::{CommandError, Fault};
 use crate::options::{self, OptionError, Setting};
-use crate::share::ShareArguments;
 use crate::share::listener::ListenAddress;
+use crate::share::{ShareArguments, ShareError};
 use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,17 @@ pub(crate) enum VirtiofsdError {
     NoSocket,
     #[error("{0} is not UTF-8 text")]
     NotText(String),
+    #[error(transparent)]
+    Share(#[from] ShareError),
+}
+
+impl CommandError for VirtiofsdError {
+    fn fault(&self) -> Fault {
+        match self {
+            VirtiofsdError::Share(error) => error.fault(),
+            _ => Fault::Usage,
+        }
+    }
 }
 
 /// The collected arguments.

@@ -1,0 +1,59 @@
+//! Why a server cannot be queried.
+
+use super::socket::ControlSocketError;
+use crate::error::{CommandError, SetUpError};
+use crate::mounting::DeadMount;
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QueryError {
+    #[error(transparent)]
+    Dead(#[from] DeadMount),
+    #[error("cannot explain {path}: {source}")]
+    Explained { path: PathBuf, source: io::Error },
+    #[error("cannot explain {0}: its mount is detached, or in another mount namespace")]
+    Detached(PathBuf),
+    #[error("{path} is not on a thrufs mount, but on {mountpoint}, of type {kind}{hint}")]
+    NotOnThrufs {
+        path: PathBuf,
+        mountpoint: PathBuf,
+        kind: String,
+        hint: &'static str,
+    },
+    #[error(
+        "the mount on {mountpoint} has no control socket at {socket}: it was mounted with control=none, \
+         or with control=PATH (use --control PATH), or its log gives the reason"
+    )]
+    NoSocket {
+        mountpoint: PathBuf,
+        socket: PathBuf,
+    },
+    #[error(
+        "no share with a control socket listens at {0}: it was started with control=none, or with \
+         control=PATH (use --control PATH), or it has ended"
+    )]
+    NoSocketOfShare(PathBuf),
+    #[error(
+        "only user {user}, the owner of the mount on {mountpoint}, and root may query its server"
+    )]
+    OtherUser { mountpoint: PathBuf, user: u32 },
+    #[error(
+        "no server listens at {socket}: the server of {mountpoint} has ended, or was started with \
+         control=none and the socket is left from an earlier mount"
+    )]
+    NoServer {
+        mountpoint: PathBuf,
+        socket: PathBuf,
+    },
+    #[error("cannot query the server of {path}: {source}")]
+    Query { path: PathBuf, source: io::Error },
+    #[error("{path}: {why}")]
+    Refused { path: PathBuf, why: String },
+    #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
+    Place(#[from] ControlSocketError),
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+}
+
+impl CommandError for QueryError {}

@@ -1,0 +1,80 @@
+//! The errors of `thrufs mount`, also of its server.
+
+use super::DeadMount;
+use crate::control::socket::ControlSocketError;
+use crate::error::{CommandError, Fault, SetUpError};
+use crate::options::OptionError;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thrufs::MountError;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MountCommandError {
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+    #[error("only root may use the option `{0}`; drop it, or mount as root")]
+    RootOnly(&'static str),
+    #[error(
+        "the mount point {mountpoint} is inside the source {source_path}, and the mount would contain \
+         itself: mount as root, elsewhere, or on the source itself"
+    )]
+    Recursive {
+        source_path: PathBuf,
+        mountpoint: PathBuf,
+    },
+    #[error("the mount point {0} does not exist: make the directory first (mkdir)")]
+    MountPointMissing(PathBuf),
+    #[error("the mount point {0} is not a directory")]
+    MountPointNotDirectory(PathBuf),
+    #[error(transparent)]
+    Dead(#[from] DeadMount),
+    #[error("cannot use the mount point {path}: {source}")]
+    MountPoint { path: PathBuf, source: io::Error },
+    #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
+    Control(#[from] ControlSocketError),
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// As another process of the server reported it.
+    #[error("{0}")]
+    Server(String),
+    #[error("the server ended before it was ready; run it with -f --log=debug to see why")]
+    ServerGone,
+    #[error("{what}; {}", after_death(.dead.as_deref()))]
+    ServerDied { what: String, dead: Option<PathBuf> },
+    #[error("requests to {mountpoint} do not end, because the source does not answer; {}{}",
+        after_death(.dead.then_some(mountpoint)),
+        .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")))]
+    Stuck {
+        mountpoint: PathBuf,
+        /// A process that cannot be killed.
+        left: Option<u32>,
+        dead: bool,
+    },
+    #[error("{1} did not answer within {seconds} s; the mount was given up", seconds = .0.as_secs())]
+    NoAnswer(Duration, PathBuf),
+    #[error("interrupted before it was mounted")]
+    Interrupted,
+}
+
+impl CommandError for MountCommandError {
+    fn fault(&self) -> Fault {
+        match self {
+            MountCommandError::Option(_) => Fault::Usage,
+            MountCommandError::SetUp(error) => error.fault(),
+            MountCommandError::Mount(MountError::Device(_)) => Fault::System,
+            _ => Fault::Other,
+        }
+    }
+}
+
+fn after_death(dead: Option<&Path>) -> String {
+    match dead.map(Path::display) {
+        None => "the mount was removed".to_owned(),
+        Some(path) => format!(
+            "the mount stays and returns ENOTCONN until it is unmounted (`thrufs unmount {path}`)"
+        ),
+    }
+}

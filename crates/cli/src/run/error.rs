@@ -1,0 +1,71 @@
+//! The errors of `thrufs run`.
+
+use super::rules::RuleError;
+use crate::error::{CommandError, SetUpError};
+use crate::options::OptionError;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Exit status of errors of thrufs, as of env(1): the others are the command's.
+pub(crate) const FAILED: u8 = 125;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RunError {
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error("cannot run a command in /: name the directory of the project")]
+    WholeSystem,
+    #[error("the option `{0}` is for `thrufs mount`, not for `thrufs run`")]
+    NotForRun(&'static str),
+    #[error("{1}")]
+    NotExecuted(i32, String),
+    #[error(
+        "standard {0} is a directory, which would lead the command beneath the tree: use `</dev/null` or \
+         a file"
+    )]
+    DirectoryAsStandardFile(&'static str),
+    #[error(
+        "--only requires a home directory: HOME, as root that of the user in /etc/passwd, is none, or is /"
+    )]
+    NoHome,
+    #[error("--also and --also-write cannot show /: name the directories")]
+    ShownWhole,
+    #[error("cannot show {path} in the sandbox: {source}")]
+    NotShown { path: PathBuf, source: io::Error },
+    #[error("{0} is in the tree, where the rules decide (see --allow)")]
+    ShownInTree(PathBuf),
+    #[error("bad value for --user: {0}")]
+    NoUser(String),
+    #[error(
+        "the command cannot run as root: root in the sandbox could change the machine; without --user, a \
+         tree of root's is shown to a user that sees itself as root"
+    )]
+    RunAsRoot,
+    #[error("cannot build the sandbox: {0}")]
+    Sandbox(String),
+    #[error("the sandbox was killed")]
+    SandboxDied,
+    #[error("the worker died ({0})")]
+    WorkerDied(String),
+    #[error("only root may use the option `--user`; drop it, or mount as root")]
+    UserOfOther,
+    #[error("the sandbox did not answer within {} s; the mount was given up", .0.as_secs())]
+    NoAnswer(Duration),
+    /// As the worker reported it.
+    #[error("{0}")]
+    Worker(String),
+}
+
+impl CommandError for RunError {
+    fn status(&self) -> u8 {
+        match self {
+            RunError::NotExecuted(status, _) => u8::try_from(*status).unwrap_or(FAILED),
+            _ => FAILED,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The errors of `thrufs share`.
+
+use crate::control::socket::ControlSocketError;
+use crate::error::{CommandError, Fault, SetUpError};
+use crate::listening::SocketError;
+use crate::options::OptionError;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShareError {
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    #[error(transparent)]
+    SetUp(#[from] SetUpError),
+    #[error(
+        "namespace_uidmap (--uid-map) is for ordinary users: root has every id; use translate_uid"
+    )]
+    NamespaceOfRoot,
+    #[error("cannot share: {0}")]
+    Socket(#[from] SocketError),
+    #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
+    Control(#[from] ControlSocketError),
+    /// As the worker reported it.
+    #[error("{0}")]
+    Worker(String),
+    #[error("the worker ended before it was ready; run it with --log=debug to see why")]
+    WorkerGone,
+    #[error("the worker died ({0})")]
+    WorkerDied(String),
+    #[error(
+        "requests do not end, because the source does not answer: process {0} stays until it does"
+    )]
+    WorkerStuck(u32),
+}
+
+impl CommandError for ShareError {
+    fn fault(&self) -> Fault {
+        match self {
+            ShareError::Option(_) => Fault::Usage,
+            ShareError::SetUp(error) => error.fault(),
+            _ => Fault::Other,
+        }
+    }
+}
