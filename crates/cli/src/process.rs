@@ -78,13 +78,20 @@ impl Role {
 pub(crate) struct Process {
     child: Child,
     descriptor: OwnedFd,
-    /// Readable when the process begins to exit (see [`watch`](Self::watch)).
-    watched: Option<OwnedFd>,
-    /// Start and deadline of the exit.
-    ending: Option<(Instant, Instant)>,
+    life: Life,
     pub(crate) channel: Channel,
     /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Life {
+    /// With what is readable when the process begins to exit (see [`watch`](Process::watch)).
+    Running(Option<OwnedFd>),
+    Exiting {
+        since: Instant,
+        deadline: Instant,
+    },
 }
 
 /// Starts it as the first process of a PID namespace, if available: it can neither signal nor inspect
@@ -154,8 +161,7 @@ impl Process {
         Ok(Process {
             child,
             descriptor,
-            watched: None,
-            ending: None,
+            life: Life::Running(None),
             channel,
             log,
         })
@@ -168,31 +174,39 @@ impl Process {
     /// Watches a thread: whatever ends the process ends all its threads, but the process remains while
     /// one is blocked in the kernel.
     pub(crate) fn watch(&mut self, thread: OwnedFd) {
-        self.watched = Some(thread);
+        if let Life::Running(watched) = &mut self.life {
+            *watched = Some(thread);
+        }
     }
 
     /// Readable once the watched thread has ended.
     pub(crate) fn ending(&self) -> Option<BorrowedFd<'_>> {
-        self.watched.as_ref().map(AsFd::as_fd)
+        match &self.life {
+            Life::Running(watched) => watched.as_ref().map(AsFd::as_fd),
+            Life::Exiting { .. } => None,
+        }
     }
 
     /// The process is exiting: starts its time limit.
     pub(crate) fn begin_to_end(&mut self, time: Duration) {
-        self.watched = None;
         thrufs_sys::sched::hurry(self.id());
-        let now = Instant::now();
-        self.ending = Some((now, now + time));
+        let since = Instant::now();
+        let deadline = since + time;
+        self.life = Life::Exiting { since, deadline };
     }
 
     /// The deadline of its exit.
     pub(crate) fn end_deadline(&self) -> Option<Instant> {
-        self.ending.map(|(_, deadline)| deadline)
+        match self.life {
+            Life::Running(_) => None,
+            Life::Exiting { deadline, .. } => Some(deadline),
+        }
     }
 
     /// Whether its deadline has passed. A process of which all threads exit gets more time.
     pub(crate) fn is_stuck(&mut self) -> bool {
         let now = Instant::now();
-        let Some((since, deadline)) = &mut self.ending else {
+        let Life::Exiting { since, deadline } = &mut self.life else {
             return false;
         };
         if now < *deadline {

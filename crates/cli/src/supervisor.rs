@@ -26,8 +26,8 @@ use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
-use events::MountEvent;
-use std::os::fd::{AsFd, OwnedFd};
+use events::{MountEvent, Watched};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -174,6 +174,26 @@ impl MountSupervisor {
                 Err(error)
             }
         }
+    }
+
+    fn next_event(
+        &mut self,
+        task: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> MountEvent {
+        let mut watched = Watched {
+            signals: &self.signals,
+            worker: &mut self.worker,
+            launcher: &mut self.launcher,
+            announced: self.announced,
+        };
+        let event = match watched.next_event(task, deadline) {
+            Some(event) => event,
+            None if self.kill_worker() => MountEvent::WorkerEnded,
+            None => MountEvent::WorkerStuck,
+        };
+        self.stuck |= matches!(event, MountEvent::WorkerStuck);
+        event
     }
 
     /// Mounts, unless fusermount3 has, and waits for INIT.

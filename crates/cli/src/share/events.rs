@@ -1,14 +1,16 @@
-//! The event loop of a share's supervisor.
+//! What a share's supervisor waits for.
 
-use super::supervisor::{ShareSupervisor, StandbyState};
-use super::workers::WorkerSlot;
+use super::listener::ShareListener;
+use super::workers::{StandbyState, WorkerSet, WorkerSlot};
 use crate::channel::Message;
+use crate::config::ShareConfig;
 use crate::process::Process;
 use crate::waiting;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
+use thrufs_sys::signal::SignalFd;
 
 /// For a worker to end after its last thread has; others are served meanwhile.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -37,7 +39,15 @@ struct WorkerEvents {
     ending: bool,
 }
 
-impl ShareSupervisor {
+pub(super) struct Watched<'a> {
+    pub(super) config: &'a ShareConfig,
+    pub(super) signals: &'a SignalFd,
+    pub(super) listener: &'a ShareListener,
+    pub(super) workers: &'a mut WorkerSet,
+    pub(super) standby: &'a StandbyState,
+}
+
+impl Watched<'_> {
     /// Waits for the next event. Messages of a worker come before its exit.
     pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
         loop {
@@ -61,7 +71,7 @@ impl ShareSupervisor {
             if incoming {
                 return ShareEvent::Incoming;
             }
-            if stream && let StandbyState::Accepted(stream, _) = &self.phase {
+            if stream && let StandbyState::Accepted(stream, _) = self.standby {
                 return if speaks(stream) {
                     ShareEvent::FrontEndSent
                 } else {
@@ -81,8 +91,8 @@ impl ShareSupervisor {
     ) -> ([bool; 3], Vec<WorkerEvents>) {
         let mut descriptors = vec![
             Some(self.signals.as_fd()),
-            matches!(self.phase, StandbyState::Ready).then(|| self.listener.as_fd()),
-            match &self.phase {
+            matches!(self.standby, StandbyState::Ready).then(|| self.listener.as_fd()),
+            match self.standby {
                 StandbyState::Accepted(stream, _) => Some(stream.as_fd()),
                 _ => None,
             },
@@ -125,7 +135,7 @@ impl ShareSupervisor {
                 }
                 // Only on standby: later, an attacker may control the worker.
                 Message::MapIds if slot == WorkerSlot::Standby => {
-                    let mapped = super::id_maps::map(worker.process.id(), &self.config);
+                    let mapped = super::id_maps::map(worker.process.id(), self.config);
                     let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
                     let _ = worker.process.channel.send(&answer);
                     None

@@ -5,11 +5,11 @@
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
 use super::error::ShareError;
-use super::events::ShareEvent;
+use super::events::{ShareEvent, Watched};
 use super::figures::Machines;
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
-use super::workers::{ShareWorker, WorkerSet, WorkerSlot};
+use super::workers::{ShareWorker, StandbyState, WorkerEnd, WorkerSet, WorkerSlot};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
@@ -22,7 +22,6 @@ use crate::supervisor::signal_name;
 use crate::systemd;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
@@ -44,32 +43,25 @@ const LASTING: Duration = Duration::from_secs(60);
 /// Pause after a failed accept(2): no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The state of the standby worker.
-#[derive(Debug)]
-pub(super) enum StandbyState {
-    Starting,
-    /// It waits for a front end.
-    Ready,
-    /// A front end is connected since then, and has sent nothing.
-    Accepted(OwnedFd, Instant),
-    /// There is none: `machines` is reached.
-    Full,
-    /// All workers end; no front end is accepted.
-    Ending,
+/// Whether the share continues after an event. The third outcome is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Continue,
+    End,
 }
 
-pub(super) struct ShareSupervisor {
-    pub(super) config: ShareConfig,
+struct ShareSupervisor {
+    config: ShareConfig,
     source: OwnedFd,
     policy: Option<PolicyFiles>,
     /// Holds the log file open.
     _log: Log,
-    pub(super) signals: SignalFd,
-    pub(super) listener: ShareListener,
+    signals: SignalFd,
+    listener: ShareListener,
     control: Option<ControlSocket>,
     machines: Arc<Machines>,
-    pub(super) workers: WorkerSet,
-    pub(super) phase: StandbyState,
+    workers: WorkerSet,
+    phase: StandbyState,
     /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Keeping>,
     /// Start of the standby worker.
@@ -86,8 +78,8 @@ pub(super) fn run(
     once: bool,
 ) -> Result<(), ShareError> {
     let mut supervisor = ShareSupervisor::start(config, source, listening, once)?;
-    if let Some(end) = supervisor.wait_until_ready()? {
-        return end;
+    if supervisor.wait_until_ready()? == Then::End {
+        return Ok(());
     }
     supervisor.announce()?;
     supervisor.serve()
@@ -144,20 +136,21 @@ impl ShareSupervisor {
     }
 
     /// Waits until the first worker is ready. Its failure is the share's.
-    fn wait_until_ready(&mut self) -> Result<Option<Result<(), ShareError>>, ShareError> {
+    fn wait_until_ready(&mut self) -> Result<Then, ShareError> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             match self.next_event(Some(deadline)) {
                 ShareEvent::Worker(_, Message::Ready) => {
                     self.phase = StandbyState::Ready;
-                    return Ok(None);
+                    return Ok(Then::Continue);
                 }
                 ShareEvent::Worker(_, Message::Failed(why)) => {
                     self.end_by_force();
                     return Err(ShareError::Worker(why));
                 }
                 ShareEvent::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
-                    return Ok(Some(self.stop(number)));
+                    self.stop(number)?;
+                    return Ok(Then::End);
                 }
                 ShareEvent::WorkerEnded(_) | ShareEvent::WorkerStuck(_) | ShareEvent::Deadline => {
                     self.end_by_force();
@@ -193,60 +186,70 @@ impl ShareSupervisor {
                 StandbyState::Accepted(_, since) => Some(*since + SILENCE_TIMEOUT),
                 StandbyState::Ready | StandbyState::Full | StandbyState::Ending => None,
             };
-            match self.next_event(deadline) {
-                ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
-                ShareEvent::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
-                ShareEvent::Signal(number)
-                | ShareEvent::Worker(WorkerSlot::Standby, Message::Signalled(number)) => {
-                    return self.stop(number);
-                }
-                ShareEvent::Incoming => self.accept(),
-                ShareEvent::FrontEndSent => {
-                    if let Some(end) = self.hand_over() {
-                        return end;
-                    }
-                }
-                ShareEvent::FrontEndClosed => self.phase = StandbyState::Ready,
-                ShareEvent::Deadline if matches!(self.phase, StandbyState::Accepted(..)) => {
-                    tracing::warn!("the front end sends nothing: disconnecting it");
-                    self.phase = StandbyState::Ready;
-                }
-                ShareEvent::Deadline => {
-                    if let Some(worker) = self.workers.get(WorkerSlot::Standby) {
-                        worker.process.kill();
-                    }
-                }
-                ShareEvent::Worker(WorkerSlot::Standby, Message::Ready) => {
-                    self.phase = StandbyState::Ready;
-                    if let Some(end) = self.resume_orphans() {
-                        return end;
-                    }
-                }
-                ShareEvent::Worker(slot, message) => self.on_message(slot, message),
-                ShareEvent::WorkerEnded(slot) => {
-                    let Some(mut worker) = self.workers.take(slot) else {
-                        continue;
-                    };
+            let event = self.next_event(deadline);
+            if self.on_event(event)? == Then::End {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
+        let mut watched = Watched {
+            config: &self.config,
+            signals: &self.signals,
+            listener: &self.listener,
+            workers: &mut self.workers,
+            standby: &self.phase,
+        };
+        watched.next_event(deadline)
+    }
+
+    fn on_event(&mut self, event: ShareEvent) -> Result<Then, ShareError> {
+        match event {
+            ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
+            ShareEvent::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
+            ShareEvent::Signal(number)
+            | ShareEvent::Worker(WorkerSlot::Standby, Message::Signalled(number)) => {
+                self.stop(number)?;
+                return Ok(Then::End);
+            }
+            ShareEvent::Incoming => self.accept(),
+            ShareEvent::FrontEndSent => self.hand_over()?,
+            ShareEvent::FrontEndClosed => self.phase = StandbyState::Ready,
+            ShareEvent::Deadline => self.on_deadline(),
+            ShareEvent::Worker(WorkerSlot::Standby, Message::Ready) => {
+                self.phase = StandbyState::Ready;
+                self.resume_orphans()?;
+            }
+            ShareEvent::Worker(slot, message) => self.on_message(slot, message),
+            ShareEvent::WorkerEnded(slot) => {
+                if let Some(mut worker) = self.workers.take(slot) {
                     let status = worker.process.wait();
                     let status = status.map_err(system("wait for the worker"))?;
-                    if let Some(end) = self.after_exit(slot, worker, Some(status)) {
-                        return end;
-                    }
+                    return self.after_end(slot, worker, &WorkerEnd::Exited(status));
                 }
-                ShareEvent::WorkerStuck(slot) => {
-                    let Some(worker) = self.workers.take(slot) else {
-                        continue;
-                    };
+            }
+            ShareEvent::WorkerStuck(slot) => {
+                if let Some(worker) = self.workers.take(slot) {
                     let process = worker.process.id();
                     tracing::error!(
                         "requests do not end, because the source does not answer: process {process} \
                          stays until it does"
                     );
-                    if let Some(end) = self.after_exit(slot, worker, None) {
-                        return end;
-                    }
+                    return self.after_end(slot, worker, &WorkerEnd::Stuck);
                 }
             }
+        }
+        Ok(Then::Continue)
+    }
+
+    /// The accepted front end is silent, or the standby worker does not get ready.
+    fn on_deadline(&mut self) {
+        if matches!(self.phase, StandbyState::Accepted(..)) {
+            tracing::warn!("the front end sends nothing: disconnecting it");
+            self.phase = StandbyState::Ready;
+        } else if let Some(worker) = self.workers.get(WorkerSlot::Standby) {
+            worker.process.kill();
         }
     }
 
@@ -282,10 +285,10 @@ impl ShareSupervisor {
     }
 
     /// Gives the accepted front end to the standby worker, and starts the next.
-    fn hand_over(&mut self) -> Option<Result<(), ShareError>> {
+    fn hand_over(&mut self) -> Result<(), ShareError> {
         let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
         let StandbyState::Accepted(stream, _) = phase else {
-            return None;
+            return Ok(());
         };
         tracing::info!("a virtual machine has connected");
         match Keeping::begin(stream, &self.config) {
@@ -293,14 +296,16 @@ impl ShareSupervisor {
             Err(error) => {
                 tracing::warn!("cannot serve the front end: {error}");
                 self.phase = StandbyState::Ready;
-                None
+                Ok(())
             }
         }
     }
 
     /// Gives a connection to the standby worker, and starts the next.
-    fn assign(&mut self, kept: Keeping) -> Option<Result<(), ShareError>> {
-        let worker = self.workers.promote_standby()?;
+    fn assign(&mut self, kept: Keeping) -> Result<(), ShareError> {
+        let Some(worker) = self.workers.promote_standby() else {
+            return Ok(());
+        };
         let process = worker.process.id();
         tracing::debug!(process, "the worker serves a virtual machine");
         // The exit of a dead worker is the next event.
@@ -314,53 +319,49 @@ impl ShareSupervisor {
     }
 
     /// Resumes a connection whose worker has died, if any.
-    fn resume_orphans(&mut self) -> Option<Result<(), ShareError>> {
-        if self.orphans.is_empty() {
-            return None;
-        }
+    fn resume_orphans(&mut self) -> Result<(), ShareError> {
         match self.phase {
+            _ if self.orphans.is_empty() => Ok(()),
             StandbyState::Ready => {
-                let kept = self.orphans.pop_front()?;
                 tracing::info!("resuming the virtual machine");
-                self.assign(kept)
+                self.orphans
+                    .pop_front()
+                    .map_or(Ok(()), |kept| self.assign(kept))
             }
             StandbyState::Full => self.start_standby(),
             // The worker that is starting, or the one after the accepted front end, resumes it.
-            StandbyState::Starting | StandbyState::Accepted(..) | StandbyState::Ending => None,
+            StandbyState::Starting | StandbyState::Accepted(..) | StandbyState::Ending => Ok(()),
         }
     }
 
     /// Starts the next standby worker, unless the limit is reached.
-    fn start_standby(&mut self) -> Option<Result<(), ShareError>> {
+    fn start_standby(&mut self) -> Result<(), ShareError> {
         let enough = self.once || self.workers.serving() >= self.config.machines_max;
         if enough && self.orphans.is_empty() {
             self.phase = StandbyState::Full;
-            return None;
+            return Ok(());
         }
         self.phase = StandbyState::Starting;
         self.started = Instant::now();
         match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
-            Ok(worker) => {
-                self.workers.set_standby(worker);
-                None
-            }
+            Ok(worker) => self.workers.set_standby(worker),
             // The serving workers continue.
             Err(error) if self.workers.serving() > 0 => {
                 tracing::error!("no further virtual machine can connect for now: {error}");
                 self.orphans.clear();
                 self.phase = StandbyState::Full;
-                None
             }
-            Err(error) => Some(Err(error.into())),
+            Err(error) => return Err(error.into()),
         }
+        Ok(())
     }
 
-    /// Keeps the connection of an ended worker, if the next one resumes it.
-    fn will_resume(&mut self, worker: &mut ShareWorker, status: Option<ExitStatus>) -> bool {
-        let Some((status, mut kept)) = status.zip(worker.kept.take()) else {
+    /// Keeps the connection of an ended worker, if the next one resumes it; otherwise closes it.
+    fn will_resume(&mut self, mut kept: Keeping, end: &WorkerEnd) -> bool {
+        let WorkerEnd::Exited(status) = end else {
             return false;
         };
-        match kept.outlives(status) {
+        match kept.outlives(*status) {
             Ok(()) => {
                 let deaths = kept.deaths();
                 tracing::error!(
@@ -379,79 +380,82 @@ impl ShareSupervisor {
         }
     }
 
-    /// Handles a worker that has ended (`status`) or is stuck: starts the next, or ends the share.
-    fn after_exit(
+    fn after_end(
         &mut self,
         slot: WorkerSlot,
-        mut worker: ShareWorker,
-        status: Option<ExitStatus>,
-    ) -> Option<Result<(), ShareError>> {
-        let served = slot != WorkerSlot::Standby;
+        worker: ShareWorker,
+        end: &WorkerEnd,
+    ) -> Result<Then, ShareError> {
+        match slot {
+            WorkerSlot::Serving(_) => self.after_serving(worker, end),
+            WorkerSlot::Standby => self.after_standby(worker, end).map(|()| Then::Continue),
+        }
+    }
+
+    /// The next worker resumes the connection, or the machine is disconnected.
+    fn after_serving(&mut self, worker: ShareWorker, end: &WorkerEnd) -> Result<Then, ShareError> {
         let process = worker.process.id();
-        if served {
-            self.failures = 0;
-        }
-        // Otherwise its connection is closed here.
-        if self.will_resume(&mut worker, status) {
+        self.failures = 0;
+        if worker.kept.is_some_and(|kept| self.will_resume(kept, end)) {
             self.machines.forget(process);
-            return self.resume_orphans();
+            self.resume_orphans()?;
+            return Ok(Then::Continue);
         }
-        let shown = status.map_or("stuck".to_owned(), |status| status.to_string());
-        let well = status.is_some_and(|status| status.success());
-        let exit_reason = worker.exit_reason.take();
-        match (served, well, &exit_reason) {
-            (true, true, _) => tracing::info!(process, "the virtual machine has disconnected"),
-            (true, false, Some(why)) => {
-                tracing::error!(process, "the virtual machine was disconnected: {why}");
+        let outcome = match worker.exit_reason {
+            _ if end.is_success() => {
+                tracing::info!(process, "the virtual machine has disconnected");
+                Ok(Then::End)
             }
-            (true, false, None) => {
+            Some(why) => {
+                tracing::error!(process, "the virtual machine was disconnected: {why}");
+                Err(ShareError::Worker(why))
+            }
+            None => {
                 tracing::error!(
                     process,
-                    "the worker died ({shown}): the virtual machine was disconnected"
+                    "the worker died ({end}): the virtual machine was disconnected"
                 );
+                Err(ShareError::WorkerDied(end.to_string()))
             }
-            (false, ..) => {
-                tracing::error!("the standby worker died ({shown})");
-            }
+        };
+        self.machines.remove(process);
+        if self.once {
+            return outcome;
         }
-        let failed = || exit_reason.map_or(ShareError::WorkerDied(shown), ShareError::Worker);
-        if served {
-            self.machines.remove(process);
-            if self.once {
-                return Some(if well { Ok(()) } else { Err(failed()) });
-            }
-            // At the limit there is no standby worker.
-            return match self.phase {
-                StandbyState::Full => self.start_standby(),
-                _ => None,
-            };
+        // At the limit there is no standby worker.
+        if matches!(self.phase, StandbyState::Full) {
+            self.start_standby()?;
         }
-        if let Some(kept) = self.orphans.pop_front() {
-            // It was to resume this connection, which may have killed it.
-            worker.kept = Some(kept);
-            if self.will_resume(&mut worker, status) {
-                return self.start_standby();
-            }
+        Ok(Then::Continue)
+    }
+
+    /// The next worker starts, unless they fail in a row.
+    fn after_standby(&mut self, worker: ShareWorker, end: &WorkerEnd) -> Result<(), ShareError> {
+        tracing::error!("the standby worker died ({end})");
+        // It was to resume this connection, which may have killed it.
+        if let Some(kept) = self.orphans.pop_front()
+            && self.will_resume(kept, end)
+        {
+            return self.start_standby();
         }
         if self.started.elapsed() >= LASTING {
             self.failures = 0;
         } else {
             self.failures += 1;
         }
-        if self.failures >= FAILURES_MAX && self.orphans.is_empty() {
-            if self.workers.serving() == 0 {
-                return Some(Err(failed()));
-            }
-            // The serving workers continue; when one ends, another start is tried.
-            tracing::error!(
-                "no further virtual machine can connect for now: {}",
-                failed()
-            );
-            self.phase = StandbyState::Full;
-            return None;
+        if self.failures < FAILURES_MAX || !self.orphans.is_empty() {
+            // An accepted front end that has sent nothing is disconnected, and can reconnect.
+            return self.start_standby();
         }
-        // An accepted front end that has sent nothing is disconnected, and can reconnect.
-        self.start_standby()
+        let died = || ShareError::WorkerDied(end.to_string());
+        let error = worker.exit_reason.map_or_else(died, ShareError::Worker);
+        if self.workers.serving() == 0 {
+            return Err(error);
+        }
+        // The serving workers continue; when one ends, another start is tried.
+        tracing::error!("no further virtual machine can connect for now: {error}");
+        self.phase = StandbyState::Full;
+        Ok(())
     }
 
     /// Requested explicitly, so independent of log levels.

@@ -7,9 +7,12 @@ use crate::config::ShareConfig;
 use crate::error::{SetUpError, system};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
 use std::sync::Arc;
+use std::time::Instant;
 
 #[derive(Debug)]
 pub(super) struct ShareWorker {
@@ -68,6 +71,43 @@ pub(super) enum WorkerSlot {
     Standby,
     /// Index in the list of serving workers.
     Serving(usize),
+}
+
+/// The state of the standby worker.
+#[derive(Debug)]
+pub(super) enum StandbyState {
+    Starting,
+    /// It waits for a front end.
+    Ready,
+    /// A front end is connected since then, and has sent nothing.
+    Accepted(OwnedFd, Instant),
+    /// There is none: `machines` is reached.
+    Full,
+    /// All workers end; no front end is accepted.
+    Ending,
+}
+
+/// How a worker has ended.
+#[derive(Debug)]
+pub(super) enum WorkerEnd {
+    Exited(ExitStatus),
+    /// Its process remains, because its requests do not end.
+    Stuck,
+}
+
+impl WorkerEnd {
+    pub(super) fn is_success(&self) -> bool {
+        matches!(self, WorkerEnd::Exited(status) if status.success())
+    }
+}
+
+impl fmt::Display for WorkerEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkerEnd::Exited(status) => status.fmt(f),
+            WorkerEnd::Stuck => f.write_str("stuck"),
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -1,10 +1,11 @@
-//! The event loop of a mount's supervisor.
+//! What a mount's supervisor waits for.
 
-use super::MountSupervisor;
-use crate::channel::Message;
+use crate::channel::{Channel, Message};
+use crate::process::Process;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use thrufs_sys::signal::SignalFd;
 
 #[derive(Debug)]
 pub(super) enum MountEvent {
@@ -19,13 +20,21 @@ pub(super) enum MountEvent {
     Deadline,
 }
 
-impl MountSupervisor {
-    /// Waits for the next event. Messages of the worker come before its exit.
+pub(super) struct Watched<'a> {
+    pub(super) signals: &'a SignalFd,
+    pub(super) worker: &'a mut Process,
+    pub(super) launcher: &'a mut Option<Channel>,
+    /// Whether `Ready` was sent to the launcher, which may end then.
+    pub(super) announced: bool,
+}
+
+impl Watched<'_> {
+    /// Waits for the next event; `None` if the worker begins to exit. Its messages come before its exit.
     pub(super) fn next_event(
         &mut self,
         task: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
-    ) -> MountEvent {
+    ) -> Option<MountEvent> {
         loop {
             let descriptors = [
                 Some(self.signals.as_fd()),
@@ -38,7 +47,7 @@ impl MountSupervisor {
             let [signal, said, done, ended, ending, launcher] =
                 waiting::readable(descriptors, deadline);
             if signal && let Ok(signal) = self.signals.read() {
-                return MountEvent::Signal(signal.number);
+                return Some(MountEvent::Signal(signal.number));
             }
             if said && let Ok(Some(message)) = self.worker.channel.receive() {
                 match message {
@@ -48,30 +57,24 @@ impl MountSupervisor {
                     }
                     Message::Stuck(threads) => {
                         tracing::debug!(threads, "the worker is stuck");
-                        self.stuck = true;
-                        return MountEvent::WorkerStuck;
+                        return Some(MountEvent::WorkerStuck);
                     }
-                    message => return MountEvent::Worker(message),
+                    message => return Some(MountEvent::Worker(message)),
                 }
             }
             if done {
-                return MountEvent::TaskDone;
+                return Some(MountEvent::TaskDone);
             }
             if ended {
-                return MountEvent::WorkerEnded;
+                return Some(MountEvent::WorkerEnded);
             }
             if ending {
-                if self.kill_worker() {
-                    return MountEvent::WorkerEnded;
-                }
-                self.stuck = true;
-                return MountEvent::WorkerStuck;
+                return None;
             }
             if launcher && let Some(channel) = self.launcher.take() {
-                // After `Ready`, it may end.
                 let stop = matches!(channel.receive(), Ok(Some(Message::Stop)));
                 if stop || !self.announced {
-                    return MountEvent::Abandoned;
+                    return Some(MountEvent::Abandoned);
                 }
             }
             if said {
@@ -81,7 +84,7 @@ impl MountSupervisor {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return MountEvent::Deadline;
+                return Some(MountEvent::Deadline);
             }
         }
     }
