@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{ExitCode, Termination};
 use thrufs_hostdir::ConfigError;
-use thrufs_hostdir::policy::PolicyFileError;
+use thrufs_policy::PolicyFileError;
 
 /// What exit statuses distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

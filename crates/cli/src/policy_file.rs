@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use thrufs_hostdir::{AuditLog, Config};
+use thrufs_hostdir::{AuditLog, Config, Resources};
 use thrufs_policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
 
 /// A loaded policy, with its audit log.
@@ -143,9 +143,9 @@ impl Loaded {
         })
     }
 
-    pub(crate) fn serve_by(self, serving: &mut Config) {
-        serving.policy = Some(self.policy);
-        serving.audit_log = AuditLog::new(self.audit);
+    pub(crate) fn serve_by(self, resources: &mut Resources) {
+        resources.policy = Some(self.policy);
+        resources.audit_log = AuditLog::new(self.audit);
     }
 
     /// The policy and its audit log.

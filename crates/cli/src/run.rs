@@ -50,7 +50,6 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
 use user::RunUser;

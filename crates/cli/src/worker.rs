@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
-use thrufs_hostdir::{HostDir, Programs};
+use thrufs_hostdir::{HostDir, Programs, Resources};
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 

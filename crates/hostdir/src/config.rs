@@ -1,16 +1,17 @@
 //! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
 //! nothing and opens nothing.
 
-use crate::datapath::DataPath;
-use crate::ledger::Ledger;
-use crate::rules::{AuditLog, Programs};
-use crate::strongbox::Strongbox;
-use crate::succession::Migration;
-use crate::translation::Translation;
-use crate::xattr_map::XattrMap;
-use std::sync::Arc;
+mod migration;
+mod translation;
+mod xattr_map;
+
+use crate::data_path::DataPath;
+pub use migration::{Migration, MigrationMode, MigrationOnError};
 use std::time::Duration;
 use thrufs_policy::Policy;
+pub use translation::{Translation, TranslationError};
+pub(crate) use xattr_map::OnHost;
+pub use xattr_map::{XattrMap, XattrMapError};
 
 /// How long the kernel may answer from its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

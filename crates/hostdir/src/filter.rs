@@ -19,6 +19,7 @@ mod view;
 mod waiting;
 
 use crate::ledger::Notes;
+use crate::stat::stat_open;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,23 +1,10 @@
 //! The parts of a served directory, and how they are made. Answers no request itself.
 
-use crate::config::{Config, ConfigError, FileHandles};
-use crate::credentials::Credentials;
-use crate::datapath::Passthrough;
-use crate::descriptor_limits::DescriptorLimits;
-use crate::descriptors::Descriptors;
-use crate::directories::OpenDirectory;
-use crate::files::OpenFile;
-use crate::identity::Identity;
-use crate::inode::{Descriptor, Inode};
-use crate::ledger::Notes;
-use crate::listings::Listings;
-use crate::locks::{USER_OWNERS_MAX, USERS_OWNERS_MAX};
-use crate::mounts::{LowerMount, Mounts, open_beneath};
-use crate::names::{KnownName, Noting};
-use crate::nodes::{NewInode, Nodes};
-use crate::quota::UserQuotas;
-use crate::rules::Rules;
-use crate::slots::Slots;
+use crate::config::{Config, ConfigError};
+use crate::files::Files;
+use crate::judge::Judge;
+use crate::resources::Resources;
+use crate::setup_error::{SetupError, system};
 use crate::statistics::Statistics;
 use crate::tree::Tree;
 use rustix::fs::{Mode, OFlags};
@@ -25,54 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use thrufs::{Errno, Result};
-use thrufs_abi::NodeId;
 use thrufs_policy::Policy;
-use thrufs_sys::handle::{self, FileHandleBuf};
-use thrufs_sys::proc_fd;
-
-/// Why a directory cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// The source cannot be opened.
-    #[error("cannot open the directory {path} to serve it: {source}")]
-    Source {
-        /// The path as it was given.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The source is not a directory.
-    #[error("{0} is not a directory: only directories can be served")]
-    NotADirectory(PathBuf),
-    /// Two options exclude each other.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// `FileHandles::Mandatory`, and there are none.
-    #[error(
-        "the source has no file handles that this process may open (inode_file_handles=mandatory); it \
-         needs a file system that has some, and CAP_DAC_READ_SEARCH"
-    )]
-    NoHandles,
-    /// The system refused something that serving needs.
-    #[error("cannot {what}: {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// Why it failed.
-        source: io::Error,
-    },
-}
-
-/// The mask of each statx(2) for a client.
-pub(crate) const BASIC: StatxFlags = StatxFlags::BASIC_STATS;
-
-/// Most attempts to read a name, its handle and its attributes consistently while the file is being
-/// replaced.
-const ATTEMPTS_MAX: usize = 16;
-
-/// Most levels to climb to find an inode without a file handle again.
-const CLIMB_MAX: usize = 4096;
 
 /// A file system that serves a directory of the host.
 ///

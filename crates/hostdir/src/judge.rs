@@ -1,7 +1,7 @@
 //! Applies the active policy to requests.
 //!
 //! A policy ([`policy`](thrufs_policy)) speaks of paths, attributes and callers; requests name nodes. This
-//! module finds the paths of a node by its [names](crate::names), reads attributes and first bytes from the
+//! module finds the paths of a node by its [names](crate::tree::names), reads attributes and first bytes from the
 //! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
 //! A policy is replaced as a whole, and a request uses one policy from its beginning to its end. A
@@ -24,16 +24,16 @@ pub use audit_log::AuditLog;
 pub(crate) use permission::RulesOfEntries;
 pub use programs::Programs;
 
-use crate::config::ConfigError;
-use crate::host::BASIC;
-use crate::quota::QuotaCharge;
+use crate::config::{Config, ConfigError};
+use crate::tree::Tree;
+use hidden_names::HiddenNames;
+use name_lock::{NameLock, NameLockGuard};
 use parking_lot::RwLock;
 use programs::ProcPrograms;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use thrufs::{Context, Notifier, Result};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use thrufs::{Context, Result};
 use thrufs_policy::{Decision, FilePath, FileType, Policy, PolicyDataPath};
 
 /// The name under which rules match a file that has none (`O_TMPFILE`).

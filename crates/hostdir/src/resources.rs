@@ -2,8 +2,8 @@
 
 use crate::judge::{AuditLog, Programs};
 use crate::ledger::{Ledger, Strongbox};
-use crate::policy::Policy;
 use std::sync::Arc;
+use thrufs_policy::Policy;
 
 /// Live objects that a served directory uses. All are optional; clones share them.
 #[derive(Clone, Debug, Default)]

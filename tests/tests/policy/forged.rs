@@ -8,7 +8,7 @@ use std::sync::Arc;
 use thrufs::{Errno, NodeId};
 use thrufs_abi::SetattrValid;
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, SetattrIn};
-use thrufs_hostdir::{Config, HostDir};
+use thrufs_hostdir::{Config, HostDir, Resources};
 use thrufs_policy::{Accounts, Policy};
 use thrufs_testing::{Caller, Client, InProcess};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
-use thrufs_hostdir::Config;
+use thrufs_hostdir::{Config, Resources};
 use thrufs_policy::{Accounts, Policy};
 use thrufs_tests::skip_if;
 

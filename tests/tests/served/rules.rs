@@ -10,7 +10,7 @@ use std::time::Duration;
 use thrufs::{Errno, Outcome, Result};
 use thrufs_abi::layout::{OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, SetattrValid};
-use thrufs_hostdir::{AuditLog, Config};
+use thrufs_hostdir::{AuditLog, Resources};
 use thrufs_policy::{Accounts, Policy};
 
 /// Each answers with another error.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{LockOwner, NodeId, SetattrValid};
-use thrufs_hostdir::Config;
+use thrufs_hostdir::Resources;
 use thrufs_policy::{Accounts, Policy};
 use thrufs_tests::fence::seccomp::take_away;
 use thrufs_tests::skip_if;

@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_hostdir::Config;
+use thrufs_hostdir::{Config, Resources};
 use thrufs_policy::{Accounts, Policy};
 use thrufs_tests::{acl, skip_if};
 

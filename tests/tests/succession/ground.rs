@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 use thrufs::{Begun, Dispatcher};
-use thrufs_hostdir::{Config, HostDir, Ledger, Locks, Migration, MigrationMode, Strongbox};
+use thrufs_hostdir::{
+    Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
+};
 use thrufs_policy::Policy;
 use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thrufs::layout::{CreateIn, OpenIn};
 use thrufs::{Begun, Errno, NodeId, Opcode};
-use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError};
+use thrufs_hostdir::{AuditLog, Config, Migration, MigrationMode, MigrationOnError, Resources};
 use thrufs_policy::{Accounts, Policy};
 use thrufs_testing::{Caller, Client};
 use thrufs_tests::lower::{Ground, Lower};

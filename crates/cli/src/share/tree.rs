@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use thrufs::Snapshot;
-use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, SetupError, Strongbox};
+use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, Resources, SetupError, Strongbox};
 use thrufs_policy::Policy;
 use thrufs_virtio::{DeviceHandle, Journal, MakeFileSystem};
 

@@ -24,7 +24,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use thrufs_hostdir::{FileHandles, Ledger};
+use thrufs_hostdir::{FileHandles, Ledger, Resources};
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceError, DeviceHandle, Journal};

@@ -22,7 +22,6 @@ use super::guard::join;
 use crate::data_path::DataPath;
 use crate::filter::Filter;
 use crate::ledger::Route;
-use crate::policy::{FilePath, PolicyDataPath};
 use crate::tree::Tree;
 use crate::tree::{Inode, LowerMount, Obstacle, Use};
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
@@ -30,6 +29,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Backing, Errno, Result};
 use thrufs_abi::FileHandle;
+use thrufs_policy::{FilePath, PolicyDataPath};
 
 impl Files {
     /// Whether a new file with this path may be opened by the kernel itself.

@@ -6,11 +6,9 @@ use super::Files;
 use super::open_directory::Stream;
 use super::open_directory::{Listing, OpenDirectory};
 use crate::config::CacheMode;
-use crate::host::Host;
-use crate::inode::Inode;
-use crate::ledger::FileNote;
-use crate::quota::QuotaCharge;
-use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, RulesOfEntries};
+use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
+use crate::ledger::{FileNote, OpenerIds};
+use crate::tree::Inode;
 use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +18,7 @@ use thrufs::Entry;
 use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_policy::Access;
-use thrufs_sys::dir::{DirEntries, DirEntry, getdents64};
+use thrufs_sys::dir::{DirEntries, DirEntry};
 
 impl Files {
     /// Where the positions of a listing are valid.

@@ -6,12 +6,12 @@ use super::Files;
 use super::open_directory::OpenDirectory;
 use super::open_file::OpenFile;
 use crate::ledger::{FileNote, Key, OpenerIds, Route};
-use crate::policy::Redaction;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::LowerFile;
 use thrufs_abi::FileHandle;
+use thrufs_policy::Redaction;
 use thrufs_sys::lock;
 use thrufs_sys::lock::LockKind;
 

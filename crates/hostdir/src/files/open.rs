@@ -10,11 +10,10 @@ use super::versions::Found;
 use crate::config::{CacheMode, Config};
 use crate::data_path::DataPath;
 use crate::filter::Filter;
-use crate::host::Host;
-use crate::inode::Inode;
-use crate::ledger::FileNote;
-use crate::rules::{ActivePolicy, AuditedOpen, OpenerIds, PASSTHROUGH, PathDecision};
-use crate::versions::Found;
+use crate::judge::{ActivePolicy, AuditedOpen, PASSTHROUGH, PathDecision};
+use crate::ledger::{FileNote, OpenerIds};
+use crate::stat::stat_open;
+use crate::tree::Inode;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -488,7 +487,8 @@ mod tests {
 
     #[test]
     fn open_reply_flags_follow_the_cache_mode() {
-        use crate::HostDir;
+        use crate::judge::{AuditLog, Judge};
+        use crate::tree::Tree;
         use CacheMode::{Always, Auto, Metadata, Never};
         use DataPath::{Cached, Direct};
         use thrufs_policy::{Accounts, Policy};

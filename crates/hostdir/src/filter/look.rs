@@ -12,13 +12,13 @@
 use super::Filter;
 use super::view::{Version, View, is_young};
 use super::waiting::{Attempt, NotYet};
-use crate::policy::{ContentType, HEAD_BYTES};
-use crate::redact::{self, Outcome, ReadAt};
 use crate::stat::stat_open;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile, Result};
+use thrufs_policy::{ContentType, HEAD_BYTES};
+use thrufs_redact::{self, Outcome, ReadAt};
 use thrufs_sys::lease;
 
 struct Reader<'a>(&'a LowerFile);
@@ -34,14 +34,14 @@ impl ReadAt for Reader<'_> {
 impl Filter {
     /// Makes the view of the file, which has this length.
     fn make_view(&self, file: &LowerFile, length: u64) -> Result<View> {
-        Ok(match redact::plan(&Reader(file), length) {
+        Ok(match thrufs_redact::plan(&Reader(file), length) {
             Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
             Ok(_) if !self.is_as_expected(file)? => self.not_understood("it is of another type"),
             Ok(Outcome::NotApplicable) => self.not_understood("it is of no such format"),
             Ok(Outcome::Plan(plan)) if plan.is_empty() => View::Whole,
             Ok(Outcome::Plan(plan)) => View::Redacted(Arc::new(plan)),
-            Err(redact::RedactError::Unparsable(why)) => self.not_understood(why),
-            Err(redact::RedactError::Read(error)) => return Err(Errno::from(error)),
+            Err(thrufs_redact::RedactError::Unparsable(why)) => self.not_understood(why),
+            Err(thrufs_redact::RedactError::Read(error)) => return Err(Errno::from(error)),
         })
     }
 

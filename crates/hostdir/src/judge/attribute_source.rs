@@ -1,7 +1,8 @@
 //! Attributes and first bytes of files, read only when a rule asks for them.
 
-use crate::host::{BASIC, Host};
-use crate::inode::Inode;
+use crate::tree::Inode;
+use crate::tree::Tree;
+use rustix::fs::StatxFlags;
 use rustix::fs::{AtFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

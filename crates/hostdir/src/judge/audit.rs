@@ -10,8 +10,6 @@
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::data_path::DataPath;
 use crate::ledger::{Before, Telling};
-use parking_lot::{Mutex, RwLock};
-use rustix::fs::FileType;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};

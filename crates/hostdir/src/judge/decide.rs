@@ -1,11 +1,10 @@
 //! What the policy decides about an inode: by all of its names, for one caller.
 
-use super::{ActivePolicy, InodeSource, OpenerIds, PathDecision};
-use crate::files::stat_open;
-use crate::host::Host;
-use crate::inode::Inode;
-use crate::names::KnownName;
-use rustix::fs::Statx;
+use super::attribute_source::InodeSource;
+use super::{ActivePolicy, Judge, PathDecision};
+use crate::ledger::OpenerIds;
+use crate::stat::stat_open;
+use crate::tree::Inode;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -2,10 +2,9 @@
 
 use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource};
 use super::decide::NamePath;
-use super::{ActivePolicy, InodeSource, NameSource, NewFile, PathDecision, StatSource, stat_name};
-use crate::host::Host;
-use crate::inode::Inode;
-use crate::rename::End;
+use super::{ActivePolicy, Judge, PathDecision};
+use crate::stat::stat_name;
+use crate::tree::{End, Inode};
 use rustix::fs::Statx;
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -423,9 +422,9 @@ impl RulesOfEntries {
 mod tests {
     use super::super::{AuditLog, Judge};
     use crate::config::{CacheMode, Config};
-    use crate::policy::{Accounts, Policy};
     use crate::tree::Tree;
     use std::sync::Arc;
+    use thrufs_policy::{Accounts, Policy};
 
     /// The kernel caches ENOENT for them, so that a reload must invalidate it.
     #[test]

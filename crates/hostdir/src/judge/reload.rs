@@ -14,11 +14,8 @@ use super::attribute_source::InodeSource;
 use super::hidden_names::{HIDDEN_NAMES_MAX, Noted};
 use super::{ActivePolicy, Judge};
 use crate::config::ConfigError;
-use crate::host::Host;
-use crate::inode::Inode;
-use crate::names::KnownName;
-use parking_lot::Mutex;
-use std::collections::HashSet;
+use crate::identity::KnownName;
+use crate::tree::Inode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
@@ -145,35 +142,5 @@ mod tests {
         hidden.note(NodeId(2), b"0");
         ask_for_uncovered(&notifier, hidden.take()).unwrap();
         assert_eq!(notifier.pending(), 2, "one by one again");
-    }
-
-    /// The kernel caches ENOENT for them, so that a reload must invalidate it.
-    #[test]
-    fn cached_hidden_names_are_recorded() {
-        use crate::{CacheMode, Config, HostDir};
-        use thrufs_policy::Accounts;
-        let place = tempfile::tempdir().unwrap();
-        for name in ["seen", "hidden"] {
-            std::fs::write(place.path().join(name), "").unwrap();
-        }
-        for (cache, name, is_hidden, noted) in [
-            (CacheMode::Auto, c"hidden", true, 1),
-            (CacheMode::Auto, c"seen", false, 0),
-            (CacheMode::Never, c"hidden", true, 0),
-        ] {
-            let rules = b"[[rule]]\npath = \"hidden\"\naction = \"hide\"\n";
-            let policy = Policy::parse(rules, &Accounts::default()).unwrap();
-            let config = Config {
-                cache,
-                policy: Some(Arc::new(policy)),
-                ..Config::default()
-            };
-            let served = HostDir::open(place.path(), config).unwrap();
-            let (host, root) = (&served.host, &served.host.root);
-            let (_, stat) = host.lookup_name(root, name).unwrap();
-            let hidden = host.hidden_from_lookup(root, name, &stat).unwrap();
-            assert_eq!(hidden.is_some(), is_hidden);
-            assert_eq!(host.rules.hidden.take().names.len(), noted, "{name:?}");
-        }
     }
 }

@@ -8,10 +8,9 @@ use crate::data_path::DataPath;
 use crate::explanation::{
     CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
 };
-use crate::host::{BASIC, Host, HostDir, opened_identity};
-use crate::inode::Inode;
-use crate::mounts::{LowerMount, mount_id_mask, open_beneath};
-use crate::rules::{PASSTHROUGH, StatSource};
+use crate::host::{Host, HostDir};
+use crate::judge::{PASSTHROUGH, StatSource};
+use crate::tree::{Inode, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -308,7 +308,7 @@ fn rename_flags(flags: u32) -> Result<RenameFlags> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, HostDir};
+    use crate::{Config, HostDir, Resources};
     use rustix::fs::{CWD, statx};
     use std::fs;
     use thrufs_policy::{Accounts, Policy};

@@ -7,23 +7,18 @@ use crate::files::{
     Listing, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access,
 };
 use crate::host::Host;
-use crate::identity::Identity;
-use crate::inode::{Inode, Place};
-use crate::ledger::{FileNote, OwnerNote};
-use crate::locks::{OwnerCharges, OwnerFile};
-use crate::mounts::LowerMount;
-use crate::names::KnownName;
-use crate::nodes::NewInode;
-use crate::open::access;
+use crate::identity::{Identity, KnownName};
+use crate::ledger::{FileNote, OwnerNote, Route};
+use crate::stat::stat_open;
+use crate::tree::{Inode, LowerMount, NewInode, Place};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile};
 use thrufs_abi::NodeId;
 use thrufs_policy::{Access, FilePath};
-use thrufs_sys::lock::{self, LockKind, RangeLock};
-
-pub(super) use crate::directories::Listing;
+use thrufs_sys::lock;
+use thrufs_sys::lock::{LockKind, RangeLock};
 
 /// Flags that an open file may have had.
 const FLAGS: i32 = libc::O_ACCMODE

@@ -3,10 +3,10 @@
 
 use crate::data_path::DataPath;
 use crate::filter::Filter;
-use crate::policy::{FilePath, PolicyDataPath};
 use std::fmt;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
+use thrufs_policy::{FilePath, PolicyDataPath};
 
 /// The opens of an inode.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use thrufs_hostdir::policy::Policy;
+use thrufs_policy::Policy;
 
 /// Different files that are counted, about 32 MiB.
 pub(super) const FILES_MAX: usize = 1_000_000;

@@ -1,7 +1,7 @@
 //! What is wrong with the rules of a run.
 
 use std::path::PathBuf;
-use thrufs_hostdir::policy::PolicyFileError;
+use thrufs_policy::PolicyFileError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RuleError {
