@@ -4,16 +4,14 @@
 //! end means that the other process has ended.
 
 use crate::config::{MountConfig, ShareConfig};
-use crate::options::{self, Setting};
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
-use std::ffi::OsStr;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use thrufs_sys::fd_passing;
 
 const PACKET_BYTES_MAX: usize = 128 * 1024;
@@ -82,14 +80,8 @@ impl Message {
         let with = |word, descriptors| (word, Vec::new(), descriptors);
         let text = |word, text: String| (word, text.into_bytes(), Vec::new());
         match self {
-            Message::Serve(config, descriptors) => {
-                let fields = fields(config.paths(), &config.settings);
-                ("serve", fields, all(descriptors))
-            }
-            Message::Share(config, source) => {
-                let fields = fields(config.paths(), &config.settings);
-                ("share", fields, vec![source.as_fd()])
-            }
+            Message::Serve(config, descriptors) => ("serve", json(config), all(descriptors)),
+            Message::Share(config, source) => ("share", json(config), vec![source.as_fd()]),
             Message::Callers(files) => with("callers", all(files)),
             Message::Connection(parts) => with("connection", all(parts)),
             Message::CallerQueries(socket) => with("caller queries", vec![socket.as_fd()]),
@@ -119,79 +111,68 @@ impl Message {
         }
     }
 
-    fn decode(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> Option<Message> {
+    fn decode(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> io::Result<Message> {
         let mut halves = bytes.splitn(2, |byte| *byte == 0);
-        let (word, rest) = (halves.next()?, halves.next().unwrap_or_default());
+        let word = halves.next().unwrap_or_default();
+        let rest = halves.next().unwrap_or_default();
         let text = || String::from_utf8_lossy(rest).into_owned();
-        Some(match word {
-            b"serve" => {
-                let (source, mountpoint, settings) = decode_fields(rest)?;
-                let config = MountConfig::resolve(source, mountpoint, &settings).ok()?;
-                Message::Serve(Box::new(config), descriptors)
-            }
-            b"share" => {
-                let (source, socket, settings) = decode_fields(rest)?;
-                let config = ShareConfig::resolve(source, socket, &settings).ok()?;
-                Message::Share(Box::new(config), descriptors.pop()?)
-            }
+        let number = || text().parse().map_err(|_| malformed());
+        let mut one = || descriptors.pop().ok_or_else(malformed);
+        Ok(match word {
+            b"serve" => Message::Serve(configuration(rest)?, descriptors),
+            b"share" => Message::Share(configuration(rest)?, one()?),
             b"callers" => Message::Callers(descriptors),
-            b"connection" => Message::Connection(descriptors.try_into().ok()?),
-            b"caller queries" => Message::CallerQueries(descriptors.pop()?),
+            b"connection" => Message::Connection(descriptors.try_into().map_err(|_| malformed())?),
+            b"caller queries" => Message::CallerQueries(one()?),
             b"policy" => {
                 let mut descriptors = descriptors.into_iter();
-                Message::Policy(descriptors.next()?, descriptors.next())
+                Message::Policy(
+                    descriptors.next().ok_or_else(malformed)?,
+                    descriptors.next(),
+                )
             }
-            b"control" => Message::Control(descriptors.pop()?),
-            b"mounted" => Message::Mounted(descriptors.pop()),
-            b"watching" => Message::Watching(descriptors.pop()?),
+            b"control" => Message::Control(one()?),
+            b"mounted" => Message::Mounted(one().ok()),
+            b"watching" => Message::Watching(one()?),
             b"figures" => Message::Figures(text()),
             b"failed" => Message::Failed(text()),
-            b"stuck" => Message::Stuck(text().parse().ok()?),
-            b"signal" => Message::Signalled(text().parse().ok()?),
+            b"stuck" => Message::Stuck(text().parse().map_err(|_| malformed())?),
+            b"signal" => Message::Signalled(number()?),
             b"map ids" => Message::MapIds,
             b"ready" => Message::Ready,
             b"stop" => Message::Stop,
             b"statistics" => Message::Statistics,
             b"background" => Message::Background,
             b"sandbox" => Message::Sandbox(text()),
-            b"device" => Message::Device(descriptors.pop()?),
-            b"started" => Message::Started(descriptors.pop()?),
+            b"device" => Message::Device(one()?),
+            b"started" => Message::Started(one()?),
             b"stopped" => Message::Stopped,
-            b"ended" => Message::Ended(text().parse().ok()?),
+            b"ended" => Message::Ended(number()?),
             b"not executed" => {
                 let text = text();
-                let (status, why) = text.split_once(' ')?;
-                Message::NotExecuted(status.parse().ok()?, why.to_owned())
+                let (status, why) = text.split_once(' ').ok_or_else(malformed)?;
+                let status = status.parse().map_err(|_| malformed())?;
+                Message::NotExecuted(status, why.to_owned())
             }
-            _ => return None,
+            _ => return Err(malformed()),
         })
     }
 }
 
-/// Separated by NUL, which none of them can contain.
-fn fields(paths: [&Path; 2], settings: &[Setting]) -> Vec<u8> {
-    let paths = paths.map(|path| path.as_os_str().as_bytes().to_vec());
-    let settings = settings
-        .iter()
-        .map(|setting| setting.to_string().into_bytes());
-    let all: Vec<Vec<u8>> = paths.into_iter().chain(settings).collect();
-    all.join(&0)
+fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a packet that no thrufs sends")
 }
 
-fn decode_fields(bytes: &[u8]) -> Option<(PathBuf, PathBuf, Vec<Setting>)> {
-    let mut fields = bytes.split(|byte| *byte == 0);
-    let mut path = || Some(PathBuf::from(OsStr::from_bytes(fields.next()?)));
-    let (source, other) = (path()?, path()?);
-    let setting = |field: &[u8]| {
-        let text = std::str::from_utf8(field).ok()?;
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (text, None),
-        };
-        options::setting(options::find(name)?, value).ok()
-    };
-    let settings = fields.map(setting).collect::<Option<_>>()?;
-    Some((source, other, settings))
+fn json(config: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(config)
+        .expect("a configuration has texts as keys, and no file names as texts")
+}
+
+fn configuration<T: DeserializeOwned>(json: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(json).map_err(|error| {
+        let what = "the configuration is of another version of thrufs";
+        io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}"))
+    })
 }
 
 pub(crate) fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -273,13 +254,10 @@ impl Channel {
         if received.bytes == 0 {
             return Ok(None);
         }
-        let message = Message::decode(&bytes[..received.bytes], received.descriptors);
-        message
-            .filter(|_| received.is_whole)
-            .map(Some)
-            .ok_or_else(|| {
-                io::Error::new(io::ErrorKind::InvalidData, "a packet that no thrufs sends")
-            })
+        match received.is_whole {
+            true => Message::decode(&bytes[..received.bytes], received.descriptors).map(Some),
+            false => Err(malformed()),
+        }
     }
 }
 
@@ -292,6 +270,10 @@ impl AsFd for Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
 
     fn pair() -> (Channel, Channel) {
         let (ours, theirs) = Channel::pair().unwrap();
@@ -301,9 +283,11 @@ mod tests {
     #[test]
     fn configuration_arrives_with_its_descriptors() {
         let (ours, theirs) = pair();
-        let settings = options::parse("ro,fsname=a\\,b=c,uidmap=0:1:2").unwrap();
+        let settings = options::parse("ro,fsname=a\\,b=c,uidmap=0:1:2,transport=dev").unwrap();
         let source = PathBuf::from(OsStr::from_bytes(b"/not\xffutf8, really"));
-        let config = MountConfig::resolve(source, "/mnt".into(), &settings).unwrap();
+        let mut config = options::resolve_mount(&settings).unwrap();
+        config.server.log_file = Some(source.clone());
+        let config = MountConfig { source, ..config };
         let shown = format!("{config:?}");
         let file = OwnedFd::from(std::fs::File::open("/").unwrap());
         ours.send(&Message::Serve(Box::new(config), vec![file]))
@@ -327,7 +311,7 @@ mod tests {
         let numbers = [number(&source), number(&text), number(&audit)];
         ours.send(&Message::Policy(text, Some(audit))).unwrap();
         let settings = options::parse("xattrmap=/map//user.v./,tag=a b,queues=2").unwrap();
-        let config = ShareConfig::resolve("/src".into(), "/run/s".into(), &settings).unwrap();
+        let config = options::resolve_share(&settings).unwrap();
         let shown = format!("{config:?}");
         ours.send(&Message::Share(Box::new(config), source))
             .unwrap();
@@ -339,6 +323,28 @@ mod tests {
         };
         assert_eq!(format!("{config:?}"), shown);
         assert_eq!([number(&source), number(&text), number(&audit)], numbers);
+    }
+
+    /// A field that the sender does not know has its default, one that the receiver does not know is refused.
+    #[test]
+    fn configuration_of_another_version_is_read_or_refused() {
+        let (ours, theirs) = pair();
+        let send = |text: &str| {
+            rustix::net::send(&ours, text.as_bytes(), rustix::net::SendFlags::empty()).unwrap();
+            theirs.receive()
+        };
+        let Ok(Some(Message::Serve(config, _))) = send("serve\0{\"serving\":{\"xattr\":false}}")
+        else {
+            panic!("something else arrived");
+        };
+        assert!(!config.serving.xattr && config.serving.default_permissions);
+        let error = send("serve\0{\"serving\":{\"later\":1}}")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("another version of thrufs: unknown field `later`"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -384,13 +390,13 @@ mod tests {
             &b"nonsense"[..],
             b"serve",
             b"serve\0/a",
-            b"serve\0/a\0/b\0nope",
+            b"serve\0{\"source\":3}",
             b"signal\0x",
             b"stuck",
             b"watching",
             b"control",
             b"caller queries",
-            b"share\0/a\0/b",
+            b"share\0{}",
             b"connection",
             b"policy",
         ] {

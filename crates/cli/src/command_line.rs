@@ -44,6 +44,205 @@ fn completions_command() -> Command {
         )
 }
 
+fn ctl_command() -> Command {
+    Command::new("ctl")
+        .about("Query the server of a mount or share")
+        .arg(json("Print an object"))
+        .arg(control())
+        .arg(
+            path("PATH")
+                .required(true)
+                .help("The mount point, or anything on the mount; the socket of a share"),
+        )
+        .arg(
+            Arg::new("COMMAND")
+                .required(true)
+                .value_parser(PossibleValuesParser::new(["statistics"]))
+                .help("The query: statistics, as logged on SIGUSR1"),
+        )
+}
+
+fn json(help: &'static str) -> Arg {
+    Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+fn control() -> Arg {
+    path("control")
+        .long("control")
+        .value_name("PATH")
+        .help("The control socket, where the mount was given control=PATH")
+}
+
+fn path(name: &'static str) -> Arg {
+    Arg::new(name)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(clap::ValueHint::AnyPath)
+}
+
+fn option_list(purpose: Purpose, used: Use) -> Arg {
+    let list = Arg::new("options")
+        .short('o')
+        .value_name("OPT[,OPT…]")
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(OsString))
+        .help("Options as for mount(8): each flag below, with _ for -, and some more");
+    match purpose {
+        Purpose::Parsing => list,
+        Purpose::Completion => list
+            .value_parser(PossibleValuesParser::new(list_words(used)))
+            .value_delimiter(','),
+    }
+}
+
+fn directory(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .required(true)
+        .value_parser(value_parser!(PathBuf))
+        .value_hint(clap::ValueHint::DirPath)
+        .help(help)
+}
+
+fn flags(mut command: Command, used: Use) -> Command {
+    for group in Group::ALL {
+        for option in group.options(used).filter(|o| o.form != Form::List) {
+            command = command.arg(flag(option));
+        }
+    }
+    command
+}
+
+fn share_command(purpose: Purpose) -> Command {
+    let device = Group::Device.title();
+    let command = Command::new("share")
+        .about("Share a directory with virtual machines, by virtio-fs over vhost-user")
+        .args_override_self(false)
+        .arg(
+            path("socket")
+                .long("socket")
+                .visible_alias("socket-path")
+                .value_name("PATH")
+                .required_unless_present("fd")
+                .help_heading(device)
+                .help(
+                    "The socket that virtual machine monitors connect to; created at the start, \
+                       removed at the end",
+                ),
+        )
+        .arg(
+            Arg::new("fd")
+                .long("fd")
+                .value_name("N")
+                .value_parser(value_parser!(i32).range(0..))
+                .conflicts_with_all(["socket", "socket-group"])
+                .help_heading(device)
+                .help("Number of a listening socket to use instead"),
+        )
+        .arg(
+            Arg::new("socket-group")
+                .long("socket-group")
+                .value_name("GROUP")
+                .value_parser(options::parse_group)
+                .help_heading(device)
+                .help("Group that may connect besides the user"),
+        )
+        .arg(option_list(purpose, Use::Share))
+        .arg(directory("DIR", "The directory to share"));
+    flags(command, Use::Share)
+}
+
+fn mount_command(purpose: Purpose) -> Command {
+    let command = Command::new("mount")
+        .about("Mount a directory somewhere else, served by thrufs")
+        .args_override_self(false)
+        .arg(option_list(purpose, Use::Mount))
+        .arg(directory("SOURCE", "The directory to serve"))
+        .arg(directory("MOUNTPOINT", "The directory to mount it on"))
+        .after_help(list_only_help());
+    flags(command, Use::Mount)
+}
+
+fn flag(option: &'static MountOption) -> Arg {
+    let mut arg = Arg::new(option.name)
+        .long(option.flag())
+        .help_heading(option.group.title())
+        .help(sentence(option.help, option.default));
+    if !option.long.is_empty() {
+        let short = sentence(option.help, option.default);
+        arg = arg.long_help(format!("{short}\n{}", option.long));
+    }
+    if option.name.contains('_') {
+        arg = arg.alias(option.name);
+    }
+    if option.name == "foreground" {
+        arg = arg.short('f');
+    }
+    match &option.value {
+        // Given twice, the position of the last one counts.
+        value if value.is_switch() => arg.action(ArgAction::SetTrue).overrides_with(option.name),
+        Value::Choice(words, _) => arg
+            .action(ArgAction::Append)
+            .value_name(option.value.placeholder())
+            .value_parser(PossibleValuesParser::new(*words)),
+        kind => arg
+            .action(ArgAction::Append)
+            .value_name(kind.placeholder())
+            .value_parser(value_parser!(OsString)),
+    }
+}
+
+pub(crate) fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(characters).collect()
+}
+
+fn sentence(help: &str, default: &str) -> String {
+    let mut text = capitalized(help);
+    match default {
+        "" => {}
+        "on" => text.push_str(" [the default]"),
+        other => text.push_str(&format!(" [default: {other}]")),
+    }
+    text
+}
+
+/// The words of a list after `-o`, for completions.
+fn list_words(used: Use) -> Vec<String> {
+    let mut words = Vec::new();
+    let options = OPTIONS.iter().filter(|option| option.used().includes(used));
+    for option in options.filter(|option| option.form != Form::Flag) {
+        match &option.value {
+            _ if option.name.ends_with('*') => {}
+            value if value.is_switch() => words.push(option.name.to_owned()),
+            Value::Choice(values, _) => {
+                words.extend(
+                    values
+                        .iter()
+                        .map(|value| format!("{}={value}", option.name)),
+                );
+            }
+            _ => words.push(format!("{}=", option.name)),
+        }
+    }
+    words
+}
+
+fn list_only_help() -> String {
+    let names: Vec<&str> = OPTIONS
+        .iter()
+        .filter(|option| option.form == Form::List)
+        .map(|o| o.name)
+        .collect();
+    format!(
+        "{}, after -o alone:\n  {}",
+        Group::Mount.title(),
+        names.join(", ")
+    )
+}
+
 /// Parses the arguments, the program's name first.
 ///
 /// # Errors
@@ -79,6 +278,87 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
         "man" => finish(NAME, manual::write_pages(matches)),
         other => unreachable!("clap knows no subcommand {other}"),
     }
+}
+
+fn share_arguments(matches: &mut ArgMatches) -> Result<ShareArguments, OptionError> {
+    let listening = match matches.remove_one("fd") {
+        Some(number) => ListenAddress::Inherited(number),
+        None => ListenAddress::At {
+            path: required(matches, "socket"),
+            group: matches.remove_one("socket-group"),
+            pid_file: false,
+        },
+    };
+    Ok(ShareArguments {
+        listening,
+        settings: settings(matches, Use::Share)?,
+        source: required(matches, "DIR"),
+        once: false,
+    })
+}
+
+fn required<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> T {
+    matches
+        .remove_one(name)
+        .expect("clap requires it or has a default")
+}
+
+fn all(matches: &mut ArgMatches, name: &str) -> Vec<PathBuf> {
+    matches.remove_many(name).into_iter().flatten().collect()
+}
+
+/// All settings in the order of the command line, from lists and flags.
+fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, OptionError> {
+    let mut found: Vec<(usize, Vec<Setting>)> = Vec::new();
+    for (index, list) in occurrences(matches, "options") {
+        found.push((index, options::parse(text(list)?)?));
+    }
+    let options = OPTIONS.iter().filter(|option| option.used().includes(used));
+    for option in options.filter(|option| option.form != Form::List) {
+        match option.value {
+            ref value if value.is_switch() => {
+                if matches.get_flag(option.name) {
+                    let last = matches.indices_of(option.name).and_then(Iterator::last);
+                    let setting = options::setting(option, None)?;
+                    found.push((last.unwrap_or_default(), vec![setting]));
+                }
+            }
+            Value::Choice(..) => {
+                let values = matches
+                    .get_many::<String>(option.name)
+                    .into_iter()
+                    .flatten();
+                let indices = matches.indices_of(option.name).into_iter().flatten();
+                for (index, value) in indices.zip(values) {
+                    found.push((index, vec![options::setting(option, Some(value))?]));
+                }
+            }
+            _ => {
+                for (index, value) in occurrences(matches, option.name) {
+                    found.push((index, vec![options::setting(option, Some(text(value)?))?]));
+                }
+            }
+        }
+    }
+    found.sort_by_key(|(index, _)| *index);
+    Ok(found
+        .into_iter()
+        .flat_map(|(_, settings)| settings)
+        .collect())
+}
+
+fn occurrences<'a>(
+    matches: &'a ArgMatches,
+    name: &str,
+) -> impl Iterator<Item = (usize, &'a OsString)> {
+    let indices = matches.indices_of(name).into_iter().flatten();
+    indices.zip(matches.get_many::<OsString>(name).into_iter().flatten())
+}
+
+fn text(value: &OsString) -> Result<&str, OptionError> {
+    value
+        .to_str()
+        .ok_or_else(|| OptionError::NotText(value.clone()))
 }
 
 #[cfg(test)]
@@ -150,8 +430,12 @@ mod tests {
             };
             let mounted = mount(&format!("{flag} s m")).map(|mount| mount.settings);
             let shared = share(&format!("--socket k {flag} d")).map(|share| share.settings);
-            assert_eq!(mounted.is_ok(), option.used.includes(Use::Mount), "{flag}");
-            assert_eq!(shared.is_ok(), option.used.includes(Use::Share), "{flag}");
+            assert_eq!(
+                mounted.is_ok(),
+                option.used().includes(Use::Mount),
+                "{flag}"
+            );
+            assert_eq!(shared.is_ok(), option.used().includes(Use::Share), "{flag}");
             for settings in [mounted, shared].into_iter().flatten() {
                 assert_eq!(settings.len(), 1);
                 assert_eq!(settings[0].option.name, option.name);
@@ -202,7 +486,7 @@ mod tests {
                         _ => format!("--{} ", option.flag()),
                     };
                     let is_there = help.replace('\n', " ").contains(&name);
-                    let wanted = option.used.includes(used);
+                    let wanted = option.used().includes(used);
                     assert!(is_there || !wanted, "{name} is missing in\n{help}");
                 }
                 for group in Group::ALL {

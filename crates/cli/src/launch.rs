@@ -2,13 +2,13 @@
 
 use crate::arguments::{Purpose, directory, flags, option_list, required, settings};
 use crate::channel::Message;
-use crate::config::MountConfig;
-use crate::error::{SetUpError, system};
+use crate::command_line::MountArguments;
+use crate::config::{MountConfig, ServerConfig};
+use crate::error::{CommandError, system};
 use crate::log;
-use crate::mounting::error::MountCommandError;
-use crate::mounting::{self, DeadMount};
-use crate::options::{Form, Group, OPTIONS, OptionError, OptionId, Setting, Use};
-use crate::policy_file;
+use crate::mounting;
+use crate::options::{self, Setting};
+use crate::policy_file::Loaded;
 use crate::process::{Process, Role};
 use crate::source;
 use crate::supervisor;
@@ -70,6 +70,8 @@ pub(crate) struct MountPlan {
     config: MountConfig,
     /// The source, and the clone of its mounts if the mount point is inside.
     descriptors: Vec<OwnedFd>,
+    /// As given.
+    settings: Vec<Setting>,
 }
 
 /// Mounts what the arguments name.
@@ -82,11 +84,11 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     let MountArguments {
         source,
         mountpoint,
-        mut settings,
+        settings,
     } = arguments;
-    make_absolute(&mut settings)?;
     // Options first: their errors do not depend on the paths.
-    let checked = MountConfig::resolve(source.clone(), mountpoint.clone(), &settings)?;
+    let mut checked = options::resolve_mount(&settings)?;
+    make_absolute(&mut checked.server)?;
     log::filter(&checked.server)?;
     let privileged = mounting::is_privileged();
     if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NOSUID) {
@@ -114,29 +116,20 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     } else {
         vec![directory]
     };
-    let config = MountConfig::resolve(source, mountpoint, &settings)?;
     Ok(MountPlan {
-        config,
+        config: MountConfig {
+            source,
+            mountpoint,
+            ..checked
+        },
         descriptors,
+        settings,
     })
 }
 
-/// The server's working directory is `/`.
-pub(crate) fn make_absolute(settings: &mut [Setting]) -> Result<(), SetUpError> {
-    for setting in settings.iter_mut().filter(|s| {
-        matches!(
-            s.option.id,
-            OptionId::LogFile | OptionId::Policy | OptionId::Control
-        )
-    }) {
-        let is_word = setting.option.id == OptionId::Control;
-        if let Some(path) = setting.value.as_mut().filter(|v| !is_word || *v != "none") {
-            let absolute =
-                std::path::absolute(&*path).map_err(system("resolve the path of an option"))?;
-            *path = absolute.to_string_lossy().into_owned();
-        }
-    }
-    Ok(())
+pub(crate) fn make_absolute(server: &mut ServerConfig) -> Result<(), CommandError> {
+    let made = server.make_absolute();
+    made.map_err(system("resolve the path of an option"))
 }
 
 /// Opens the source in a clone of its mounts, in which the mount to be made does not appear: a mount
@@ -255,7 +248,7 @@ impl std::fmt::Display for MountPlan {
             config.source.display(),
             config.mountpoint.display()
         )?;
-        let settings: Vec<String> = config.settings.iter().map(ToString::to_string).collect();
+        let settings: Vec<String> = self.settings.iter().map(ToString::to_string).collect();
         write!(f, " ({})", settings.join(","))
     }
 }

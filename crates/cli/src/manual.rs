@@ -3,9 +3,8 @@
 pub(crate) mod bench;
 mod roff;
 
-use crate::arguments::{capitalized, path, required};
-use crate::error::CommandError;
-use crate::options::{Form, Group, MountOption, NEEDLESS, Use, Value};
+use crate::command_line::capitalized;
+use crate::options::{Form, Group, MountOption, NEEDLESS, Use};
 use crate::virtiofsd;
 use clap::{ArgMatches, Command};
 use roff::Page;
@@ -113,9 +112,9 @@ fn options(page: &mut Page, used: Use) {
 
 fn heading(option: &MountOption) -> String {
     let flag = option.flag();
-    let flag = match (option.value, option.value.pattern()) {
-        (Value::None | Value::Any, _) => format!("--{flag}"),
-        (_, pattern) => format!("--{flag}={pattern}"),
+    let flag = match option.value.pattern() {
+        pattern if pattern.is_empty() => format!("--{flag}"),
+        pattern => format!("--{flag}={pattern}"),
     };
     match option.form {
         Form::List => option.pattern(),
@@ -181,9 +180,9 @@ mod tests {
             let name = option.name;
             let heading = heading(option).replace('\\', "\\e");
             let is_in = |page: &str| page.contains(&format!("\\fB{heading}\\fR"));
-            assert_eq!(is_in(&mount), option.used.includes(Use::Mount), "{name}");
-            assert_eq!(is_in(&share), option.used.includes(Use::Share), "{name}");
-            if option.form != Form::Flag && option.used.includes(Use::Mount) {
+            assert_eq!(is_in(&mount), option.used().includes(Use::Mount), "{name}");
+            assert_eq!(is_in(&share), option.used().includes(Use::Share), "{name}");
+            if option.form != Form::Flag && option.used().includes(Use::Mount) {
                 assert!(helper.contains(&option.pattern()), "{name}");
             }
         }

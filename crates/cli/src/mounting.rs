@@ -26,11 +26,14 @@ pub(crate) fn is_privileged() -> bool {
 }
 
 fn options(config: &MountConfig) -> MountOptions {
-    let mut options = MountOptions::new(config.fsname.to_string_lossy());
+    let mut options = MountOptions::new(match &config.fsname {
+        Some(name) => name.into(),
+        None => config.source.to_string_lossy(),
+    });
     options.subtype = Some(config.subtype.clone());
     options.attributes = config.attributes;
-    options.allow_other = config.allow_other;
-    options.default_permissions = config.default_permissions;
+    options.allow_other = config.serving.allow_other;
+    options.default_permissions = config.serving.default_permissions;
     options.synchronous = config.synchronous;
     options
 }

@@ -1,146 +1,33 @@
 //! The options of mounts and shares: one table for the parser of `-o`, the long flags, the help, the
 //! manual pages and the completions.
 //!
-//! What an option *means* is decided in `config`. Nothing else knows an option by name.
+//! A row has all of an option: its name, its value, what it sets in the configuration, and its texts.
+//!
+//! | module | content |
+//! |---|---|
+//! | `table` | the rows |
+//! | `value` | the kinds of values, and what they set |
+//! | `syntax` | the parsers of lists and values |
+//! | `resolve` | from settings to a configuration |
+//! | `foreign`, `nearest` | options of other FUSE servers; suggestions |
 
 mod foreign;
 mod nearest;
+mod resolve;
 mod syntax;
 mod table;
+mod value;
 
 pub(crate) use foreign::{FOREIGN, NEEDLESS};
 pub(crate) use nearest::nearest;
-pub(crate) use syntax::{parse_bytes, parse_group, parse_range, parse_seconds, parse_user};
+pub(crate) use resolve::{resolve_mount, resolve_share};
+pub(crate) use syntax::{parse_group, parse_user};
 pub(crate) use table::OPTIONS;
+pub(crate) use value::{Setter, Value};
 
-use rustix::mount::MountAttrFlags;
 use std::fmt;
-use syntax::{parse_count, split_list, value_problem};
-
-/// Which option; with which of two opposites.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OptionId {
-    ReadOnly(bool),
-    Suid(bool),
-    Dev(bool),
-    Exec(bool),
-    SymFollow(bool),
-    Atime(MountAttrFlags),
-    DirAtime(bool),
-    Sync(bool),
-    AllowOther,
-    DefaultPermissions(bool),
-    Uid,
-    Gid,
-    UidMap,
-    GidMap,
-    FsName,
-    Subtype,
-    Cache,
-    EntryTimeout,
-    AttrTimeout,
-    NegativeTimeout,
-    Writeback(bool),
-    Passthrough(bool),
-    Xattr(bool),
-    Acl(bool),
-    Locks,
-    Export(bool),
-    Transport,
-    QueuesPerThread,
-    RingDepth,
-    Threads,
-    Pairing(bool),
-    MaxWrite,
-    MaxBackground,
-    MaxReadahead,
-    Descriptors,
-    Foreground,
-    AutoUnmount,
-    StopTimeout,
-    Log,
-    LogFile,
-    Syslog,
-    Policy,
-    Control,
-    Tag,
-    Queues,
-    QueueSize,
-    QueueThreads,
-    Machines,
-    Resume,
-    AllowMmap(bool),
-    AllowDirectIo(bool),
-    Readdirplus(bool),
-    Submounts(bool),
-    Killpriv(bool),
-    XattrMap,
-    SecurityLabel(bool),
-    TranslateUid,
-    TranslateGid,
-    NamespaceUids,
-    NamespaceGids,
-    Sandbox,
-    Seccomp,
-    Capabilities,
-    DescriptorLimit,
-    FileHandles,
-    MigrationMode,
-    MigrationOnError,
-    MigrationVerifyHandles,
-    MigrationConfirmPaths,
-    MigrationRefuseHandles,
-    Ignored,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    /// No value.
-    None,
-    /// Anything or nothing, ignored.
-    Any,
-    Choice(&'static [&'static str]),
-    /// With a fraction.
-    Seconds,
-    /// With K, M or G.
-    Bytes,
-    /// Minimum and maximum.
-    Count(u64, u64),
-    /// Number or name.
-    User,
-    /// Number or name.
-    Group,
-    /// `CLIENT:HOST:COUNT`.
-    Range,
-    Text,
-    Path,
-}
-
-impl Value {
-    /// The placeholder in help and manual; empty without a value.
-    pub(crate) fn placeholder(self) -> &'static str {
-        match self {
-            Value::None | Value::Any => "",
-            Value::Choice(_) => "WORD",
-            Value::Seconds => "SECONDS",
-            Value::Bytes => "BYTES",
-            Value::Count(..) => "N",
-            Value::User => "USER",
-            Value::Group => "GROUP",
-            Value::Range => "CLIENT:HOST:COUNT",
-            Value::Text => "TEXT",
-            Value::Path => "PATH",
-        }
-    }
-
-    /// As in `locks=local|shared`.
-    pub(crate) fn pattern(self) -> String {
-        match self {
-            Value::Choice(words) => words.join("|"),
-            other => other.placeholder().to_owned(),
-        }
-    }
-}
+use syntax::split_list;
+use value::Target;
 
 /// The section of help and manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +59,7 @@ impl Group {
     /// Its options for this use, in the order of the manual.
     pub(crate) fn options(self, used: Use) -> impl Iterator<Item = &'static MountOption> {
         let is_one =
-            move |option: &&MountOption| option.group == self && option.used.includes(used);
+            move |option: &&MountOption| option.group == self && option.used().includes(used);
         OPTIONS.iter().filter(is_one)
     }
 
@@ -217,9 +104,8 @@ impl Use {
 /// A contradicting setting, by name or with its value, and the remedy.
 pub(crate) type Conflict = (&'static str, &'static str);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MountOption {
-    pub(crate) id: OptionId,
     /// As after `-o`; a trailing `*` matches any suffix.
     pub(crate) name: &'static str,
     /// Accepted, not shown in help.
@@ -229,7 +115,6 @@ pub(crate) struct MountOption {
     pub(crate) default: &'static str,
     pub(crate) group: Group,
     pub(crate) form: Form,
-    pub(crate) used: Use,
     /// The remedy where it does not apply, unless it is the group's.
     pub(crate) instead: &'static str,
     /// Whether all occurrences count. Otherwise the last, also of opposites, as for mount(8).
@@ -259,18 +144,31 @@ impl MountOption {
     /// A value of its kind, for tests of the whole table; `None` if it takes none.
     #[cfg(test)]
     pub(crate) fn sample(&self) -> Option<String> {
-        let value = match (self.id, self.value) {
-            (_, Value::None | Value::Any) => return None,
-            (OptionId::XattrMap, _) => ":map::user.v.:",
-            (OptionId::TranslateUid | OptionId::TranslateGid, _) => "map:0:1:2",
-            (OptionId::Capabilities, _) => "-mknod",
-            (_, Value::Choice(words)) => words[0],
-            (_, Value::Seconds | Value::Bytes | Value::User | Value::Group) => "5",
-            (_, Value::Count(least, _)) => &least.to_string(),
-            (_, Value::Range) => "0:1:2",
-            (_, Value::Text | Value::Path) => "x",
+        let value = match (self.name, &self.value) {
+            ("xattrmap", _) => ":map::user.v.:",
+            ("translate_uid" | "translate_gid", _) => "map:0:1:2",
+            ("modcaps", _) => "-mknod",
+            (_, value) if value.is_switch() => return None,
+            (_, Value::Choice(words, _)) => words[0],
+            (_, Value::Count(least, ..)) => &least.to_string(),
+            (_, Value::Range(_)) => "0:1:2",
+            (_, Value::Text(_) | Value::Rule(_) | Value::Path(_)) => "x",
+            _ => "5",
         };
         Some(value.to_owned())
+    }
+
+    pub(crate) fn used(&self) -> Use {
+        self.value.used()
+    }
+
+    /// The name of what it sets: opposites have the same.
+    pub(crate) fn key(&self) -> &'static str {
+        match self.value {
+            Value::Off(opposite) => opposite,
+            Value::Atime(_) => "atime",
+            _ => self.name,
+        }
     }
 
     fn is_called(&self, name: &str) -> bool {
@@ -297,26 +195,17 @@ impl PartialEq for Setting {
 }
 
 impl Setting {
-    pub(crate) fn text(&self) -> &str {
+    fn text(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
     }
 
-    /// Its parsed value.
-    pub(crate) fn read<'a, T, E: fmt::Display>(
-        &'a self,
-        parse: impl FnOnce(&'a str) -> Result<T, E>,
-    ) -> Result<T, OptionError> {
-        parse(self.text()).map_err(|problem| self.bad(problem.to_string()))
+    /// Sets its value.
+    fn apply(&self, target: &mut Target<'_>) -> Result<(), OptionError> {
+        let applied = self.option.value.apply(self.text(), target);
+        applied.map_err(|problem| self.bad(problem))
     }
 
-    /// Its numeric value.
-    pub(crate) fn count<T: TryFrom<u64>>(&self) -> Result<T, OptionError> {
-        let count = parse_count(self.text()).ok();
-        let count = count.and_then(|count| T::try_from(count).ok());
-        count.ok_or_else(|| self.bad("it is not a number".to_owned()))
-    }
-
-    pub(crate) fn bad(&self, problem: String) -> OptionError {
+    fn bad(&self, problem: String) -> OptionError {
         OptionError::BadValue {
             name: self.option.name,
             value: self.value.clone().unwrap_or_default(),
@@ -324,9 +213,9 @@ impl Setting {
         }
     }
 
-    pub(crate) fn not_for(&self, what: &'static str) -> OptionError {
+    fn not_for(&self, what: &'static str) -> OptionError {
         let instead = match self.option {
-            option if option.used == Use::Share => "",
+            option if option.used() == Use::Share => "",
             option if option.instead.is_empty() => option.group.in_a_guest(),
             option => option.instead,
         };
@@ -453,90 +342,38 @@ fn parse_one(item: &str) -> Result<Option<Setting>, OptionError> {
     })
 }
 
+/// Checks whether the option takes this value.
 pub(crate) fn setting(
     option: &'static MountOption,
     value: Option<&str>,
 ) -> Result<Setting, OptionError> {
     let name = option.name;
-    match (option.value, value) {
-        (Value::None, Some(value)) => {
+    let setting = Setting {
+        option,
+        value: value.map(str::to_owned),
+    };
+    match (&option.value, value) {
+        (Value::Any, _) => {}
+        (kind, Some(value)) if kind.is_switch() => {
             return Err(OptionError::UnwantedValue {
                 name,
                 value: value.to_owned(),
             });
         }
-        (Value::None | Value::Any, _) => {}
-        (kind, None) => {
+        (kind, None) if !kind.is_switch() => {
             return Err(OptionError::MissingValue {
                 name,
                 pattern: kind.pattern(),
             });
         }
-        (kind, Some(value)) => {
-            if let Some(problem) = value_problem(kind, value) {
-                return Err(OptionError::BadValue {
-                    name,
-                    value: value.to_owned(),
-                    problem,
-                });
-            }
-        }
+        _ => setting.apply(&mut Target::Nothing)?,
     }
-    Ok(Setting {
-        option,
-        value: value.map(str::to_owned),
-    })
-}
-
-/// The effective settings: implied ones added, overridden ones dropped.
-pub(crate) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError> {
-    let mut all = Vec::new();
-    for setting in settings {
-        for implied in setting.option.implies {
-            let option = find(implied).expect("the table names its own options");
-            all.push(Setting {
-                option,
-                value: None,
-            });
-        }
-        all.push(setting.clone());
-    }
-    let is_same = |one: &Setting, other: &Setting| {
-        std::mem::discriminant(&one.option.id) == std::mem::discriminant(&other.option.id)
-    };
-    let counts = |index: usize| {
-        let mut later = all[index + 1..].iter();
-        all[index].option.adds_up || !later.any(|later| is_same(later, &all[index]))
-    };
-    let kept: Vec<Setting> = (0..all.len())
-        .filter(|index| counts(*index))
-        .map(|index| all[index].clone())
-        .collect();
-    match contradiction(&kept) {
-        Some(error) => Err(error),
-        None => Ok(kept),
-    }
-}
-
-fn contradiction(settings: &[Setting]) -> Option<OptionError> {
-    for setting in settings {
-        for (with, fix) in setting.option.conflicts {
-            let is_it = |other: &&Setting| other.option.name == *with || other.to_string() == *with;
-            let other = settings.iter().find(is_it);
-            if let Some(other) = other {
-                return Some(OptionError::Contradiction {
-                    first: setting.to_string(),
-                    second: other.to_string(),
-                    fix: (*fix).to_owned(),
-                });
-            }
-        }
-    }
-    None
+    Ok(setting)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::resolve::in_force;
     use super::*;
     use std::collections::HashSet;
 
@@ -572,7 +409,7 @@ mod tests {
                     option.name
                 );
             }
-            if let (Value::Choice(words), default) = (option.value, option.default)
+            if let (Value::Choice(words, _), default) = (&option.value, option.default)
                 && !default.is_empty()
             {
                 assert!(words.contains(&default), "{}", option.name);

@@ -31,7 +31,7 @@ use crate::config::MountConfig;
 use crate::error::{SetUpError, system};
 use crate::launch;
 use crate::log;
-use crate::options::{self, OptionId};
+use crate::options::{self, Setting};
 use crate::output::print;
 use crate::policy_file::PolicyFiles;
 use crate::source;
@@ -162,13 +162,9 @@ fn config(
     tree: &Path,
     user: &RunUser,
     callers: bool,
-) -> Result<MountConfig, RunError> {
-    let mut list = format!("control=none,policy={POLICY_NAME}");
-    if arguments
-        .settings
-        .iter()
-        .all(|it| it.option.id != OptionId::Log)
-    {
+) -> Result<MountConfig, CommandError> {
+    let mut list = "control=none".to_owned();
+    if arguments.settings.iter().all(|it| it.option.name != "log") {
         // Only what the user of the command should know.
         list.push_str(",log=warn");
     }
@@ -184,30 +180,34 @@ fn config(
         list.push_str(&format!(",uidmap={0}:0:1,gidmap={0}:0:1", user.uid));
     }
     let mut settings = arguments.settings.clone();
-    if let Some(setting) = settings.iter().find(|it| is_decided_here(it.option.id)) {
-        return Err(RunError::NotForRun(setting.option.name));
+    let mut names = settings.iter().map(|it| it.option);
+    if let Some(option) = names.find(|it| DECIDED_HERE.contains(&it.key())) {
+        return Err(CommandError::NotForRun(option.name));
     }
-    launch::make_absolute(&mut settings)?;
     settings.extend(options::parse(&list)?);
-    Ok(MountConfig::resolve(tree.into(), tree.into(), &settings)?)
+    let mut config = options::resolve_mount(&settings)?;
+    launch::make_absolute(&mut config.server)?;
+    config.server.policy = Some(POLICY_NAME.into());
+    Ok(MountConfig {
+        source: tree.into(),
+        mountpoint: tree.into(),
+        ..config
+    })
 }
 
-/// Whether an option of mounts has no meaning here, or would open the sandbox.
-fn is_decided_here(id: OptionId) -> bool {
-    matches!(
-        id,
-        OptionId::Policy
-            | OptionId::Control
-            | OptionId::AllowOther
-            | OptionId::DefaultPermissions(_)
-            | OptionId::AutoUnmount
-            | OptionId::Foreground
-            | OptionId::StopTimeout
-            | OptionId::Suid(_)
-            | OptionId::Dev(_)
-            | OptionId::Export(_)
-    )
-}
+/// Options of mounts that have no meaning here, or would open the sandbox; with their opposites.
+const DECIDED_HERE: [&str; 10] = [
+    "policy",
+    "control",
+    "allow_other",
+    "default_permissions",
+    "auto_unmount",
+    "foreground",
+    "stop_timeout",
+    "nosuid",
+    "nodev",
+    "export",
+];
 
 /// Ends this process by the signal that ended the command, as a shell expects.
 fn end_by(signal: i32) -> ExitCode {

@@ -33,7 +33,11 @@ pub(crate) fn receive_setup(supervisor: &Channel) -> Option<(WorkerSetup, Messag
                 setup.policy = Some(PolicyFiles { text, audit });
             }
             Ok(Some(message)) => return Some((setup, message)),
-            Ok(None) | Err(_) => return None,
+            Ok(None) => return None,
+            Err(error) => {
+                let _ = supervisor.send(&Message::Failed(error.to_string()));
+                return None;
+            }
         }
     }
 }

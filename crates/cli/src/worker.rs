@@ -69,7 +69,7 @@ fn serve(
     let privileged = mounting::is_privileged();
     let handles = config.serving.file_handles;
     if privileged {
-        confinement::drop_privileges(config.pairing, handles)?;
+        confinement::drop_privileges(config.server.pairing, handles)?;
     }
     thrufs_sys::proc_fd::prepare()?;
     // Cached now: later there is neither prctl(2) nor /proc for it, and rustix panics.
@@ -91,7 +91,7 @@ fn serve(
     let file_system = Arc::new(HostDir::from_fd(source, config.serving.clone(), resources)?);
     let threads = Threads {
         readers: config.threads.and_then(NonZeroUsize::new),
-        pair: config.pairing,
+        pair: config.server.pairing,
     };
     let session_config = SessionConfig {
         threads,

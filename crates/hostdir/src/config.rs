@@ -1,12 +1,16 @@
 //! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
 //! nothing and opens nothing.
 
-mod migration;
-mod translation;
-mod xattr_map;
-
-use crate::data_path::DataPath;
-pub use migration::{Migration, MigrationMode, MigrationOnError};
+use crate::datapath::DataPath;
+use crate::ledger::Ledger;
+use crate::policy::Policy;
+use crate::rules::{AuditLog, Programs};
+use crate::strongbox::Strongbox;
+use crate::succession::Migration;
+use crate::translation::Translation;
+use crate::xattr_map::XattrMap;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::time::Duration;
 use thrufs_policy::Policy;
 pub use translation::{Translation, TranslationError};
@@ -14,7 +18,8 @@ pub(crate) use xattr_map::OnHost;
 pub use xattr_map::{XattrMap, XattrMapError};
 
 /// How long the kernel may answer from its cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CacheMode {
     /// Nothing is cached, neither names nor attributes nor data: every change on the host is seen at once.
     /// Slowest.
@@ -50,7 +55,8 @@ impl CacheMode {
 }
 
 /// Where file locks are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Locks {
     /// In the client's kernel: among the users of this mount. No round trips.
     #[default]
@@ -60,7 +66,7 @@ pub enum Locks {
 }
 
 /// One range of an [`IdMap`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdRange {
     /// First id that clients see.
     pub client: u32,
@@ -71,7 +77,7 @@ pub struct IdRange {
 }
 
 /// Maps ids on the host to the ids that clients see, and back.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum IdMap {
     /// The same ids.
     #[default]
@@ -140,7 +146,8 @@ fn shift(id: u32, from: u32, to: u32, count: u32) -> Option<u32> {
 ///
 /// A process that may open files by handle (CAP_DAC_READ_SEARCH and `open_by_handle_at(2)`) can open every
 /// file of the file system, not only those beneath the served directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FileHandles {
     /// File handles are not used. A descriptor is held for each inode, within the budget; other inodes are
     /// found again by parent and name, and one that was moved on the host gives ESTALE.
@@ -152,8 +159,9 @@ pub enum FileHandles {
     Mandatory,
 }
 
-/// All options of a served directory: plain values. Live objects are in [`Resources`](crate::Resources).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// All options of a served directory.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Cache mode; the timeouts follow from it unless they are given.
     pub cache: CacheMode,
@@ -169,9 +177,19 @@ pub struct Config {
     /// Let the kernel use lower files itself where it can: reads, writes and maps of open files then do not
     /// reach the server. Other files go by the cache mode.
     pub passthrough: bool,
+    /// Rules about names, callers and content. A mount made with a policy can get another one later
+    /// ([`HostDir::replace_policy`](crate::HostDir::replace_policy)), a mount made without cannot.
+    #[serde(skip)]
+    pub policy: Option<Arc<Policy>>,
+    /// Where audit records are written.
+    #[serde(skip)]
+    pub audit_log: AuditLog,
     /// Whether callers are processes of this machine, so that rules and the audit log can name their
     /// programs. A guest's are not.
     pub callers_are_local: bool,
+    /// Finds the programs of local callers; `None` where this process sees them in `/proc`.
+    #[serde(skip)]
+    pub programs: Option<Arc<dyn Programs>>,
     /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2). Otherwise
     /// the kernel does it, and asks for a file's capabilities before every write: only of use to measure
     /// that cost.
@@ -231,6 +249,12 @@ pub struct Config {
     pub user_descriptors_max: Option<usize>,
     /// How a client's session is saved for another process, and how one is restored.
     pub migration: Migration,
+    /// Records what a client knows, so that another process can resume its session if this one dies.
+    #[serde(skip)]
+    pub ledger: Option<Ledger>,
+    /// Keeps descriptors that another process could not open again.
+    #[serde(skip)]
+    pub strongbox: Option<Arc<dyn Strongbox>>,
     /// Whether other users than the mount's owner may use it (for [`Config::check`]).
     pub allow_other: bool,
     /// Whether the kernel checks permissions (for [`Config::check`]).

@@ -1,25 +1,50 @@
 //! Settings of the server process, common to mounts and shares: foreground, log, policy file, control
-//! socket, time to stop.
+//! socket, time to stop, placement of threads.
 
-use crate::control::socket::ControlLocation;
-use crate::options::{OptionError, OptionId, Setting, parse_seconds};
+use super::path;
+use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long to wait at the end for users of a mount, or for requests of a guest.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-#[derive(Clone, Debug)]
+/// Where the control socket is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ControlLocation {
+    /// In the user's directory.
+    Usual,
+    At(#[serde(with = "path")] PathBuf),
+    None,
+}
+
+impl ControlLocation {
+    /// As the option says.
+    pub(crate) fn named(path: PathBuf) -> ControlLocation {
+        match path.as_os_str() == "none" {
+            true => ControlLocation::None,
+            false => ControlLocation::At(path),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct ServerConfig {
     pub(crate) foreground: bool,
     pub(crate) stop_timeout: Duration,
     /// Directives; `THRUFS_LOG` unless given.
     pub(crate) log: Option<String>,
+    #[serde(with = "path::optional")]
     pub(crate) log_file: Option<PathBuf>,
     /// Log to syslog(3).
     pub(crate) syslog: bool,
+    #[serde(with = "path::optional")]
     pub(crate) policy: Option<PathBuf>,
     pub(crate) control: ControlLocation,
+    /// Whether a lone caller, or virtual CPU, may be served on its own CPU.
+    pub(crate) pairing: bool,
 }
 
 impl Default for ServerConfig {
@@ -32,6 +57,7 @@ impl Default for ServerConfig {
             syslog: false,
             policy: None,
             control: ControlLocation::Usual,
+            pairing: true,
         }
     }
 }
@@ -40,23 +66,26 @@ impl ServerConfig {
     /// Whether SIGHUP ends the server: in the foreground, on a terminal or without a policy. Otherwise it
     /// reloads the policy, if there is one.
     pub(crate) fn ends_on_hangup(&self) -> bool {
-        self.foreground && (self.policy.is_none() || rustix::termios::isatty(std::io::stdin()))
+        self.foreground && (self.policy.is_none() || rustix::termios::isatty(io::stdin()))
     }
 
-    /// Returns whether the setting was one of these.
-    pub(super) fn apply(&mut self, setting: &Setting) -> Result<bool, OptionError> {
-        let value = setting.text();
-        match setting.option.id {
-            OptionId::Foreground => self.foreground = true,
-            OptionId::StopTimeout => self.stop_timeout = setting.read(parse_seconds)?,
-            OptionId::Log => self.log = Some(value.to_owned()),
-            OptionId::LogFile => self.log_file = Some(value.into()),
-            OptionId::Syslog => self.syslog = true,
-            OptionId::Policy => self.policy = Some(value.into()),
-            OptionId::Control if value == "none" => self.control = ControlLocation::None,
-            OptionId::Control => self.control = ControlLocation::At(value.into()),
-            _ => return Ok(false),
+    /// Makes its paths absolute: the server's working directory is `/`.
+    ///
+    /// # Errors
+    ///
+    /// Those of getcwd(2).
+    pub(crate) fn make_absolute(&mut self) -> io::Result<()> {
+        let control = match &mut self.control {
+            ControlLocation::At(path) => Some(path),
+            ControlLocation::Usual | ControlLocation::None => None,
+        };
+        for path in [&mut self.log_file, &mut self.policy]
+            .into_iter()
+            .flatten()
+            .chain(control)
+        {
+            *path = std::path::absolute(&*path)?;
         }
-        Ok(true)
+        Ok(())
     }
 }

@@ -265,7 +265,7 @@ fn give_up_capabilities(config: &ShareConfig, is_root: bool) -> Result<(), Share
         // Groups of the starter must not grant access to guests.
         let _ = cred::set_groups(&[]);
         // RLIMIT_NICE, or else CAP_SYS_NICE.
-        let nice = config.pairing && sched::allow_leaving_idle().is_err();
+        let nice = config.server.pairing && sched::allow_leaving_idle().is_err();
         let nice = nice.then_some(CapabilitySet::SYS_NICE);
         needed(config) | nice.unwrap_or(CapabilitySet::empty())
     } else {
@@ -291,7 +291,7 @@ mod tests {
 
     fn config(list: &str) -> ShareConfig {
         let settings = options::parse(list).unwrap();
-        ShareConfig::resolve("/src".into(), "/run/s".into(), &settings).unwrap()
+        options::resolve_share(&settings).unwrap()
     }
 
     #[test]

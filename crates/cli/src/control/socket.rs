@@ -8,6 +8,7 @@
 //! one user, and no other can write to it or lock it.
 
 use super::server::BACKLOG;
+use crate::config::ControlLocation;
 use crate::listening::{
     DirectoryLock, NamedSocket, SocketError, is_left, is_socket, must_be_free, system,
 };
@@ -22,14 +23,6 @@ const SUFFIX: &str = ".socket";
 
 /// Most directory entries checked for stale sockets.
 const LEFTOVERS_LOOKED_AT: usize = 1024;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ControlLocation {
-    /// In the user's directory.
-    Usual,
-    At(PathBuf),
-    None,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlSocketError {

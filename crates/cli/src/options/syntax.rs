@@ -1,9 +1,11 @@
 //! The syntax of option lists and values.
 
-use super::{OptionError, Value};
+use super::OptionError;
+use crate::config::CapabilityChange;
+use rustix::thread::CapabilitySet;
 use std::fs;
 use std::time::Duration;
-use thrufs_hostdir::IdRange;
+use thrufs_hostdir::{IdMap, IdRange, Translation};
 
 /// Safe for the kernel's clock arithmetic, and longer than any uptime.
 const SECONDS_MAX: f64 = 1e9;
@@ -30,33 +32,26 @@ pub(crate) fn split_list(list: &str) -> Result<Vec<String>, OptionError> {
     Ok(items)
 }
 
-/// Why `value` is not of this kind, if so.
-pub(crate) fn value_problem(kind: Value, value: &str) -> Option<String> {
-    match kind {
-        Value::None | Value::Any => None,
-        Value::Text | Value::Path if value.is_empty() => Some("it is empty".to_owned()),
-        Value::Text | Value::Path if value.contains('\0') => Some("it holds a NUL".to_owned()),
-        Value::Text | Value::Path => None,
-        Value::Choice(words) if words.contains(&value) => None,
-        Value::Choice(words) => Some(format!("it must be {}", either(words))),
-        Value::Seconds => parse_seconds(value).err(),
-        Value::Bytes => parse_bytes(value).err(),
-        Value::Count(least, most) => match parse_count(value) {
-            Ok(count) if (least..=most).contains(&count) => None,
-            _ => Some(format!(
-                "it must be a whole number between {least} and {most}"
-            )),
-        },
-        Value::User => parse_user(value).err(),
-        Value::Group => parse_group(value).err(),
-        Value::Range => parse_range(value).err(),
-    }
+/// The one of these words that `value` is.
+pub(super) fn one_of(words: &[&'static str], value: &str) -> Result<&'static str, String> {
+    let found = words.iter().find(|word| **word == value);
+    found
+        .copied()
+        .ok_or_else(|| format!("it must be {}", either(words)))
 }
 
 fn either(words: &[&str]) -> String {
     match words {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
         _ => words.concat(),
+    }
+}
+
+pub(super) fn parse_text(value: &str) -> Result<String, String> {
+    match value {
+        "" => Err("it is empty".to_owned()),
+        text if text.contains('\0') => Err("it holds a NUL".to_owned()),
+        text => Ok(text.to_owned()),
     }
 }
 
@@ -70,25 +65,28 @@ pub(crate) fn parse_seconds(value: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn parse_bytes(value: &str) -> Result<u32, String> {
-    let problem = || "it must be a number of bytes below 4G, such as 131072, 128K or 1M".to_owned();
-    let (digits, shift) = match value.char_indices().next_back() {
+    let (number, shift) = match value.char_indices().next_back() {
         Some((end, 'k' | 'K')) => (&value[..end], 10),
         Some((end, 'm' | 'M')) => (&value[..end], 20),
         Some((end, 'g' | 'G')) => (&value[..end], 30),
         _ => (value, 0),
     };
-    let number = parse_count(digits).map_err(|()| problem())?;
-    let bytes = number.checked_mul(1 << shift).ok_or_else(problem)?;
-    u32::try_from(bytes).map_err(|_| problem())
+    let bytes = digits(number).and_then(|number| number.checked_mul(1 << shift));
+    let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        "it must be a number of bytes below 4G, such as 131072, 128K or 1M".to_owned()
+    })
+}
+
+pub(super) fn parse_count(value: &str, least: u64, most: u64) -> Result<u64, String> {
+    let count = digits(value).filter(|count| (least..=most).contains(count));
+    count.ok_or_else(|| format!("it must be a whole number between {least} and {most}"))
 }
 
 /// Only digits: `parse` alone accepts a `+`.
-pub(crate) fn parse_count(value: &str) -> Result<u64, ()> {
-    if value.bytes().all(|byte| byte.is_ascii_digit()) {
-        value.parse().map_err(|_| ())
-    } else {
-        Err(())
-    }
+fn digits(value: &str) -> Option<u64> {
+    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| value.parse().ok())?
 }
 
 /// A number, or a name in `/etc/passwd`.
@@ -103,7 +101,7 @@ pub(crate) fn parse_group(value: &str) -> Result<u32, String> {
 
 /// A number below 2³²−1 (the kernel's "none"), or a name in the file.
 fn parse_id(value: &str, what: &str, file: &str) -> Result<u32, String> {
-    if let Ok(number) = parse_count(value) {
+    if let Some(number) = digits(value) {
         return match u32::try_from(number) {
             Ok(id) if id != u32::MAX => Ok(id),
             _ => Err(format!("there is no {what} of that number")),
@@ -122,7 +120,7 @@ fn parse_id(value: &str, what: &str, file: &str) -> Result<u32, String> {
 pub(crate) fn parse_range(value: &str) -> Result<IdRange, String> {
     let numbers: Option<Vec<u32>> = value
         .split(':')
-        .map(|part| parse_count(part).ok()?.try_into().ok())
+        .map(|part| digits(part)?.try_into().ok())
         .collect();
     let Some([client, host, count]) = numbers.as_deref() else {
         return Err(
@@ -144,6 +142,59 @@ pub(crate) fn parse_range(value: &str) -> Result<IdRange, String> {
         host: *host,
         count: *count,
     })
+}
+
+/// Adds a range, which must not overlap another on either side.
+pub(super) fn add_range(map: &mut IdMap, new: IdRange) -> Result<(), String> {
+    let mut ranges = match std::mem::take(map) {
+        IdMap::Ranges(ranges) => ranges,
+        _ => Vec::new(),
+    };
+    let meet = |a: u32, b: u32, count: u32| {
+        let (a, b) = (u64::from(a), u64::from(b));
+        a < b + u64::from(count) && b < a + u64::from(new.count)
+    };
+    let overlapping = ranges
+        .iter()
+        .any(|old| meet(new.client, old.client, old.count) || meet(new.host, old.host, old.count));
+    if overlapping {
+        return Err("it shares ids with another range".to_owned());
+    }
+    ranges.push(new);
+    *map = IdMap::Ranges(ranges);
+    Ok(())
+}
+
+/// Adds a rule in virtiofsd's language.
+pub(super) fn translate(map: &mut IdMap, rule: &str) -> Result<(), String> {
+    let mut translation = match std::mem::take(map) {
+        IdMap::Translated(translation) => translation,
+        _ => Translation::default(),
+    };
+    let added = translation.add(rule);
+    *map = IdMap::Translated(translation);
+    added.map_err(|error| error.to_string())
+}
+
+/// `+sys_admin:-mknod`. Of two changes of one capability, the later counts.
+pub(super) fn parse_capabilities(value: &str) -> Result<CapabilityChange, String> {
+    let mut change = CapabilityChange {
+        kept: CapabilitySet::empty(),
+        dropped: CapabilitySet::empty(),
+    };
+    for part in value.split(':') {
+        let (sign, name) = match (part.strip_prefix('+'), part.strip_prefix('-')) {
+            (Some(name), _) => ('+', name),
+            (_, Some(name)) => ('-', name),
+            _ => return Err("it must be a list as in +sys_admin:-mknod".to_owned()),
+        };
+        let upper = name.to_ascii_uppercase();
+        let known = CapabilitySet::from_name(upper.strip_prefix("CAP_").unwrap_or(&upper));
+        let one = known.ok_or_else(|| format!("there is no capability `{name}`"))?;
+        change.kept.set(one, sign == '+');
+        change.dropped.set(one, sign == '-');
+    }
+    Ok(change)
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@ mod server;
 mod share;
 mod using;
 
-use super::{Conflict, Form, Group, MountOption, OptionId, Use, Value};
+use super::{Conflict, Form, Group, MountOption, Value};
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{Deserialize, IntoDeserializer};
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 /// In the order of the manual within each group.
@@ -13,17 +16,14 @@ pub(crate) static OPTIONS: LazyLock<Vec<MountOption>> = LazyLock::new(|| {
     files.concat().concat()
 });
 
-/// Without a value.
-const fn row(id: OptionId, name: &'static str) -> MountOption {
+const fn row(name: &'static str, value: Value) -> MountOption {
     MountOption {
-        id,
         name,
         aliases: &[],
-        value: Value::None,
+        value,
         default: "",
         group: Group::Mount,
         form: Form::Both,
-        used: Use::Both,
         instead: "",
         adds_up: false,
         implies: &[],
@@ -33,21 +33,35 @@ const fn row(id: OptionId, name: &'static str) -> MountOption {
     }
 }
 
-/// Without a value, and the default.
-const fn usual(id: OptionId, name: &'static str) -> MountOption {
-    row(id, name).default("on")
-}
-
-const fn valued(id: OptionId, name: &'static str, value: Value) -> MountOption {
-    row(id, name).takes(value)
+/// A switch that is the default.
+const fn usual(name: &'static str, value: Value) -> MountOption {
+    row(name, value).default("on")
 }
 
 /// Accepted for mount(8), without effect.
 const fn ignored(name: &'static str) -> MountOption {
     MountOption {
         form: Form::List,
-        ..row(OptionId::Ignored, name)
+        ..row(name, Value::Ignored)
     }
+}
+
+/// The variant that serde calls so.
+fn named<'de, T: Deserialize<'de>>(word: &'de str) -> T {
+    let word: StrDeserializer<'_, Error> = word.into_deserializer();
+    T::deserialize(word).expect("the table has the words of the type")
+}
+
+/// The number, in the type of its setting.
+fn count<T: TryFrom<u64>>(number: u64) -> T {
+    let number = T::try_from(number).ok();
+    number.expect("the table allows no more than the setting holds")
+}
+
+/// Sets what was read.
+fn set<T, E: Display>(place: &mut T, read: Result<T, E>) -> Result<(), String> {
+    *place = read.map_err(|error| error.to_string())?;
+    Ok(())
 }
 
 impl MountOption {
@@ -99,23 +113,10 @@ impl MountOption {
 }
 
 impl Group {
-    const fn of_both<const N: usize>(self, rows: [MountOption; N]) -> [MountOption; N] {
-        self.of(Use::Both, rows)
-    }
-
-    const fn of_shares<const N: usize>(self, rows: [MountOption; N]) -> [MountOption; N] {
-        self.of(Use::Share, rows)
-    }
-
-    const fn of_mounts<const N: usize>(self, rows: [MountOption; N]) -> [MountOption; N] {
-        self.of(Use::Mount, rows)
-    }
-
-    const fn of<const N: usize>(self, used: Use, mut rows: [MountOption; N]) -> [MountOption; N] {
+    const fn of<const N: usize>(self, mut rows: [MountOption; N]) -> [MountOption; N] {
         let mut at = 0;
         while at < N {
             rows[at].group = self;
-            rows[at].used = used;
             at += 1;
         }
         rows

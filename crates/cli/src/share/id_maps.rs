@@ -51,7 +51,7 @@ mod tests {
         let list = "namespace_uidmap=0:100000:65536,namespace_uidmap=65536:1000:1,\
                     namespace_gidmap=5:6:7";
         let settings = options::parse(list).unwrap();
-        let config = ShareConfig::resolve("/d".into(), "/s".into(), &settings).unwrap();
+        let config = options::resolve_share(&settings).unwrap();
         assert_eq!(
             arguments(&config.namespace_uids),
             ["0", "100000", "65536", "65536", "1000", "1"]

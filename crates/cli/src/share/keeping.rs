@@ -36,7 +36,7 @@ pub(super) struct Keeping {
 impl Keeping {
     pub(super) fn begin(stream: OwnedFd, config: &ShareConfig) -> io::Result<Keeping> {
         let journal = Journal::new()?;
-        let callers = match config.pairing {
+        let callers = match config.server.pairing {
             true => callers::open(stream.as_fd()),
             false => Vec::new(),
         };

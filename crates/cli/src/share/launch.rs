@@ -8,7 +8,7 @@ use crate::config::ShareConfig;
 use crate::error::system;
 use crate::launch::make_absolute;
 use crate::log;
-use crate::options::{Group, OptionError, Setting, Use, parse_group};
+use crate::options::{self, Setting};
 use crate::policy_file::PolicyFiles;
 use crate::source;
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -87,16 +87,16 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     let ShareArguments {
         source,
         mut listening,
-        mut settings,
+        settings,
         once,
     } = arguments;
-    make_absolute(&mut settings)?;
     listening
         .make_absolute()
         .map_err(system("resolve the path of the socket"))?;
     let name = listening.name();
     // Options first: their errors do not depend on the paths.
-    let checked = ShareConfig::resolve(source.clone(), name.clone(), &settings)?;
+    let mut checked = options::resolve_share(&settings)?;
+    make_absolute(&mut checked.server)?;
     log::filter(&checked.server)?;
     if checked.maps_namespace() && rustix::process::geteuid().is_root() {
         return Err(ShareError::NamespaceOfRoot);
@@ -104,8 +104,15 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     if let Some(path) = &checked.server.policy {
         PolicyFiles::open(path, &checked.serving)?;
     }
-    let directory = source::open(&source)?;
-    let source = source::resolve(&source)?;
-    let config = ShareConfig::resolve(source, name, &settings)?;
+    let directory = open_source(&source)?;
+    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
+        path: source,
+        source: error,
+    })?;
+    let config = ShareConfig {
+        source,
+        socket: name,
+        ..checked
+    };
     supervisor::run(config, directory, &listening, once)
 }

@@ -94,7 +94,7 @@ fn asked(arguments: &str) -> Result<ShareArguments, Box<dyn Error>> {
 
 fn config(arguments: &str) -> ShareConfig {
     let asked = asked(&format!("--shared-dir /d --socket-path /s {arguments}")).unwrap();
-    ShareConfig::resolve("/d".into(), "/s".into(), &asked.settings).unwrap()
+    options::resolve_share(&asked.settings).unwrap()
 }
 
 fn refused(arguments: &str) -> String {
@@ -147,7 +147,7 @@ fn every_option_of_virtiofsd_is_accepted() {
         let outcome = asked(&format!("--shared-dir /d --socket-path /s {said}"));
         let asked = outcome.unwrap_or_else(|error| panic!("{said}: {error}"));
         let settings = &asked.settings;
-        let resolved = ShareConfig::resolve("/d".into(), "/s".into(), settings);
+        let resolved = options::resolve_share(settings);
         assert!(resolved.is_ok(), "{said}: {resolved:?}");
     }
 }

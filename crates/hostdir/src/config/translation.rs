@@ -13,24 +13,26 @@
 //!
 //! Ids outside of all ranges stay as they are.
 
+use serde::{Deserialize, Serialize};
+
 /// Most ranges in one direction: they are searched for every id.
 const RANGES_MAX: usize = 64;
 
 /// Ranges of ids in both directions.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Translation {
     to_host: Vec<Range>,
     to_client: Vec<Range>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Range {
     first: u32,
     count: u32,
     target: Target,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Target {
     /// To this id and the following ones.
     From(u32),

@@ -11,6 +11,7 @@
 //!
 //! The language is virtiofsd's. A name that no rule matches is refused to clients and hidden from them.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::str::FromStr;
@@ -19,12 +20,12 @@ use std::str::FromStr;
 const RULES_MAX: usize = 256;
 
 /// Rules for names of extended attributes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XattrMap {
     rules: Vec<Rule>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Effect {
     /// The name on the host begins with `prepend`.
     Prefix,
@@ -36,7 +37,7 @@ enum Effect {
     Unsupported,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Rule {
     effect: Effect,
     of_clients: bool,

@@ -1,12 +1,19 @@
 //! Speed, limits, the server process, and options of mount(8).
 
-use super::{ignored, row, usual, valued};
-use crate::options::{Group, MountOption, OptionId as Id, Value};
+use super::{count, ignored, named, row, usual};
+use crate::config::ControlLocation;
+use crate::options::Setter::{Mount, Server, Serving};
+use crate::options::Value::{Any, Bytes, Choice, Count, Off, On, Path, Seconds, Text};
+use crate::options::{Group, MountOption};
+use std::num::{NonZeroU16, NonZeroUsize};
+use thrufs::Transport;
 
 pub(super) const SECTIONS: &[&[MountOption]] = &[
-    &Group::Speed.of_mounts([
-        row(Id::Transport, "transport")
-            .takes(Value::Choice(&["auto", "uring", "dev"]))
+    &Group::Speed.of([
+        row("transport", Choice(
+            &["auto", "uring", "dev"],
+            Mount(|it, word| it.transport = transport(word)),
+        ))
             .default("auto")
             .help("how requests are transferred from the kernel")
             .long(
@@ -15,48 +22,53 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  used, and the log gives the reason. auto uses uring where it is available and faster. \
                  `thrufs doctor` shows which one auto selects.",
             ),
-        row(Id::QueuesPerThread, "queues_per_thread")
-            .takes(Value::Count(1, 4096))
+        row(
+            "queues_per_thread",
+            Count(1, 4096, Mount(|it, n| it.ring.queues_per_thread = NonZeroUsize::new(count(n)))),
+        )
             .help("queues that one thread serves (transport=uring)")
             .long(
                 "The kernel has a queue for each possible processor. One unless given, more where there \
                  are very many.",
             ),
-        valued(Id::RingDepth, "ring_depth", Value::Count(1, 256))
+        row("ring_depth", Count(1, 256, Mount(|it, n| it.ring.depth = NonZeroU16::new(count(n)))))
             .help("requests that a thread takes from a queue at once (transport=uring)")
             .long(
                 "Unless given, 8 where the source is in memory, and 1 elsewhere: a request that waits \
                  for a disk delays those taken with it.",
             ),
-        valued(Id::Threads, "threads", Value::Count(1, 1024))
+        row("threads", Count(1, 1024, Mount(|it, n| it.threads = Some(count(n)))))
             .help("threads that read requests (transport=dev)")
             .long("One for each processor unless given."),
     ]),
-    &Group::Speed.of_both([
-        usual(Id::Pairing(true), "pairing")
+    &Group::Speed.of([
+        usual("pairing", On(Server(|it, on| it.pairing = on)))
             .help("serve a lone caller from its own processor")
             .long(
                 "While a single program or virtual CPU sends many requests, one thread serves it on the \
                  same processor, so that no idle processor has to be woken. Requires the right to change \
                  the scheduling class of threads, which root has.",
             ),
-        row(Id::Pairing(false), "nopairing").help("leave the placement of threads to the scheduler"),
-        valued(Id::MaxWrite, "max_write", Value::Bytes)
+        row("nopairing", Off("pairing")).help("leave the placement of threads to the scheduler"),
+        row("max_write", Bytes(Serving(|it, bytes| it.max_write = Some(bytes))))
             .help("most bytes in one read or write request")
             .long(
                 "1M unless given; from 4K to 16M. The kernel grants no more than \
                  fs.fuse.max_pages_limit pages.",
             ),
-        valued(Id::MaxBackground, "max_background", Value::Count(1, 65_535))
+        row("max_background", Count(1, 65_535, Serving(|it, n| it.max_background = Some(count(n)))))
             .help("most background requests in flight")
             .long("These are read-ahead, writeback and asynchronous I/O."),
-        valued(Id::MaxReadahead, "max_readahead", Value::Bytes)
+        row("max_readahead", Bytes(Serving(|it, bytes| it.max_readahead = Some(bytes))))
             .help("most bytes to read ahead")
             .long(
                 "128K unless given; more requires root. A larger value speeds up sequential reads, and \
                  slows down page faults in mapped files.",
             ),
-        valued(Id::Descriptors, "descriptors", Value::Count(16, 16_777_216))
+        row(
+            "descriptors",
+            Count(16, 16_777_216, Serving(|it, n| it.descriptor_budget = Some(count(n)))),
+        )
             .help("most descriptors to hold for files that are not open")
             .long(
                 "Unless given, half of the limit on open files (ulimit -n), but at most 16384 where files are \
@@ -64,8 +76,10 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  those beyond are opened again when needed.",
             ),
     ]),
-    &Group::Confinement.of_both([row(Id::FileHandles, "inode_file_handles")
-        .takes(Value::Choice(&["never", "prefer", "mandatory"]))
+    &Group::Confinement.of([row("inode_file_handles", Choice(
+        &["never", "prefer", "mandatory"],
+        Serving(|it, word| it.file_handles = named(word)),
+    ))
         .help("find files again by their file handles")
         .long(
             "never, the default of a share: a descriptor is held for each file that the client has \
@@ -77,19 +91,19 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
              system by guessing its handle, not only those of the directory. mandatory: by handle, or \
              not at all.",
         )]),
-    &Group::Life.of_both([
-        row(Id::Foreground, "foreground")
+    &Group::Life.of([
+        row("foreground", On(Server(|it, on| it.foreground = on)))
             .help("stay in the foreground and log to standard error")
             .flag_alone()
             .long("A share always does."),
-        valued(Id::StopTimeout, "stop_timeout", Value::Seconds)
+        row("stop_timeout", Seconds(Server(|it, time| it.stop_timeout = time)))
             .default("10")
             .help("how long to wait for users of the mount, or for requests, at the end")
             .long(
                 "After that time, SIGTERM detaches a mount that is still in use. A share answers the \
                  requests in progress within that time.",
             ),
-        valued(Id::Log, "log", Value::Text)
+        row("log", Text(Server(|it, text| it.log = Some(text))))
             .default("info")
             .help("what to log: error, warn, info, debug or trace")
             .aliases(&["loglevel"])
@@ -97,13 +111,13 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "Or directives such as thrufs=debug,info. The environment variable THRUFS_LOG has the \
                  same meaning.",
             ),
-        valued(Id::LogFile, "log_file", Value::Path)
+        row("log_file", Path(Server(|it, path| it.log_file = Some(path))))
             .help("append the log to this file")
             .long(
                 "In the background, nothing is logged after mounting unless this is given or \
                  standard error is the journal's.",
             ),
-        valued(Id::Control, "control", Value::Path)
+        row("control", Path(Server(|it, path| it.control = ControlLocation::named(path))))
             .help("where the control socket is, or none")
             .long(
                 "thrufs-explain(1) and thrufs-ctl(1) query the server through this socket; only the user \
@@ -113,15 +127,15 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  no socket.",
             ),
     ]),
-    &Group::Life.of_mounts([
-        valued(Id::FsName, "fsname", Value::Text)
+    &Group::Life.of([
+        row("fsname", Text(Mount(|it, text| it.fsname = Some(text))))
             .help("what the mount shows as its source")
             .aliases(&["source"])
             .long("The path of the source unless given."),
-        valued(Id::Subtype, "subtype", Value::Text)
+        row("subtype", Text(Mount(|it, text| it.subtype = text)))
             .default("thrufs")
             .help("what the mount shows as its type, after \"fuse.\""),
-        row(Id::AutoUnmount, "auto_unmount")
+        row("auto_unmount", On(Mount(|it, on| it.auto_unmount = on)))
             .help("unmount also when the server is killed")
             .instead("nothing is mounted on the host")
             .long(
@@ -130,7 +144,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  server that receives SIGTERM unmounts in any case.",
             ),
     ]),
-    &Group::Mount.of_mounts([
+    &Group::Mount.of([
         ignored("defaults").help("the defaults of this page"),
         ignored("auto").help("mounted by mount -a"),
         ignored("noauto").help("not mounted by mount -a"),
@@ -138,7 +152,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         ignored("fail").help("booting stops when it fails"),
         ignored("_netdev").help("needs the network"),
         ignored("user")
-            .takes(Value::Any)
+            .takes(Any)
             .help("users may mount it; implies noexec, nosuid and nodev")
             .implies(&["noexec", "nosuid", "nodev"]),
         ignored("users")
@@ -154,9 +168,17 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         ignored("nousers").help("the opposite of users"),
         ignored("noowner").help("the opposite of owner"),
         ignored("nogroup").help("the opposite of group"),
-        ignored("comment").takes(Value::Any).help("a remark"),
+        ignored("comment").takes(Any).help("a remark"),
         ignored("x-*")
-            .takes(Value::Any)
+            .takes(Any)
             .help("for programs that read fstab; X-* too"),
     ]),
 ];
+
+fn transport(word: &str) -> Transport {
+    match word {
+        "uring" => Transport::Uring,
+        "dev" => Transport::Dev,
+        _ => Transport::Auto,
+    }
+}

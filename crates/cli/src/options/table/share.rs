@@ -1,7 +1,12 @@
 //! Options of shares: the device, the guest, and confinement.
 
-use super::{row, usual, valued};
-use crate::options::{Conflict, Group, MountOption, OptionId as Id, Value};
+use super::{count, named, row, set, usual};
+use crate::options::Setter::Share;
+use crate::options::Value::{Choice, Count, Off, On, Range, Rule};
+use crate::options::syntax::{add_range, parse_capabilities, translate};
+use crate::options::{Conflict, Group, MountOption};
+use std::num::NonZeroU16;
+use thrufs_virtio::Tag;
 
 const NO_NAMESPACE: &[Conflict] = &[
     (
@@ -15,36 +20,36 @@ const NO_NAMESPACE: &[Conflict] = &[
 ];
 
 pub(super) const SECTIONS: &[&[MountOption]] = &[
-    &Group::Device.of_shares([
-        valued(Id::Tag, "tag", Value::Text)
+    &Group::Device.of([
+        row("tag", Rule(Share(|it, text| set(&mut it.tag, Tag::new(&text).map(|_| Some(text))))))
             .help("the tag by which the guest mounts it")
             .long(
                 "From 1 to 36 bytes. QEMU and most others take it on their own command line; set it here \
                  for those that ask the server, as User-Mode Linux does.",
             ),
-        valued(Id::Queues, "queues", Value::Count(1, 64))
+        row("queues", Count(1, 64, Share(|it, n| it.request_queues = positive(count(n)))))
             .help("most request queues that a guest may use")
             .long(
                 "Each has its own thread. As many as the host has processors unless given; the virtual \
                  machine monitor decides how many are used.",
             ),
-        valued(Id::QueueSize, "queue_size", Value::Count(16, 1024))
+        row("queue_size", Count(16, 1024, Share(|it, n| it.queue_size_max = count(n))))
             .default("1024")
             .help("most requests that may wait in a queue, a power of two")
             .long("A queue of 128 limits single transfers to less than 512 KiB."),
-        valued(Id::QueueThreads, "queue_threads", Value::Count(1, 4))
+        row("queue_threads", Count(1, 4, Share(|it, n| it.queue_helpers_max = Some(count(n - 1)))))
             .help("most threads that serve one queue while it has many requests at once")
             .long(
                 "With 1, only the queue's own thread. Unless given, as many as half of the processors \
                  allow; the others are left to the machine.",
             ),
-        valued(Id::Machines, "machines", Value::Count(1, 1024))
+        row("machines", Count(1, 1024, Share(|it, n| it.machines_max = count(n))))
             .default("8")
             .help("most virtual machines that are served at once")
             .long(
                 "Each has its own process. Further connections wait at the socket until one disconnects.",
             ),
-        valued(Id::Resume, "resume", Value::Count(0, 1_000_000))
+        row("resume", Count(0, 1_000_000, Share(|it, n| it.deaths_max = count(n))))
             .default("10")
             .help("how often a minute to resume a machine whose server process died")
             .long(
@@ -53,8 +58,8 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  within a minute, which one of its requests may cause, it is disconnected.",
             ),
     ]),
-    &Group::Sharing.of_shares([
-        valued(Id::TranslateUid, "translate_uid", Value::Text)
+    &Group::Sharing.of([
+        row("translate_uid", Rule(Share(|it, rule| translate(&mut it.serving.uid_map, &rule))))
             .help("translate user ids, each direction separately")
             .adds_up()
             .conflicts(&[("uidmap", "translate users with one of them, not with both")])
@@ -64,37 +69,40 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  forbid-guest:GUEST:COUNT. Ids that no rule matches are unchanged. May be given several \
                  times.",
             ),
-        valued(Id::TranslateGid, "translate_gid", Value::Text)
+        row("translate_gid", Rule(Share(|it, rule| translate(&mut it.serving.gid_map, &rule))))
             .help("translate group ids, each direction separately")
             .adds_up()
             .conflicts(&[("gidmap", "translate groups with one of them, not with both")])
             .long("As translate_uid, for groups."),
     ]),
-    &Group::Caching.of_shares([
-        row(Id::AllowMmap(true), "allow_mmap")
+    &Group::Caching.of([
+        row("allow_mmap", On(Share(|it, on| it.serving.allow_mmap = on)))
             .help(
                 "allow shared mappings although no data are cached (cache=never, cache=metadata)",
             )
             .long("Mapped pages are cached all the same: changes on the host are not seen in them."),
-        usual(Id::AllowMmap(false), "no_allow_mmap")
+        usual("no_allow_mmap", Off("allow_mmap"))
             .help("allow shared mappings only where data are cached"),
-        row(Id::AllowDirectIo(true), "allow_direct_io")
+        row("allow_direct_io", On(Share(|it, on| it.serving.allow_direct_io = on)))
             .help("open files on the host with O_DIRECT when a guest does")
             .long(
                 "Bypasses the host's cache; transfers must be aligned as the file system of the host \
                  requires. Without it, O_DIRECT bypasses only the guest's cache. Not with writeback.",
             ),
-        usual(Id::AllowDirectIo(false), "no_allow_direct_io")
+        usual("no_allow_direct_io", Off("allow_direct_io"))
             .help("read and write through the host's cache"),
-        usual(Id::Readdirplus(true), "readdirplus")
+        usual("readdirplus", On(Share(|it, on| it.serving.readdirplus = on)))
             .help("return attributes with directory entries (READDIRPLUS), where that is useful"),
-        row(Id::Readdirplus(false), "no_readdirplus").help("return directory entries without attributes"),
+        row("no_readdirplus", Off("readdirplus")).help("return directory entries without attributes"),
     ]),
-    &Group::Content.of_shares([
-        usual(Id::Submounts(true), "announce_submounts")
+    &Group::Content.of([
+        usual("announce_submounts", On(Share(|it, on| it.serving.announce_submounts = on)))
             .help("show mounts beneath the directory as separate devices to the guest"),
-        row(Id::Submounts(false), "no_announce_submounts").help("show one device for everything"),
-        valued(Id::XattrMap, "xattrmap", Value::Text)
+        row("no_announce_submounts", Off("announce_submounts")).help("show one device for everything"),
+        row(
+            "xattrmap",
+            Rule(Share(|it, rules| set(&mut it.serving.xattr_map, rules.parse().map(Some)))),
+        )
             .help("map the names of extended attributes on the host")
             .conflicts(&[(
                 "noxattr",
@@ -107,12 +115,12 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  exist. Instead of the colon, any character may begin a rule and then stand between its \
                  fields.",
             ),
-        usual(Id::Killpriv(true), "killpriv_v2")
+        usual("killpriv_v2", On(Share(|it, on| it.serving.killpriv = on)))
             .help("clear set-id bits and capabilities of files that are written"),
-        row(Id::Killpriv(false), "no_killpriv_v2")
+        row("no_killpriv_v2", Off("killpriv_v2"))
             .help("leave that to the guest")
             .long("The guest then asks for the capabilities of a file before every write."),
-        row(Id::SecurityLabel(true), "security_label")
+        row("security_label", On(Share(|it, on| it.serving.security_label = on)))
             .help("set the security label that the guest sends when it creates a file")
             .conflicts(&[(
                 "noxattr",
@@ -123,11 +131,13 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  another name: xattrmap=:map:security.selinux:trusted.guest.: with \
                  modcaps=+sys_admin.",
             ),
-        usual(Id::SecurityLabel(false), "no_security_label").help("create files without a label"),
+        usual("no_security_label", Off("security_label")).help("create files without a label"),
     ]),
-    &Group::Confinement.of_shares([
-        row(Id::Sandbox, "sandbox")
-            .takes(Value::Choice(&["namespace", "chroot", "none"]))
+    &Group::Confinement.of([
+        row("sandbox", Choice(
+            &["namespace", "chroot", "none"],
+            Share(|it, word| it.sandbox = named(word)),
+        ))
             .help("how the server process is confined")
             .long(
                 "namespace: a mount namespace whose root is the shared directory; for an ordinary user, \
@@ -136,7 +146,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  nodes. Unless given, the first that is available, and the log says so if it is none; a \
                  given one that is not available is an error.",
             ),
-        valued(Id::NamespaceUids, "namespace_uidmap", Value::Range)
+        row("namespace_uidmap", Range(Share(|it, range| add_range(&mut it.namespace_uids, range))))
             .help("user ids of the user namespace, for an ordinary user's server")
             .adds_up()
             .conflicts(NO_NAMESPACE)
@@ -146,35 +156,41 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  the user, and newuidmap(1) installed (package uidmap). Files that the guest creates \
                  then belong to its users. Both maps are required, and may be given several times.",
             ),
-        valued(Id::NamespaceGids, "namespace_gidmap", Value::Range)
+        row("namespace_gidmap", Range(Share(|it, range| add_range(&mut it.namespace_gids, range))))
             .help("group ids of the user namespace")
             .adds_up()
             .conflicts(NO_NAMESPACE)
             .long("As namespace_uidmap, for groups, with /etc/subgid."),
-        row(Id::Seccomp, "seccomp")
-            .takes(Value::Choice(&["errno", "kill", "log", "trap", "none"]))
+        row("seccomp", Choice(
+            &["errno", "kill", "log", "trap", "none"],
+            Share(|it, word| it.filter = named(word)),
+        ))
             .default("errno")
             .help("action for system calls that serving does not need")
             .long(
                 "errno: the call fails with EPERM. kill: the process is killed. log: the call is \
                  executed and logged. trap: the process gets SIGSYS. none: there is no filter.",
             ),
-        valued(Id::Capabilities, "modcaps", Value::Text)
+        row("modcaps", Rule(Share(|it, list| set(&mut it.capabilities, parse_capabilities(&list)))))
             .help("capabilities to keep in addition, or to drop")
             .long("As in +sys_admin:-mknod. With sys_admin, guests reach trusted.* attributes."),
     ]),
-    &Group::Life.of_shares([row(Id::Syslog, "syslog")
+    &Group::Life.of([row("syslog", On(Share(|it, on| it.server.syslog = on)))
         .help("log to syslog(3) instead of standard error")]),
-    &Group::Speed.of_shares([row(Id::DescriptorLimit, "rlimit_nofile")
-        .takes(Value::Count(0, 1_073_741_816))
+    &Group::Speed.of([row(
+        "rlimit_nofile",
+        Count(0, 1_073_741_816, Share(|it, n| it.descriptor_limit = Some(n))),
+    )
         .help("limit on open files (ulimit -n)")
         .long(
             "The hard limit of the process that starts the server unless given; more requires root. 0 \
              leaves it unchanged.",
         )]),
-    &Group::Life.of_shares([
-        row(Id::MigrationMode, "migration_mode")
-            .takes(Value::Choice(&["find-paths", "file-handles"]))
+    &Group::Life.of([
+        row("migration_mode", Choice(
+            &["find-paths", "file-handles"],
+            Share(|it, word| it.serving.migration.mode = named(word)),
+        ))
             .default("find-paths")
             .help(
                 "how the files of a running guest are sent to the destination of its migration",
@@ -185,23 +201,25 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  file system, and finds files that were unlinked while open too; this requires \
                  inode_file_handles=prefer on both sides, and implies it here.",
             ),
-        row(Id::MigrationOnError, "migration_on_error")
-            .takes(Value::Choice(&["abort", "guest-error"]))
+        row("migration_on_error", Choice(
+            &["abort", "guest-error"],
+            Share(|it, word| it.serving.migration.on_error = named(word)),
+        ))
             .default("abort")
             .help("what happens to an incoming guest when files of it are not found")
             .long(
                 "abort: the migration fails. guest-error: it succeeds, and the guest gets errors for \
                  those files.",
             ),
-        row(Id::MigrationVerifyHandles, "migration_verify_handles")
+        row("migration_verify_handles", On(Share(|it, on| it.serving.migration.verify_handles = on)))
             .help(
                 "send file handles too, by which the destination verifies that it found the same files",
             )
             .long("Only for a destination that serves the same file system."),
-        row(Id::MigrationConfirmPaths, "migration_confirm_paths")
+        row("migration_confirm_paths", On(Share(|it, on| it.serving.migration.confirm_paths = on)))
             .help("check every path again before a guest migrates")
             .long("For trees in which other processes move files meanwhile."),
-        row(Id::MigrationRefuseHandles, "migration_refuse_handles")
+        row("migration_refuse_handles", On(Share(|it, on| it.serving.migration.accept_handles = !on)))
             .help("refuse an incoming guest whose files are sent as file handles")
             .long(
                 "A handle opens any file of the file system, not only those of the directory: use this \
@@ -209,3 +227,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             ),
     ]),
 ];
+
+fn positive(count: u16) -> NonZeroU16 {
+    NonZeroU16::new(count).unwrap_or(NonZeroU16::MIN)
+}

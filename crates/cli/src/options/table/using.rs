@@ -1,9 +1,18 @@
 //! Users and ids, permitted operations, caching and content.
 
-use super::{row, usual, valued};
-use crate::options::{Group, MountOption, OptionId as Id, Value};
+use super::{named, row, usual};
+use crate::options::Setter::{Mount, Server, Serving};
+use crate::options::Value::{self, Atime, Choice, Off, On, Path, Range, Seconds};
+use crate::options::syntax::add_range;
+use crate::options::{Group, MountOption};
 use rustix::mount::MountAttrFlags;
+use thrufs_hostdir::IdMap;
 
+const NOSUID: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID;
+const NODEV: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NODEV;
+const NOEXEC: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC;
+const NOSYMFOLLOW: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW;
+const NODIRATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NODIRATIME;
 const NOATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOATIME;
 const STRICTATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_STRICTATIME;
 /// Zero: the kernel's default.
@@ -12,24 +21,29 @@ const RELATIME: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_RELATIME;
 const ROOT_ALONE: &str = "Only root may use it. Unlike for mount(8), defaults does not include it.";
 
 pub(super) const SECTIONS: &[&[MountOption]] = &[
-    &Group::Sharing.of_mounts([
-        row(Id::AllowOther, "allow_other")
+    &Group::Sharing.of([
+        row("allow_other", On(Mount(|it, on| it.serving.allow_other = on)))
             .help("allow access by other users")
+            .conflicts(&[(
+                "no_default_permissions",
+                "allow_other without default_permissions disables all permission checks: every user of \
+                 the mount acts as the user who runs the server; drop one of them",
+            )])
             .long(
                 "Root counts as another user. Ordinary users may use it only where /etc/fuse.conf has a \
                  line user_allow_other.",
             ),
-        usual(Id::DefaultPermissions(true), "default_permissions")
+        usual("default_permissions", On(Mount(|it, on| it.serving.default_permissions = on)))
             .help("have the kernel check permissions by mode, owner and ACL"),
-        row(Id::DefaultPermissions(false), "no_default_permissions")
+        row("no_default_permissions", Off("default_permissions"))
             .help("disable permission checks")
             .long(
                 "The server does not check permissions either: every user of the mount acts as the user \
                  who runs the server. Not together with allow_other.",
             ),
     ]),
-    &Group::Sharing.of_both([
-        valued(Id::Uid, "uid", Value::User)
+    &Group::Sharing.of([
+        row("uid", Value::User(Serving(|it, id| it.uid_map = IdMap::Squash(id))))
             .help("show every file as owned by this user")
             .conflicts(&[
                 (
@@ -47,7 +61,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  own in the source loses its set-id bits and capabilities when it is opened for writing, \
                  or made writable by others.",
             ),
-        valued(Id::Gid, "gid", Value::Group)
+        row("gid", Value::Group(Serving(|it, id| it.gid_map = IdMap::Squash(id))))
             .help("show every file as belonging to this group")
             .conflicts(&[
                 (
@@ -64,7 +78,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  cannot be changed, and set-group-id bits cannot be set. Set-id bits are cleared as with \
                  uid=.",
             ),
-        valued(Id::UidMap, "uidmap", Value::Range)
+        row("uidmap", Range(Serving(|it, range| add_range(&mut it.uid_map, range))))
             .help("map a range of user ids between the mount and the source")
             .adds_up()
             .long(
@@ -73,50 +87,55 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  65534, and no user of the mount owns such files: not even its root can write or change \
                  them. Where several ids show as one, set-id bits are cleared as with uid=.",
             ),
-        valued(Id::GidMap, "gidmap", Value::Range)
+        row("gidmap", Range(Serving(|it, range| add_range(&mut it.gid_map, range))))
             .help("map a range of group ids between the mount and the source")
             .adds_up()
             .long("As uidmap, for groups."),
     ]),
-    &Group::Access.of_both([
-        row(Id::ReadOnly(true), "ro").help("refuse every change"),
-        usual(Id::ReadOnly(false), "rw").help("allow changes"),
+    &Group::Access.of([
+        row("ro", On(Serving(|it, on| it.read_only = on))).help("refuse every change"),
+        usual("rw", Off("ro")).help("allow changes"),
     ]),
-    &Group::Access.of_mounts([
-        usual(Id::Suid(false), "nosuid")
+    &Group::Access.of([
+        usual("nosuid", On(Mount(|it, on| it.attributes.set(NOSUID, on))))
             .help("ignore set-user-id and set-group-id bits and file capabilities when executing"),
-        row(Id::Suid(true), "suid")
+        row("suid", Off("nosuid"))
             .help("honour set-user-id and set-group-id bits and file capabilities")
             .long(ROOT_ALONE),
-        usual(Id::Dev(false), "nodev").help("do not open device files"),
-        row(Id::Dev(true), "dev")
+        usual("nodev", On(Mount(|it, on| it.attributes.set(NODEV, on))))
+            .help("do not open device files"),
+        row("dev", Off("nodev"))
             .help("open device files")
             .long(ROOT_ALONE),
-        row(Id::Exec(false), "noexec").help("do not execute programs"),
-        usual(Id::Exec(true), "exec").help("allow programs to be executed"),
-        row(Id::SymFollow(false), "nosymfollow")
+        row("noexec", On(Mount(|it, on| it.attributes.set(NOEXEC, on))))
+            .help("do not execute programs"),
+        usual("exec", Off("noexec")).help("allow programs to be executed"),
+        row("nosymfollow", On(Mount(|it, on| it.attributes.set(NOSYMFOLLOW, on))))
             .help("do not follow symbolic links")
             .long("They can still be created and read."),
-        usual(Id::SymFollow(true), "symfollow").help("follow symbolic links"),
-        row(Id::Atime(NOATIME), "noatime").help("do not update times of access"),
-        usual(Id::Atime(RELATIME), "atime")
+        usual("symfollow", Off("nosymfollow")).help("follow symbolic links"),
+        row("noatime", Atime(NOATIME)).help("do not update times of access"),
+        usual("atime", Atime(RELATIME))
             .help("leave times of access to the source's own rules")
             .aliases(&["norelatime", "nostrictatime"])
             .long("The server reads the files, so what the source is mounted with decides."),
-        row(Id::Atime(RELATIME), "relatime")
+        row("relatime", Atime(RELATIME))
             .help("update a time of access when it is older than the last change"),
-        row(Id::Atime(STRICTATIME), "strictatime").help("update times of access always"),
-        row(Id::DirAtime(false), "nodiratime").help("do not update times of access of directories"),
-        usual(Id::DirAtime(true), "diratime").help("update times of access of directories like those of \
-                                                    files"),
-        row(Id::Sync(true), "sync")
+        row("strictatime", Atime(STRICTATIME)).help("update times of access always"),
+        row("nodiratime", On(Mount(|it, on| it.attributes.set(NODIRATIME, on))))
+            .help("do not update times of access of directories"),
+        usual("diratime", Off("nodiratime"))
+            .help("update times of access of directories like those of files"),
+        row("sync", On(Mount(|it, on| it.synchronous = on)))
             .help("make every write synchronous")
             .long("The kernel sends an FSYNC after each write. Slow."),
-        usual(Id::Sync(false), "async").help("leave writes to the caches"),
+        usual("async", Off("sync")).help("leave writes to the caches"),
     ]),
-    &Group::Caching.of_both([
-        row(Id::Cache, "cache")
-            .takes(Value::Choice(&["never", "metadata", "auto", "always"]))
+    &Group::Caching.of([
+        row("cache", Choice(
+            &["never", "metadata", "auto", "always"],
+            Serving(|it, word| it.cache = named(word)),
+        ))
             .default("auto")
             .help("what the kernel may cache, and for how long")
             .long(
@@ -125,17 +144,17 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  for a second, data as long as the file is unchanged, which is checked whenever it is \
                  opened. always: everything for a day; for trees that change only through this server.",
             ),
-        valued(Id::EntryTimeout, "entry_timeout", Value::Seconds)
+        row("entry_timeout", Seconds(Serving(|it, time| it.entry_timeout = Some(time))))
             .help("validity timeout of a name")
             .aliases(&["timeout"])
             .long("Follows from cache unless given."),
-        valued(Id::AttrTimeout, "attr_timeout", Value::Seconds)
+        row("attr_timeout", Seconds(Serving(|it, time| it.attr_timeout = Some(time))))
             .help("validity timeout of attributes")
             .long("Follows from cache unless given."),
-        valued(Id::NegativeTimeout, "negative_timeout", Value::Seconds)
+        row("negative_timeout", Seconds(Serving(|it, time| it.negative_timeout = Some(time))))
             .help("validity timeout of the absence of a name")
             .long("Follows from cache unless given."),
-        row(Id::Writeback(true), "writeback")
+        row("writeback", On(Serving(|it, on| it.writeback = on)))
             .help("cache written data in the kernel and write it later")
             .aliases(&["writeback_cache"])
             .conflicts(&[
@@ -152,12 +171,12 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "Faster for many small writes. Concurrent writes by other processes to files that are \
                  open here can be lost.",
             ),
-        usual(Id::Writeback(false), "nowriteback")
+        usual("nowriteback", Off("writeback"))
             .help("write through to the source")
             .aliases(&["no_writeback"]),
     ]),
-    &Group::Caching.of_mounts([
-        usual(Id::Passthrough(true), "passthrough")
+    &Group::Caching.of([
+        usual("passthrough", On(Mount(|it, on| it.serving.passthrough = on)))
             .help("let the kernel read and write the source files directly")
             .conflicts(&[(
                 "writeback",
@@ -168,21 +187,21 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  system. Requires CAP_SYS_ADMIN and Linux 6.9; where it is not available, the log gives \
                  the reason and files are cached.",
             ),
-        row(Id::Passthrough(false), "nopassthrough").help("read and write files in the server"),
+        row("nopassthrough", Off("passthrough")).help("read and write files in the server"),
     ]),
-    &Group::Content.of_both([
-        valued(Id::Policy, "policy", Value::Path)
+    &Group::Content.of([
+        row("policy", Path(Server(|it, path| it.policy = Some(path))))
             .help("serve by the rules in this file")
             .long(
                 "What is hidden, denied, read-only, audited or redacted, and how the rest is \
                  read; see thrufs-policy(1). Read again on SIGHUP.",
             ),
-        usual(Id::Xattr(true), "xattr").help("serve extended attributes"),
-        row(Id::Xattr(false), "noxattr")
+        usual("xattr", On(Serving(|it, on| it.xattr = on))).help("serve extended attributes"),
+        row("noxattr", Off("xattr"))
             .help("serve no extended attributes")
             .aliases(&["no_xattr"])
             .long("Implies noacl."),
-        usual(Id::Acl(true), "acl")
+        usual("acl", On(Serving(|it, on| it.acl = on)))
             .help("serve POSIX ACLs, and have the kernel honour them")
             .aliases(&["posix_acl"])
             .conflicts(&[
@@ -195,7 +214,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                     "ACLs are checked by the kernel; drop no_default_permissions, or use noacl",
                 ),
             ]),
-        row(Id::Acl(false), "noacl")
+        row("noacl", Off("acl"))
             .help("serve no POSIX ACLs")
             .aliases(&["no_posix_acl"])
             .long(
@@ -205,18 +224,18 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  group that is named may. chmod changes the mask, or what others may, where it asks for \
                  something else than was shown.",
             ),
-        valued(Id::Locks, "locks", Value::Choice(&["local", "shared"]))
+        row("locks", Choice(&["local", "shared"], Serving(|it, word| it.locks = named(word))))
             .default("local")
             .help("scope of file locks")
             .long(
                 "local: among the users of this mount or guest, without a round trip. shared: also with \
                  all other processes that use the source; closing a file then costs another round trip.",
             ),
-        row(Id::Export(true), "export")
+        row("export", On(Serving(|it, on| it.export = on)))
             .help("keep file handles valid after the kernel has forgotten a file")
             .long(
                 "For exporting the mount by NFS, and for programs that use name_to_handle_at(2).",
             ),
-        usual(Id::Export(false), "noexport").help("do not support opening by file handle"),
+        usual("noexport", Off("export")).help("do not support opening by file handle"),
     ]),
 ];

@@ -1,0 +1,142 @@
+//! From settings to a configuration: what they imply, which contradict each other, and what follows from
+//! several.
+
+use super::value::Target;
+use super::{OptionError, Setting, Use, find};
+use crate::config::{MountConfig, ShareConfig};
+use rustix::mount::MountAttrFlags;
+use thrufs_hostdir::{Config, FileHandles, MigrationMode};
+
+/// The configuration of a mount, without its paths.
+pub(crate) fn resolve_mount(settings: &[Setting]) -> Result<MountConfig, OptionError> {
+    let mut config = MountConfig::default();
+    for setting in in_force(settings)? {
+        if !setting.option.used().includes(Use::Mount) {
+            return Err(setting.not_for("mount"));
+        }
+        setting.apply(&mut Target::Mount(&mut config))?;
+    }
+    settle(&mut config.serving);
+    let read_only = config.serving.read_only;
+    config
+        .attributes
+        .set(MountAttrFlags::MOUNT_ATTR_RDONLY, read_only);
+    Ok(config)
+}
+
+/// The configuration of a share, without its paths.
+pub(crate) fn resolve_share(settings: &[Setting]) -> Result<ShareConfig, OptionError> {
+    let mut config = ShareConfig::default();
+    let effective = in_force(settings)?;
+    for setting in &effective {
+        if !setting.option.used().includes(Use::Share) {
+            return Err(setting.not_for("share"));
+        }
+        setting.apply(&mut Target::Share(&mut config))?;
+    }
+    settle(&mut config.serving);
+    check_queue_size(&config, &effective)?;
+    check_namespace(&effective)?;
+    check_handles(&mut config.serving, &effective)?;
+    Ok(config)
+}
+
+/// An explicit `acl` would have been a contradiction.
+fn settle(serving: &mut Config) {
+    serving.acl &= serving.xattr && serving.default_permissions;
+}
+
+fn given<'s>(effective: &'s [Setting], name: &str) -> Option<&'s Setting> {
+    effective.iter().find(|setting| setting.option.name == name)
+}
+
+fn check_queue_size(config: &ShareConfig, effective: &[Setting]) -> Result<(), OptionError> {
+    match given(effective, "queue_size") {
+        Some(size) if !config.queue_size_max.is_power_of_two() => {
+            Err(size.bad("it must be a power of two".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A map of users without one of groups, or the reverse, is of no use.
+fn check_namespace(effective: &[Setting]) -> Result<(), OptionError> {
+    let uids = given(effective, "namespace_uidmap");
+    let gids = given(effective, "namespace_gidmap");
+    match uids.xor(gids) {
+        Some(one) => {
+            let problem = "use both namespace_uidmap and namespace_gidmap, not one of them";
+            Err(one.bad(problem.to_owned()))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Migration by file handles requires opening by handle.
+fn check_handles(serving: &mut Config, effective: &[Setting]) -> Result<(), OptionError> {
+    if serving.migration.mode != MigrationMode::FileHandles {
+        return Ok(());
+    }
+    match given(effective, "inode_file_handles") {
+        None => serving.file_handles = FileHandles::Prefer,
+        Some(never) if serving.file_handles == FileHandles::Never => {
+            return Err(OptionError::Contradiction {
+                first: "migration_mode=file-handles".to_owned(),
+                second: never.to_string(),
+                fix: "migration by file handles requires files to be held by handle here; use \
+                      inode_file_handles=prefer or migration_mode=find-paths"
+                    .to_owned(),
+            });
+        }
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+/// The effective settings: implied ones added, overridden ones dropped.
+pub(super) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError> {
+    let mut all = Vec::new();
+    for setting in settings {
+        for implied in setting.option.implies {
+            let option = find(implied).expect("the table names its own options");
+            all.push(Setting {
+                option,
+                value: None,
+            });
+        }
+        all.push(setting.clone());
+    }
+    let counts = |index: usize| {
+        let option = all[index].option;
+        let mut later = all[index + 1..].iter();
+        option.adds_up || !later.any(|later| later.option.key() == option.key())
+    };
+    let kept: Vec<Setting> = (0..all.len())
+        .filter(|index| counts(*index))
+        .map(|index| all[index].clone())
+        .collect();
+    match contradiction(&kept) {
+        Some(error) => Err(error),
+        None => Ok(kept),
+    }
+}
+
+fn contradiction(settings: &[Setting]) -> Option<OptionError> {
+    for setting in settings {
+        for (with, fix) in setting.option.conflicts {
+            let is_it = |other: &&Setting| other.option.name == *with || other.to_string() == *with;
+            let other = settings.iter().find(is_it);
+            if let Some(other) = other {
+                return Some(OptionError::Contradiction {
+                    first: setting.to_string(),
+                    second: other.to_string(),
+                    fix: (*fix).to_owned(),
+                });
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;
