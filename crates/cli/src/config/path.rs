@@ -14,7 +14,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf,
 
 /// One that may be absent.
 pub(super) mod optional {
-    use super::*;
+    use super::{Deserialize, Deserializer, OsString, Path, PathBuf, Serialize, Serializer};
 
     pub(in super::super) fn serialize<S: Serializer>(
         path: &Option<PathBuf>,
