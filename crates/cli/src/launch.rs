@@ -8,7 +8,7 @@ use crate::error::{CommandError, system};
 use crate::log;
 use crate::mounting;
 use crate::options::{self, Setting};
-use crate::policy_file::Loaded;
+use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::source;
 use crate::supervisor;
@@ -70,6 +70,7 @@ pub(crate) struct MountPlan {
     config: MountConfig,
     /// The source, and the clone of its mounts if the mount point is inside.
     descriptors: Vec<OwnedFd>,
+    policy: Option<PolicyFiles>,
     /// As given.
     settings: Vec<Setting>,
 }
@@ -97,11 +98,14 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NODEV) {
         return Err(MountCommandError::RootOnly("dev"));
     }
-    if let Some(path) = &checked.server.policy {
-        policy_file::check(path, &checked.serving)?;
-    }
-    let directory = source::open(&source)?;
-    let source = source::resolve(&source)?;
+    let policy = checked.server.policy.as_ref();
+    let policy = policy.map(|path| PolicyFiles::open(path, &checked.serving));
+    let policy = policy.transpose()?;
+    let directory = open_source(&source)?;
+    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
+        path: source,
+        source: error,
+    })?;
     let mountpoint = look_at_mountpoint(&mountpoint)?;
     let is_same = mountpoint == source;
     // A mount on the source itself covers it, so that its path finds only the mount.
@@ -123,6 +127,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
             ..checked
         },
         descriptors,
+        policy,
         settings,
     })
 }
@@ -184,15 +189,16 @@ impl MountPlan {
     /// Mounts; serves until the end in the foreground, otherwise returns when the mount responds.
     pub(crate) fn carry_out(self) -> Result<(), MountCommandError> {
         if self.config.server.foreground {
-            return supervisor::run(self.config, self.descriptors, None);
+            return supervisor::run(self.config, self.descriptors, self.policy, None);
         }
         let mut supervisor = Process::start(Role::Supervisor, self.config.paths())
             .map_err(system("start the server"))?;
-        let config = Box::new(self.config.clone());
-        supervisor
-            .channel
-            .send(&Message::Serve(config, self.descriptors))
-            .map_err(system("send to the server"))?;
+        let policy = self.policy.map(|it| Message::Policy(it.text, it.audit));
+        let serve = Message::Serve(Box::new(self.config.clone()), self.descriptors);
+        for message in policy.iter().chain([&serve]) {
+            let sent = supervisor.channel.send(message);
+            sent.map_err(system("send to the server"))?;
+        }
         match supervisor
             .channel
             .receive()

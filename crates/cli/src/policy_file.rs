@@ -13,15 +13,8 @@ use std::sync::Arc;
 use thrufs_hostdir::{AuditLog, Config, Resources};
 use thrufs_policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
 
-/// A loaded policy, with its audit log.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    policy: Arc<Policy>,
-    audit: Option<OwnedFd>,
-}
-
-/// A policy for workers, which cannot open its file: a sealed copy, which all workers use until a reload,
-/// and the audit log.
+/// A checked policy for workers, which cannot open its file: a sealed copy of the text, which all workers use
+/// until a reload, and the audit log.
 #[derive(Debug)]
 pub(crate) struct PolicyFiles {
     pub(crate) text: OwnedFd,
@@ -29,42 +22,30 @@ pub(crate) struct PolicyFiles {
 }
 
 impl PolicyFiles {
-    /// Loads `path` for a share, and checks it.
-    ///
-    /// # Errors
-    ///
-    /// Rules that match on programs are refused: the host does not see the programs of a guest.
-    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, SetUpError> {
-        let (files, policy) = PolicyFiles::of_mount(path, serving)?;
-        if policy.uses().executables {
-            return Err(SetUpError::ProgramsOfGuests(path.into()));
+    /// Loads the policy in `path`.
+    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, CommandError> {
+        let text = Policy::text_of(path)?;
+        let policy = Policy::of_file(path, &text)?;
+        let files = PolicyFiles::of(&policy, &text, serving)?;
+        // The host does not see the programs of a guest.
+        if policy.uses().executables && !serving.callers_are_local {
+            return Err(CommandError::ProgramsOfGuests(path.into()));
         }
         Ok(files)
     }
 
-    /// Loads `path` for a mount.
-    pub(crate) fn of_mount(
-        path: &Path,
-        serving: &Config,
-    ) -> Result<(PolicyFiles, Arc<Policy>), SetUpError> {
-        let file = File::open(path).map_err(system("open the policy"))?;
-        let text = read_bounded(&file).map_err(system("read the policy"))?;
-        PolicyFiles::of_text(path, &text, serving)
-    }
-
-    /// Loads a policy; `path` is its name in messages.
-    pub(crate) fn of_text(
-        path: &Path,
+    /// Opens the audit log of a policy, of which `text` is the text.
+    pub(crate) fn of(
+        policy: &Policy,
         text: &[u8],
         serving: &Config,
-    ) -> Result<(PolicyFiles, Arc<Policy>), SetUpError> {
-        let loaded = Loaded::of(Policy::of_file(path, text)?)?;
-        serving.check_policy(&loaded.policy)?;
-        let files = PolicyFiles {
+    ) -> Result<PolicyFiles, CommandError> {
+        let audit = policy.audit_log().map(open_audit_log).transpose()?;
+        serving.check_policy(policy)?;
+        Ok(PolicyFiles {
             text: sealed(text).map_err(system("store the policy"))?,
-            audit: loaded.audit,
-        };
-        Ok((files, loaded.policy))
+            audit,
+        })
     }
 
     /// The message for one worker, with a socket to a new audit log thread.
@@ -117,8 +98,15 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// A policy as a worker compiles it, with its audit log.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    policy: Arc<Policy>,
+    audit: Option<OwnedFd>,
+}
+
 impl Loaded {
-    /// Parses the sealed copy; `path` and `accounts` are the name for messages and the known user names.
+    /// Compiles the sealed copy; `path` and `accounts` are the name for messages and the known user names.
     pub(crate) fn read(
         files: PolicyFiles,
         path: &Path,
@@ -132,14 +120,6 @@ impl Loaded {
         Ok(Loaded {
             policy: Arc::new(policy),
             audit: files.audit,
-        })
-    }
-
-    fn of(policy: Policy) -> Result<Loaded, SetUpError> {
-        let audit = policy.audit_log().map(open_audit_log).transpose()?;
-        Ok(Loaded {
-            policy: Arc::new(policy),
-            audit,
         })
     }
 

@@ -85,7 +85,7 @@ fn map_ids(user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
 pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
     let arguments = arguments(matches)?;
     if arguments.show {
-        print(compose(&arguments, &arguments.tree)?);
+        print(compose(&arguments, &arguments.tree)?.0);
         return Ok(ExitCode::SUCCESS);
     }
     Ok(match carry_out(arguments)? {
@@ -101,12 +101,9 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, RunError> {
         return Err(RunError::WholeSystem);
     }
     let user = RunUser::find(arguments.user.as_deref(), &tree)?;
-    let text = compose(&arguments, &tree)?;
-    let name = Path::new(POLICY_NAME);
-    let policy = Policy::of_file(name, text.as_bytes()).map_err(SetUpError::from)?;
-    let callers = policy.uses().callers;
-    let config = config(&arguments, &tree, &user, callers)?;
-    let (files, policy) = PolicyFiles::of_text(name, text.as_bytes(), &config.serving)?;
+    let (text, policy) = compose(&arguments, &tree)?;
+    let config = config(&arguments, &tree, &user, policy.uses().callers)?;
+    let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
     let signals = SignalFd::block_and_open(&SIGNALS).map_err(system("receive signals"))?;
     let report = arguments.report.then(Report::default);
@@ -148,7 +145,7 @@ fn has_other_names(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|it| it.nlink() > 1)
 }
 
-fn compose(arguments: &RunArguments, tree: &Path) -> Result<String, RuleError> {
+fn compose(arguments: &RunArguments, tree: &Path) -> Result<(String, Policy), CommandError> {
     let log = arguments.audit.clone();
     let audit = (log.is_some() || arguments.report).then_some(AuditRequest { log });
     arguments.rules.compose(tree, audit)

@@ -26,9 +26,9 @@ use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
-use events::{MountEvent, Watched};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use crate::watcher::receive_setup;
+use events::MountEvent;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thrufs::MountError;
@@ -72,10 +72,10 @@ pub(crate) fn main() -> ExitCode {
     };
     // Without a terminal's signals. It was just started and leads no group, so this cannot fail.
     let _ = rustix::process::setsid();
-    let Ok(Some(Message::Serve(config, descriptors))) = launcher.receive() else {
+    let Some((setup, Message::Serve(config, descriptors))) = receive_setup(&launcher) else {
         return ExitCode::FAILURE;
     };
-    match run(*config, descriptors, Some(launcher)) {
+    match run(*config, descriptors, setup.policy, Some(launcher)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -89,12 +89,13 @@ pub(crate) fn main() -> ExitCode {
 pub(crate) fn run(
     config: MountConfig,
     descriptors: Vec<OwnedFd>,
+    policy: Option<PolicyFiles>,
     launcher: Option<Channel>,
 ) -> Result<(), MountCommandError> {
     let reply_channel = launcher
         .as_ref()
         .and_then(|launcher| launcher.try_clone().ok());
-    let started = MountSupervisor::start(config, descriptors, launcher);
+    let started = MountSupervisor::start(config, descriptors, policy, launcher);
     let mut supervisor = match started {
         Ok(supervisor) => supervisor,
         Err(error) => {
@@ -115,6 +116,7 @@ impl MountSupervisor {
     fn start(
         config: MountConfig,
         descriptors: Vec<OwnedFd>,
+        policy: Option<PolicyFiles>,
         launcher: Option<Channel>,
     ) -> Result<MountSupervisor, MountCommandError> {
         let log = Log::begin(&config.server)?;
@@ -138,8 +140,7 @@ impl MountSupervisor {
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
-            let policy = config.server.policy.as_ref();
-            let policy = policy.map(|path| policy_for(path, &config)).transpose()?;
+            let policy = policy.as_ref().map(policy_for_worker).transpose()?;
             let worker = start_worker(&config, &device, descriptors, listener, policy)?;
             Ok((auto_unmount, worker))
         });
@@ -384,15 +385,15 @@ impl MountSupervisor {
         let Some(path) = &self.config.server.policy else {
             return;
         };
-        match policy_for(path, &self.config) {
+        let policy = PolicyFiles::open(path, &self.config.serving);
+        match policy.and_then(|files| policy_for_worker(&files)) {
             Ok(policy) => drop(self.worker.channel.send(&policy)),
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
 }
 
-fn policy_for(path: &Path, config: &MountConfig) -> Result<Message, SetUpError> {
-    let (files, _) = PolicyFiles::of_mount(path, &config.serving)?;
+fn policy_for_worker(files: &PolicyFiles) -> Result<Message, CommandError> {
     files.for_worker().map_err(system("start the audit log"))
 }
 

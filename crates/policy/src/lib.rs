@@ -170,17 +170,27 @@ impl Policy {
     ///
     /// Files that cannot be read, and faults of the policy, such as audits without `audit-log`.
     pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
-        let unreadable = |source| PolicyFileError::Unreadable {
-            path: path.into(),
-            source,
+        Policy::of_file(path, &Policy::text_of(path)?)
+    }
+
+    /// The text of a policy's file, which may be a pipe. Of one that is too long, a byte more than the limit.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening and reading.
+    pub fn text_of(path: &Path) -> Result<Vec<u8>, PolicyFileError> {
+        let read = |file: File| {
+            let mut text = Vec::new();
+            file.take(POLICY_BYTES_MAX as u64 + 1)
+                .read_to_end(&mut text)?;
+            Ok(text)
         };
-        let file = File::open(path).map_err(unreadable)?;
-        let mut text = Vec::new();
-        // One byte more shows that it is too long.
-        file.take(POLICY_BYTES_MAX as u64 + 1)
-            .read_to_end(&mut text)
-            .map_err(unreadable)?;
-        Policy::of_file(path, &text)
+        File::open(path)
+            .and_then(read)
+            .map_err(|source| PolicyFileError::Unreadable {
+                path: path.into(),
+                source,
+            })
     }
 
     /// Compiles the policy in a file with this text.

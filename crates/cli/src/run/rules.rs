@@ -17,11 +17,9 @@ pub(crate) use text::AuditRequest;
 use clap::Arg;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use pattern::{Pattern, Tree};
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use text::{Rule, Text};
-use thrufs_policy::{POLICY_BYTES_MAX, Policy, PolicyFileError};
+use thrufs_hostdir::policy::{Policy, PolicyFileError};
 
 /// A built-in profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +67,7 @@ pub(crate) struct RuleArguments {
 }
 
 impl RuleArguments {
-    /// The text of the policy for `tree`. A single profile is returned as it is, with its comments.
+    /// The policy for `tree`, and its text. A single profile is returned as it is, with its comments.
     ///
     /// The rules: `audit`, if requested; `--allow`; the directories above the patterns of the following
     /// options, read-only; `--read-only`, `--deny`, `--hide`, `--redact`; each file; each profile. Of a
@@ -83,8 +81,8 @@ impl RuleArguments {
         &self,
         tree: &Path,
         audit: Option<AuditRequest>,
-    ) -> Result<String, RuleError> {
-        let profiles = self.profiles();
+    ) -> Result<(String, Policy), CommandError> {
+        let profiles = self.profiles()?;
         let mut text = Text::default();
         for profile in &profiles {
             text.reserve_names(&checked(Path::new("profile"), profile)?);
@@ -101,8 +99,8 @@ impl RuleArguments {
         let text = text.with_profiles(&profiles);
         let policy = checked(Path::new("composed policy"), &text)?;
         match policy.audit_log() {
-            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into())),
-            _ => Ok(text),
+            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into()).into()),
+            _ => Ok((text, policy)),
         }
     }
 
@@ -186,19 +184,9 @@ fn checked(path: &Path, text: &str) -> Result<Policy, PolicyFileError> {
     Policy::of_file(path, text.as_bytes())
 }
 
-/// The text of a policy file, which may be a pipe.
+/// The text of a valid policy file.
 fn read(path: &Path) -> Result<String, PolicyFileError> {
-    let read = || {
-        let mut text = Vec::new();
-        // One byte more shows that it is too long.
-        let limit = POLICY_BYTES_MAX as u64 + 1;
-        File::open(path)?.take(limit).read_to_end(&mut text)?;
-        io::Result::Ok(text)
-    };
-    let text = read().map_err(|source| PolicyFileError::Unreadable {
-        path: path.into(),
-        source,
-    })?;
+    let text = Policy::text_of(path)?;
     // A policy has the message for what is not UTF-8.
     Policy::of_file(path, &text)?;
     Ok(String::from_utf8(text).expect("a valid policy is UTF-8"))

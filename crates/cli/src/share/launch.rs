@@ -101,9 +101,9 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     if checked.maps_namespace() && rustix::process::geteuid().is_root() {
         return Err(ShareError::NamespaceOfRoot);
     }
-    if let Some(path) = &checked.server.policy {
-        PolicyFiles::open(path, &checked.serving)?;
-    }
+    let policy = checked.server.policy.as_ref();
+    let policy = policy.map(|path| PolicyFiles::open(path, &checked.serving));
+    let policy = policy.transpose()?;
     let directory = open_source(&source)?;
     let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
         path: source,
@@ -114,5 +114,5 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
         socket: name,
         ..checked
     };
-    supervisor::run(config, directory, &listening, once)
+    supervisor::run(config, directory, policy, &listening, once)
 }

@@ -74,12 +74,13 @@ struct ShareSupervisor {
 pub(super) fn run(
     config: ShareConfig,
     source: OwnedFd,
+    policy: Option<PolicyFiles>,
     listening: &ListenAddress,
     once: bool,
-) -> Result<(), ShareError> {
-    let mut supervisor = ShareSupervisor::start(config, source, listening, once)?;
-    if supervisor.wait_until_ready()? == Then::End {
-        return Ok(());
+) -> Result<(), CommandError> {
+    let mut supervisor = ShareSupervisor::start(config, source, policy, listening, once)?;
+    if let Some(end) = supervisor.wait_until_ready()? {
+        return end;
     }
     supervisor.announce()?;
     supervisor.serve()
@@ -89,6 +90,7 @@ impl ShareSupervisor {
     fn start(
         config: ShareConfig,
         source: OwnedFd,
+        policy: Option<PolicyFiles>,
         listening: &ListenAddress,
         once: bool,
     ) -> Result<ShareSupervisor, ShareError> {
@@ -113,9 +115,6 @@ impl ShareSupervisor {
             )
             .map_err(system("listen at the control socket"))?;
         }
-        let policy = config.server.policy.as_ref();
-        let policy = policy.map(|path| PolicyFiles::open(path, &config.serving));
-        let policy = policy.transpose()?;
         let workers = WorkerSet::new(ShareWorker::start(&config, policy.as_ref(), &source)?);
         Ok(ShareSupervisor {
             config,

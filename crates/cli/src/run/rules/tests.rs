@@ -5,9 +5,9 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
-use thrufs_policy::{
-    Access, Accounts, AttributeSource, Attributes, Caller, FileType, HEAD_BYTES, PolicyDataPath,
-    Subject,
+use thrufs_hostdir::policy::{
+    Access, Accounts, AttributeSource, Attributes, Caller, FileType, HEAD_BYTES, POLICY_BYTES_MAX,
+    PolicyDataPath, Subject,
 };
 
 /// A file of which nothing but the name is known.
@@ -49,7 +49,7 @@ fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, RuleErro
         };
         list.push((*value).to_owned());
     }
-    rules.compose(tree, None)
+    rules.compose(tree, None).map(|(text, _)| text)
 }
 
 fn composed(options: &[(&str, &str)]) -> Policy {
@@ -237,10 +237,10 @@ fn workspace_is_the_profile_unless_another_is_given() {
     let by_default = |mut rules: RuleArguments| {
         assert!(rules.profiles.is_empty());
         rules.allow.push("a".to_owned());
-        rules.compose(Path::new("."), None).unwrap()
+        rules.compose(Path::new("."), None).unwrap().0
     };
     let without = RuleArguments::default().compose(Path::new("."), None);
-    assert_eq!(without.unwrap(), workspace);
+    assert_eq!(without.unwrap().0, workspace);
     let hiding = RuleArguments {
         hide: vec!["a".to_owned()],
         ..RuleArguments::default()
@@ -445,7 +445,8 @@ fn an_audit_log_is_that_of_the_option_or_of_all_files() {
             hide: vec!["h".to_owned()],
             ..RuleArguments::default()
         };
-        rules.compose(place.path(), audit)
+        let composed = rules.compose(place.path(), audit);
+        composed.map(|(text, _)| text)
     };
     let compose = |count, log: Option<&str>| composed(count, log.map(request));
     let log = |text: &str| parsed(text).audit_log().map(Path::to_owned);
