@@ -146,23 +146,20 @@ macro_rules! opcodes {
                     _ => None,
                 }
             }
-
-            /// Its row of the table.
-            #[must_use]
-            pub const fn row(self) -> &'static Row {
-                match self {
-                    $(Opcode::$name => &Row {
-                        name: $text,
-                        structure_bytes: size_of::<$structure>(),
-                        trailing: Trailing::$trailing,
-                        reply: ReplyBody::$reply $((size_of::<$reply_structure>()))?,
-                        repeat: Repeat::$repeat,
-                        sleep: Sleep::$sleep,
-                        permission: Permission::$permission,
-                    },)*
-                }
-            }
         }
+
+        /// In the order of [`Opcode::ALL`].
+        const LIST: &[Row] = &[$(
+            Row {
+                name: $text,
+                structure_bytes: size_of::<$structure>(),
+                trailing: Trailing::$trailing,
+                reply: ReplyBody::$reply $((size_of::<$reply_structure>()))?,
+                repeat: Repeat::$repeat,
+                sleep: Sleep::$sleep,
+                permission: Permission::$permission,
+            },
+        )*];
     };
 }
 
@@ -224,7 +221,33 @@ opcodes! {
     CuseInit        = 4096 "CUSE_INIT":          CuseInitIn,       Nothing => Fixed(CuseInitOut), Harmless Rare  Sender;
 }
 
+const BY_INDEX: &[Row; Opcode::ROWS] = &{
+    let mut rows = [LIST[0]; Opcode::ROWS];
+    let mut at = 0;
+    while at < LIST.len() {
+        rows[Opcode::ALL[at].index()] = LIST[at];
+        at += 1;
+    }
+    rows
+};
+
 impl Opcode {
+    /// Rows of a table with one for each, at its [`index`](Self::index).
+    pub const ROWS: usize = Opcode::ALL[Opcode::ALL.len() - 2].number() as usize + 1;
+
+    /// Its number, but 0, which no operation has, for CUSE_INIT.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        let number = self as usize;
+        if number < Opcode::ROWS { number } else { 0 }
+    }
+
+    /// Its row of the table.
+    #[must_use]
+    pub const fn row(self) -> &'static Row {
+        &BY_INDEX[self.index()]
+    }
+
     /// Its number on the wire.
     #[must_use]
     pub const fn number(self) -> u32 {
@@ -243,9 +266,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_opcode_is_found_by_its_number() {
-        for &opcode in Opcode::ALL {
+    fn every_opcode_is_found_by_its_number_and_has_its_row() {
+        for (&opcode, row) in Opcode::ALL.iter().zip(LIST) {
             assert_eq!(Opcode::from_u32(opcode.number()), Some(opcode));
+            assert_eq!(opcode.row(), row);
         }
         for unknown in [0, 7, 19, 54, 4095, 1 << 20, u32::MAX] {
             assert_eq!(Opcode::from_u32(unknown), None);

@@ -211,7 +211,8 @@ impl<'a> Request<'a> {
     ) -> Result<Request<'a>, ParseError> {
         let (header, in_header) = parse_header(message)?;
         let fail = |kind| failed(&in_header, kind);
-        let elsewhere = bytes_elsewhere(&in_header, message.len(), payload).map_err(fail)?;
+        let elsewhere =
+            bytes_elsewhere(header.opcode, &in_header, message.len(), payload).map_err(fail)?;
         let body = &message[size_of::<InHeader>()..];
         let need = op_struct_size(header.opcode, dialect);
         let (structure, rest) =
@@ -250,17 +251,21 @@ impl<'a> Request<'a> {
         })?;
         let rest = if led_by_rest { after } else { rest };
         let got = (size_of::<InHeader>() + need).saturating_add(rest.len());
-        let elsewhere = bytes_elsewhere(&in_header, got, payload).map_err(fail)?;
+        let elsewhere = bytes_elsewhere(header.opcode, &in_header, got, payload).map_err(fail)?;
         finish(header, &in_header, structure, rest, dialect, elsewhere)
     }
 }
 
 /// How many of the bytes that the header counts are missing in the `got` bytes; `None` where none may be.
 /// Only bulk data can be elsewhere.
-fn bytes_elsewhere(header: &InHeader, got: usize, payload: Payload) -> Parsed<Option<usize>> {
+fn bytes_elsewhere(
+    opcode: Opcode,
+    header: &InHeader,
+    got: usize,
+    payload: Payload,
+) -> Parsed<Option<usize>> {
     let missing = (header.len as usize).checked_sub(got);
-    let has_data = Opcode::from_u32(header.opcode)
-        .is_some_and(|opcode| opcode.row().trailing == Trailing::Data);
+    let has_data = opcode.row().trailing == Trailing::Data;
     match (missing, payload) {
         (Some(missing), Payload::External) if has_data => Ok(Some(missing)),
         (Some(0), _) => Ok(None),

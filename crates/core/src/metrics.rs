@@ -20,9 +20,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use thrufs_abi::Opcode;
 
-/// Rows of a shard: every opcode below 64 by its number, row 0 for all others.
-const ROWS: usize = 64;
-
 /// Most shards; further threads share them.
 const SHARDS_MAX: usize = 16;
 
@@ -36,7 +33,7 @@ struct Row {
 /// The metrics of one connection: its operations, queues and pools.
 #[derive(Debug)]
 pub struct Metrics {
-    shards: Box<[OnceLock<Box<[Row; ROWS]>>]>,
+    shards: Box<[OnceLock<Box<[Row; Opcode::ROWS]>>]>,
     pub(crate) figures: Figures,
 }
 
@@ -60,11 +57,6 @@ fn own_shard() -> usize {
     })
 }
 
-fn row_of(opcode: Opcode) -> usize {
-    let number = opcode.number() as usize;
-    if number < ROWS { number } else { 0 }
-}
-
 impl Default for Metrics {
     fn default() -> Metrics {
         Metrics {
@@ -79,7 +71,7 @@ impl Metrics {
     pub(crate) fn record(&self, opcode: Opcode, latency: Duration, failed: bool, bytes: u64) {
         let shard = &self.shards[own_shard() % SHARDS_MAX];
         let rows = shard.get_or_init(|| Box::new(std::array::from_fn(|_| Row::default())));
-        let row = &rows[row_of(opcode)];
+        let row = &rows[opcode.index()];
         row.latency.record(latency);
         if failed {
             bump(&row.errors);
@@ -119,7 +111,7 @@ impl Metrics {
     pub fn snapshot(&self) -> Snapshot {
         let operations = Opcode::ALL
             .iter()
-            .filter(|opcode| row_of(**opcode) != 0)
+            .filter(|opcode| opcode.index() != 0)
             .map(|&opcode| self.operation(opcode))
             .filter(|counts| counts.requests() > 0)
             .collect();
@@ -129,7 +121,7 @@ impl Metrics {
     fn operation(&self, opcode: Opcode) -> OperationCounts {
         let mut counts = OperationCounts::empty(opcode);
         for rows in self.shards.iter().filter_map(OnceLock::get) {
-            let row = &rows[row_of(opcode)];
+            let row = &rows[opcode.index()];
             counts.errors += row.errors.load(Ordering::Relaxed);
             counts.bytes += row.bytes.load(Ordering::Relaxed);
             row.latency.add_to(&mut counts.latencies);
