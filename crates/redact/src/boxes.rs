@@ -1,6 +1,6 @@
 //! The boxes of HEIF files (ISO/IEC 14496-12).
 
-use super::error::{RedactError, Result};
+use super::error::{RedactError, Result, ensure, refuse};
 use super::extents::Extents;
 use super::limits::BOXES_MAX;
 use super::search::{Search, count};
@@ -64,9 +64,7 @@ impl Search<'_> {
                     at = child.body.end;
                     children.push(child);
                 }
-                Next::CutOff(_) | Next::Nothing => {
-                    return Err(RedactError::Unparsable("something between boxes"));
-                }
+                Next::CutOff(_) | Next::Nothing => return refuse("something between boxes"),
             }
         }
         Ok(children)
@@ -88,9 +86,8 @@ impl Search<'_> {
     }
 
     fn user_type(&mut self, at: &BoxAt) -> Result<()> {
-        if at.body.end - at.body.start < USER_TYPE_BYTES {
-            return Err(RedactError::Unparsable("a box without its type"));
-        }
+        let size = at.body.end - at.body.start;
+        ensure(size >= USER_TYPE_BYTES, "a box without its type")?;
         match self.source.array(at.body.start)? {
             XMP => self.xmp(&Extents::one(at.body.start + USER_TYPE_BYTES..at.body.end)),
             _ => self.empty_box(at),

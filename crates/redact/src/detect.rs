@@ -25,9 +25,8 @@ const FIRST_BOXES: [&[u8; 4]; 10] = [
 
 /// The container, or `None` for an unknown one.
 pub(super) fn container(source: &mut Source<'_>) -> Result<Option<Container>> {
-    let size = source.length().min(16) as usize;
-    let head = source.array_up_to::<16>(0, size)?;
-    Ok(of_head(&head[..size]))
+    let head = source.bytes(0..source.length().min(16))?;
+    Ok(of_head(&head))
 }
 
 pub(super) fn of_head(head: &[u8]) -> Option<Container> {

@@ -14,3 +14,15 @@ pub enum RedactError {
 }
 
 pub(super) type Result<T, E = RedactError> = std::result::Result<T, E>;
+
+pub(super) fn refuse<T>(why: &'static str) -> Result<T> {
+    Err(RedactError::Unparsable(why))
+}
+
+/// Refuses the file unless this holds.
+pub(super) fn ensure(holds: bool, why: &'static str) -> Result<()> {
+    match holds {
+        true => Ok(()),
+        false => refuse(why),
+    }
+}

@@ -1,25 +1,16 @@
 //! A block of metadata that may be in several pieces of a file.
 
-use super::error::{RedactError, Result};
-use super::limits::RANGES_MAX;
+use super::error::Result;
 use super::plan::Edits;
 use super::source::Source;
 use std::ops::Range;
 
 #[derive(Clone, Debug)]
-pub(super) struct Extents(Vec<Range<u64>>);
+pub(super) struct Extents(pub(super) Vec<Range<u64>>);
 
 impl Extents {
     pub(super) fn one(range: Range<u64>) -> Self {
         Self(vec![range])
-    }
-
-    pub(super) fn many(ranges: Vec<Range<u64>>) -> Result<Self> {
-        let bounded = ranges.len() <= RANGES_MAX;
-        if !bounded || ranges.iter().any(|range| range.start > range.end) {
-            return Err(RedactError::Unparsable("pieces of an item"));
-        }
-        Ok(Self(ranges))
     }
 
     /// The range in the file, if it is a single one.

@@ -1,7 +1,7 @@
 //! HEIF files (HEIC, AVIF): boxes, of which `meta` says where in `mdat` the items are.
 
 use super::boxes::{BoxAt, Next};
-use super::error::{RedactError, Result};
+use super::error::{RedactError, Result, ensure, refuse};
 use super::extents::Extents;
 use super::limits::RANGES_MAX;
 use super::search::Search;
@@ -28,27 +28,23 @@ impl Heif {
     pub(super) fn locate(&mut self, offset: u64, length: u64) -> Result<Range<u64>> {
         let end = offset.checked_add(length).filter(|end| *end <= self.end);
         let range = offset..end.ok_or(RedactError::Unparsable("data behind the end"))?;
-        if self.within_data.len() >= RANGES_MAX {
-            return Err(RedactError::Unparsable("too many ranges"));
-        }
+        ensure(self.within_data.len() < RANGES_MAX, "too many ranges")?;
         self.within_data.push(range.clone());
         Ok(range)
     }
 
     /// Checks made once the whole file was scanned.
     fn check(mut self) -> Result<()> {
-        if !self.described {
-            return Err(RedactError::Unparsable("data without a description"));
-        }
+        ensure(self.described, "data without a description")?;
         self.data.sort_by_key(|data| data.start);
         let lies_in_data = |range: &Range<u64>| {
             let before = self.data.partition_point(|data| data.start <= range.start);
             range.is_empty() || before > 0 && range.end <= self.data[before - 1].end
         };
-        match self.within_data.iter().all(lies_in_data) {
-            true => Ok(()),
-            false => Err(RedactError::Unparsable("metadata outside the data")),
-        }
+        ensure(
+            self.within_data.iter().all(lies_in_data),
+            "metadata outside the data",
+        )
     }
 }
 
@@ -89,22 +85,20 @@ impl Search<'_> {
                 self.meta(at, heif)
             }
             // The samples of a sequence are in `mdat`, and some may be measurements.
-            b"moov" | b"moof" => Err(RedactError::Unparsable("a film beside a picture")),
+            b"moov" | b"moof" => refuse("a film beside a picture"),
             // Also `mpvd`, the film of a motion photo.
             _ => self.other_box(at),
         }
     }
 
     fn meta(&mut self, at: &BoxAt, heif: &mut Heif) -> Result<()> {
-        let version_bytes = 4;
-        if at.body.end - at.body.start < version_bytes {
-            return Err(RedactError::Unparsable("a box without all of its fields"));
-        }
-        let children = self.children(at.body.start + version_bytes..at.body.end)?;
+        // Behind the version and flags.
+        let body = at.body.start + 4..at.body.end;
+        ensure(body.start <= body.end, "a box without all of its fields")?;
+        let children = self.children(body)?;
         for single in [b"iinf", b"iloc", b"idat"] {
-            if children.iter().filter(|at| &at.kind == single).count() > 1 {
-                return Err(RedactError::Unparsable("two lists of one kind"));
-            }
+            let lists = children.iter().filter(|at| &at.kind == single);
+            ensure(lists.count() < 2, "two lists of one kind")?;
         }
         for child in &children {
             match &child.kind {
@@ -120,11 +114,9 @@ impl Search<'_> {
     /// Properties of pictures. Emptying them would change how they are decoded.
     fn properties(&mut self, at: &BoxAt) -> Result<()> {
         let bytes = Extents::one(at.body.clone()).read(&mut self.source)?;
-        match words::opaque_names_place(&bytes) {
-            true => Err(RedactError::Unparsable(
-                "a place among the picture's properties",
-            )),
-            false => Ok(()),
-        }
+        ensure(
+            !words::opaque_names_place(&bytes),
+            "a place among the picture's properties",
+        )
     }
 }

@@ -2,7 +2,7 @@
 //! their places in `iloc`.
 
 use super::boxes::{BoxAt, Fields};
-use super::error::{RedactError, Result};
+use super::error::{RedactError, Result, ensure, refuse};
 use super::extents::Extents;
 use super::heif::Heif;
 use super::limits::ITEMS_MAX;
@@ -98,29 +98,24 @@ impl Search<'_> {
         }
         match extents.contiguous() {
             Some(range) => self.inside(|search| search.jpeg_file(range)),
-            None => Err(RedactError::Unparsable("a JPEG in pieces")),
+            None => refuse("a JPEG in pieces"),
         }
     }
 }
 
 fn extents(place: &Place, item_data: Option<Range<u64>>, heif: &mut Heif) -> Result<Extents> {
-    let mut ranges = Vec::with_capacity(place.pieces.len());
-    for &(offset, length) in &place.pieces {
-        let range = match (place.counted, &item_data) {
-            (Counted::FromFile, _) => heif.locate(offset, length)?,
-            (Counted::FromItemData, Some(data)) => {
-                let start = data.start.saturating_add(offset);
-                start..start.saturating_add(length)
-            }
-            _ => return Err(RedactError::Unparsable("an item in another place")),
-        };
-        let end = item_data.as_ref().map_or(0, |data| data.end);
-        if place.counted == Counted::FromItemData && range.end > end {
-            return Err(RedactError::Unparsable("an item behind the end"));
+    let range = |&(offset, length): &(u64, u64)| match (place.counted, &item_data) {
+        (Counted::FromFile, _) => heif.locate(offset, length),
+        (Counted::FromItemData, Some(data)) => {
+            let start = data.start.saturating_add(offset);
+            let end = start.saturating_add(length);
+            ensure(end <= data.end, "an item behind the end")?;
+            Ok(start..end)
         }
-        ranges.push(range);
-    }
-    Extents::many(ranges)
+        _ => refuse("an item in another place"),
+    };
+    let ranges: Result<_> = place.pieces.iter().map(range).collect();
+    ranges.map(Extents)
 }
 
 /// The content of each item, from the body of `iinf`.
@@ -128,23 +123,18 @@ fn item_kinds(body: &[u8]) -> Result<BTreeMap<u64, Holds>> {
     let mut fields = Fields::new(body);
     let (version, _) = fields.version()?;
     let count = fields.number(if version == 0 { 2 } else { 4 })?;
-    if count > u64::from(ITEMS_MAX) {
-        return Err(RedactError::Unparsable("too many items"));
-    }
+    ensure(count <= u64::from(ITEMS_MAX), "too many items")?;
     let mut kinds = BTreeMap::new();
     for _ in 0..count {
         let size = (fields.number(4)? as usize).checked_sub(8);
-        if fields.take(4)? != b"infe" {
-            return Err(RedactError::Unparsable("an item that is none"));
-        }
+        ensure(fields.take(4)? == b"infe", "an item that is none")?;
         let entry = fields.take(size.ok_or(RedactError::Unparsable("an item"))?)?;
         let (item, holds) = item_kind(Fields::new(entry))?;
-        if kinds
-            .insert(item, holds)
-            .is_some_and(|before| before != holds)
-        {
-            return Err(RedactError::Unparsable("an item of two kinds"));
-        }
+        let before = kinds.insert(item, holds);
+        ensure(
+            before.is_none_or(|before| before == holds),
+            "an item of two kinds",
+        )?;
     }
     Ok(kinds)
 }
@@ -196,14 +186,12 @@ fn item_places(body: &[u8]) -> Result<Vec<Place>> {
     let widths = fields.number(2)? as usize;
     let width = |shift: usize| match widths >> shift & 0xf {
         width @ (0 | 4 | 8) => Ok(width),
-        _ => Err(RedactError::Unparsable("a place of odd size")),
+        _ => refuse("a place of odd size"),
     };
     let (offset, length, base) = (width(12)?, width(8)?, width(4)?);
     let index = if version == 0 { 0 } else { width(0)? };
     let count = fields.number(if version < 2 { 2 } else { 4 })?;
-    if count > u64::from(ITEMS_MAX) {
-        return Err(RedactError::Unparsable("too many items"));
-    }
+    ensure(count <= u64::from(ITEMS_MAX), "too many items")?;
     let mut places = Vec::new();
     for _ in 0..count {
         let item = fields.number(if version < 2 { 2 } else { 4 })?;

@@ -1,9 +1,9 @@
 //! JPEG: the segments before, between and behind the scans.
 
-use super::error::{RedactError, Result};
+use super::error::{RedactError, Result, ensure, refuse};
 use super::extents::Extents;
 use super::limits::SEGMENTS_MAX;
-use super::search::{SCAN_PIECE_BYTES, Search, count};
+use super::search::{Search, count};
 use super::{words, xmp};
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 const EXTENDED_XMP: &[u8] = b"http://ns.adobe.com/xmp/extension/\0";
 /// The header of a piece of extended XMP, behind its name: a digest of 32 bytes, the length of the whole
 /// and its own offset therein, four bytes each.
-const EXTENDED_XMP_HEADER: usize = 40;
+type ExtendedXmpHeader = [u8; 40];
 /// Bytes of a piece that are scanned together with the next: longer than any word.
 const OVERLAP_BYTES: usize = 64;
 /// Segments that say how to decode, or are known to hold no place.
@@ -49,12 +49,9 @@ impl Packets {
     }
 
     /// A piece of extended XMP: `header` is its digest, length and offset.
-    fn extended(&mut self, range: Range<u64>, header: &[u8], piece: &[u8]) {
-        let mut digest = [0; 32];
-        digest.copy_from_slice(&header[..32]);
-        let offset = header[36..40]
-            .iter()
-            .fold(0, |n, byte| n << 8 | u32::from(*byte));
+    fn extended(&mut self, range: Range<u64>, header: &ExtendedXmpHeader, piece: &[u8]) {
+        let [digest @ .., _, _, _, _, a, b, c, d] = *header;
+        let offset = u32::from_be_bytes([a, b, c, d]);
         // Pieces in another order could hide a word where they meet.
         let expected = self.next.unwrap_or((digest, 0));
         self.names_place |= expected != (digest, offset);
@@ -75,9 +72,9 @@ impl Search<'_> {
 
     /// A JPEG at the beginning of `range`; returns its end.
     pub(super) fn jpeg(&mut self, range: Range<u64>) -> Result<u64> {
-        if range.end - range.start < 4 || self.source.array(range.start)? != [0xff, 0xd8] {
-            return Err(RedactError::Unparsable("a JPEG without a beginning"));
-        }
+        let begins =
+            range.end - range.start >= 4 && self.source.array(range.start)? == [0xff, 0xd8];
+        ensure(begins, "a JPEG without a beginning")?;
         let mut packets = Packets::default();
         let end = self.segments(range.start + 2..range.end, &mut packets)?;
         if packets.names_place {
@@ -95,14 +92,11 @@ impl Search<'_> {
         loop {
             count(&mut self.segments, SEGMENTS_MAX, "too many segments")?;
             if range.end - at < 2 {
-                let Some(scan) = scan else {
-                    return Err(RedactError::Unparsable("a JPEG without an image"));
-                };
+                let scan = scan.ok_or(RedactError::Unparsable("a JPEG without an image"))?;
                 // Cut off in a scan: the rest is coded data, unless something was appended to it.
-                return match self.next_head(scan..range.end)? {
-                    None => Ok(range.end),
-                    Some(_) => Err(RedactError::Unparsable("a film in a JPEG without an end")),
-                };
+                let head = self.next_head(scan..range.end)?;
+                ensure(head.is_none(), "a film in a JPEG without an end")?;
+                return Ok(range.end);
             }
             let [lead, marker] = self.source.array(at)?;
             match (lead, marker) {
@@ -110,7 +104,7 @@ impl Search<'_> {
                 (0xff, END_OF_IMAGE) => return Ok(at + 2),
                 (0xff, 0x01 | 0xd0..=0xd7) => at += 2,
                 (0xff, 0x02..=0xbf | 0xd8 | 0x00) | (0..=0xfe, _) => {
-                    return Err(RedactError::Unparsable("something between JPEG segments"));
+                    return refuse("something between JPEG segments");
                 }
                 (0xff, _) => {
                     let end = self.segment(marker, at + 2..range.end, packets)?;
@@ -126,14 +120,13 @@ impl Search<'_> {
 
     /// A segment, with its length at the beginning of `range`; returns its end.
     fn segment(&mut self, marker: u8, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
-        if range.end - range.start < 2 {
-            return Err(RedactError::Unparsable("a JPEG that is cut off"));
-        }
+        ensure(range.end - range.start >= 2, "a JPEG that is cut off")?;
         let length = u64::from(u16::from_be_bytes(self.source.array(range.start)?));
         let end = range.start + length;
-        if length < 2 || end > range.end {
-            return Err(RedactError::Unparsable("a JPEG segment without its data"));
-        }
+        ensure(
+            length >= 2 && end <= range.end,
+            "a JPEG segment without its data",
+        )?;
         if matches!(marker, 0xe0..=0xef | COMMENT) {
             self.application_data(marker, range.start + 2..end, packets)?;
         }
@@ -150,9 +143,8 @@ impl Search<'_> {
         let behind = |count: usize| range.start + count as u64..range.end;
         if payload.starts_with(EXIF) {
             // "Exif", zero, and a byte that should be zero.
-            let Some(block) = payload.get(6..) else {
-                return Err(RedactError::Unparsable("an empty EXIF segment"));
-            };
+            let block = payload.get(6..);
+            let block = block.ok_or(RedactError::Unparsable("an empty EXIF segment"))?;
             return self.tiff(&Extents::one(behind(6)), 0, block);
         }
         if let Some(packet) = payload.strip_prefix(XMP) {
@@ -160,18 +152,14 @@ impl Search<'_> {
             return Ok(());
         }
         if let Some(rest) = payload.strip_prefix(EXTENDED_XMP) {
-            let Some((header, piece)) = rest.split_at_checked(EXTENDED_XMP_HEADER) else {
-                return Err(RedactError::Unparsable("extended XMP without a header"));
-            };
-            packets.extended(
-                behind(EXTENDED_XMP.len() + EXTENDED_XMP_HEADER),
-                header,
-                piece,
-            );
+            let parts = rest.split_first_chunk();
+            let (header, piece) =
+                parts.ok_or(RedactError::Unparsable("extended XMP without a header"))?;
+            packets.extended(behind(payload.len() - piece.len()), header, piece);
             return Ok(());
         }
         if payload.starts_with(b"FLIR\0") {
-            return Err(RedactError::Unparsable("thermal data with places inside"));
+            return refuse("thermal data with places inside");
         }
         let named = |(kind, name): &(u8, &[u8])| *kind == marker && payload.starts_with(name);
         if !HARMLESS.iter().any(named) && words::opaque_names_place(&payload) {
@@ -182,19 +170,12 @@ impl Search<'_> {
 
     /// Compressed data at the beginning of `range`; returns where the next marker is.
     fn scan(&mut self, range: Range<u64>) -> Result<u64> {
-        let mut at = range.start;
-        let mut piece = vec![0; SCAN_PIECE_BYTES];
         let mut after_lead = false;
-        while at < range.end {
-            let size = (range.end - at).min(piece.len() as u64) as usize;
-            self.source.scan(at, &mut piece[..size])?;
-            if let Some(marker) = next_marker(&piece[..size], &mut after_lead) {
-                // The marker's 0xff may be in the piece before.
-                return Ok(at + marker as u64 - 1);
-            }
-            at += size as u64;
-        }
-        Ok(range.end)
+        let marker = self.source.scan(range.clone(), 0, |at, piece| {
+            // The marker's 0xff may be in the piece before.
+            next_marker(piece, &mut after_lead).map(|marker| at + marker as u64 - 1)
+        })?;
+        Ok(marker.unwrap_or(range.end))
     }
 }
 

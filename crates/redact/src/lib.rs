@@ -68,7 +68,7 @@ pub use plan::{Content, RedactionPlan};
 pub use source::ReadAt;
 
 use detect::Container;
-use error::Result;
+use error::{Result, refuse};
 use search::Search;
 
 /// The result of a scan.
@@ -85,7 +85,7 @@ pub enum Outcome {
 /// The plan is void once the file has changed. Reads are bounded by `limits`: metadata by bytes read,
 /// compressed image data (which has to be scanned for the end of a JPEG) by bytes scanned, in pieces.
 /// Memory stays below 256 MiB in the worst case, and around the size of the metadata as a rule.
-pub fn plan(reader: &dyn ReadAt, length: u64) -> Result<Outcome> {
+pub fn plan(reader: &ReadAt<'_>, length: u64) -> Result<Outcome> {
     let mut search = Search::new(reader, length);
     let Some(container) = detect::container(&mut search.source)? else {
         return Ok(Outcome::NotApplicable);
@@ -95,7 +95,7 @@ pub fn plan(reader: &dyn ReadAt, length: u64) -> Result<Outcome> {
         Container::Png => search.png(0..length)?,
         Container::WebP => search.webp(0..length)?,
         Container::Heif => search.heif(0..length)?,
-        Container::Film => return Err(RedactError::Unparsable("a film")),
+        Container::Film => return refuse("a film"),
     }
     let plan = search.edits.finish(length)?;
     verify::no_place_left(reader, length, container, &plan)?;

@@ -1,16 +1,14 @@
 //! Patches: the bytes of a file that readers see differently.
 
-use super::error::{RedactError, Result};
+use super::error::{Result, ensure};
 use super::limits::{RANGES_MAX, REPLACEMENT_BYTES_MAX};
 use std::ops::Range;
 
 /// What readers see in a patched range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Zeros.
-    Zeros,
-    /// Spaces, where text has to stay text.
-    Spaces,
+    /// This byte: a zero, or a space where text has to stay text.
+    Fill(u8),
     /// These bytes, as many as the range has.
     Bytes(Box<[u8]>),
 }
@@ -32,8 +30,7 @@ impl Patch {
         }
         let target = &mut buffer[(start - offset) as usize..(end - offset) as usize];
         match &self.content {
-            Content::Zeros => target.fill(0),
-            Content::Spaces => target.fill(b' '),
+            Content::Fill(byte) => target.fill(*byte),
             Content::Bytes(bytes) => {
                 let from = (start - self.start) as usize;
                 target.copy_from_slice(&bytes[from..from + target.len()]);
@@ -54,39 +51,22 @@ impl RedactionPlan {
         self.patches.is_empty()
     }
 
-    /// The number of ranges.
-    pub fn len(&self) -> usize {
-        self.patches.len()
-    }
-
     /// The ranges in order, with what readers see there.
     pub fn ranges(&self) -> impl Iterator<Item = (Range<u64>, &Content)> {
         self.patches.iter().map(|p| (p.start..p.end, &p.content))
-    }
-
-    /// Whether any of the `length` bytes at `offset` is patched.
-    pub fn touches(&self, offset: u64, length: u64) -> bool {
-        let first = self.first_ending_behind(offset);
-        let end = offset.saturating_add(length);
-        self.patches
-            .get(first)
-            .is_some_and(|patch| patch.start < end && offset < end)
     }
 
     /// Patches `buffer`, which holds the file's bytes from `offset` on. A binary search, and the time of
     /// the patches that overlap.
     pub fn apply(&self, offset: u64, buffer: &mut [u8]) {
         let end = offset.saturating_add(buffer.len() as u64);
-        for patch in &self.patches[self.first_ending_behind(offset)..] {
+        let first = self.patches.partition_point(|patch| patch.end <= offset);
+        for patch in &self.patches[first..] {
             if patch.start >= end {
                 break;
             }
             patch.lay(offset, buffer);
         }
-    }
-
-    fn first_ending_behind(&self, offset: u64) -> usize {
-        self.patches.partition_point(|patch| patch.end <= offset)
     }
 }
 
@@ -98,18 +78,19 @@ pub(super) struct Edits {
 
 impl Edits {
     pub(super) fn zero(&mut self, range: Range<u64>) -> Result<()> {
-        self.push(range, Content::Zeros)
+        self.push(range, Content::Fill(0))
     }
 
     pub(super) fn spaces(&mut self, range: Range<u64>) -> Result<()> {
-        self.push(range, Content::Spaces)
+        self.push(range, Content::Fill(b' '))
     }
 
     pub(super) fn bytes(&mut self, start: u64, bytes: &[u8]) -> Result<()> {
         self.replacement_bytes += bytes.len();
-        if self.replacement_bytes > REPLACEMENT_BYTES_MAX {
-            return Err(RedactError::Unparsable("too much to replace"));
-        }
+        ensure(
+            self.replacement_bytes <= REPLACEMENT_BYTES_MAX,
+            "too much to replace",
+        )?;
         let end = start.saturating_add(bytes.len() as u64);
         self.push(start..end, Content::Bytes(bytes.into()))
     }
@@ -118,9 +99,7 @@ impl Edits {
         if range.start >= range.end {
             return Ok(());
         }
-        if self.patches.len() >= RANGES_MAX {
-            return Err(RedactError::Unparsable("too many ranges"));
-        }
+        ensure(self.patches.len() < RANGES_MAX, "too many ranges")?;
         self.patches.push(Patch {
             start: range.start,
             end: range.end,
@@ -151,13 +130,13 @@ impl Edits {
         self.patches.sort_by_key(|patch| (patch.start, patch.end));
         let mut patches: Vec<Patch> = Vec::with_capacity(self.patches.len());
         for patch in self.patches {
-            if patch.end > length {
-                return Err(RedactError::Unparsable("data after the end"));
-            }
+            ensure(patch.end <= length, "data after the end")?;
             match patches.last_mut() {
-                Some(last) if patch.start < last.end => join(last, &patch)?,
-                Some(last) if patch.start == last.end && same_fill(last, &patch) => {
-                    last.end = patch.end;
+                Some(last) if patch.start <= last.end && same_fill(last, &patch) => {
+                    last.end = last.end.max(patch.end);
+                }
+                Some(last) if patch.start < last.end => {
+                    ensure(*last == patch, "two structures share their bytes")?;
                 }
                 _ => patches.push(patch),
             }
@@ -168,15 +147,4 @@ impl Edits {
 
 fn same_fill(a: &Patch, b: &Patch) -> bool {
     a.content == b.content && !matches!(a.content, Content::Bytes(_))
-}
-
-fn join(last: &mut Patch, patch: &Patch) -> Result<()> {
-    if same_fill(last, patch) {
-        last.end = last.end.max(patch.end);
-        return Ok(());
-    }
-    if last == patch {
-        return Ok(());
-    }
-    Err(RedactError::Unparsable("two structures share their bytes"))
 }

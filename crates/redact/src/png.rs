@@ -1,8 +1,8 @@
 //! PNG: chunks. A chunk's checksum is part of what readers see, so it is recomputed.
 
-use super::error::{RedactError, Result};
+use super::error::{Result, ensure};
 use super::extents::Extents;
-use super::limits::{BLOCK_BYTES_MAX, CHUNKS_MAX};
+use super::limits::CHUNKS_MAX;
 use super::search::{Search, count};
 use super::{words, xmp};
 use std::ops::Range;
@@ -28,15 +28,11 @@ impl Search<'_> {
         let mut at = range.start + SIGNATURE_BYTES;
         loop {
             count(&mut self.chunks, CHUNKS_MAX, "too many chunks")?;
-            if range.end - at < FRAME_BYTES {
-                return Err(RedactError::Unparsable("a PNG that is cut off"));
-            }
+            ensure(range.end - at >= FRAME_BYTES, "a PNG that is cut off")?;
             let length = u64::from(self.source.u32_big(at)?);
             let kind = self.source.array(at + 4)?;
             let data = at + 8..at + 8 + length;
-            if data.end + 4 > range.end {
-                return Err(RedactError::Unparsable("a PNG chunk without its data"));
-            }
+            ensure(data.end + 4 <= range.end, "a PNG chunk without its data")?;
             at = data.end + 4;
             if &kind == b"IEND" {
                 // Decoders do not read behind the end.
@@ -52,14 +48,13 @@ impl Search<'_> {
             return Ok(());
         }
         let mark = self.edits.mark();
-        let bytes = self.source.bytes(chunk.data.clone())?;
-        let extents = Extents::one(chunk.data.clone());
-        match &chunk.kind {
-            b"eXIf" => self.exif(&extents)?,
-            b"tEXt" => match text_names_place(&bytes) {
-                true => return self.empty_chunk(chunk),
-                false => return Ok(()),
-            },
+        let mut bytes = self.source.bytes(chunk.data.clone())?;
+        let names_place = match &chunk.kind {
+            b"eXIf" => {
+                self.exif(&Extents::one(chunk.data.clone()))?;
+                false
+            }
+            b"tEXt" => text_names_place(&bytes),
             b"iTXt" => match international(&bytes) {
                 Some((keyword, text)) if keyword == b"XML:com.adobe.xmp" => {
                     if xmp::names_place(&bytes[text..]) {
@@ -67,40 +62,27 @@ impl Search<'_> {
                         let packet = Extents::one(from..chunk.data.end);
                         self.empty_xmp(&packet, bytes.len() - text)?;
                     }
+                    false
                 }
-                Some(_) if !text_names_place(&bytes) => return Ok(()),
-                _ => return self.empty_chunk(chunk),
+                Some(_) => text_names_place(&bytes),
+                None => true,
             },
             // Compressed text cannot be changed in place, and is not scanned.
-            b"zTXt" => return self.empty_chunk(chunk),
-            _ if is_exif_by_another_name(&chunk.kind) => return self.empty_chunk(chunk),
-            _ if words::opaque_names_place(&bytes) => return self.empty_chunk(chunk),
-            _ => return Ok(()),
+            b"zTXt" => true,
+            kind => is_exif_by_another_name(kind) || words::opaque_names_place(&bytes),
+        };
+        let mut kind = chunk.kind;
+        if names_place {
+            kind = *EMPTIED;
+            self.edits.bytes(chunk.data.start - 4, EMPTIED)?;
+            self.edits.zero(chunk.data.clone())?;
         }
-        self.renew_checksum(chunk, mark, bytes)
-    }
-
-    /// Patches the checksum if there are patches since `mark`.
-    fn renew_checksum(&mut self, chunk: &Chunk, mark: usize, mut bytes: Vec<u8>) -> Result<()> {
-        if self.edits.mark() == mark {
-            return Ok(());
+        if self.edits.mark() > mark {
+            self.edits.apply_since(mark, chunk.data.start, &mut bytes);
+            let checksum = checksum(&kind, &bytes).to_be_bytes();
+            self.edits.bytes(chunk.data.end, &checksum)?;
         }
-        self.edits.apply_since(mark, chunk.data.start, &mut bytes);
-        let checksum = Checksum::new().with(&chunk.kind).with(&bytes).value();
-        self.edits.bytes(chunk.data.end, &checksum.to_be_bytes())
-    }
-
-    /// Turns a chunk into zeros of an unknown type.
-    fn empty_chunk(&mut self, chunk: &Chunk) -> Result<()> {
-        let size = chunk.data.end - chunk.data.start;
-        if size > BLOCK_BYTES_MAX {
-            return Err(RedactError::Unparsable("a block of metadata is too large"));
-        }
-        let zeros = vec![0; size as usize];
-        let checksum = Checksum::new().with(EMPTIED).with(&zeros).value();
-        self.edits.bytes(chunk.data.start - 4, EMPTIED)?;
-        self.edits.zero(chunk.data.clone())?;
-        self.edits.bytes(chunk.data.end, &checksum.to_be_bytes())
+        Ok(())
     }
 }
 
@@ -126,41 +108,27 @@ fn international(bytes: &[u8]) -> Option<(&[u8], usize)> {
     Some((&bytes[..keyword_end], text))
 }
 
-/// The checksum of PNG chunks (PNG specification, annex D).
-struct Checksum(u32);
-
-impl Checksum {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut index = 0;
-        while index < 256 {
-            let mut value = index as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 {
-                    0xedb8_8320 ^ (value >> 1)
-                } else {
-                    value >> 1
-                };
-                bit += 1;
-            }
-            table[index] = value;
-            index += 1;
-        }
-        table
-    };
-
-    fn new() -> Self {
-        Self(u32::MAX)
-    }
-
-    fn with(self, bytes: &[u8]) -> Self {
-        Self(bytes.iter().fold(self.0, |sum, byte| {
-            Self::TABLE[((sum ^ u32::from(*byte)) & 0xff) as usize] ^ (sum >> 8)
-        }))
-    }
-
-    fn value(self) -> u32 {
-        !self.0
-    }
+/// The checksum of a PNG chunk (PNG specification, annex D), by four bits at a time.
+fn checksum(kind: &[u8; 4], data: &[u8]) -> u32 {
+    const TABLE: [u32; 16] = [
+        0x0000_0000,
+        0x1db7_1064,
+        0x3b6e_20c8,
+        0x26d9_30ac,
+        0x76dc_4190,
+        0x6b6b_51f4,
+        0x4db2_6158,
+        0x5005_713c,
+        0xedb8_8320,
+        0xf00f_9344,
+        0xd6d6_a3e8,
+        0xcb61_b38c,
+        0x9b64_c2b0,
+        0x86d3_d2d4,
+        0xa00a_e278,
+        0xbdbd_f21c,
+    ];
+    let step = |sum: u32| sum >> 4 ^ TABLE[(sum & 0xf) as usize];
+    let bytes = kind.iter().chain(data);
+    !bytes.fold(u32::MAX, |sum, byte| step(step(sum ^ u32::from(*byte))))
 }

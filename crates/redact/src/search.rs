@@ -1,13 +1,11 @@
 //! The state of one scan of a file. The walkers are methods of it, each in its own file.
 
-use super::error::{RedactError, Result};
+use super::error::{Result, ensure};
 use super::extents::Extents;
 use super::limits::{DEPTH_MAX, PADDING_BYTES_MAX};
 use super::plan::Edits;
 use super::source::{ReadAt, Source};
 use std::ops::Range;
-
-pub(super) const SCAN_PIECE_BYTES: usize = 256 << 10;
 
 pub(super) struct Search<'a> {
     pub(super) source: Source<'a>,
@@ -20,7 +18,7 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(reader: &'a dyn ReadAt, length: u64) -> Self {
+    pub(super) fn new(reader: &'a ReadAt<'a>, length: u64) -> Self {
         Self {
             source: Source::new(reader, length),
             edits: Edits::default(),
@@ -33,9 +31,7 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn inside<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= DEPTH_MAX {
-            return Err(RedactError::Unparsable("files lie too deep in each other"));
-        }
+        ensure(self.depth < DEPTH_MAX, "files lie too deep in each other")?;
         self.depth += 1;
         let result = look(self);
         self.depth -= 1;
@@ -46,24 +42,11 @@ impl<'a> Search<'a> {
     /// plan.
     pub(super) fn empty(&mut self, range: Range<u64>) -> Result<()> {
         let size = range.end.saturating_sub(range.start);
-        if size <= PADDING_BYTES_MAX && self.is_zero(range.clone())? {
+        let not_zero = |_, piece: &[u8]| piece.iter().find(|byte| **byte != 0).copied();
+        if size <= PADDING_BYTES_MAX && self.source.scan(range.clone(), 0, not_zero)?.is_none() {
             return Ok(());
         }
         self.edits.zero(range)
-    }
-
-    fn is_zero(&mut self, range: Range<u64>) -> Result<bool> {
-        let mut at = range.start;
-        let mut piece = vec![0; SCAN_PIECE_BYTES];
-        while at < range.end {
-            let size = (range.end - at).min(piece.len() as u64) as usize;
-            self.source.scan(at, &mut piece[..size])?;
-            if piece[..size].iter().any(|byte| *byte != 0) {
-                return Ok(false);
-            }
-            at += size as u64;
-        }
-        Ok(true)
     }
 
     /// Zeros a block of unknown kind if it may name a place.
@@ -78,8 +61,5 @@ impl<'a> Search<'a> {
 
 pub(super) fn count(counter: &mut u32, max: u32, what: &'static str) -> Result<()> {
     *counter += 1;
-    if *counter > max {
-        return Err(RedactError::Unparsable(what));
-    }
-    Ok(())
+    ensure(*counter <= max, what)
 }

@@ -7,7 +7,7 @@
 //! recorded; if something that is removed overlaps it, the block is refused. The result is walked again and
 //! must be free of GPS.
 
-use super::error::{RedactError, Result};
+use super::error::{RedactError, Result, ensure, refuse};
 use super::limits::{DIRECTORIES_MAX, ENTRIES_MAX};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -51,9 +51,10 @@ pub(super) fn walk(bytes: &[u8]) -> Result<Findings> {
         let mut redacted = bytes.to_vec();
         findings.apply(&mut redacted);
         let again = Walk::new(&redacted)?.run()?;
-        if !again.zeros.is_empty() || !again.tables.is_empty() {
-            return refuse("directories that depend on each other");
-        }
+        ensure(
+            again.zeros.is_empty() && again.tables.is_empty(),
+            "directories that depend on each other",
+        )?;
     }
     Ok(findings)
 }
@@ -68,10 +69,6 @@ impl Findings {
             bytes[*start..*start + table.len()].copy_from_slice(table);
         }
     }
-}
-
-fn refuse<T>(why: &'static str) -> Result<T> {
-    Err(RedactError::Unparsable(why))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,18 +141,12 @@ impl<'a> Walk<'a> {
 
     fn run(mut self) -> Result<Findings> {
         while let Some((at, kind)) = self.todo.pop() {
-            match self.seen.get(&at) {
-                Some(Kind::Gps) if kind != Kind::Gps => return refuse("a shared directory"),
-                Some(Kind::Main | Kind::Sub) if kind == Kind::Gps => {
-                    return refuse("a shared directory");
-                }
-                Some(_) => continue,
-                None => {}
+            if let Some(before) = self.seen.insert(at, kind) {
+                let is_shared = (before == Kind::Gps) != (kind == Kind::Gps);
+                ensure(!is_shared, "a shared directory")?;
+                continue;
             }
-            self.seen.insert(at, kind);
-            if self.seen.len() > DIRECTORIES_MAX {
-                return refuse("too many directories");
-            }
+            ensure(self.seen.len() <= DIRECTORIES_MAX, "too many directories")?;
             match kind {
                 Kind::Gps => self.gps(at)?,
                 Kind::Main | Kind::Sub => self.ordinary(at, kind)?,
@@ -165,29 +156,31 @@ impl<'a> Walk<'a> {
         Ok(self.findings)
     }
 
-    fn u16(&self, at: usize) -> Result<u16> {
-        let bytes = at.checked_add(2).and_then(|end| self.bytes.get(at..end));
-        match bytes {
-            Some(&[a, b]) if self.big => Ok(u16::from_be_bytes([a, b])),
-            Some(&[a, b]) => Ok(u16::from_le_bytes([a, b])),
-            _ => refuse("an EXIF directory outside its block"),
+    /// The bytes of a number in the block's order, or from it to that of `from_be_bytes`.
+    fn in_order<const N: usize>(&self, mut bytes: [u8; N]) -> [u8; N] {
+        if !self.big {
+            bytes.reverse();
         }
+        bytes
+    }
+
+    fn number<const N: usize>(&self, at: usize) -> Result<[u8; N]> {
+        let bytes = self.bytes.get(at..).and_then(|rest| rest.first_chunk());
+        let outside = RedactError::Unparsable("an EXIF directory outside its block");
+        bytes.map(|bytes| self.in_order(*bytes)).ok_or(outside)
+    }
+
+    fn u16(&self, at: usize) -> Result<u16> {
+        self.number(at).map(u16::from_be_bytes)
     }
 
     fn u32(&self, at: usize) -> Result<u32> {
-        let bytes = at.checked_add(4).and_then(|end| self.bytes.get(at..end));
-        match bytes {
-            Some(&[a, b, c, d]) if self.big => Ok(u32::from_be_bytes([a, b, c, d])),
-            Some(&[a, b, c, d]) => Ok(u32::from_le_bytes([a, b, c, d])),
-            _ => refuse("an EXIF directory outside its block"),
-        }
+        self.number(at).map(u32::from_be_bytes)
     }
 
     fn entries(&self, at: usize) -> Result<Vec<Entry>> {
         let count = usize::from(self.u16(at)?);
-        if count > ENTRIES_MAX {
-            return refuse("too many entries in a directory");
-        }
+        ensure(count <= ENTRIES_MAX, "too many entries in a directory")?;
         (0..count)
             .map(|index| {
                 let at = at + 2 + index * ENTRY_BYTES;
@@ -211,9 +204,7 @@ impl<'a> Walk<'a> {
         let entries = self.entries(at)?;
         self.zero(at..at + 2 + entries.len() * ENTRY_BYTES)?;
         for entry in entries {
-            if entry.size().is_none() {
-                return refuse("a GPS entry of unknown type");
-            }
+            ensure(entry.size().is_some(), "a GPS entry of unknown type")?;
             if let Some(range) = entry.outside() {
                 self.zero(range)?;
             }
@@ -222,10 +213,9 @@ impl<'a> Walk<'a> {
     }
 
     fn zero(&mut self, range: Range<usize>) -> Result<()> {
-        match self.inside(range) {
-            Some(range) => self.findings.zeros.push(range),
-            None => return refuse("a GPS value outside its block"),
-        }
+        let inside = self.inside(range);
+        let range = inside.ok_or(RedactError::Unparsable("a GPS value outside its block"))?;
+        self.findings.zeros.push(range);
         Ok(())
     }
 
@@ -297,9 +287,10 @@ impl<'a> Walk<'a> {
     }
 
     fn sub_directories(&mut self, entry: &Entry) -> Result<()> {
-        if entry.count as usize > DIRECTORIES_MAX {
-            return refuse("too many directories");
-        }
+        ensure(
+            entry.count as usize <= DIRECTORIES_MAX,
+            "too many directories",
+        )?;
         match entry.outside() {
             Some(range) if matches!(entry.kind, 4 | 13) => {
                 for at in range.step_by(4) {
@@ -333,20 +324,8 @@ impl<'a> Walk<'a> {
     /// A directory with the entries that stay, as long as before.
     fn table(&self, staying: &[Entry], before: usize, next: Option<u32>) -> Vec<u8> {
         let mut table = Vec::with_capacity(2 + before * ENTRY_BYTES + 4);
-        let number = |value: u16| {
-            if self.big {
-                value.to_be_bytes()
-            } else {
-                value.to_le_bytes()
-            }
-        };
-        let word = |value: u32| {
-            if self.big {
-                value.to_be_bytes()
-            } else {
-                value.to_le_bytes()
-            }
-        };
+        let number = |value: u16| self.in_order(value.to_be_bytes());
+        let word = |value: u32| self.in_order(value.to_be_bytes());
         // A directory has one entry at least.
         table.extend(number(staying.len().max(1) as u16));
         for entry in staying {
@@ -366,20 +345,15 @@ impl<'a> Walk<'a> {
     /// What is removed must not overlap what stays.
     fn check_overlap(&mut self) -> Result<()> {
         self.kept.sort_by_key(|range| range.start);
-        let mut furthest = 0;
-        let ends: Vec<usize> = self
-            .kept
-            .iter()
-            .map(|range| {
-                furthest = range.end.max(furthest);
-                furthest
-            })
-            .collect();
+        let ends = self.kept.iter().scan(0, |furthest, range| {
+            *furthest = range.end.max(*furthest);
+            Some(*furthest)
+        });
+        let ends: Vec<usize> = ends.collect();
         for zero in &self.findings.zeros {
             let before = self.kept.partition_point(|kept| kept.start < zero.end);
-            if before > 0 && ends[before - 1] > zero.start {
-                return refuse("GPS data that other data share");
-            }
+            let is_apart = before == 0 || ends[before - 1] <= zero.start;
+            ensure(is_apart, "GPS data that other data share")?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use super::error::{RedactError, Result};
 use super::limits::TRAILING_FILES_MAX;
-use super::search::{SCAN_PIECE_BYTES, Search};
+use super::search::Search;
 use std::ops::Range;
 
 /// Bytes by which the beginning of an image or film is recognised.
@@ -20,9 +20,9 @@ impl Search<'_> {
             self.trailing_files += 1;
             let found = match self.trailing_files > TRAILING_FILES_MAX {
                 true => None,
-                false => self.next_image(at..range.end)?,
+                false => self.next_head(at..range.end)?,
             };
-            let Some(start) = found else {
+            let Some((start, false)) = found else {
                 return self.empty(at..range.end);
             };
             self.empty(at..start)?;
@@ -49,27 +49,13 @@ impl Search<'_> {
         end
     }
 
-    /// Where the next JPEG begins, unless a film comes first.
-    fn next_image(&mut self, range: Range<u64>) -> Result<Option<u64>> {
-        let next = self.next_head(range)?;
-        Ok(next.and_then(|(at, is_film)| (!is_film).then_some(at)))
-    }
-
     /// Where the next JPEG or film begins, and whether it is a film.
     pub(super) fn next_head(&mut self, range: Range<u64>) -> Result<Option<(u64, bool)>> {
-        let mut at = range.start;
-        let mut piece = vec![0; SCAN_PIECE_BYTES];
-        while range.end - at >= HEAD_BYTES as u64 {
-            let size = (range.end - at).min(piece.len() as u64) as usize;
-            self.source.scan(at, &mut piece[..size])?;
-            let mut heads = piece[..size].windows(HEAD_BYTES);
-            if let Some(found) = heads.position(|head| begins_film(head) || begins_image(head)) {
-                let is_film = begins_film(&piece[found..]);
-                return Ok(Some((at + found as u64, is_film)));
-            }
-            at += (size - HEAD_BYTES + 1) as u64;
-        }
-        Ok(None)
+        self.source.scan(range, HEAD_BYTES - 1, |at, piece| {
+            let mut heads = piece.windows(HEAD_BYTES);
+            let found = heads.position(|head| begins_film(head) || begins_image(head))?;
+            Some((at + found as u64, begins_film(&piece[found..])))
+        })
     }
 }
 

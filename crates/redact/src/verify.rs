@@ -4,7 +4,7 @@
 //! shows to no reader.
 
 use super::detect::Container;
-use super::error::{RedactError, Result};
+use super::error::{Result, refuse};
 use super::limits::VERIFY_BYTES_MAX;
 use super::plan::RedactionPlan;
 use super::source::ReadAt;
@@ -16,7 +16,7 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 /// Refuses a plan through which a place can still be seen.
 pub(super) fn no_place_left(
-    reader: &dyn ReadAt,
+    reader: &ReadAt<'_>,
     length: u64,
     container: Container,
     plan: &RedactionPlan,
@@ -39,9 +39,9 @@ pub(super) fn no_place_left(
     }));
     match found {
         Ok(false) if left.get() > 0 => Ok(()),
-        Ok(false) => Err(RedactError::Unparsable("too much metadata to check")),
-        Ok(true) => Err(RedactError::Unparsable("two parsers disagree")),
-        Err(_) => Err(RedactError::Unparsable("a parser gave up")),
+        Ok(false) => refuse("too much metadata to check"),
+        Ok(true) => refuse("two parsers disagree"),
+        Err(_) => refuse("a parser gave up"),
     }
 }
 
@@ -72,7 +72,7 @@ fn film_names_place(view: View<'_>) -> bool {
 
 /// The file through the plan, up to a number of bytes.
 struct View<'a> {
-    reader: &'a dyn ReadAt,
+    reader: &'a ReadAt<'a>,
     plan: &'a RedactionPlan,
     length: u64,
     at: u64,
@@ -86,7 +86,7 @@ impl Read for View<'_> {
             self.left.set(0);
             return Err(io::ErrorKind::FileTooLarge.into());
         };
-        let count = self.reader.read_at(&mut buffer[..room as usize], self.at)?;
+        let count = (self.reader)(&mut buffer[..room as usize], self.at)?;
         self.plan.apply(self.at, &mut buffer[..count]);
         self.left.set(left);
         self.at += count as u64;

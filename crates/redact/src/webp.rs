@@ -1,6 +1,6 @@
 //! WebP: chunks of a RIFF file.
 
-use super::error::{RedactError, Result};
+use super::error::{Result, ensure};
 use super::extents::Extents;
 use super::limits::CHUNKS_MAX;
 use super::search::{Search, count};
@@ -17,9 +17,7 @@ impl Search<'_> {
     pub(super) fn webp(&mut self, range: Range<u64>) -> Result<()> {
         let size = u64::from(u32::from_le_bytes(self.source.array(range.start + 4)?));
         let end = range.start + 8 + size;
-        if end > range.end || size < 4 {
-            return Err(RedactError::Unparsable("a WebP file that is cut off"));
-        }
+        ensure(end <= range.end && size >= 4, "a WebP file that is cut off")?;
         self.riff_chunks(range.start + HEADER_BYTES..end)?;
         self.empty(end..range.end)
     }
@@ -35,9 +33,7 @@ impl Search<'_> {
             let kind: [u8; 4] = self.source.array(at)?;
             let size = u64::from(u32::from_le_bytes(self.source.array(at + 4)?));
             let data = at + CHUNK_HEADER_BYTES..at + CHUNK_HEADER_BYTES + size;
-            if data.end > range.end {
-                return Err(RedactError::Unparsable("a WebP chunk without its data"));
-            }
+            ensure(data.end <= range.end, "a WebP chunk without its data")?;
             at = (data.end + (size & 1)).min(range.end);
             self.webp_chunk(kind, data)?;
         }
@@ -52,9 +48,7 @@ impl Search<'_> {
         match &kind.map(|byte| byte.to_ascii_uppercase()) {
             b"ANMF" => {
                 let start = data.start + FRAME_HEADER_BYTES;
-                if start > data.end {
-                    return Err(RedactError::Unparsable("a WebP frame without its data"));
-                }
+                ensure(start <= data.end, "a WebP frame without its data")?;
                 self.inside(|search| search.riff_chunks(start..data.end))
             }
             // Some writers leave an empty one behind.

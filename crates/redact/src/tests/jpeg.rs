@@ -2,7 +2,7 @@
 
 use super::make::*;
 use super::*;
-use crate::search::SCAN_PIECE_BYTES;
+use crate::source::SCAN_PIECE_BYTES;
 use image::ImageFormat;
 
 #[test]

@@ -74,7 +74,7 @@ fn invalid_pointers() {
         ])));
     }
     let nowhere = photograph(&[&directory(&[WIDTH, (POINTER, 4, 1, 0)], 0)]);
-    assert_eq!(planned(&nowhere).len(), 1);
+    assert_eq!(planned(&nowhere).ranges().count(), 1);
     let many = [vec![0xff; 2], vec![0; 12 * 0xffff + 4]].concat();
     let large = [b"II*\0\x08\0\0\0".as_slice(), &many].concat();
     assert!(is_refused(&png_with(&[(*b"eXIf", large)])));
@@ -112,8 +112,6 @@ fn contradictory_patches_are_refused() {
     let plan = edits.finish(100).unwrap();
     let ranges: Vec<_> = plan.ranges().map(|(range, _)| range).collect();
     assert_eq!(ranges, [10..30, 30..35, 40..44]);
-    assert!(plan.touches(0, 11) && plan.touches(43, 1) && plan.touches(0, u64::MAX));
-    assert!(!plan.touches(0, 10) && !plan.touches(35, 5) && !plan.touches(44, 9));
     let mut edits = Edits::default();
     edits.zero(10..20).unwrap();
     edits.bytes(19, b"ab").unwrap();
@@ -158,8 +156,7 @@ proptest! {
         for (range, content) in plan.ranges() {
             let range = range.start as usize..range.end as usize;
             match content {
-                Content::Zeros => whole[range].fill(0),
-                Content::Spaces => whole[range].fill(b' '),
+                Content::Fill(byte) => whole[range].fill(*byte),
                 Content::Bytes(bytes) => whole[range].copy_from_slice(bytes),
             }
         }
@@ -172,8 +169,6 @@ proptest! {
             let mut piece = file[start..end].to_vec();
             plan.apply(start as u64, &mut piece);
             prop_assert_eq!(&piece[..], &whole[start..end]);
-            let touched = file[start..end] != whole[start..end];
-            prop_assert!(!touched || plan.touches(start as u64, (end - start) as u64));
         }
     }
 }
