@@ -23,8 +23,11 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::PageBuffer;
+use crate::io_uring::IoUring;
 pub use crate::io_uring::REGISTER_ENABLE_RINGS as ENABLE;
-use crate::io_uring::{Cqe, FIXED_FILE, IoUring, MORE, Sqe};
+use ::io_uring::squeue::Entry128;
+use ::io_uring::types::{Fd, Fixed};
+use ::io_uring::{cqueue, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, Result};
 use std::fmt;
@@ -62,16 +65,12 @@ const INIT_INTERVAL: Duration = Duration::from_micros(50);
 /// Bytes of a slot whose memory is kept: up to the first page of the payload.
 const KEPT_BYTES: usize = PAYLOAD + 4096;
 
-const OP_POLL_ADD: u8 = 6;
-const OP_READ: u8 = 22;
-const OP_URING_CMD: u8 = 46;
-const POLL_ADD_MULTI: u32 = 1;
-const CMD_REGISTER: u64 = 1;
-const CMD_COMMIT_AND_FETCH: u64 = 2;
+const CMD_REGISTER: u32 = 1;
+const CMD_COMMIT_AND_FETCH: u32 = 2;
 
-/// Indices of the registered files.
-const DEVICE: i32 = 0;
-const WAKER: i32 = 1;
+/// Registered files.
+const DEVICE: Fixed = Fixed(0);
+const WAKER: Fixed = Fixed(1);
 
 /// A queue of the kernel, one for each possible CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -242,12 +241,15 @@ impl<J> FuseRing<J> {
     /// io_uring, EINVAL where a flag is not known, ENOMEM, EMFILE, EBADF.
     pub fn new(device: BorrowedFd<'_>, slots: u16) -> Result<FuseRing<J>> {
         // Each slot has at most one entry in the submission queue, and the waker one.
-        let ring = IoUring::new(u32::from(slots) + 1)?;
         let waker = Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?));
-        ring.register_files(&[device.as_raw_fd(), waker.0.as_raw_fd()])?;
-        ring.restrict_to(&[OP_URING_CMD, OP_READ, OP_POLL_ADD])?;
+        let files = [device.as_raw_fd(), waker.0.as_raw_fd()];
+        let operations = [
+            opcode::UringCmd80::CODE,
+            opcode::Read::CODE,
+            opcode::PollAdd::CODE,
+        ];
         Ok(FuseRing {
-            ring,
+            ring: IoUring::new(u32::from(slots) + 1, &files, &operations)?,
             waker,
             held: Vec::new(),
         })
@@ -268,17 +270,10 @@ impl<J> FuseRing<J> {
     }
 
     fn watch_waker(&mut self) -> Result<()> {
-        let entry = Sqe {
-            opcode: OP_POLL_ADD,
-            flags: FIXED_FILE,
-            fd: WAKER,
-            len: POLL_ADD_MULTI,
-            op_flags: 1, // POLLIN
-            user_data: u64::from(Kind::Waker as u32),
-            ..Sqe::EMPTY
-        };
+        let poll = opcode::PollAdd::new(WAKER, libc::POLLIN as u32).multi(true);
+        let entry = poll.build().user_data(user_data(Kind::Waker, 0));
         // SAFETY: it points at nothing.
-        unsafe { self.push(&entry) }
+        unsafe { self.push(&entry.into()) }
     }
 
     /// Memory for one more request on `queue`, with at most `payload_bytes` of arguments or body.
@@ -320,16 +315,16 @@ impl<J> FuseRing<J> {
 
     /// Commits to no queue, and returns the error.
     fn try_in_vain(&mut self) -> Result<Errno> {
-        let mut entry = command(CMD_COMMIT_AND_FETCH, 0, QueueIndex(u16::MAX));
-        entry.user_data = Kind::Trial as u64;
+        let command = command(CMD_COMMIT_AND_FETCH, 0, QueueIndex(u16::MAX));
+        let entry = command.build().user_data(user_data(Kind::Trial, 0));
         // SAFETY: it points at nothing.
         unsafe { self.push(&entry) }?;
         loop {
             self.wait(None)?;
             // Only a wake-up can precede it, which is reported again at the end.
             while let Some(completion) = self.ring.pop() {
-                if completion.user_data == Kind::Trial as u64 {
-                    return Ok(Errno::from_raw_os_error(-completion.res.min(-1)));
+                if completion.user_data() == Kind::Trial as u64 {
+                    return Ok(Errno::from_raw_os_error(-completion.result().min(-1)));
                 }
             }
         }
@@ -344,10 +339,10 @@ impl<J> FuseRing<J> {
         let start = slot.memory.as_ptr() as u64;
         let payload = (slot.memory.len() - PAYLOAD) as u64;
         *slot.pieces = [start, HEADERS_BYTES as u64, start + PAYLOAD as u64, payload];
-        let mut entry = command(CMD_REGISTER, 0, slot.queue);
-        entry.addr = slot.pieces.as_ptr() as u64;
-        entry.len = 2;
-        entry.user_data = user_data(Kind::Request, slot.place);
+        let command = command(CMD_REGISTER, 0, slot.queue).addr(Some(slot.pieces.as_ptr() as u64));
+        let number = user_data(Kind::Request, slot.place);
+        let mut entry = command.build().user_data(number);
+        set_length(&mut entry, slot.pieces.len() as u32 / 2);
         let place = slot.place as usize;
         // SAFETY: the pieces, which do not move, and the memory that they name are in `held` until the
         // kernel returns them.
@@ -355,9 +350,9 @@ impl<J> FuseRing<J> {
         self.hold(Holder::Request(slot), place);
         self.submit()?;
         // The kernel refuses at once, in the order of its completions.
-        let refused = |completion: &Cqe| completion.user_data == entry.user_data;
+        let refused = |completion: &cqueue::Entry| completion.user_data() == number;
         let next = self.ring.peek().filter(refused);
-        if next.is_none_or(|completion| completion.res >= 0) {
+        if next.is_none_or(|completion| completion.result() >= 0) {
             return Ok(());
         }
         match self.next_event() {
@@ -373,8 +368,9 @@ impl<J> FuseRing<J> {
     /// Those of `io_uring_enter(2)` when the submission queue was full.
     pub fn commit(&mut self, mut slot: Slot, length: usize) -> Result<()> {
         slot.put_reply(length);
-        let mut entry = command(CMD_COMMIT_AND_FETCH, slot.word(COMMIT_ID), slot.queue);
-        entry.user_data = user_data(Kind::Request, slot.place);
+        let command = command(CMD_COMMIT_AND_FETCH, slot.word(COMMIT_ID), slot.queue);
+        let number = user_data(Kind::Request, slot.place);
+        let entry = command.build().user_data(number);
         let place = slot.place as usize;
         self.hold(Holder::Request(slot), place);
         // SAFETY: it names the memory that was registered, which is held.
@@ -399,19 +395,14 @@ impl<J> FuseRing<J> {
         if slot.reply_at != REPLY || length > room {
             return Err(Errno::INVAL);
         }
-        let entry = Sqe {
-            opcode: OP_READ,
-            fd: file.as_raw_fd(),
-            off: offset,
-            addr: slot.memory.as_ptr() as u64 + start as u64,
-            len: u32::try_from(length).map_err(|_| Errno::INVAL)?,
-            user_data: user_data(Kind::Read, slot.place),
-            ..Sqe::EMPTY
-        };
+        let length = u32::try_from(length).map_err(|_| Errno::INVAL)?;
+        let target = slot.memory[start..].as_ptr().cast_mut();
+        let read = opcode::Read::new(Fd(file.as_raw_fd()), target, length).offset(offset);
+        let entry = read.build().user_data(user_data(Kind::Read, slot.place));
         let place = slot.place as usize;
         self.hold(Holder::Read(slot, job), place);
         // SAFETY: `length` bytes of memory that is held until the read has completed.
-        unsafe { self.push(&entry) }
+        unsafe { self.push(&entry.into()) }
     }
 
     fn hold(&mut self, held: Holder<J>, place: usize) {
@@ -420,7 +411,7 @@ impl<J> FuseRing<J> {
 
     /// # Safety
     /// As [`IoUring::push`].
-    unsafe fn push(&mut self, entry: &Sqe) -> Result<()> {
+    unsafe fn push(&mut self, entry: &Entry128) -> Result<()> {
         // SAFETY: the caller's promise.
         while !unsafe { self.ring.push(entry) } {
             self.submit()?;
@@ -456,7 +447,7 @@ impl<J> FuseRing<J> {
     }
 
     /// Whether [`next_event`](Self::next_event) has an event. Reads memory only.
-    pub fn has_event(&self) -> bool {
+    pub fn has_event(&mut self) -> bool {
         self.ring.peek().is_some()
     }
 
@@ -470,31 +461,30 @@ impl<J> FuseRing<J> {
         }
     }
 
-    fn event(&mut self, completion: Cqe) -> Option<Event<J>> {
-        let place = (completion.user_data >> 2) as usize;
-        if completion.user_data & 3 == Kind::Trial as u64 {
+    fn event(&mut self, completion: cqueue::Entry) -> Option<Event<J>> {
+        let place = (completion.user_data() >> 2) as usize;
+        if completion.user_data() & 3 == Kind::Trial as u64 {
             return None;
         }
-        if completion.user_data & 3 == Kind::Waker as u64 {
-            if completion.flags & MORE == 0 {
+        if completion.user_data() & 3 == Kind::Waker as u64 {
+            if !cqueue::more(completion.flags()) {
                 // Without it, the thread sees only the end of the connection.
                 let _ = self.watch_waker();
             }
             return Some(Event::Woken);
         }
         let held = std::mem::replace(self.held.get_mut(place)?, Holder::Free);
-        let refused = || Errno::from_raw_os_error(-completion.res);
+        let result = completion.result();
+        let refused = || Errno::from_raw_os_error(-result);
         let event = match held {
             Holder::Free => return None,
-            Holder::Request(slot) if completion.res < 0 => Event::Gone(slot, refused()),
+            Holder::Request(slot) if result < 0 => Event::Gone(slot, refused()),
             Holder::Request(mut slot) => {
                 slot.take_in();
                 Event::Request(slot)
             }
-            Holder::Read(slot, job) if completion.res < 0 => Event::Read(slot, job, Err(refused())),
-            Holder::Read(slot, job) => {
-                Event::Read(slot, job, Ok(completion.res.unsigned_abs() as usize))
-            }
+            Holder::Read(slot, job) if result < 0 => Event::Read(slot, job, Err(refused())),
+            Holder::Read(slot, job) => Event::Read(slot, job, Ok(result.unsigned_abs() as usize)),
         };
         Some(event)
     }
@@ -540,18 +530,19 @@ fn user_data(kind: Kind, place: u32) -> u64 {
 }
 
 /// `struct fuse_uring_cmd_req` in an entry.
-fn command(operation: u64, commit: u64, queue: QueueIndex) -> Sqe {
-    let mut entry = Sqe {
-        opcode: OP_URING_CMD,
-        flags: FIXED_FILE,
-        fd: DEVICE,
-        // The lower half is the operation.
-        off: operation,
-        ..Sqe::EMPTY
-    };
-    entry.cmd[1] = commit;
-    entry.cmd[2] = u64::from(queue.0);
-    entry
+fn command(operation: u32, commit: u64, queue: QueueIndex) -> opcode::UringCmd80 {
+    let mut request = [0; 80];
+    request[8..16].copy_from_slice(&commit.to_ne_bytes());
+    request[16..18].copy_from_slice(&queue.0.to_ne_bytes());
+    opcode::UringCmd80::new(DEVICE, operation).cmd(request)
+}
+
+/// Sets `len` of `struct io_uring_sqe`, which the crate does not set for commands.
+fn set_length(entry: &mut Entry128, length: u32) {
+    const LEN: usize = 24;
+    let place = (&raw mut *entry).wrapping_byte_add(LEN).cast::<u32>();
+    // SAFETY: `Entry128` is that structure of 128 bytes (`repr(C)`), with `len` at this offset.
+    unsafe { place.write(length) };
 }
 
 #[cfg(test)]
@@ -688,25 +679,22 @@ mod tests {
 
     #[test]
     fn a_ring_refuses_other_operations() {
-        const OP_NOP: u8 = 0;
-        const OP_WRITE: u8 = 23;
         let Some(mut ring) = ring() else { return };
         std::thread::spawn(move || {
             ring.enable().unwrap();
-            for opcode in [OP_NOP, OP_WRITE] {
-                let entry = Sqe {
-                    opcode,
-                    user_data: 99,
-                    ..Sqe::EMPTY
-                };
+            let write = opcode::Write::new(WAKER, std::ptr::null(), 0).build();
+            for entry in [opcode::Nop::new().build(), write] {
                 // SAFETY: it points at nothing.
-                assert!(unsafe { ring.ring.push(&entry) });
+                assert!(unsafe { ring.ring.push(&entry.user_data(99).into()) });
                 ring.wait(None).unwrap();
                 let completion = ring.ring.pop().unwrap();
-                assert_eq!((completion.user_data, completion.res), (99, -libc::EACCES));
+                assert_eq!(
+                    (completion.user_data(), completion.result()),
+                    (99, -libc::EACCES)
+                );
             }
-            let more = ring.ring.register_files(&[0]);
-            assert_eq!(more, Err(Errno::ACCESS), "nor more files");
+            let more = ring.ring.0.submitter().register_files(&[0]).unwrap_err();
+            assert_eq!(more.raw_os_error(), Some(libc::EACCES), "nor more files");
         })
         .join()
         .unwrap();
