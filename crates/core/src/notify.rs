@@ -8,7 +8,6 @@
 //! The queue is bounded. When it is full, [`Notifier`]'s methods fail with `EAGAIN`, and the caller can use
 //! a cheaper one, for instance one [`increment_epoch`](Notifier::increment_epoch) for a thousand changed
 //! names.
-//! [`increment_epoch`](Notifier::increment_epoch) for a thousand changed names.
 
 use crate::errno::{Errno, Result};
 use crate::metrics::{Metrics, bump};

@@ -15,7 +15,7 @@
 use crate::raw::{check, check_int};
 use rustix::io::{Errno, Result};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -146,35 +146,13 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> Result<libc::sigset_t>
     Ok(unsafe { before.assume_init() })
 }
 
-/// A thread's signal mask from before [`block`].
-#[derive(Clone, Copy)]
-pub struct SignalMask(libc::sigset_t);
-
-impl SignalMask {
-    /// Restores the calling thread's mask: for a child after `fork`, or at the end.
-    pub fn restore(&self) -> Result<()> {
-        change_mask(libc::SIG_SETMASK, &self.0).map(drop)
-    }
-}
-
-impl std::fmt::Debug for SignalMask {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // SAFETY: reads the set; the numbers are signals.
-        let blocked = |signal: &i32| unsafe { libc::sigismember(&raw const self.0, *signal) } == 1;
-        formatter
-            .debug_set()
-            .entries((1..=libc::SIGRTMAX()).filter(blocked))
-            .finish()
-    }
-}
-
 /// Blocks `signals` in the calling thread, and in threads and children that it starts afterwards (a child
 /// keeps the mask across `exec`: see [`unblock`]).
 ///
 /// # Errors
 /// EINVAL for what is no signal.
-pub fn block(signals: &[i32]) -> Result<SignalMask> {
-    change_mask(libc::SIG_BLOCK, &set_of(signals)?).map(SignalMask)
+pub fn block(signals: &[i32]) -> Result<()> {
+    change_mask(libc::SIG_BLOCK, &set_of(signals)?).map(drop)
 }
 
 /// Unblocks `signals` in the calling thread: the first thing in a child that inherited a mask.
@@ -213,10 +191,7 @@ pub struct Signal {
 ///
 /// A thread that does not block them may receive them instead, so open this before starting threads.
 #[derive(Debug)]
-pub struct SignalFd {
-    descriptor: OwnedFd,
-    before: SignalMask,
-}
+pub struct SignalFd(OwnedFd);
 
 impl SignalFd {
     /// Blocks `signals` in the calling thread and opens a descriptor that reads them, close-on-exec and
@@ -226,16 +201,15 @@ impl SignalFd {
     /// EINVAL for what is no signal, EMFILE, ENFILE.
     pub fn block_and_open(signals: &[i32]) -> Result<Self> {
         let set = set_of(signals)?;
-        let before = block(signals)?;
+        let before = change_mask(libc::SIG_BLOCK, &set)?;
         // SAFETY: reads one set.
         let answer = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) };
         let number = check_int(answer).inspect_err(|_| {
             // The first error is returned; the mask is restored as far as possible.
-            let _ = before.restore();
+            let _ = change_mask(libc::SIG_SETMASK, &before);
         })?;
         // SAFETY: the kernel has just given this descriptor to us alone.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
-        Ok(Self { descriptor, before })
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(number) }))
     }
 
     /// Waits for the next signal.
@@ -245,7 +219,7 @@ impl SignalFd {
     /// non-blocking and none is waiting.
     pub fn read(&self) -> Result<Signal> {
         let mut bytes = [0_u8; size_of::<libc::signalfd_siginfo>()];
-        let length = rustix::io::read(&self.descriptor, &mut bytes)?;
+        let length = rustix::io::read(&self.0, &mut bytes)?;
         // The kernel writes whole records only.
         if length != bytes.len() {
             return Err(Errno::IO);
@@ -261,22 +235,11 @@ impl SignalFd {
             by_kernel: field(2) > 0,
         })
     }
-
-    /// Restores the calling thread's mask. Pending signals are then delivered by their action.
-    pub fn restore_mask(&self) -> Result<()> {
-        self.before.restore()
-    }
 }
 
 impl AsFd for SignalFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-}
-
-impl AsRawFd for SignalFd {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        self.descriptor.as_raw_fd()
+        self.0.as_fd()
     }
 }
 
@@ -381,23 +344,17 @@ mod tests {
     }
 
     #[test]
-    fn masks_are_set_and_restored() {
+    fn masks_are_changed_for_the_signals_given() {
         in_a_thread(|| {
             let blocked = |signal: i32| {
                 let mask = crate::test_ground::thread_status("SigBlk");
                 u64::from_str_radix(&mask, 16).unwrap() >> (signal - 1) & 1 == 1
             };
-            let outer = block(&[SIGUSR2]).unwrap();
-            let signals = SignalFd::block_and_open(&[SIGTERM]).unwrap();
+            block(&[SIGUSR2]).unwrap();
+            let _signals = SignalFd::block_and_open(&[SIGTERM]).unwrap();
             assert!(blocked(SIGTERM) && blocked(SIGUSR2));
-            signals.restore_mask().unwrap();
-            assert!(!blocked(SIGTERM) && blocked(SIGUSR2));
             unblock(&[SIGUSR2]).unwrap();
-            assert!(!blocked(SIGUSR2));
-            let inner = block(&[SIGUSR2]).unwrap();
-            assert!(!format!("{inner:?}").contains(&SIGUSR2.to_string()));
-            outer.restore().unwrap();
-            assert!(!blocked(SIGUSR2));
+            assert!(blocked(SIGTERM) && !blocked(SIGUSR2));
         });
         assert_eq!(block(&[0]).err(), Some(Errno::INVAL));
         let refused = SignalFd::block_and_open(&[SIGTERM, 65]).err();

@@ -69,7 +69,7 @@ pub(crate) fn confine_signals() {
         .filter(|signal| *signal != ours && !faults.contains(signal))
         .filter(|signal| ![libc::SIGKILL, libc::SIGSTOP, libc::SIGABRT].contains(signal))
         .collect();
-    let confined = block(&others).and_then(|_before| unblock(&[ours]));
+    let confined = block(&others).and_then(|()| unblock(&[ours]));
     if let Err(error) = confined {
         tracing::debug!(%error, "cannot set a thread's signal mask");
     }
