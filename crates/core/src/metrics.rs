@@ -92,16 +92,6 @@ impl Metrics {
         bump(&self.figures.malformed);
     }
 
-    /// Counts a request that slept on the thread that took it, because no other thread was available.
-    pub fn count_blocked_inline(&self) {
-        bump(&self.figures.blocked_inline);
-    }
-
-    /// Counts a blocking lock that was refused, because too many were waiting.
-    pub fn count_lock_refused(&self) {
-        bump(&self.figures.lock_waiters_refused);
-    }
-
     /// Counts a request that is carried out on another thread, because it would sleep.
     pub fn count_deferred(&self) {
         bump(&self.figures.deferred);

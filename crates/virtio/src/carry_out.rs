@@ -6,7 +6,7 @@ use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
 use thrufs::serving::BlockingJob;
-use thrufs::{FileReply, FileSystem, Metrics, Outcome, Wait};
+use thrufs::{Errno, FileReply, FileSystem, Metrics, Outcome, Wait};
 
 pub(crate) struct Sleeping<F: FileSystem> {
     pub(crate) slot: Slot,
@@ -33,6 +33,19 @@ impl<F: FileSystem> Sleeping<F> {
             }
         };
         self.slot.answered(length);
+        Returned {
+            slot: self.slot,
+            length,
+        }
+    }
+
+    /// Executes it on the queue's thread, because the blocking pool has refused it.
+    pub(crate) fn carry_out_here(mut self) -> Returned {
+        if !self.wait.is_for_lock() {
+            return self.carry_out();
+        }
+        // The queue's thread must not wait for a lock: the unlock may come by this queue.
+        let length = self.slot.refuse(self.session.dispatcher(), Errno::ENOLCK);
         Returned {
             slot: self.slot,
             length,

@@ -38,11 +38,12 @@
 //! | module | what it does |
 //! |---|---|
 //! | `device`, `connection`, `control`, `config`, `tag` | one front end: its connection, its messages, what it may set |
+//! | `shared` | what the threads of a connection share |
 //! | `memory`, `queue`, `vring` | guest memory; virtqueues in it; a queue as the front end sets it up |
 //! | `serving`, `queue_state`, `mailbox` | the thread of a queue, what it owns, messages to it |
 //! | `queue_helpers`, `patience` | further threads for a busy queue; spinning before sleep |
 //! | `stall_monitor`, `callers` | sharing the CPU of the virtual CPU that asks |
-//! | `slot`, `frame`, `session` | one request; INIT and DESTROY; the sessions of a guest |
+//! | `slot`, `frame`, `carry_out`, `session` | one request, on any thread; INIT and DESTROY; the sessions of a guest |
 //! | `journal`, `keeper` | requests in flight, and the front end's connection, for the next worker |
 //! | `device_state`, `transfer` | migration |
 //! | `error` | why a device cannot serve |

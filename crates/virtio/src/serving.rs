@@ -10,7 +10,7 @@ mod together;
 
 pub(crate) use again::in_order;
 
-use crate::carry_out::{Carried, Sleeping, carry_out};
+use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
 use crate::journal::{Again, Tracker};
 use crate::mailbox::{Mailbox, Messages, Returned, Wiring, signal};
@@ -28,7 +28,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs::Errno;
 
 /// The queue for FORGETs, which have no reply.
 const HIGH_PRIORITY: usize = 0;
@@ -299,25 +298,8 @@ impl<M: MakeFileSystem> Serving<M> {
                 self.start.queue.away.push(away);
                 Ok(())
             }
-            Err(refused) => {
-                let returned = self.carry_out_here(refused);
-                self.start.queue.finish(returned)
-            }
+            Err(refused) => self.start.queue.finish(refused.carry_out_here()),
         }
-    }
-
-    fn carry_out_here(&self, mut refused: Sleeping<M::FileSystem>) -> Returned {
-        let metrics = &self.shared.metrics;
-        if refused.wait.is_for_lock() {
-            // The queue's thread must not wait for a lock: the unlock may come by this queue.
-            metrics.count_lock_refused();
-            let dispatcher = refused.session.dispatcher();
-            let length = refused.slot.refuse(dispatcher, Errno::ENOLCK);
-            let slot = refused.slot;
-            return Returned { slot, length };
-        }
-        metrics.count_blocked_inline();
-        refused.carry_out()
     }
 
     fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {

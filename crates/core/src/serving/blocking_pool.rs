@@ -8,7 +8,7 @@ use super::blocked_counts::{BlockedCounts, BlockingLimits};
 use super::live_count::LiveCount;
 use super::threads::ServingThreads;
 use crate::dispatch::Wait;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, bump};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::io;
@@ -150,8 +150,17 @@ impl<J: BlockingJob> BlockingPool<J> {
     /// Takes a request over.
     ///
     /// # Errors
-    /// The request, when too many are blocked, or no thread is available.
+    /// The request, when too many are blocked, or no thread is available. It is counted as one that its
+    /// queue's thread refuses if it is for a lock, and carries out itself if it is not.
     pub fn take(self: &Arc<Self>, job: J) -> Result<(), J> {
+        let figures = &self.metrics.figures;
+        self.try_to_take(job).inspect_err(|job| match job.wait() {
+            Wait::Lock { .. } => bump(&figures.lock_waiters_refused),
+            Wait::Io => bump(&figures.blocked_inline),
+        })
+    }
+
+    fn try_to_take(self: &Arc<Self>, job: J) -> Result<(), J> {
         let (mut state, wait) = (self.state.lock(), job.wait());
         if state.ending || !state.blocked.admits(wait, self.limits) {
             return Err(job);
@@ -181,5 +190,146 @@ impl<J: BlockingJob> BlockingPool<J> {
                 }
             })
             .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scheduling::allowed_cpus;
+    use super::super::threads::OnPanic;
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// Sleeps until its sender is dropped, and reports that it was given back.
+    #[derive(Debug)]
+    struct Job {
+        wait: Wait,
+        until: Receiver<()>,
+        back: Sender<Wait>,
+        panics: bool,
+    }
+
+    impl BlockingJob for Job {
+        fn wait(&self) -> Wait {
+            self.wait
+        }
+
+        fn run(self) -> impl FnOnce() {
+            let _ = self.until.recv();
+            assert!(!self.panics, "as the test wants it");
+            move || {
+                let _ = self.back.send(self.wait);
+            }
+        }
+    }
+
+    #[derive(Debug)]
+    struct Owner(Sender<()>);
+
+    impl OnPanic for Owner {
+        fn panicked(&self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    struct Ground {
+        pool: Arc<BlockingPool<Job>>,
+        metrics: Arc<Metrics>,
+        back: Sender<Wait>,
+        given_back: Receiver<Wait>,
+        panicked: Receiver<()>,
+    }
+
+    impl Ground {
+        fn new(blocked_max: usize, lock_waiters_max: usize) -> Ground {
+            let limits = BlockingLimits {
+                blocked_max,
+                lock_waiters_max,
+            };
+            let metrics = Arc::<Metrics>::default();
+            let (owner, panicked) = channel();
+            let threads = ServingThreads::new(allowed_cpus(), Arc::new(Owner(owner)));
+            let (back, given_back) = channel();
+            Ground {
+                pool: Arc::new(BlockingPool::new(limits, Arc::clone(&metrics), threads)),
+                metrics,
+                back,
+                given_back,
+                panicked,
+            }
+        }
+
+        /// Whether the pool takes a job, and what ends its sleep.
+        fn take(&self, wait: Wait, panics: bool) -> (bool, Sender<()>) {
+            let (end, until) = channel();
+            let job = Job {
+                wait,
+                until,
+                back: self.back.clone(),
+                panics,
+            };
+            (self.pool.take(job).is_ok(), end)
+        }
+    }
+
+    const SOON: Duration = Duration::from_secs(60);
+    const LOCK: Wait = Wait::Lock { uid: 0 };
+
+    #[test]
+    fn requests_beyond_the_bounds_are_returned_and_counted() {
+        let ground = Ground::new(1, 1);
+        let (io, end_io) = ground.take(Wait::Io, false);
+        let (lock, end_lock) = ground.take(LOCK, false);
+        assert!(io && lock && !ground.take(Wait::Io, false).0 && !ground.take(LOCK, false).0);
+        let seen = ground.metrics.snapshot();
+        assert_eq!((seen.blocked, seen.lock_waiters), (1, 1));
+        assert_eq!((seen.blocked_inline, seen.lock_waiters_refused), (1, 1));
+        assert!(
+            !ground.pool.drain(Instant::now(), || ()),
+            "both still sleep"
+        );
+        drop(end_io);
+        assert_eq!(ground.given_back.recv_timeout(SOON), Ok(Wait::Io));
+        assert_eq!(
+            ground.metrics.snapshot().blocked,
+            0,
+            "before it was given back"
+        );
+        drop(end_lock);
+        assert!(ground.pool.drain(Instant::now() + SOON, || ()));
+        assert_eq!(ground.pool.end(Instant::now() + SOON), 0);
+        assert!(!ground.take(Wait::Io, false).0, "it has ended");
+    }
+
+    #[test]
+    fn idle_threads_take_the_next_request_and_end_with_the_pool() {
+        let ground = Ground::new(8, 0);
+        let sleeping: Vec<_> = (0..3).map(|_| ground.take(Wait::Io, false)).collect();
+        drop(sleeping);
+        for _ in 0..3 {
+            ground.given_back.recv_timeout(SOON).unwrap();
+        }
+        let deadline = Instant::now() + SOON;
+        while ground.metrics.snapshot().standby < 3 {
+            assert!(Instant::now() < deadline, "all are idle again");
+            std::thread::yield_now();
+        }
+        drop(ground.take(Wait::Io, false));
+        ground.given_back.recv_timeout(SOON).unwrap();
+        assert_eq!(ground.pool.count.wait_for_none(Instant::now()), 3);
+        assert_eq!(ground.pool.end(deadline), 0);
+        assert_eq!(ground.metrics.snapshot().standby, 0);
+    }
+
+    #[test]
+    fn a_panic_is_reported_to_the_owner() {
+        let ground = Ground::new(8, 0);
+        drop(ground.take(Wait::Io, true));
+        ground.panicked.recv_timeout(SOON).unwrap();
+        assert_eq!(
+            ground.pool.end(Instant::now() + SOON),
+            0,
+            "its thread has ended"
+        );
     }
 }

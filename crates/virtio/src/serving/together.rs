@@ -105,7 +105,7 @@ impl<M: MakeFileSystem> Serving<M> {
     fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Returned> {
         self.helpers.note_wait(sleeping.slot.head(), sleeping.wait);
         let refused = self.shared.pool.take(sleeping).err()?;
-        Some(self.carry_out_here(refused))
+        Some(refused.carry_out_here())
     }
 
     /// Spins for the next request. False when none came, or a message did.

@@ -322,15 +322,12 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             let number = self.position(queue);
             return self.detach(number);
         };
-        let events = &self.connection.metrics().figures;
         let length = if wait.is_for_lock() {
             // A queue must not wait for a lock: its holder may need that queue to unlock it.
-            bump(&events.lock_waiters_refused);
             let (message, reply) = message(&mut slot);
             let dispatcher = &self.connection.dispatcher;
             dispatcher.refuse(message, reply, Errno::ENOLCK)
         } else {
-            bump(&events.blocked_inline);
             answer(&self.connection.dispatcher, &mut slot)
         };
         self.send(slot, length);
