@@ -1,7 +1,7 @@
 //! Arguments that several commands have: the options of the table, paths, `--json`.
 
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ fn flag(option: &'static MountOption) -> Arg {
         Value::Choice(words) => arg
             .action(ArgAction::Append)
             .value_name(option.value.placeholder())
-            .value_parser(PossibleValuesParser::new(words)),
+            .value_parser(PossibleValuesParser::new(words).map(OsString::from)),
         kind => arg
             .action(ArgAction::Append)
             .value_name(kind.placeholder())
@@ -151,16 +151,6 @@ pub(crate) fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, 
                     let last = matches.indices_of(option.name).and_then(Iterator::last);
                     let setting = options::setting(option, None)?;
                     found.push((last.unwrap_or_default(), vec![setting]));
-                }
-            }
-            Value::Choice(_) => {
-                let values = matches
-                    .get_many::<String>(option.name)
-                    .into_iter()
-                    .flatten();
-                let indices = matches.indices_of(option.name).into_iter().flatten();
-                for (index, value) in indices.zip(values) {
-                    found.push((index, vec![options::setting(option, Some(value))?]));
                 }
             }
             _ => {

@@ -1,8 +1,8 @@
-//! `thrufs bench`: executes `thrufs-bench`, a separate program beside this one. A test compares the
-//! options described here with its help.
+//! `thrufs bench`: executes `thrufs-bench`, a separate program beside this one. Its manual
+//! page describes its options; a test compares them with its help.
 
 use crate::error::{CommandError, SetUpError, system};
-use crate::manual::bench::{OPTIONS, SUITES};
+use crate::manual::BENCH;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ fn values(option: &str) -> Vec<&'static str> {
         "modes" => vec!["dev", "ring", "dev+pt", "ring+pt", "none"],
         "cache" => vec!["never", "auto", "always"],
         "lower" => vec!["tmpfs", "ext4"],
-        "suite" => SUITES.map(|(name, _)| name).to_vec(),
+        "suite" => vec!["quick", "full"],
         _ => Vec::new(),
     }
 }
@@ -47,26 +47,32 @@ pub(crate) fn command() -> Command {
     Command::new(NAME)
         .about("Measure a directory through thrufs, natively and through other mounts")
         .arg(directory)
-        .args(OPTIONS.map(|(option, about)| argument(option, about)))
+        .args(BENCH.split("\n* --").skip(1).filter_map(argument))
 }
 
-fn argument(option: &'static str, about: &'static str) -> Arg {
-    let option = option.trim_start_matches('-');
+/// An option, of its item in the manual page, and the first clause of its description.
+fn argument(item: &'static str) -> Option<Arg> {
+    let (option, about) = item.split_once('\n')?;
+    let about = about.split("\n\n").next().unwrap_or_default();
+    let about: Vec<&str> = about.split_whitespace().collect();
+    let about = about.join(" ");
     let ends = [": ", "; ", ". "].iter().filter_map(|it| about.find(it));
     let about = &about[..ends.min().unwrap_or(about.len())];
     let (name, value) = option.split_once(' ').unwrap_or((option, ""));
-    let argument = Arg::new(name).long(name).help(about.trim_end_matches('.'));
+    let argument = Arg::new(name)
+        .long(name)
+        .help(about.trim_end_matches('.').to_owned());
     let hint = match value {
-        "" => return argument.action(ArgAction::SetTrue),
+        "" => return Some(argument.action(ArgAction::SetTrue)),
         "FILE" => ValueHint::FilePath,
         "DIR" => ValueHint::DirPath,
         _ => ValueHint::Unknown,
     };
     let argument = argument.action(ArgAction::Append).value_name(value);
-    match values(name) {
+    Some(match values(name) {
         none if none.is_empty() => argument.value_hint(hint),
         values => argument.value_parser(PossibleValuesParser::new(values)),
-    }
+    })
 }
 
 /// The arguments after `thrufs bench`.

@@ -10,32 +10,19 @@ use std::process::{ExitCode, Termination};
 use thrufs_hostdir::ConfigError;
 use thrufs_policy::PolicyFileError;
 
-/// What exit statuses distinguish.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The command line is wrong.
-    Usage,
-    /// The system refuses what every server needs.
-    System,
-    Other,
-}
+/// Exit status of a wrong command line.
+pub(crate) const USAGE: u8 = 2;
+
+/// Exit status of other failures.
+pub(crate) const FAILURE: u8 = 1;
 
 /// The error of a command.
 pub(crate) trait CommandError: Error {
-    fn fault(&self) -> Fault {
-        Fault::Other
-    }
-
+    /// The exit status.
     fn status(&self) -> u8 {
-        match self.fault() {
-            Fault::Usage => USAGE,
-            Fault::System | Fault::Other => 1,
-        }
+        FAILURE
     }
 }
-
-/// Exit status of a wrong command line.
-pub(crate) const USAGE: u8 = 2;
 
 /// Prints the error of a command, after the name of the program.
 pub(crate) fn finish<T: Termination>(
@@ -85,11 +72,10 @@ pub(crate) enum SetUpError {
 }
 
 impl CommandError for SetUpError {
-    fn fault(&self) -> Fault {
+    fn status(&self) -> u8 {
         match self {
-            SetUpError::Log { .. } => Fault::Usage,
-            SetUpError::System { .. } => Fault::System,
-            _ => Fault::Other,
+            SetUpError::Log { .. } => USAGE,
+            _ => FAILURE,
         }
     }
 }

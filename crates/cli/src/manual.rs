@@ -1,6 +1,5 @@
 //! The manual pages: text files, with parts generated from the tables of options.
 
-pub(crate) mod bench;
 mod roff;
 
 use crate::command_line::capitalized;
@@ -11,6 +10,9 @@ use roff::Page;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The page of the benchmark.
+pub(crate) const BENCH: &str = include_str!("../manual/thrufs-bench.txt");
+
 const TEXTS: [&str; 12] = [
     include_str!("../manual/thrufs.txt"),
     include_str!("../manual/thrufs-mount.txt"),
@@ -18,7 +20,7 @@ const TEXTS: [&str; 12] = [
     include_str!("../manual/thrufs-run.txt"),
     include_str!("../manual/thrufs-virtiofsd.txt"),
     include_str!("../manual/thrufs-unmount.txt"),
-    include_str!("../manual/thrufs-bench.txt"),
+    BENCH,
     include_str!("../manual/thrufs-doctor.txt"),
     include_str!("../manual/thrufs-policy.txt"),
     include_str!("../manual/thrufs-explain.txt"),
@@ -78,16 +80,6 @@ fn generated(page: &mut Page, what: &str) -> Result<(), String> {
         "options of virtiofsd" => {
             for (option, help) in virtiofsd::described() {
                 page.item(&option, &help);
-            }
-        }
-        "options of bench" => {
-            for (option, about) in bench::OPTIONS {
-                page.item(option, about);
-            }
-        }
-        "suites of bench" => {
-            for (name, about) in bench::SUITES {
-                page.item(name, &sentence(about));
             }
         }
         _ => return Err(format!("nothing is made for: @ {what}")),

@@ -3,13 +3,14 @@
 //! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit statuses
 //! of mount(8). `-f` is "fake", not "foreground".
 
-use crate::error::{CommandError, Fault};
+use crate::error::{CommandError, SetUpError, USAGE};
 use crate::launch::{self, MountArguments};
 use crate::mounting::error::MountCommandError;
 use crate::options::{self, OptionError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use thrufs::MountError;
 
 /// Program names of the helper.
 pub(crate) const NAMES: [&str; 2] = ["mount.thrufs", "mount.fuse.thrufs"];
@@ -39,19 +40,15 @@ pub(crate) enum HelperError {
 }
 
 impl CommandError for HelperError {
-    fn fault(&self) -> Fault {
-        match self {
-            HelperError::Mount(error) => error.fault(),
-            _ => Fault::Usage,
-        }
-    }
-
-    /// As of mount(8).
+    /// As of mount(8): 1 for the arguments, 2 for the system, 32 for the mount.
     fn status(&self) -> u8 {
-        match self.fault() {
-            Fault::Usage => 1,
-            Fault::System => 2,
-            Fault::Other => 32,
+        match self {
+            HelperError::Mount(
+                MountCommandError::SetUp(SetUpError::System { .. })
+                | MountCommandError::Mount(MountError::Device(_)),
+            ) => 2,
+            HelperError::Mount(error) if error.status() != USAGE => 32,
+            _ => 1,
         }
     }
 }

@@ -21,21 +21,6 @@ struct Identity {
     gid: u32,
 }
 
-#[derive(Debug)]
-enum PolicySource {
-    File(PathBuf),
-    Profile(Profile),
-}
-
-#[derive(Debug)]
-struct CheckArguments {
-    policy: PolicySource,
-    paths: Vec<PathBuf>,
-    root: PathBuf,
-    identity: Option<Identity>,
-    executable: Option<PathBuf>,
-}
-
 pub(crate) fn command() -> Command {
     let check = Command::new("check")
         .about("Check a policy, and show what it decides for files")
@@ -86,55 +71,51 @@ pub(crate) fn command() -> Command {
         .subcommand(check)
 }
 
-fn arguments(matches: &mut ArgMatches) -> CheckArguments {
+/// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
+/// checked.
+pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
     let (_, mut matches) = matches
         .remove_subcommand()
         .expect("clap requires a subcommand, and there is one");
     let file: Option<PathBuf> = matches.remove_one("FILE");
     let mut paths = all(&mut matches, "PATH");
-    let policy = match matches.remove_one("profile") {
-        // What clap took for FILE is the first PATH.
-        Some(profile) => {
+    let (name, policy) = match matches.remove_one("profile") {
+        Some(Profile { name, text }) => {
+            // What clap took for FILE is the first PATH.
             paths.splice(0..0, file);
-            PolicySource::Profile(profile)
+            let name = PathBuf::from(name);
+            let policy = Policy::of_file(&name, text.as_bytes())?;
+            (name, policy)
         }
-        None => PolicySource::File(file.expect("clap requires it or a profile")),
-    };
-    CheckArguments {
-        policy,
-        paths,
-        root: required(&mut matches, "root"),
-        identity: matches.remove_one("as"),
-        executable: matches.remove_one("exe"),
-    }
-}
-
-/// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
-/// checked.
-pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
-    let arguments = &arguments(matches);
-    let (name, policy) = match &arguments.policy {
-        PolicySource::File(file) => (file.as_path(), Policy::load(file)?),
-        PolicySource::Profile(Profile { name, text }) => {
-            let name = Path::new(name);
-            (name, Policy::of_file(name, text.as_bytes())?)
+        None => {
+            let file = file.expect("clap requires it or a profile");
+            let policy = Policy::load(&file)?;
+            (file, policy)
         }
     };
-    if arguments.paths.is_empty() {
+    if paths.is_empty() {
         let count = policy.rules().len();
         let rules = if count == 1 { "rule" } else { "rules" };
         print(format!("{}: {count} {rules}, no fault\n", name.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let root = source::resolve(&arguments.root)?;
-    if policy.uses().executables && arguments.executable.is_none() {
+    let root = source::resolve(&required::<PathBuf>(&mut matches, "root"))?;
+    let executable: Option<PathBuf> = matches.remove_one("exe");
+    let identity: Option<Identity> = matches.remove_one("as");
+    let identity = identity.unwrap_or_else(Identity::of_this_process);
+    let caller = Caller {
+        uid: identity.uid,
+        gid: identity.gid,
+        executable: &|| Some(executable.as_ref()?.as_os_str().as_encoded_bytes().to_vec()),
+    };
+    if policy.uses().executables && executable.is_none() {
         eprintln!(
             "thrufs: rules match on the caller's program, which is unknown: set it with --exe"
         );
     }
     let mut code = ExitCode::SUCCESS;
-    for path in &arguments.paths {
-        match answer(&policy, arguments, &root, path) {
+    for path in &paths {
+        match answer(&policy, &caller, &root, path) {
             Ok(line) => print(line),
             Err(error) => {
                 eprintln!("thrufs: {error}");
@@ -147,23 +128,13 @@ pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
 
 fn answer(
     policy: &Policy,
-    arguments: &CheckArguments,
+    caller: &Caller<'_>,
     root: &Path,
     path: &Path,
 ) -> Result<Vec<u8>, SubjectError> {
     let host_file = HostFile::find(root, path)?;
-    let identity = arguments.identity.unwrap_or_else(Identity::of_this_process);
-    let executable = || {
-        let executable = arguments.executable.as_ref()?;
-        Some(executable.as_os_str().as_encoded_bytes().to_vec())
-    };
-    let caller = Caller {
-        uid: identity.uid,
-        gid: identity.gid,
-        executable: &executable,
-    };
     let mut line = path.as_os_str().as_encoded_bytes().to_vec();
-    line.extend(answer::of(policy, &host_file, &caller)?.bytes());
+    line.extend(answer::of(policy, &host_file, caller)?.bytes());
     line.push(b'\n');
     Ok(line)
 }

@@ -40,25 +40,19 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    const ALL: [Role; 6] = [
-        Role::Supervisor,
-        Role::Worker,
-        Role::ShareWorker,
-        Role::AutoUnmount,
-        Role::Sandbox,
-        Role::SandboxInit,
+    /// With their arguments, which are not in the help.
+    const ALL: [(Role, &str); 6] = [
+        (Role::Supervisor, "--supervisor"),
+        (Role::Worker, "--worker"),
+        (Role::ShareWorker, "--share-worker"),
+        (Role::AutoUnmount, "--auto-unmount"),
+        (Role::Sandbox, "--sandbox"),
+        (Role::SandboxInit, "--sandbox-init"),
     ];
 
-    /// Internal: not in the help.
-    const fn argument(self) -> &'static str {
-        match self {
-            Role::Supervisor => "--supervisor",
-            Role::Worker => "--worker",
-            Role::ShareWorker => "--share-worker",
-            Role::AutoUnmount => "--auto-unmount",
-            Role::Sandbox => "--sandbox",
-            Role::SandboxInit => "--sandbox-init",
-        }
+    fn argument(self) -> &'static str {
+        let own = Role::ALL.into_iter().find(|(role, _)| *role == self);
+        own.expect("it has all roles").1
     }
 
     /// Whether it gets its own PID namespace. Only root can create one; an ordinary user's process cannot
@@ -68,9 +62,8 @@ impl Role {
     }
 
     pub(crate) fn from_argument(argument: &std::ffi::OsStr) -> Option<Role> {
-        Role::ALL
-            .into_iter()
-            .find(|role| argument == role.argument())
+        let mut all = Role::ALL.into_iter();
+        Some(all.find(|(_, own)| argument == *own)?.0)
     }
 }
 

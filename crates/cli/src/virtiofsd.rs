@@ -19,7 +19,7 @@ use crate::error::USAGE;
 use crate::output::print;
 use crate::share::ShareArguments;
 use crate::share::launch;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use collected::Collected;
@@ -124,13 +124,17 @@ fn argument(option: &'static VirtiofsdOption) -> Arg {
         Taken::Nothing => arg.action(ArgAction::SetTrue),
         Taken::One(value_name) => one(arg, value_name),
         Taken::Many(value_name) => one(arg, value_name).action(ArgAction::Append),
-        Taken::Word(words) => one(arg, "WORD").value_parser(PossibleValuesParser::new(words)),
+        Taken::Word(words) => one(arg, "WORD").value_parser(one_of(words)),
         Taken::WordOrNot(words) => one(arg, "WORD")
-            .value_parser(PossibleValuesParser::new(words))
+            .value_parser(one_of(words))
             .num_args(0..=1)
             .require_equals(true)
             .default_missing_value("always"),
     }
+}
+
+fn one_of(words: &'static [&'static str]) -> impl TypedValueParser<Value = OsString> {
+    PossibleValuesParser::new(words).map(OsString::from)
 }
 
 fn one(arg: Arg, value_name: &'static str) -> Arg {
@@ -182,12 +186,7 @@ fn collect(
     match option.takes {
         Taken::Nothing if matches.get_flag(option.name) => act(collected, OsStr::new("")),
         Taken::Nothing => Ok(()),
-        Taken::Word(_) | Taken::WordOrNot(_) => {
-            let words = matches.get_many::<String>(option.name);
-            let mut words = words.into_iter().flatten();
-            words.try_for_each(|word| act(collected, OsStr::new(word)))
-        }
-        Taken::One(_) | Taken::Many(_) => {
+        _ => {
             let values = matches.get_many::<OsString>(option.name);
             let mut values = values.into_iter().flatten();
             values.try_for_each(|value| act(collected, value))

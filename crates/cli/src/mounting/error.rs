@@ -2,7 +2,7 @@
 
 use super::DeadMount;
 use crate::control::socket::ControlSocketError;
-use crate::error::{CommandError, Fault, SetUpError};
+use crate::error::{CommandError, FAILURE, SetUpError, USAGE};
 use crate::options::OptionError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,12 +60,11 @@ pub(crate) enum MountCommandError {
 }
 
 impl CommandError for MountCommandError {
-    fn fault(&self) -> Fault {
+    fn status(&self) -> u8 {
         match self {
-            MountCommandError::Option(_) => Fault::Usage,
-            MountCommandError::SetUp(error) => error.fault(),
-            MountCommandError::Mount(MountError::Device(_)) => Fault::System,
-            _ => Fault::Other,
+            MountCommandError::Option(_) => USAGE,
+            MountCommandError::SetUp(error) => error.status(),
+            _ => FAILURE,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The errors of `thrufs share`.
 
 use crate::control::socket::ControlSocketError;
-use crate::error::{CommandError, Fault, SetUpError};
+use crate::error::{CommandError, FAILURE, SetUpError, USAGE};
 use crate::listening::SocketError;
 use crate::options::OptionError;
 
@@ -33,11 +33,11 @@ pub(crate) enum ShareError {
 }
 
 impl CommandError for ShareError {
-    fn fault(&self) -> Fault {
+    fn status(&self) -> u8 {
         match self {
-            ShareError::Option(_) => Fault::Usage,
-            ShareError::SetUp(error) => error.fault(),
-            _ => Fault::Other,
+            ShareError::Option(_) => USAGE,
+            ShareError::SetUp(error) => error.status(),
+            _ => FAILURE,
         }
     }
 }

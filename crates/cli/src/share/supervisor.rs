@@ -183,7 +183,7 @@ impl ShareSupervisor {
             let deadline = match &self.phase {
                 StandbyState::Starting => Some(self.started + START_TIMEOUT),
                 StandbyState::Accepted(_, since) => Some(*since + SILENCE_TIMEOUT),
-                StandbyState::Ready | StandbyState::Full | StandbyState::Ending => None,
+                StandbyState::Ready | StandbyState::Full => None,
             };
             let event = self.next_event(deadline);
             if self.on_event(event)? == Then::End {
@@ -329,7 +329,7 @@ impl ShareSupervisor {
             }
             StandbyState::Full => self.start_standby(),
             // The worker that is starting, or the one after the accepted front end, resumes it.
-            StandbyState::Starting | StandbyState::Accepted(..) | StandbyState::Ending => Ok(()),
+            StandbyState::Starting | StandbyState::Accepted(..) => Ok(()),
         }
     }
 
@@ -486,7 +486,7 @@ impl ShareSupervisor {
     /// signal does not wait.
     fn stop(&mut self, signal: i32) -> Result<(), ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
-        self.phase = StandbyState::Ending;
+        self.phase = StandbyState::Full;
         self.workers.send_all(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
         while !self.workers.slots().is_empty() {

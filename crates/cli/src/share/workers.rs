@@ -81,10 +81,8 @@ pub(super) enum StandbyState {
     Ready,
     /// A front end is connected since then, and has sent nothing.
     Accepted(OwnedFd, Instant),
-    /// There is none: `machines` is reached.
+    /// There is none: `machines` is reached, or the share ends. No front end is accepted.
     Full,
-    /// All workers end; no front end is accepted.
-    Ending,
 }
 
 /// How a worker has ended.

@@ -1,6 +1,6 @@
 //! What the arguments of virtiofsd come to.
 
-use crate::error::{CommandError, Fault};
+use crate::error::{CommandError, USAGE};
 use crate::options::{self, OptionError, Setting};
 use crate::share::listener::ListenAddress;
 use crate::share::{ShareArguments, ShareError};
@@ -29,10 +29,10 @@ pub(crate) enum VirtiofsdError {
 }
 
 impl CommandError for VirtiofsdError {
-    fn fault(&self) -> Fault {
+    fn status(&self) -> u8 {
         match self {
-            VirtiofsdError::Share(error) => error.fault(),
-            _ => Fault::Usage,
+            VirtiofsdError::Share(error) => error.status(),
+            _ => USAGE,
         }
     }
 }

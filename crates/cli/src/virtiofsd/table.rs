@@ -162,24 +162,12 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
     row("xattr", Nothing).help("Serve extended attributes"),
     row("posix-acl", WordOrNot(MODES))
         .help("Serve POSIX ACLs, which implies --xattr [default: never]")
-        .does(|all, value| {
-            if value == "never" {
-                return all.set("noacl", None);
-            }
-            // Every guest since Linux 4.9 supports them, so `auto` is `always`.
-            all.set("xattr", None)?;
-            all.set("acl", None)
-        }),
+        // Every guest since Linux 4.9 supports them, so `auto` is `always`.
+        .does(|all, value| by_mode(all, value, "acl", "noacl")),
     row("security-label", WordOrNot(MODES))
         .help("Set the label that the guest sends, which implies --xattr [default: never]")
-        .does(|all, value| {
-            if value == "never" {
-                return all.set("no_security_label", None);
-            }
-            // Every guest since Linux 5.17 sends them, if it has any.
-            all.set("xattr", None)?;
-            all.set("security_label", None)
-        }),
+        // Every guest since Linux 5.17 sends them, if it has any.
+        .does(|all, value| by_mode(all, value, "security_label", "no_security_label")),
     row("xattrmap", One("RULES"))
         .help("Other names on the host for extended attributes, as in :map::user.virtiofs.:")
         .does(|all, value| {
@@ -255,6 +243,15 @@ pub(super) const OPTIONS: &[VirtiofsdOption] = &[
 fn socket(all: &mut Collected, value: &OsStr) -> Result<(), VirtiofsdError> {
     all.socket = Some(value.into());
     Ok(())
+}
+
+/// One of [`MODES`] for what requires extended attributes.
+fn by_mode(all: &mut Collected, mode: &OsStr, on: &str, off: &str) -> Result<(), VirtiofsdError> {
+    if mode == "never" {
+        return all.set(off, None);
+    }
+    all.set("xattr", None)?;
+    all.set(on, None)
 }
 
 /// Three numbers, with the same character before, between and after them.
