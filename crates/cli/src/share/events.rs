@@ -1,7 +1,7 @@
 //! What a share's supervisor waits for.
 
 use super::listener::ShareListener;
-use super::workers::{StandbyState, WorkerSet, WorkerSlot};
+use super::workers::{StandbyState, WorkerSet};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::process::Process;
@@ -15,13 +15,14 @@ use thrufs_sys::signal::SignalFd;
 /// For a worker to end after its last thread has; others are served meanwhile.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Workers are given by their index in the [`WorkerSet`].
 #[derive(Debug)]
 pub(super) enum ShareEvent {
     Signal(i32),
-    Worker(WorkerSlot, Message),
-    WorkerEnded(WorkerSlot),
+    Worker(usize, Message),
+    WorkerEnded(usize),
     /// Its exit deadline has passed.
-    WorkerStuck(WorkerSlot),
+    WorkerStuck(usize),
     /// A front end connects.
     Incoming,
     /// The accepted front end has sent something.
@@ -31,13 +32,8 @@ pub(super) enum ShareEvent {
     Deadline,
 }
 
-/// Readiness of a worker's descriptors.
-#[derive(Clone, Copy)]
-struct WorkerEvents {
-    said: bool,
-    ended: bool,
-    ending: bool,
-}
+/// Whether a worker has sent something, has ended, begins to exit.
+type WorkerEvents = [bool; 3];
 
 pub(super) struct Watched<'a> {
     pub(super) config: &'a ShareConfig,
@@ -51,21 +47,21 @@ impl Watched<'_> {
     /// Waits for the next event. Messages of a worker come before its exit.
     pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
         loop {
-            let slots = self.workers.slots();
-            let (own, events) = self.wait(&slots, deadline);
+            let indices = self.workers.indices();
+            let (own, events) = self.wait(&indices, deadline);
             let [signal, incoming, stream] = own;
             if signal && let Ok(signal) = self.signals.read() {
                 return ShareEvent::Signal(signal.number);
             }
-            for (slot, events) in slots.iter().zip(events) {
-                if let Some(event) = self.read_worker(*slot, events) {
+            for (index, events) in indices.iter().zip(events) {
+                if let Some(event) = self.read_worker(*index, events) {
                     return event;
                 }
             }
-            for slot in slots {
-                let worker = self.workers.get_mut(slot);
+            for index in indices {
+                let worker = self.workers.get_mut(index);
                 if worker.is_some_and(|worker| worker.process.is_stuck()) {
-                    return ShareEvent::WorkerStuck(slot);
+                    return ShareEvent::WorkerStuck(index);
                 }
             }
             if incoming {
@@ -84,11 +80,7 @@ impl Watched<'_> {
         }
     }
 
-    fn wait(
-        &self,
-        slots: &[WorkerSlot],
-        deadline: Option<Instant>,
-    ) -> ([bool; 3], Vec<WorkerEvents>) {
+    fn wait(&self, indices: &[usize], deadline: Option<Instant>) -> ([bool; 3], Vec<WorkerEvents>) {
         let mut descriptors = vec![
             Some(self.signals.as_fd()),
             matches!(self.standby, StandbyState::Ready).then(|| self.listener.as_fd()),
@@ -98,8 +90,8 @@ impl Watched<'_> {
             },
         ];
         let mut deadline = deadline;
-        for slot in slots {
-            let worker = self.workers.get(*slot);
+        for index in indices {
+            let worker = self.workers.get(*index);
             let process = worker.map(|worker| &worker.process);
             let end = process.and_then(Process::end_deadline);
             deadline = deadline.into_iter().chain(end).min();
@@ -114,27 +106,22 @@ impl Watched<'_> {
         }
         let ready = waiting::readable_of(&descriptors, deadline);
         let (own, workers) = ready.split_at(3);
-        let events = workers.chunks(3).map(|events| WorkerEvents {
-            said: events[0],
-            ended: events[1],
-            ending: events[2],
-        });
-        ([own[0], own[1], own[2]], events.collect())
+        let (workers, _) = workers.as_chunks();
+        ([own[0], own[1], own[2]], workers.to_vec())
     }
 
     /// Reads from a worker; returns an event, if any.
-    fn read_worker(&mut self, slot: WorkerSlot, events: WorkerEvents) -> Option<ShareEvent> {
-        let worker = self.workers.get_mut(slot)?;
-        if events.said
-            && let Ok(Some(message)) = worker.process.channel.receive()
-        {
+    fn read_worker(&mut self, index: usize, events: WorkerEvents) -> Option<ShareEvent> {
+        let [said, ended, ending] = events;
+        let worker = self.workers.get_mut(index)?;
+        if said && let Ok(Some(message)) = worker.process.channel.receive() {
             return match message {
                 Message::Watching(thread) => {
                     worker.process.watch(thread);
                     None
                 }
                 // Only on standby: later, an attacker may control the worker.
-                Message::MapIds if slot == WorkerSlot::Standby => {
+                Message::MapIds if worker.kept.is_none() => {
                     let mapped = super::id_maps::map(worker.process.id(), self.config);
                     let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
                     let _ = worker.process.channel.send(&answer);
@@ -145,19 +132,19 @@ impl Watched<'_> {
                     worker.process.begin_to_end(END_TIMEOUT);
                     None
                 }
-                message => Some(ShareEvent::Worker(slot, message)),
+                message => Some(ShareEvent::Worker(index, message)),
             };
         }
-        if events.ended {
-            return Some(ShareEvent::WorkerEnded(slot));
+        if ended {
+            return Some(ShareEvent::WorkerEnded(index));
         }
-        if events.said {
+        if said {
             // It has closed its end without exiting, or sends garbage: kill it, as it will not be used
             // again.
             worker.has_closed_channel = true;
             worker.process.kill();
         }
-        if events.ending || events.said {
+        if ending || said {
             worker.process.begin_to_end(END_TIMEOUT);
         }
         None

@@ -9,7 +9,7 @@ use super::events::{ShareEvent, Watched};
 use super::figures::Machines;
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
-use super::workers::{ShareWorker, StandbyState, WorkerEnd, WorkerSet, WorkerSlot};
+use super::workers::{ShareWorker, StandbyState, WorkerEnd, WorkerSet};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
@@ -148,8 +148,7 @@ impl ShareSupervisor {
                     return Err(ShareError::Worker(why));
                 }
                 ShareEvent::Signal(number @ (SIGTERM | SIGINT | SIGHUP)) => {
-                    self.stop(number)?;
-                    return Ok(Then::End);
+                    return self.stop(number);
                 }
                 ShareEvent::WorkerEnded(_) | ShareEvent::WorkerStuck(_) | ShareEvent::Deadline => {
                     self.end_by_force();
@@ -207,36 +206,28 @@ impl ShareSupervisor {
         match event {
             ShareEvent::Signal(SIGUSR1) => self.print_statistics(),
             ShareEvent::Signal(SIGHUP) if !self.config.server.ends_on_hangup() => self.reload(),
-            ShareEvent::Signal(number)
-            | ShareEvent::Worker(WorkerSlot::Standby, Message::Signalled(number)) => {
-                self.stop(number)?;
-                return Ok(Then::End);
+            ShareEvent::Signal(number) => {
+                return self.stop(number);
             }
             ShareEvent::Incoming => self.accept(),
             ShareEvent::FrontEndSent => self.hand_over()?,
             ShareEvent::FrontEndClosed => self.phase = StandbyState::Ready,
             ShareEvent::Deadline => self.on_deadline(),
-            ShareEvent::Worker(WorkerSlot::Standby, Message::Ready) => {
-                self.phase = StandbyState::Ready;
-                self.resume_orphans()?;
+            ShareEvent::Worker(index, message) => return self.on_message(index, message),
+            ShareEvent::WorkerEnded(index) => {
+                let mut worker = self.workers.take(index);
+                let status = worker.process.wait();
+                let status = status.map_err(system("wait for the worker"))?;
+                return self.after_end(worker, &WorkerEnd::Exited(status));
             }
-            ShareEvent::Worker(slot, message) => self.on_message(slot, message),
-            ShareEvent::WorkerEnded(slot) => {
-                if let Some(mut worker) = self.workers.take(slot) {
-                    let status = worker.process.wait();
-                    let status = status.map_err(system("wait for the worker"))?;
-                    return self.after_end(slot, worker, &WorkerEnd::Exited(status));
-                }
-            }
-            ShareEvent::WorkerStuck(slot) => {
-                if let Some(worker) = self.workers.take(slot) {
-                    let process = worker.process.id();
-                    tracing::error!(
-                        "requests do not end, because the source does not answer: process {process} \
-                         stays until it does"
-                    );
-                    return self.after_end(slot, worker, &WorkerEnd::Stuck);
-                }
+            ShareEvent::WorkerStuck(index) => {
+                let worker = self.workers.take(index);
+                let process = worker.process.id();
+                tracing::error!(
+                    "requests do not end, because the source does not answer: process {process} \
+                     stays until it does"
+                );
+                return self.after_end(worker, &WorkerEnd::Stuck);
             }
         }
         Ok(Then::Continue)
@@ -247,29 +238,36 @@ impl ShareSupervisor {
         if matches!(self.phase, StandbyState::Accepted(..)) {
             tracing::warn!("the front end sends nothing: disconnecting it");
             self.phase = StandbyState::Ready;
-        } else if let Some(worker) = self.workers.get(WorkerSlot::Standby) {
+        } else if let Some(worker) = self.workers.standby() {
             worker.process.kill();
         }
     }
 
-    fn on_message(&mut self, slot: WorkerSlot, message: Message) {
-        match (slot, message) {
-            (_, Message::Failed(why)) => {
-                if let Some(worker) = self.workers.get_mut(slot) {
-                    worker.exit_reason = Some(why);
-                }
+    fn on_message(&mut self, index: usize, message: Message) -> Result<Then, ShareError> {
+        let is_standby = self.workers.is_standby(index);
+        match message {
+            Message::Ready if is_standby => {
+                self.phase = StandbyState::Ready;
+                self.resume_orphans()?;
             }
-            (WorkerSlot::Serving(_), Message::Figures(figures)) => {
-                self.machines.record_exit(&figures);
+            Message::Signalled(number) if is_standby => {
+                return self.stop(number);
             }
             // A signal to one worker ends only its connection.
-            (WorkerSlot::Serving(_), Message::Signalled(_)) => {
-                if let Some(worker) = self.workers.get(slot) {
+            Message::Signalled(_) => {
+                if let Some(worker) = self.workers.get(index) {
                     let _ = worker.process.channel.send(&Message::Stop);
                 }
             }
-            (_, message) => tracing::debug!(?message, "unexpected message from a worker"),
+            Message::Failed(why) => {
+                if let Some(worker) = self.workers.get_mut(index) {
+                    worker.exit_reason = Some(why);
+                }
+            }
+            Message::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
+            message => tracing::debug!(?message, "unexpected message from a worker"),
         }
+        Ok(Then::Continue)
     }
 
     fn accept(&mut self) {
@@ -302,7 +300,7 @@ impl ShareSupervisor {
 
     /// Gives a connection to the standby worker, and starts the next.
     fn assign(&mut self, kept: Keeping) -> Result<(), ShareError> {
-        let Some(worker) = self.workers.promote_standby() else {
+        let Some(worker) = self.workers.standby() else {
             return Ok(());
         };
         let process = worker.process.id();
@@ -343,7 +341,7 @@ impl ShareSupervisor {
         self.phase = StandbyState::Starting;
         self.started = Instant::now();
         match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
-            Ok(worker) => self.workers.set_standby(worker),
+            Ok(worker) => self.workers.add(worker),
             // The serving workers continue.
             Err(error) if self.workers.serving() > 0 => {
                 tracing::error!("no further virtual machine can connect for now: {error}");
@@ -379,23 +377,23 @@ impl ShareSupervisor {
         }
     }
 
-    fn after_end(
-        &mut self,
-        slot: WorkerSlot,
-        worker: ShareWorker,
-        end: &WorkerEnd,
-    ) -> Result<Then, ShareError> {
-        match slot {
-            WorkerSlot::Serving(_) => self.after_serving(worker, end),
-            WorkerSlot::Standby => self.after_standby(worker, end).map(|()| Then::Continue),
+    fn after_end(&mut self, mut worker: ShareWorker, end: &WorkerEnd) -> Result<Then, ShareError> {
+        match worker.kept.take() {
+            Some(kept) => self.after_serving(worker, kept, end),
+            None => self.after_standby(worker, end).map(|()| Then::Continue),
         }
     }
 
     /// The next worker resumes the connection, or the machine is disconnected.
-    fn after_serving(&mut self, worker: ShareWorker, end: &WorkerEnd) -> Result<Then, ShareError> {
+    fn after_serving(
+        &mut self,
+        worker: ShareWorker,
+        kept: Keeping,
+        end: &WorkerEnd,
+    ) -> Result<Then, ShareError> {
         let process = worker.process.id();
         self.failures = 0;
-        if worker.kept.is_some_and(|kept| self.will_resume(kept, end)) {
+        if self.will_resume(kept, end) {
             self.machines.forget(process);
             self.resume_orphans()?;
             return Ok(Then::Continue);
@@ -484,17 +482,15 @@ impl ShareSupervisor {
 
     /// Ends because of a signal: the workers answer the requests in progress and disconnect. A second
     /// signal does not wait.
-    fn stop(&mut self, signal: i32) -> Result<(), ShareError> {
+    fn stop(&mut self, signal: i32) -> Result<Then, ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
         self.phase = StandbyState::Full;
         self.workers.send_all(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
-        while !self.workers.slots().is_empty() {
+        while !self.workers.indices().is_empty() {
             match self.next_event(Some(deadline)) {
-                ShareEvent::WorkerEnded(slot) => {
-                    if let Some(mut worker) = self.workers.take(slot) {
-                        let _ = worker.process.wait();
-                    }
+                ShareEvent::WorkerEnded(index) => {
+                    let _ = self.workers.take(index).process.wait();
                 }
                 ShareEvent::Signal(SIGTERM | SIGINT) => {
                     tracing::warn!("second signal: killing the workers");
@@ -508,7 +504,7 @@ impl ShareSupervisor {
             }
         }
         self.end_by_force()
-            .map_or(Ok(()), |stuck| Err(ShareError::WorkerStuck(stuck)))
+            .map_or(Ok(Then::End), |stuck| Err(ShareError::WorkerStuck(stuck)))
     }
 
     /// Kills the remaining workers; returns one that does not end.
@@ -516,11 +512,8 @@ impl ShareSupervisor {
         self.workers.kill();
         let deadline = Instant::now() + END_TIMEOUT;
         let mut stuck = None;
-        for slot in self.workers.slots() {
+        for worker in self.workers.iter_mut() {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Some(worker) = self.workers.get_mut(slot) else {
-                continue;
-            };
             if worker.process.has_ended_within(left) {
                 let _ = worker.process.wait();
             } else {

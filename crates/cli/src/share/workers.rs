@@ -20,7 +20,7 @@ pub(super) struct ShareWorker {
     /// The error it reported before its end.
     pub(super) exit_reason: Option<String>,
     pub(super) has_closed_channel: bool,
-    /// The connection it serves.
+    /// The connection that it serves; on standby, none.
     pub(super) kept: Option<Keeping>,
     /// For queries.
     pub(super) queries: Arc<QueryChannel>,
@@ -65,14 +65,6 @@ fn send_setup(channel: &Channel, message: &Message) -> Result<(), SetUpError> {
     sent.map_err(system("send to the worker"))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WorkerSlot {
-    /// The one on standby.
-    Standby,
-    /// Index in the list of serving workers.
-    Serving(usize),
-}
-
 /// The state of the standby worker.
 #[derive(Debug)]
 pub(super) enum StandbyState {
@@ -110,8 +102,7 @@ impl fmt::Display for WorkerEnd {
 
 #[derive(Debug)]
 pub(super) struct WorkerSet {
-    standby: Option<ShareWorker>,
-    serving: Vec<ShareWorker>,
+    workers: Vec<ShareWorker>,
     /// Rotates the order of events, so that a busy worker does not starve the others.
     turn: usize,
 }
@@ -119,83 +110,74 @@ pub(super) struct WorkerSet {
 impl WorkerSet {
     pub(super) fn new(first: ShareWorker) -> WorkerSet {
         WorkerSet {
-            standby: Some(first),
-            serving: Vec::new(),
+            workers: vec![first],
             turn: 0,
         }
     }
 
+    /// The number of those that serve.
     pub(super) fn serving(&self) -> usize {
-        self.serving.len()
+        let serving = self.workers.iter().filter(|worker| worker.kept.is_some());
+        serving.count()
     }
 
-    /// All workers, in rotating order.
-    pub(super) fn slots(&mut self) -> Vec<WorkerSlot> {
-        let standby = self.standby.iter().map(|_| WorkerSlot::Standby);
-        let mut all: Vec<WorkerSlot> = standby
-            .chain((0..self.serving.len()).map(WorkerSlot::Serving))
-            .collect();
+    /// The indices of all workers, in rotating order. They are valid until one is taken.
+    pub(super) fn indices(&mut self) -> Vec<usize> {
+        let count = self.workers.len();
         self.turn = self.turn.wrapping_add(1);
-        if !all.is_empty() {
-            let first = self.turn % all.len();
-            all.rotate_left(first);
-        }
-        all
+        (0..count)
+            .map(|index| (index + self.turn) % count)
+            .collect()
     }
 
-    pub(super) fn get(&self, slot: WorkerSlot) -> Option<&ShareWorker> {
-        match slot {
-            WorkerSlot::Standby => self.standby.as_ref(),
-            WorkerSlot::Serving(index) => self.serving.get(index),
-        }
+    pub(super) fn is_standby(&self, index: usize) -> bool {
+        self.get(index).is_some_and(|worker| worker.kept.is_none())
     }
 
-    pub(super) fn get_mut(&mut self, slot: WorkerSlot) -> Option<&mut ShareWorker> {
-        match slot {
-            WorkerSlot::Standby => self.standby.as_mut(),
-            WorkerSlot::Serving(index) => self.serving.get_mut(index),
-        }
+    pub(super) fn get(&self, index: usize) -> Option<&ShareWorker> {
+        self.workers.get(index)
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut ShareWorker> {
+        self.workers.get_mut(index)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut ShareWorker> {
+        self.workers.iter_mut()
+    }
+
+    pub(super) fn standby(&mut self) -> Option<&mut ShareWorker> {
+        self.iter_mut().find(|worker| worker.kept.is_none())
     }
 
     /// Removes one that has ended or is stuck.
-    pub(super) fn take(&mut self, slot: WorkerSlot) -> Option<ShareWorker> {
-        match slot {
-            WorkerSlot::Standby => self.standby.take(),
-            WorkerSlot::Serving(index) => {
-                (index < self.serving.len()).then(|| self.serving.swap_remove(index))
-            }
-        }
+    pub(super) fn take(&mut self, index: usize) -> ShareWorker {
+        self.workers.swap_remove(index)
     }
 
-    /// Moves the standby worker to the serving ones.
-    pub(super) fn promote_standby(&mut self) -> Option<&mut ShareWorker> {
-        self.serving.push(self.standby.take()?);
-        self.serving.last_mut()
-    }
-
-    pub(super) fn set_standby(&mut self, worker: ShareWorker) {
-        self.standby = Some(worker);
+    pub(super) fn add(&mut self, worker: ShareWorker) {
+        self.workers.push(worker);
     }
 
     pub(super) fn send_all(&self, message: &Message) {
-        for worker in self.serving.iter().chain(&self.standby) {
+        for worker in &self.workers {
             // The exit of a dead one is handled later.
             let _ = worker.process.channel.send(message);
         }
     }
 
     pub(super) fn send_policy(&self, policy: &PolicyFiles) -> io::Result<()> {
-        let workers: Vec<_> = self.serving.iter().chain(&self.standby).collect();
         // All or none.
-        let messages: io::Result<Vec<_>> = workers.iter().map(|_| policy.for_worker()).collect();
-        for (worker, message) in workers.iter().zip(messages?) {
+        let messages = self.workers.iter().map(|_| policy.for_worker());
+        let messages: Vec<Message> = messages.collect::<io::Result<_>>()?;
+        for (worker, message) in self.workers.iter().zip(messages) {
             let _ = worker.process.channel.send(&message);
         }
         Ok(())
     }
 
     pub(super) fn kill(&self) {
-        for worker in self.serving.iter().chain(&self.standby) {
+        for worker in &self.workers {
             worker.process.kill();
         }
     }
