@@ -26,9 +26,10 @@ use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
-use crate::watcher::receive_setup;
-use events::MountEvent;
-use std::os::fd::{AsFd, OwnedFd};
+use events::{MountEvent, Watched};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thrufs::MountError;
@@ -201,25 +202,16 @@ impl MountSupervisor {
     fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), MountCommandError> {
         let mut deadline = Instant::now() + START_TIMEOUT;
         if self.target.privileged {
-            let device = self
-                .device
-                .as_ref()
-                .expect("held until the worker has ended")
-                .try_clone();
-            let device = device.map_err(system("duplicate the device"))?;
-            let config = self.config.clone();
-            let task = Task::start(move || mounting::mount(&config, device));
-            *mounting = Some(task.map_err(system("start a thread"))?);
+            *mounting = Some(self.begin_mounting()?);
         }
         let mut ready = false;
         while mounting.is_some() || !ready {
             match self.next_event(mounting.as_ref().map(AsFd::as_fd), Some(deadline)) {
                 MountEvent::TaskDone => {
-                    let result = mounting.take().and_then(Task::finish);
-                    result
-                        .unwrap_or_else(|| {
-                            Err(MountError::HelperRun(std::io::Error::other("panic")))
-                        })
+                    let panicked = || Err(MountError::HelperRun(io::Error::other("panic")));
+                    let mounted = mounting.take().and_then(Task::finish);
+                    mounted
+                        .unwrap_or_else(panicked)
                         .map_err(|error| self.exit_reason().unwrap_or(error.into()))?;
                     self.target.device = mounting::device_number(&self.config.mountpoint);
                 }
@@ -284,6 +276,15 @@ impl MountSupervisor {
             tracing::warn!("no control socket: {error}");
             self.control = None;
         }
+    }
+
+    fn begin_mounting(&self) -> Result<Mounting, SetUpError> {
+        let device = self.device.as_ref();
+        let device = device.expect("held until the worker has ended").try_clone();
+        let device = device.map_err(system("duplicate the device"))?;
+        let config = self.config.clone();
+        let task = Task::start(move || mounting::mount(&config, device));
+        task.map_err(system("start a thread"))
     }
 
     /// The worker's reason, if it reports one in time: closer to the cause than the kernel's error.
