@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thrufs_policy::{
-    Accounts, AttributeSource, Attributes, Caller, ContentType, FileType, HEAD_BYTES, Policy,
-    PolicyDataPath, Subject, Visibility,
+use thrufs_hostdir::policy::{
+    Accounts, AttributeSource, Attributes, Caller, ContentType, DataPath, FileType, HEAD_BYTES,
+    Policy, Subject, Visibility,
 };
 
 struct File<'a> {
@@ -88,7 +88,7 @@ fn ask(policy: &Policy, path: &[u8], head: &[u8]) {
         let earlier = policy.decide(&before, &caller);
         assert_eq!(decision.stricter(earlier), earlier.stricter(decision));
     }
-    if matches!(path.data, PolicyDataPath::Redact(_)) {
-        assert!(policy.file_path(&before).data != PolicyDataPath::Passthrough);
+    if path.redaction.is_some() {
+        assert!(policy.file_path(&before).data != DataPath::Passthrough);
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use thrufs_hostdir::policy::DataPath;
 use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
 
 pub(crate) fn command() -> Command {
@@ -139,10 +140,8 @@ fn as_text(path: &Path, explained: &Explained) -> String {
         other => word(other),
     };
     line("what", format!("{kind}, inode {}", explanation.ino));
-    line(
-        "data path",
-        format!("{}: {}", word(explanation.data_path), explanation.reason),
-    );
+    let data_path = explanation.data_path.map_or("none", DataPath::name);
+    line("data path", format!("{data_path}: {}", explanation.reason));
     if let Some(rule) = &explanation.rule {
         line("rule", rule.clone());
     }

@@ -1,16 +1,12 @@
 //! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
 //! nothing and opens nothing.
 
-use crate::datapath::DataPath;
-use crate::ledger::Ledger;
-use crate::policy::Policy;
-use crate::rules::{AuditLog, Programs};
-use crate::strongbox::Strongbox;
-use crate::succession::Migration;
-use crate::translation::Translation;
-use crate::xattr_map::XattrMap;
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+mod migration;
+mod translation;
+mod xattr_map;
+
+use crate::policy::{DataPath, Policy};
+pub use migration::{Migration, MigrationMode, MigrationOnError};
 use std::time::Duration;
 use thrufs_policy::Policy;
 pub use translation::{Translation, TranslationError};

@@ -16,8 +16,7 @@
 use crate::config::IdMap;
 use std::cell::Cell;
 use thrufs::{Context, Errno, Result};
-use thrufs_sys::cred;
-use thrufs_sys::cred::{Capabilities, CapabilitySets};
+use thrufs_sys::cred::{self, Capabilities, CapabilitySets};
 
 /// The user and group by which lower files are registered for passthrough: they own nothing.
 const REGISTRAR_ID: u32 = 65_534;

@@ -1,5 +1,6 @@
 //! How one file of a served directory is served, for people and programs.
 
+use crate::policy::DataPath;
 use serde::{Deserialize, Serialize};
 
 /// How one file is served at one moment.
@@ -11,8 +12,10 @@ pub struct Explanation {
     pub kind: FileKind,
     /// The inode number that clients see.
     pub ino: u64,
-    /// The data path: now if the file is open, else at its next open.
-    pub data_path: ExplainedDataPath,
+    /// The data path: now if the file is open, else at its next open. `None` for a file without data that
+    /// are read or written through the server.
+    #[serde(with = "data_path_or_none")]
+    pub data_path: Option<DataPath>,
     /// Why it has this data path.
     pub reason: String,
     /// The rule that decided it, if any.
@@ -59,22 +62,6 @@ impl FileKind {
             _ => FileKind::Unknown,
         }
     }
-}
-
-/// The data path of a file, as [`Explanation`] reports it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExplainedDataPath {
-    /// The kernel reads and writes the lower file itself.
-    Passthrough,
-    /// Through the server and the page cache.
-    Cached,
-    /// Through the server, without the page cache.
-    Direct,
-    /// Through the server, which redacts it.
-    Filtered,
-    /// It has no data that is read or written through the server.
-    None,
 }
 
 /// How often a file is open through the mount.
@@ -141,4 +128,30 @@ pub struct LowerState {
     pub remote: bool,
     /// Whether it is in memory.
     pub memory: bool,
+}
+
+/// The name of a data path, or `none`.
+mod data_path_or_none {
+    use crate::policy::DataPath;
+    use serde::de::{Deserialize, Deserializer, Error};
+    use serde::ser::Serializer;
+
+    const NONE: &str = "none";
+
+    pub(super) fn serialize<S: Serializer>(
+        path: &Option<DataPath>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(path.map_or(NONE, DataPath::name))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<DataPath>, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        match DataPath::named(&name) {
+            None if name != NONE => Err(D::Error::custom("this is no data path")),
+            path => Ok(path),
+        }
+    }
 }

@@ -2,13 +2,12 @@
 
 use crate::config::{CacheMode, Locks};
 use crate::files::{Files, sync};
-use crate::host::Host;
-use crate::host::HostDir;
+use crate::host::{Host, HostDir};
 use crate::tree::start_housekeeping;
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{
     Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
     FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs, Opened,
@@ -17,11 +16,13 @@ use thrufs::{
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
-/// Methods that forward to the method of this name, of the host or of a part of it.
+/// Methods that forward to the method of this name, of the host or of what is open. The second word says
+/// what is noted of the answer, for a call by path that the kernel repeats.
 macro_rules! answered_by {
-    ($part:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
+    ($part:ident, $note:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty;)*) => {$(
         fn $name(&self, context: &Context<'_>, $($argument: $type),*) -> $answer {
-            self.$part().$name(context, $($argument),*)
+            let answer = self.$part().$name(context, $($argument),*);
+            self.$note(context, answer)
         }
     )*};
 }
@@ -34,30 +35,76 @@ impl HostDir {
     fn files(&self) -> &Files {
         &self.host.files
     }
+
+    fn nothing_noted<T>(&self, _: &Context<'_>, answer: T) -> T {
+        answer
+    }
+
+    fn failure_noted<T>(&self, context: &Context<'_>, answer: Result<T>) -> Result<T> {
+        answer.inspect_err(|error| self.host.tree.retries.failed(context, *error))
+    }
+
+    fn outcome_noted<T>(&self, context: &Context<'_>, answer: Result<T>) -> Result<T> {
+        self.host.tree.retries.note(context, answer)
+    }
 }
 
 impl FileSystem for HostDir {
-    answered_by! { host:
+    answered_by! { host, nothing_noted:
         fn lookup(parent: NodeId, name: Name<'_>) -> Result<Entry>;
         fn rename(
             parent: NodeId, name: Name<'_>, new_parent: NodeId, new_name: Name<'_>, flags: u32
         ) -> Result<()>;
+        fn symlink(parent: NodeId, name: Name<'_>, target: &CStr) -> Result<Entry>;
+        fn mknod(parent: NodeId, name: Name<'_>, new: &NewNode) -> Result<Entry>;
+        fn mkdir(parent: NodeId, name: Name<'_>, new: &NewNode) -> Result<Entry>;
         fn readdir(
             node: NodeId, handle: FileHandle, offset: u64, sink: &mut DirectorySink<'_>
         ) -> Result<()>;
         fn statfs(node: NodeId) -> Result<FileSystemStatistics>;
+        fn ioctl(
+            node: NodeId, handle: FileHandle, command: u32, data: &mut [u8], room: usize
+        ) -> Result<(i32, usize)>;
     }
 
-    answered_by! { files:
+    answered_by! { host, failure_noted:
+        fn getattr(node: NodeId, handle: Option<FileHandle>) -> Result<Attributes>;
+        fn statx(
+            node: NodeId, handle: Option<FileHandle>, flags: u32, mask: u32
+        ) -> Result<ExtendedAttributes>;
+        fn readlink(node: NodeId, buffer: &mut [u8]) -> Result<usize>;
+        fn getxattr(node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize>;
+        fn listxattr(node: NodeId, buffer: &mut [u8]) -> Result<usize>;
+    }
+
+    answered_by! { host, outcome_noted:
+        fn setattr(node: NodeId, set: &SetAttr) -> Result<Attributes>;
+        fn link(node: NodeId, new_parent: NodeId, new_name: Name<'_>) -> Result<Entry>;
+        fn setxattr(
+            node: NodeId, name: &CStr, value: &[u8], flags: u32, clear_set_group_id: bool
+        ) -> Result<()>;
+        fn removexattr(node: NodeId, name: &CStr) -> Result<()>;
+    }
+
+    answered_by! { files, outcome_noted:
+        fn open(node: NodeId, args: &OpenArgs) -> Result<Opened>;
+    }
+
+    answered_by! { files, nothing_noted:
+        fn release(node: NodeId, args: &ReleaseArgs) -> ();
         fn read(node: NodeId, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer>;
         fn write(node: NodeId, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize>;
         fn flush(node: NodeId, handle: FileHandle, owner: LockOwner) -> Result<()>;
         fn fsync(node: NodeId, handle: FileHandle, data_only: bool) -> Result<()>;
+        fn opendir(node: NodeId, args: &OpenArgs) -> Result<Opened>;
+        fn releasedir(node: NodeId, args: &ReleaseArgs) -> ();
         fn fsyncdir(node: NodeId, handle: FileHandle, data_only: bool) -> Result<()>;
+        fn getlk(node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>>;
         fn setlk(node: NodeId, lock: &LockArgs, wait: bool) -> Result<()>;
         fn fallocate(
             node: NodeId, handle: FileHandle, offset: u64, length: u64, mode: u32
         ) -> Result<()>;
+        fn lseek(node: NodeId, handle: FileHandle, offset: u64, whence: u32) -> Result<u64>;
         fn copy_file_range(node: NodeId, copy: &CopyArgs) -> Result<u64>;
     }
 
@@ -140,31 +187,26 @@ impl FileSystem for HostDir {
     }
 
     fn started(&self, features: &Features, services: Services) {
-        let wanted = self.host.config.passthrough;
-        let privileged = self.host.tree.credentials.may_register();
-        let _ = self.host.tree.notifier.set(services.notifier);
-        self.host
-            .files
-            .passthrough
-            .settle(wanted, privileged, features, services.backings);
+        let Host {
+            config,
+            tree,
+            files,
+            ..
+        } = &*self.host;
+        let (wanted, privileged) = (config.passthrough, tree.credentials.may_register());
+        let _ = tree.notifier.set(services.notifier);
+        let passthrough = &files.passthrough;
+        passthrough.settle(wanted, privileged, features, services.backings);
         // If the kernel keeps no locks and no written data, close(2) needs no FLUSH.
         let flags = features.flags;
-        let nothing_to_settle =
-            !flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
-        self.host
-            .files
-            .may_skip_flush
-            .store(nothing_to_settle, Ordering::Relaxed);
-        let kernel_ignores_acls =
-            self.host.config.default_permissions && !flags.contains(InitFlags::POSIX_ACL);
-        self.host
-            .kernel_ignores_acls
-            .store(kernel_ignores_acls, Ordering::Relaxed);
+        let set = |flag: &AtomicBool, is_set| flag.store(is_set, Ordering::Relaxed);
+        let settles = flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
+        set(&files.may_skip_flush, !settles);
+        let ignores_acls = config.default_permissions && !flags.contains(InitFlags::POSIX_ACL);
+        set(&self.host.kernel_ignores_acls, ignores_acls);
         let announces = flags.contains(InitFlags::SUBMOUNTS);
-        self.host
-            .announces_submounts
-            .store(announces, Ordering::Relaxed);
-        start_housekeeping(&self.host.tree);
+        set(&self.host.announces_submounts, announces);
+        start_housekeeping(tree);
     }
 
     fn destroy(&self) {
@@ -188,93 +230,12 @@ impl FileSystem for HostDir {
         self.host.tree.forget(node, count);
     }
 
-    fn getattr(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: Option<FileHandle>,
-    ) -> Result<Attributes> {
-        let attributes = self.host.getattr(node, handle);
-        attributes.inspect_err(|error| self.host.tree.retries.failed(context, *error))
-    }
-
-    fn statx(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        _: Option<FileHandle>,
-        flags: u32,
-        mask: u32,
-    ) -> Result<ExtendedAttributes> {
-        let attributes = self.host.statx(node, flags, mask);
-        attributes.inspect_err(|error| self.host.tree.retries.failed(context, *error))
-    }
-
-    fn setattr(&self, context: &Context<'_>, node: NodeId, set: &SetAttr) -> Result<Attributes> {
-        let attributes = self.host.setattr(context, node, set);
-        self.host.tree.retries.note(context, attributes)
-    }
-
-    fn readlink(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
-        let target = self.host.readlink(node, buffer);
-        target.inspect_err(|error| self.host.tree.retries.failed(context, *error))
-    }
-
-    fn symlink(
-        &self,
-        context: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        target: &CStr,
-    ) -> Result<Entry> {
-        let made = self.host.symlink(context, parent, name, target)?;
-        self.host.labelled(context, (parent, name), made, false)
-    }
-
-    fn mknod(
-        &self,
-        context: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new: &NewNode,
-    ) -> Result<Entry> {
-        let made = self.host.mknod(context, parent, name, new)?;
-        self.host.labelled(context, (parent, name), made, false)
-    }
-
-    fn mkdir(
-        &self,
-        context: &Context<'_>,
-        parent: NodeId,
-        name: Name<'_>,
-        new: &NewNode,
-    ) -> Result<Entry> {
-        let made = self.host.mkdir(context, parent, name, new)?;
-        self.host.labelled(context, (parent, name), made, true)
-    }
-
     fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
         self.host.unlink(context, parent, name, false)
     }
 
     fn rmdir(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {
         self.host.unlink(context, parent, name, true)
-    }
-
-    fn link(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        new_parent: NodeId,
-        new_name: Name<'_>,
-    ) -> Result<Entry> {
-        let linked = self.host.link(context, node, new_parent, new_name);
-        self.host.tree.retries.note(context, linked)
-    }
-
-    fn open(&self, context: &Context<'_>, node: NodeId, args: &OpenArgs) -> Result<Opened> {
-        let opened = self.host.files.open_file(context, node, args);
-        self.host.tree.retries.note(context, opened)
     }
 
     fn create(
@@ -302,18 +263,6 @@ impl FileSystem for HostDir {
         self.host.opened_labelled(context, None, made)
     }
 
-    fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
-        self.host.files.release_file(node, args);
-    }
-
-    fn opendir(&self, context: &Context<'_>, node: NodeId, _: &OpenArgs) -> Result<Opened> {
-        self.host.files.open_directory(context, node)
-    }
-
-    fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
-        self.host.files.release_directory(node, args);
-    }
-
     fn syncfs(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
         context.require_blocking()?;
         let inode = self.host.tree.nodes.get(node)?;
@@ -325,73 +274,5 @@ impl FileSystem for HostDir {
         };
         rustix::fs::syncfs(&fd)?;
         sync(fd.as_fd(), false)
-    }
-
-    fn setxattr(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        name: &CStr,
-        value: &[u8],
-        flags: u32,
-        clear_set_group_id: bool,
-    ) -> Result<()> {
-        let set = self.host.tree.nodes.get(node).and_then(|inode| {
-            self.host.judge.may_change(&inode, context)?;
-            self.host
-                .setxattr(context, &inode, name, value, flags, clear_set_group_id)
-        });
-        self.host.tree.retries.note(context, set)
-    }
-
-    fn getxattr(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        name: &CStr,
-        buffer: &mut [u8],
-    ) -> Result<usize> {
-        let length = self.host.getxattr(node, name, buffer);
-        length.inspect_err(|error| self.host.tree.retries.failed(context, *error))
-    }
-
-    fn listxattr(&self, context: &Context<'_>, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
-        let length = self.host.listxattr(context, node, buffer);
-        length.inspect_err(|error| self.host.tree.retries.failed(context, *error))
-    }
-
-    fn removexattr(&self, context: &Context<'_>, node: NodeId, name: &CStr) -> Result<()> {
-        let removed = self.host.tree.nodes.get(node).and_then(|inode| {
-            self.host.judge.may_change(&inode, context)?;
-            self.host.removexattr(context, &inode, name)
-        });
-        self.host.tree.retries.note(context, removed)
-    }
-
-    fn getlk(&self, _: &Context<'_>, node: NodeId, lock: &LockArgs) -> Result<Option<LockArgs>> {
-        self.host.files.getlk(node, lock)
-    }
-
-    fn lseek(
-        &self,
-        _: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        offset: u64,
-        whence: u32,
-    ) -> Result<u64> {
-        self.host.files.lseek(node, handle, offset, whence)
-    }
-
-    fn ioctl(
-        &self,
-        context: &Context<'_>,
-        node: NodeId,
-        handle: FileHandle,
-        command: u32,
-        data: &mut [u8],
-        _: usize,
-    ) -> Result<(i32, usize)> {
-        self.host.ioctl(context, node, handle, command, data)
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! | method of [`Files`] | |
 //! |---|---|
-//! | `open_file`, `enter_lower`, `enter_passthrough`, `audit`, `release_file` | an open file, from OPEN or CREATE to RELEASE |
+//! | `open`, `enter_lower`, `enter_passthrough`, `audit`, `release` | an open file, from OPEN or CREATE to RELEASE |
 //! | `use_file`, `may_use_passthrough`, `expected_path`, `route_of`, `resume_use` | the data path that all opens of an inode share |
 //! | `file`, `file_of`, `lower`, `open_again_raw`, `close_file` | an open file and its lower file |
 //! | `read`, `write`, `flush`, `fsync`, `fallocate`, `lseek`, `copy_file_range` | requests on its data |
 //! | `change_content`, `clear_privileges`, `drop_privileges`, `drop_privileges_of_others` | set-id bits and capabilities |
 //! | `change_attributes`, `change_file`, `may_write` | changes of a file that may be redacted |
-//! | `open_directory`, `readdir`, `release_directory`, `fsyncdir`, `directory_of` | open directories |
+//! | `opendir`, `readdir`, `releasedir`, `fsyncdir`, `directory_of` | open directories |
 //! | `getlk`, `setlk`, `release_owner`, `held_locks`, `suspend_locks` | shared locks |
 
 mod admission;

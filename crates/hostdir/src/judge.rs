@@ -1,12 +1,22 @@
-//! Applies the active policy to requests.
+//! What the active policy says of a node, a name and a caller. Knows the [tree](crate::tree), and neither open
+//! files nor requests.
 //!
-//! A policy ([`policy`](thrufs_policy)) speaks of paths, attributes and callers; requests name nodes. This
-//! module finds the paths of a node by its [names](crate::tree::names), reads attributes and first bytes from the
+//! A policy ([`policy`](crate::policy)) speaks of paths, attributes and callers; requests name nodes. The judge
+//! finds the paths of a node by its [names](crate::tree::Names), reads attributes and first bytes from the
 //! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
 //! A policy is replaced as a whole, and a request uses one policy from its beginning to its end. A
 //! [`reload`] makes the kernel drop cached names if their answer changes. An open that was granted stays
 //! granted.
+//!
+//! | method of [`Judge`] | |
+//! |---|---|
+//! | `has_policy`, `active_policy`, `for_opens`, `reload_rules` | the policy in force, and another one |
+//! | `decide_inode`, `decide_new`, `decide_again`, `is_redacted` | what it decides of a file and a caller |
+//! | `may_change`, `may_resize`, `may_make`, `may_link`, `may_move`, `may_replace`, `may_reveal` | a request is refused or not |
+//! | `hidden_from_lookup`, `rules_of_entries` | names that are hidden |
+//! | `permit`, `refuse`, `record_open` | refusals and opens, in the audit log |
+//! | `lock_names`, `rely_on_names` | changes of names, one after the other |
 
 mod attribute_source;
 mod audit;
@@ -25,6 +35,7 @@ pub(crate) use permission::RulesOfEntries;
 pub use programs::Programs;
 
 use crate::config::{Config, ConfigError};
+use crate::policy::{DataPath, Decision, FilePath, FileType, Policy};
 use crate::tree::Tree;
 use hidden_names::HiddenNames;
 use name_lock::{NameLock, NameLockGuard};
@@ -195,7 +206,4 @@ pub(crate) struct PathDecision {
 }
 
 /// The data path of all files where there is no policy.
-pub(crate) const PASSTHROUGH: FilePath = FilePath {
-    data: PolicyDataPath::Passthrough,
-    rule: None,
-};
+pub(crate) const PASSTHROUGH: FilePath = FilePath::new(DataPath::Passthrough, None);

@@ -29,7 +29,6 @@
 
 mod config;
 mod credentials;
-mod data_path;
 mod explanation;
 mod file_system;
 mod files;
@@ -52,9 +51,7 @@ pub use config::{
     CacheMode, Config, ConfigError, FileHandles, IdMap, IdRange, Locks, Migration, MigrationMode,
     MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
 };
-pub use explanation::{
-    CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
-};
+pub use explanation::{CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens};
 pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
 pub use ledger::{Ledger, Strongbox};

@@ -46,13 +46,13 @@ use crate::credentials::Credentials;
 use crate::ledger::{Ledger, Notes, Strongbox};
 use crate::quota::UserQuotas;
 use crate::setup_error::{SetupError, system};
+use crate::stat::stat_with_birth;
 use descriptor_limits::DescriptorLimits;
 use descriptors::Descriptors;
 use mounts::Mounts;
 use names::NameChanges;
 use nodes::Nodes;
 use retries::Retries;
-use rustix::fs::{AtFlags, StatxFlags};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -180,9 +180,7 @@ fn enter_root(
     mount: &Arc<LowerMount>,
     fd: OwnedFd,
 ) -> Result<Arc<Inode>, SetupError> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)
-        .map_err(|errno| system("stat the source")(errno.into()))?;
+    let stat = stat_with_birth(&fd).map_err(system("stat the source"))?;
     let identity = opened_identity(mount, &fd, &stat).map_err(system("identify the source"))?;
     let new = NewInode {
         identity,

@@ -3,6 +3,7 @@
 
 use super::content::ContentSet;
 use rustix::fs::FileType;
+use std::cmp::Ordering;
 use std::fmt;
 use thrufs::Errno;
 
@@ -112,69 +113,95 @@ impl Redaction {
     }
 }
 
-/// The data path that a policy gives a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyDataPath {
-    /// The kernel uses the lower file itself; where it cannot, as `Cached`.
+/// The data path of a file: what a policy gives it, and what it has while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DataPath {
+    /// The kernel uses the lower file itself. A policy's: where it cannot, as `Cached`.
     Passthrough,
-    /// Through the server and the page cache.
+    /// Through the server and the kernel's page cache.
     Cached,
     /// Through the server, without the page cache.
     Direct,
-    /// Through the server, redacted.
-    Redact(Redaction),
+    /// Through the server, which redacts what readers see.
+    Filtered,
 }
 
-impl PolicyDataPath {
-    fn rank(self) -> u8 {
+impl DataPath {
+    /// The data path of this name.
+    pub fn named(name: &str) -> Option<DataPath> {
+        [
+            DataPath::Passthrough,
+            DataPath::Cached,
+            DataPath::Direct,
+            DataPath::Filtered,
+        ]
+        .into_iter()
+        .find(|path| path.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
         match self {
-            PolicyDataPath::Passthrough => 0,
-            PolicyDataPath::Cached => 1,
-            PolicyDataPath::Direct => 2,
-            PolicyDataPath::Redact(_) => 3,
+            DataPath::Passthrough => "passthrough",
+            DataPath::Cached => "cached",
+            DataPath::Direct => "direct",
+            DataPath::Filtered => "filtered",
         }
+    }
+}
+
+impl fmt::Display for DataPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
 /// The data path of one file for all callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePath {
-    /// The path. Whether it is `Redact` depends on nothing that changes while the file keeps its name.
+    /// The path. Whether it is `Filtered` depends on nothing that changes while the file keeps its name.
     /// Without meaning for other inodes than regular files.
-    pub data: PolicyDataPath,
+    pub data: DataPath,
+    /// How it is redacted, if it is `Filtered`.
+    pub redaction: Option<Redaction>,
     /// The rule that decided it; `None` for the default.
     pub rule: Option<RuleId>,
 }
 
 impl FilePath {
-    pub(super) fn new(data: PolicyDataPath, rule: Option<RuleId>) -> FilePath {
-        FilePath { data, rule }
+    /// A path without redaction.
+    pub const fn new(data: DataPath, rule: Option<RuleId>) -> FilePath {
+        FilePath {
+            data,
+            redaction: None,
+            rule,
+        }
     }
 
-    /// How it is redacted, if at all.
-    #[must_use]
-    pub fn redaction(&self) -> Option<Redaction> {
-        match self.data {
-            PolicyDataPath::Redact(redaction) => Some(redaction),
-            _ => None,
+    /// The path of a file that is redacted.
+    pub const fn redacted(redaction: Redaction, rule: Option<RuleId>) -> FilePath {
+        FilePath {
+            data: DataPath::Filtered,
+            redaction: Some(redaction),
+            rule,
         }
     }
 
     pub(super) fn stricter(self, other: FilePath) -> FilePath {
-        let (ours, theirs) = (self.data.rank(), other.data.rank());
-        let data = match (self.data, other.data) {
-            (PolicyDataPath::Redact(a), PolicyDataPath::Redact(b)) => {
-                PolicyDataPath::Redact(a.stricter(b))
-            }
-            (data, _) if ours >= theirs => data,
-            (_, data) => data,
+        let redaction = match (self.redaction, other.redaction) {
+            (Some(a), Some(b)) => Some(a.stricter(b)),
+            (a, b) => a.or(b),
         };
-        let rule = match ours.cmp(&theirs) {
-            std::cmp::Ordering::Equal => first(self.rule, other.rule),
-            std::cmp::Ordering::Greater => self.rule,
-            std::cmp::Ordering::Less => other.rule,
+        let rule = match self.data.cmp(&other.data) {
+            Ordering::Equal => first(self.rule, other.rule),
+            Ordering::Greater => self.rule,
+            Ordering::Less => other.rule,
         };
-        FilePath { data, rule }
+        FilePath {
+            data: self.data.max(other.data),
+            redaction,
+            rule,
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use super::error::{Fault, Problem};
 use super::globs::Patterns;
 use super::ids::{IdKind, IdSet};
 use super::mode::ModeBits;
+use super::rule::data_path_named;
 use super::rule::{Action, Matchers, TypeSet};
-use super::{Accounts, PolicyDataPath, nearest, size};
+use super::{Accounts, nearest, size};
 use rustix::fs::FileType;
 use thrufs::Errno;
 use toml::de::DeTable;
@@ -207,7 +208,7 @@ impl<'d> RuleReader<'d> {
         };
         let word = entry.text()?;
         let errno = self.errno.map_or(Errno::EACCES, |(_, errno)| errno);
-        if let Some(path) = PolicyDataPath::named(word) {
+        if let Some(path) = data_path_named(word) {
             return Ok(Action::Data(path));
         }
         Ok(match word {
@@ -219,11 +220,11 @@ impl<'d> RuleReader<'d> {
                 let what = "say what to redact: redact = [\"gps\"]";
                 let kinds = self.kinds.ok_or_else(|| entry.fault(what))?;
                 self.on_error()?;
-                Action::Data(PolicyDataPath::Redact(Redaction {
+                Action::Redact(Redaction {
                     kinds,
                     errno,
                     content: self.matchers.content.unwrap_or_default(),
-                }))
+                })
             }
             _ => {
                 let all = format!("there are {}", Action::NAMES.join(", "));
@@ -249,7 +250,9 @@ impl<'d> RuleReader<'d> {
     /// Refuses keys that have no meaning for this action, or could not be enforced.
     fn check_pairing(&self, action: Action) -> Result<(), Fault> {
         let name = action.name();
-        if let (Some(caller), Action::Data(_) | Action::Hide) = (self.caller, action) {
+        if let (Some(caller), Action::Data(_) | Action::Redact(_) | Action::Hide) =
+            (self.caller, action)
+        {
             let why = "names and data are kept for all callers alike";
             let message = format!(
                 "`{}` does not go with {name}: {why}; match on callers with deny, read-only or audit",

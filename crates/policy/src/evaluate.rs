@@ -6,7 +6,7 @@ use super::decision::{Decision, FilePath, Redaction, Refusal, RuleId, Visibility
 use super::globs::{GlobMatches, GlobTable};
 use super::rule::{Action, Rule};
 use super::subject::{Attributes, Caller, Subject};
-use super::{Policy, PolicyDataPath};
+use super::{DataPath, Policy};
 use rustix::fs::FileType;
 use std::cell::OnceCell;
 
@@ -126,7 +126,7 @@ impl Policy {
     /// The strictest redaction of all rules, for a file of which not all names are known.
     pub fn strictest_redaction(&self) -> Option<FilePath> {
         let paths = self.numbered().filter_map(|(id, rule)| match rule.action {
-            Action::Data(data @ PolicyDataPath::Redact(_)) => Some(FilePath::new(data, Some(id))),
+            Action::Redact(redaction) => Some(FilePath::redacted(redaction, Some(id))),
             _ => None,
         });
         paths.reduce(FilePath::stricter)
@@ -152,7 +152,7 @@ impl Policy {
         let findings = Findings::of(subject);
         if let Visibility::Hidden(rule) = self.visibility_of(&findings) {
             decision.hidden = Some(rule);
-            decision.file.data = PolicyDataPath::Passthrough;
+            decision.file.data = DataPath::Passthrough;
         }
         self.globs.with_matches(subject.path, |paths| {
             let mut walk = Walk {
@@ -167,7 +167,7 @@ impl Policy {
             walk.all(paths);
             let mut decision = walk.decision;
             if let Some((rule, redaction)) = walk.redaction {
-                decision.file = FilePath::new(PolicyDataPath::Redact(redaction), Some(rule));
+                decision.file = FilePath::redacted(redaction, Some(rule));
             }
             decision.of_type(subject.file_type)
         })
@@ -178,7 +178,7 @@ impl Decision {
     /// Only regular files have a data path.
     fn of_type(mut self, file_type: FileType) -> Decision {
         if file_type != FileType::RegularFile {
-            self.file = FilePath::new(PolicyDataPath::Passthrough, None);
+            self.file = FilePath::new(DataPath::Passthrough, None);
         }
         self
     }
@@ -212,7 +212,7 @@ impl Walk<'_> {
             if !match_lasting(rule, paths, file_type) {
                 continue;
             }
-            if let Action::Data(PolicyDataPath::Redact(redaction)) = rule.action {
+            if let Action::Redact(redaction) = rule.action {
                 let (first, so_far) = self.redaction.unwrap_or((id, redaction));
                 self.redaction = Some((first, so_far.or(redaction)));
                 self.access_ended = true;
@@ -248,7 +248,8 @@ impl Walk<'_> {
             return;
         }
         match rule.action {
-            Action::Hide => {}
+            // `all` handles redaction.
+            Action::Hide | Action::Redact(_) => {}
             Action::Audit if !self.access_ended => {
                 self.decision.audit.get_or_insert(id);
             }

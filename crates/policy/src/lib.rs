@@ -70,8 +70,7 @@ mod tests;
 pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
 pub use content::{ContentSet, ContentType, HEAD_BYTES};
 pub use decision::{
-    Access, Decision, FilePath, PolicyDataPath, Redaction, RedactionKinds, Refusal, RuleId,
-    Visibility,
+    Access, DataPath, Decision, FilePath, Redaction, RedactionKinds, Refusal, RuleId, Visibility,
 };
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
@@ -97,7 +96,7 @@ pub const POLICY_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
-    default: PolicyDataPath,
+    default: DataPath,
     audit_log: Option<PathBuf>,
     /// The line that says that refusals are audited.
     audit_refused: Option<usize>,
@@ -308,7 +307,7 @@ impl Policy {
     }
 
     /// The data path of files that no rule gives one.
-    pub fn default_path(&self) -> PolicyDataPath {
+    pub fn default_path(&self) -> DataPath {
         self.default
     }
 
@@ -368,7 +367,7 @@ impl Uses {
                 Action::Deny(_) => uses.deny = true,
                 Action::ReadOnly => uses.read_only = true,
                 Action::Audit => uses.audit = true,
-                Action::Data(PolicyDataPath::Redact(_)) => uses.redact = true,
+                Action::Redact(_) => uses.redact = true,
                 Action::Data(_) => {}
             }
         }

@@ -9,7 +9,7 @@
 //! the move are next after it.
 
 use super::globs::Patterns;
-use super::{Action, PolicyDataPath, RuleId};
+use super::{Action, Policy, RuleId};
 use globset::{GlobBuilder, GlobMatcher};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -140,7 +140,7 @@ impl Effect {
 
     fn of(action: Action) -> Option<Effect> {
         match action {
-            Action::Data(PolicyDataPath::Redact(_)) => Some(Effect::Redact),
+            Action::Redact(_) => Some(Effect::Redact),
             Action::Hide => Some(Effect::Hide),
             Action::Deny(_) => Some(Effect::Deny),
             Action::ReadOnly => Some(Effect::ReadOnly),

@@ -4,7 +4,8 @@ use super::document::{Entry, entries};
 use super::draft::Draft;
 use super::error::Fault;
 use super::globs::{GLOBS_MAX, Patterns};
-use super::{Accounts, PolicyDataPath};
+use super::rule::data_path_named;
+use super::{Accounts, DataPath, RULES_MAX};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -16,7 +17,7 @@ pub(super) const TOP_KEYS: &[&str] = &["default", "audit-log", "audit-refused", 
 
 #[derive(Debug)]
 pub(super) struct Document {
-    pub(super) default: PolicyDataPath,
+    pub(super) default: DataPath,
     pub(super) audit_log: Option<PathBuf>,
     /// Where the text says that refusals are audited.
     pub(super) audit_refused: Option<usize>,
@@ -29,7 +30,7 @@ pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Faul
         Fault::new(offset, error.message())
     })?;
     let mut document = Document {
-        default: PolicyDataPath::Passthrough,
+        default: DataPath::Passthrough,
         audit_log: None,
         audit_refused: None,
         rules: Vec::new(),
@@ -46,9 +47,9 @@ pub(super) fn document(text: &str, accounts: &Accounts) -> Result<Document, Faul
     Ok(document)
 }
 
-fn default(entry: &Entry<'_>) -> Result<PolicyDataPath, Fault> {
+fn default(entry: &Entry<'_>) -> Result<DataPath, Fault> {
     let word = entry.text()?;
-    PolicyDataPath::named(word).ok_or_else(|| {
+    data_path_named(word).ok_or_else(|| {
         entry.fault("the default is passthrough, cached or direct; for anything else, make a last rule with path = \"**\"")
     })
 }

@@ -1,8 +1,8 @@
 //! One rule, compiled.
 
-use super::PolicyDataPath;
 use super::content::ContentSet;
 use super::decision::FILE_TYPES;
+use super::decision::{DataPath, Redaction};
 use super::globs::GlobList;
 use super::ids::IdSet;
 use super::mode::ModeBits;
@@ -15,7 +15,9 @@ use thrufs::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Sets the data path. Ends the evaluation.
-    Data(PolicyDataPath),
+    Data(DataPath),
+    /// Redacts. Ends the evaluation, but for rules that redact too.
+    Redact(Redaction),
     /// Forbids changes. The evaluation goes on.
     ReadOnly,
     /// Hides the name. Ends the evaluation.
@@ -31,6 +33,7 @@ impl Action {
     pub fn name(self) -> &'static str {
         match self {
             Action::Data(path) => path.name(),
+            Action::Redact(_) => "redact",
             Action::ReadOnly => "read-only",
             Action::Hide => "hide",
             Action::Deny(_) => "deny",
@@ -43,12 +46,12 @@ impl Action {
     }
 
     pub(super) fn redacts(self) -> bool {
-        matches!(self, Action::Data(PolicyDataPath::Redact(_)))
+        matches!(self, Action::Redact(_))
     }
 
     /// Whether it restricts. Such a rule matches too when an attribute is unknown.
     fn restricts(self) -> bool {
-        self.redacts() || !matches!(self, Action::Data(_))
+        !matches!(self, Action::Data(_))
     }
 
     pub(super) const NAMES: [&str; 8] = [
@@ -63,27 +66,9 @@ impl Action {
     ];
 }
 
-impl PolicyDataPath {
-    /// Its name in a policy.
-    pub fn name(self) -> &'static str {
-        match self {
-            PolicyDataPath::Passthrough => "passthrough",
-            PolicyDataPath::Cached => "cached",
-            PolicyDataPath::Direct => "direct",
-            PolicyDataPath::Redact(_) => "redact",
-        }
-    }
-
-    /// The data path of this name, except redaction.
-    pub(super) fn named(name: &str) -> Option<PolicyDataPath> {
-        [
-            PolicyDataPath::Passthrough,
-            PolicyDataPath::Cached,
-            PolicyDataPath::Direct,
-        ]
-        .into_iter()
-        .find(|path| path.name() == name)
-    }
+/// The data path that a policy calls by this name; redaction is an action of its own.
+pub(super) fn data_path_named(name: &str) -> Option<DataPath> {
+    DataPath::named(name).filter(|path| *path != DataPath::Filtered)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -122,7 +122,7 @@ fn empty_policy_gives_passthrough() {
     let sample = Sample::new(0, 0, 0, b"");
     let decision = policy.decide(&file("a", &sample), &STRANGER);
     assert_eq!(numbers(decision), [0; 5]);
-    assert_eq!(decision.file.data, PolicyDataPath::Passthrough);
+    assert_eq!(decision.file.data, DataPath::Passthrough);
     assert_eq!(decision.check(Access::Change), Ok(()));
     assert_eq!(sample.asked(), (0, 0));
 }
@@ -140,10 +140,7 @@ fn first_ending_rule_counts_and_marks_accumulate() {
     assert_eq!(numbers(said(&policy, "logs/open/a", b"")), [0, 0, 2, 1, 3]);
     assert_eq!(numbers(said(&policy, "logs/a", b"")), [0, 4, 2, 1, 0]);
     assert_eq!(numbers(said(&policy, "etc/a", b"")), [0, 0, 2, 5, 0]);
-    assert_eq!(
-        said(&policy, "etc/a", b"").file.data,
-        PolicyDataPath::Cached
-    );
+    assert_eq!(said(&policy, "etc/a", b"").file.data, DataPath::Cached);
     let error = |path, access| said(&policy, path, b"").check(access).unwrap_err().errno;
     assert_eq!(error("logs/a", Access::Read), Errno::EPERM);
     assert_eq!(error("etc/a", Access::Change), Errno::EROFS);
@@ -167,7 +164,7 @@ fn callers_differ_in_access_but_not_in_data_path() {
         [0, 0, 3, 0, 0],
         "a program that cannot be found out is one that the rule means"
     );
-    assert_eq!(policy.file_path(&subject).data, PolicyDataPath::Direct);
+    assert_eq!(policy.file_path(&subject).data, DataPath::Direct);
 }
 
 #[test]
@@ -236,7 +233,7 @@ fn only_regular_files_have_a_data_path() {
             file_type: FileType::Directory,
             ..file(path, &sample)
         };
-        let expected = FilePath::new(PolicyDataPath::Passthrough, None);
+        let expected = FilePath::new(DataPath::Passthrough, None);
         assert_eq!(policy.file_path(&directory), expected);
     }
 }
@@ -317,7 +314,7 @@ fn redaction_depends_on_the_name_alone() {
     assert!(policy.uses().content, "of the rule that passes texts");
     let redacted = |path, head| {
         let file = said(&policy, path, head).file;
-        file.redaction().map(|redaction| {
+        file.redaction.map(|redaction| {
             assert_eq!(file.rule, Some(RuleId(4)));
             assert_eq!(redaction.errno, Errno::EIO);
             redaction.content
@@ -339,17 +336,17 @@ fn redaction_depends_on_the_name_alone() {
         }
     }
     let big = Sample::new(1000, 0o755, 1 << 30, JPEG);
-    assert!(policy.file_path(&file("big/a", &big)).redaction().is_some());
+    assert!(policy.file_path(&file("big/a", &big)).redaction.is_some());
     let denied = policy.decide(&file("b/a.bin", &big), &ANN);
-    assert!(denied.deny.is_some() && denied.file.redaction().is_some());
+    assert!(denied.deny.is_some() && denied.file.redaction.is_some());
     let unreadable = Sample {
         head: None,
         attributes: None,
         ..Sample::new(1000, 0o644, 4, JPEG)
     };
     let unreadable = policy.file_path(&file("a", &unreadable));
-    assert!(unreadable.redaction().is_some());
-    let strictest = policy.strictest_redaction().and_then(|it| it.redaction());
+    assert!(unreadable.redaction.is_some());
+    let strictest = policy.strictest_redaction().and_then(|it| it.redaction);
     assert!(!strictest.unwrap().content.contains(ContentType::of(JPEG)));
 }
 
@@ -360,7 +357,7 @@ fn file_denied_to_all_is_not_redacted() {
         "path = 'b'; caller-uid = 7; action = 'deny'",
         "path = '*'; action = 'redact'; redact = 'gps'",
     ]);
-    assert_eq!(said(&policy, "a", JPEG).file.redaction(), None);
+    assert_eq!(said(&policy, "a", JPEG).file.redaction, None);
     assert_eq!(said(&policy, "b", JPEG).file.rule, Some(RuleId(2)));
     let sample = Sample::new(0, 0, 0, b"");
     let denied = policy.decide(&file("b", &sample), &STRANGER);
@@ -411,7 +408,7 @@ fn redactions_of_names_join_in_any_order() {
     };
     let policy = policy(&(rule("a", "EACCES") + &rule("b", "EIO")));
     let (a, b) = (said(&policy, "a", b""), said(&policy, "b", b""));
-    assert_ne!(a.file.data, b.file.data);
+    assert_ne!(a.file.redaction, b.file.redaction);
     assert_eq!(a.stricter(b), b.stricter(a));
 }
 

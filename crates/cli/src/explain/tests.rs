@@ -1,5 +1,6 @@
 use super::*;
-use thrufs_hostdir::{CacheWord, ExplainedDataPath, LowerState, Opens};
+use thrufs_hostdir::policy::DataPath;
+use thrufs_hostdir::{CacheWord, LowerState, Opens};
 
 fn explained() -> Explained {
     Explained {
@@ -8,7 +9,7 @@ fn explained() -> Explained {
         explanation: Explanation {
             kind: FileKind::Regular,
             ino: 7,
-            data_path: ExplainedDataPath::Cached,
+            data_path: Some(DataPath::Cached),
             reason: "a reason".into(),
             rule: None,
             backing: None,

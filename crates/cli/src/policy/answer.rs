@@ -2,9 +2,9 @@
 
 use super::host_file::{HostFile, SubjectError};
 use rustix::fs::FileType;
-use thrufs_policy::{
-    Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy,
-    PolicyDataPath, RuleId, Visibility,
+use thrufs_hostdir::policy::{
+    Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy, RuleId,
+    Visibility,
 };
 
 /// The text after a path: `: read-only by rule 1 (line 3); cached by default`.
@@ -32,7 +32,7 @@ pub(super) fn of(
     }
     let decision = policy.decide(&subject, caller);
     let mut said = words.decision(&decision, is_file);
-    if let (Some(redaction), Some(Some(content))) = (decision.file.redaction(), found)
+    if let (Some(redaction), Some(Some(content))) = (decision.file.redaction, found)
         && decision.deny.is_none()
         && content != ContentType::of(b"")
         && !redaction.content.contains(content)
@@ -83,11 +83,11 @@ impl Words<'_> {
     }
 
     fn path(&self, file: &FilePath) -> String {
-        let mut text = match file.data {
-            PolicyDataPath::Redact(redaction) => {
+        let mut text = match file.redaction {
+            Some(redaction) => {
                 format!("redact {} (or else {:?})", redaction.kinds, redaction.errno)
             }
-            other => other.name().to_owned(),
+            None => file.data.to_string(),
         };
         match file.rule {
             Some(rule) => text.push_str(&format!(" by {}", self.rule(rule))),

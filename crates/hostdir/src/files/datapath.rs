@@ -17,13 +17,11 @@
 
 use super::Files;
 use super::admission::Intent;
-use super::guard::UseGuard;
-use super::guard::join;
-use crate::data_path::DataPath;
+use super::guard::{UseGuard, join};
 use crate::filter::Filter;
 use crate::ledger::Route;
-use crate::tree::Tree;
-use crate::tree::{Inode, LowerMount, Obstacle, Use};
+use crate::policy::{DataPath, FilePath};
+use crate::tree::{Inode, LowerMount, Obstacle, Tree, Use};
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -34,14 +32,13 @@ use thrufs_policy::{FilePath, PolicyDataPath};
 impl Files {
     /// Whether a new file with this path may be opened by the kernel itself.
     pub(crate) fn may_use_passthrough(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
-        wanted.data == PolicyDataPath::Passthrough && self.passthrough.permits(mount).is_ok()
+        wanted.data == DataPath::Passthrough && self.passthrough.permits(mount).is_ok()
     }
 
     /// Joins or begins the use of `inode`, for an open with the client's `flags`. `known` saves a statx(2).
     /// Fails with `EBUSY` when the policy demands another path than that of the earlier opens, and when an
     /// append-only file is opened for reading and appending while it is open under passthrough; `EPERM` for
-    /// what an immutable or append-only file forbids; errors of the lower file system. of the lower file
-    /// system.
+    /// what an immutable or append-only file forbids; errors of the lower file system.
     pub(crate) fn use_file(
         &self,
         inode: &Arc<Inode>,
@@ -125,14 +122,13 @@ impl Files {
         wanted: &FilePath,
     ) -> (DataPath, Option<Obstacle>) {
         match wanted.data {
-            PolicyDataPath::Passthrough => match self.passthrough.permits(mount) {
+            DataPath::Passthrough => match self.passthrough.permits(mount) {
                 Ok(()) => (DataPath::Passthrough, None),
                 Err(obstacle) => (self.config.cache.data_path(), Some(obstacle)),
             },
             // Cached, if anything is.
-            PolicyDataPath::Cached => (self.config.cache.data_path(), Some(Obstacle::Rule)),
-            PolicyDataPath::Direct => (DataPath::Direct, Some(Obstacle::Rule)),
-            PolicyDataPath::Redact(_) => (DataPath::Filtered, Some(Obstacle::Rule)),
+            DataPath::Cached => (self.config.cache.data_path(), Some(Obstacle::Rule)),
+            DataPath::Direct | DataPath::Filtered => (wanted.data, Some(Obstacle::Rule)),
         }
     }
 
@@ -205,17 +201,12 @@ fn begun(
     backing: Option<Arc<Backing>>,
     wanted: &FilePath,
 ) -> Box<Use> {
-    let filter = match wanted.data {
-        PolicyDataPath::Redact(redaction) => {
-            Some(Arc::new(Filter::new(redaction, tree.notes.clone())))
-        }
-        _ => None,
-    };
+    let filter = |redaction| Arc::new(Filter::new(redaction, tree.notes.clone()));
     Box::new(Use {
         path,
         obstacle,
         backing,
-        filter,
+        filter: wanted.redaction.map(filter),
         opens: 0,
         writable_opens: 0,
     })

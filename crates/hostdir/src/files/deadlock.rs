@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
-use thrufs_sys::lock;
-use thrufs_sys::lock::{LockKind, RangeLock};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// Most waits that are followed for a new one. A longer cycle is not found.
 const WAITS_MAX: usize = 256;

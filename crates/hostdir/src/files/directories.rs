@@ -3,8 +3,7 @@
 //! ([`listings`](crate::files::listings)). Hidden names are left out here.
 
 use super::Files;
-use super::open_directory::Stream;
-use super::open_directory::{Listing, OpenDirectory};
+use super::open_directory::{Listing, OpenDirectory, Stream};
 use crate::config::CacheMode;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
 use crate::ledger::{FileNote, OpenerIds};
@@ -14,11 +13,13 @@ use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use thrufs::Entry;
-use thrufs::{Context, DirectorySink, Errno, Opened, ReleaseArgs, Result};
+use thrufs::{Context, DirectorySink, Entry, Errno, OpenArgs, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_policy::Access;
 use thrufs_sys::dir::{DirEntries, DirEntry};
+
+/// The flags of a directory that is listed.
+const FLAGS: i32 = libc::O_RDONLY | libc::O_DIRECTORY;
 
 impl Files {
     /// Where the positions of a listing are valid.
@@ -42,9 +43,7 @@ impl Files {
         if let Some(fd) = &stream.fd {
             return Ok(Arc::clone(fd));
         }
-        let fd = self
-            .tree
-            .open_inode(&directory.inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let fd = self.tree.open_inode(&directory.inode, FLAGS)?;
         Ok(Arc::clone(stream.fd.insert(Arc::new(fd))))
     }
 
@@ -63,7 +62,12 @@ impl Files {
             .ok_or(Errno::EBADF)
     }
 
-    pub(crate) fn open_directory(&self, context: &Context<'_>, node: NodeId) -> Result<Opened> {
+    pub(crate) fn opendir(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        _: &OpenArgs,
+    ) -> Result<Opened> {
         let inode = self.tree.nodes.get(node)?;
         let opened = match self.judge.for_opens() {
             None => self.enter_directory(inode, context.uid()),
@@ -107,9 +111,7 @@ impl Files {
     pub(crate) fn enter_directory(&self, inode: Arc<Inode>, uid: Option<u32>) -> Result<Opened> {
         let charge = self.quotas.charge(uid)?;
         let opener = OpenerIds::counted_for(charge.as_ref());
-        let fd = self
-            .tree
-            .open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let fd = self.tree.open_inode(&inode, FLAGS)?;
         let flags = self.listing_flags(&inode);
         inode.mount().file_opened();
         let node = inode.node();
@@ -250,7 +252,7 @@ impl Files {
         }
     }
 
-    pub(crate) fn release_directory(&self, node: NodeId, args: &ReleaseArgs) {
+    pub(crate) fn releasedir(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
         if self.directory_of(node, args.handle).is_err() {
             return;
         }

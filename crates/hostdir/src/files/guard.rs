@@ -1,7 +1,7 @@
 //! One open of an inode, counted as long as it lasts.
 
-use crate::data_path::DataPath;
 use crate::filter::Filter;
+use crate::policy::DataPath;
 use crate::quota::QuotaCharge;
 use crate::tree::{Inode, Use};
 use parking_lot::MutexGuard;

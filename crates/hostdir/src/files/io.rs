@@ -8,7 +8,7 @@ use super::open_file::OpenFile;
 use super::privileges::loses_set_ids;
 use super::versions::content_version;
 use crate::config::CacheMode;
-use crate::data_path::DataPath;
+use crate::policy::DataPath;
 use crate::stat::stat_open;
 use crate::tree::{Descriptor, Inode};
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom};
@@ -218,7 +218,7 @@ impl Files {
         sure.then_some(pin)
     }
 
-    pub(crate) fn release_file(&self, node: NodeId, args: &ReleaseArgs) {
+    pub(crate) fn release(&self, _: &Context<'_>, node: NodeId, args: &ReleaseArgs) {
         self.have_locks();
         if self.file_of(node, args.handle).is_err() {
             return;
@@ -236,7 +236,7 @@ impl Files {
             // writeback the kernel drops its pages when it gets the new time.
             let stat = match file.kept() {
                 Some(lower) => stat_open(&*lower),
-                None => self.tree.descriptor(file.inode()).and_then(stat_open),
+                None => self.tree.stat(file.inode()),
             };
             if let Ok(stat) = stat {
                 file.inode().set_cached_version(content_version(&stat));
@@ -287,6 +287,7 @@ impl Files {
 
     pub(crate) fn lseek(
         &self,
+        _: &Context<'_>,
         node: NodeId,
         handle: FileHandle,
         offset: u64,

@@ -7,8 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
-use thrufs_sys::lock;
-use thrufs_sys::lock::{LockKind, RangeLock};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// Most owners with shared locks: each costs a descriptor.
 const OWNERS_MAX: usize = 8192;

@@ -18,8 +18,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
-use thrufs_sys::lock;
-use thrufs_sys::lock::{LockKind, RangeLock};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 fn kind(args: &LockArgs) -> Result<LockKind> {
     match args.kind as i32 {
@@ -132,7 +131,12 @@ impl Files {
         })
     }
 
-    pub(crate) fn getlk(&self, node: NodeId, args: &LockArgs) -> Result<Option<LockArgs>> {
+    pub(crate) fn getlk(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        args: &LockArgs,
+    ) -> Result<Option<LockArgs>> {
         self.have_locks();
         let wanted = range(args)?;
         self.file_of(node, args.handle)?;

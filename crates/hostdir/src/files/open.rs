@@ -8,10 +8,10 @@ use super::guard::UseGuard;
 use super::open_file::{NewOpenFile, OpenFile};
 use super::versions::Found;
 use crate::config::{CacheMode, Config};
-use crate::data_path::DataPath;
 use crate::filter::Filter;
 use crate::judge::{ActivePolicy, AuditedOpen, PASSTHROUGH, PathDecision};
 use crate::ledger::{FileNote, OpenerIds};
+use crate::policy::{Access, DataPath, FilePath};
 use crate::stat::stat_open;
 use crate::tree::Inode;
 use rustix::fs::Statx;
@@ -68,7 +68,7 @@ pub(crate) fn access(flags: i32) -> Access {
 }
 
 impl Files {
-    pub(crate) fn open_file(
+    pub(crate) fn open(
         &self,
         context: &Context<'_>,
         node: NodeId,
@@ -178,7 +178,7 @@ impl Files {
             self.open_passthrough(guard, flags, args.kill_suidgid)?
         } else {
             guard.hold(self.quotas.charge(context.uid())?);
-            let may_keep_cache = wanted.redaction().is_none();
+            let may_keep_cache = wanted.redaction.is_none();
             self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?
         };
         if access(flags) == Access::Change

@@ -1,8 +1,8 @@
 //! An open file, from OPEN to RELEASE.
 
 use super::guard::UseGuard;
-use crate::data_path::DataPath;
 use crate::ledger::OpenerIds;
+use crate::policy::DataPath;
 use crate::tree::{Descriptor, Inode};
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -2,9 +2,7 @@
 
 use super::Files;
 use super::open_file::OpenFile;
-use crate::filter::Filter;
-use crate::filter::{NotYet, View};
-use crate::stat::stat_open;
+use crate::filter::{Filter, NotYet, View};
 use crate::tree::Inode;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -83,7 +81,7 @@ impl Files {
         let Some(file) = filter.writer().and_then(|handle| self.files.get(handle.0)) else {
             return Ok(false);
         };
-        let stat = self.tree.descriptor(inode).and_then(stat_open)?;
+        let stat = self.tree.stat(inode)?;
         if let Some(ended) = filter.end_writing(&stat) {
             self.note_writing(ended, filter.redaction(), false);
             self.close_lower(&file);

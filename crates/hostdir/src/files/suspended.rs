@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
-use thrufs_sys::lock;
-use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock};
+use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 
 /// Most ranges of one owner.
 pub(crate) const RANGES_MAX: u32 = 1 << 16;

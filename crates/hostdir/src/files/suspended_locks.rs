@@ -2,12 +2,10 @@
 
 use super::Files;
 use super::lock_owners::OwnerFile;
-use super::suspended::ranges_of;
-use super::suspended::{Held, HeldRanges, give_up_ranges};
+use super::suspended::{Held, HeldRanges, give_up_ranges, ranges_of};
 use std::sync::atomic::Ordering;
 use thrufs::Result;
-use thrufs_sys::lock;
-use thrufs_sys::lock::{LockKind, RangeLock};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 impl Files {
     /// The locks that clients hold.

@@ -1,11 +1,10 @@
 //! Attributes and first bytes of files, read only when a rule asks for them.
 
-use crate::tree::Inode;
-use crate::tree::Tree;
-use rustix::fs::StatxFlags;
-use rustix::fs::{AtFlags, Statx};
+use crate::policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
+use crate::tree::{Inode, Tree};
+use rustix::fs::Statx;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs_policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
 
@@ -31,11 +30,7 @@ impl<'a> InodeSource<'a> {
 
 impl AttributeSource for InodeSource<'_> {
     fn attributes(&self) -> Option<Attributes> {
-        let descriptor = self.tree.descriptor(self.inode).ok()?;
-        let flags = AtFlags::EMPTY_PATH;
-        let stat =
-            rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::BASIC_STATS).ok()?;
-        Some(attributes(&stat))
+        Some(attributes(&self.tree.stat(self.inode).ok()?))
     }
 
     fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {

@@ -8,8 +8,8 @@
 //! answer: an error number, or 0 once the line is written.
 
 use super::{ActivePolicy, Judge, PathDecision};
-use crate::data_path::DataPath;
 use crate::ledger::{Before, Telling};
+use crate::policy::{Access, DataPath, Refusal, RuleId, RuleInfo};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -241,7 +241,7 @@ fn refusing_rule<'a>(decided: &'a PathDecision, open: &AuditedOpen) -> Option<Ru
         true => decision.check_new(),
         false => decision.check(access),
     };
-    let redaction = decision.file.redaction();
+    let redaction = decision.file.redaction;
     let rule = match checked {
         Err(refusal) => Some(refusal.rule),
         Ok(()) => redaction

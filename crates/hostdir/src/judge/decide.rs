@@ -3,7 +3,7 @@
 use super::attribute_source::InodeSource;
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::ledger::OpenerIds;
-use crate::stat::stat_open;
+use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
 use crate::tree::Inode;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -237,7 +237,7 @@ impl Judge {
         let mut decision = decision.ok_or(Errno::ESTALE)?;
         if uses.redact
             && inode.is_regular()
-            && decision.file.redaction().is_none()
+            && decision.file.redaction.is_none()
             && !self.are_all_names(inode, &paths)
             && let Some(redacted) = rules.policy.strictest_redaction()
         {
@@ -255,7 +255,7 @@ impl Judge {
     /// name, and so does a path longer than 4096 bytes.
     fn are_all_names(&self, inode: &Arc<Inode>, names: &[NamePath]) -> bool {
         for _ in 0..NAMES_ATTEMPTS_MAX {
-            let Ok(stat) = self.tree.descriptor(inode).and_then(stat_open) else {
+            let Ok(stat) = self.tree.stat(inode) else {
                 return false;
             };
             if stat.stx_nlink == 0 {
@@ -329,6 +329,6 @@ impl Judge {
             file_type: inode.file_type(),
             source: &InodeSource::new(&self.tree, inode),
         };
-        rules.policy.file_path(&subject).redaction().is_some()
+        rules.policy.file_path(&subject).redaction.is_some()
     }
 }

@@ -54,7 +54,7 @@ impl Judge {
         error: Errno,
     ) -> Errno {
         let decision = &decided.decision;
-        let redaction = decision.file.redaction();
+        let redaction = decision.file.redaction;
         if redaction.is_none_or(|redaction| redaction.errno != error)
             || !decided.rules.policy.uses().audit_refused
             || decision.audit.is_some()
@@ -76,7 +76,7 @@ impl Judge {
         };
         self.defer_if_many_names(context, inode)?;
         let decided = self.decide_inode(rules, inode, context)?;
-        match decided.decision.file.redaction() {
+        match decided.decision.file.redaction {
             Some(redaction) => Err(self.refuse_for_redaction(context, &decided, redaction.errno)),
             None => Ok(()),
         }
@@ -97,7 +97,7 @@ impl Judge {
             return Ok(());
         }
         let decided = self.decide_found(&rules, context, end, &stat)?;
-        let Some(redaction) = decided.decision.file.redaction() else {
+        let Some(redaction) = decided.decision.file.redaction else {
             return Ok(());
         };
         let inode = self.tree.tracked(end);
@@ -160,7 +160,7 @@ impl Judge {
         old: &PathDecision,
         new: &PathDecision,
     ) -> Result<()> {
-        let is_redacted = |decided: &PathDecision| decided.decision.file.redaction().is_some();
+        let is_redacted = |decided: &PathDecision| decided.decision.file.redaction.is_some();
         if is_redacted(old) && !is_redacted(new) {
             Err(self.refuse_for_redaction(context, old, Errno::EXDEV))
         } else {

@@ -1,6 +1,6 @@
 //! The data path of an open file as a number, for another process.
 
-use crate::data_path::DataPath;
+use crate::policy::{DataPath, FilePath, Redaction, RedactionKinds};
 use thrufs::Errno;
 use thrufs_policy::{FilePath, PolicyDataPath, Redaction, RedactionKinds};
 
@@ -86,11 +86,10 @@ impl Route {
     }
 
     pub(crate) fn wanted(self) -> FilePath {
-        let data = match (self.path, self.redaction) {
-            (_, Some(redaction)) => PolicyDataPath::Redact(redaction),
-            (DataPath::Direct, None) => PolicyDataPath::Direct,
-            (_, None) => PolicyDataPath::Cached,
-        };
-        FilePath { data, rule: None }
+        match (self.path, self.redaction) {
+            (_, Some(redaction)) => FilePath::redacted(redaction, None),
+            (DataPath::Direct, None) => FilePath::new(DataPath::Direct, None),
+            (_, None) => FilePath::new(DataPath::Cached, None),
+        }
     }
 }

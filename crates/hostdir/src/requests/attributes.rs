@@ -1,5 +1,5 @@
-//! Attributes: GETATTR, STATX, SETATTR, READLINK and STATFS, and the attributes in every entry. That a
-//! caller still owns what it changes is checked in [`ownership`](crate::requests::ownership), what falls with a
+//! Attributes: GETATTR, STATX, SETATTR, READLINK and STATFS, and the attributes in every entry. That a caller
+//! still owns what it changes is checked in [`ownership`](crate::requests::ownership), what falls with a
 //! change in [`privileges`](crate::files::privileges).
 
 use super::ownership::{Checked, OwnerChange};
@@ -14,10 +14,9 @@ use rustix::fs::{
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use thrufs::DirectorySink;
 use thrufs::{
-    Attributes, Context, Entry, Errno, ExtendedAttributes, FileSystemStatistics, Result, SetAttr,
-    SetTime, Timestamp,
+    Attributes, Context, DirectorySink, Entry, Errno, ExtendedAttributes, FileSystemStatistics,
+    Result, SetAttr, SetTime, Timestamp,
 };
 use thrufs_abi::layout::{Attr, Statx as WireStatx, SxTime};
 use thrufs_abi::{AttrFlags, FileHandle, Generation, NodeId};
@@ -36,10 +35,6 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
         (device & 0xf_ff00) >> 8,
         (device & 0xff) | ((device >> 12) & 0xf_ff00),
     )
-}
-
-fn stat_fd(fd: impl AsFd, mask: StatxFlags) -> Result<Statx> {
-    Ok(rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask)?)
 }
 
 impl Host {
@@ -111,15 +106,26 @@ impl Host {
         }
     }
 
-    pub(crate) fn getattr(&self, node: NodeId, _handle: Option<FileHandle>) -> Result<Attributes> {
+    pub(crate) fn getattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Option<FileHandle>,
+    ) -> Result<Attributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
-        let descriptor = self.tree.descriptor(&inode)?;
-        let stat = stat_fd(descriptor.as_fd(), StatxFlags::BASIC_STATS)?;
+        let stat = self.tree.stat(&inode)?;
         Ok(self.attributes(&inode, &stat))
     }
 
-    pub(crate) fn statx(&self, node: NodeId, flags: u32, mask: u32) -> Result<ExtendedAttributes> {
+    pub(crate) fn statx(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        _: Option<FileHandle>,
+        flags: u32,
+        mask: u32,
+    ) -> Result<ExtendedAttributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
         let descriptor = self.tree.descriptor(&inode)?;
@@ -200,7 +206,7 @@ impl Host {
             let clear = || self.files.clear_privileges(context, &inode, fd, set);
             self.files.change_attributes(&inode, fd, clear)?;
         }
-        let stat = stat_fd(fd, StatxFlags::BASIC_STATS)?;
+        let stat = stat_open(fd)?;
         Ok(self.attributes(&inode, &stat))
     }
 
@@ -342,7 +348,12 @@ impl Host {
         }
     }
 
-    pub(crate) fn readlink(&self, node: NodeId, buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) fn readlink(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
         if !inode.is_symbolic_link() {

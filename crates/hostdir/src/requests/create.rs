@@ -2,13 +2,12 @@
 //! caller's ids for it; CREATE never opens a file that exists (`docs/adr/0006-create-is-exclusive.md`).
 
 use super::attributes::decode_device;
-use crate::data_path::DataPath;
 use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
 use crate::judge::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
+use crate::policy::{DataPath, FilePath};
 use crate::quota::QuotaCharge;
-use crate::tree::ATTEMPTS_MAX;
-use crate::tree::{End, Inode, component};
+use crate::tree::{ATTEMPTS_MAX, End, Inode, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,12 +43,12 @@ impl Host {
     fn make(
         &self,
         context: &Context<'_>,
-        (parent, name): (NodeId, Name<'_>),
+        place: (NodeId, Name<'_>),
         (file_type, mode, umask): (FileType, u32, u32),
         make: impl FnOnce(BorrowedFd<'_>, &CStr) -> rustix::io::Result<()>,
     ) -> Result<Entry> {
-        let name = component(name)?;
-        let parent = self.creation_parent(context, parent, mode, umask)?;
+        let name = component(place.1)?;
+        let parent = self.creation_parent(context, place.0, mode, umask)?;
         let descriptor = self.tree.descriptor(&parent)?;
         let end = End::new(&parent, descriptor.as_fd(), name);
         let new = || self.new_file(context, end, file_type, mode & !umask);
@@ -59,7 +58,8 @@ impl Host {
         }
         make(end.fd, name).map_err(|error| self.judge.taken(Some(context), end, error.into()))?;
         let (inode, stat) = self.tree.lookup_at(&parent, end.fd, name)?;
-        Ok(self.entry(&inode, &stat))
+        let made = self.entry(&inode, &stat);
+        self.labelled(context, place, made, file_type == FileType::Directory)
     }
 
     /// Refuses to create a file with set-id bits that would belong to another user than the caller.
@@ -375,7 +375,7 @@ impl Host {
             fd,
             flags,
             appends: false,
-            may_keep_cache: wanted.redaction().is_none(),
+            may_keep_cache: wanted.redaction.is_none(),
             uid,
         };
         self.files.enter_lower(guard, opening, Some(stat))

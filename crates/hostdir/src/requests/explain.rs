@@ -4,14 +4,15 @@
 //! Nothing is counted, cached or changed.
 
 use crate::config::CacheMode;
-use crate::data_path::DataPath;
 use crate::explanation::{
-    CacheState, CacheWord, ExplainedDataPath, Explanation, FileKind, LowerState, NodeState, Opens,
+    CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens,
 };
 use crate::host::{Host, HostDir};
 use crate::judge::{PASSTHROUGH, StatSource};
+use crate::policy::{DataPath, FilePath, FileType, Subject};
+use crate::stat::{stat_open, stat_with_birth};
 use crate::tree::{Inode, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity};
-use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -49,7 +50,7 @@ fn is_name(name: &CStr) -> bool {
 }
 
 struct DataPathReport {
-    data_path: ExplainedDataPath,
+    data_path: Option<DataPath>,
     reason: String,
     rule: Option<String>,
     backing: Option<u32>,
@@ -63,21 +64,10 @@ impl DataPathReport {
             _ => "the kernel opens fifos, sockets and devices itself",
         };
         DataPathReport {
-            data_path: ExplainedDataPath::None,
+            data_path: None,
             reason: reason.to_owned(),
             rule: None,
             backing: None,
-        }
-    }
-}
-
-impl From<DataPath> for ExplainedDataPath {
-    fn from(path: DataPath) -> ExplainedDataPath {
-        match path {
-            DataPath::Passthrough => ExplainedDataPath::Passthrough,
-            DataPath::Cached => ExplainedDataPath::Cached,
-            DataPath::Direct => ExplainedDataPath::Direct,
-            DataPath::Filtered => ExplainedDataPath::Filtered,
         }
     }
 }
@@ -145,7 +135,7 @@ impl Host {
         let Some((path, obstacle, backing)) = current else {
             let (path, obstacle) = expected_path;
             return DataPathReport {
-                data_path: path.into(),
+                data_path: Some(path),
                 reason: format!("not open; it would be: {}", self.reason(path, obstacle)),
                 rule,
                 backing: None,
@@ -156,7 +146,7 @@ impl Host {
             reason.push_str("; opened before the policy or the file changed");
         }
         DataPathReport {
-            data_path: path.into(),
+            data_path: Some(path),
             reason,
             rule,
             backing: backing.map(|id| id.0.cast_unsigned()),
@@ -245,11 +235,10 @@ impl Host {
             return Ok(Found {
                 inode: self.tree.nodes.get(NodeId::ROOT).ok(),
                 mount: Arc::clone(self.tree.root.mount()),
-                stat: rustix::fs::statx(&root, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?,
+                stat: stat_open(&root)?,
             });
         };
-        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, mask)?;
+        let stat = stat_with_birth(&fd)?;
         let identity = opened_identity(&mount, &fd, &stat)?;
         Ok(Found {
             inode: self.tree.nodes.find(&identity),

@@ -15,6 +15,7 @@ impl Host {
         handle: FileHandle,
         command: u32,
         data: &mut [u8],
+        _: usize,
     ) -> Result<(i32, usize)> {
         let changes = ioctl::changes(command);
         if changes {

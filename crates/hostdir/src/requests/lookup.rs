@@ -3,7 +3,7 @@
 
 use crate::host::Host;
 use crate::tree::Inode;
-use rustix::fs::{AtFlags, Statx};
+use rustix::fs::Statx;
 use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -80,16 +80,7 @@ impl Host {
             return Err(Errno::ESTALE);
         }
         let inode = self.tree.nodes.add_lookup(node)?;
-        let stat = self.tree.descriptor(&inode).and_then(|descriptor| {
-            let flags = AtFlags::EMPTY_PATH;
-            Ok(rustix::fs::statx(
-                descriptor.as_fd(),
-                c"",
-                flags,
-                rustix::fs::StatxFlags::BASIC_STATS,
-            )?)
-        });
-        match stat {
+        match self.tree.stat(&inode) {
             Ok(stat) => Ok(self.entry(&inode, &stat)),
             Err(error) => {
                 self.tree.forget(node, 1);

@@ -26,8 +26,7 @@
 use crate::credentials::OF_OWNERS;
 use crate::host::Host;
 use crate::stat::stat_open;
-use crate::tree::Owner;
-use crate::tree::{End, Inode};
+use crate::tree::{End, Inode, Owner};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -187,7 +186,7 @@ impl Host {
         let Some(owner) = reported.owner().filter(|_| !reported.is_uncertain()) else {
             return Ok(false);
         };
-        let stat = stat_open(self.tree.descriptor(directory)?)?;
+        let stat = self.tree.stat(directory)?;
         let changed = (u32::from(stat.stx_mode) ^ reported.mode()) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }

@@ -87,10 +87,8 @@ impl Host {
         let end = End::new(&parent, descriptor.as_fd(), name);
         let _name_lock = self.judge.lock_names(context)?;
         self.judge.may_change_name(context, end)?;
-        let victim = self
-            .tree
-            .hold_without_handles(&parent, descriptor.as_fd(), name);
-        let known = self.tree.known(&parent, descriptor.as_fd(), name);
+        let victim = self.tree.hold_without_handles(end);
+        let known = self.tree.known(end);
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
@@ -237,17 +235,15 @@ impl Host {
             match moved {
                 // The name exists, or the lower file system does not know the flag.
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
-                    if let Some(replaced) = self.tree.hold(to.parent, to.fd, to.name) {
+                    if let Some(replaced) = self.tree.hold(to) {
                         self.tree.keep_if_last_name(&replaced);
                     }
                 }
                 renamed => return Ok(renamed?),
             }
         }
-        let moved = self
-            .tree
-            .hold_without_handles(from.parent, from.fd, from.name);
-        let replaced = self.tree.hold_without_handles(to.parent, to.fd, to.name);
+        let moved = self.tree.hold_without_handles(from);
+        let replaced = self.tree.hold_without_handles(to);
         let exchanged = flags.contains(RenameFlags::EXCHANGE);
         if let Some(replaced) = replaced.as_ref().filter(|_| !exchanged) {
             self.tree.keep_if_last_name(replaced);
@@ -309,7 +305,7 @@ fn rename_flags(flags: u32) -> Result<RenameFlags> {
 mod tests {
     use super::*;
     use crate::{Config, HostDir, Resources};
-    use rustix::fs::{CWD, statx};
+    use rustix::fs::{CWD, StatxFlags, statx};
     use std::fs;
     use thrufs_policy::{Accounts, Policy};
 
@@ -346,13 +342,7 @@ mod tests {
             let from = End::new(&free, free_fd.as_fd(), c"file");
             let to = End::new(&other, other_fd.as_fd(), c"new");
             let flags = AtFlags::SYMLINK_NOFOLLOW;
-            let decided = statx(
-                CWD,
-                at("free/file"),
-                flags,
-                rustix::fs::StatxFlags::BASIC_STATS,
-            )
-            .unwrap();
+            let decided = statx(CWD, at("free/file"), flags, StatxFlags::BASIC_STATS).unwrap();
             let none = RenameFlags::empty();
             let renamed = host.rename_as_decided((from, to), none, [Some(decided), None], || {
                 fs::rename(at(moved), at(to_there)).unwrap();

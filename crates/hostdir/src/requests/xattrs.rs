@@ -76,7 +76,13 @@ impl Host {
         Ok(on_host)
     }
 
-    pub(crate) fn getxattr(&self, node: NodeId, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) fn getxattr(
+        &self,
+        _: &Context<'_>,
+        node: NodeId,
+        name: &CStr,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         let on_host = self.on_host(name)?;
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
@@ -112,12 +118,14 @@ impl Host {
     pub(crate) fn setxattr(
         &self,
         context: &Context<'_>,
-        inode: &Arc<Inode>,
+        node: NodeId,
         name: &CStr,
         value: &[u8],
         flags: u32,
         clear_set_group_id: bool,
     ) -> Result<()> {
+        let inode = &self.tree.nodes.get(node)?;
+        self.judge.may_change(inode, context)?;
         let name = &*self.changed_on_host(context, inode, name)?;
         let descriptor = self.tree.descriptor(inode)?;
         let fd = descriptor.as_fd();
@@ -205,9 +213,11 @@ impl Host {
     pub(crate) fn removexattr(
         &self,
         context: &Context<'_>,
-        inode: &Arc<Inode>,
+        node: NodeId,
         name: &CStr,
     ) -> Result<()> {
+        let inode = &self.tree.nodes.get(node)?;
+        self.judge.may_change(inode, context)?;
         let name = &*self.changed_on_host(context, inode, name)?;
         let descriptor = self.tree.descriptor(inode)?;
         let fd = descriptor.as_fd();

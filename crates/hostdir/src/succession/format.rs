@@ -21,8 +21,7 @@
 //! and as many bytes.
 
 use crate::identity::HANDLE_BYTES_MAX;
-use std::io;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 pub(super) const MAGIC: [u8; 8] = *b"THRUHOST";
 pub(super) const VERSION: u32 = 1;

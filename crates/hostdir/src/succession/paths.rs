@@ -3,8 +3,7 @@
 
 use crate::host::Host;
 use crate::identity::Identity;
-use crate::tree::component_of;
-use crate::tree::{Inode, LowerMount, opened_identity};
+use crate::tree::{Inode, LowerMount, component_of, opened_identity};
 use rustix::fs::{OFlags, Statx};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

@@ -12,13 +12,11 @@ use crate::ledger::{FileNote, OwnerNote, Route};
 use crate::stat::stat_open;
 use crate::tree::{Inode, LowerMount, NewInode, Place};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile};
 use thrufs_abi::NodeId;
-use thrufs_policy::{Access, FilePath};
-use thrufs_sys::lock;
-use thrufs_sys::lock::{LockKind, RangeLock};
+use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// Flags that an open file may have had.
 const FLAGS: i32 = libc::O_ACCMODE
@@ -225,14 +223,10 @@ impl<'a> Rebuild<'a> {
             }
             inode.set_opened(lower);
         }
-        if let Some(filter) = guard.filter().filter(|_| writes) {
-            let stat = host
-                .tree
-                .descriptor(&inode)
-                .and_then(|descriptor| stat_open(descriptor.as_fd()));
-            if let Ok(stat) = stat {
-                filter.go_on_writing(note.handle, &stat);
-            }
+        if let Some(filter) = guard.filter().filter(|_| writes)
+            && let Ok(stat) = host.tree.stat(&inode)
+        {
+            filter.go_on_writing(note.handle, &stat);
         }
         let locked = match (&lower, flock) {
             (Some(lower), Some(kind)) if !carries_lock => {

@@ -14,12 +14,11 @@ use crate::files::{Listing, RANGES_MAX};
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
 use crate::ledger::{FileNote, OpenerIds, OwnerNote, Route};
+use crate::stat::stat_open;
 use crate::tree::{LowerMount, Place, opened_identity};
-use rustix::fs::AtFlags;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::io;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::Errno;
@@ -173,12 +172,7 @@ impl Host {
             let opened = handle::open_by_handle_parts(anchor, given.kind, &given.bytes, flags);
             Ok(opened?)
         })?;
-        let stat = rustix::fs::statx(
-            &fd,
-            c"",
-            AtFlags::EMPTY_PATH,
-            rustix::fs::StatxFlags::BASIC_STATS,
-        )?;
+        let stat = stat_open(&fd)?;
         // As this kernel writes the handle, so that lookups find it.
         let identity = opened_identity(mount, &fd, &stat)?;
         let same = Identity::from_parts(mount.index(), given.kind, &given.bytes);

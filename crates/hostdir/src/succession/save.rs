@@ -12,11 +12,8 @@ use crate::host::Host;
 use crate::identity::KnownName;
 use crate::ledger::Route;
 use crate::tree::Inode;
-use rustix::fs::AtFlags;
 use std::collections::HashMap;
-use std::io;
-use std::io::Write;
-use std::os::fd::AsFd;
+use std::io::{self, Write};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::{FileHandle, NodeId};
@@ -171,15 +168,7 @@ impl Host {
     }
 
     fn has_names(&self, inode: &Arc<Inode>) -> thrufs::Result<bool> {
-        let descriptor = self.tree.descriptor(inode)?;
-        let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(
-            descriptor.as_fd(),
-            c"",
-            flags,
-            rustix::fs::StatxFlags::BASIC_STATS,
-        )?;
-        Ok(stat.stx_nlink > 0)
+        Ok(self.tree.stat(inode)?.stx_nlink > 0)
     }
 
     /// An inode that answers ESTALE here may do so there.

@@ -4,14 +4,13 @@ use super::Tree;
 use super::inode::{Inode, Place};
 use super::mounts::opened_identity;
 use crate::identity::{Identity, KnownName};
-use rustix::fs::{AtFlags, StatxFlags};
+use crate::stat::stat_with_birth;
 use std::ffi::{CStr, CString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::Name;
-use thrufs_sys::handle;
-use thrufs_sys::handle::FileHandleBuf;
+use thrufs_sys::handle::{self, FileHandleBuf};
 
 /// Less than the longest path of a system call (`PATH_MAX`), more than a name.
 const PIECE_BYTES_MAX: usize = 4000;
@@ -60,17 +59,12 @@ pub(crate) fn component_of(name: &[u8]) -> Result<CString> {
 
 impl Tree {
     /// The inode behind a name, if it has a handle and the kernel has looked it up.
-    pub(crate) fn known(
-        &self,
-        parent: &Arc<Inode>,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Option<Arc<Inode>> {
+    pub(crate) fn known(&self, End { parent, fd, name }: End<'_>) -> Option<Arc<Inode>> {
         if !parent.mount().has_handles() {
             return None;
         }
         let mut buffer = FileHandleBuf::default();
-        let mount_id = handle::name_to_handle(parent_fd, name, 0, &mut buffer).ok()?;
+        let mount_id = handle::name_to_handle(fd, name, 0, &mut buffer).ok()?;
         if mount_id != parent.mount().id() {
             return None;
         }
@@ -80,26 +74,17 @@ impl Tree {
 
     /// For mounts without file handles: the inode behind a name that is about to be removed, with its
     /// descriptor cached, since nothing else will lead to it. `None` where that is not needed.
-    pub(crate) fn hold_without_handles(
-        &self,
-        parent: &Arc<Inode>,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Option<Arc<Inode>> {
-        if parent.mount().has_handles() {
+    pub(crate) fn hold_without_handles(&self, end: End<'_>) -> Option<Arc<Inode>> {
+        if end.parent.mount().has_handles() {
             return None;
         }
-        self.hold(parent, parent_fd, name)
+        self.hold(end)
     }
 
     /// The inode behind a name, with its descriptor cached; `None` if the kernel has not looked it up.
-    pub(crate) fn hold(
-        &self,
-        parent: &Arc<Inode>,
-        parent_fd: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Option<Arc<Inode>> {
-        let (fd, stat) = self.open_component(parent_fd, name).ok()?;
+    pub(crate) fn hold(&self, end: End<'_>) -> Option<Arc<Inode>> {
+        let parent = end.parent;
+        let (fd, stat) = self.open_component(end.fd, end.name).ok()?;
         if stat.stx_mnt_id != parent.mount().id() {
             // The root of a submount: its handle may be that of another file on this mount.
             return None;
@@ -113,9 +98,9 @@ impl Tree {
     /// The inode behind a name, if the kernel has looked it up.
     pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
         if end.parent.mount().has_handles() {
-            self.known(end.parent, end.fd, end.name)
+            self.known(end)
         } else {
-            self.hold(end.parent, end.fd, end.name)
+            self.hold(end)
         }
     }
 
@@ -148,10 +133,8 @@ impl Tree {
     }
 
     pub(crate) fn is_of(&self, fd: &OwnedFd, inode: &Inode) -> bool {
-        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, mask);
-        let identity = stat.map_err(Errno::from);
-        let identity = identity.and_then(|stat| opened_identity(inode.mount(), fd, &stat));
+        let identity =
+            stat_with_birth(fd).and_then(|stat| opened_identity(inode.mount(), fd, &stat));
         identity.is_ok_and(|identity| identity == *inode.identity())
     }
 }

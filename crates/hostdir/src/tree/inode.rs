@@ -10,15 +10,13 @@ use crate::filter::Filter;
 use crate::identity::Identity;
 use crate::ledger::{NotedPlace, Notes};
 use crate::quota::QuotaCharge;
-use parking_lot::RwLock;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::FileType;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use thrufs::NoWait;
-use thrufs::{Backing, LowerFile};
+use thrufs::{Backing, LowerFile, NoWait};
 use thrufs_abi::NodeId;
 use thrufs_sys::handle::FileHandleBuf;
 

@@ -4,7 +4,7 @@
 use super::Tree;
 use super::inode::Inode;
 use crate::ledger::{Key, Strongbox};
-use rustix::fs::AtFlags;
+use crate::stat::stat_open;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,13 +45,7 @@ impl Tree {
         let Ok(descriptor) = self.descriptor(inode) else {
             return;
         };
-        let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(
-            descriptor.as_fd(),
-            c"",
-            flags,
-            rustix::fs::StatxFlags::BASIC_STATS,
-        );
+        let stat = stat_open(&descriptor);
         let is_found_by_name = !inode.mount().has_handles();
         if stat.is_ok_and(|stat| stat.stx_nlink <= 1 || is_found_by_name) {
             self.keep_inode(inode, descriptor.as_fd());

@@ -1,21 +1,20 @@
 //! From a name to an inode: looks one component up, and counts the lookup. Under a policy, records the name.
 
-use super::Tree;
 use super::inode::{Descriptor, Inode, LowerMount};
 use super::mounts::opened_identity;
 use super::names::Noting;
 use super::nodes::NewInode;
 use super::reach::ATTEMPTS_MAX;
-use super::retries;
+use super::{Tree, retries};
 use crate::identity::{Identity, KnownName};
-use rustix::fs::{AtFlags, Statx, StatxFlags};
+use crate::stat::{stat_name, stat_with_birth};
+use rustix::fs::Statx;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_sys::handle;
-use thrufs_sys::handle::FileHandleBuf;
+use thrufs_sys::handle::{self, FileHandleBuf};
 
 impl Tree {
     pub(crate) fn lookup_name(
@@ -68,7 +67,6 @@ impl Tree {
         if !parent.mount().has_handles() {
             return self.lookup_numbered(parent, parent_fd, name);
         }
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
         let mut buffer = FileHandleBuf::default();
         for _ in 0..ATTEMPTS_MAX {
             let mount_id = match handle::name_to_handle(parent_fd, name, 0, &mut buffer) {
@@ -78,7 +76,7 @@ impl Tree {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let stat = rustix::fs::statx(parent_fd, name, flags, StatxFlags::BASIC_STATS)?;
+            let stat = stat_name(parent_fd, name)?;
             let mount = if mount_id == parent.mount().id() {
                 Arc::clone(parent.mount())
             } else {
@@ -146,8 +144,7 @@ impl Tree {
         found: Option<(&Arc<Inode>, &CStr)>,
         fd: impl AsFd,
     ) -> Result<(Arc<Inode>, Statx)> {
-        let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-        let stat = rustix::fs::statx(fd.as_fd(), c"", AtFlags::EMPTY_PATH, mask)?;
+        let stat = stat_with_birth(fd.as_fd())?;
         let identity = opened_identity(mount, fd.as_fd(), &stat)?;
         if mount.has_handles() {
             return self.enter_node(identity, mount, stat, None);

@@ -6,8 +6,7 @@
 //! unmounted on the host.
 
 use super::idle_expiry::IdleExpiry;
-use super::inode::NumberInHandle;
-use super::inode::{Inode, LowerMount};
+use super::inode::{Inode, LowerMount, NumberInHandle};
 use super::magic::{
     BTRFS_MAGIC, ECRYPTFS_MAGIC, EXT_MAGIC, HUGETLBFS_MAGIC, OVERLAYFS_MAGIC, RAMFS_MAGIC,
     REMOTE_MAGICS, TMPFS_MAGIC, XFS_MAGIC,
@@ -17,16 +16,14 @@ use crate::config::FileHandles;
 use crate::identity::Identity;
 use crate::ledger::Notes;
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::Statx;
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 use thrufs::{Errno, NoWait, Result};
-use thrufs_sys::handle;
-use thrufs_sys::handle::FileHandleBuf;
+use thrufs_sys::handle::{self, FileHandleBuf};
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): the mount id that is never reused.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;

@@ -1,20 +1,20 @@
 //! The known names of an inode, for rules on paths.
 //!
-//! Requests identify inodes by number, rules by path. So under a policy each inode records the names by
-//! which it was looked up, and a path is joined from them on demand; a renamed directory changes the paths
-//! of everything in it.
+//! Requests identify inodes by number, rules by path. So under a policy each inode records the names by which
+//! it was looked up, and a path is joined from them on demand; a renamed directory changes the paths of
+//! everything in it.
 //!
 //! A file has as many names as links. Names that no client has looked up are unknown, and names changed on
-//! the host are out of date. At most as many names are kept as there are links; the oldest are dropped
-//! first. The last one stays when it is removed: the rules judge an open file by the name that it had.
+//! the host are out of date. At most as many names are kept as there are links; the oldest are dropped first.
+//! The last one stays when it is removed: the rules judge an open file by the name that it had.
 //!
-//! **Races.** A name is found by one system call and recorded a little later; in between it may change. So
-//! a rename or removal is counted before and after, by [`Rules::changing_names`](crate::judge::Rules), and
-//! a lookup that overlaps one is repeated. If that does not end, all possible names count.
+//! **Races.** A name is found by one system call and recorded a little later; in between it may change. So a
+//! rename or removal is counted before and after, by [`NameChanges::during`], and a lookup that overlaps one
+//! is repeated. If that does not end, all possible names count.
 //!
-//! **When the process dies,** the names are in the [ledger](crate::ledger). A [`rename`](crate::requests::rename)
-//! records the new name before, beside the others, so that the valid one is always among them; a resuming
-//! process checks which of the two it is.
+//! **When the process dies,** the names are in the [ledger](crate::ledger). A
+//! [`rename`](crate::requests::rename) records the new name before, beside the others, so that the valid one
+//! is always among them; a resuming process checks which of the two it is.
 //!
 //! A name refers to its directory by node id, so that names never keep inodes alive. The kernel knows the
 //! directories of all names that it uses.

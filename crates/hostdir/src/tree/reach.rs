@@ -4,6 +4,7 @@
 use super::Tree;
 use super::inode::{Descriptor, Inode, LowerMount};
 use super::mounts::{numbered, open_beneath};
+use crate::stat::stat_open;
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,6 +21,11 @@ const CLIMB_MAX: usize = 4096;
 impl Tree {
     pub(crate) fn descriptor(&self, inode: &Arc<Inode>) -> Result<Descriptor> {
         self.descriptor_within(inode, CLIMB_MAX)
+    }
+
+    /// The attributes of an inode.
+    pub(crate) fn stat(&self, inode: &Arc<Inode>) -> Result<Statx> {
+        stat_open(self.descriptor(inode)?)
     }
 
     fn descriptor_within(&self, inode: &Arc<Inode>, climb: usize) -> Result<Descriptor> {
@@ -126,6 +132,39 @@ impl Tree {
                 open()
             }
             result => result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Tree;
+    use crate::config::{Config, FileHandles};
+    use std::fs::{self, File};
+
+    #[test]
+    fn inode_is_reached_after_its_descriptor_was_evicted() {
+        for file_handles in [FileHandles::Prefer, FileHandles::Never] {
+            let place = tempfile::tempdir().unwrap();
+            let path = place.path().join("file");
+            fs::write(&path, "content").unwrap();
+            let config = Config {
+                file_handles,
+                ..Config::default()
+            };
+            let source = File::open(place.path()).unwrap();
+            let tree = Tree::new(source.into(), &config, None, None, false).unwrap();
+            let (inode, found) = tree.lookup_name(&tree.root, c"file").unwrap();
+            for _ in 0..2 {
+                assert_eq!(tree.stat(&inode).unwrap().stx_ino, found.stx_ino);
+                assert!(!inode.cached_descriptor_is_gone());
+                inode.drop_descriptor();
+                assert!(inode.cached_descriptor_is_gone());
+            }
+            fs::remove_file(&path).unwrap();
+            assert!(tree.descriptor(&inode).is_err(), "nothing leads to it");
+            tree.forget(inode.node(), 1);
+            assert!(tree.nodes.get(inode.node()).is_err());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The opens of an inode, as far as they are common to all: data path, registration, filter. Which path is
 //! chosen, and why, is decided by [`files`](crate::files), under the inode's lock.
 
-use crate::data_path::DataPath;
 use crate::filter::Filter;
+use crate::policy::{DataPath, FilePath};
 use std::fmt;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
@@ -27,13 +27,10 @@ impl Use {
     /// Whether an open with this path may join. Fails with `EBUSY` if it would see what the policy now
     /// redacts, because the earlier opens do.
     pub(crate) fn admits(&self, wanted: &FilePath) -> Result<()> {
-        let shows_too_much = match wanted.data {
-            PolicyDataPath::Redact(redaction) => {
-                let filter = self.filter.as_ref();
-                !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
-            }
-            _ => false,
-        };
+        let shows_too_much = wanted.redaction.is_some_and(|redaction| {
+            let filter = self.filter.as_ref();
+            !filter.is_some_and(|filter| filter.is_as_strict_as(redaction))
+        });
         if shows_too_much {
             Err(Errno::EBUSY)
         } else {

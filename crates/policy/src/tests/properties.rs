@@ -1,7 +1,7 @@
 //! Properties of all policies: random rules over a few names.
 
 use super::{JPEG, Sample, file, policy};
-use crate::{Access, Caller, Decision, Policy, PolicyDataPath, Subject, Visibility};
+use crate::{Access, Caller, DataPath, Decision, Policy, Subject, Visibility};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -101,7 +101,7 @@ proptest! {
     ) {
         let later = (now.0, later.1);
         let decisions = [decide(&policy, &now, 0), decide(&policy, &later, 0)];
-        let [now, later] = decisions.map(|decision| decision.file.redaction());
+        let [now, later] = decisions.map(|decision| decision.file.redaction);
         prop_assert_eq!(now, later);
     }
 
@@ -129,8 +129,8 @@ proptest! {
                 prop_assert!(one.check(access).is_ok() || joined.check(access).is_err());
             }
             prop_assert!(one.audit.is_none() || joined.audit.is_some());
-            prop_assert!(one.file.redaction().is_none() || joined.file.redaction().is_some());
-            let passed = |decision: Decision| decision.file.data == PolicyDataPath::Passthrough;
+            prop_assert!(one.file.redaction.is_none() || joined.file.redaction.is_some());
+            let passed = |decision: Decision| decision.file.data == DataPath::Passthrough;
             prop_assert!(passed(one) || !passed(joined));
         }
     }

@@ -6,8 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 use thrufs_hostdir::policy::{
-    Access, Accounts, AttributeSource, Attributes, Caller, FileType, HEAD_BYTES, POLICY_BYTES_MAX,
-    PolicyDataPath, Subject,
+    Access, Accounts, AttributeSource, Attributes, Caller, DataPath, FileType, HEAD_BYTES, Subject,
 };
 
 /// A file of which nothing but the name is known.
@@ -89,7 +88,7 @@ fn said(policy: &Policy, path: &str) -> String {
         it if it.hidden.is_some() => ("hidden", it.hidden),
         it if it.deny.is_some() => ("denied", changed),
         _ if changed.is_some() => ("read-only", changed),
-        it if it.file.redaction().is_some() => ("redacted", it.file.rule),
+        it if it.file.redaction.is_some() => ("redacted", it.file.rule),
         it => ("free", it.file.rule),
     };
     let name = rule.and_then(|rule| policy.rule(rule)?.name.map(str::to_owned));
@@ -370,7 +369,7 @@ fn rules_of_files_are_merged_as_written() {
     )
     .unwrap();
     let policy = parsed(&text);
-    assert_eq!(policy.default_path(), PolicyDataPath::Cached);
+    assert_eq!(policy.default_path(), DataPath::Cached);
     let names = policy.rules().map(|rule| rule.name.unwrap_or("-"));
     let names: Vec<&str> = names.take(6).collect();
     assert_eq!(

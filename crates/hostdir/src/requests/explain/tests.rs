@@ -90,7 +90,7 @@ fn explain_counts_opens_and_adds_no_lookup() {
     assert_eq!((node.id, node.lookups), (inode.node().0, 1));
     assert!(!node.dormant);
     assert!(!explained.cache.data_version_remembered, "it is too young");
-    assert_eq!(explained.data_path, ExplainedDataPath::Cached);
+    assert_eq!(explained.data_path, Some(DataPath::Cached));
     assert!(
         explained.reason.contains("nopassthrough"),
         "{}",
@@ -117,7 +117,7 @@ fn explain_counts_open_directories() {
     served.host.files.enter_directory(inode, None).unwrap();
     let explained = explain(&served, "dir").unwrap();
     assert_eq!((explained.opens.total, explained.opens.writable), (1, 0));
-    assert_eq!(explained.data_path, ExplainedDataPath::None);
+    assert_eq!(explained.data_path, None);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn explain_reports_cache_mode_and_timeouts() {
     };
     let (_place, served) = served(config);
     let explained = explain(&served, "file").unwrap();
-    assert_eq!(explained.data_path, ExplainedDataPath::Direct);
+    assert_eq!(explained.data_path, Some(DataPath::Direct));
     assert_eq!(explained.cache.mode, CacheWord::Never);
     assert_eq!(explained.cache.entry_timeout_s, 0.0);
     assert_eq!(explained.cache.attr_timeout_s, 1.5);
