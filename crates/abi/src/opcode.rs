@@ -35,7 +35,7 @@ pub enum Trailing {
 pub enum ReplyBody {
     /// There is no reply, not even with an error: the kernel takes one for a violation of the protocol.
     Silent,
-    /// None.
+    /// Nothing but the header.
     Empty,
     /// A structure of this many bytes.
     Fixed(usize),
@@ -232,7 +232,7 @@ const BY_INDEX: &[Row; Opcode::ROWS] = &{
 };
 
 impl Opcode {
-    /// Rows of a table with one for each, at its [`index`](Self::index).
+    /// Rows of a table with one for each, at its [`index`](Self::index): CUSE_INIT, the last, is in row 0.
     pub const ROWS: usize = Opcode::ALL[Opcode::ALL.len() - 2].number() as usize + 1;
 
     /// Its number, but 0, which no operation has, for CUSE_INIT.
