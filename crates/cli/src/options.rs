@@ -5,178 +5,57 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `table` | the rows |
+//! | `table`, `row` | the rows, and what each has |
 //! | `value` | the kinds of values, and what they set |
 //! | `syntax` | the parsers of lists and values |
 //! | `resolve` | from settings to a configuration |
+//! | `error` | what is wrong with an option |
 //! | `foreign`, `nearest` | options of other FUSE servers; suggestions |
 
+mod error;
 mod foreign;
 mod nearest;
 mod resolve;
+mod row;
 mod syntax;
 mod table;
 mod value;
 
+pub(crate) use error::OptionError;
 pub(crate) use foreign::{FOREIGN, NEEDLESS};
 pub(crate) use nearest::nearest;
 pub(crate) use resolve::{resolve_mount, resolve_share};
+pub(crate) use row::{Form, Group, MountOption};
 pub(crate) use syntax::{parse_group, parse_user};
 pub(crate) use table::OPTIONS;
-pub(crate) use value::{Setter, Value};
+pub(crate) use value::{Use, Value};
 
 use std::fmt;
 use syntax::split_list;
 use value::Target;
 
-/// The section of help and manual.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
-    Device,
-    Access,
-    Sharing,
-    Caching,
-    Content,
-    Speed,
-    Confinement,
-    Life,
-    Mount,
-}
-
 impl Group {
-    pub(crate) const ALL: [Group; 9] = [
-        Group::Device,
-        Group::Sharing,
-        Group::Access,
-        Group::Caching,
-        Group::Content,
-        Group::Speed,
-        Group::Confinement,
-        Group::Life,
-        Group::Mount,
-    ];
-
     /// Its options for this use, in the order of the manual.
     pub(crate) fn options(self, used: Use) -> impl Iterator<Item = &'static MountOption> {
         let is_one =
             move |option: &&MountOption| option.group == self && option.used().includes(used);
         OPTIONS.iter().filter(is_one)
     }
-
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Group::Device => "The device",
-            Group::Access => "Permitted operations",
-            Group::Sharing => "Users and ids",
-            Group::Caching => "Caching",
-            Group::Content => "Served content",
-            Group::Speed => "Speed and limits",
-            Group::Confinement => "Confinement of the server",
-            Group::Life => "The server",
-            Group::Mount => "Accepted for mount(8) and fstab(5)",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// In a list after `-o`, and as a flag.
-    Both,
-    /// Only in a list after `-o`.
-    List,
-    /// Only as a flag.
-    Flag,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
-    Mount,
-    Share,
-    Both,
-}
-
-impl Use {
-    pub(crate) fn includes(self, other: Use) -> bool {
-        self == other || self == Use::Both
-    }
-}
-
-/// A contradicting setting, by name or with its value, and the remedy.
-pub(crate) type Conflict = (&'static str, &'static str);
-
-#[derive(Clone, Debug)]
-pub(crate) struct MountOption {
-    /// As after `-o`; a trailing `*` matches any suffix.
-    pub(crate) name: &'static str,
-    /// Accepted, not shown in help.
-    pub(crate) aliases: &'static [&'static str],
-    pub(crate) value: Value,
-    /// The default; empty if there is none.
-    pub(crate) default: &'static str,
-    pub(crate) group: Group,
-    pub(crate) form: Form,
-    /// The remedy where it does not apply, unless it is the group's.
-    pub(crate) instead: &'static str,
-    /// Whether all occurrences count. Otherwise the last, also of opposites, as for mount(8).
-    pub(crate) adds_up: bool,
-    /// Implied options, unless a later one overrides them.
-    pub(crate) implies: &'static [&'static str],
-    pub(crate) conflicts: &'static [Conflict],
-    /// One line without a full stop.
-    pub(crate) help: &'static str,
-    /// More sentences, for the manual.
-    pub(crate) long: &'static str,
 }
 
 impl MountOption {
-    pub(crate) fn flag(&self) -> String {
-        self.name.replace('_', "-")
-    }
-
-    /// As in the manual: `cache=never|auto|always`.
-    pub(crate) fn pattern(&self) -> String {
-        match self.value.pattern() {
-            value if value.is_empty() => self.name.to_owned(),
-            value => format!("{}={value}", self.name),
-        }
-    }
-
-    /// A value of its kind, for tests of the whole table; `None` if it takes none.
-    #[cfg(test)]
-    pub(crate) fn sample(&self) -> Option<String> {
-        let value = match (self.name, &self.value) {
-            ("xattrmap", _) => ":map::user.v.:",
-            ("translate_uid" | "translate_gid", _) => "map:0:1:2",
-            ("modcaps", _) => "-mknod",
-            (_, value) if value.is_switch() => return None,
-            (_, Value::Choice(words, _)) => words[0],
-            (_, Value::Count(least, ..)) => &least.to_string(),
-            (_, Value::Range(_)) => "0:1:2",
-            (_, Value::Text(_) | Value::Rule(_) | Value::Path(_)) => "x",
-            _ => "5",
-        };
-        Some(value.to_owned())
-    }
-
     pub(crate) fn used(&self) -> Use {
-        self.value.used()
+        self.acting().0.used()
     }
 
-    /// The name of what it sets: opposites have the same.
-    pub(crate) fn key(&self) -> &'static str {
+    /// The value that decides what it sets, and whether a switch is on.
+    fn acting(&self) -> (&Value, bool) {
         match self.value {
-            Value::Off(opposite) => opposite,
-            Value::Atime(_) => "atime",
-            _ => self.name,
-        }
-    }
-
-    fn is_called(&self, name: &str) -> bool {
-        match self.name.strip_suffix('*') {
-            Some(stem) => {
-                name.len() > stem.len() && name[..].to_ascii_lowercase().starts_with(stem)
+            Value::Off(opposite) => {
+                let opposite = find(opposite).expect("the table has the opposite");
+                (&opposite.value, false)
             }
-            None => self.name == name || self.aliases.contains(&name),
+            _ => (&self.value, true),
         }
     }
 }
@@ -201,7 +80,8 @@ impl Setting {
 
     /// Sets its value.
     fn apply(&self, target: &mut Target<'_>) -> Result<(), OptionError> {
-        let applied = self.option.value.apply(self.text(), target);
+        let (value, on) = self.option.acting();
+        let applied = value.apply(self.text(), on, target);
         applied.map_err(|problem| self.bad(problem))
     }
 
@@ -233,59 +113,6 @@ impl fmt::Display for Setting {
             Some(value) => write!(f, "{}={value}", self.option.name),
             None => f.write_str(self.option.name),
         }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OptionError {
-    #[error("unknown option `{name}`{}", suggestion(nearest))]
-    Unknown {
-        name: String,
-        nearest: Option<&'static str>,
-    },
-    #[error("thrufs does not support option `{name}`: {note}")]
-    Foreign { name: String, note: &'static str },
-    #[error("option `{name}` does not apply to a {what}{}", after_colon(instead))]
-    NotFor {
-        name: &'static str,
-        what: &'static str,
-        instead: &'static str,
-    },
-    #[error("option `{name}` can only be given as a flag: --{name}")]
-    FlagOnly { name: &'static str },
-    #[error("option `{name}` needs a value: {name}={pattern}")]
-    MissingValue { name: &'static str, pattern: String },
-    #[error("option `{name}` takes no value (`{value}` was given): use `{name}` alone")]
-    UnwantedValue { name: &'static str, value: String },
-    #[error("bad value `{value}` for option `{name}`: {problem}")]
-    BadValue {
-        name: &'static str,
-        value: String,
-        problem: String,
-    },
-    #[error("`{first}` contradicts `{second}`: {fix}")]
-    Contradiction {
-        first: String,
-        second: String,
-        fix: String,
-    },
-    #[error("option list {0:?} has a quote that is not closed")]
-    OpenQuote(String),
-    #[error("option {0:?} is not UTF-8 text")]
-    NotText(std::ffi::OsString),
-}
-
-fn after_colon(text: &str) -> String {
-    match text {
-        "" => String::new(),
-        text => format!(": {text}"),
-    }
-}
-
-fn suggestion(nearest: &Option<&'static str>) -> String {
-    match nearest {
-        Some(name) => format!(": did you mean `{name}`?"),
-        None => ": see `thrufs mount --help` and `thrufs share --help`".to_owned(),
     }
 }
 
@@ -373,7 +200,6 @@ pub(crate) fn setting(
 
 #[cfg(test)]
 mod tests {
-    use super::resolve::in_force;
     use super::*;
     use std::collections::HashSet;
 
@@ -437,47 +263,6 @@ mod tests {
         }
         let error = parse("frobnicate").unwrap_err().to_string();
         assert!(error.contains("thrufs mount --help"), "{error}");
-    }
-
-    #[test]
-    fn last_of_opposite_options_counts() {
-        let list = parse("ro,suid,noatime,rw,nosuid,relatime,cache=never,cache=always").unwrap();
-        let kept = in_force(&list).unwrap();
-        assert_eq!(names(&kept), ["rw", "nosuid", "relatime", "cache=always"]);
-    }
-
-    #[test]
-    fn user_implies_noexec_nosuid_nodev_unless_overridden() {
-        let kept = |list| names(&in_force(&parse(list).unwrap()).unwrap());
-        assert_eq!(kept("exec,user"), ["noexec", "nosuid", "nodev", "user"]);
-        assert_eq!(kept("user,exec"), ["nosuid", "nodev", "user", "exec"]);
-    }
-
-    #[test]
-    fn ranges_accumulate() {
-        let list = parse("uidmap=0:100000:10,uidmap=10:5:1").unwrap();
-        assert_eq!(in_force(&list).unwrap().len(), 2);
-    }
-
-    #[test]
-    fn contradictions_name_both() {
-        for (list, first, second) in [
-            ("writeback,cache=never", "writeback", "cache=never"),
-            ("uidmap=0:1:1,uid=3", "uid=3", "uidmap=0:1:1"),
-            ("noxattr,acl", "acl", "noxattr"),
-            (
-                "no_default_permissions,acl",
-                "acl",
-                "no_default_permissions",
-            ),
-        ] {
-            let error = in_force(&parse(list).unwrap()).unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("`{first}` contradicts `{second}`: ")),
-                "{error}"
-            );
-        }
-        assert!(in_force(&parse("writeback,nowriteback,cache=never").unwrap()).is_ok());
     }
 
     #[test]

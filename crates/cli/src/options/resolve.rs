@@ -1,8 +1,9 @@
 //! From settings to a configuration: what they imply, which contradict each other, and what follows from
 //! several.
 
-use super::value::Target;
-use super::{OptionError, Setting, Use, find};
+use super::error::OptionError;
+use super::value::{Target, Use};
+use super::{Setting, find};
 use crate::config::{MountConfig, ShareConfig};
 use rustix::mount::MountAttrFlags;
 use thrufs_hostdir::{Config, FileHandles, MigrationMode};
@@ -94,7 +95,7 @@ fn check_handles(serving: &mut Config, effective: &[Setting]) -> Result<(), Opti
 }
 
 /// The effective settings: implied ones added, overridden ones dropped.
-pub(super) fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError> {
+fn in_force(settings: &[Setting]) -> Result<Vec<Setting>, OptionError> {
     let mut all = Vec::new();
     for setting in settings {
         for implied in setting.option.implies {

@@ -1,6 +1,6 @@
 //! The syntax of option lists and values.
 
-use super::OptionError;
+use super::error::OptionError;
 use crate::config::CapabilityChange;
 use rustix::thread::CapabilitySet;
 use std::fs;

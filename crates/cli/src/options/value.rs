@@ -1,13 +1,29 @@
 //! What an option takes, and what it sets.
 
-use super::{Use, find, syntax};
+use super::syntax;
 use crate::config::{MountConfig, ServerConfig, ShareConfig};
 use rustix::mount::MountAttrFlags;
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{Deserialize, IntoDeserializer};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 use thrufs_hostdir::{Config, IdRange};
 
 pub(crate) type Checked = Result<(), String>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    Mount,
+    Share,
+    Both,
+}
+
+impl Use {
+    pub(crate) fn includes(self, other: Use) -> bool {
+        self == other || self == Use::Both
+    }
+}
 
 /// Sets a value in the part of the configuration that has it.
 #[derive(Clone, Debug)]
@@ -111,11 +127,11 @@ impl Value {
         }
     }
 
-    pub(crate) fn used(&self) -> Use {
+    pub(super) fn used(&self) -> Use {
         match self {
             Value::Ignored | Value::Any | Value::Atime(_) => Use::Mount,
+            Value::Off(opposite) => unreachable!("{opposite} decides"),
             Value::On(set) => set.used(),
-            Value::Off(opposite) => switch(opposite).used(),
             Value::Choice(_, set) => set.used(),
             Value::Seconds(set) => set.used(),
             Value::Bytes(set) | Value::User(set) | Value::Group(set) => set.used(),
@@ -127,12 +143,12 @@ impl Value {
         }
     }
 
-    /// Reads `text`, and sets what it says.
-    pub(super) fn apply(&self, text: &str, target: &mut Target<'_>) -> Checked {
+    /// Reads `text`, or what a switch says, and sets it.
+    pub(super) fn apply(&self, text: &str, on: bool, target: &mut Target<'_>) -> Checked {
         match self {
             Value::Ignored | Value::Any => None,
-            Value::On(set) => set.set(target, true),
-            Value::Off(opposite) => switch(opposite).set(target, false),
+            Value::Off(opposite) => unreachable!("{opposite} decides"),
+            Value::On(set) => set.set(target, on),
             Value::Atime(atime) => {
                 let set = |config: &mut MountConfig, atime| config.attributes.insert(atime);
                 Setter::Mount(set).set(target, *atime)
@@ -154,9 +170,20 @@ impl Value {
     }
 }
 
-fn switch(name: &str) -> &'static Setter<bool> {
-    match find(name).map(|option| &option.value) {
-        Some(Value::On(set)) => set,
-        _ => unreachable!("the table has no switch `{name}`"),
-    }
+/// The variant that serde calls so.
+pub(super) fn named<'de, T: Deserialize<'de>>(word: &'de str) -> T {
+    let word: StrDeserializer<'_, Error> = word.into_deserializer();
+    T::deserialize(word).expect("the table has the words of the type")
+}
+
+/// The number, in the type of its setting.
+pub(super) fn count<T: TryFrom<u64>>(number: u64) -> T {
+    let number = T::try_from(number).ok();
+    number.expect("the table allows no more than the setting holds")
+}
+
+/// Sets what was read.
+pub(super) fn set<T, E: Display>(place: &mut T, read: Result<T, E>) -> Result<(), String> {
+    *place = read.map_err(|error| error.to_string())?;
+    Ok(())
 }

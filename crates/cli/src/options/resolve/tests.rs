@@ -34,6 +34,54 @@ fn samples() -> impl Iterator<Item = Setting> {
     options::OPTIONS.iter().flat_map(of)
 }
 
+fn names(settings: &[Setting]) -> Vec<String> {
+    settings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn last_of_opposite_options_counts() {
+    let list =
+        options::parse("ro,suid,noatime,rw,nosuid,relatime,cache=never,cache=always").unwrap();
+    let kept = in_force(&list).unwrap();
+    assert_eq!(names(&kept), ["rw", "nosuid", "relatime", "cache=always"]);
+}
+
+#[test]
+fn user_implies_noexec_nosuid_nodev_unless_overridden() {
+    let kept = |list| names(&in_force(&options::parse(list).unwrap()).unwrap());
+    assert_eq!(kept("exec,user"), ["noexec", "nosuid", "nodev", "user"]);
+    assert_eq!(kept("user,exec"), ["nosuid", "nodev", "user", "exec"]);
+}
+
+#[test]
+fn ranges_accumulate() {
+    let list = options::parse("uidmap=0:100000:10,uidmap=10:5:1").unwrap();
+    assert_eq!(in_force(&list).unwrap().len(), 2);
+}
+
+#[test]
+fn contradictions_name_both() {
+    for (list, first, second) in [
+        ("writeback,cache=never", "writeback", "cache=never"),
+        ("uidmap=0:1:1,uid=3", "uid=3", "uidmap=0:1:1"),
+        ("noxattr,acl", "acl", "noxattr"),
+        (
+            "no_default_permissions,acl",
+            "acl",
+            "no_default_permissions",
+        ),
+    ] {
+        let error = in_force(&options::parse(list).unwrap())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(&format!("`{first}` contradicts `{second}`: ")),
+            "{error}"
+        );
+    }
+    assert!(in_force(&options::parse("writeback,nowriteback,cache=never").unwrap()).is_ok());
+}
+
 #[test]
 fn every_option_is_resolved() {
     for sample in samples() {

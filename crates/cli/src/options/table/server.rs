@@ -1,10 +1,12 @@
 //! Speed, limits, the server process, and options of mount(8).
 
-use super::{count, ignored, named, row, usual};
 use crate::config::ControlLocation;
-use crate::options::Setter::{Mount, Server, Serving};
-use crate::options::Value::{Any, Bytes, Choice, Count, Off, On, Path, Seconds, Text};
-use crate::options::{Group, MountOption};
+use crate::options::row::{Group, MountOption, ignored, row, usual};
+use crate::options::value::Setter::{Mount, Server, Serving};
+use crate::options::value::Value::{
+    Any, Bytes, Choice, Count, Ignored, Off, On, Path, Seconds, Text,
+};
+use crate::options::value::{count, named};
 use std::num::{NonZeroU16, NonZeroUsize};
 use thrufs::Transport;
 
@@ -145,32 +147,30 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             ),
     ]),
     &Group::Mount.of([
-        ignored("defaults").help("the defaults of this page"),
-        ignored("auto").help("mounted by mount -a"),
-        ignored("noauto").help("not mounted by mount -a"),
-        ignored("nofail").help("booting goes on when it fails"),
-        ignored("fail").help("booting stops when it fails"),
-        ignored("_netdev").help("needs the network"),
-        ignored("user")
-            .takes(Any)
+        ignored("defaults", Ignored).help("the defaults of this page"),
+        ignored("auto", Ignored).help("mounted by mount -a"),
+        ignored("noauto", Ignored).help("not mounted by mount -a"),
+        ignored("nofail", Ignored).help("booting goes on when it fails"),
+        ignored("fail", Ignored).help("booting stops when it fails"),
+        ignored("_netdev", Ignored).help("needs the network"),
+        ignored("user", Any)
             .help("users may mount it; implies noexec, nosuid and nodev")
             .implies(&["noexec", "nosuid", "nodev"]),
-        ignored("users")
+        ignored("users", Ignored)
             .help("as user; and any user may unmount it")
             .implies(&["noexec", "nosuid", "nodev"]),
-        ignored("owner")
+        ignored("owner", Ignored)
             .help("the owner of the source may mount it; implies nosuid and nodev")
             .implies(&["nosuid", "nodev"]),
-        ignored("group")
+        ignored("group", Ignored)
             .help("the group of the source may mount it; implies nosuid and nodev")
             .implies(&["nosuid", "nodev"]),
-        ignored("nouser").help("only root may mount it"),
-        ignored("nousers").help("the opposite of users"),
-        ignored("noowner").help("the opposite of owner"),
-        ignored("nogroup").help("the opposite of group"),
-        ignored("comment").takes(Any).help("a remark"),
-        ignored("x-*")
-            .takes(Any)
+        ignored("nouser", Ignored).help("only root may mount it"),
+        ignored("nousers", Ignored).help("the opposite of users"),
+        ignored("noowner", Ignored).help("the opposite of owner"),
+        ignored("nogroup", Ignored).help("the opposite of group"),
+        ignored("comment", Any).help("a remark"),
+        ignored("x-*", Any)
             .help("for programs that read fstab; X-* too"),
     ]),
 ];

@@ -1,10 +1,10 @@
 //! Options of shares: the device, the guest, and confinement.
 
-use super::{count, named, row, set, usual};
-use crate::options::Setter::Share;
-use crate::options::Value::{Choice, Count, Off, On, Range, Rule};
+use crate::options::row::{Conflict, Group, MountOption, row, usual};
 use crate::options::syntax::{add_range, parse_capabilities, translate};
-use crate::options::{Conflict, Group, MountOption};
+use crate::options::value::Setter::Share;
+use crate::options::value::Value::{Choice, Count, Off, On, Range, Rule};
+use crate::options::value::{count, named, set};
 use std::num::NonZeroU16;
 use thrufs_virtio::Tag;
 

@@ -1,10 +1,10 @@
 //! Users and ids, permitted operations, caching and content.
 
-use super::{named, row, usual};
-use crate::options::Setter::{Mount, Server, Serving};
-use crate::options::Value::{self, Atime, Choice, Off, On, Path, Range, Seconds};
+use crate::options::row::{Group, MountOption, row, usual};
 use crate::options::syntax::add_range;
-use crate::options::{Group, MountOption};
+use crate::options::value::Setter::{Mount, Server, Serving};
+use crate::options::value::Value::{self, Atime, Choice, Off, On, Path, Range, Seconds};
+use crate::options::value::named;
 use rustix::mount::MountAttrFlags;
 use thrufs_hostdir::IdMap;
 
