@@ -2,9 +2,8 @@
 
 use crate::arguments::{Purpose, directory, flags, option_list, required, settings};
 use crate::channel::Message;
-use crate::command_line::MountArguments;
-use crate::config::{MountConfig, ServerConfig};
-use crate::error::{CommandError, system};
+use crate::config::MountConfig;
+use crate::error::{SetUpError, system};
 use crate::log;
 use crate::mounting;
 use crate::options::{self, Setting};
@@ -89,7 +88,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     } = arguments;
     // Options first: their errors do not depend on the paths.
     let mut checked = options::resolve_mount(&settings)?;
-    make_absolute(&mut checked.server)?;
+    checked.server.make_absolute()?;
     log::filter(&checked.server)?;
     let privileged = mounting::is_privileged();
     if !privileged && !checked.has(MountAttrFlags::MOUNT_ATTR_NOSUID) {
@@ -130,11 +129,6 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
         policy,
         settings,
     })
-}
-
-pub(crate) fn make_absolute(server: &mut ServerConfig) -> Result<(), CommandError> {
-    let made = server.make_absolute();
-    made.map_err(system("resolve the path of an option"))
 }
 
 /// Opens the source in a clone of its mounts, in which the mount to be made does not appear: a mount

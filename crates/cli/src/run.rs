@@ -28,8 +28,7 @@ mod user;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::error::{SetUpError, system};
-use crate::launch;
+use crate::error::system;
 use crate::log;
 use crate::options::{self, Setting};
 use crate::output::print;
@@ -183,7 +182,7 @@ fn config(
     }
     settings.extend(options::parse(&list)?);
     let mut config = options::resolve_mount(&settings)?;
-    launch::make_absolute(&mut config.server)?;
+    config.server.make_absolute()?;
     config.server.policy = Some(POLICY_NAME.into());
     Ok(MountConfig {
         source: tree.into(),

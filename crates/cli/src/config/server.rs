@@ -2,6 +2,7 @@
 //! socket, time to stop, placement of threads.
 
 use super::path;
+use crate::error::{SetUpError, system};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -74,7 +75,7 @@ impl ServerConfig {
     /// # Errors
     ///
     /// Those of getcwd(2).
-    pub(crate) fn make_absolute(&mut self) -> io::Result<()> {
+    pub(crate) fn make_absolute(&mut self) -> Result<(), SetUpError> {
         let control = match &mut self.control {
             ControlLocation::At(path) => Some(path),
             ControlLocation::Usual | ControlLocation::None => None,
@@ -84,7 +85,8 @@ impl ServerConfig {
             .flatten()
             .chain(control)
         {
-            *path = std::path::absolute(&*path)?;
+            let absolute = std::path::absolute(&*path);
+            *path = absolute.map_err(system("resolve the path of an option"))?;
         }
         Ok(())
     }

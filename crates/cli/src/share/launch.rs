@@ -6,7 +6,6 @@ use super::supervisor;
 use crate::arguments::{Purpose, directory, flags, option_list, path, required, settings};
 use crate::config::ShareConfig;
 use crate::error::system;
-use crate::launch::make_absolute;
 use crate::log;
 use crate::options::{self, Setting};
 use crate::policy_file::PolicyFiles;
@@ -96,7 +95,7 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     let name = listening.name();
     // Options first: their errors do not depend on the paths.
     let mut checked = options::resolve_share(&settings)?;
-    make_absolute(&mut checked.server)?;
+    checked.server.make_absolute()?;
     log::filter(&checked.server)?;
     if checked.maps_namespace() && rustix::process::geteuid().is_root() {
         return Err(ShareError::NamespaceOfRoot);
