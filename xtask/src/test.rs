@@ -17,15 +17,24 @@ const GUEST: [&str; 4] = ["posix", "quota", "casefold", "workspace"];
 /// As `thrufs_test_report::FULL`.
 const FULL: &str = "THRUFS_FULL";
 
-/// The test programs, or those whose names have one of `parts`; without `parts` some real programs too.
+/// The test programs, or those whose names have one of `parts`; without `parts` the examples of
+/// documentation and some real programs too.
 pub(crate) fn gate(parts: &[String]) -> Result<(), Failure> {
     let tested = programs::run(&programs::build(parts, Tier::Gate)?, &[]);
     if !parts.is_empty() {
         return tested;
     }
+    let documented = examples();
     let server = project::target().join("debug/thrufs");
     let real = real::run_with(&server, &REAL.map(str::to_owned), &[]);
-    all([tested, real])
+    all([tested, documented, real])
+}
+
+/// The examples of documentation, as tests.
+fn examples() -> Result<(), Failure> {
+    Step::cargo()
+        .args(["test", "--doc", "--workspace", "--locked"])
+        .run()
 }
 
 /// The same with all cases, then all real programs, documentation, licences and the guest. Later steps run
@@ -37,9 +46,7 @@ pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
     if !parts.is_empty() {
         return tested;
     }
-    let documented = Step::cargo()
-        .args(["test", "--doc", "--workspace", "--locked"])
-        .run();
+    let documented = examples();
     let (checked, real) = (check::full(), real::run(&[]));
     let guest = vm_test::run(&GUEST.map(str::to_owned));
     all([tested, documented, checked, real, guest])
