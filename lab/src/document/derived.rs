@@ -1,6 +1,7 @@
 //! Comparisons within a row: Thrufs over io_uring with Thrufs over `/dev/fuse`, with libfuse's best mode, and with
 //! the floor and native together; and the goals that they have.
 
+use crate::rows::REACHING;
 use thrufs_bench::report::table::{Entry, RowResult, is_sound, ratio};
 use thrufs_bench::results::statistics::Middle;
 use thrufs_bench::results::{Group, Kind, Sample, Target};
@@ -199,24 +200,7 @@ fn with_floor<'a>(line: &RowResult<'a>, ours: &Entry<'a>) -> Option<Comparison<'
     })
 }
 
-/// Rows in which every operation has to reach the server, where it was not counted or is more than names and
-/// attributes.
-const REACHING: &[&str] = &[
-    "stat-cold",
-    "stat-missing",
-    "lookup-cold",
-    "open-close",
-    "create",
-    "unlink",
-    "rename",
-    "mkdir",
-    "rmdir",
-    "readlink-cold",
-    "small-file-read-cold",
-    "create-write-4k",
-];
-
-/// Whether every operation has to reach the server.
+/// Whether every operation has to reach the server: so it was counted, or it is one of [`REACHING`].
 pub(super) fn reaches_server(line: &RowResult<'_>, ours: &Entry<'_>) -> bool {
     let counts = ours.cell.counts.as_ref();
     let counted = counts.and_then(|counts| Some((counts.requests.as_ref()?, counts.operations)));

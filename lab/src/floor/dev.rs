@@ -3,32 +3,14 @@
 use super::answers::{Answer, DIALECT, WANTED, answer};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 use thrufs::layout::OutHeader;
-use thrufs::mount::{MountOptions, mount, open_device};
 use thrufs_abi::{InitFlags, Payload, Request};
-use thrufs_bench::Outcome;
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Headers and 1 MiB of data, rounded up.
 const BUFFER_BYTES: usize = (1 << 20) + (64 << 10);
-
-/// Mounts on `point` and serves until it is unmounted.
-pub(super) fn serve(point: &Path) -> Outcome<()> {
-    let (device, _) = open_device().map_err(|error| error.to_string())?;
-    let served = device.try_clone().map_err(|error| error.to_string())?;
-    // The mount call may wait until INIT is answered.
-    let serving = std::thread::spawn(move || answer_all(&served));
-    let options = MountOptions::new("thrufs-floor");
-    mount(device.as_fd(), point, &options).map_err(|error| error.to_string())?;
-    drop(device);
-    serving
-        .join()
-        .map_err(|_| "the floor panicked".to_owned())?
-        .map_err(|error| format!("the floor: {error}"))
-}
 
 /// Waits for INIT and answers it, asking for `wanted`.
 pub(super) fn answer_init(device: &OwnedFd, wanted: InitFlags) -> io::Result<()> {
@@ -47,7 +29,8 @@ pub(super) fn answer_init(device: &OwnedFd, wanted: InitFlags) -> io::Result<()>
     Ok(())
 }
 
-fn answer_all(device: &OwnedFd) -> io::Result<()> {
+/// Answers until it is unmounted.
+pub(super) fn answer_all(device: &OwnedFd) -> io::Result<()> {
     let mut request = vec![0; BUFFER_BYTES];
     let mut reply = vec![0; BUFFER_BYTES];
     answer_init(device, WANTED)?;

@@ -5,11 +5,8 @@ use super::dev::answer_init;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use thrufs::layout::OutHeader;
-use thrufs::mount::{MountOptions, mount, open_device};
 use thrufs_abi::{InitFlags, Payload, Request};
-use thrufs_bench::Outcome;
 use thrufs_sys::fuse_ring::{Event, FuseRing, QueueIndex, RingRequest, Slot};
 use zerocopy::IntoBytes;
 
@@ -17,22 +14,8 @@ use zerocopy::IntoBytes;
 const DEPTH: usize = 4;
 const PAYLOAD_BYTES: usize = 1 << 20;
 
-/// Mounts on `point` and serves until it is unmounted.
-pub(super) fn serve(point: &Path) -> Outcome<()> {
-    let (device, _) = open_device().map_err(|error| error.to_string())?;
-    let served = device.try_clone().map_err(|error| error.to_string())?;
-    // The mount call may wait until INIT is answered.
-    let serving = std::thread::spawn(move || answer_all(&served));
-    let options = MountOptions::new("thrufs-floor");
-    mount(device.as_fd(), point, &options).map_err(|error| error.to_string())?;
-    drop(device);
-    serving
-        .join()
-        .map_err(|_| "the floor panicked".to_owned())?
-        .map_err(|error| format!("the floor: {error}"))
-}
-
-fn answer_all(device: &OwnedFd) -> io::Result<()> {
+/// Answers until it is unmounted.
+pub(super) fn answer_all(device: &OwnedFd) -> io::Result<()> {
     let mut ring: FuseRing<()> = FuseRing::new(device.as_fd(), 64)?;
     answer_init(device, WANTED | InitFlags::OVER_IO_URING)?;
     ring.enable()?;

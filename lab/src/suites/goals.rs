@@ -1,5 +1,6 @@
 //! The suite `goals`: its targets, and which of them are measured in which row.
 
+use crate::rows::{REACHING, REACHING_IN_TREES};
 use crate::targets::{floor, libfuse, ours, peer};
 use thrufs_bench::setup::{Data, Mode, TargetSetup, Transport};
 
@@ -35,24 +36,7 @@ const KEPT_OF_OURS: &[&str] = &[
 /// a second.
 const KEPT_WITHOUT_REQUESTS: &[&str] = &["stat-warm", "lookup-warm", "readlink-warm"];
 
-/// Every operation reaches the server.
-const REACHING: &[&str] = &[
-    "stat-cold",
-    "stat-missing",
-    "open-close",
-    "lookup-cold",
-    "readlink-cold",
-    "small-file-read-cold",
-    "create",
-    "create-write-4k",
-    "rename",
-    "unlink",
-    "mkdir",
-    "rmdir",
-    "find-cold",
-    "find-stat-cold",
-];
-/// Those in which files are registered to be used by the kernel itself.
+/// Rows in which files are registered to be used by the kernel itself.
 const REACHING_WITH_FILES: &[&str] = &[
     "open-close",
     "small-file-read-cold",
@@ -89,7 +73,7 @@ pub(super) fn asks(row: &str, target: &str, jobs: u32) -> bool {
     if jobs != 1 && !is_in(BY_TWO) {
         return false;
     }
-    let reaches = is_in(REACHING);
+    let reaches = is_in(REACHING) || is_in(REACHING_IN_TREES);
     let is_kept = is_in(KEPT) || is_in(KEPT_OF_OURS);
     match target {
         "native" => true,
