@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use thrufs_hostdir::policy::{
+use thrufs_policy::{
     Accounts, AttributeSource, Attributes, Caller, ContentType, DataPath, FileType, HEAD_BYTES,
     Policy, Subject, Visibility,
 };

@@ -70,20 +70,21 @@ fn flag(option: &'static MountOption) -> Arg {
     if option.name.contains('_') {
         arg = arg.alias(option.name);
     }
-    if option.id == options::OptionId::Foreground {
+    if option.name == "foreground" {
         arg = arg.short('f');
     }
-    match option.value {
+    if option.value.is_switch() {
         // Given twice, the position of the last one counts.
-        Value::None | Value::Any => arg.action(ArgAction::SetTrue).overrides_with(option.name),
-        Value::Choice(words) => arg
-            .action(ArgAction::Append)
-            .value_name(option.value.placeholder())
-            .value_parser(PossibleValuesParser::new(words).map(OsString::from)),
-        kind => arg
-            .action(ArgAction::Append)
-            .value_name(kind.placeholder())
-            .value_parser(value_parser!(OsString)),
+        return arg.action(ArgAction::SetTrue).overrides_with(option.name);
+    }
+    let arg = arg
+        .action(ArgAction::Append)
+        .value_name(option.value.placeholder());
+    match &option.value {
+        Value::Choice(words, _) => {
+            arg.value_parser(PossibleValuesParser::new(*words).map(OsString::from))
+        }
+        _ => arg.value_parser(value_parser!(OsString)),
     }
 }
 
@@ -106,12 +107,12 @@ fn sentence(help: &str, default: &str) -> String {
 /// The words of a list after `-o`, for completions.
 fn list_words(used: Use) -> Vec<String> {
     let mut words = Vec::new();
-    let options = OPTIONS.iter().filter(|option| option.used.includes(used));
+    let options = OPTIONS.iter().filter(|option| option.used().includes(used));
     for option in options.filter(|option| option.form != Form::Flag) {
-        match option.value {
+        match &option.value {
             _ if option.name.ends_with('*') => {}
-            Value::None | Value::Any => words.push(option.name.to_owned()),
-            Value::Choice(values) => {
+            value if value.is_switch() => words.push(option.name.to_owned()),
+            Value::Choice(values, _) => {
                 words.extend(
                     values
                         .iter()
@@ -143,21 +144,16 @@ pub(crate) fn settings(matches: &ArgMatches, used: Use) -> Result<Vec<Setting>, 
     for (index, list) in occurrences(matches, "options") {
         found.push((index, options::parse(text(list)?)?));
     }
-    let options = OPTIONS.iter().filter(|option| option.used.includes(used));
+    let options = OPTIONS.iter().filter(|option| option.used().includes(used));
     for option in options.filter(|option| option.form != Form::List) {
-        match option.value {
-            Value::None | Value::Any => {
-                if matches.get_flag(option.name) {
-                    let last = matches.indices_of(option.name).and_then(Iterator::last);
-                    let setting = options::setting(option, None)?;
-                    found.push((last.unwrap_or_default(), vec![setting]));
-                }
+        if !option.value.is_switch() {
+            for (index, value) in occurrences(matches, option.name) {
+                found.push((index, vec![options::setting(option, Some(text(value)?))?]));
             }
-            _ => {
-                for (index, value) in occurrences(matches, option.name) {
-                    found.push((index, vec![options::setting(option, Some(text(value)?))?]));
-                }
-            }
+        } else if matches.get_flag(option.name) {
+            let last = matches.indices_of(option.name).and_then(Iterator::last);
+            let setting = options::setting(option, None)?;
+            found.push((last.unwrap_or_default(), vec![setting]));
         }
     }
     found.sort_by_key(|(index, _)| *index);

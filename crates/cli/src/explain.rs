@@ -13,8 +13,8 @@ use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use thrufs_hostdir::policy::DataPath;
 use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
+use thrufs_policy::DataPath;
 
 pub(crate) fn command() -> Command {
     Command::new("explain")

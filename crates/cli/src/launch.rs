@@ -5,8 +5,9 @@ use crate::channel::Message;
 use crate::config::MountConfig;
 use crate::error::{SetUpError, system};
 use crate::log;
-use crate::mounting;
-use crate::options::{self, Setting};
+use crate::mounting::error::MountCommandError;
+use crate::mounting::{self, DeadMount};
+use crate::options::{self, Form, Group, OPTIONS, OptionError, Setting, Use};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::source;
@@ -100,11 +101,8 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     let policy = checked.server.policy.as_ref();
     let policy = policy.map(|path| PolicyFiles::open(path, &checked.serving));
     let policy = policy.transpose()?;
-    let directory = open_source(&source)?;
-    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
-        path: source,
-        source: error,
-    })?;
+    let directory = source::open(&source)?;
+    let source = source::resolve(&source)?;
     let mountpoint = look_at_mountpoint(&mountpoint)?;
     let is_same = mountpoint == source;
     // A mount on the source itself covers it, so that its path finds only the mount.

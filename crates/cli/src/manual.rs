@@ -2,7 +2,8 @@
 
 mod roff;
 
-use crate::command_line::capitalized;
+use crate::arguments::{capitalized, path, required};
+use crate::error::CommandError;
 use crate::options::{Form, Group, MountOption, NEEDLESS, Use};
 use crate::virtiofsd;
 use clap::{ArgMatches, Command};

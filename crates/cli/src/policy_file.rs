@@ -23,13 +23,13 @@ pub(crate) struct PolicyFiles {
 
 impl PolicyFiles {
     /// Loads the policy in `path`.
-    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, CommandError> {
+    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, SetUpError> {
         let text = Policy::text_of(path)?;
         let policy = Policy::of_file(path, &text)?;
         let files = PolicyFiles::of(&policy, &text, serving)?;
         // The host does not see the programs of a guest.
         if policy.uses().executables && !serving.callers_are_local {
-            return Err(CommandError::ProgramsOfGuests(path.into()));
+            return Err(SetUpError::ProgramsOfGuests(path.into()));
         }
         Ok(files)
     }
@@ -39,7 +39,7 @@ impl PolicyFiles {
         policy: &Policy,
         text: &[u8],
         serving: &Config,
-    ) -> Result<PolicyFiles, CommandError> {
+    ) -> Result<PolicyFiles, SetUpError> {
         let audit = policy.audit_log().map(open_audit_log).transpose()?;
         serving.check_policy(policy)?;
         Ok(PolicyFiles {
@@ -62,12 +62,6 @@ impl PolicyFiles {
         let audit = log.map(begin).transpose()?;
         Ok(Message::Policy(self.text.try_clone()?, audit))
     }
-}
-
-/// Checks the policy in `path` for a mount, and opens its audit log.
-pub(crate) fn check(path: &Path, serving: &Config) -> Result<(), SetUpError> {
-    let loaded = Loaded::of(Policy::load(path)?)?;
-    Ok(serving.check_policy(&loaded.policy)?)
 }
 
 /// The content, independent of the shared file offset. One byte more than the limit shows that it is too

@@ -30,7 +30,7 @@ use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::error::system;
 use crate::log;
-use crate::options::{self, Setting};
+use crate::options;
 use crate::output::print;
 use crate::policy_file::PolicyFiles;
 use crate::source;
@@ -144,7 +144,7 @@ fn has_other_names(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|it| it.nlink() > 1)
 }
 
-fn compose(arguments: &RunArguments, tree: &Path) -> Result<(String, Policy), CommandError> {
+fn compose(arguments: &RunArguments, tree: &Path) -> Result<(String, Policy), RuleError> {
     let log = arguments.audit.clone();
     let audit = (log.is_some() || arguments.report).then_some(AuditRequest { log });
     arguments.rules.compose(tree, audit)
@@ -158,7 +158,7 @@ fn config(
     tree: &Path,
     user: &RunUser,
     callers: bool,
-) -> Result<MountConfig, CommandError> {
+) -> Result<MountConfig, RunError> {
     let mut list = "control=none".to_owned();
     if arguments.settings.iter().all(|it| it.option.name != "log") {
         // Only what the user of the command should know.
@@ -178,7 +178,7 @@ fn config(
     let mut settings = arguments.settings.clone();
     let mut names = settings.iter().map(|it| it.option);
     if let Some(option) = names.find(|it| DECIDED_HERE.contains(&it.key())) {
-        return Err(CommandError::NotForRun(option.name));
+        return Err(RunError::NotForRun(option.name));
     }
     settings.extend(options::parse(&list)?);
     let mut config = options::resolve_mount(&settings)?;

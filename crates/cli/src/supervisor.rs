@@ -26,10 +26,10 @@ use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
+use crate::watcher::receive_setup;
 use events::{MountEvent, Watched};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thrufs::MountError;
@@ -394,7 +394,7 @@ impl MountSupervisor {
     }
 }
 
-fn policy_for_worker(files: &PolicyFiles) -> Result<Message, CommandError> {
+fn policy_for_worker(files: &PolicyFiles) -> Result<Message, SetUpError> {
     files.for_worker().map_err(system("start the audit log"))
 }
 

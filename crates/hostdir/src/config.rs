@@ -5,10 +5,10 @@ mod migration;
 mod translation;
 mod xattr_map;
 
-use crate::policy::{DataPath, Policy};
 pub use migration::{Migration, MigrationMode, MigrationOnError};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use thrufs_policy::Policy;
+use thrufs_policy::{DataPath, Policy};
 pub use translation::{Translation, TranslationError};
 pub(crate) use xattr_map::OnHost;
 pub use xattr_map::{XattrMap, XattrMapError};
@@ -155,8 +155,8 @@ pub enum FileHandles {
     Mandatory,
 }
 
-/// All options of a served directory.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// All options of a served directory: plain values. Live objects are in [`Resources`](crate::Resources).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Cache mode; the timeouts follow from it unless they are given.
@@ -173,19 +173,9 @@ pub struct Config {
     /// Let the kernel use lower files itself where it can: reads, writes and maps of open files then do not
     /// reach the server. Other files go by the cache mode.
     pub passthrough: bool,
-    /// Rules about names, callers and content. A mount made with a policy can get another one later
-    /// ([`HostDir::replace_policy`](crate::HostDir::replace_policy)), a mount made without cannot.
-    #[serde(skip)]
-    pub policy: Option<Arc<Policy>>,
-    /// Where audit records are written.
-    #[serde(skip)]
-    pub audit_log: AuditLog,
     /// Whether callers are processes of this machine, so that rules and the audit log can name their
     /// programs. A guest's are not.
     pub callers_are_local: bool,
-    /// Finds the programs of local callers; `None` where this process sees them in `/proc`.
-    #[serde(skip)]
-    pub programs: Option<Arc<dyn Programs>>,
     /// Drop set-id bits and capabilities of files that are written to or truncated (KILLPRIV_V2). Otherwise
     /// the kernel does it, and asks for a file's capabilities before every write: only of use to measure
     /// that cost.
@@ -245,12 +235,6 @@ pub struct Config {
     pub user_descriptors_max: Option<usize>,
     /// How a client's session is saved for another process, and how one is restored.
     pub migration: Migration,
-    /// Records what a client knows, so that another process can resume its session if this one dies.
-    #[serde(skip)]
-    pub ledger: Option<Ledger>,
-    /// Keeps descriptors that another process could not open again.
-    #[serde(skip)]
-    pub strongbox: Option<Arc<dyn Strongbox>>,
     /// Whether other users than the mount's owner may use it (for [`Config::check`]).
     pub allow_other: bool,
     /// Whether the kernel checks permissions (for [`Config::check`]).

@@ -1,7 +1,7 @@
 //! How one file of a served directory is served, for people and programs.
 
-use crate::policy::DataPath;
 use serde::{Deserialize, Serialize};
+use thrufs_policy::DataPath;
 
 /// How one file is served at one moment.
 ///
@@ -132,9 +132,9 @@ pub struct LowerState {
 
 /// The name of a data path, or `none`.
 mod data_path_or_none {
-    use crate::policy::DataPath;
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
+    use thrufs_policy::DataPath;
 
     const NONE: &str = "none";
 

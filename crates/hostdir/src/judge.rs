@@ -1,7 +1,7 @@
 //! What the active policy says of a node, a name and a caller. Knows the [tree](crate::tree), and neither open
 //! files nor requests.
 //!
-//! A policy ([`policy`](crate::policy)) speaks of paths, attributes and callers; requests name nodes. The judge
+//! A policy ([`policy`](thrufs_policy)) speaks of paths, attributes and callers; requests name nodes. The judge
 //! finds the paths of a node by its [names](crate::tree::Names), reads attributes and first bytes from the
 //! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
@@ -35,7 +35,6 @@ pub(crate) use permission::RulesOfEntries;
 pub use programs::Programs;
 
 use crate::config::{Config, ConfigError};
-use crate::policy::{DataPath, Decision, FilePath, FileType, Policy};
 use crate::tree::Tree;
 use hidden_names::HiddenNames;
 use name_lock::{NameLock, NameLockGuard};
@@ -45,7 +44,7 @@ use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Context, Result};
-use thrufs_policy::{Decision, FilePath, FileType, Policy, PolicyDataPath};
+use thrufs_policy::{DataPath, Decision, FilePath, FileType, Policy};
 
 /// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";

@@ -31,6 +31,8 @@
 //!
 //! The file is sparse: unused records take no memory.
 
+mod memory;
+mod name_slots;
 mod names;
 mod notes;
 mod opener;
@@ -38,8 +40,10 @@ mod read;
 mod route;
 mod strongbox;
 mod table;
+mod telling;
 mod tellings;
 
+pub use memory::Ledger;
 pub(crate) use names::{NameNote, NamesRead, Rank};
 pub(crate) use notes::{FileNote, NotedPlace, Notes, OwnerNote};
 pub(crate) use opener::OpenerIds;
@@ -47,63 +51,7 @@ pub(crate) use read::{NodeRecord, OpenRecord, OwnerRecord, Records};
 pub(crate) use route::Route;
 pub use strongbox::Strongbox;
 pub(crate) use strongbox::{Contents, Key};
-pub(crate) use tellings::{Before, Telling};
-
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-
-/// Memory that records the session of a client, so that another process can resume it:
-/// [`Resources::ledger`](crate::Resources::ledger). For one client at a time. Clones share the memory.
-#[derive(Clone, Debug)]
-pub struct Ledger {
-    memory: Arc<OwnedFd>,
-}
-
-impl Ledger {
-    /// An empty ledger.
-    ///
-    /// # Errors
-    ///
-    /// Those of `memfd_create(2)` and `ftruncate(2)`.
-    pub fn new() -> io::Result<Ledger> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let memory = rustix::fs::memfd_create(c"thrufs-ledger", flags)?;
-        rustix::fs::ftruncate(&memory, table::LEDGER_BYTES)?;
-        // A compromised worker must not truncate it: the next worker would get SIGBUS.
-        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
-        Ok(Ledger::from(memory))
-    }
-
-    /// Clears the ledger for another session. Only while no process writes to it.
-    ///
-    /// # Errors
-    ///
-    /// Those of `fallocate(2)` and `pwrite(2)`.
-    pub fn clear(&self) -> io::Result<()> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.memory, flags, 0, table::LEDGER_BYTES)?;
-        let magic = notes::MAGIC.to_ne_bytes();
-        rustix::io::pwrite(&self.memory, &magic, notes::MAGIC_AT as u64)?;
-        Ok(())
-    }
-}
-
-impl From<OwnedFd> for Ledger {
-    /// A ledger that another process has made and handed over.
-    fn from(memory: OwnedFd) -> Ledger {
-        Ledger {
-            memory: Arc::new(memory),
-        }
-    }
-}
-
-impl AsFd for Ledger {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
-    }
-}
+pub(crate) use telling::{Before, Telling};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@
 //! the move are next after it.
 
 use super::globs::Patterns;
-use super::{Action, Policy, RuleId};
+use super::{Action, RuleId};
 use globset::{GlobBuilder, GlobMatcher};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -5,7 +5,7 @@ use super::draft::Draft;
 use super::error::Fault;
 use super::globs::{GLOBS_MAX, Patterns};
 use super::rule::data_path_named;
-use super::{Accounts, DataPath, RULES_MAX};
+use super::{Accounts, DataPath};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};

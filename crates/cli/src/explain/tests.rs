@@ -1,6 +1,6 @@
 use super::*;
-use thrufs_hostdir::policy::DataPath;
 use thrufs_hostdir::{CacheWord, LowerState, Opens};
+use thrufs_policy::DataPath;
 
 fn explained() -> Explained {
     Explained {

@@ -2,7 +2,7 @@
 
 use super::host_file::{HostFile, SubjectError};
 use rustix::fs::FileType;
-use thrufs_hostdir::policy::{
+use thrufs_policy::{
     Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy, RuleId,
     Visibility,
 };

@@ -19,7 +19,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use pattern::{Pattern, Tree};
 use std::path::{Path, PathBuf};
 use text::{Rule, Text};
-use thrufs_hostdir::policy::{Policy, PolicyFileError};
+use thrufs_policy::{Policy, PolicyFileError};
 
 /// A built-in profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +81,8 @@ impl RuleArguments {
         &self,
         tree: &Path,
         audit: Option<AuditRequest>,
-    ) -> Result<(String, Policy), CommandError> {
-        let profiles = self.profiles()?;
+    ) -> Result<(String, Policy), RuleError> {
+        let profiles = self.profiles();
         let mut text = Text::default();
         for profile in &profiles {
             text.reserve_names(&checked(Path::new("profile"), profile)?);
@@ -99,7 +99,7 @@ impl RuleArguments {
         let text = text.with_profiles(&profiles);
         let policy = checked(Path::new("composed policy"), &text)?;
         match policy.audit_log() {
-            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into()).into()),
+            Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into())),
             _ => Ok((text, policy)),
         }
     }

@@ -7,7 +7,7 @@ use crate::arguments::{Purpose, directory, flags, option_list, path, required, s
 use crate::config::ShareConfig;
 use crate::error::system;
 use crate::log;
-use crate::options::{self, Setting};
+use crate::options::{self, Group, OptionError, Setting, Use, parse_group};
 use crate::policy_file::PolicyFiles;
 use crate::source;
 use clap::{Arg, ArgMatches, Command, value_parser};
@@ -103,11 +103,8 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     let policy = checked.server.policy.as_ref();
     let policy = policy.map(|path| PolicyFiles::open(path, &checked.serving));
     let policy = policy.transpose()?;
-    let directory = open_source(&source)?;
-    let source = std::fs::canonicalize(&source).map_err(|error| CommandError::Source {
-        path: source,
-        source: error,
-    })?;
+    let directory = source::open(&source)?;
+    let source = source::resolve(&source)?;
     let config = ShareConfig {
         source,
         socket: name,

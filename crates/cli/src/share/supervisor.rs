@@ -77,10 +77,10 @@ pub(super) fn run(
     policy: Option<PolicyFiles>,
     listening: &ListenAddress,
     once: bool,
-) -> Result<(), CommandError> {
+) -> Result<(), ShareError> {
     let mut supervisor = ShareSupervisor::start(config, source, policy, listening, once)?;
-    if let Some(end) = supervisor.wait_until_ready()? {
-        return end;
+    if supervisor.wait_until_ready()? == Then::End {
+        return Ok(());
     }
     supervisor.announce()?;
     supervisor.serve()

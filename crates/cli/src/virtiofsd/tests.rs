@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{Sandbox, ShareConfig};
+use crate::options::resolve_share;
 use crate::share::listener::ListenAddress;
 use std::collections::HashSet;
 use std::error::Error;
@@ -94,7 +95,7 @@ fn asked(arguments: &str) -> Result<ShareArguments, Box<dyn Error>> {
 
 fn config(arguments: &str) -> ShareConfig {
     let asked = asked(&format!("--shared-dir /d --socket-path /s {arguments}")).unwrap();
-    options::resolve_share(&asked.settings).unwrap()
+    resolve_share(&asked.settings).unwrap()
 }
 
 fn refused(arguments: &str) -> String {
@@ -147,7 +148,7 @@ fn every_option_of_virtiofsd_is_accepted() {
         let outcome = asked(&format!("--shared-dir /d --socket-path /s {said}"));
         let asked = outcome.unwrap_or_else(|error| panic!("{said}: {error}"));
         let settings = &asked.settings;
-        let resolved = options::resolve_share(settings);
+        let resolved = resolve_share(settings);
         assert!(resolved.is_ok(), "{said}: {resolved:?}");
     }
 }

@@ -1,7 +1,10 @@
 //! How a session is given to another process, and taken from one.
 
+use serde::{Deserialize, Serialize};
+
 /// How inodes are identified in a saved state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MigrationMode {
     /// By their paths. Works with another machine that has the same tree, but not for inodes without a
     /// name.
@@ -13,7 +16,8 @@ pub enum MigrationMode {
 }
 
 /// What happens to a session if parts of it are not found on the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum MigrationOnError {
     /// The restore fails.
     #[default]
@@ -23,7 +27,8 @@ pub enum MigrationOnError {
 }
 
 /// How a session is saved for another process, and how one is restored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Migration {
     /// How inodes are identified in a saved session.
     pub mode: MigrationMode,

@@ -20,14 +20,13 @@ use super::admission::Intent;
 use super::guard::{UseGuard, join};
 use crate::filter::Filter;
 use crate::ledger::Route;
-use crate::policy::{DataPath, FilePath};
 use crate::tree::{Inode, LowerMount, Obstacle, Tree, Use};
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Backing, Errno, Result};
 use thrufs_abi::FileHandle;
-use thrufs_policy::{FilePath, PolicyDataPath};
+use thrufs_policy::{DataPath, FilePath};
 
 impl Files {
     /// Whether a new file with this path may be opened by the kernel itself.

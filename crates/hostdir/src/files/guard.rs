@@ -1,12 +1,12 @@
 //! One open of an inode, counted as long as it lasts.
 
 use crate::filter::Filter;
-use crate::policy::DataPath;
 use crate::quota::QuotaCharge;
 use crate::tree::{Inode, Use};
 use parking_lot::MutexGuard;
 use std::sync::{Arc, OnceLock};
 use thrufs::BackingId;
+use thrufs_policy::DataPath;
 
 /// One open, counted until it is dropped.
 pub(crate) struct UseGuard {

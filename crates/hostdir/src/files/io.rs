@@ -8,7 +8,6 @@ use super::open_file::OpenFile;
 use super::privileges::loses_set_ids;
 use super::versions::content_version;
 use crate::config::CacheMode;
-use crate::policy::DataPath;
 use crate::stat::stat_open;
 use crate::tree::{Descriptor, Inode};
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom};
@@ -21,6 +20,7 @@ use thrufs::{
     WriteArgs, WriteSource,
 };
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
+use thrufs_policy::DataPath;
 use thrufs_sys::lock::LockKind;
 
 impl Files {

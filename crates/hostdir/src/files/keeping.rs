@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::LowerFile;
 use thrufs_abi::FileHandle;
+use thrufs_policy::Redaction;
 use thrufs_sys::lock::{self, LockKind};
 
 impl Files {

@@ -11,7 +11,6 @@ use crate::config::{CacheMode, Config};
 use crate::filter::Filter;
 use crate::judge::{ActivePolicy, AuditedOpen, PASSTHROUGH, PathDecision};
 use crate::ledger::{FileNote, OpenerIds};
-use crate::policy::{Access, DataPath, FilePath};
 use crate::stat::stat_open;
 use crate::tree::Inode;
 use rustix::fs::Statx;
@@ -20,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
-use thrufs_policy::{Access, FilePath};
+use thrufs_policy::{Access, DataPath, FilePath};
 use thrufs_sys::attr;
 
 /// The flags of a lower file, for a client's flags.

@@ -2,13 +2,13 @@
 
 use super::guard::UseGuard;
 use crate::ledger::OpenerIds;
-use crate::policy::DataPath;
 use crate::tree::{Descriptor, Inode};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use thrufs::LowerFile;
 use thrufs_abi::NodeId;
+use thrufs_policy::DataPath;
 use thrufs_sys::lock::LockKind;
 
 /// A file that a client has open.

@@ -18,30 +18,24 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile, Result};
 use thrufs_policy::{ContentType, HEAD_BYTES};
-use thrufs_redact::{self, Outcome, ReadAt};
+use thrufs_redact::{Outcome, RedactError};
 use thrufs_sys::lease;
-
-struct Reader<'a>(&'a LowerFile);
-
-impl ReadAt for Reader<'_> {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0
-            .read_at(buffer, offset, true)
-            .map_err(io::Error::from)
-    }
-}
 
 impl Filter {
     /// Makes the view of the file, which has this length.
     fn make_view(&self, file: &LowerFile, length: u64) -> Result<View> {
-        Ok(match thrufs_redact::plan(&Reader(file), length) {
+        let reader = |buffer: &mut [u8], offset| {
+            let read = file.read_at(buffer, offset, true);
+            read.map_err(io::Error::from)
+        };
+        Ok(match thrufs_redact::plan(&reader, length) {
             Ok(Outcome::NotApplicable) if length == 0 => View::Whole,
             Ok(_) if !self.is_as_expected(file)? => self.not_understood("it is of another type"),
             Ok(Outcome::NotApplicable) => self.not_understood("it is of no such format"),
             Ok(Outcome::Plan(plan)) if plan.is_empty() => View::Whole,
             Ok(Outcome::Plan(plan)) => View::Redacted(Arc::new(plan)),
-            Err(thrufs_redact::RedactError::Unparsable(why)) => self.not_understood(why),
-            Err(thrufs_redact::RedactError::Read(error)) => return Err(Errno::from(error)),
+            Err(RedactError::Unparsable(why)) => self.not_understood(why),
+            Err(RedactError::Read(error)) => return Err(Errno::from(error)),
         })
     }
 

@@ -1,6 +1,5 @@
 //! Attributes and first bytes of files, read only when a rule asks for them.
 
-use crate::policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
 use crate::tree::{Inode, Tree};
 use rustix::fs::Statx;
 use std::ffi::CStr;

@@ -9,7 +9,6 @@
 
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::ledger::{Before, Telling};
-use crate::policy::{Access, DataPath, Refusal, RuleId, RuleInfo};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno};
 use thrufs_abi::Opcode;
-use thrufs_policy::{Access, Refusal, RuleId, RuleInfo};
+use thrufs_policy::{Access, DataPath, Refusal, RuleId, RuleInfo};
 
 #[derive(Clone, Copy)]
 pub(crate) struct AuditedOpen {

@@ -3,7 +3,6 @@
 use super::attribute_source::InodeSource;
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::ledger::OpenerIds;
-use crate::policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
 use crate::tree::Inode;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

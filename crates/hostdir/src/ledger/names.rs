@@ -4,13 +4,12 @@
 //! a growing number. A rename first records the new name as one that the node may have; so between any two
 //! stores the ledger has the node's name, and perhaps one more.
 
-use super::notes::{Notes, STATE, USED};
-use super::read::name_at;
+use super::name_slots::Free;
+use super::notes::{Notes, STATE, USED, name_at};
 use crate::identity::KnownName;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use thrufs_abi::NodeId;
 
 const RANK: usize = 8;
@@ -29,20 +28,6 @@ pub(crate) enum Rank {
     Last,
     /// The last, and uncertain.
     Unsure,
-}
-
-/// Which records are free.
-#[derive(Default)]
-pub(super) struct NameSlots {
-    free: Mutex<Free>,
-    rank: AtomicU64,
-    are_used: AtomicBool,
-}
-
-#[derive(Default)]
-struct Free {
-    indices: Vec<u32>,
-    next: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,18 +1,18 @@
 //! Writes the ledger: what the client knows, before it gets the answer. A record is complete or absent
 //! between any two stores, because the process can be killed between them.
 
-use super::Ledger;
-use super::names::NameSlots;
+use super::memory::Ledger;
+use super::name_slots::NameSlots;
 use super::opener::OpenerIds;
 use super::route::Route;
 use super::table::{
-    DIRECTORIES, FILES, LEDGER_BYTES, MOUNTS, NAMES, NODES, OWNERS, PLACES, Record, TELLINGS,
-    Table, map_header,
+    DIRECTORIES, FILES, INCOMPLETE_AT, LEDGER_BYTES, MAGIC, MAGIC_AT, MOUNTS, NAMES, NODES, OWNERS,
+    PLACES, Record, TELLINGS, Table, map_header,
 };
-use super::tellings::Tellings;
+use super::telling::Tellings;
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
 use rustix::fs::FallocateFlags;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
@@ -20,12 +20,6 @@ use std::time::Duration;
 use std::{fmt, io};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::shared_memory::SharedMapping;
-
-/// First word of the header: these eight bytes, of which the last is the version.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x02");
-pub(super) const MAGIC_AT: usize = 0;
-/// Set once something could not be recorded.
-pub(super) const INCOMPLETE_AT: usize = 8;
 
 /// Bits of a state, below the generation.
 pub(super) const USED: u64 = 1;
@@ -112,6 +106,17 @@ pub(super) fn put_name(record: Record<'_>, at: usize, directory: NodeId, name: &
     record.store(at + PLACE_LENGTH, name.len() as u64);
     record.put(at + PLACE_NAME, name);
     true
+}
+
+/// The name that [`put_name`] has written.
+pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
+    let length = usize::try_from(record.load(at + PLACE_LENGTH)).ok()?;
+    if length > NAME_MAX {
+        return None;
+    }
+    let mut name = vec![0; length];
+    record.get(at + PLACE_NAME, &mut name).ok()?;
+    CString::new(name).ok()
 }
 
 fn state(id: u64) -> u64 {

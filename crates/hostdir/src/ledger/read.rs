@@ -2,14 +2,13 @@
 
 use super::names::NamesRead;
 use super::notes::{
-    FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, INCOMPLETE_AT, LEFT,
-    LONG_IDENTITY, LOOKUPS, MAGIC, MAGIC_AT, MOUNT_AND_KIND, NAME_MAX, NODE, Notes, OPENER, OWNER,
-    OwnerNote, PLACE_BYTES, PLACE_LENGTH, PLACE_NAME, PROCESS, SECOND_PLACE, STATE,
-    TYPE_AND_LENGTH, USED,
+    FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, LEFT, LONG_IDENTITY,
+    LOOKUPS, MOUNT_AND_KIND, NODE, Notes, OPENER, OWNER, OwnerNote, PLACE_BYTES, PROCESS,
+    SECOND_PLACE, STATE, TYPE_AND_LENGTH, USED, name_at,
 };
 use super::opener::OpenerIds;
 use super::route::Route;
-use super::table::{Record, Table};
+use super::table::{INCOMPLETE_AT, MAGIC, MAGIC_AT, Record, Table};
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
 use std::ffi::CString;
 use std::io;
@@ -58,16 +57,6 @@ pub(crate) struct Records {
     pub(crate) names: NamesRead,
     /// The highest generations of nodes, files and directories.
     pub(crate) highest: [u32; 3],
-}
-
-pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
-    let length = usize::try_from(record.load(at + PLACE_LENGTH)).ok()?;
-    if length > NAME_MAX {
-        return None;
-    }
-    let mut name = vec![0; length];
-    record.get(at + PLACE_NAME, &mut name).ok()?;
-    CString::new(name).ok()
 }
 
 impl Notes {

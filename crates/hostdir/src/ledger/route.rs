@@ -1,8 +1,7 @@
 //! The data path of an open file as a number, for another process.
 
-use crate::policy::{DataPath, FilePath, Redaction, RedactionKinds};
 use thrufs::Errno;
-use thrufs_policy::{FilePath, PolicyDataPath, Redaction, RedactionKinds};
+use thrufs_policy::{DataPath, FilePath, Redaction, RedactionKinds};
 
 /// The data path of a file that was open in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,12 @@ const HEADER_BYTES: u64 = 64 * 1024;
 /// Where the header has the number of used chunks of each table.
 const CHUNKS_AT: usize = 64;
 
+/// First word of the header: these eight bytes, of which the last is the version.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x02");
+pub(super) const MAGIC_AT: usize = 0;
+/// Set once something could not be recorded.
+pub(super) const INCOMPLETE_AT: usize = 8;
+
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     number: usize,

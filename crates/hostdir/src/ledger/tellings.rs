@@ -6,10 +6,10 @@
 //! answer to its request, fewer others are written.
 
 use super::notes::{Notes, STATE, USED};
-use parking_lot::Mutex;
+use super::telling::{Before, Telling};
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 const REQUEST: usize = 8;
 const DIGEST: usize = 16;
@@ -17,27 +17,6 @@ const DIGEST: usize = 16;
 const TOLD: u64 = 2;
 /// How many are kept.
 const TELLINGS: u32 = 1024;
-
-/// An audit record, by its request and what it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Telling {
-    pub(crate) request: u64,
-    pub(crate) digest: u64,
-}
-
-/// What the process before had done with an audit record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// It may have been written.
-    Begun,
-    Told,
-}
-
-#[derive(Default)]
-pub(super) struct Tellings {
-    next: AtomicU32,
-    before: Mutex<HashMap<Telling, Before>>,
-}
 
 impl Notes {
     /// What the process before had done with this audit record; reported once.

@@ -5,7 +5,6 @@ use super::attributes::decode_device;
 use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
 use crate::judge::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
-use crate::policy::{DataPath, FilePath};
 use crate::quota::QuotaCharge;
 use crate::tree::{ATTEMPTS_MAX, End, Inode, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
@@ -14,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
 use thrufs_abi::{Name, NodeId};
-use thrufs_policy::FilePath;
+use thrufs_policy::{DataPath, FilePath};
 
 /// Whether a program with this mode runs in its own group, whatever process executes it.
 fn runs_in_its_group(mode: u32) -> bool {

@@ -9,7 +9,6 @@ use crate::explanation::{
 };
 use crate::host::{Host, HostDir};
 use crate::judge::{PASSTHROUGH, StatSource};
-use crate::policy::{DataPath, FilePath, FileType, Subject};
 use crate::stat::{stat_open, stat_with_birth};
 use crate::tree::{Inode, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx};
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_policy::{FilePath, FileType, Subject};
+use thrufs_policy::{DataPath, FilePath, FileType, Subject};
 
 /// Most components of a path: as deep as inodes without handles are found again.
 pub const EXPLAINED_DEPTH_MAX: usize = 4096;

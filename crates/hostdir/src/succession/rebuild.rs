@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs::{Errno, LowerFile};
 use thrufs_abi::NodeId;
+use thrufs_policy::{Access, FilePath};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// Flags that an open file may have had.

@@ -2,11 +2,10 @@
 //! chosen, and why, is decided by [`files`](crate::files), under the inode's lock.
 
 use crate::filter::Filter;
-use crate::policy::{DataPath, FilePath};
 use std::fmt;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
-use thrufs_policy::{FilePath, PolicyDataPath};
+use thrufs_policy::{DataPath, FilePath};
 
 /// The opens of an inode.
 #[derive(Debug)]

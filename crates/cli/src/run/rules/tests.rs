@@ -5,8 +5,9 @@ use super::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
-use thrufs_hostdir::policy::{
-    Access, Accounts, AttributeSource, Attributes, Caller, DataPath, FileType, HEAD_BYTES, Subject,
+use thrufs_policy::{
+    Access, Accounts, AttributeSource, Attributes, Caller, DataPath, FileType, HEAD_BYTES,
+    POLICY_BYTES_MAX, Subject,
 };
 
 /// A file of which nothing but the name is known.
