@@ -1,11 +1,11 @@
-//! What the worker gives up before it parses the first request.
+//! What the worker gives up before it parses the first request, in [`stages`].
 //!
 //! As root: the capabilities that serving does not need, new privileges, and the file tree: the process
 //! enters a mount namespace that holds only `/dev/fuse` and the source. Its mounts follow those of the
 //! host where the mount of the source propagates (mount_namespaces(7)). They are nodev, but for later
 //! ones, which keep their own flags.
 //!
-//! An ordinary user's worker keeps its file tree: it has no privilege.
+//! An ordinary user's worker keeps its file tree, and no capability.
 //!
 //! The worker of a share parses what a guest writes, and gives up more ([`share`]).
 //!
@@ -13,13 +13,15 @@
 
 mod seccomp;
 mod share;
+mod stages;
 
 pub(crate) use seccomp::Duty;
-pub(crate) use share::confine_worker;
+pub(crate) use stages::{Inherited, Outcome, Serving, run};
 
 use crate::config::FilterAction;
 use crate::task::start_thread;
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{
     MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     mount, mount_change, move_mount, open_tree, unmount,
@@ -69,42 +71,40 @@ fn needed(file_handles: FileHandles) -> CapabilitySet {
     }
 }
 
-/// Drops the capabilities that serving does not need, for good. With `pairing`, threads must be able to
-/// leave SCHED_IDLE ([`Threads::pair`](thrufs::session::Threads::pair)): by RLIMIT_NICE, or where that
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Drops all capabilities but `kept`, or an ordinary user's all, for good. With `pairing`, threads must be able
+/// to leave SCHED_IDLE ([`Threads::pair`](thrufs::session::Threads::pair)): by RLIMIT_NICE, or where that
 /// cannot be raised (a container without CAP_SYS_RESOURCE), by CAP_SYS_NICE.
-pub(crate) fn drop_privileges(pairing: bool, file_handles: FileHandles) -> io::Result<()> {
-    let mut kept = needed(file_handles);
-    if pairing && sched::allow_leaving_idle().is_err() {
-        kept |= CapabilitySet::SYS_NICE;
+fn drop_privileges(mut kept: CapabilitySet, pairing: bool) -> io::Result<()> {
+    if !is_root() {
+        kept = CapabilitySet::empty();
+    } else {
+        // Groups of the starter must not grant access to clients, nor keep set-group-ID bits of files.
+        let _ = cred::set_groups(&[]);
+        if pairing && sched::allow_leaving_idle().is_err() {
+            kept |= CapabilitySet::SYS_NICE;
+        }
     }
-    // Requires a capability that is dropped below; the file system relies on it.
-    cred::keep_capabilities_on_setuid()?;
-    // With supplementary groups, the underlying file system would keep their set-group-ID bits for every
-    // caller.
-    let _ = cred::set_groups(&[]);
-    // The bounding set requires CAP_SETPCAP, which the same call drops last.
-    cred::drop_from_all_sets(CapabilitySet::all().difference(kept))?;
-    cred::no_new_privs()?;
-    Ok(())
+    match cred::drop_from_all_sets(CapabilitySet::all().difference(kept)) {
+        // The bounding set may stay: no programs are executed.
+        Ok(()) | Err(Errno::PERM) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    if !kept.contains(cred::thread_permitted()?) {
+        return Err(Errno::PERM.into());
+    }
+    Ok(cred::no_new_privs()?)
 }
 
 /// Clones the mounts of the source, so that `..` does not lead out of it. Returns the source within the
-/// clone, and the clone for [`enter_private_tree`], which must stay open meanwhile; on failure the source
-/// as it is.
-pub(crate) fn clone_source_mounts(source: OwnedFd) -> (OwnedFd, Option<OwnedFd>) {
-    match clone_mounts(&source) {
-        Ok((inside, tree)) => (inside, Some(tree)),
-        Err(errno) => {
-            tracing::warn!(
-                "the worker can leave the source by its descriptors: cannot clone the mounts: \
-                            {errno}"
-            );
-            (source, None)
-        }
-    }
-}
-
-fn clone_mounts(source: &OwnedFd) -> Result<(OwnedFd, OwnedFd), rustix::io::Errno> {
+/// clone, and the clone, which is gone when it is closed and mounted nowhere.
+pub(crate) fn clone_mounts(
+    source: &OwnedFd,
+    propagation: MountPropagationFlags,
+) -> Result<(OwnedFd, OwnedFd), Errno> {
     // rustix has no AT_EMPTY_PATH and AT_RECURSIVE for open_tree(2).
     let whole = thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
@@ -113,37 +113,26 @@ fn clone_mounts(source: &OwnedFd) -> Result<(OwnedFd, OwnedFd), rustix::io::Errn
     let tree = open_tree(source, "", flags)?;
     // Device nodes that the worker creates are opened by the clients' kernels only.
     let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
-    let follow = MountPropagationFlags::DOWNSTREAM;
-    thrufs_sys::mount::mount_setattr(&tree, c"", whole, set, clear, follow)?;
+    thrufs_sys::mount::mount_setattr(&tree, c"", whole, set, clear, propagation)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let inside = rustix::fs::openat(&tree, ".", flags, Mode::empty())?;
     Ok((inside, tree))
 }
 
-/// Moves the calling thread, and threads it starts later, to a tree of `/dev/fuse` and the clone, if any.
-/// On failure (initial RAM disk, a container's filter), the tree stays.
-pub(crate) fn enter_private_tree(source: Option<&OwnedFd>) {
-    match try_private_tree(source) {
-        Ok(()) => tracing::debug!("the worker is confined to the source"),
-        Err((step, error)) => {
-            tracing::warn!("the worker sees all files of the host: {step}: {error}");
-        }
-    }
+/// The failed step.
+type Failure = (&'static str, io::Error);
+
+fn failed_to<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> Failure {
+    move |error| (step, error.into())
 }
 
-fn try_private_tree(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::Error)> {
-    let failed_to = |step| move |errno: rustix::io::Errno| (step, io::Error::from(errno));
-    let file = |step| move |error: io::Error| (step, error);
-    let place = ["/run", "/tmp", "/mnt", "/dev"]
-        .map(Path::new)
-        .into_iter()
-        .find(|p| p.is_dir());
-    let place = place.ok_or_else(|| {
-        (
-            "find a directory to mount on",
-            io::ErrorKind::NotFound.into(),
-        )
-    })?;
+/// Moves the calling thread, and threads it starts later, to a tree of `/dev/fuse` and the clone, if any.
+fn enter_private_tree(source: Option<&OwnedFd>) -> Result<(), Failure> {
+    let places = ["/run", "/tmp", "/mnt", "/dev"].map(Path::new);
+    let place = places.into_iter().find(|place| place.is_dir());
+    let place = place
+        .ok_or(io::ErrorKind::NotFound)
+        .map_err(failed_to("find a directory to mount on"))?;
     cred::unshare_mount_namespace().map_err(failed_to("unshare"))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(failed_to("make private"))?;
@@ -154,22 +143,24 @@ fn try_private_tree(source: Option<&OwnedFd>) -> Result<(), (&'static str, io::E
     let device = open_tree(CWD, "/dev/fuse", clone).map_err(failed_to("clone /dev/fuse"))?;
     mount("tmpfs", place, "tmpfs", flags, c"size=64k,mode=755")
         .map_err(failed_to("mount a tmpfs"))?;
-    std::fs::create_dir(place.join("dev")).map_err(file("mkdir /dev"))?;
-    std::fs::write(place.join("dev/fuse"), "").map_err(file("create /dev/fuse"))?;
+    std::fs::create_dir(place.join("dev")).map_err(failed_to("mkdir /dev"))?;
+    std::fs::write(place.join("dev/fuse"), "").map_err(failed_to("create /dev/fuse"))?;
     let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(device, "", CWD, place.join("dev/fuse"), empty)
         .map_err(failed_to("bind /dev/fuse"))?;
     if let Some(source) = source {
-        std::fs::create_dir(place.join("source")).map_err(file("mkdir /source"))?;
+        std::fs::create_dir(place.join("source")).map_err(failed_to("mkdir /source"))?;
         move_mount(source, "", CWD, place.join("source"), empty)
             .map_err(failed_to("mount the source"))?;
     }
-    std::env::set_current_dir(place).map_err(file("enter the new root"))?;
+    std::env::set_current_dir(place).map_err(failed_to("enter the new root"))?;
     // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).
     pivot_root(".", ".").map_err(failed_to("pivot_root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(failed_to("unmount the old root"))?;
-    std::env::set_current_dir("/").map_err(file("enter the new root"))?;
-    links.work_in().map_err(failed_to("enter /proc/self/fd"))
+    std::env::set_current_dir("/").map_err(failed_to("enter the new root"))?;
+    links.work_in().map_err(failed_to("enter /proc/self/fd"))?;
+    tracing::debug!("the worker is confined to the source");
+    Ok(())
 }
 
 /// Whether a seccomp filter can be installed, tried on a thread.
@@ -183,7 +174,7 @@ pub(crate) fn try_filter() -> Result<(), String> {
 /// Whether a worker of root can be confined to this directory, tried on a thread.
 pub(crate) fn try_confinement(source: OwnedFd) -> Result<(), String> {
     try_on_a_thread(move || {
-        clone_mounts(&source).map_err(|errno| {
+        clone_mounts(&source, MountPropagationFlags::DOWNSTREAM).map_err(|errno| {
             format!(
                 "a worker can leave it by its descriptors: cannot clone the mounts: \
                                       {errno}"
@@ -203,26 +194,15 @@ fn try_on_a_thread(
 }
 
 /// Installs the filter for the calling thread and threads it starts later, if possible.
-pub(crate) fn filter_system_calls(duty: Duty, file_handles: FileHandles) {
-    let filtered = seccomp::filter_this_thread(duty, file_handles, FilterAction::Fail);
+fn filter_system_calls(duty: Duty, file_handles: FileHandles, action: FilterAction) {
+    let filtered = seccomp::filter_this_thread(duty, file_handles, action);
     match (filtered, duty) {
-        (Ok(()), _) => tracing::debug!(?duty, "system calls are filtered"),
-        (Err(error), Duty::Serving) => tracing::warn!("system calls are not filtered: {error}"),
+        (Ok(()), _) if action == FilterAction::Allow => {}
+        (Ok(()), _) => tracing::debug!(?duty, ?action, "system calls are filtered"),
+        (Err(error), Duty::Serving | Duty::Sharing) => {
+            tracing::warn!("system calls are not filtered: {error}");
+        }
         // The main thread has logged it.
-        (Err(error), other) => tracing::debug!(
-            ?other,
-            "system calls of another thread are not filtered: \
-                                                        {error}"
-        ),
-    }
-}
-
-/// As [`filter_system_calls`], for a share's worker.
-pub(crate) fn filter_system_calls_of_share(file_handles: FileHandles, action: FilterAction) {
-    let filtered = seccomp::filter_this_thread(Duty::Sharing, file_handles, action);
-    match (action, filtered) {
-        (FilterAction::Allow, _) => {}
-        (_, Ok(())) => tracing::debug!(?action, "system calls are filtered"),
-        (_, Err(error)) => tracing::warn!("system calls are not filtered: {error}"),
+        (Err(error), _) => tracing::debug!(?duty, "system calls are not filtered: {error}"),
     }
 }

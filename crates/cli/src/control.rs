@@ -19,7 +19,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod client;
-mod connection;
+pub(crate) mod connection;
 pub(crate) mod finding;
 pub(crate) mod protocol;
 pub(crate) mod query_error;

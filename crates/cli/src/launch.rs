@@ -3,7 +3,8 @@
 use crate::arguments::{Purpose, directory, flags, option_list, required, settings};
 use crate::channel::Message;
 use crate::config::MountConfig;
-use crate::error::{SetUpError, system};
+use crate::confinement;
+use crate::error::{CommandError, system};
 use crate::log;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, DeadMount};
@@ -13,10 +14,9 @@ use crate::process::{Process, Role};
 use crate::source;
 use crate::supervisor;
 use crate::task::Task;
-use clap::{ArgMatches, Command};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountAttrFlags, MountPropagationFlags, OpenTreeFlags, open_tree};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,10 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
                 mountpoint,
             });
         }
-        clone_source(&source)?
+        // In a clone, in which the mount to be made does not appear: it would contain itself.
+        let clone = confinement::clone_mounts(&directory, MountPropagationFlags::PRIVATE);
+        let (inside, clone) = clone.map_err(system("clone the mounts of the source"))?;
+        vec![inside, clone]
     } else {
         vec![directory]
     };
@@ -129,30 +132,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     })
 }
 
-/// Opens the source in a clone of its mounts, in which the mount to be made does not appear: a mount
-/// point inside the source would contain itself.
-fn clone_source(source: &Path) -> Result<Vec<OwnedFd>, SetUpError> {
-    // rustix has no AT_RECURSIVE for open_tree(2).
-    let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-    let tree = open_tree(CWD, source, flags).map_err(system("clone the mounts of the source"))?;
-    thrufs_sys::mount::mount_setattr(
-        &tree,
-        c"",
-        thrufs_sys::mount::AT_EMPTY_PATH | thrufs_sys::mount::AT_RECURSIVE,
-        // As in every clone for a worker.
-        MountAttrFlags::MOUNT_ATTR_NODEV,
-        MountAttrFlags::empty(),
-        MountPropagationFlags::PRIVATE,
-    )
-    .map_err(system("detach the cloned mounts"))?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::openat(&tree, ".", flags, Mode::empty()).map_err(system("open the source"))?;
-    Ok(vec![directory, tree])
-}
-
-fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
+fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountCommandError::MountPointMissing(path.into()),
         Some(Errno::NOTDIR) => MountCommandError::MountPointNotDirectory(path.into()),

@@ -18,7 +18,8 @@
 //! The mounts of that namespace follow those of the host: later mounts on the source are seen, with their
 //! own flags. The initial ones are nodev; with chroot alone, device nodes can be opened.
 
-use super::raise_descriptor_limit;
+use super::{Failure, drop_privileges, failed_to, is_root, raise_descriptor_limit};
+use crate::channel::{Channel, Message};
 use crate::config::{Sandbox, ShareConfig};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
@@ -31,9 +32,9 @@ use rustix::thread::{CapabilitySet, set_thread_res_gid, set_thread_res_uid};
 use std::io;
 use std::os::fd::OwnedFd;
 use thrufs_hostdir::IdMap;
+use thrufs_sys::cred;
 use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
 use thrufs_sys::proc_fd::{self, Detached};
-use thrufs_sys::{cred, sched};
 
 /// Needed only for changes.
 const FOR_CHANGES: CapabilitySet = CapabilitySet::CHOWN
@@ -62,44 +63,30 @@ pub(crate) enum ShareConfinementError {
     Privileges(io::Error),
 }
 
-/// The failed step.
-type Failure = (&'static str, io::Error);
-
-fn failed_to(step: &'static str) -> impl Fn(Errno) -> Failure {
-    move |errno| (step, errno.into())
-}
-
-/// Requests the mapping of ids of this process's user namespace from the supervisor.
-pub(crate) type MapIds<'a> = dyn Fn() -> io::Result<()> + 'a;
-
-/// Confines this process; returns the source as seen from within. Call it with a single thread.
-pub(crate) fn confine_worker(
+/// Confines this process; returns the source as seen from within.
+pub(super) fn confine_worker(
     source: OwnedFd,
     config: &ShareConfig,
-    map_ids: &MapIds<'_>,
+    supervisor: &Channel,
 ) -> Result<OwnedFd, ShareConfinementError> {
-    limit_descriptors(config.descriptor_limit)?;
-    let source = enter(source, config, map_ids)?;
+    match config.descriptor_limit {
+        None => raise_descriptor_limit(),
+        Some(0) => {}
+        Some(wanted) => limit_descriptors(wanted)?,
+    }
+    let source = enter(source, config, supervisor)?;
     // By now `/proc/self/fd` is the detached clone, where available.
     proc_fd::prepare().map_err(|errno| ShareConfinementError::Links(errno.into()))?;
+    if is_root() {
+        // On failure, the file system logs what it cannot do.
+        let _ = cred::keep_capabilities_on_setuid();
+    }
     // An ordinary user may be root in its own namespace now.
-    give_up_capabilities(config, is_root())?;
+    drop_privileges(needed(config), config.pairing).map_err(ShareConfinementError::Privileges)?;
     Ok(source)
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-fn limit_descriptors(wanted: Option<u64>) -> Result<(), ShareConfinementError> {
-    let wanted = match wanted {
-        None => {
-            raise_descriptor_limit();
-            return Ok(());
-        }
-        Some(0) => return Ok(()),
-        Some(wanted) => wanted,
-    };
+fn limit_descriptors(wanted: u64) -> Result<(), ShareConfinementError> {
     let now = getrlimit(Resource::Nofile);
     let maximum = now.maximum.map(|maximum| maximum.max(wanted));
     let limit = Rlimit {
@@ -113,11 +100,11 @@ fn limit_descriptors(wanted: Option<u64>) -> Result<(), ShareConfinementError> {
 fn enter(
     source: OwnedFd,
     config: &ShareConfig,
-    map_ids: &MapIds<'_>,
+    supervisor: &Channel,
 ) -> Result<OwnedFd, ShareConfinementError> {
     let into_namespace = |source: &OwnedFd| {
         if !is_root() {
-            into_user_namespace(config, map_ids)?;
+            into_user_namespace(config, supervisor)?;
         }
         into_mount_namespace(source)
     };
@@ -152,13 +139,13 @@ fn enter(
 
 /// Within it, this process has all capabilities. Unless more are requested, one user and one group are
 /// mapped.
-fn into_user_namespace(config: &ShareConfig, map_ids: &MapIds<'_>) -> Result<(), Failure> {
+fn into_user_namespace(config: &ShareConfig, supervisor: &Channel) -> Result<(), Failure> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
     let inside = own_alone(&config.namespace_uids, uid).zip(own_alone(&config.namespace_gids, gid));
     let Some((inside_uid, inside_gid)) = inside else {
-        map_ids().map_err(|error| ("map its ids", error))?;
+        map_ids(supervisor).map_err(|error| ("map its ids", error))?;
         return become_root_inside();
     };
     // Without setgroups(2), a process may map its own ids (user_namespaces(7)).
@@ -171,6 +158,16 @@ fn into_user_namespace(config: &ShareConfig, map_ids: &MapIds<'_>) -> Result<(),
             .map_err(|error| ("map its ids", error))?;
     }
     Ok(())
+}
+
+/// Requests it from the supervisor.
+fn map_ids(supervisor: &Channel) -> io::Result<()> {
+    supervisor.send(&Message::MapIds)?;
+    match supervisor.receive()? {
+        Some(Message::Ready) => Ok(()),
+        Some(Message::Failed(why)) => Err(io::Error::other(why)),
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// The id inside, if only the own id is mapped.
@@ -193,7 +190,7 @@ fn become_root_inside() -> Result<(), Failure> {
 }
 
 /// Enters a mount namespace whose root is `source`, and returns that root.
-pub(super) fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
+fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
     fchdir(source).map_err(failed_to("enter the source"))?;
     // The working directory moves to the clone of its mount.
     cred::unshare_mount_namespace().map_err(failed_to("create a mount namespace"))?;
@@ -255,33 +252,6 @@ fn needed(config: &ShareConfig) -> CapabilitySet {
     needed
         .union(config.capabilities.kept)
         .difference(config.capabilities.dropped)
-}
-
-fn give_up_capabilities(config: &ShareConfig, is_root: bool) -> Result<(), ShareConfinementError> {
-    let kept = if is_root {
-        // Requires a capability that is dropped below; on failure, the file system logs what it cannot
-        // do.
-        let _ = cred::keep_capabilities_on_setuid();
-        // Groups of the starter must not grant access to guests.
-        let _ = cred::set_groups(&[]);
-        // RLIMIT_NICE, or else CAP_SYS_NICE.
-        let nice = config.server.pairing && sched::allow_leaving_idle().is_err();
-        let nice = nice.then_some(CapabilitySet::SYS_NICE);
-        needed(config) | nice.unwrap_or(CapabilitySet::empty())
-    } else {
-        CapabilitySet::empty()
-    };
-    let failed = |errno: Errno| ShareConfinementError::Privileges(errno.into());
-    match cred::drop_from_all_sets(CapabilitySet::all().difference(kept)) {
-        // The bounding set may stay: no programs are executed.
-        Ok(()) | Err(Errno::PERM) => {}
-        Err(errno) => return Err(failed(errno)),
-    }
-    match cred::thread_permitted() {
-        Ok(left) if (left - kept).is_empty() => {}
-        _ => return Err(failed(Errno::PERM)),
-    }
-    cred::no_new_privs().map_err(failed)
 }
 
 #[cfg(test)]

@@ -4,12 +4,9 @@
 //! few connections, and time.
 
 use super::connection::{Answer, ClientConnection, ClientState};
-use super::protocol::{Command, Reply};
-use crate::task::start_thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thrufs_sys::socket::peer_user;
@@ -25,35 +22,20 @@ pub(crate) const BACKLOG: i32 = 16;
 /// Pause after a failed accept(2): no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-pub(crate) struct ControlServer {
+struct ControlServer {
     listener: OwnedFd,
     connections: Vec<ClientConnection>,
     client_timeout: Duration,
 }
 
 impl ControlServer {
-    fn new(listener: OwnedFd) -> rustix::io::Result<ControlServer> {
-        rustix::io::ioctl_fionbio(&listener, true)?;
-        Ok(ControlServer {
+    /// For a non-blocking listener.
+    fn new(listener: OwnedFd) -> ControlServer {
+        ControlServer {
             listener,
             connections: Vec::with_capacity(CONNECTIONS_MAX),
             client_timeout: CLIENT_TIMEOUT,
-        })
-    }
-
-    /// Starts the thread, which calls `confine` first.
-    pub(crate) fn start(
-        listener: OwnedFd,
-        confine: impl FnOnce() + Send + 'static,
-        mut answer: impl FnMut(&Command) -> Reply + Send + 'static,
-    ) -> io::Result<()> {
-        let server = ControlServer::new(listener)?;
-        start_thread("thrufs-control", move || {
-            confine();
-            let errno = server.serve(&mut answer);
-            tracing::warn!("the control socket failed and is no longer served: {errno}");
-        })?;
-        Ok(())
+        }
     }
 
     fn serve(mut self, answer: &mut Answer<'_>) -> Errno {
@@ -137,6 +119,12 @@ impl ControlServer {
         }
         self.connections.push(ClientConnection::new(socket));
     }
+}
+
+/// Serves the clients of a non-blocking listener, for ever.
+pub(crate) fn answer_all(listener: OwnedFd, answer: &mut Answer<'_>) {
+    let errno = ControlServer::new(listener).serve(answer);
+    tracing::warn!("the control socket failed and is no longer served: {errno}");
 }
 
 /// Serves one trusted client until it closes its end.

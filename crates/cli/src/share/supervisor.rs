@@ -13,13 +13,14 @@ use super::workers::{ShareWorker, StandbyState, WorkerEnd, WorkerSet};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
-use crate::control::server::ControlServer;
+use crate::control::server::answer_all;
 use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::system;
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::signal_name;
 use crate::systemd;
+use crate::task::start_thread;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -108,11 +109,9 @@ impl ShareSupervisor {
         let (control, control_listener) = control.unzip();
         if let Some(control_listener) = control_listener {
             let asked = Arc::clone(&machines);
-            ControlServer::start(
-                control_listener,
-                || {},
-                move |command| asked.answer(command),
-            )
+            start_thread("thrufs-control", move || {
+                answer_all(control_listener, &mut |command| asked.answer(command));
+            })
             .map_err(system("listen at the control socket"))?;
         }
         let workers = WorkerSet::new(ShareWorker::start(&config, policy.as_ref(), &source)?);

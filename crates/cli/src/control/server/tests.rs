@@ -20,7 +20,8 @@ fn served(client_timeout: Duration, reply_bytes: usize) -> Served {
     let place = TempDir::new().unwrap();
     let path = place.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    let mut server = ControlServer::new(listener.into()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut server = ControlServer::new(listener.into());
     server.client_timeout = client_timeout;
     std::thread::spawn(move || {
         let mut count = 0;

@@ -7,9 +7,13 @@ mod injected;
 mod taken_over;
 
 use crate::ground::share::{Place, serves};
-use crate::ground::{Foreground, Ground, THRUFS, processes, run, status, succeeded, unmount};
+use crate::ground::{
+    Foreground, Ground, THRUFS, processes, run, status, status_set, succeeded, unmount, wait_for,
+};
+use crate::run_ground::{RunGround, USER, Who};
 use rustix::process::Pid;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -128,6 +132,41 @@ fn rules_and_audit_log_identify_callers_as_the_host_does() {
     assert_eq!(lines[1]["executable"], cat.to_str().unwrap());
     assert_eq!(lines[1]["outcome"], "refused");
     unmount(&ground.mnt);
+}
+
+/// A user may have been started with capabilities, for example as a service of systemd.
+#[test]
+fn worker_of_an_ordinary_user_keeps_no_capability() {
+    let Some(ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    let mut command = Command::new("setpriv");
+    let user = USER.to_string();
+    let ids = ["--reuid", &user, "--regid", &user, "--clear-groups"];
+    let capabilities = [
+        "--inh-caps=+dac_read_search",
+        "--ambient-caps=+dac_read_search",
+    ];
+    command.args(ids).args(capabilities).arg(&ground.program);
+    command
+        .arg("run")
+        .arg(&ground.tree)
+        .args(["--", "sh", "-c"]);
+    command.arg("grep CapAmb /proc/self/status; echo up; exec sleep 600");
+    command.current_dir("/").env("HOME", &ground.home);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let _run = Foreground::of(child);
+    wait_for("the command to be started", || {
+        let mut line = String::new();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "it ended");
+        line == "up\n"
+    });
+    let worker = processes("--worker", &ground.tree)[0];
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status_set(worker, set), 0, "{set}");
+    }
+    assert_eq!(status(worker, "NoNewPrivs"), "1");
 }
 
 #[test]

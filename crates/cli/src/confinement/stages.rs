@@ -1,0 +1,245 @@
+//! The stages of a worker, in the order in which it gives up what it was started with. A step consumes the
+//! stage before it, and the values can be made by this module alone: another order does not compile.
+//!
+//! | stage | threads | what the worker has | what is done |
+//! |---|---|---|---|
+//! | [`Inherited`] | one | privileges and files of its supervisor | log, signals, accounts for policies |
+//! | [`Unprivileged`], of a mount | one | the capabilities that serving needs | the source and the session are opened |
+//! | [`Confined`] | one | the source alone (not if an ordinary user mounts), and `/dev/fuse` for a mount | the watcher and the control thread start, each with its filter |
+//! | [`Serving`] | the server's | the system calls of its filter | requests are parsed |
+
+use super::{
+    Duty, clone_mounts, drop_privileges, enter_private_tree, filter_system_calls, is_root, needed,
+    raise_descriptor_limit, share,
+};
+use crate::channel::{Channel, Message};
+use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
+use crate::control::answer::Subject;
+use crate::log;
+use crate::policy_file::{Loaded, PolicyFiles};
+use crate::task::start_thread;
+use crate::watcher::{Watched, Watcher};
+use rustix::mount::MountPropagationFlags;
+use std::error::Error;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use thrufs::session::SessionError;
+use thrufs_hostdir::policy::Accounts;
+use thrufs_hostdir::{Config, FileHandles};
+use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
+use thrufs_sys::{cred, proc_fd};
+use thrufs_virtio::DeviceError;
+
+pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+pub(crate) struct Inherited {
+    supervisor: Arc<Channel>,
+    control: Option<OwnedFd>,
+    callers: Option<OwnedFd>,
+    policy: Option<PolicyFiles>,
+}
+
+pub(crate) struct Unprivileged {
+    worker: Worker,
+    /// The socket for [`callers`](crate::callers) queries.
+    pub(crate) callers: Option<OwnedFd>,
+}
+
+pub(crate) struct Confined(Worker);
+
+pub(crate) struct Serving<S> {
+    pub(crate) supervisor: Arc<Channel>,
+    pub(crate) server: S,
+    _clone: Option<OwnedFd>,
+}
+
+struct Worker {
+    supervisor: Arc<Channel>,
+    signals: SignalFd,
+    control: Option<OwnedFd>,
+    /// The path of the policy, and the known accounts.
+    policy: Option<(PathBuf, Accounts)>,
+    filter: (FileHandles, FilterAction),
+    /// Of the mounts of the source, which stay while it is open or mounted.
+    clone: Option<OwnedFd>,
+}
+
+/// Runs `serve` with the message that says what to serve, and reports its error to the supervisor.
+pub(crate) fn run(serve: impl FnOnce(Inherited, Message) -> Outcome) -> ExitCode {
+    let Ok(supervisor) = Channel::of_this_process().map(Arc::new) else {
+        return ExitCode::FAILURE;
+    };
+    let Some((inherited, message)) = Inherited::receive(&supervisor) else {
+        return ExitCode::FAILURE;
+    };
+    let Err(error) = serve(inherited, message) else {
+        return ExitCode::SUCCESS;
+    };
+    // Sent before the exit, which blocked threads may delay.
+    let exit_reason = match (error.downcast_ref(), error.downcast_ref()) {
+        (Some(SessionError::Stuck(threads)), _) | (_, Some(DeviceError::Stuck(threads))) => {
+            Message::Stuck(*threads)
+        }
+        _ => Message::Failed(error.to_string()),
+    };
+    let _ = supervisor.send(&exit_reason);
+    ExitCode::FAILURE
+}
+
+impl Inherited {
+    fn receive(supervisor: &Arc<Channel>) -> Option<(Inherited, Message)> {
+        let mut inherited = Inherited {
+            supervisor: Arc::clone(supervisor),
+            control: None,
+            callers: None,
+            policy: None,
+        };
+        loop {
+            match supervisor.receive() {
+                Ok(Some(Message::Control(socket))) => inherited.control = Some(socket),
+                Ok(Some(Message::CallerQueries(socket))) => inherited.callers = Some(socket),
+                Ok(Some(Message::Policy(text, audit))) => {
+                    inherited.policy = Some(PolicyFiles { text, audit });
+                }
+                Ok(Some(message)) => return Some((inherited, message)),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// For a mount; loads the policy into `config`. Root's worker leaves the files of the host in the next
+    /// step, because the session is opened before it.
+    pub(crate) fn drop_privileges(mut self, config: &mut MountConfig) -> Outcome<Unprivileged> {
+        let file_handles = config.serving.file_handles;
+        let worker = self.begin(&config.server, (file_handles, FilterAction::Fail))?;
+        raise_descriptor_limit();
+        if is_root() {
+            // The file system relies on it.
+            cred::keep_capabilities_on_setuid()?;
+        }
+        drop_privileges(needed(file_handles), config.pairing)?;
+        proc_fd::prepare()?;
+        worker.load(self.policy, &mut config.serving)?;
+        let callers = self.callers;
+        Ok(Unprivileged { worker, callers })
+    }
+
+    /// For a share; loads the policy into `config`. Returns the source as seen from within.
+    pub(crate) fn confine(
+        mut self,
+        source: OwnedFd,
+        config: &mut ShareConfig,
+    ) -> Outcome<(Confined, OwnedFd)> {
+        let filter = (config.serving.file_handles, config.filter);
+        let worker = self.begin(&config.server, filter)?;
+        let source = share::confine_worker(source, config, &worker.supervisor)?;
+        worker.load(self.policy, &mut config.serving)?;
+        Ok((Confined(worker), source))
+    }
+
+    fn begin(
+        &mut self,
+        server: &ServerConfig,
+        filter: (FileHandles, FilterAction),
+    ) -> Outcome<Worker> {
+        log::begin_in_worker(server)?;
+        let _ = rustix::thread::set_name(c"thrufs-worker");
+        std::env::set_current_dir("/")?;
+        let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
+        // Cached now: later there is neither prctl(2) nor /proc for it, and rustix panics.
+        let _ = rustix::param::page_size();
+        let path = server.policy.clone().filter(|_| self.policy.is_some());
+        // For later policies too: /etc/passwd is not visible then.
+        let policy = path.map(|path| Accounts::read().map(|accounts| (path, accounts)));
+        Ok(Worker {
+            supervisor: Arc::clone(&self.supervisor),
+            signals,
+            control: self.control.take(),
+            policy: policy.transpose()?,
+            filter,
+            clone: None,
+        })
+    }
+}
+
+impl Worker {
+    fn load(&self, policy: Option<PolicyFiles>, serving: &mut Config) -> Outcome {
+        if let (Some(files), Some((path, accounts))) = (policy, &self.policy) {
+            Loaded::read(files, path, accounts)?.serve_by(serving);
+        }
+        Ok(())
+    }
+}
+
+impl Unprivileged {
+    /// Returns the source of root's mount within a clone of its mounts, as far as that is possible. `clone` is
+    /// the one that it is in already.
+    pub(crate) fn isolate(&mut self, source: OwnedFd, clone: Option<OwnedFd>) -> OwnedFd {
+        self.worker.clone = clone;
+        if !is_root() || self.worker.clone.is_some() {
+            return source;
+        }
+        match clone_mounts(&source, MountPropagationFlags::DOWNSTREAM) {
+            Ok((inside, clone)) => {
+                self.worker.clone = Some(clone);
+                inside
+            }
+            Err(errno) => {
+                tracing::warn!(
+                    "the worker can leave the source by its descriptors: cannot clone the mounts: {errno}"
+                );
+                source
+            }
+        }
+    }
+
+    /// Leaves the files of the host, in a mount of root. On failure (initial RAM disk, a container's filter),
+    /// they stay.
+    pub(crate) fn confine(self) -> Confined {
+        if is_root()
+            && let Err((step, error)) = enter_private_tree(self.worker.clone.as_ref())
+        {
+            tracing::warn!("the worker sees all files of the host: {step}: {error}");
+        }
+        Confined(self.worker)
+    }
+}
+
+impl Confined {
+    /// Starts the watcher and the control thread, and filters the system calls of this thread and those that
+    /// it starts later.
+    pub(crate) fn start<S, W: Watched>(
+        self,
+        server: S,
+        subject: &Arc<Subject>,
+        watched: W,
+    ) -> io::Result<Serving<S>> {
+        let Confined(worker) = self;
+        let (file_handles, action) = worker.filter;
+        let watcher = Watcher {
+            supervisor: Arc::clone(&worker.supervisor),
+            signals: worker.signals,
+            subject: Arc::clone(subject),
+            policy: worker.policy,
+            watched,
+        };
+        let [serving, watching] = W::DUTIES;
+        watcher.start(move || filter_system_calls(watching, file_handles, action))?;
+        if let Some(socket) = worker.control {
+            let subject = Arc::clone(subject);
+            start_thread("thrufs-control", move || {
+                filter_system_calls(Duty::Controlling, file_handles, FilterAction::Fail);
+                W::ANSWER_QUERIES(socket, &mut |command| subject.answer(command));
+            })?;
+        }
+        filter_system_calls(serving, file_handles, action);
+        Ok(Serving {
+            supervisor: worker.supervisor,
+            server,
+            _clone: worker.clone,
+        })
+    }
+}
