@@ -2,12 +2,12 @@
 //!
 //! procfs tells where threads run. A session opens it before the process is confined: where permitted, a
 //! private instance with processes only (`subset=pid`) that follows no symbolic link, so that the
-//! descriptor leads to no other file.
+//! descriptor leads to no other file. Otherwise `/proc`, unless it is that of another PID namespace.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
-    fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
+    fsmount, fsopen, open_tree,
 };
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -27,29 +27,27 @@ pub trait Callers: Debug + Send + Sync {
 /// procfs, for the threads of this process and for callers.
 #[derive(Clone, Debug)]
 pub(crate) struct Processes {
-    view: Arc<OwnedFd>,
+    view: Option<Arc<OwnedFd>>,
     callers: Option<Arc<dyn Callers>>,
 }
 
 impl Processes {
-    /// Opens procfs; `None` where that fails. Without `callers`, procfs shows the callers as well.
+    /// Opens procfs; `None` where nothing shows callers. Without `callers`, procfs does.
     pub(crate) fn open(callers: Option<Arc<dyn Callers>>) -> Option<Processes> {
-        let view = Arc::new(open_processes()?);
-        Some(Processes { view, callers })
+        let view = open_processes().map(Arc::new);
+        (view.is_some() || callers.is_some()).then_some(Processes { view, callers })
+    }
+
+    pub(crate) fn view(&self) -> Option<BorrowedFd<'_>> {
+        self.view.as_ref().map(AsFd::as_fd)
     }
 
     /// As [`Callers::cpu`].
     pub(crate) fn cpu_of_caller(&self, caller: u32) -> Option<usize> {
         match &self.callers {
             Some(callers) => callers.cpu(caller),
-            None => cpu_of_caller(self.view.as_fd(), caller),
+            None => cpu_of_caller(self.view()?, caller),
         }
-    }
-}
-
-impl AsFd for Processes {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.view.as_fd()
     }
 }
 
@@ -68,9 +66,19 @@ fn mount_processes() -> rustix::io::Result<OwnedFd> {
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
+/// As a mount with nothing above it, if possible. One of another PID namespace, in which this process has
+/// another number, shows nothing of it, and to a confined process only what it must not reach.
 fn open_proc() -> rustix::io::Result<OwnedFd> {
+    let recursive = OpenTreeFlags::from_bits_retain(thrufs_sys::mount::AT_RECURSIVE);
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open("/proc", flags, Mode::empty())
+    let proc = open_tree(CWD, "/proc", clone)
+        .or_else(|_| rustix::fs::open("/proc", flags, Mode::empty()))?;
+    let own = rustix::fs::readlinkat(&proc, "self", Vec::new())?;
+    match own.to_bytes() == std::process::id().to_string().as_bytes() {
+        true => Ok(proc),
+        false => Err(rustix::io::Errno::SRCH),
+    }
 }
 
 /// A file of procfs about a thread of the process `process`.
@@ -180,7 +188,6 @@ pub fn release(thread: ThreadId, allowed: &CpuSet) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
     use thrufs_sys::signal::current_thread_id;
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::injected::Injected;
 use super::{Share, with_policy};
-use crate::ground::{Ground, detach, mount_tmpfs, unmount};
+use crate::ground::{Foreground, Ground, THRUFS, detach, mount_tmpfs, unmount, wait_for};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -282,6 +282,34 @@ fn no_descriptor_of_a_mount_worker_escapes_the_source() {
     }
 }
 
+/// Where parts of /proc are hidden, the kernel mounts no other procfs for root of a user namespace.
+#[test]
+fn no_descriptor_of_a_worker_in_a_container_escapes_the_source() {
+    let Some(ground) = Ground::new() else { return };
+    let mut beyond = Beyond::new(ground.path(), &ground.src);
+    let log = ground.path().join("log");
+    let script = "mount -t tmpfs none /proc/irq && \
+                  exec unshare --user --map-root-user --mount \"$@\"";
+    let mut container = Command::new("unshare");
+    container.args("--mount --propagation private sh -c".split(' '));
+    container.args([script, "sh", THRUFS, "mount", "-f"]);
+    container.args(["-o", "control=none,inode_file_handles=never"]);
+    let paths = [&ground.src, &ground.mnt];
+    container.args(paths).stdin(Stdio::null());
+    let child = container.stderr(fs::File::create(&log).unwrap()).spawn();
+    let mut server = Foreground::of(child.unwrap()).logging_to(log.clone());
+    let said = || fs::read_to_string(&log).unwrap();
+    wait_for("the mount", || {
+        server.has_ended() || said().contains("mounted")
+    });
+    if server.has_ended() {
+        let why = format!("root of a user namespace cannot mount: {}", said());
+        return crate::ground::skipped(&why);
+    }
+    let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
+    beyond.attack(&worker, "/source", false);
+}
+
 /// No descriptor of a worker that opens by handle, such as a log, opens files of another file system than
 /// the source's; `/dev/fuse` is excepted. The source has its own file system, with `inner`.
 fn stays_in_its_file_system(worker: &Injected, beyond: &Beyond, inner: &Path) {
@@ -365,17 +393,14 @@ fn injected_mount_worker_opens_no_device() {
         let below = ground.src.join("below");
         fs::create_dir(&below).unwrap();
         mount_tmpfs(&below);
-        // For a mount point inside the source, the clone is mounted nowhere.
-        let mut directories: &[&str] = &["/source/", "/source/below/"];
         if is_within {
             ground.mnt = ground.src.join("mnt");
             fs::create_dir(&ground.mnt).unwrap();
-            directories = &[];
         }
         let _server = ground.mount_in_foreground(&["-o", "dev"]);
         let _directory = fs::File::open(ground.mnt.join("below")).unwrap();
         let worker = Injected::into(ground.process("--worker"), "thrufs-worker");
-        must_open_no_device(&worker, directories);
+        must_open_no_device(&worker, &["/source/", "/source/below/"]);
         drop(worker);
         has_devices(&ground.mnt.join("below"));
         // Users of the mount can open it, by the flags of their mount.
