@@ -45,7 +45,6 @@ use rules::{AuditRequest, RuleError};
 use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::OsString;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -65,19 +64,6 @@ fn receive_plan(runner: &Channel) -> Option<SandboxPlan> {
         return None;
     };
     serde_json::from_str(&plan).ok()
-}
-
-/// Maps one user and one group of this process's user namespace: the id inside, and outside.
-fn map_ids(user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
-    // Without setgroups(2), a process may map its own ids (user_namespaces(7)).
-    for (file, text) in [
-        ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("{} {} 1", user.0, user.1)),
-        ("gid_map", format!("{} {} 1", group.0, group.1)),
-    ] {
-        std::fs::write(format!("/proc/self/{file}"), text)?;
-    }
-    Ok(())
 }
 
 /// Runs the command; returns its exit status.

@@ -199,6 +199,22 @@ pub fn unshare_user_namespace() -> Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
 }
 
+/// Maps one user and one group of this process's user namespace: each the id inside, and outside, where it is
+/// the process's own. The namespace has no setgroups(2) then (user_namespaces(7)).
+///
+/// # Errors
+/// EPERM for other ids, or when they are mapped; those of `open(2)`, without `/proc`.
+pub fn map_own_ids(user: (u32, u32), group: (u32, u32)) -> std::io::Result<()> {
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{} {} 1", user.0, user.1)),
+        ("gid_map", format!("{} {} 1", group.0, group.1)),
+    ] {
+        std::fs::write(format!("/proc/self/{file}"), text)?;
+    }
+    Ok(())
+}
+
 /// Puts later children of the calling thread into a new pid namespace: the first of them is its process 1,
 /// and all end with it (pid_namespaces(7)). The thread can start no threads afterwards.
 ///

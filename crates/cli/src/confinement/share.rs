@@ -145,19 +145,10 @@ fn into_user_namespace(config: &ShareConfig, supervisor: &Channel) -> Result<(),
     cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
     let inside = own_alone(&config.namespace_uids, uid).zip(own_alone(&config.namespace_gids, gid));
     let Some((inside_uid, inside_gid)) = inside else {
-        map_ids(supervisor).map_err(|error| ("map its ids", error))?;
+        map_ids(supervisor).map_err(failed_to("map its ids"))?;
         return become_root_inside();
     };
-    // Without setgroups(2), a process may map its own ids (user_namespaces(7)).
-    for (file, text) in [
-        ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("{inside_uid} {uid} 1")),
-        ("gid_map", format!("{inside_gid} {gid} 1")),
-    ] {
-        std::fs::write(format!("/proc/self/{file}"), text)
-            .map_err(|error| ("map its ids", error))?;
-    }
-    Ok(())
+    cred::map_own_ids((inside_uid, uid), (inside_gid, gid)).map_err(failed_to("map its ids"))
 }
 
 /// Requests it from the supervisor.

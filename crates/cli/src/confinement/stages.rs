@@ -151,9 +151,9 @@ impl Inherited {
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
         // Cached now: later there is neither prctl(2) nor /proc for it, and rustix panics.
         let _ = rustix::param::page_size();
-        let path = server.policy.clone().filter(|_| self.policy.is_some());
         // For later policies too: /etc/passwd is not visible then.
-        let policy = path.map(|path| Accounts::read().map(|accounts| (path, accounts)));
+        let accounts = |path: &PathBuf| Ok((path.clone(), Accounts::read()?));
+        let policy: Option<Outcome<_>> = server.policy.as_ref().map(accounts);
         Ok(Worker {
             supervisor: Arc::clone(&self.supervisor),
             signals,
@@ -167,7 +167,8 @@ impl Inherited {
 
 impl Worker {
     fn load(&self, policy: Option<PolicyFiles>, serving: &mut Config) -> Outcome {
-        if let (Some(files), Some((path, accounts))) = (policy, &self.policy) {
+        if let Some((path, accounts)) = &self.policy {
+            let files = policy.ok_or("started without its policy")?;
             Loaded::read(files, path, accounts)?.serve_by(serving);
         }
         Ok(())
@@ -182,18 +183,17 @@ impl Unprivileged {
         if !is_root() || self.worker.clone.is_some() {
             return source;
         }
-        match clone_mounts(&source, MountPropagationFlags::DOWNSTREAM) {
-            Ok((inside, clone)) => {
-                self.worker.clone = Some(clone);
-                inside
-            }
-            Err(errno) => {
-                tracing::warn!(
-                    "the worker can leave the source by its descriptors: cannot clone the mounts: {errno}"
-                );
-                source
-            }
-        }
+        let follow = MountPropagationFlags::DOWNSTREAM;
+        let cloned = clone_mounts(&source, follow).inspect_err(|errno| {
+            tracing::warn!(
+                "the worker can leave the source by its descriptors: cannot clone the mounts: {errno}"
+            );
+        });
+        let Ok((inside, clone)) = cloned else {
+            return source;
+        };
+        self.worker.clone = Some(clone);
+        inside
     }
 
     /// Leaves the files of the host, in a mount of root. On failure (initial RAM disk, a container's filter),

@@ -88,7 +88,7 @@ fn confine(user: &RunUser) -> Result<(), Failure> {
         set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(failed_to("map the ids"))?;
     }
     cred::unshare_user_namespace().map_err(failed_to("create the second user namespace"))?;
-    super::map_ids((user.shown_uid, user.uid), (user.shown_gid, user.gid))
+    cred::map_own_ids((user.shown_uid, user.uid), (user.shown_gid, user.gid))
         .map_err(failed_to("map the ids of the second user namespace"))?;
     cred::unshare_mount_namespace().map_err(failed_to("create the second mount namespace"))?;
     forbid_cgroup_namespaces().map_err(failed_to("forbid cgroup namespaces"))?;

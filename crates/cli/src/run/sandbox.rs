@@ -137,7 +137,7 @@ fn failed_to_mount(tree: &Path) -> impl FnOnce(thrufs::MountError) -> Failure {
 fn enter(user: &RunUser) -> Result<(), Failure> {
     if user.change.is_none() {
         cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
-        super::map_ids((user.uid, user.uid), (user.gid, user.gid))
+        cred::map_own_ids((user.uid, user.uid), (user.gid, user.gid))
             .map_err(failed_to("map the ids of the user namespace"))?;
         // Process 1, another program, mounts /proc.
         cred::keep_on_exec(CapabilitySet::SYS_ADMIN).map_err(failed_to("keep CAP_SYS_ADMIN"))?;
