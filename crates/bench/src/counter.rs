@@ -54,10 +54,9 @@ const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_FILTER`, for the latter of which the type of pointer
+/// `PERF_EVENT_IOC_ENABLE` and `_SET_FILTER`, for the latter of which the type of pointer
 /// counts.
 const ENABLE: libc::Ioctl = 0x2400;
-const DISABLE: libc::Ioctl = 0x2401;
 const SET_FILTER: libc::Ioctl = 0x4008_2406;
 
 impl Counter {
@@ -116,14 +115,6 @@ impl Counter {
     /// None is known.
     pub fn enable(&self) -> Result<()> {
         self.control(ENABLE)
-    }
-
-    /// Stops; what was counted stays.
-    ///
-    /// # Errors
-    /// None is known.
-    pub fn disable(&self) -> Result<()> {
-        self.control(DISABLE)
     }
 
     fn control(&self, request: libc::Ioctl) -> Result<()> {
@@ -190,8 +181,6 @@ mod tests {
         counter.enable().unwrap();
         ask(1000);
         std::thread::scope(|scope| scope.spawn(|| ask(200)).join().unwrap());
-        counter.disable().unwrap();
-        ask(5);
         assert_eq!(counter.count(), Ok(1200));
         assert_eq!(counter.set_filter(&filter), Err(Errno::EXIST));
         let another = Counter::of_tracepoint(number, myself()).unwrap();

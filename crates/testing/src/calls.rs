@@ -5,8 +5,8 @@ use crate::client::Caller;
 use crate::listing::{Listed, collect};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{
-    AccessIn, AttrOut, BatchForgetIn, BmapIn, BmapOut, CopyFileRangeIn, CopyFileRangeOut, CreateIn,
-    EntryOut, FallocateIn, FileLock, FlushIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
+    AccessIn, AttrOut, BatchForgetIn, CopyFileRangeIn, CopyFileRangeOut, CreateIn, EntryOut,
+    FallocateIn, FileLock, FlushIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
     GetxattrOut, IoctlIn, IoctlOut, Kstatfs, LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn,
     MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, Rename2In, SetattrIn, SetxattrIn,
     StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
@@ -448,17 +448,6 @@ impl<C: Carrier> Caller<'_, C> {
     pub fn access(&self, node: NodeId, mask: u32) -> Result<()> {
         let arg = AccessIn { mask, padding: 0 };
         self.with(Opcode::Access, node, &arg).map(drop)
-    }
-
-    /// BMAP: the device block of a file block.
-    pub fn bmap(&self, node: NodeId, block: u64, block_bytes: u32) -> Result<u64> {
-        let arg = BmapIn {
-            block,
-            blocksize: block_bytes,
-            padding: 0,
-        };
-        let out: BmapOut = structure(&self.with(Opcode::Bmap, node, &arg)?)?;
-        Ok(out.block)
     }
 
     /// POLL: returns the ready events.

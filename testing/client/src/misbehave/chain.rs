@@ -182,11 +182,6 @@ impl<'a> RawQueue<'a> {
         self.queue.ring().jump_available(index);
     }
 
-    /// The used index.
-    pub fn used_index(&mut self) -> u16 {
-        self.queue.ring().used_index()
-    }
-
     /// Links descriptors for `chain`, lets `spoil` change them, and makes the chain available.
     fn chain(
         &mut self,
