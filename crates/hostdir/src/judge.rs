@@ -2,7 +2,7 @@
 //! files nor requests.
 //!
 //! A policy ([`policy`](thrufs_policy)) speaks of paths, attributes and callers; requests name nodes. The judge
-//! finds the paths of a node by its [names](crate::tree::Names), reads attributes and first bytes from the
+//! finds the paths of a node by its names, reads attributes and first bytes from the
 //! lower file, and takes the caller from the request. A mount without a policy pays one check of a flag.
 //!
 //! A policy is replaced as a whole, and a request uses one policy from its beginning to its end. A

@@ -4,7 +4,7 @@
 //! | method of [`Tree`] | |
 //! |---|---|
 //! | `lookup_name`, `lookup_at`, `lookup_opened`, `lookup_and_keep`, `forget` | a name becomes an inode, with one lookup; lookups are taken back |
-//! | `descriptor`, `open_inode`, `reopen`, `open_component`, `with_room` | an inode is reached, within the budget of descriptors |
+//! | `descriptor`, `stat`, `open_inode`, `reopen`, `open_component`, `with_room` | an inode is reached, within the budget of descriptors |
 //! | `known`, `hold`, `tracked`, `leads_to`, `path_leads_to` | what stands under a name, without a lookup |
 //! | `parent_of`, `must_be_inside`, `is_root`, `mount_of` | up, never above the root |
 //! | `keep`, `keep_inode`, `keep_if_last_name`, `forget_place`, `charge_removed` | what would be lost with its last name |

@@ -49,7 +49,7 @@ impl Files {
         let mut slot = inode.uses();
         if slot.is_none() {
             let begun = self.begin_use(inode, flags, known, wanted)?;
-            tracing::trace!(node = ?inode.node(), path = %begun.path, why = ?begun.obstacle());
+            tracing::trace!(node = ?inode.node(), path = %begun.path, why = ?begun.obstacle);
             *slot = Some(begun);
         } else if let Some(current) = slot.as_ref() {
             current.admits(wanted)?;

@@ -383,7 +383,7 @@ pub(crate) struct HiddenEntry {
     rule: RuleId,
 }
 
-/// See [`Host::rules_of_entries`].
+/// See [`Judge::rules_of_entries`].
 pub(crate) struct RulesOfEntries {
     rules: Arc<ActivePolicy>,
     directory: NamePath,

@@ -128,7 +128,7 @@ impl Host {
         let current = inode.and_then(|inode| {
             let uses = inode.uses();
             let current = uses.as_ref()?;
-            Some((current.path(), current.obstacle(), current.backing()))
+            Some((current.path, current.obstacle, current.backing()))
         });
         let expected_path = self.files.expected_path(mount, &wanted);
         let Some((path, obstacle, backing)) = current else {

@@ -282,7 +282,7 @@ impl Inode {
 
     /// The filter, if the open file is redacted.
     pub(crate) fn filter(&self) -> Option<Arc<Filter>> {
-        self.uses.lock().as_ref()?.filter().cloned()
+        self.uses.lock().as_ref()?.filter.clone()
     }
 
     /// A name was removed: nothing is cached once it is no longer open.

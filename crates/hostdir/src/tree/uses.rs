@@ -19,10 +19,6 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    pub(crate) fn filter(&self) -> Option<&Arc<Filter>> {
-        self.filter.as_ref()
-    }
-
     /// Whether an open with this path may join. Fails with `EBUSY` if it would see what the policy now
     /// redacts, because the earlier opens do.
     pub(crate) fn admits(&self, wanted: &FilePath) -> Result<()> {
@@ -35,14 +31,6 @@ impl Use {
         } else {
             Ok(())
         }
-    }
-
-    pub(crate) fn path(&self) -> DataPath {
-        self.path
-    }
-
-    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
-        self.obstacle
     }
 
     pub(crate) fn is_shared(&self) -> bool {
@@ -58,6 +46,7 @@ impl Use {
     }
 }
 
+/// Why the kernel does not use a lower file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     TurnedOff,
