@@ -42,8 +42,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row("threads", Count(1, 1024, Mount(|it, n| it.threads = Some(count(n)))))
             .help("threads that read requests (transport=dev)")
             .long("One for each processor unless given."),
-    ]),
-    &Group::Speed.of([
         usual("pairing", On(Server(|it, on| it.pairing = on)))
             .help("serve a lone caller from its own processor")
             .long(
@@ -78,21 +76,23 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  those beyond are opened again when needed.",
             ),
     ]),
-    &Group::Confinement.of([row("inode_file_handles", Choice(
-        &["never", "prefer", "mandatory"],
-        Serving(|it, word| it.file_handles = named(word)),
-    ))
-        .help("find files again by their file handles")
-        .long(
-            "never, the default of a share: a descriptor is held for each file that the client has \
-             looked up, as long as descriptors= allows, and beyond that files are found again by \
-             directory and name; a file that is moved on the host meanwhile returns an error until the \
-             client looks it up again. prefer, the default of a mount: by handle where the file system \
-             supports handles and the server may open them. A server of root keeps CAP_DAC_READ_SEARCH \
-             for it: an attacker who gains control of the server can then open every file of that file \
-             system by guessing its handle, not only those of the directory. mandatory: by handle, or \
-             not at all.",
-        )]),
+    &Group::Confinement.of([
+        row("inode_file_handles", Choice(
+            &["never", "prefer", "mandatory"],
+            Serving(|it, word| it.file_handles = named(word)),
+        ))
+            .help("find files again by their file handles")
+            .long(
+                "never, the default of a share: a descriptor is held for each file that the client has \
+                 looked up, as long as descriptors= allows, and beyond that files are found again by \
+                 directory and name; a file that is moved on the host meanwhile returns an error until the \
+                 client looks it up again. prefer, the default of a mount: by handle where the file system \
+                 supports handles and the server may open them. A server of root keeps CAP_DAC_READ_SEARCH \
+                 for it: an attacker who gains control of the server can then open every file of that file \
+                 system by guessing its handle, not only those of the directory. mandatory: by handle, or \
+                 not at all.",
+            ),
+    ]),
     &Group::Life.of([
         row("foreground", On(Server(|it, on| it.foreground = on)))
             .help("stay in the foreground and log to standard error")
@@ -128,8 +128,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  number of the mount; share-DEVICE-INODE.socket there for a share. With none, there is \
                  no socket.",
             ),
-    ]),
-    &Group::Life.of([
         row("fsname", Text(Mount(|it, text| it.fsname = Some(text))))
             .help("what the mount shows as its source")
             .aliases(&["source"])

@@ -175,18 +175,17 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("capabilities to keep in addition, or to drop")
             .long("As in +sys_admin:-mknod. With sys_admin, guests reach trusted.* attributes."),
     ]),
-    &Group::Life.of([row("syslog", On(Share(|it, on| it.server.syslog = on)))
-        .help("log to syslog(3) instead of standard error")]),
-    &Group::Speed.of([row(
-        "rlimit_nofile",
-        Count(0, 1_073_741_816, Share(|it, n| it.descriptor_limit = Some(n))),
-    )
-        .help("limit on open files (ulimit -n)")
-        .long(
-            "The hard limit of the process that starts the server unless given; more requires root. 0 \
-             leaves it unchanged.",
-        )]),
+    &Group::Speed.of([
+        row("rlimit_nofile", Count(0, 1_073_741_816, Share(|it, n| it.descriptor_limit = Some(n))))
+            .help("limit on open files (ulimit -n)")
+            .long(
+                "The hard limit of the process that starts the server unless given; more requires root. 0 \
+                 leaves it unchanged.",
+            ),
+    ]),
     &Group::Life.of([
+        row("syslog", On(Share(|it, on| it.server.syslog = on)))
+            .help("log to syslog(3) instead of standard error"),
         row("migration_mode", Choice(
             &["find-paths", "file-handles"],
             Share(|it, word| it.serving.migration.mode = named(word)),

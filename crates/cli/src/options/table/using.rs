@@ -41,8 +41,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "The server does not check permissions either: every user of the mount acts as the user \
                  who runs the server. Not together with allow_other.",
             ),
-    ]),
-    &Group::Sharing.of([
         row("uid", Value::User(Serving(|it, id| it.uid_map = IdMap::Squash(id))))
             .help("show every file as owned by this user")
             .conflicts(&[
@@ -95,8 +93,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
     &Group::Access.of([
         row("ro", On(Serving(|it, on| it.read_only = on))).help("refuse every change"),
         usual("rw", Off("ro")).help("allow changes"),
-    ]),
-    &Group::Access.of([
         usual("nosuid", On(Mount(|it, on| it.attributes.set(NOSUID, on))))
             .help("ignore set-user-id and set-group-id bits and file capabilities when executing"),
         row("suid", Off("nosuid"))
@@ -174,8 +170,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         usual("nowriteback", Off("writeback"))
             .help("write through to the source")
             .aliases(&["no_writeback"]),
-    ]),
-    &Group::Caching.of([
         usual("passthrough", On(Mount(|it, on| it.serving.passthrough = on)))
             .help("let the kernel read and write the source files directly")
             .conflicts(&[(
