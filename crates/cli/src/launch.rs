@@ -4,7 +4,7 @@ use crate::arguments::{Purpose, directory, flags, option_list, required, setting
 use crate::channel::Message;
 use crate::config::MountConfig;
 use crate::confinement;
-use crate::error::{CommandError, system};
+use crate::error::system;
 use crate::log;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, DeadMount};
@@ -14,7 +14,7 @@ use crate::process::{Process, Role};
 use crate::source;
 use crate::supervisor;
 use crate::task::Task;
-use rustix::fs::{Mode, OFlags};
+use clap::{ArgMatches, Command};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 use std::io;
@@ -132,7 +132,7 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     })
 }
 
-fn look_at_mountpoint(path: &Path) -> Result<PathBuf, CommandError> {
+fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountCommandError::MountPointMissing(path.into()),
         Some(Errno::NOTDIR) => MountCommandError::MountPointNotDirectory(path.into()),

@@ -1,4 +1,5 @@
-//! The thread of a worker that waits for signals and the supervisor.
+//! Common to the workers of mounts and shares: the setup messages, and the thread that waits for signals
+//! and the supervisor.
 
 use crate::channel::{Channel, Message};
 use crate::confinement::Duty;
@@ -14,6 +15,34 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGUSR1, SignalFd};
+
+/// Received before the message that says what to serve.
+#[derive(Default)]
+pub(crate) struct WorkerSetup {
+    pub(crate) control: Option<OwnedFd>,
+    pub(crate) callers: Option<OwnedFd>,
+    pub(crate) policy: Option<PolicyFiles>,
+}
+
+/// Receives until the message that says what to serve.
+pub(crate) fn receive_setup(supervisor: &Channel) -> Option<(WorkerSetup, Message)> {
+    let mut setup = WorkerSetup::default();
+    loop {
+        match supervisor.receive() {
+            Ok(Some(Message::Control(socket))) => setup.control = Some(socket),
+            Ok(Some(Message::CallerQueries(socket))) => setup.callers = Some(socket),
+            Ok(Some(Message::Policy(text, audit))) => {
+                setup.policy = Some(PolicyFiles { text, audit });
+            }
+            Ok(Some(message)) => return Some((setup, message)),
+            Ok(None) => return None,
+            Err(error) => {
+                let _ = supervisor.send(&Message::Failed(error.to_string()));
+                return None;
+            }
+        }
+    }
+}
 
 /// The server that the watcher controls.
 pub(crate) trait Watched: Send + 'static {

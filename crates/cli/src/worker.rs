@@ -31,20 +31,20 @@ pub(crate) fn main() -> ExitCode {
     })
 }
 
-fn serve(inherited: Inherited, mut config: MountConfig, descriptors: Vec<OwnedFd>) -> Outcome {
-    let mut unprivileged = inherited.drop_privileges(&mut config)?;
+fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -> Outcome {
+    let (mut unprivileged, mut resources) = inherited.drop_privileges(&config)?;
     let mut descriptors = descriptors.into_iter();
     let (Some(device), Some(source)) = (descriptors.next(), descriptors.next()) else {
         return Err("started without device or source".into());
     };
     let source = unprivileged.isolate(source, descriptors.next());
     let callers = unprivileged.callers.take().map(Callers::new).map(Arc::new);
-    config.serving.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
-    let file_system = Arc::new(HostDir::from_fd(source, config.serving)?);
+    resources.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
+    let file_system = Arc::new(HostDir::from_fd(source, config.serving, resources)?);
     let session_config = SessionConfig {
         threads: Threads {
             readers: config.threads.and_then(NonZeroUsize::new),
-            pair: config.pairing,
+            pair: config.server.pairing,
         },
         transport: config.transport,
         ring: config.ring,

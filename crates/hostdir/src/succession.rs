@@ -17,7 +17,7 @@
 //!
 //! **Handles and trust.** A path never leads out of the served tree. A file handle leads to any file of the
 //! file system, and the sender of a state chooses them. An operator who does not trust the carrier of
-//! states (a machine's manager, commonly) leaves [`Migration::accept_handles`] off.
+//! states (a machine's manager, commonly) leaves [`Migration::accept_handles`](crate::Migration::accept_handles) off.
 
 mod format;
 mod paths;

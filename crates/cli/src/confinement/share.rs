@@ -82,7 +82,8 @@ pub(super) fn confine_worker(
         let _ = cred::keep_capabilities_on_setuid();
     }
     // An ordinary user may be root in its own namespace now.
-    drop_privileges(needed(config), config.pairing).map_err(ShareConfinementError::Privileges)?;
+    drop_privileges(needed(config), config.server.pairing)
+        .map_err(ShareConfinementError::Privileges)?;
     Ok(source)
 }
 

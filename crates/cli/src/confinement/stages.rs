@@ -18,7 +18,7 @@ use crate::control::answer::Subject;
 use crate::log;
 use crate::policy_file::{Loaded, PolicyFiles};
 use crate::task::start_thread;
-use crate::watcher::{Watched, Watcher};
+use crate::watcher::{Watched, Watcher, WorkerSetup, receive_setup};
 use rustix::mount::MountPropagationFlags;
 use std::error::Error;
 use std::io;
@@ -27,8 +27,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::SessionError;
-use thrufs_hostdir::policy::Accounts;
-use thrufs_hostdir::{Config, FileHandles};
+use thrufs_hostdir::{FileHandles, Resources};
+use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_sys::{cred, proc_fd};
 use thrufs_virtio::DeviceError;
@@ -37,9 +37,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 pub(crate) struct Inherited {
     supervisor: Arc<Channel>,
-    control: Option<OwnedFd>,
-    callers: Option<OwnedFd>,
-    policy: Option<PolicyFiles>,
+    setup: WorkerSetup,
 }
 
 pub(crate) struct Unprivileged {
@@ -72,8 +70,12 @@ pub(crate) fn run(serve: impl FnOnce(Inherited, Message) -> Outcome) -> ExitCode
     let Ok(supervisor) = Channel::of_this_process().map(Arc::new) else {
         return ExitCode::FAILURE;
     };
-    let Some((inherited, message)) = Inherited::receive(&supervisor) else {
+    let Some((setup, message)) = receive_setup(&supervisor) else {
         return ExitCode::FAILURE;
+    };
+    let inherited = Inherited {
+        supervisor: Arc::clone(&supervisor),
+        setup,
     };
     let Err(error) = serve(inherited, message) else {
         return ExitCode::SUCCESS;
@@ -90,29 +92,12 @@ pub(crate) fn run(serve: impl FnOnce(Inherited, Message) -> Outcome) -> ExitCode
 }
 
 impl Inherited {
-    fn receive(supervisor: &Arc<Channel>) -> Option<(Inherited, Message)> {
-        let mut inherited = Inherited {
-            supervisor: Arc::clone(supervisor),
-            control: None,
-            callers: None,
-            policy: None,
-        };
-        loop {
-            match supervisor.receive() {
-                Ok(Some(Message::Control(socket))) => inherited.control = Some(socket),
-                Ok(Some(Message::CallerQueries(socket))) => inherited.callers = Some(socket),
-                Ok(Some(Message::Policy(text, audit))) => {
-                    inherited.policy = Some(PolicyFiles { text, audit });
-                }
-                Ok(Some(message)) => return Some((inherited, message)),
-                Ok(None) | Err(_) => return None,
-            }
-        }
-    }
-
-    /// For a mount; loads the policy into `config`. Root's worker leaves the files of the host in the next
-    /// step, because the session is opened before it.
-    pub(crate) fn drop_privileges(mut self, config: &mut MountConfig) -> Outcome<Unprivileged> {
+    /// For a mount; with its policy. Root's worker leaves the files of the host in the next step, because the
+    /// session is opened before it.
+    pub(crate) fn drop_privileges(
+        mut self,
+        config: &MountConfig,
+    ) -> Outcome<(Unprivileged, Resources)> {
         let file_handles = config.serving.file_handles;
         let worker = self.begin(&config.server, (file_handles, FilterAction::Fail))?;
         raise_descriptor_limit();
@@ -120,24 +105,24 @@ impl Inherited {
             // The file system relies on it.
             cred::keep_capabilities_on_setuid()?;
         }
-        drop_privileges(needed(file_handles), config.pairing)?;
+        drop_privileges(needed(file_handles), config.server.pairing)?;
         proc_fd::prepare()?;
-        worker.load(self.policy, &mut config.serving)?;
-        let callers = self.callers;
-        Ok(Unprivileged { worker, callers })
+        let resources = worker.load(self.setup.policy)?;
+        let callers = self.setup.callers;
+        Ok((Unprivileged { worker, callers }, resources))
     }
 
-    /// For a share; loads the policy into `config`. Returns the source as seen from within.
+    /// For a share; with the source as seen from within, and the policy.
     pub(crate) fn confine(
         mut self,
         source: OwnedFd,
-        config: &mut ShareConfig,
-    ) -> Outcome<(Confined, OwnedFd)> {
+        config: &ShareConfig,
+    ) -> Outcome<(Confined, OwnedFd, Resources)> {
         let filter = (config.serving.file_handles, config.filter);
         let worker = self.begin(&config.server, filter)?;
         let source = share::confine_worker(source, config, &worker.supervisor)?;
-        worker.load(self.policy, &mut config.serving)?;
-        Ok((Confined(worker), source))
+        let resources = worker.load(self.setup.policy)?;
+        Ok((Confined(worker), source, resources))
     }
 
     fn begin(
@@ -157,7 +142,7 @@ impl Inherited {
         Ok(Worker {
             supervisor: Arc::clone(&self.supervisor),
             signals,
-            control: self.control.take(),
+            control: self.setup.control.take(),
             policy: policy.transpose()?,
             filter,
             clone: None,
@@ -166,12 +151,13 @@ impl Inherited {
 }
 
 impl Worker {
-    fn load(&self, policy: Option<PolicyFiles>, serving: &mut Config) -> Outcome {
+    fn load(&self, policy: Option<PolicyFiles>) -> Outcome<Resources> {
+        let mut resources = Resources::default();
         if let Some((path, accounts)) = &self.policy {
             let files = policy.ok_or("started without its policy")?;
-            Loaded::read(files, path, accounts)?.serve_by(serving);
+            Loaded::read(files, path, accounts)?.serve_by(&mut resources);
         }
-        Ok(())
+        Ok(resources)
     }
 }
 

@@ -31,9 +31,9 @@ pub(crate) fn main() -> ExitCode {
     })
 }
 
-fn serve(inherited: Inherited, mut config: ShareConfig, source: OwnedFd) -> Outcome {
-    let (confined, source) = inherited.confine(source, &mut config)?;
-    let tree = Arc::new(SharedTree::new(source, config.serving.clone())?);
+fn serve(inherited: Inherited, config: ShareConfig, source: OwnedFd) -> Outcome {
+    let (confined, source, resources) = inherited.confine(source, &config)?;
+    let tree = Arc::new(SharedTree::new(source, config.serving.clone(), resources)?);
     let device = Device::new(Sessions(Arc::clone(&tree)), config.device())?;
     tree.set_device(device.handle());
     let subject = Arc::new(Subject {

@@ -5,7 +5,7 @@ use crate::metrics::Metrics;
 use crate::serving::scheduling::Processes;
 use crate::serving::{Control, ServingThreads, SessionConfig};
 use rustix::thread::CpuSet;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Copying a request or reply of this size takes longer than waking a thread.
@@ -30,6 +30,6 @@ impl<F> Connection<F> {
     }
 
     pub(crate) fn processes(&self) -> Option<BorrowedFd<'_>> {
-        self.processes.as_ref().map(AsFd::as_fd)
+        self.processes.as_ref()?.view()
     }
 }

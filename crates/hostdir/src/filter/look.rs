@@ -1,7 +1,7 @@
 //! Reading redacted files.
 //!
 //! A view is valid for one version of a file. A version is identified by times and size, which works only for
-//! a file that is not being changed (see [`versions`](crate::files::versions)). So a view is made, cached and
+//! a file that is not being changed (see `files::versions`). So a view is made, cached and
 //! read through only while no process has the file open for writing, which a read lease tells before and
 //! after, and once the version is older than a tick of the clock of file times. Until then a reader waits a
 //! little, and then fails. The writer of the file reads what it has written, under a write lease.

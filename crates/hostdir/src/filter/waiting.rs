@@ -12,7 +12,7 @@ const ATTEMPTS_MAX: u32 = 48;
 /// Most attempts to read a file that a process has open for writing: an eighth of a second.
 const ATTEMPTS_MAX_WRITTEN: u32 = 12;
 
-/// The wait before the second attempt; the later ones wait longer, more than [`FILE_SYSTEM_STEP_MAX`] in
+/// The wait before the second attempt; the later ones wait longer, more than `FILE_SYSTEM_STEP_MAX` in
 /// all.
 const PAUSE: Duration = Duration::from_millis(2);
 

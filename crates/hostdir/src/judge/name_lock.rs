@@ -4,7 +4,7 @@
 //! rename in between, of a directory above or of the file itself, would evade the decision. So renames, links
 //! and removals take this lock: a mutex in this process, and a `flock(2)` on the root of the source between
 //! the servers of it (mounts, share workers). Changes on the host, or through a server of another directory,
-//! do not take it: so a rename checks again afterwards ([`rename`](crate::requests::rename)).
+//! do not take it: so a rename checks again afterwards (`requests::rename`).
 //!
 //! Without `flock(2)` on the file system of the source, servers are not serialized with each other.
 

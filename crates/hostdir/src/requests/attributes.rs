@@ -1,6 +1,6 @@
 //! Attributes: GETATTR, STATX, SETATTR, READLINK and STATFS, and the attributes in every entry. That a caller
 //! still owns what it changes is checked in [`ownership`](crate::requests::ownership), what falls with a
-//! change in [`privileges`](crate::files::privileges).
+//! change in `files::privileges`.
 
 use super::ownership::{Checked, OwnerChange};
 use crate::config::IdMap;

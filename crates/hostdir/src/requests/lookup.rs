@@ -43,7 +43,7 @@ impl Host {
     }
 
     /// Whether a name that was found is hidden. Errors: see
-    /// [`require_case_sensitive`](Self::require_case_sensitive); `DEFER`.
+    /// `Tree::require_case_sensitive`; `DEFER`.
     fn is_absent(
         &self,
         context: &Context<'_>,

@@ -5,7 +5,7 @@
 //! through a descriptor. After a chown on the host it still permits the former owner. The server has
 //! capabilities, so the lower file system would permit everything. So:
 //!
-//! * The server records what it has reported of each inode ([`ReportedAttributes`]).
+//! * The server records what it has reported of each inode (`ReportedAttributes`).
 //! * For a caller other than root, the serving thread acts as the owner that the kernel above knows,
 //!   without the capabilities that replace ownership. The lower file system then checks the owner and makes
 //!   the change in one step.

@@ -1,5 +1,5 @@
 //! LINK, UNLINK, RMDIR and RENAME: changes of names. Each is decided by the policy and the owners before,
-//! carried out beneath, and recorded in [`names`](crate::tree::names) and the place of the inode.
+//! carried out beneath, and recorded in `tree::names` and the place of the inode.
 
 use super::ownership::Checked;
 use crate::host::Host;

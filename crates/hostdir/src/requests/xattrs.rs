@@ -1,5 +1,5 @@
 //! Extended attributes: GETXATTR, SETXATTR, LISTXATTR, REMOVEXATTR, and POSIX ACLs, whose ids are mapped.
-//! Names are mapped by [`xattr_map`](crate::config::xattr_map).
+//! Names are mapped by `config::xattr_map`.
 
 use super::acl;
 use super::ownership::{Checked, OwnerChange};

@@ -1,5 +1,5 @@
 //! Death: reads the [ledger](crate::ledger) of a process that died, and finds its files again, by handle, by
-//! name, or in the [strongbox](crate::ledger::strongbox). That process may have been compromised, so nothing
+//! name, or in the strongbox. That process may have been compromised, so nothing
 //! in the ledger is relied upon. What is not found answers ESTALE, and the session continues.
 
 use super::rebuild::{Found, Rebuild};

@@ -1,5 +1,5 @@
 //! Migration, sending side: writes the state of a session, in the order in which it can be found again.
-//! Locks are released once the state is written ([`locks`](super::locks)); nothing else here changes.
+//! Locks are released once the state is written (`files::suspended_locks`); nothing else here changes.
 
 use super::format::{
     Handle, MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION,

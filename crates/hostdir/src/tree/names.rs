@@ -13,7 +13,7 @@
 //! is repeated. If that does not end, all possible names count.
 //!
 //! **When the process dies,** the names are in the [ledger](crate::ledger). A
-//! [`rename`](crate::requests::rename) records the new name before, beside the others, so that the valid one
+//! `requests::rename` records the new name before, beside the others, so that the valid one
 //! is always among them; a resuming process checks which of the two it is.
 //!
 //! A name refers to its directory by node id, so that names never keep inodes alive. The kernel knows the
