@@ -9,7 +9,7 @@ use crate::task::start_thread;
 use crate::waiting;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -61,7 +61,7 @@ impl Role {
         self != Role::Supervisor && rustix::process::geteuid().is_root()
     }
 
-    pub(crate) fn from_argument(argument: &std::ffi::OsStr) -> Option<Role> {
+    pub(crate) fn from_argument(argument: &OsStr) -> Option<Role> {
         let mut all = Role::ALL.into_iter();
         Some(all.find(|(_, own)| argument == *own)?.0)
     }
@@ -99,11 +99,8 @@ fn spawn_alone(mut command: Command) -> io::Result<Child> {
         }
         command.spawn()
     })?;
-    thread.join().unwrap_or_else(|_| {
-        Err(io::Error::other(
-            "the thread that starts a process panicked",
-        ))
-    })
+    let started = thread.join();
+    started.map_err(|_| io::Error::other("the thread that starts a process panicked"))?
 }
 
 /// A pidfd of the calling thread (Linux 6.9).
@@ -115,6 +112,13 @@ pub(crate) fn this_thread() -> io::Result<OwnedFd> {
     // rustix has no PIDFD_THREAD.
     let flags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
     Ok(pidfd_open(rustix::thread::gettid(), flags)?)
+}
+
+/// Whether it is read by this program, Rust or the C library. Others may hold secrets of whoever started it.
+fn is_for_workers(variable: &OsStr) -> bool {
+    let is_so = |prefix: &&str| variable.as_encoded_bytes().starts_with(prefix.as_bytes());
+    let known = ["THRUFS_", "RUST_", "LD_", "GLIBC_", "MALLOC_", "LLVM_"];
+    known.iter().any(is_so)
 }
 
 impl Process {
@@ -133,6 +137,8 @@ impl Process {
             command.stdout(pipe.try_clone()?).stderr(pipe);
             // Without the terminal's signals: Ctrl-Z would stop it while its callers go on.
             command.process_group(0);
+            let variables = std::env::vars_os().filter(|(name, _)| is_for_workers(name));
+            command.env_clear().envs(variables);
             log = Some(relay);
         }
         let mut child = if role.is_alone() {
@@ -143,14 +149,11 @@ impl Process {
             drop(command);
             child?
         };
-        let descriptor = match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
-            Ok(descriptor) => descriptor,
-            Err(errno) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(errno.into());
-            }
-        };
+        let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let descriptor = descriptor.inspect_err(|_| {
+            let _ = child.kill();
+            let _ = child.wait();
+        })?;
         Ok(Process {
             child,
             descriptor,

@@ -1,5 +1,6 @@
 //! The stages of a worker, in the order in which it gives up what it was started with. A step consumes the
-//! stage before it, and the values can be made by this module alone: another order does not compile.
+//! stage before it, and the values can be made by this module alone: another order does not compile. (No doc
+//! test shows it: those of a program do not run.)
 //!
 //! | stage | threads | what the worker has | what is done |
 //! |---|---|---|---|

@@ -104,13 +104,12 @@ impl ShareSupervisor {
         let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
             .map_err(system("receive signals"))?;
         let listener = ShareListener::open(listening)?;
-        let control = ControlSocket::make_if_possible(&config.server.control)?;
+        let (control, queries) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
         let machines = Arc::new(Machines::new(config.socket.clone()));
-        let (control, control_listener) = control.unzip();
-        if let Some(control_listener) = control_listener {
+        if let Some(queries) = queries {
             let asked = Arc::clone(&machines);
             start_thread("thrufs-control", move || {
-                answer_all(control_listener, &mut |command| asked.answer(command));
+                answer_all(queries, &mut |command| asked.answer(command));
             })
             .map_err(system("listen at the control socket"))?;
         }

@@ -51,13 +51,20 @@ impl Share {
     }
 }
 
-/// The command, started by a shell that has /etc open.
-fn started_with_a_directory_open(arguments: &[&str], paths: [&Path; 2]) -> Command {
+/// The command, started by a shell that has /etc open, and a variable.
+fn started_with_a_secret(arguments: &[&str], paths: [&Path; 2]) -> Command {
     let mut shell = Command::new("sh");
     let script = "exec 9</etc; exec \"$0\" \"$@\"";
     shell.args(["-c", script, THRUFS]).args(arguments);
     shell.args(paths).stdin(Stdio::null());
+    shell.envs([("TOKEN", "secret"), ("THRUFS_LOG", "info")]);
     shell
+}
+
+fn has_variable(process: Pid, variable: &str) -> bool {
+    let path = format!("/proc/{}/environ", process.as_raw_nonzero());
+    let variables = fs::read_to_string(path).unwrap();
+    variables.split('\0').any(|found| found == variable)
 }
 
 /// Whether a process has /etc open.
@@ -70,22 +77,28 @@ fn has_it_open(process: Pid) -> bool {
     files.any(|file| file == Path::new("/etc"))
 }
 
-/// An inherited descriptor would bypass the confinement.
+/// An inherited descriptor would bypass the confinement, and variables may hold secrets.
 #[test]
-fn worker_inherits_no_descriptors_of_its_starter() {
+fn worker_inherits_nothing_of_its_starter() {
     let Some(ground) = Ground::new() else { return };
-    let mut mount = started_with_a_directory_open(&["mount"], [&ground.src, &ground.mnt]);
+    let without_secret = |worker: Pid| {
+        assert!(has_variable(worker, "THRUFS_LOG=info"));
+        assert!(!has_variable(worker, "TOKEN=secret"));
+    };
+    let mut mount = started_with_a_secret(&["mount"], [&ground.src, &ground.mnt]);
     succeeded(&run(&mut mount));
     for role in ["--worker", "--supervisor"] {
         assert!(!has_it_open(ground.process(role)), "mount {role}");
     }
+    without_secret(ground.process("--worker"));
     unmount(&ground.mnt);
 
     let socket = ground.path().join("socket");
-    let mut share = started_with_a_directory_open(&["share", "--socket"], [&socket, &ground.src]);
+    let mut share = started_with_a_secret(&["share", "--socket"], [&socket, &ground.src]);
     let _server = serves(&mut share, &socket);
     let workers = processes("--share-worker", &socket);
     assert!(!workers.is_empty());
+    workers.iter().copied().for_each(without_secret);
     assert!(!workers.into_iter().any(has_it_open), "share");
 }
 
