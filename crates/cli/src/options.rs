@@ -10,11 +10,10 @@
 //! | `syntax` | the parsers of lists and values |
 //! | `resolve` | from settings to a configuration |
 //! | `error` | what is wrong with an option |
-//! | `foreign`, `nearest` | options of other FUSE servers; suggestions |
+//! | `foreign` | options of other FUSE servers |
 
 mod error;
 mod foreign;
-mod nearest;
 mod resolve;
 mod row;
 mod syntax;
@@ -23,7 +22,6 @@ mod value;
 
 pub(crate) use error::OptionError;
 pub(crate) use foreign::{FOREIGN, NEEDLESS};
-pub(crate) use nearest::nearest;
 pub(crate) use resolve::{resolve_mount, resolve_share};
 pub(crate) use row::{Form, Group, MountOption};
 pub(crate) use syntax::{parse_group, parse_user};
@@ -162,7 +160,7 @@ fn parse_one(item: &str) -> Result<Option<Setting>, OptionError> {
     let names = OPTIONS
         .iter()
         .filter(|o| o.form != Form::Flag && !o.name.ends_with('*'));
-    let nearest = nearest(name, names.map(|o| o.name));
+    let nearest = thrufs_policy::nearest(name, names.map(|o| o.name));
     Err(OptionError::Unknown {
         name: name.to_owned(),
         nearest,

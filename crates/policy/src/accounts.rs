@@ -44,11 +44,13 @@ impl Accounts {
         }
     }
 
-    pub(super) fn user(&self, name: &str) -> Option<u32> {
+    /// The number of a user.
+    pub fn user(&self, name: &str) -> Option<u32> {
         self.users.get(name).copied()
     }
 
-    pub(super) fn group(&self, name: &str) -> Option<u32> {
+    /// The number of a group.
+    pub fn group(&self, name: &str) -> Option<u32> {
         self.groups.get(name).copied()
     }
 }

@@ -74,6 +74,7 @@ pub use decision::{
 };
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
+pub use nearest::nearest;
 pub use parse::RULES_MAX;
 pub use rule::Action;
 /// The type of a file, of `rustix`.

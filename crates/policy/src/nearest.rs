@@ -33,20 +33,17 @@ pub(super) fn named<T: Copy>(
 /// The longest word that is compared with others.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The word that differs least, in at most a third of its letters.
-fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
+/// The known word that was probably meant: the one that differs least, in at most a third of its letters. Case,
+/// and `-` or `_`, do not count.
+pub fn nearest(word: &str, known: impl IntoIterator<Item = &'static str>) -> Option<&'static str> {
     if word.len() > WORD_BYTES_MAX {
         return None;
     }
-    let folded = word.to_ascii_lowercase().replace('_', "-");
+    let folded = |word: &str| word.to_ascii_lowercase().replace('_', "-");
+    let given = folded(word);
     known
         .into_iter()
-        .map(|known| {
-            (
-                strsim::osa_distance(&folded, &known.to_ascii_lowercase()),
-                known,
-            )
-        })
+        .map(|known| (strsim::osa_distance(&given, &folded(known)), known))
         .filter(|(distance, known)| *distance <= known.len().max(3) / 3)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, known)| known)
@@ -62,6 +59,8 @@ mod tests {
         assert_eq!(nearest("pth", known), Some("path"));
         assert_eq!(nearest("caller_uid", known), Some("caller-uid"));
         assert_eq!(nearest("Path", known), Some("path"));
+        assert_eq!(nearest("alow-other", ["allow_other"]), Some("allow_other"));
+        assert_eq!(nearest("or", ["rw", "ro"]), Some("ro"));
         assert_eq!(nearest("zebra", known), None);
         assert_eq!(nearest(&"path".repeat(100), known), None);
     }

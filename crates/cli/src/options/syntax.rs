@@ -3,9 +3,9 @@
 use super::error::OptionError;
 use crate::config::CapabilityChange;
 use rustix::thread::CapabilitySet;
-use std::fs;
 use std::time::Duration;
 use thrufs_hostdir::{IdMap, IdRange, Translation};
+use thrufs_policy::Accounts;
 
 /// Safe for the kernel's clock arithmetic, and longer than any uptime.
 const SECONDS_MAX: f64 = 1e9;
@@ -91,28 +91,28 @@ fn digits(value: &str) -> Option<u64> {
 
 /// A number, or a name in `/etc/passwd`.
 pub(crate) fn parse_user(value: &str) -> Result<u32, String> {
-    parse_id(value, "user", "/etc/passwd")
+    parse_id(value, "user", "/etc/passwd", Accounts::user)
 }
 
 /// A number, or a name in `/etc/group`.
 pub(crate) fn parse_group(value: &str) -> Result<u32, String> {
-    parse_id(value, "group", "/etc/group")
+    parse_id(value, "group", "/etc/group", Accounts::group)
 }
 
 /// A number below 2³²−1 (the kernel's "none"), or a name in the file.
-fn parse_id(value: &str, what: &str, file: &str) -> Result<u32, String> {
+fn parse_id(
+    value: &str,
+    what: &str,
+    file: &str,
+    find: fn(&Accounts, &str) -> Option<u32>,
+) -> Result<u32, String> {
     if let Some(number) = digits(value) {
         return match u32::try_from(number) {
             Ok(id) if id != u32::MAX => Ok(id),
             _ => Err(format!("there is no {what} of that number")),
         };
     }
-    let entries = fs::read_to_string(file).unwrap_or_default();
-    let named = entries.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next()? == value).then_some(())?;
-        fields.nth(1)?.parse().ok()
-    });
+    let named = find(&Accounts::read().unwrap_or_default(), value);
     named.ok_or_else(|| format!("there is no {what} of that name in {file}: give the number"))
 }
 
