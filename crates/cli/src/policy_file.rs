@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
-use thrufs_hostdir::{AuditLog, Config, Resources};
+use thrufs_hostdir::Config;
 use thrufs_policy::{Accounts, POLICY_BYTES_MAX, Policy, PolicyFileError};
 
 /// A checked policy for workers, which cannot open its file: a sealed copy of the text, which all workers use
@@ -62,6 +62,21 @@ impl PolicyFiles {
         let audit = log.map(begin).transpose()?;
         Ok(Message::Policy(self.text.try_clone()?, audit))
     }
+
+    /// Compiles it in a worker, and returns the audit log too; `path` and `accounts` are the name for messages
+    /// and the known user names.
+    pub(crate) fn compile(
+        self,
+        path: &Path,
+        accounts: &Accounts,
+    ) -> Result<(Arc<Policy>, Option<OwnedFd>), SetUpError> {
+        let text = read_bounded(&File::from(self.text)).map_err(system("read the policy"))?;
+        let policy = Policy::parse(&text, accounts).map_err(|error| PolicyFileError::Bad {
+            path: path.into(),
+            error,
+        })?;
+        Ok((Arc::new(policy), self.audit))
+    }
 }
 
 /// The content, independent of the shared file offset. One byte more than the limit shows that it is too
@@ -90,42 +105,6 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(file.into())
-}
-
-/// A policy as a worker compiles it, with its audit log.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    policy: Arc<Policy>,
-    audit: Option<OwnedFd>,
-}
-
-impl Loaded {
-    /// Compiles the sealed copy; `path` and `accounts` are the name for messages and the known user names.
-    pub(crate) fn read(
-        files: PolicyFiles,
-        path: &Path,
-        accounts: &Accounts,
-    ) -> Result<Loaded, SetUpError> {
-        let text = read_bounded(&File::from(files.text)).map_err(system("read the policy"))?;
-        let policy = Policy::parse(&text, accounts).map_err(|error| PolicyFileError::Bad {
-            path: path.into(),
-            error,
-        })?;
-        Ok(Loaded {
-            policy: Arc::new(policy),
-            audit: files.audit,
-        })
-    }
-
-    pub(crate) fn serve_by(self, resources: &mut Resources) {
-        resources.policy = Some(self.policy);
-        resources.audit_log = AuditLog::new(self.audit);
-    }
-
-    /// The policy and its audit log.
-    pub(crate) fn into_parts(self) -> (Arc<Policy>, Option<OwnedFd>) {
-        (self.policy, self.audit)
-    }
 }
 
 fn open_audit_log(path: &Path) -> Result<OwnedFd, SetUpError> {

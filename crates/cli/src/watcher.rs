@@ -5,7 +5,7 @@ use crate::channel::{Channel, Message};
 use crate::confinement::Duty;
 use crate::control::answer::Subject;
 use crate::control::connection::Answer;
-use crate::policy_file::{Loaded, PolicyFiles};
+use crate::policy_file::PolicyFiles;
 use crate::process;
 use crate::task;
 use crate::waiting;
@@ -118,10 +118,9 @@ impl<T: Watched> Watcher<T> {
         let Some((path, accounts)) = &self.policy else {
             return;
         };
-        let replaced = Loaded::read(files, path, accounts).and_then(|loaded| {
-            let (policy, audit) = loaded.into_parts();
-            Ok(self.subject.served.replace_policy(policy, audit)?)
-        });
+        let replaced = files
+            .compile(path, accounts)
+            .and_then(|(policy, audit)| Ok(self.subject.served.replace_policy(policy, audit)?));
         match replaced {
             Ok(()) => tracing::info!("policy {} reloaded", path.display()),
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),

@@ -17,7 +17,7 @@ use crate::channel::{Channel, Message};
 use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
 use crate::control::answer::Subject;
 use crate::log;
-use crate::policy_file::{Loaded, PolicyFiles};
+use crate::policy_file::PolicyFiles;
 use crate::task::start_thread;
 use crate::watcher::{Watched, Watcher, WorkerSetup, receive_setup};
 use rustix::mount::MountPropagationFlags;
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::SessionError;
-use thrufs_hostdir::{FileHandles, Resources};
+use thrufs_hostdir::{AuditLog, FileHandles, Resources};
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_sys::{cred, proc_fd};
@@ -156,7 +156,9 @@ impl Worker {
         let mut resources = Resources::default();
         if let Some((path, accounts)) = &self.policy {
             let files = policy.ok_or("started without its policy")?;
-            Loaded::read(files, path, accounts)?.serve_by(&mut resources);
+            let (policy, audit) = files.compile(path, accounts)?;
+            resources.policy = Some(policy);
+            resources.audit_log = AuditLog::new(audit);
         }
         Ok(resources)
     }
