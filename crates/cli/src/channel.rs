@@ -14,7 +14,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use thrufs_sys::fd_passing;
 
-const PACKET_BYTES_MAX: usize = 128 * 1024;
+/// The longest configuration has a map of attributes as long as an argument may be (128 KiB). Below the usual
+/// buffer of a socket.
+const PACKET_BYTES_MAX: usize = 192 * 1024;
 
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -323,6 +325,22 @@ mod tests {
         };
         assert_eq!(format!("{config:?}"), shown);
         assert_eq!([number(&source), number(&text), number(&audit)], numbers);
+    }
+
+    #[test]
+    fn longest_map_of_attributes_arrives() {
+        let (ours, theirs) = pair();
+        let rule = format!(":prefix:all:{}:user.v.:", "k".repeat(500));
+        let list = format!("xattrmap={}", rule.repeat(128 * 1024 / rule.len()));
+        let config = options::resolve_share(&options::parse(&list).unwrap()).unwrap();
+        let map = config.serving.xattr_map.clone();
+        let source = std::fs::File::open("/").unwrap().into();
+        ours.send(&Message::Share(Box::new(config), source))
+            .unwrap();
+        let Some(Message::Share(config, _)) = theirs.receive().unwrap() else {
+            panic!("something else arrived");
+        };
+        assert!(map.is_some() && config.serving.xattr_map == map);
     }
 
     /// A field that the sender does not know has its default, one that the receiver does not know is refused.

@@ -1,7 +1,8 @@
 //! What is served, and how: plain data, in which the options are resolved ([`options`](crate::options)).
 //!
-//! It is made in the process that starts a server. The others receive it, and look at no option. Of two
-//! versions, the one with a field that the other lacks takes its default, and the other refuses it.
+//! It is made in the process that starts a server. The others receive it, and look at no option. If their
+//! versions differ, a field that the sender does not know has its default, and one that the receiver does not
+//! know is refused.
 
 mod path;
 mod server;
@@ -53,7 +54,7 @@ enum TransportWord {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "UringConfig")]
+#[serde(remote = "UringConfig", deny_unknown_fields)]
 struct Ring {
     queues_per_thread: Option<NonZeroUsize>,
     depth: Option<NonZeroU16>,

@@ -63,6 +63,7 @@ pub enum Locks {
 
 /// One range of an [`IdMap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct IdRange {
     /// First id that clients see.
     pub client: u32,

@@ -44,6 +44,7 @@ pub(crate) enum FilterAction {
 
 /// Capabilities to keep in addition, and to drop although serving needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct CapabilityChange {
     #[serde(with = "bitflags::serde")]
     pub(crate) kept: CapabilitySet,

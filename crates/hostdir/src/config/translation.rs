@@ -20,12 +20,14 @@ const RANGES_MAX: usize = 64;
 
 /// Ranges of ids in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Translation {
     to_host: Vec<Range>,
     to_client: Vec<Range>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Range {
     first: u32,
     count: u32,

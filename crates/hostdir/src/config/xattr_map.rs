@@ -21,6 +21,7 @@ const RULES_MAX: usize = 256;
 
 /// Rules for names of extended attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct XattrMap {
     rules: Vec<Rule>,
 }
@@ -38,6 +39,7 @@ enum Effect {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Rule {
     effect: Effect,
     of_clients: bool,
