@@ -79,11 +79,6 @@ impl Filter {
         self.redaction
     }
 
-    /// Whether its readers see nothing that `redaction` would redact or withhold.
-    pub(crate) fn is_as_strict_as(&self, redaction: Redaction) -> bool {
-        self.redaction.kinds.contains(redaction.kinds)
-    }
-
     /// Makes `handle` the only writer, if the file is empty. `notify` is first called with the previous
     /// writer, if any. Fails with the rule's error, if the file is not empty.
     pub(crate) fn begin_writing(
@@ -212,11 +207,9 @@ impl Filter {
 mod tests {
     use super::*;
     use thrufs::NoWait;
-    use thrufs_policy::RedactionKinds;
 
     pub(super) fn filter() -> Filter {
         let redaction = Redaction {
-            kinds: RedactionKinds::from_bits(1).unwrap(),
             errno: Errno::EACCES,
             content: Default::default(),
         };

@@ -27,63 +27,9 @@ pub enum Visibility {
     Hidden(RuleId),
 }
 
-/// Kinds of metadata that are redacted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RedactionKinds(pub(super) u8);
-
-impl RedactionKinds {
-    /// Where a picture was taken: GPS data.
-    pub const GPS: RedactionKinds = RedactionKinds(1);
-
-    /// The kinds with their names in a policy.
-    pub(super) const NAMES: &[(&str, RedactionKinds)] = &[("gps", RedactionKinds::GPS)];
-
-    /// As a number that outlives the process.
-    pub fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// The inverse of [`bits`](Self::bits), if all kinds are known.
-    pub fn from_bits(bits: u8) -> Option<RedactionKinds> {
-        let known = RedactionKinds::NAMES.iter();
-        let known = known.fold(0, |known, (_, kind)| known | kind.0);
-        (bits & !known == 0).then_some(RedactionKinds(bits))
-    }
-
-    /// Whether it includes all of `kinds`.
-    pub fn contains(self, kinds: RedactionKinds) -> bool {
-        self.0 & kinds.0 == kinds.0
-    }
-
-    /// All kinds of both.
-    #[must_use]
-    pub fn union(self, other: RedactionKinds) -> RedactionKinds {
-        RedactionKinds(self.0 | other.0)
-    }
-}
-
-impl fmt::Display for RedactionKinds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = RedactionKinds::NAMES.iter();
-        let names: Vec<&str> = names
-            .filter(|(_, kind)| self.contains(*kind))
-            .map(|(name, _)| *name)
-            .collect();
-        f.write_str(&names.join(", "))
-    }
-}
-
-impl fmt::Debug for RedactionKinds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-/// How the content of a file is redacted.
+/// How the content of a file is redacted: readers do not see where a picture was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redaction {
-    /// What is redacted.
-    pub kinds: RedactionKinds,
     /// The error for reading a file that is not understood or not of the expected type, and for changing
     /// existing content.
     pub errno: Errno,
@@ -97,7 +43,6 @@ impl Redaction {
         let errnos = [self.errno, other.errno];
         let [ours, theirs] = errnos.map(Errno::raw);
         Redaction {
-            kinds: self.kinds.union(other.kinds),
             errno: errnos[usize::from(theirs < ours)],
             content: self.content.intersection(other.content),
         }
@@ -106,7 +51,6 @@ impl Redaction {
     /// For one name that two rules match, this one first.
     pub(super) fn or(self, later: Redaction) -> Redaction {
         Redaction {
-            kinds: self.kinds.union(later.kinds),
             errno: self.errno,
             content: self.content.union(later.content),
         }
@@ -207,10 +151,7 @@ impl FilePath {
 
 /// The first of two rules, in the order of the policy.
 fn first(a: Option<RuleId>, b: Option<RuleId>) -> Option<RuleId> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
+    a.into_iter().chain(b).min()
 }
 
 /// A refusal by a rule.

@@ -1,14 +1,14 @@
 //! Reads one rule from TOML: its keys and their values, and refuses what its action does not permit. A
 //! fault names the place in the text. The patterns of all rules are compiled together in [`policy`](super).
 
-use super::decision::{FILE_TYPES, Redaction, RedactionKinds};
+use super::content::{self, ContentSet};
+use super::decision::{FILE_TYPES, Redaction};
 use super::document::{Entry, entries};
 use super::error::{Fault, Problem};
 use super::globs::Patterns;
 use super::ids::{IdKind, IdSet};
 use super::mode::ModeBits;
-use super::rule::data_path_named;
-use super::rule::{Action, Matchers, TypeSet};
+use super::rule::{Action, Matchers, data_path_named, type_bit};
 use super::{Accounts, nearest, size};
 use rustix::fs::FileType;
 use thrufs::Errno;
@@ -57,26 +57,18 @@ pub(super) struct Draft {
     pub(super) executables: Option<Patterns>,
 }
 
-#[derive(Default)]
+/// A rule's keys, and what their values say.
 struct RuleReader<'d> {
     offset: usize,
+    entries: Vec<Entry<'d>>,
     name: Option<Box<str>>,
-    action: Option<Entry<'d>>,
-    path: Option<Entry<'d>>,
-    ignore_case: Option<Entry<'d>>,
-    errno: Option<(Entry<'d>, Errno)>,
-    kinds: Option<RedactionKinds>,
-    /// The first key that is valid for `redact` only.
-    redaction_key: Option<Entry<'d>>,
-    on_error: Option<Entry<'d>>,
-    /// Keys that are not valid for every action.
-    content: Option<Entry<'d>>,
-    attributes: Option<Entry<'d>>,
-    caller: Option<Entry<'d>>,
-    types: Option<Entry<'d>>,
+    errno: Errno,
     matchers: Matchers,
     executables: Option<Patterns>,
 }
+
+const CALLER_KEYS: &[&str] = &["caller-uid", "caller-gid", "caller-exe"];
+const ATTRIBUTE_KEYS: &[&str] = &["owner", "group", "mode", "size"];
 
 impl Draft {
     /// Reads a rule that begins at this byte of the text.
@@ -85,86 +77,76 @@ impl Draft {
         table: &DeTable<'_>,
         accounts: &Accounts,
     ) -> Result<Draft, Fault> {
+        let entries = entries(table);
         let mut reader = RuleReader {
             offset,
-            ..RuleReader::default()
+            entries: Vec::new(),
+            name: None,
+            errno: Errno::EACCES,
+            matchers: Matchers::default(),
+            executables: None,
         };
-        for entry in entries(table) {
+        for entry in &entries {
             reader.take(entry, accounts)?;
         }
+        reader.entries = entries;
         reader.finish()
     }
 }
 
 impl<'d> RuleReader<'d> {
-    fn take(&mut self, entry: Entry<'d>, accounts: &Accounts) -> Result<(), Fault> {
-        if matches!(entry.key, "owner" | "group" | "mode" | "size") {
-            self.attributes.get_or_insert(entry);
-        }
+    fn take(&mut self, entry: &Entry<'d>, accounts: &Accounts) -> Result<(), Fault> {
+        let ids = |kind| ids(entry, kind, accounts);
+        let matchers = &mut self.matchers;
         match entry.key {
-            "name" => self.name = Some(name(&entry)?),
-            "action" => self.action = Some(entry),
-            "path" => self.path = Some(entry),
-            "ignore-case" => self.ignore_case = Some(entry),
+            // These depend on others.
+            "action" | "path" | "ignore-case" | "on-error" => {}
+            "name" => self.name = Some(name(entry)?),
             "type" => {
-                self.matchers.types = Some(types(&entry)?);
-                self.types = Some(entry);
+                let bit = |word: &str| nearest::named("type", word, FILE_TYPES, "there are ");
+                let bits = bits(entry, |word| bit(word).map(type_bit))?;
+                matchers.types = Some(bits);
             }
-            "owner" => self.matchers.owner = Some(ids(&entry, IdKind::User, accounts)?),
-            "group" => self.matchers.group = Some(ids(&entry, IdKind::Group, accounts)?),
-            "mode" => {
-                let modes = each(&entry, ModeBits::parse)?;
-                self.matchers.mode = Some(modes);
-            }
+            "owner" => matchers.owner = Some(ids(IdKind::User)?),
+            "group" => matchers.group = Some(ids(IdKind::Group)?),
+            "mode" => matchers.mode = Some(each(entry, ModeBits::parse)?),
             "size" => {
                 let range = size::parse(entry.text()?).map_err(|problem| entry.fault(problem))?;
-                self.matchers.size = Some(range);
+                matchers.size = Some(range);
             }
-            "content" => {
-                let set = self.matchers.content.insert(Default::default());
-                each(&entry, |item| set.add(item))?;
-                self.content = Some(entry);
-            }
-            "caller-uid" => {
-                self.matchers.caller_uid = Some(ids(&entry, IdKind::User, accounts)?);
-                self.caller.get_or_insert(entry);
-            }
-            "caller-gid" => {
-                self.matchers.caller_gid = Some(ids(&entry, IdKind::Group, accounts)?);
-                self.caller.get_or_insert(entry);
-            }
-            "caller-exe" => {
-                self.executables = Some(executables(&entry)?);
-                self.caller.get_or_insert(entry);
-            }
-            "errno" => self.errno = Some((entry, errno(&entry)?)),
+            "content" => matchers.content = Some(ContentSet(bits(entry, content::types)?)),
+            "caller-uid" => matchers.caller_uid = Some(ids(IdKind::User)?),
+            "caller-gid" => matchers.caller_gid = Some(ids(IdKind::Group)?),
+            "caller-exe" => self.executables = Some(executables(entry)?),
+            "errno" => self.errno = errno(entry)?,
             "redact" => {
-                self.kinds = Some(kinds(&entry)?);
-                self.redaction_key.get_or_insert(entry);
-            }
-            "on-error" => {
-                self.on_error = Some(entry);
-                self.redaction_key.get_or_insert(entry);
+                let redaction =
+                    |word: &str| nearest::named("redaction", word, &[("gps", ())], "there is ");
+                each(entry, redaction)?;
             }
             _ => return Err(entry.unknown(RULE_KEYS)),
         }
         Ok(())
     }
 
+    /// The first of these keys in the text.
+    fn first(&self, keys: &[&str]) -> Option<&Entry<'d>> {
+        self.entries.iter().find(|entry| keys.contains(&entry.key))
+    }
+
     fn finish(mut self) -> Result<Draft, Fault> {
         let paths = self.paths()?;
         let action = self.action()?;
         self.check_pairing(action)?;
-        let is_of_caller_or_file = self.caller.is_some()
-            || self.content.is_some()
-            || self.matchers.types.is_some()
-            || self.matchers.ask_attributes();
-        if paths.is_none() && !is_of_caller_or_file {
+        let others = [&["type", "content"], CALLER_KEYS, ATTRIBUTE_KEYS].concat();
+        if paths.is_none() && self.first(&others).is_none() {
             let message = "this rule matches everything: say so with path = \"**\"";
             return Err(Fault::new(self.offset, message));
         }
         if action.redacts() {
-            if let (None, None, Some(content)) = (&paths, self.types, self.content) {
+            if let (None, None, Some(content)) =
+                (&paths, self.matchers.types, self.first(&["content"]))
+            {
                 let message = "`content` does not say which files are redacted, but what they are to be; \
                                say which by `path`";
                 return Err(Fault::new(content.offset, message));
@@ -183,8 +165,9 @@ impl<'d> RuleReader<'d> {
     }
 
     fn paths(&self) -> Result<Option<Patterns>, Fault> {
-        let ignore_case = self.ignore_case.map(|entry| entry.boolean()).transpose()?;
-        match (self.path, self.ignore_case) {
+        let (path, ignore) = (self.first(&["path"]), self.first(&["ignore-case"]));
+        let ignore_case = ignore.map(Entry::boolean).transpose()?;
+        match (path, ignore) {
             (None, Some(entry)) => {
                 let message = "`ignore-case` is about `path`, which this rule has not";
                 Err(Fault::new(entry.offset, message))
@@ -192,14 +175,14 @@ impl<'d> RuleReader<'d> {
             (None, None) => Ok(None),
             (Some(path), _) => {
                 let mut patterns = Patterns::default();
-                each(&path, |item| patterns.add(item, ignore_case == Some(true)))?;
+                each(path, |item| patterns.add(item, ignore_case == Some(true)))?;
                 Ok(Some(patterns))
             }
         }
     }
 
     fn action(&self) -> Result<Action, Fault> {
-        let Some(entry) = self.action else {
+        let Some(entry) = self.first(&["action"]) else {
             let message = format!(
                 "this rule does nothing: give it an action, one of {}",
                 Action::NAMES.join(", ")
@@ -207,22 +190,20 @@ impl<'d> RuleReader<'d> {
             return Err(Fault::new(self.offset, message));
         };
         let word = entry.text()?;
-        let errno = self.errno.map_or(Errno::EACCES, |(_, errno)| errno);
         if let Some(path) = data_path_named(word) {
             return Ok(Action::Data(path));
         }
         Ok(match word {
             "read-only" => Action::ReadOnly,
             "hide" => Action::Hide,
-            "deny" => Action::Deny(errno),
+            "deny" => Action::Deny(self.errno),
             "audit" => Action::Audit,
             "redact" => {
                 let what = "say what to redact: redact = [\"gps\"]";
-                let kinds = self.kinds.ok_or_else(|| entry.fault(what))?;
+                self.first(&["redact"]).ok_or_else(|| entry.fault(what))?;
                 self.on_error()?;
                 Action::Redact(Redaction {
-                    kinds,
-                    errno,
+                    errno: self.errno,
                     content: self.matchers.content.unwrap_or_default(),
                 })
             }
@@ -235,15 +216,12 @@ impl<'d> RuleReader<'d> {
     }
 
     fn on_error(&self) -> Result<(), Fault> {
-        let Some(entry) = self.on_error else {
-            return Ok(());
-        };
-        match entry.text()? {
-            "deny" => Ok(()),
-            _ => Err(entry.fault(
+        match self.first(&["on-error"]) {
+            Some(entry) if entry.text()? != "deny" => Err(entry.fault(
                 "`on-error` is deny: what is in a file cannot keep it from being redacted; except \
                  files by their path, with a rule before this one",
             )),
+            _ => Ok(()),
         }
     }
 
@@ -251,7 +229,7 @@ impl<'d> RuleReader<'d> {
     fn check_pairing(&self, action: Action) -> Result<(), Fault> {
         let name = action.name();
         if let (Some(caller), Action::Data(_) | Action::Redact(_) | Action::Hide) =
-            (self.caller, action)
+            (self.first(CALLER_KEYS), action)
         {
             let why = "names and data are kept for all callers alike";
             let message = format!(
@@ -260,11 +238,11 @@ impl<'d> RuleReader<'d> {
             );
             return Err(Fault::new(caller.offset, message));
         }
-        if let (Some(content), Action::Hide) = (self.content, action) {
+        if let (Some(content), Action::Hide) = (self.first(&["content"]), action) {
             let message = "`content` does not go with hide: names are listed without looking into the files; use deny";
             return Err(Fault::new(content.offset, message));
         }
-        if let (Some(attribute), true) = (self.attributes, action.redacts()) {
+        if let (Some(attribute), true) = (self.first(ATTRIBUTE_KEYS), action.redacts()) {
             let message = format!(
                 "`{}` does not go with redact: a user who may change it could take the file out of the \
                  rule; say it by `path`",
@@ -272,14 +250,14 @@ impl<'d> RuleReader<'d> {
             );
             return Err(Fault::new(attribute.offset, message));
         }
-        if let Some((errno, _)) = self.errno
+        if let Some(errno) = self.first(&["errno"])
             && !matches!(action, Action::Deny(_))
             && !action.redacts()
         {
             let message = format!("`errno` is the error of deny, and {name} gives none");
             return Err(Fault::new(errno.offset, message));
         }
-        if let Some(entry) = self.redaction_key
+        if let Some(entry) = self.first(&["redact", "on-error"])
             && !action.redacts()
         {
             let message = format!("`{}` goes with action = \"redact\", not {name}", entry.key);
@@ -289,29 +267,23 @@ impl<'d> RuleReader<'d> {
     }
 
     fn check_types(&self, action: Action) -> Result<(), Fault> {
-        let (Some(entry), Some(types)) = (self.types, self.matchers.types) else {
+        let (Some(entry), Some(types)) = (self.first(&["type"]), self.matchers.types) else {
             return Ok(());
         };
-        let has_files = types.contains(FileType::RegularFile);
-        let of_files = if self.content.is_some() {
-            "`content`"
-        } else if self.matchers.size.is_some() {
-            "`size`"
-        } else if action.redacts() {
-            "redact"
-        } else {
-            return Ok(());
+        let of_files = match action {
+            _ if types & type_bit(FileType::RegularFile) != 0 => return Ok(()),
+            _ if self.first(&["content"]).is_some() => "`content`",
+            _ if self.first(&["size"]).is_some() => "`size`",
+            action if action.redacts() => "redact",
+            _ => return Ok(()),
         };
-        if has_files {
-            return Ok(());
-        }
         Err(entry.fault(format!(
             "{of_files} is of regular files, which these types leave out"
         )))
     }
 }
 
-/// Runs `add` for one value or each of a list.
+/// Reads one value, or each of a list.
 fn each<T>(
     entry: &Entry<'_>,
     mut read: impl FnMut(&str) -> Result<T, Problem>,
@@ -346,17 +318,19 @@ fn name(entry: &Entry<'_>) -> Result<Box<str>, Fault> {
     }
 }
 
-fn types(entry: &Entry<'_>) -> Result<TypeSet, Fault> {
-    let mut set = TypeSet::default();
+/// A set of what a list names, each by its bits, without what it names after a `!`; if it names nothing else,
+/// all but that.
+fn bits(entry: &Entry<'_>, of: impl Fn(&str) -> Result<u64, Problem>) -> Result<u64, Fault> {
+    let (mut wanted, mut unwanted) = (0, 0);
     each(entry, |item| {
-        let (side, word) = match item.strip_prefix('!') {
-            Some(word) => (&mut set.unwanted, word),
-            None => (&mut set.wanted, item),
-        };
-        *side |= TypeSet::bit(nearest::named("type", word, FILE_TYPES, "there are ")?);
+        match item.strip_prefix('!') {
+            Some(item) => unwanted |= of(item)?,
+            None => wanted |= of(item)?,
+        }
         Ok(())
     })?;
-    Ok(set)
+    let wanted = if wanted == 0 { u64::MAX } else { wanted };
+    Ok(wanted & !unwanted)
 }
 
 fn executables(entry: &Entry<'_>) -> Result<Patterns, Fault> {
@@ -376,11 +350,4 @@ fn executables(entry: &Entry<'_>) -> Result<Patterns, Fault> {
 fn errno(entry: &Entry<'_>) -> Result<Errno, Fault> {
     let found = nearest::named("error", entry.text()?, ERRNOS, "an open can fail with ");
     found.map_err(|problem| entry.fault(problem))
-}
-
-fn kinds(entry: &Entry<'_>) -> Result<RedactionKinds, Fault> {
-    let kind = |item: &str| nearest::named("redaction", item, RedactionKinds::NAMES, "there is ");
-    let found = each(entry, kind)?;
-    let found = found.into_iter().reduce(RedactionKinds::union);
-    Ok(found.expect("an empty list is refused"))
 }

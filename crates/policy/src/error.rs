@@ -1,8 +1,7 @@
 //! What is wrong with a policy, and where.
 
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why a policy is invalid, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,22 +27,6 @@ impl PolicyError {
             message,
         }
     }
-
-    /// The error with the file: `FILE:LINE:COLUMN: message`.
-    pub fn in_file<'a>(&'a self, path: &'a Path) -> impl fmt::Display + use<'a> {
-        InFile { path, error: self }
-    }
-}
-
-struct InFile<'a> {
-    path: &'a Path,
-    error: &'a PolicyError,
-}
-
-impl fmt::Display for InFile<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.path.display(), self.error)
-    }
 }
 
 /// Why a file is no policy.
@@ -58,7 +41,7 @@ pub enum PolicyFileError {
         source: io::Error,
     },
     /// It is not a valid policy.
-    #[error("{}", .error.in_file(.path))]
+    #[error("{path}:{error}", path = .path.display())]
     Bad {
         /// The policy's file.
         path: PathBuf,

@@ -69,9 +69,7 @@ mod tests;
 
 pub use accounts::{ACCOUNTS_BYTES_MAX, Accounts};
 pub use content::{ContentSet, ContentType, HEAD_BYTES};
-pub use decision::{
-    Access, DataPath, Decision, FilePath, Redaction, RedactionKinds, Refusal, RuleId, Visibility,
-};
+pub use decision::{Access, DataPath, Decision, FilePath, Redaction, Refusal, RuleId, Visibility};
 pub use error::{PolicyError, PolicyFileError};
 pub use globs::{GLOB_BRACES_MAX, GLOB_BYTES_MAX, GLOBS_MAX};
 pub use nearest::nearest;
@@ -326,8 +324,7 @@ impl Policy {
 
     /// All rules in their order.
     pub fn rules(&self) -> impl ExactSizeIterator<Item = RuleInfo<'_>> {
-        let numbered = self.rules.iter().enumerate();
-        numbered.map(|(index, rule)| rule.info(RuleId(index as u16)))
+        self.numbered().map(|(id, rule)| rule.info(id))
     }
 
     /// A rule that redacts, hides, denies or makes read-only and may cease to apply in a directory whose
@@ -336,7 +333,7 @@ impl Policy {
         self.moves.left_beneath(old, new)
     }
 
-    fn numbered(&self) -> impl Iterator<Item = (RuleId, &Rule)> {
+    fn numbered(&self) -> impl ExactSizeIterator<Item = (RuleId, &Rule)> {
         let numbered = self.rules.iter().enumerate();
         numbered.map(|(index, rule)| (RuleId(index as u16), rule))
     }

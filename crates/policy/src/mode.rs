@@ -16,23 +16,15 @@ pub(super) struct ModeBits {
 }
 
 impl ModeBits {
-    pub(super) fn all_set(bits: u32) -> Result<ModeBits, Problem> {
-        if bits == 0 || bits & !BITS != 0 {
-            return Err(
-                "these are no bits of a mode: they lie between 1 and 7777 (octal)".to_owned(),
-            );
-        }
-        Ok(ModeBits {
-            set: bits,
-            clear: 0,
-        })
-    }
-
     /// Octal digits, or the letters of chmod(1).
     pub(super) fn parse(text: &str) -> Result<ModeBits, Problem> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            let bits = u32::from_str_radix(text, 8).map_err(|_| FORM.to_owned())?;
-            return ModeBits::all_set(bits);
+            let set = u32::from_str_radix(text, 8).map_err(|_| FORM.to_owned())?;
+            if set == 0 || set & !BITS != 0 {
+                let message = "these are no bits of a mode: they lie between 1 and 7777 (octal)";
+                return Err(message.to_owned());
+            }
+            return Ok(ModeBits { set, clear: 0 });
         }
         let mut mode = ModeBits::default();
         for clause in text.split(',') {

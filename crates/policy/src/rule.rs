@@ -49,11 +49,6 @@ impl Action {
         matches!(self, Action::Redact(_))
     }
 
-    /// Whether it restricts. Such a rule matches too when an attribute is unknown.
-    fn restricts(self) -> bool {
-        !matches!(self, Action::Data(_))
-    }
-
     pub(super) const NAMES: [&str; 8] = [
         "passthrough",
         "cached",
@@ -71,29 +66,17 @@ pub(super) fn data_path_named(name: &str) -> Option<DataPath> {
     DataPath::named(name).filter(|path| *path != DataPath::Filtered)
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TypeSet {
-    pub(super) wanted: u8,
-    pub(super) unwanted: u8,
-}
-
-impl TypeSet {
-    pub(super) fn bit(file_type: FileType) -> u8 {
-        let index = FILE_TYPES.iter().position(|(_, known)| *known == file_type);
-        index.map_or(0, |index| 1 << index)
-    }
-
-    pub(super) fn contains(self, file_type: FileType) -> bool {
-        let bit = TypeSet::bit(file_type);
-        (self.wanted == 0 || self.wanted & bit != 0) && self.unwanted & bit == 0
-    }
+/// The bit of a file type in a set of them.
+pub(super) fn type_bit(file_type: FileType) -> u64 {
+    let index = FILE_TYPES.iter().position(|(_, known)| *known == file_type);
+    1 << index.unwrap_or(FILE_TYPES.len())
 }
 
 /// What a rule matches on; `None` matches everything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matchers {
     pub(super) globs: Option<GlobList>,
-    pub(super) types: Option<TypeSet>,
+    pub(super) types: Option<u64>,
     pub(super) owner: Option<IdSet>,
     pub(super) group: Option<IdSet>,
     pub(super) mode: Option<Vec<ModeBits>>,
@@ -121,27 +104,27 @@ impl Matchers {
     /// The fixed part, except for the path.
     pub(super) fn match_type(&self, file_type: FileType) -> bool {
         let of_regular_files = self.size.is_some() || self.content.is_some();
-        self.types.is_none_or(|types| types.contains(file_type))
+        self.types
+            .is_none_or(|types| types & type_bit(file_type) != 0)
             && (!of_regular_files || file_type == FileType::RegularFile)
     }
 
     pub(super) fn match_attributes(&self, attributes: Attributes) -> bool {
-        let is_in = |set: &Option<IdSet>, id| set.as_ref().is_none_or(|set| set.contains(id));
-        let has_mode =
-            |modes: &Vec<ModeBits>| modes.iter().any(|mode| mode.matches(attributes.mode));
-        is_in(&self.owner, attributes.uid)
-            && is_in(&self.group, attributes.gid)
-            && self.mode.as_ref().is_none_or(has_mode)
-            && self
-                .size
-                .as_ref()
-                .is_none_or(|range| range.contains(&attributes.size))
+        let has_mode = |mode: &ModeBits| mode.matches(attributes.mode);
+        let has_size = |range: &RangeInclusive<u64>| range.contains(&attributes.size);
+        admits(&self.owner, attributes.uid)
+            && admits(&self.group, attributes.gid)
+            && (self.mode.as_ref()).is_none_or(|modes| modes.iter().any(has_mode))
+            && self.size.as_ref().is_none_or(has_size)
     }
 
     pub(super) fn match_ids(&self, uid: u32, gid: u32) -> bool {
-        let is_in = |set: &Option<IdSet>, id| set.as_ref().is_none_or(|set| set.contains(id));
-        is_in(&self.caller_uid, uid) && is_in(&self.caller_gid, gid)
+        admits(&self.caller_uid, uid) && admits(&self.caller_gid, gid)
     }
+}
+
+fn admits(set: &Option<IdSet>, id: u32) -> bool {
+    set.as_ref().is_none_or(|set| set.contains(id))
 }
 
 #[derive(Clone, Debug)]
@@ -153,8 +136,8 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Whether it matches when an attribute is unknown.
+    /// Whether it matches when an attribute is unknown: if it restricts.
     pub(super) fn when_unknown(&self) -> bool {
-        self.action.restricts()
+        !matches!(self.action, Action::Data(_))
     }
 }

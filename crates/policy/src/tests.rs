@@ -208,6 +208,22 @@ fn rules_match_attributes_and_content() {
 }
 
 #[test]
+fn lists_of_types_have_exceptions() {
+    let policy = rules(&[
+        "content = ['image/*', '!image/png']; action = 'deny'",
+        "content = ['!text/*', '!image/*']; action = 'audit'",
+    ]);
+    for (head, expected) in [
+        (JPEG, [0, 1, 0, 0, 0]),
+        (b"\x89PNG\r\n\x1a\n", [0; 5]),
+        (b"text", [0; 5]),
+        (b"%PDF-", [0, 0, 0, 2, 0]),
+    ] {
+        assert_eq!(numbers(said(&policy, "a", head)), expected, "{head:?}");
+    }
+}
+
+#[test]
 fn attributes_are_read_once_per_decision() {
     let rule = "[[rule]]\nowner = 1\ncontent = 'image/*'\naction = 'audit'\n";
     let hidden = "[[rule]]\nmode = 'u+s'\naction = 'hide'\n";

@@ -85,7 +85,7 @@ impl Words<'_> {
     fn path(&self, file: &FilePath) -> String {
         let mut text = match file.redaction {
             Some(redaction) => {
-                format!("redact {} (or else {:?})", redaction.kinds, redaction.errno)
+                format!("redact gps (or else {:?})", redaction.errno)
             }
             None => file.data.to_string(),
         };

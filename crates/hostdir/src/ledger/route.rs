@@ -1,7 +1,7 @@
 //! The data path of an open file as a number, for another process.
 
 use thrufs::Errno;
-use thrufs_policy::{DataPath, FilePath, Redaction, RedactionKinds};
+use thrufs_policy::{DataPath, FilePath, Redaction};
 
 /// The data path of a file that was open in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ const CACHED: u32 = 1;
 const DIRECT: u32 = 2;
 const FILTERED: u32 = 3;
 const FILTERED_WRITER: u32 = 4;
+const GPS: u32 = 1;
 const KINDS_SHIFT: u32 = 8;
 const ERRNO_SHIFT: u32 = 16;
 
@@ -33,14 +34,13 @@ impl Route {
         };
         let redaction = self.redaction.map_or(0, |redaction| {
             let errno = redaction.errno.raw().cast_unsigned() & 0xffff;
-            u32::from(redaction.kinds.bits()) << KINDS_SHIFT | errno << ERRNO_SHIFT
+            GPS << KINDS_SHIFT | errno << ERRNO_SHIFT
         });
         path | redaction
     }
 
     /// The inverse of [`number`](Self::number).
     pub(crate) fn from_number(number: u32) -> Option<Route> {
-        let (kinds, errno) = ((number >> KINDS_SHIFT) as u8, number >> ERRNO_SHIFT);
         let path = match number & ((1 << KINDS_SHIFT) - 1) {
             CACHED => DataPath::Cached,
             DIRECT => DataPath::Direct,
@@ -55,14 +55,16 @@ impl Route {
                 writes: false,
             });
         }
-        let errno = match errno {
+        if number >> KINDS_SHIFT & 0xff != GPS {
+            return None;
+        }
+        let errno = match number >> ERRNO_SHIFT {
             0 => Errno::EACCES,
             errno => Errno::from_raw(errno.cast_signed()),
         };
         Some(Route {
             path,
             redaction: Some(Redaction {
-                kinds: RedactionKinds::from_bits(kinds)?,
                 errno,
                 // Opens may see what the file contains now, redacted.
                 content: Default::default(),
