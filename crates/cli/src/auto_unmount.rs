@@ -5,7 +5,7 @@
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
-use crate::error::{SetUpError, system};
+use crate::error::{StartupError, system};
 use crate::log::Log;
 use crate::mounting::{self, MountTarget};
 use crate::process::{Process, Role};
@@ -25,7 +25,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) struct AutoUnmount(Process);
 
 impl AutoUnmount {
-    pub(crate) fn start_if_wanted(config: &MountConfig) -> Result<Option<AutoUnmount>, SetUpError> {
+    pub(crate) fn start_if_wanted(
+        config: &MountConfig,
+    ) -> Result<Option<AutoUnmount>, StartupError> {
         if !config.auto_unmount {
             return Ok(None);
         }

@@ -1,7 +1,7 @@
 //! `thrufs bench`: executes `thrufs-bench`, a separate program beside this one. Its manual
 //! page describes its options; a test compares them with its help.
 
-use crate::error::{CommandError, SetUpError, system};
+use crate::error::{CommandError, StartupError, system};
 use crate::manual::BENCH;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, ValueHint};
@@ -21,7 +21,7 @@ pub(crate) enum BenchError {
     #[error("cannot start the benchmark {program}: {source}")]
     Start { program: PathBuf, source: io::Error },
     #[error(transparent)]
-    SetUp(#[from] SetUpError),
+    Startup(#[from] StartupError),
 }
 
 impl CommandError for BenchError {}

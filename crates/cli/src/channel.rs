@@ -46,7 +46,7 @@ pub(crate) enum Message {
     /// The worker is in a user namespace whose ids have to be mapped; the reply is [`Ready`](Self::Ready)
     /// or [`Failed`](Self::Failed).
     MapIds,
-    /// A pidfd of the worker's thread that ends when the process does (see
+    /// A pidfd of the worker's thread that ends when the process does.
     Watching(OwnedFd),
     /// From the worker: INIT is answered. From the supervisor: the mount is ready.
     Ready,

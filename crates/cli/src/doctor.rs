@@ -14,7 +14,7 @@ mod threads;
 
 use crate::arguments::{json, path};
 use crate::confinement;
-use crate::error::SetUpError;
+use crate::error::StartupError;
 use crate::output::{print, print_json};
 use clap::{ArgMatches, Command};
 use finding::{Finding, FindingState};
@@ -35,7 +35,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// Prints the findings. Fails when no mount is possible.
-pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
+pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, StartupError> {
     let directory: Option<PathBuf> = matches.remove_one("DIR");
     let findings = look(directory.as_deref())?;
     match matches.get_flag("json") {
@@ -50,7 +50,7 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
     })
 }
 
-fn look(directory: Option<&Path>) -> Result<Vec<Finding>, SetUpError> {
+fn look(directory: Option<&Path>) -> Result<Vec<Finding>, StartupError> {
     let of_directory = directory.map(directory::look).transpose()?;
     let descriptors = threads::descriptors();
     // As a server does before it creates rings and threads.

@@ -40,7 +40,7 @@ pub(crate) fn finish<T: Termination>(
 
 /// What keeps a command from its work before it has begun.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SetUpError {
+pub(crate) enum StartupError {
     #[error(
         "bad value `{directives}` for option `log`: {problem}; use error, warn, info, debug or trace"
     )]
@@ -71,18 +71,18 @@ pub(crate) enum SetUpError {
     },
 }
 
-impl CommandError for SetUpError {
+impl CommandError for StartupError {
     fn status(&self) -> u8 {
         match self {
-            SetUpError::Log { .. } => USAGE,
+            StartupError::Log { .. } => USAGE,
             _ => FAILURE,
         }
     }
 }
 
 /// Adds the failed action to a system error.
-pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> SetUpError {
-    move |error| SetUpError::System {
+pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> StartupError {
+    move |error| StartupError::System {
         what,
         source: error.into(),
     }

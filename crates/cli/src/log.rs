@@ -7,7 +7,7 @@
 mod syslog;
 
 use crate::config::ServerConfig;
-use crate::error::{SetUpError, system};
+use crate::error::{StartupError, system};
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
@@ -25,7 +25,7 @@ const RELAYED_BYTES_MAX: usize = 64 << 10;
 
 const VARIABLE: &str = "THRUFS_LOG";
 
-pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, SetUpError> {
+pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, StartupError> {
     let from_environment = || {
         std::env::var(VARIABLE)
             .ok()
@@ -36,7 +36,7 @@ pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, SetUpError> {
         .clone()
         .or_else(from_environment)
         .unwrap_or(DEFAULT.to_owned());
-    EnvFilter::try_new(&directives).map_err(|error| SetUpError::Log {
+    EnvFilter::try_new(&directives).map_err(|error| StartupError::Log {
         directives,
         problem: error.to_string(),
     })
@@ -45,7 +45,7 @@ pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, SetUpError> {
 /// Starts logging to standard error, or syslog. A worker's standard error is a pipe to its supervisor: a
 /// worker that opens files by handle could open, from the descriptor of a log file, all files of its file
 /// system.
-pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), SetUpError> {
+pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError> {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter(config)?)
         .with_ansi(false)
@@ -96,7 +96,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Starts logging to standard error, or in the foreground to the file.
-    pub(crate) fn begin(config: &ServerConfig) -> Result<Log, SetUpError> {
+    pub(crate) fn begin(config: &ServerConfig) -> Result<Log, StartupError> {
         begin_in_worker(config)?;
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let null = || rustix::fs::open("/dev/null", flags, Mode::empty());
@@ -114,7 +114,7 @@ impl Log {
     }
 
     /// Redirects standard output and error, which belong to the launcher's user.
-    pub(crate) fn leave_the_terminal(&self) -> Result<(), SetUpError> {
+    pub(crate) fn leave_the_terminal(&self) -> Result<(), StartupError> {
         let Some(null) = &self.null else {
             return Ok(());
         };
@@ -128,13 +128,13 @@ impl Log {
     }
 }
 
-fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, SetUpError> {
+fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, StartupError> {
     let Some(path) = &config.log_file else {
         return Ok(None);
     };
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)).map_err(|errno| {
-        SetUpError::LogFile {
+        StartupError::LogFile {
             path: path.clone(),
             source: errno.into(),
         }

@@ -3,7 +3,7 @@
 //! `mount.thrufs SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS] [-t TYPE] [-N NAMESPACE]`, with the exit statuses
 //! of mount(8). `-f` is "fake", not "foreground".
 
-use crate::error::{CommandError, SetUpError, USAGE};
+use crate::error::{CommandError, StartupError, USAGE};
 use crate::launch::{self, MountArguments};
 use crate::mounting::error::MountCommandError;
 use crate::options::{self, OptionError};
@@ -44,7 +44,7 @@ impl CommandError for HelperError {
     fn status(&self) -> u8 {
         match self {
             HelperError::Mount(
-                MountCommandError::SetUp(SetUpError::System { .. })
+                MountCommandError::Startup(StartupError::System { .. })
                 | MountCommandError::Mount(MountError::Device(_)),
             ) => 2,
             HelperError::Mount(error) if error.status() != USAGE => 32,

@@ -4,7 +4,7 @@ mod answer;
 mod host_file;
 
 use crate::arguments::{all, path, required};
-use crate::error::SetUpError;
+use crate::error::StartupError;
 use crate::options;
 use crate::output::print;
 use crate::run::rules::{self, Profile};
@@ -73,7 +73,7 @@ pub(crate) fn command() -> Command {
 
 /// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
 /// checked.
-pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, SetUpError> {
+pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, StartupError> {
     let (_, mut matches) = matches
         .remove_subcommand()
         .expect("clap requires a subcommand, and there is one");

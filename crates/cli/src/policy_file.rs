@@ -2,7 +2,7 @@
 
 use crate::audit_log;
 use crate::channel::Message;
-use crate::error::{SetUpError, system};
+use crate::error::{StartupError, system};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use std::fs::File;
 use std::io;
@@ -23,13 +23,13 @@ pub(crate) struct PolicyFiles {
 
 impl PolicyFiles {
     /// Loads the policy in `path`.
-    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, SetUpError> {
+    pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, StartupError> {
         let text = Policy::text_of(path)?;
         let policy = Policy::of_file(path, &text)?;
         let files = PolicyFiles::of(&policy, &text, serving)?;
         // The host does not see the programs of a guest.
         if policy.uses().executables && !serving.callers_are_local {
-            return Err(SetUpError::ProgramsOfGuests(path.into()));
+            return Err(StartupError::ProgramsOfGuests(path.into()));
         }
         Ok(files)
     }
@@ -39,7 +39,7 @@ impl PolicyFiles {
         policy: &Policy,
         text: &[u8],
         serving: &Config,
-    ) -> Result<PolicyFiles, SetUpError> {
+    ) -> Result<PolicyFiles, StartupError> {
         let audit = policy.audit_log().map(open_audit_log).transpose()?;
         serving.check_policy(policy)?;
         Ok(PolicyFiles {
@@ -69,7 +69,7 @@ impl PolicyFiles {
         self,
         path: &Path,
         accounts: &Accounts,
-    ) -> Result<(Arc<Policy>, Option<OwnedFd>), SetUpError> {
+    ) -> Result<(Arc<Policy>, Option<OwnedFd>), StartupError> {
         let text = read_bounded(&File::from(self.text)).map_err(system("read the policy"))?;
         let policy = Policy::parse(&text, accounts).map_err(|error| PolicyFileError::Bad {
             path: path.into(),
@@ -107,10 +107,10 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-fn open_audit_log(path: &Path) -> Result<OwnedFd, SetUpError> {
+fn open_audit_log(path: &Path) -> Result<OwnedFd, StartupError> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
     rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(|errno| {
-        SetUpError::AuditLog {
+        StartupError::AuditLog {
             path: path.into(),
             source: errno.into(),
         }

@@ -18,7 +18,7 @@ use crate::callers;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::control::socket::{ControlSocket, file_name};
-use crate::error::{SetUpError, system};
+use crate::error::{StartupError, system};
 use crate::log::Log;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, MountTarget};
@@ -27,7 +27,7 @@ use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
 use crate::watcher::receive_setup;
-use events::{MountEvent, Watched};
+use events::{MountEvent, MountEventSources};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -183,13 +183,13 @@ impl MountSupervisor {
         task: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> MountEvent {
-        let mut watched = Watched {
+        let mut sources = MountEventSources {
             signals: &self.signals,
             worker: &mut self.worker,
             launcher: &mut self.launcher,
             announced: self.announced,
         };
-        let event = match watched.next_event(task, deadline) {
+        let event = match sources.next_event(task, deadline) {
             Some(event) => event,
             None if self.kill_worker() => MountEvent::WorkerEnded,
             None => MountEvent::WorkerStuck,
@@ -278,7 +278,7 @@ impl MountSupervisor {
         }
     }
 
-    fn begin_mounting(&self) -> Result<Mounting, SetUpError> {
+    fn begin_mounting(&self) -> Result<Mounting, StartupError> {
         let device = self.device.as_ref();
         let device = device.expect("held until the worker has ended").try_clone();
         let device = device.map_err(system("duplicate the device"))?;
@@ -394,7 +394,7 @@ impl MountSupervisor {
     }
 }
 
-fn policy_for_worker(files: &PolicyFiles) -> Result<Message, SetUpError> {
+fn policy_for_worker(files: &PolicyFiles) -> Result<Message, StartupError> {
     files.for_worker().map_err(system("start the audit log"))
 }
 
@@ -405,7 +405,7 @@ pub(crate) fn start_worker(
     descriptors: Vec<OwnedFd>,
     listener: Option<OwnedFd>,
     policy: Option<Message>,
-) -> Result<Process, SetUpError> {
+) -> Result<Process, StartupError> {
     let worker =
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
     let about = callers::begin().map_err(system("create a socket for the worker"))?;

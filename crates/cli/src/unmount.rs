@@ -1,7 +1,7 @@
 //! `thrufs unmount`: unmounts, and waits until the server has ended.
 
 use crate::arguments::{all, path};
-use crate::error::{CommandError, SetUpError, system};
+use crate::error::{CommandError, StartupError, system};
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
 use crate::waiting;
@@ -56,7 +56,7 @@ pub(crate) enum UnmountError {
     #[error(transparent)]
     Mount(#[from] MountError),
     #[error(transparent)]
-    SetUp(#[from] SetUpError),
+    Startup(#[from] StartupError),
 }
 
 impl CommandError for UnmountError {}

@@ -2,7 +2,7 @@
 //! socket, time to stop, placement of threads.
 
 use super::path;
-use crate::error::{SetUpError, system};
+use crate::error::{StartupError, system};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ impl ServerConfig {
     /// # Errors
     ///
     /// Those of getcwd(2).
-    pub(crate) fn make_absolute(&mut self) -> Result<(), SetUpError> {
+    pub(crate) fn make_absolute(&mut self) -> Result<(), StartupError> {
         let control = match &mut self.control {
             ControlLocation::At(path) => Some(path),
             ControlLocation::Usual | ControlLocation::None => None,

@@ -1,7 +1,7 @@
 //! Why a server cannot be queried.
 
 use super::socket::ControlSocketError;
-use crate::error::{CommandError, SetUpError};
+use crate::error::{CommandError, StartupError};
 use crate::mounting::DeadMount;
 use std::io;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) enum QueryError {
     #[error("no control socket: {0}; use control=PATH for another place, or control=none")]
     Place(#[from] ControlSocketError),
     #[error(transparent)]
-    SetUp(#[from] SetUpError),
+    Startup(#[from] StartupError),
 }
 
 impl CommandError for QueryError {}

@@ -1,7 +1,7 @@
 //! Checks a directory as a source: file system, file handles, mounts beneath, confinement.
 
 use super::finding::Finding;
-use crate::error::SetUpError;
+use crate::error::StartupError;
 use crate::mount_table::{self, Mount};
 use crate::{confinement, mounting, source};
 use rustix::fs::{Mode, OFlags};
@@ -15,7 +15,7 @@ use thrufs_hostdir::{Handles, MountProperties};
 /// Most entries read to find a file.
 const ENTRIES_MAX: usize = 1000;
 
-pub(super) fn look(path: &Path) -> Result<Vec<Finding>, SetUpError> {
+pub(super) fn look(path: &Path) -> Result<Vec<Finding>, StartupError> {
     let directory = source::open(path)?;
     let properties = MountProperties::of(&directory).map_err(source::unusable(path))?;
     let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -2,7 +2,7 @@
 
 use super::DeadMount;
 use crate::control::socket::ControlSocketError;
-use crate::error::{CommandError, FAILURE, SetUpError, USAGE};
+use crate::error::{CommandError, FAILURE, StartupError, USAGE};
 use crate::options::OptionError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(crate) enum MountCommandError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    SetUp(#[from] SetUpError),
+    Startup(#[from] StartupError),
     #[error("only root may use the option `{0}`; drop it, or mount as root")]
     RootOnly(&'static str),
     #[error(
@@ -63,7 +63,7 @@ impl CommandError for MountCommandError {
     fn status(&self) -> u8 {
         match self {
             MountCommandError::Option(_) => USAGE,
-            MountCommandError::SetUp(error) => error.status(),
+            MountCommandError::Startup(error) => error.status(),
             _ => FAILURE,
         }
     }

@@ -1,7 +1,7 @@
 //! The errors of `thrufs run`.
 
 use super::rules::RuleError;
-use crate::error::{CommandError, SetUpError};
+use crate::error::{CommandError, StartupError};
 use crate::options::OptionError;
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) enum RunError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    SetUp(#[from] SetUpError),
+    Startup(#[from] StartupError),
     #[error(transparent)]
     Rule(#[from] RuleError),
     #[error("cannot run a command in /: name the directory of the project")]

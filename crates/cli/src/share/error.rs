@@ -1,7 +1,7 @@
 //! The errors of `thrufs share`.
 
 use crate::control::socket::ControlSocketError;
-use crate::error::{CommandError, FAILURE, SetUpError, USAGE};
+use crate::error::{CommandError, FAILURE, StartupError, USAGE};
 use crate::listening::SocketError;
 use crate::options::OptionError;
 
@@ -10,7 +10,7 @@ pub(crate) enum ShareError {
     #[error(transparent)]
     Option(#[from] OptionError),
     #[error(transparent)]
-    SetUp(#[from] SetUpError),
+    Startup(#[from] StartupError),
     #[error(
         "namespace_uidmap (--uid-map) is for ordinary users: root has every id; use translate_uid"
     )]
@@ -36,7 +36,7 @@ impl CommandError for ShareError {
     fn status(&self) -> u8 {
         match self {
             ShareError::Option(_) => USAGE,
-            ShareError::SetUp(error) => error.status(),
+            ShareError::Startup(error) => error.status(),
             _ => FAILURE,
         }
     }

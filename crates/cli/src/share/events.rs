@@ -35,7 +35,7 @@ pub(super) enum ShareEvent {
 /// Whether a worker has sent something, has ended, begins to exit.
 type WorkerEvents = [bool; 3];
 
-pub(super) struct Watched<'a> {
+pub(super) struct ShareEventSources<'a> {
     pub(super) config: &'a ShareConfig,
     pub(super) signals: &'a SignalFd,
     pub(super) listener: &'a ShareListener,
@@ -43,7 +43,7 @@ pub(super) struct Watched<'a> {
     pub(super) standby: &'a StandbyState,
 }
 
-impl Watched<'_> {
+impl ShareEventSources<'_> {
     /// Waits for the next event. Messages of a worker come before its exit.
     pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
         loop {

@@ -5,7 +5,7 @@
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
 use super::error::ShareError;
-use super::events::{ShareEvent, Watched};
+use super::events::{ShareEvent, ShareEventSources};
 use super::figures::Machines;
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
@@ -190,14 +190,14 @@ impl ShareSupervisor {
     }
 
     fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
-        let mut watched = Watched {
+        let mut sources = ShareEventSources {
             config: &self.config,
             signals: &self.signals,
             listener: &self.listener,
             workers: &mut self.workers,
             standby: &self.phase,
         };
-        watched.next_event(deadline)
+        sources.next_event(deadline)
     }
 
     fn on_event(&mut self, event: ShareEvent) -> Result<Then, ShareError> {

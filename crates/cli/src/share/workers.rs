@@ -4,7 +4,7 @@ use super::figures::QueryChannel;
 use super::keeping::Keeping;
 use crate::channel::{Channel, Message};
 use crate::config::ShareConfig;
-use crate::error::{SetUpError, system};
+use crate::error::{StartupError, system};
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use std::fmt;
@@ -32,7 +32,7 @@ impl ShareWorker {
         config: &ShareConfig,
         policy: Option<&PolicyFiles>,
         source: &OwnedFd,
-    ) -> Result<ShareWorker, SetUpError> {
+    ) -> Result<ShareWorker, StartupError> {
         let process = Process::start(Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
         let send = |message: Message| send_setup(&process.channel, &message);
@@ -57,7 +57,7 @@ impl ShareWorker {
 
 /// Sends a message to a starting worker. A dead worker is no error here: its exit is handled next, and
 /// decides about its connection.
-fn send_setup(channel: &Channel, message: &Message) -> Result<(), SetUpError> {
+fn send_setup(channel: &Channel, message: &Message) -> Result<(), StartupError> {
     let sent = channel.send(message).or_else(|error| match error.kind() {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(()),
         _ => Err(error),

@@ -20,7 +20,7 @@ pub(super) enum MountEvent {
     Deadline,
 }
 
-pub(super) struct Watched<'a> {
+pub(super) struct MountEventSources<'a> {
     pub(super) signals: &'a SignalFd,
     pub(super) worker: &'a mut Process,
     pub(super) launcher: &'a mut Option<Channel>,
@@ -28,7 +28,7 @@ pub(super) struct Watched<'a> {
     pub(super) announced: bool,
 }
 
-impl Watched<'_> {
+impl MountEventSources<'_> {
     /// Waits for the next event; `None` if the worker begins to exit. Its messages come before its exit.
     pub(super) fn next_event(
         &mut self,
