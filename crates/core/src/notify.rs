@@ -91,6 +91,11 @@ impl Notifier {
         }
     }
 
+    /// Whether there is a connection that takes notifications.
+    pub fn is_connected(&self) -> bool {
+        self.queue.device.get().and_then(Weak::upgrade).is_some()
+    }
+
     /// The attributes of `node` have changed, and `length` bytes of its data from `offset` on, 0 for all.
     /// With a negative `offset` the data are unchanged.
     pub fn inval_inode(&self, node: NodeId, offset: i64, length: i64) -> Result<()> {
@@ -109,11 +114,49 @@ impl Notifier {
     /// a node that it does not know.
     pub fn expire_attributes(&self, node: NodeId) -> Result<()> {
         let (off, len) = (-1, 0);
-        let notification = Notification::InvalInode { node, off, len };
+        self.send(&Notification::InvalInode { node, off, len })
+    }
+
+    /// As [`inval_inode`](Self::inval_inode), and the kernel has done it when this returns: a `read(2)` of these
+    /// data that is under way is waited for.
+    ///
+    /// # Errors
+    /// `EDEADLK` on a thread that answers requests, else as [`expire_attributes`](Self::expire_attributes).
+    pub fn inval_inode_now(&self, node: NodeId, offset: i64, length: i64) -> Result<()> {
+        let (off, len) = (offset, length);
+        self.send_waiting(&Notification::InvalInode { node, off, len })
+    }
+
+    /// As [`inval_entry`](Self::inval_entry), and the kernel has done it when this returns: requests on names in
+    /// `parent` that are under way are waited for.
+    ///
+    /// # Errors
+    /// `EDEADLK` on a thread that answers requests; `ENAMETOOLONG`; `ENOTCONN` without a connection that takes
+    /// notifications, or once it has ended; the kernel's, `ENOENT` for a name that it has not cached.
+    pub fn inval_entry_now(&self, parent: NodeId, name: &[u8], expire_only: bool) -> Result<()> {
+        check_name(name)?;
+        self.send_waiting(&Notification::InvalEntry {
+            parent,
+            name,
+            expire_only,
+        })
+    }
+
+    fn send_waiting(&self, notification: &Notification<'_>) -> Result<()> {
+        if SERVES.get() {
+            return Err(Errno::EDEADLK);
+        }
+        self.send(notification)
+    }
+
+    fn send(&self, notification: &Notification<'_>) -> Result<()> {
         let device = self.queue.device.get().and_then(Weak::upgrade);
         let device = device.ok_or(Errno::ENOTCONN)?;
         let bytes = notification.encode().ok_or(Errno::EINVAL)?;
-        rustix::io::write(device.as_fd(), &bytes)?;
+        match rustix::io::retry_on_intr(|| rustix::io::write(device.as_fd(), &bytes)) {
+            Err(rustix::io::Errno::NODEV) => return Err(Errno::ENOTCONN),
+            sent => sent?,
+        };
         bump(&self.queue.metrics.figures.notifications_sent);
         Ok(())
     }

@@ -50,6 +50,19 @@ impl CacheMode {
     }
 }
 
+/// Whether changes beneath are followed, so that the kernel keeps what it has until it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FollowMode {
+    /// Where that is possible, by [`Directories`](Self::Directories).
+    Auto,
+    /// Each directory in use is watched.
+    Directories,
+    /// Nothing is watched.
+    #[default]
+    No,
+}
+
 /// Where file locks are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -168,6 +181,13 @@ pub struct Config {
     pub attr_timeout: Option<Duration>,
     /// How long the kernel caches that a name does not exist.
     pub negative_timeout: Option<Duration>,
+    /// Whether changes beneath are followed. Only with [`CacheMode::Auto`].
+    pub follow: FollowMode,
+    /// How long names and attributes are valid that are followed, unless their timeouts are given.
+    pub follow_timeout: Duration,
+    /// Most directories, and files with several names, that are followed: some 1.1 KB of the kernel's memory
+    /// each.
+    pub follow_marks: usize,
     /// Let the kernel cache written data and write it later. Changes on the host to files that are open
     /// here can be lost then.
     pub writeback: bool,
@@ -249,6 +269,9 @@ impl Default for Config {
             entry_timeout: None,
             attr_timeout: None,
             negative_timeout: None,
+            follow: FollowMode::default(),
+            follow_timeout: Duration::from_secs(3600),
+            follow_marks: 200_000,
             writeback: false,
             passthrough: true,
             callers_are_local: true,
@@ -356,6 +379,11 @@ impl Config {
     /// Whether clients see other ids than the host.
     pub(crate) fn maps_ids(&self) -> bool {
         !(self.uid_map.is_identity() && self.gid_map.is_identity())
+    }
+
+    /// Whether changes beneath are to be followed.
+    pub(crate) fn follows(&self) -> bool {
+        self.cache == CacheMode::Auto && self.follow != FollowMode::No
     }
 
     pub(crate) fn entry_timeout(&self) -> Duration {

@@ -194,6 +194,7 @@ impl FileSystem for HostDir {
             ..
         } = &*self.host;
         let (wanted, privileged) = (config.passthrough, tree.credentials.may_register());
+        self.host.follow.start(&services.notifier);
         let _ = tree.notifier.set(services.notifier);
         let passthrough = &files.passthrough;
         passthrough.settle(wanted, privileged, features, services.backings);
@@ -227,7 +228,9 @@ impl FileSystem for HostDir {
     }
 
     fn forget(&self, node: NodeId, count: u64) {
-        self.host.tree.forget(node, count);
+        if let Some(forgotten) = self.host.tree.take_lookups(node, count) {
+            self.host.follow.forgotten(&forgotten);
+        }
     }
 
     fn unlink(&self, context: &Context<'_>, parent: NodeId, name: Name<'_>) -> Result<()> {

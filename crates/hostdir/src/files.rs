@@ -42,6 +42,7 @@ pub(crate) use suspended::{Held, RANGES_MAX};
 
 use crate::config::Config;
 use crate::filter::Waiting;
+use crate::follow::Follow;
 use crate::judge::Judge;
 use crate::quota::UserQuotas;
 use crate::slots::Slots;
@@ -59,6 +60,7 @@ pub(crate) struct Files {
     config: Arc<Config>,
     tree: Arc<Tree>,
     judge: Arc<Judge>,
+    follow: Arc<Follow>,
     pub(crate) files: Slots<OpenFile>,
     pub(crate) directories: Slots<OpenDirectory>,
     pub(crate) listings: Listings,
@@ -78,12 +80,16 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn new(config: Arc<Config>, tree: Arc<Tree>, judge: Arc<Judge>) -> Files {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        (tree, judge, follow): (Arc<Tree>, Arc<Judge>, Arc<Follow>),
+    ) -> Files {
         let (limits, server_uid) = (tree.limits, tree.credentials.server_uid());
         Files {
             config,
             tree,
             judge,
+            follow,
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
             listings: Listings::beside(limits.inodes),

@@ -2,6 +2,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::files::Files;
+use crate::follow::Follow;
 use crate::judge::Judge;
 use crate::resources::Resources;
 use crate::setup_error::{SetupError, system};
@@ -12,6 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use thrufs_policy::Policy;
 
 /// A file system that serves a directory of the host.
@@ -26,6 +28,7 @@ pub(crate) struct Host {
     pub(crate) config: Arc<Config>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) judge: Arc<Judge>,
+    pub(crate) follow: Arc<Follow>,
     pub(crate) files: Files,
     /// Whether the kernel above checks modes and sees no ACLs; set by INIT.
     pub(crate) kernel_ignores_acls: AtomicBool,
@@ -86,12 +89,15 @@ impl HostDir {
         let opened = tree.descriptor(&tree.root);
         let opened = opened.and_then(|root| judge.open_name_lock(root.as_fd()));
         opened.map_err(system("open the source"))?;
-        let files = Files::new(Arc::clone(&config), Arc::clone(&tree), Arc::clone(&judge));
+        let follow = Arc::new(Follow::new(Arc::clone(&tree), Arc::clone(&config)));
+        let parts = (Arc::clone(&tree), Arc::clone(&judge), Arc::clone(&follow));
+        let files = Files::new(Arc::clone(&config), parts);
         Ok(HostDir {
             host: Arc::new(Host {
                 config,
                 tree,
                 judge,
+                follow,
                 files,
                 kernel_ignores_acls: AtomicBool::new(false),
                 announces_submounts: AtomicBool::new(false),
@@ -122,6 +128,13 @@ impl HostDir {
         host.judge.reload_rules(policy)
     }
 
+    /// Waits until the kernel above has been told of all changes that were made beneath so far; false if that
+    /// took longer than `patience`. Returns true at once where changes are not followed. Not to be called by a
+    /// thread that answers requests.
+    pub fn settle(&self, patience: Duration) -> bool {
+        self.host.follow.settle(patience)
+    }
+
     /// The sizes of all tables.
     pub fn statistics(&self) -> Statistics {
         let host = &self.host;
@@ -143,6 +156,7 @@ impl HostDir {
             .iter()
             .map(|shares| shares.refused())
             .sum(),
+            following: host.follow.figures(),
         }
     }
 }

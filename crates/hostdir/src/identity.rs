@@ -7,6 +7,9 @@ use thrufs_sys::handle::{FileHandleBuf, MAX_HANDLE_SIZE};
 /// Handle type of mounts without file handles: number and birth time identify an inode.
 const KIND_NUMBER_AND_BIRTH: i32 = i32::MIN;
 
+/// A bit in the type of a handle that cannot be opened: it identifies an inode, as in events of fanotify(7).
+const NOT_OPENABLE: i32 = 1 << 30;
+
 /// Room for the handles of ext4 (8 bytes), tmpfs (12), XFS (12) and btrfs (20) without a heap
 /// allocation.
 const INLINE_BYTES: usize = 20;
@@ -44,6 +47,11 @@ impl Identity {
         Identity::new(mount, handle.kind(), handle.bytes())
     }
 
+    /// By a handle that this process cannot open.
+    pub(crate) fn by_closed_handle(mount: u32, kind: i32, bytes: &[u8]) -> Option<Identity> {
+        Identity::from_parts(mount, kind | NOT_OPENABLE, bytes)
+    }
+
     pub(crate) fn by_number(mount: u32, ino: u64, birth: (i64, u32)) -> Identity {
         let mut bytes = [0; INLINE_BYTES];
         bytes[..8].copy_from_slice(&ino.to_ne_bytes());
@@ -74,13 +82,22 @@ impl Identity {
         fits.then(|| Identity::new(mount, kind, bytes))
     }
 
+    /// The same inode on another mount.
+    pub(crate) fn on(&self, mount: u32) -> Identity {
+        Identity {
+            mount,
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn mount(&self) -> u32 {
         self.mount
     }
 
     pub(crate) fn handle(&self) -> Option<(i32, &[u8])> {
         let (kind, bytes) = self.parts();
-        (kind != KIND_NUMBER_AND_BIRTH).then_some((kind, bytes))
+        let is_openable = kind != KIND_NUMBER_AND_BIRTH && kind & NOT_OPENABLE == 0;
+        is_openable.then_some((kind, bytes))
     }
 }
 

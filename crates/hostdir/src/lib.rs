@@ -14,6 +14,7 @@
 //! | `requests` | requests on names and attributes: lookup, create, rename, attributes, ACLs, owners, `explain` |
 //! | `host` | the parts of a served directory, and how they are made |
 //! | `files` | open files and directories: data paths, passthrough, cached versions, privileges, locks |
+//! | `follow` | what changes beneath is told to the kernel above |
 //! | `judge` | what the active policy says of a node, a name and a caller; the audit log |
 //! | `tree` | inodes, their names, descriptors and mounts; from an inode to a descriptor |
 //! | `filter` | removing metadata from what readers see of a file |
@@ -33,6 +34,7 @@ mod explanation;
 mod file_system;
 mod files;
 mod filter;
+mod follow;
 mod host;
 mod identity;
 mod judge;
@@ -48,8 +50,8 @@ mod succession;
 mod tree;
 
 pub use config::{
-    CacheMode, Config, ConfigError, FileHandles, IdMap, IdRange, Locks, Migration, MigrationMode,
-    MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
+    CacheMode, Config, ConfigError, FileHandles, FollowMode, IdMap, IdRange, Locks, Migration,
+    MigrationMode, MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
 };
 pub use explanation::{CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens};
 pub use host::HostDir;
@@ -58,7 +60,7 @@ pub use ledger::{Ledger, Strongbox};
 pub use requests::EXPLAINED_DEPTH_MAX;
 pub use resources::Resources;
 pub use setup_error::SetupError;
-pub use statistics::Statistics;
+pub use statistics::{Following, Statistics};
 pub use thrufs_policy as policy;
 pub use thrufs_redact as redact;
 pub use tree::{Handles, MountProperties};

@@ -27,6 +27,23 @@ pub struct Statistics {
     /// Opens and locks refused by a user's quota of descriptors
     /// ([`user_descriptors_max`](crate::Config::user_descriptors_max)).
     pub refused_to_users: u64,
+    /// Following changes beneath; `None` where the kernel asks again.
+    pub following: Option<Following>,
+}
+
+/// Following changes beneath, counts since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Following {
+    /// Directories and files that are watched now: at most [`follow_marks`](crate::Config::follow_marks).
+    pub marks: usize,
+    /// Events of changes that others made.
+    pub events: u64,
+    /// Messages to the kernel above.
+    pub notifications: u64,
+    /// Times that events were lost, so that all that the kernel keeps was dropped.
+    pub losses: u64,
+    /// The longest time from reading an event until the kernel above was told, microseconds.
+    pub lag_max_us: u64,
 }
 
 impl fmt::Display for Statistics {
@@ -34,7 +51,7 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "inodes={} exported_nodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
-             lock_owners={} backing_files={} refused_to_users={}",
+             lock_owners={} backing_files={} refused_to_users={}{}",
             self.inodes,
             self.exported_nodes,
             self.descriptors,
@@ -44,7 +61,18 @@ impl fmt::Display for Statistics {
             self.mounts,
             self.lock_owners,
             self.backing_files,
-            self.refused_to_users
+            self.refused_to_users,
+            self.following.map_or_else(String::new, |it| it.to_string())
+        )
+    }
+}
+
+impl fmt::Display for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            " follow_marks={} follow_events={} follow_notifications={} follow_losses={} follow_lag_max_us={}",
+            self.marks, self.events, self.notifications, self.losses, self.lag_max_us
         )
     }
 }

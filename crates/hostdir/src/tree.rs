@@ -14,6 +14,7 @@ mod beneath;
 mod descriptor_limits;
 mod descriptors;
 mod folded_case;
+mod followed;
 mod housekeeping;
 mod idle_expiry;
 mod inode;
@@ -31,6 +32,8 @@ mod uses;
 mod wakeup;
 
 pub(crate) use beneath::{End, component, component_of};
+pub(crate) use folded_case::folds_case;
+pub(crate) use followed::Followed;
 pub(crate) use housekeeping::start as start_housekeeping;
 pub(crate) use inode::{Descriptor, Inode, LowerMount, Place, set_group_id_stays};
 pub use mounts::{Handles, MountProperties};
@@ -113,8 +116,12 @@ impl Tree {
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
             .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
         let notes = ledger.map(notes_in).transpose()?;
-        let (mounts, mount) = Mounts::of_source(source, notes.clone(), config.file_handles)
-            .map_err(system("look at the source's mount"))?;
+        let (mounts, mount) = Mounts::of_source(
+            source,
+            notes.clone(),
+            (config.file_handles, config.follows()),
+        )
+        .map_err(system("look at the source's mount"))?;
         if config.file_handles == FileHandles::Mandatory && !mount.has_handles() {
             return Err(SetupError::NoHandles);
         }

@@ -34,6 +34,7 @@ pub mod clock;
 pub mod closing;
 pub mod cred;
 pub mod dir;
+pub mod fanotify;
 pub mod fd_passing;
 pub mod fuse_dev;
 pub mod fuse_ring;

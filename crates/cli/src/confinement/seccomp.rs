@@ -223,6 +223,12 @@ const ALLOWED: &[(&str, &[c_long])] = &[
     ),
 ];
 
+/// In addition, for the threads that serve a mount.
+const SERVING: &[(&str, &[c_long])] = &[(
+    "changes beneath",
+    &[libc::SYS_fanotify_init, libc::SYS_fanotify_mark],
+)];
+
 /// In addition, for the thread of the control socket. No socket(2) and no connect(2): it only accepts.
 const CONTROLLING: &[(&str, &[c_long])] = &[(
     "clients of the control socket",
@@ -381,7 +387,7 @@ fn list(
     action: FilterAction,
 ) -> Result<BpfProgram, BackendError> {
     let own = match duty {
-        Duty::Serving => &[],
+        Duty::Serving => SERVING,
         Duty::Controlling => CONTROLLING,
         Duty::Watching => WATCHING,
         Duty::Sharing => SHARING,

@@ -5,6 +5,7 @@
 use super::Files;
 use super::open_directory::{Listing, OpenDirectory, Stream};
 use crate::config::CacheMode;
+use crate::follow::Look;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
 use crate::ledger::{FileNote, OpenerIds};
 use crate::tree::Inode;
@@ -177,7 +178,7 @@ impl Files {
         handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
     ) -> Result<()> {
         let directory = self.directory_of(node, handle)?;
         if directory.inode.mount().is_remote() {
@@ -222,7 +223,7 @@ impl Files {
         rules: Option<&RulesOfEntries>,
         entry: &DirEntry<'_>,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
     ) -> bool {
         let name = entry.name.to_bytes();
         let next = entry.off as u64;
@@ -238,9 +239,10 @@ impl Files {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        match self.tree.lookup_at(&directory.inode, fd, entry.name) {
+        let look = self.follow.look(parent);
+        match self.tree.lookup_at(parent, fd, entry.name) {
             Ok((inode, stat)) => {
-                let found = entry_of(&inode, &stat);
+                let found = entry_of(&look, &inode, &stat);
                 let written = sink.entry_plus(&found, next, entry.kind, name);
                 if !written {
                     self.tree.forget(inode.node(), 1);

@@ -486,6 +486,7 @@ mod tests {
 
     #[test]
     fn open_reply_flags_follow_the_cache_mode() {
+        use crate::follow::Follow;
         use crate::judge::{AuditLog, Judge};
         use crate::tree::Tree;
         use CacheMode::{Always, Auto, Metadata, Never};
@@ -508,7 +509,9 @@ mod tests {
                 AuditLog::default(),
                 None,
             );
-            Files::new(Arc::new(config), tree, Arc::new(judge))
+            let config = Arc::new(config);
+            let follow = Follow::new(Arc::clone(&tree), Arc::clone(&config));
+            Files::new(config, (tree, Arc::new(judge), Arc::new(follow)))
         };
         let (nothing, keep) = (OpenReplyFlags::empty(), OpenReplyFlags::KEEP_CACHE);
         let filtered = OpenReplyFlags::DIRECT_IO;

@@ -5,6 +5,7 @@
 use super::ownership::{Checked, OwnerChange};
 use crate::config::IdMap;
 use crate::files::OpenFile;
+use crate::follow::Look;
 use crate::host::Host;
 use crate::stat::stat_open;
 use crate::tree::Inode;
@@ -75,14 +76,16 @@ impl Host {
         }
     }
 
-    pub(crate) fn entry(&self, inode: &Arc<Inode>, stat: &Statx) -> Entry {
+    /// The entry of an inode that was found after `look`.
+    pub(crate) fn entry(&self, look: &Look<'_>, inode: &Arc<Inode>, stat: &Statx) -> Entry {
+        let timeouts = look.found(inode, stat.stx_nlink);
         Entry {
             node: inode.node(),
             // Node ids are never reused: the generation adds nothing.
             generation: Generation(0),
             attr: self.attr(inode, stat),
-            entry_timeout: self.config.entry_timeout(),
-            attr_timeout: self.config.attr_timeout(),
+            entry_timeout: timeouts.entry,
+            attr_timeout: timeouts.attr,
         }
     }
 
@@ -94,7 +97,8 @@ impl Host {
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        let entry_of = |inode: &Arc<Inode>, stat: &Statx| self.entry(inode, stat);
+        let entry_of =
+            |look: &Look<'_>, inode: &Arc<Inode>, stat: &Statx| self.entry(look, inode, stat);
         self.files
             .readdir(context, node, handle, offset, sink, entry_of)
     }
@@ -102,7 +106,7 @@ impl Host {
     fn attributes(&self, inode: &Arc<Inode>, stat: &Statx) -> Attributes {
         Attributes {
             attr: self.attr(inode, stat),
-            timeout: self.config.attr_timeout(),
+            timeout: self.follow.attr_timeout(inode),
         }
     }
 
@@ -114,6 +118,7 @@ impl Host {
     ) -> Result<Attributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
+        self.follow.mark(&inode);
         let stat = self.tree.stat(&inode)?;
         Ok(self.attributes(&inode, &stat))
     }
@@ -128,6 +133,7 @@ impl Host {
     ) -> Result<ExtendedAttributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
+        self.follow.mark(&inode);
         let descriptor = self.tree.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | StatxFlags::BASIC_STATS;
@@ -135,7 +141,7 @@ impl Host {
         let statx = self.wire_statx(&inode, &stat);
         Ok(ExtendedAttributes {
             statx,
-            timeout: self.config.attr_timeout(),
+            timeout: self.follow.attr_timeout(&inode),
         })
     }
 

@@ -55,9 +55,10 @@ impl Host {
         if self.judge.has_policy() {
             self.judge.may_make(context, end, &new())?;
         }
+        let look = self.follow.look(&parent);
         make(end.fd, name).map_err(|error| self.judge.taken(Some(context), end, error.into()))?;
         let (inode, stat) = self.tree.lookup_at(&parent, end.fd, name)?;
-        let made = self.entry(&inode, &stat);
+        let made = self.entry(&look, &inode, &stat);
         self.labelled(context, place, made, file_type == FileType::Directory)
     }
 
@@ -317,6 +318,10 @@ impl Host {
         wanted: &FilePath,
         charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
+        let look = match name {
+            Some(_) => self.follow.look(parent),
+            None => self.follow.no_look(),
+        };
         let (inode, stat) = self.tree.lookup_opened(parent, name, fd.as_fd())?;
         match name {
             // No rename can come before the kernel has the entry.
@@ -329,7 +334,7 @@ impl Host {
                 self.tree.keep_inode(&inode, fd.as_fd());
             }
         }
-        let entry = self.entry(&inode, &stat);
+        let entry = self.entry(&look, &inode, &stat);
         match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {

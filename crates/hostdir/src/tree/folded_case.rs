@@ -1,9 +1,12 @@
 //! Directories that ignore case: under a policy, their names are refused.
 
 use super::Tree;
+use super::inode::Inode;
+use super::magic::{EXT_MAGIC, F2FS_MAGIC, FOLDING_MAGICS, TMPFS_MAGIC};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
 use thrufs_sys::dir::{DirEntries, getdents64};
@@ -13,6 +16,9 @@ use thrufs_sys::dir::{DirEntries, getdents64};
 const LISTED_BYTES_MAX: usize = 1 << 20;
 
 const LISTED_TIMES_MAX: usize = 16;
+
+/// `linux/fs.h`
+const FS_CASEFOLD_FL: u32 = 0x4000_0000;
 
 impl Tree {
     /// Refuses names in a directory that ignores case (vfat, `chattr +F`): patterns of paths could be evaded,
@@ -69,6 +75,21 @@ impl Tree {
             }
         }
         false
+    }
+}
+
+/// Whether names in a directory are found in other spellings (`chattr +F`, FAT).
+pub(crate) fn folds_case(tree: &Tree, directory: &Arc<Inode>) -> Result<bool> {
+    match directory.mount().magic() {
+        EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC => {
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+            let fd = tree.open_inode(directory, flags)?;
+            match rustix::fs::ioctl_getflags(&fd) {
+                Ok(flags) => Ok(flags.bits() & FS_CASEFOLD_FL != 0),
+                Err(_has_none) => Ok(false),
+            }
+        }
+        magic => Ok(FOLDING_MAGICS.contains(&magic)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! One inode that the kernel has looked up: its lookup count, what leads to it (handle, place, descriptor),
 //! and what was reported of it. Makes no system calls except closing descriptors.
 
+use super::followed::Followed;
 use super::idle_expiry::IdleExpiry;
 use super::magic::{BTRFS_MAGIC, EXT_MAGIC, XFS_MAGIC};
 use super::names::Names;
@@ -62,6 +63,7 @@ pub(crate) struct Inode {
     /// It has no name left, and cannot be found again.
     is_gone: AtomicBool,
     in_strongbox: AtomicBool,
+    followed: Followed,
 }
 
 /// What leads to it, beside its handle.
@@ -128,6 +130,7 @@ impl Inode {
             lost_a_name: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
+            followed: Followed::default(),
         }
     }
 
@@ -162,6 +165,11 @@ impl Inode {
     /// Owner, group and mode as last reported to the kernel above.
     pub(crate) fn reported(&self) -> &ReportedAttributes {
         &self.reported
+    }
+
+    /// How its changes beneath are told.
+    pub(crate) fn followed(&self) -> &Followed {
+        &self.followed
     }
 
     /// The names by which it was looked up.
@@ -397,6 +405,9 @@ pub(crate) struct LowerMount {
     /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
     pub(super) anchor: RwLock<Option<Arc<OwnedFd>>>,
     pub(super) has_handles: bool,
+    /// Without handles that can be opened: inodes are identified by handle all the same, as in events of
+    /// changes.
+    pub(super) has_closed_handles: bool,
     pub(super) number_in_handle: NumberInHandle,
     pub(super) no_wait: NoWait,
     pub(super) is_remote: bool,

@@ -63,13 +63,17 @@ impl Tree {
         inode.in_strongbox().store(kept, Ordering::Relaxed);
     }
 
-    /// Takes back lookups of a node.
     pub(crate) fn forget(&self, node: NodeId, count: u64) {
-        if let Some(forgotten) = self.nodes.forget(node, count)
-            && forgotten.in_strongbox().swap(false, Ordering::Relaxed)
-        {
+        drop(self.take_lookups(node, count));
+    }
+
+    /// Takes back lookups of a node. Returns its inode if they were the last.
+    pub(crate) fn take_lookups(&self, node: NodeId, count: u64) -> Option<Arc<Inode>> {
+        let forgotten = self.nodes.forget(node, count)?;
+        if forgotten.in_strongbox().swap(false, Ordering::Relaxed) {
             self.discard(Key::Node(node));
         }
+        Some(forgotten)
     }
 
     /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have

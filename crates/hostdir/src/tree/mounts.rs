@@ -35,6 +35,8 @@ pub(crate) struct Mounts {
     wakeup: Arc<Wakeup>,
     notes: Option<Arc<Notes>>,
     file_handles: FileHandles,
+    /// Whether changes beneath are followed.
+    follows: bool,
 }
 
 /// The result of a [sweep](Mounts::sweep).
@@ -50,11 +52,17 @@ impl Mounts {
     pub(crate) fn of_source(
         source: OwnedFd,
         notes: Option<Arc<Notes>>,
-        file_handles: FileHandles,
+        (file_handles, follows): (FileHandles, bool),
     ) -> Result<(Mounts, Arc<LowerMount>)> {
         let id = mount_id(source.as_fd(), c"")?;
         let wakeup = Arc::<Wakeup>::default();
-        let mount = Arc::new(probe(0, id, source, None, (&wakeup, file_handles))?);
+        let mount = Arc::new(probe(
+            0,
+            id,
+            source,
+            None,
+            (&wakeup, file_handles, follows),
+        )?);
         let mounts = Mounts {
             list: RwLock::new(vec![Arc::clone(&mount)]),
             next_index: Mutex::new(1),
@@ -62,6 +70,7 @@ impl Mounts {
             wakeup,
             notes,
             file_handles,
+            follows,
         };
         Ok((mounts, mount))
     }
@@ -125,7 +134,7 @@ impl Mounts {
             }
         };
         let mounted_on = Some((Arc::clone(parent), name.to_owned()));
-        let common = (&self.wakeup, self.file_handles);
+        let common = (&self.wakeup, self.file_handles, self.follows);
         let mount = Arc::new(probe(index, id, anchor, mounted_on, common)?);
         mount.mark_used();
         list.push(Arc::clone(&mount));
@@ -199,6 +208,11 @@ impl Mounts {
         swept
     }
 
+    /// Whether the mount with this index is in use.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        self.list.read().iter().any(|mount| mount.index == index)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.list.read().len()
     }
@@ -244,7 +258,7 @@ fn probe(
     id: u64,
     anchor: OwnedFd,
     mounted_on: Option<(Arc<Inode>, CString)>,
-    (wakeup, file_handles): (&Arc<Wakeup>, FileHandles),
+    (wakeup, file_handles, follows): (&Arc<Wakeup>, FileHandles, bool),
 ) -> Result<LowerMount> {
     let magic = magic(anchor.as_fd())?;
     let no_wait = no_wait(magic);
@@ -254,12 +268,14 @@ fn probe(
         XFS_MAGIC | BTRFS_MAGIC => NumberInHandle::Start,
         _ => NumberInHandle::Unknown,
     };
+    let has_handles =
+        file_handles != FileHandles::Never && handles(anchor.as_fd()) == Handles::Usable;
     Ok(LowerMount {
         index,
         id,
         magic,
-        has_handles: file_handles != FileHandles::Never
-            && handles(anchor.as_fd()) == Handles::Usable,
+        has_handles,
+        has_closed_handles: follows && !has_handles && has_closed_handles(anchor.as_fd()),
         anchor: RwLock::new(Some(Arc::new(anchor))),
         number_in_handle,
         no_wait,
@@ -338,15 +354,27 @@ impl MountProperties {
 }
 
 pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
-    if !mount.has_handles() {
-        return Ok(numbered(mount.index(), stat));
-    }
     let mut buffer = FileHandleBuf::default();
-    handle::name_to_handle(fd, c"", libc::AT_EMPTY_PATH as u32, &mut buffer)?;
-    Ok(Identity::by_handle(mount.index(), &buffer))
+    if mount.has_handles() {
+        handle::name_to_handle(fd, c"", handle::AT_EMPTY_PATH, &mut buffer)?;
+        return Ok(Identity::by_handle(mount.index(), &buffer));
+    }
+    if mount.has_closed_handles {
+        let flags = handle::AT_EMPTY_PATH | handle::AT_HANDLE_FID;
+        handle::name_to_handle(fd, c"", flags, &mut buffer)?;
+        let (kind, bytes) = (buffer.kind(), buffer.bytes());
+        return Identity::by_closed_handle(mount.index(), kind, bytes).ok_or(Errno::EOVERFLOW);
+    }
+    Ok(numbered(mount.index(), stat))
 }
 
-pub(crate) fn numbered(mount: u32, stat: &Statx) -> Identity {
+/// Whether the file system has handles that identify inodes (Linux 6.5).
+fn has_closed_handles(anchor: impl AsFd) -> bool {
+    let flags = handle::AT_EMPTY_PATH | handle::AT_HANDLE_FID;
+    handle::name_to_handle(anchor, c"", flags, &mut FileHandleBuf::default()).is_ok()
+}
+
+fn numbered(mount: u32, stat: &Statx) -> Identity {
     Identity::by_number(
         mount,
         stat.stx_ino,

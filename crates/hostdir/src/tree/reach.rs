@@ -3,7 +3,7 @@
 
 use super::Tree;
 use super::inode::{Descriptor, Inode, LowerMount};
-use super::mounts::{numbered, open_beneath};
+use super::mounts::{open_beneath, opened_identity};
 use crate::stat::stat_open;
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
 use std::os::fd::{AsFd, OwnedFd};
@@ -72,7 +72,7 @@ impl Tree {
         let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
         let parent = self.descriptor_within(&parent, climb)?;
         let (fd, stat) = self.open_component(&parent, &name)?;
-        let identity = numbered(inode.identity().mount(), &stat);
+        let identity = opened_identity(inode.mount(), &fd, &stat)?;
         if identity == *inode.identity() && stat.stx_mnt_id == inode.mount().id() {
             Ok(fd)
         } else {

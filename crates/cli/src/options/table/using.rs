@@ -3,7 +3,7 @@
 use crate::options::row::{Group, MountOption, row, usual};
 use crate::options::syntax::add_range;
 use crate::options::value::Setter::{Mount, Server, Serving};
-use crate::options::value::Value::{self, Atime, Choice, Off, On, Path, Range, Seconds};
+use crate::options::value::Value::{self, Atime, Choice, Count, Off, On, Path, Range, Seconds};
 use crate::options::value::named;
 use rustix::mount::MountAttrFlags;
 use thrufs_hostdir::IdMap;
@@ -140,6 +140,22 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  for a second, data as long as the file is unchanged, which is checked whenever it is \
                  opened. always: everything for a day; for trees that change only through this server.",
             ),
+        row("follow", Choice(
+            &["auto", "directories", "no"],
+            Mount(|it, word| it.serving.follow = named(word)),
+        ))
+            .default("no")
+            .help("keep names and attributes until they change in the source")
+            .long(
+                "With cache=auto alone. The server watches the directories in use (fanotify(7)) and tells                  the kernel what changes. What cannot be watched, as in network file systems, is asked for                  again after a second.",
+            ),
+        row("follow_timeout", Seconds(Mount(|it, time| it.serving.follow_timeout = time)))
+            .default("3600")
+            .help("validity timeout of names and attributes that are followed"),
+        row("follow_marks", Count(1, 1 << 32, Mount(|it, marks| it.serving.follow_marks = marks as usize)))
+            .default("200000")
+            .help("follow at most this many directories")
+            .long("Each takes 1.1 KB of the kernel's memory. Others are asked for again after a second."),
         row("entry_timeout", Seconds(Serving(|it, time| it.entry_timeout = Some(time))))
             .help("validity timeout of a name")
             .aliases(&["timeout"])

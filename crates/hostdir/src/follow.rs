@@ -1,0 +1,217 @@
+//! Following: the kernel above keeps names, attributes and listings for long, and is told what changes
+//! beneath. Made for `cache=auto`; without it, or where the file system beneath cannot be watched, the kernel
+//! asks again after a second.
+//!
+//! ```text
+//! change beneath ─► fanotify ─► reader ─► lanes ─► notifications to the kernel above
+//! ```
+//!
+//! Rules by which an answer with a long timeout is never older than the last event that was delivered:
+//!
+//! * A directory is [marked](marks) before the first answer from it. Its mark tells of its names, and of the
+//!   attributes and data of its entries. A file with several names has a mark of its own, and so has a
+//!   directory for what is in it; both get one at the second question about them.
+//! * Events that come while a name is looked up, before its inode is in the table of nodes, are counted by
+//!   directory ([`Look`]): then the attributes are not kept.
+//! * An inode that the kernel does not know yet, because the answer is on its way, gets its notification after
+//!   that answer ([`sender`]).
+//! * What this process does itself, the kernel above knows.
+//! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`trust`]).
+//!
+//! **Access.** Requests mark, and read atomics. One thread reads events and waits for nothing else; the lanes
+//! wait for locks of the kernel above, so nothing that a request waits for waits for them.
+
+mod changes;
+mod figures;
+mod lanes;
+mod marks;
+mod reader;
+mod sender;
+mod trust;
+mod watch;
+
+use crate::config::Config;
+use crate::tree::{Followed, Inode, Tree};
+use changes::Seen;
+use marks::Marks;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use thrufs::Notifier;
+use watch::Watch;
+
+/// How long the kernel above may keep what it is told.
+pub(crate) struct Follow {
+    tree: Arc<Tree>,
+    config: Arc<Config>,
+    started: OnceLock<Started>,
+}
+
+struct Started {
+    watch: Arc<Watch>,
+    /// Wakes the reader, and ends it.
+    wakeup: OwnedFd,
+}
+
+/// How long a name and the attributes of its inode may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(crate) entry: Duration,
+    pub(crate) attr: Duration,
+}
+
+impl Follow {
+    pub(crate) fn new(tree: Arc<Tree>, config: Arc<Config>) -> Follow {
+        Follow {
+            tree,
+            config,
+            started: OnceLock::new(),
+        }
+    }
+
+    /// Begins, if that is asked for and possible. What is not, is logged.
+    pub(crate) fn start(&self, notifier: &Notifier) {
+        if !self.config.follows() || !notifier.is_connected() {
+            return;
+        }
+        match self.begin(notifier) {
+            Ok(started) => {
+                let _ = self.started.set(started);
+                tracing::debug!("changes beneath are followed");
+            }
+            Err(why) => tracing::info!(
+                "changes beneath are not followed, so that names and attributes are asked for again after \
+                 {:?}: {why}",
+                self.config.entry_timeout()
+            ),
+        }
+    }
+
+    fn begin(&self, notifier: &Notifier) -> Result<Started, String> {
+        let marks = Marks::new(self.config.follow_marks).map_err(|error| error.to_string())?;
+        marks
+            .mark(&self.tree, &self.tree.root)
+            .map_err(|error| format!("cannot mark the source: {error}"))?;
+        let watch = Arc::new(Watch::new(Arc::clone(&self.tree), marks));
+        let started = sender::start(&watch, notifier).and_then(|()| reader::start(&watch));
+        let wakeup = started.map_err(|error| error.to_string())?;
+        Ok(Started { watch, wakeup })
+    }
+
+    /// What happened so far, if changes are followed.
+    pub(crate) fn figures(&self) -> Option<crate::statistics::Following> {
+        let watch = &self.started.get()?.watch;
+        Some(watch.figures.following(watch.marks.count()))
+    }
+
+    /// Waits until the kernel above has been told of all changes that were made so far; false if that took
+    /// longer than `patience`. True at once if changes are not followed.
+    pub(crate) fn settle(&self, patience: Duration) -> bool {
+        match self.started.get() {
+            Some(started) => started.watch.settle(&started.wakeup, patience),
+            None => true,
+        }
+    }
+
+    /// To be called before a name in `directory` is looked up or changed.
+    pub(crate) fn look(&self, directory: &Arc<Inode>) -> Look<'_> {
+        let watch = self.started.get().map(|started| &*started.watch);
+        let watch = watch.filter(|watch| watch.marks.has(&watch.tree, directory));
+        Look {
+            follow: self,
+            seen: watch.map(|watch| (watch, watch.changes.seen(directory.identity()))),
+        }
+    }
+
+    /// To be called before the attributes of a known inode are read.
+    pub(crate) fn mark(&self, inode: &Arc<Inode>) {
+        if let Some(Started { watch, .. }) = self.started.get()
+            && !inode.followed().any(Followed::BY_ITS_NAME)
+        {
+            watch.marks.has(&watch.tree, inode);
+        }
+    }
+
+    /// A look that keeps nothing for long: without a directory.
+    pub(crate) fn no_look(&self) -> Look<'_> {
+        let (follow, seen) = (self, None);
+        Look { follow, seen }
+    }
+
+    /// How long the attributes of a known inode may be kept.
+    pub(crate) fn attr_timeout(&self, inode: &Inode) -> Duration {
+        let is_told = Followed::MARKED
+            | if inode.is_directory() {
+                0
+            } else {
+                Followed::BY_ITS_NAME
+            };
+        match self.started.get() {
+            Some(started) if inode.followed().any(is_told) && !inode.has_writers() => {
+                self.of_attributes(started.watch.trust.timeout(self.config.follow_timeout))
+            }
+            _ => self.config.attr_timeout(),
+        }
+    }
+
+    fn of_attributes(&self, followed: Duration) -> Duration {
+        self.config.attr_timeout.unwrap_or(followed)
+    }
+
+    /// Takes the mark off an inode that the kernel has forgotten.
+    pub(crate) fn forgotten(&self, inode: &Arc<Inode>) {
+        if let Some(started) = self.started.get() {
+            started.watch.marks.forget(&started.watch.tree, inode);
+        }
+    }
+}
+
+/// A look at a name, from before it is looked up until its answer.
+pub(crate) struct Look<'a> {
+    follow: &'a Follow,
+    /// What had happened in the directory; `None` if it is not watched.
+    seen: Option<(&'a Watch, Seen)>,
+}
+
+impl Look<'_> {
+    /// How long a name may be kept that was found to lead nowhere.
+    pub(crate) fn negative_timeout(&self) -> Duration {
+        let config = &self.follow.config;
+        match self.followed() {
+            Some(followed) => config.negative_timeout.unwrap_or(followed),
+            None => config.negative_timeout(),
+        }
+    }
+
+    /// How long the name and the attributes may be kept of an inode that was found with `links` names, and
+    /// that is in the table by now.
+    pub(crate) fn found(&self, inode: &Inode, links: u32) -> Timeouts {
+        let config = &self.follow.config;
+        let (Some((watch, seen)), Some(followed)) = (&self.seen, self.followed()) else {
+            return Timeouts {
+                entry: config.entry_timeout(),
+                attr: self.follow.attr_timeout(inode),
+            };
+        };
+        if links == 1 && !inode.is_directory() {
+            inode.followed().set(Followed::BY_ITS_NAME);
+        } else {
+            inode.followed().clear(Followed::BY_ITS_NAME);
+        }
+        let mut attr = self.follow.attr_timeout(inode);
+        // After the bit was set: an event that comes later clears it.
+        if watch.changes.since(*seen) {
+            inode.followed().clear(Followed::BY_ITS_NAME);
+            attr = self.follow.of_attributes(Duration::ZERO);
+        }
+        Timeouts {
+            entry: config.entry_timeout.unwrap_or(followed),
+            attr,
+        }
+    }
+
+    fn followed(&self) -> Option<Duration> {
+        let (watch, _) = self.seen.as_ref()?;
+        Some(watch.trust.timeout(self.follow.config.follow_timeout))
+    }
+}

@@ -1,0 +1,55 @@
+//! Counts of what happened in directories: a lookup that was disturbed sees that.
+
+use crate::identity::Identity;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Directories share a count with others: a change in one of them disturbs lookups in all of those.
+const COUNTS: usize = 1024;
+
+pub(super) struct Changes([AtomicU64; COUNTS]);
+
+/// The count of a directory at a moment.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    index: usize,
+    count: u64,
+}
+
+impl Default for Changes {
+    fn default() -> Changes {
+        Changes([const { AtomicU64::new(0) }; COUNTS])
+    }
+}
+
+impl Changes {
+    pub(super) fn seen(&self, directory: &Identity) -> Seen {
+        let index = index_of(directory.parts().1);
+        let count = self.0[index].load(Ordering::SeqCst);
+        Seen { index, count }
+    }
+
+    /// Whether something happened since.
+    pub(super) fn since(&self, Seen { index, count }: Seen) -> bool {
+        self.0[index].load(Ordering::SeqCst) != count
+    }
+
+    /// Something happened in the directory with this handle.
+    pub(super) fn happened(&self, handle: &[u8]) {
+        self.0[index_of(handle)].fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Anything may have happened.
+    pub(super) fn lost(&self) {
+        for count in &self.0 {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// FNV-1a.
+fn index_of(handle: &[u8]) -> usize {
+    let hash = handle.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    (hash >> 32) as usize % COUNTS
+}

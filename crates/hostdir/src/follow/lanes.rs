@@ -1,0 +1,171 @@
+//! Lanes: queues of messages to the kernel above, one for each thread that sends. A message waits as long as a
+//! request that holds a directory's lock in the kernel above, so there are several, and each node has its own.
+
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
+
+/// More wait for each other in vain: all of them together hold up four directories at a time.
+pub(super) const LANES: usize = 4;
+
+/// Most messages in one lane. With more, dropping all is cheaper.
+const MESSAGES_MAX: usize = 16 * 1024;
+
+/// When a node is tried again that the kernel does not know yet, and how often the time is doubled. The last
+/// one is more than four minutes after the answer that was on its way.
+const FIRST_RETRY: Duration = Duration::from_millis(1);
+const RETRIES: u32 = 18;
+
+/// A name, by its directory.
+pub(super) type Name = (NodeId, Box<[u8]>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// A name has another node now, or none. With `expire_only`, mounts above on what it has now stay.
+    Name { name: Name, expire_only: bool },
+    /// Attributes of a node have changed, or data as well. The name is one that led to it.
+    Node {
+        node: NodeId,
+        data: bool,
+        name: Option<Name>,
+    },
+    /// All that the kernel has is to be dropped.
+    Repair,
+}
+
+#[derive(Default)]
+pub(super) struct Lanes {
+    lanes: [Lane; LANES],
+}
+
+#[derive(Default)]
+struct Lane {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<(Message, Instant)>,
+    /// To be tried again, when, and how often they were.
+    later: Vec<(Instant, u32, Message)>,
+    queued: u64,
+    done: u64,
+    has_ended: bool,
+}
+
+/// What a lane does next.
+pub(super) enum Next {
+    Send(Message, Instant),
+    Retry(Message, u32),
+    End,
+}
+
+impl Lanes {
+    /// False if the lane is full.
+    #[must_use]
+    pub(super) fn push(&self, message: Message, read: Instant) -> bool {
+        let node = match &message {
+            Message::Name { name, .. } => name.0,
+            Message::Node { node, .. } => *node,
+            Message::Repair => NodeId::ROOT,
+        };
+        let lane = &self.lanes[node.0 as usize % LANES];
+        let mut state = lane.state.lock();
+        if state.messages.len() + state.later.len() >= MESSAGES_MAX {
+            return false;
+        }
+        state.messages.push_back((message, read));
+        state.queued += 1;
+        drop(state);
+        lane.changed.notify_all();
+        true
+    }
+
+    pub(super) fn replace_all_by_repair(&self) {
+        for lane in &self.lanes {
+            let state = &mut *lane.state.lock();
+            state.done += state.messages.len() as u64;
+            state.messages.clear();
+            state.later.clear();
+        }
+        // There is room.
+        let _ = self.push(Message::Repair, Instant::now());
+    }
+
+    pub(super) fn end(&self) {
+        for lane in &self.lanes {
+            lane.state.lock().has_ended = true;
+            lane.changed.notify_all();
+        }
+    }
+
+    /// Waits until all messages that were queued so far are sent; false at `deadline`, true once it has ended.
+    pub(super) fn flush(&self, deadline: Instant) -> bool {
+        self.lanes.iter().all(|lane| {
+            let mut state = lane.state.lock();
+            let target = state.queued;
+            while state.done < target && !state.has_ended {
+                if lane.changed.wait_until(&mut state, deadline).timed_out() {
+                    return false;
+                }
+            }
+            true
+        })
+    }
+
+    /// What a lane does next. It ends with the connection.
+    pub(super) fn next(&self, lane: usize) -> Next {
+        self.lanes[lane].next()
+    }
+
+    /// A lane has done what was [next](Self::next), with this result.
+    pub(super) fn done(&self, lane: usize, work: Next, sent: Result<bool>) {
+        let lane = &self.lanes[lane];
+        let mut state = lane.state.lock();
+        let (message, attempts) = match work {
+            Next::Send(message, _) => {
+                state.done += 1;
+                (message, 0)
+            }
+            Next::Retry(message, attempts) => (message, attempts),
+            Next::End => return,
+        };
+        match sent {
+            Ok(false) if attempts < RETRIES => {
+                let due = Instant::now() + FIRST_RETRY * (1 << attempts);
+                state.later.push((due, attempts + 1, message));
+            }
+            Ok(_) => {}
+            Err(Errno::ENOTCONN) => state.has_ended = true,
+            Err(error) => tracing::debug!(?message, %error, "the kernel refused a notification"),
+        }
+        drop(state);
+        lane.changed.notify_all();
+    }
+}
+
+impl Lane {
+    fn next(&self) -> Next {
+        let mut state = self.state.lock();
+        loop {
+            if state.has_ended {
+                return Next::End;
+            }
+            let now = Instant::now();
+            if let Some(at) = state.later.iter().position(|(due, _, _)| *due <= now) {
+                let (_, attempts, message) = state.later.swap_remove(at);
+                return Next::Retry(message, attempts);
+            }
+            if let Some((message, read)) = state.messages.pop_front() {
+                return Next::Send(message, read);
+            }
+            match state.later.iter().map(|(due, _, _)| *due).min() {
+                Some(due) => drop(self.changed.wait_until(&mut state, due)),
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The reader: turns events into messages for the kernel above.
+
+use super::lanes::{Message, Name};
+use super::watch::Watch;
+use crate::tree::{Followed, Inode};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thrufs_abi::NodeId;
+use thrufs_policy::DataPath;
+use thrufs_sys::fanotify::{
+    ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, NAMES, ON_DIRECTORY, OVERFLOW,
+};
+
+/// A reader that sleeps costs each writer beneath a wake-up (some 5 µs). So events that follow others at once
+/// are left to gather for this long.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Starts the thread. It ends with what is returned, and a byte written to that wakes it.
+pub(super) fn start(watch: &Arc<Watch>) -> std::io::Result<OwnedFd> {
+    let (wakeup, until) = pipe_with(PipeFlags::CLOEXEC)?;
+    let watch = Arc::clone(watch);
+    std::thread::Builder::new()
+        .name("follow".into())
+        .spawn(move || {
+            read_all(&watch, &wakeup);
+            watch.lanes.end();
+        })?;
+    Ok(until)
+}
+
+fn read_all(watch: &Watch, wakeup: &OwnedFd) {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let own = std::process::id();
+    let mut last_read = None;
+    loop {
+        let group = watch.marks.group();
+        let mut fds = [
+            PollFd::new(group, PollFlags::IN),
+            PollFd::new(wakeup, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::error!(%error, "changes beneath are followed no longer");
+                return watch.lose("no more events");
+            }
+        }
+        if fds[1].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(wakeup, &mut [0; 64]);
+        } else if fds[1].revents().contains(PollFlags::HUP) {
+            return;
+        }
+        if last_read.is_some_and(|last: Instant| last.elapsed() < PAUSE) {
+            std::thread::sleep(PAUSE);
+        }
+        watch.read_some(&mut buffer, own);
+        last_read = Some(Instant::now());
+    }
+}
+
+impl Watch {
+    /// Reads what is queued.
+    fn read_some(&self, buffer: &mut [u8], own: u32) {
+        while let Ok(events) = self.marks.group().read(buffer) {
+            let read = Instant::now();
+            let mut batch = Batch::default();
+            let mut count = 0;
+            for event in events.filter(|event| event.pid != own) {
+                count += 1;
+                self.take(&event, &mut batch);
+            }
+            self.figures.read(count);
+            if batch.has_losses {
+                self.lose("events were lost");
+            } else if !batch
+                .messages()
+                .all(|message| self.lanes.push(message, read))
+            {
+                self.lose("too many notifications");
+            }
+        }
+        self.end_round();
+    }
+
+    fn take(&self, event: &Event<'_>, batch: &mut Batch) {
+        if event.mask & OVERFLOW != 0 {
+            batch.has_losses = true;
+            return;
+        }
+        for handle in [event.directory, event.target].into_iter().flatten() {
+            self.changes.happened(handle.bytes);
+        }
+        let known = |handle| self.marks.known(&self.tree, handle);
+        let directories = event.directory.map(known).unwrap_or_default();
+        let targets = event.target.map(known).unwrap_or_default();
+        let has_name = !event.name.is_empty() && event.name != c".";
+        let name_in = |directory: &Arc<Inode>| (directory.node(), event.name.to_bytes().into());
+        let name = directories.first().filter(|_| has_name).map(name_in);
+        if event.mask & NAMES != 0 {
+            // The kernel above may have looked it up before this event was read, and have a mount on it. There
+            // was nothing before it, unlike where something was moved.
+            let expire_only = event.mask & ON_DIRECTORY != 0 && event.mask & NAMES == CREATE;
+            for directory in directories.iter().filter(|_| has_name) {
+                batch.name(name_in(directory), expire_only);
+                batch.node(directory, true, None);
+            }
+            for target in &targets {
+                target.followed().clear(Followed::BY_ITS_NAME);
+                batch.node(target, false, name.clone());
+            }
+        }
+        let happened_to = if targets.is_empty() && !has_name {
+            &directories
+        } else {
+            &targets
+        };
+        for inode in happened_to {
+            if event.mask & DATA != 0 && !is_passed_through(inode) {
+                batch.node(inode, true, name.clone());
+            } else if event.mask & (DATA | ATTRIBUTES) != 0 {
+                batch.node(inode, false, name.clone());
+            }
+        }
+    }
+}
+
+/// The kernel above has no pages of it.
+fn is_passed_through(inode: &Inode) -> bool {
+    let uses = inode.uses();
+    uses.as_ref()
+        .is_some_and(|uses| uses.path == DataPath::Passthrough)
+}
+
+/// The messages of some events, each once. Names first: with a name its inode may go.
+#[derive(Default)]
+struct Batch {
+    names: HashMap<Name, bool>,
+    nodes: HashMap<NodeId, (bool, Option<Name>)>,
+    has_losses: bool,
+}
+
+impl Batch {
+    fn name(&mut self, name: Name, expire_only: bool) {
+        *self.names.entry(name).or_insert(true) &= expire_only;
+    }
+
+    fn node(&mut self, inode: &Inode, data: bool, name: Option<Name>) {
+        match self.nodes.entry(inode.node()) {
+            Entry::Vacant(entry) => drop(entry.insert((data, name))),
+            Entry::Occupied(mut entry) => {
+                let known = entry.get_mut();
+                known.0 |= data;
+                known.1 = name.or_else(|| known.1.take());
+            }
+        }
+    }
+
+    fn messages(self) -> impl Iterator<Item = Message> {
+        let names = self.names.into_iter();
+        let names = names.map(|(name, expire_only)| Message::Name { name, expire_only });
+        let nodes = self.nodes.into_iter();
+        names.chain(nodes.map(|(node, (data, name))| Message::Node { node, data, name }))
+    }
+}
