@@ -122,8 +122,13 @@ impl FileSystem for HostDir {
         let config = &self.host.config;
         negotiation
             .want(InitFlags::ATOMIC_O_TRUNC | InitFlags::SETXATTR_EXT | InitFlags::HAS_EXPIRE_ONLY);
+        let keeps_listings = self.host.may_leave_opendir_to_kernel();
         if config.readdirplus {
-            negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
+            negotiation.want(InitFlags::DO_READDIRPLUS);
+        }
+        // A listing that is kept without attributes would cost a LOOKUP for each entry later.
+        if config.readdirplus && !keeps_listings {
+            negotiation.want(InitFlags::READDIRPLUS_AUTO);
         }
         // Guests offer it; a kernel that mounts by itself does not.
         if config.announce_submounts && negotiation.offers(InitFlags::SUBMOUNTS) {
@@ -152,6 +157,9 @@ impl FileSystem for HostDir {
         }
         if config.writeback {
             negotiation.want(InitFlags::WRITEBACK_CACHE);
+        }
+        if keeps_listings {
+            negotiation.want(InitFlags::NO_OPENDIR_SUPPORT);
         }
         match config.cache {
             // Writes to redacted files bypass the cache, so they must not be mapped.
@@ -203,6 +211,10 @@ impl FileSystem for HostDir {
         let set = |flag: &AtomicBool, is_set| flag.store(is_set, Ordering::Relaxed);
         let settles = flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
         set(&files.may_skip_flush, !settles);
+        set(
+            &files.kernel_opens_directories,
+            flags.contains(InitFlags::NO_OPENDIR_SUPPORT) && self.host.follow.is_started(),
+        );
         let ignores_acls = config.default_permissions && !flags.contains(InitFlags::POSIX_ACL);
         set(&self.host.kernel_ignores_acls, ignores_acls);
         let announces = flags.contains(InitFlags::SUBMOUNTS);

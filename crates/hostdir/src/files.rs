@@ -25,6 +25,7 @@ mod locks;
 mod open;
 mod open_directory;
 mod open_file;
+mod part_read;
 mod passthrough;
 mod privileges;
 mod redacted;
@@ -50,6 +51,7 @@ use crate::tree::Tree;
 use deadlock::Waits;
 use listings::Listings;
 use lock_owners::{LockOwners, USER_OWNERS_MAX, USERS_OWNERS_MAX};
+use part_read::PartRead;
 use passthrough::Passthrough;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -64,6 +66,10 @@ pub(crate) struct Files {
     pub(crate) files: Slots<OpenFile>,
     pub(crate) directories: Slots<OpenDirectory>,
     pub(crate) listings: Listings,
+    /// Of directories that the kernel has opened by itself.
+    part_read: PartRead,
+    /// Whether OPENDIR is answered with ENOSYS; set by INIT.
+    pub(crate) kernel_opens_directories: AtomicBool,
     pub(crate) passthrough: Passthrough,
     /// Of open directories, and of open files with a descriptor here.
     pub(crate) quotas: Arc<UserQuotas>,
@@ -93,6 +99,8 @@ impl Files {
             files: Slots::starting_at(1),
             directories: Slots::starting_at(1),
             listings: Listings::beside(limits.inodes),
+            part_read: PartRead::default(),
+            kernel_opens_directories: AtomicBool::new(false),
             passthrough: Passthrough::default(),
             quotas: UserQuotas::new(limits.user, limits.users, server_uid),
             lock_quotas: UserQuotas::new(USER_OWNERS_MAX, USERS_OWNERS_MAX, server_uid),

@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
 use marks::Marks;
+use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -98,6 +99,20 @@ impl Follow {
         Ok(Started { watch, wakeup })
     }
 
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.get().is_some()
+    }
+
+    /// To be called before a directory is read whose listing the kernel keeps for good: if it cannot be
+    /// followed, the kernel is told to drop it after as long as names are valid.
+    pub(crate) fn listing_begins(&self, directory: &Arc<Inode>) {
+        if let Some(Started { watch, .. }) = self.started.get()
+            && !watch.marks.has(&watch.tree, directory)
+        {
+            watch.drop_later(directory.node(), self.config.entry_timeout());
+        }
+    }
+
     /// What happened so far, if changes are followed.
     pub(crate) fn figures(&self) -> Option<crate::statistics::Following> {
         let watch = &self.started.get()?.watch;
@@ -147,7 +162,7 @@ impl Follow {
                 Followed::BY_ITS_NAME
             };
         match self.started.get() {
-            Some(started) if inode.followed().any(is_told) && !inode.has_writers() => {
+            Some(started) if inode.followed().any(is_told) && !inode.is_unheeded() => {
                 self.of_attributes(started.watch.trust.timeout(self.config.follow_timeout))
             }
             _ => self.config.attr_timeout(),
@@ -158,11 +173,41 @@ impl Follow {
         self.config.attr_timeout.unwrap_or(followed)
     }
 
+    /// Leaves out changes of a file's data by the kernel above, which writes it itself, until the result is
+    /// dropped. Until then its attributes time out after a second.
+    pub(crate) fn ignore_data(&self, inode: &Arc<Inode>) -> Option<Box<dyn Any + Send + Sync>> {
+        let watch = &self.started.get()?.watch;
+        let is_told = Followed::MARKED | Followed::BY_ITS_NAME;
+        if !inode.followed().any(is_told) {
+            return None;
+        }
+        let ignored = watch.marks.ignore_data(&watch.tree, inode);
+        if let Err(error) = ignored {
+            tracing::trace!(node = ?inode.node(), %error, "own writes are told");
+        }
+        Some(Box::new(Unheeded {
+            watch: Arc::clone(watch),
+            inode: Arc::clone(inode),
+        }))
+    }
+
     /// Takes the mark off an inode that the kernel has forgotten.
     pub(crate) fn forgotten(&self, inode: &Arc<Inode>) {
         if let Some(started) = self.started.get() {
             started.watch.marks.forget(&started.watch.tree, inode);
         }
+    }
+}
+
+/// A file whose data the kernel above writes itself.
+struct Unheeded {
+    watch: Arc<Watch>,
+    inode: Arc<Inode>,
+}
+
+impl Drop for Unheeded {
+    fn drop(&mut self) {
+        self.watch.marks.heed_data(&self.watch.tree, &self.inode);
     }
 }
 

@@ -36,6 +36,14 @@ pub(crate) struct Host {
     pub(crate) announces_submounts: AtomicBool,
 }
 
+impl Host {
+    /// Whether the kernel may open directories by itself, and keep listings until it is told that they changed.
+    /// Then it has to check permissions, and no rule may ask who opens a directory.
+    pub(crate) fn may_leave_opendir_to_kernel(&self) -> bool {
+        self.config.follows() && self.config.default_permissions && !self.judge.has_policy()
+    }
+}
+
 impl HostDir {
     /// Serves the directory at `source`. Symbolic links in the path are followed now.
     ///

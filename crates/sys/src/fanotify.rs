@@ -76,6 +76,23 @@ impl Group {
         self.change(libc::FAN_MARK_REMOVE, inode, events)
     }
 
+    /// Reports none of `events` about a file, whatever its other marks say, until [`heed`](Self::heed).
+    ///
+    /// # Errors
+    /// As [`mark`](Self::mark); EINVAL before Linux 6.0.
+    pub fn ignore(&self, file: BorrowedFd<'_>, events: u64) -> Result<()> {
+        let ignore = libc::FAN_MARK_IGNORE | libc::FAN_MARK_IGNORED_SURV_MODIFY;
+        self.change(libc::FAN_MARK_ADD | ignore, file, events)
+    }
+
+    /// Ends [`ignore`](Self::ignore).
+    ///
+    /// # Errors
+    /// As [`unmark`](Self::unmark).
+    pub fn heed(&self, file: BorrowedFd<'_>, events: u64) -> Result<()> {
+        self.change(libc::FAN_MARK_REMOVE | libc::FAN_MARK_IGNORE, file, events)
+    }
+
     fn change(&self, action: u32, inode: BorrowedFd<'_>, events: u64) -> Result<()> {
         let (link, links) = (Link::of(inode), directory()?);
         let name = link.in_directory().as_ptr();
@@ -248,6 +265,15 @@ mod tests {
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!((events[0].mask, events[0].name), (ATTRIBUTES, c""));
         assert!(is_of(events[0].target.unwrap(), &file));
+        group.ignore(file.as_fd(), DATA).unwrap();
+        std::fs::write(&path, "more data").unwrap();
+        assert_eq!(
+            group.read(&mut buffer).unwrap_err(),
+            rustix::io::Errno::AGAIN
+        );
+        group.heed(file.as_fd(), DATA).unwrap();
+        std::fs::write(&path, "other data").unwrap();
+        assert_eq!(group.read(&mut buffer).unwrap().count(), 1);
     }
 
     #[test]

@@ -57,6 +57,13 @@ impl Files {
                 self.check_joining(inode, flags)?;
             }
         }
+        if let Some(current) = slot.as_mut()
+            && writable
+            && current.path == DataPath::Passthrough
+            && current.unheeded.is_none()
+        {
+            current.unheeded = self.follow.ignore_data(inode);
+        }
         Ok(join(slot, inode, writable))
     }
 
@@ -208,5 +215,6 @@ fn begun(
         filter: wanted.redaction.map(filter),
         opens: 0,
         writable_opens: 0,
+        unheeded: None,
     })
 }

@@ -9,11 +9,10 @@ use crate::follow::Look;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
 use crate::ledger::{FileNote, OpenerIds};
 use crate::tree::Inode;
-use parking_lot::Mutex;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use thrufs::{Context, DirectorySink, Entry, Errno, OpenArgs, Opened, ReleaseArgs, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_policy::Access;
@@ -57,6 +56,9 @@ impl Files {
         node: NodeId,
         handle: FileHandle,
     ) -> Result<Arc<OpenDirectory>> {
+        if self.is_opened_by_kernel(handle) {
+            return self.open_unnumbered(node);
+        }
         let directory = self.directories.get(handle.0);
         directory
             .filter(|directory| directory.node() == node)
@@ -69,6 +71,10 @@ impl Files {
         node: NodeId,
         _: &OpenArgs,
     ) -> Result<Opened> {
+        if self.kernel_opens_directories.load(Ordering::Relaxed) {
+            // For the whole connection: there is no OPENDIR and no RELEASEDIR from now on.
+            return Err(Errno::ENOSYS);
+        }
         let inode = self.tree.nodes.get(node)?;
         let opened = match self.judge.for_opens() {
             None => self.enter_directory(inode, context.uid()),
@@ -114,24 +120,13 @@ impl Files {
         let opener = OpenerIds::counted_for(charge.as_ref());
         let fd = self.tree.open_inode(&inode, FLAGS)?;
         let flags = self.listing_flags(&inode);
-        inode.mount().file_opened();
         let node = inode.node();
         let mut handle = FileHandle(0);
         let directory = self
             .directories
             .insert_with(|id| {
                 handle = FileHandle(id);
-                OpenDirectory {
-                    inode,
-                    is_lost: false,
-                    stream: Mutex::new(Stream {
-                        fd: Some(Arc::new(fd)),
-                        is_entered: true,
-                        ..Stream::default()
-                    }),
-                    opener: AtomicU64::new(0),
-                    _charge: charge,
-                }
+                OpenDirectory::new(inode, fd, charge)
             })
             .map_err(|_| Errno::ENFILE)?;
         self.listings.enter(&directory);
@@ -180,7 +175,43 @@ impl Files {
         sink: &mut DirectorySink<'_>,
         entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
     ) -> Result<()> {
-        let directory = self.directory_of(node, handle)?;
+        if !self.is_opened_by_kernel(handle) {
+            let directory = self.directory_of(node, handle)?;
+            return self.readdir_from(context, &directory, offset, sink, entry_of);
+        }
+        let directory = match self.part_read.take(node, offset) {
+            Some(directory) => directory,
+            None => self.open_unnumbered(node)?,
+        };
+        self.follow.listing_begins(&directory.inode);
+        self.readdir_from(context, &directory, offset, sink, entry_of)?;
+        if !sink.is_empty() {
+            self.part_read.keep(directory);
+        }
+        Ok(())
+    }
+
+    fn is_opened_by_kernel(&self, handle: FileHandle) -> bool {
+        handle == FileHandle(0) && self.kernel_opens_directories.load(Ordering::Relaxed)
+    }
+
+    /// A directory that the kernel has opened by itself.
+    fn open_unnumbered(&self, node: NodeId) -> Result<Arc<OpenDirectory>> {
+        let inode = self.tree.nodes.get(node)?;
+        let fd = self.tree.open_inode(&inode, FLAGS).map_err(was_removed)?;
+        let directory = Arc::new(OpenDirectory::new(inode, fd, None));
+        self.listings.enter(&directory);
+        Ok(directory)
+    }
+
+    fn readdir_from(
+        &self,
+        context: &Context<'_>,
+        directory: &Arc<OpenDirectory>,
+        offset: u64,
+        sink: &mut DirectorySink<'_>,
+        entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
+    ) -> Result<()> {
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
         }
@@ -188,10 +219,12 @@ impl Files {
         let mut stream = directory.stream.lock();
         let stream = &mut *stream;
         let was_given_back = stream.fd.is_none();
-        let fd = self.held(&directory, stream).map_err(|error| match error {
-            // Removed: its descriptor would have reported that.
-            Errno::ESTALE if was_given_back && !directory.is_lost => Errno::ENOENT,
-            error => error,
+        let fd = self.held(directory, stream).map_err(|error| {
+            if was_given_back && !directory.is_lost {
+                was_removed(error)
+            } else {
+                error
+            }
         })?;
         let fd = fd.as_fd();
         stream.seek(fd, offset)?;
@@ -208,7 +241,7 @@ impl Files {
                 stream.start = stream.end;
                 continue;
             };
-            if !self.list((&directory, fd), rules.as_ref(), &entry, sink, &entry_of) {
+            if !self.list((directory, fd), rules.as_ref(), &entry, sink, &entry_of) {
                 return Ok(());
             }
             stream.position = entry.off as u64;
@@ -273,6 +306,15 @@ impl Files {
             context.require_blocking()?;
         }
         super::io::sync(self.directory_fd(&directory)?, data_only)
+    }
+}
+
+/// The error of a directory that is opened again: an open descriptor would have reported its removal.
+fn was_removed(error: Errno) -> Errno {
+    if error == Errno::ESTALE {
+        Errno::ENOENT
+    } else {
+        error
     }
 }
 

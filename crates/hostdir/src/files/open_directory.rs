@@ -62,6 +62,25 @@ impl OpenDirectory {
         self.opener.store(opener.word(), Ordering::Relaxed);
     }
 
+    pub(super) fn new(
+        inode: Arc<Inode>,
+        fd: OwnedFd,
+        charge: Option<QuotaCharge>,
+    ) -> OpenDirectory {
+        inode.mount().file_opened();
+        OpenDirectory {
+            inode,
+            is_lost: false,
+            stream: Mutex::new(Stream {
+                fd: Some(Arc::new(fd)),
+                is_entered: true,
+                ..Stream::default()
+            }),
+            opener: AtomicU64::new(0),
+            _charge: charge,
+        }
+    }
+
     /// Gives back the buffer, and the descriptor if positions stay valid for another one; nothing while it
     /// is in use.
     pub(crate) fn give_back(&self) -> Option<(Vec<u8>, Option<Arc<OwnedFd>>)> {

@@ -67,12 +67,7 @@ impl Lanes {
     /// False if the lane is full.
     #[must_use]
     pub(super) fn push(&self, message: Message, read: Instant) -> bool {
-        let node = match &message {
-            Message::Name { name, .. } => name.0,
-            Message::Node { node, .. } => *node,
-            Message::Repair => NodeId::ROOT,
-        };
-        let lane = &self.lanes[node.0 as usize % LANES];
+        let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
         if state.messages.len() + state.later.len() >= MESSAGES_MAX {
             return false;
@@ -82,6 +77,32 @@ impl Lanes {
         drop(state);
         lane.changed.notify_all();
         true
+    }
+
+    /// As [`push`](Self::push), to be sent when it is `due`; once, however often it is pushed.
+    #[must_use]
+    pub(super) fn push_later(&self, message: Message, due: Instant) -> bool {
+        let lane = self.lane_of(&message);
+        let mut state = lane.state.lock();
+        if state.later.iter().any(|(_, _, later)| *later == message) {
+            return true;
+        }
+        if state.messages.len() + state.later.len() >= MESSAGES_MAX {
+            return false;
+        }
+        state.later.push((due, RETRIES, message));
+        drop(state);
+        lane.changed.notify_all();
+        true
+    }
+
+    fn lane_of(&self, message: &Message) -> &Lane {
+        let node = match message {
+            Message::Name { name, .. } => name.0,
+            Message::Node { node, .. } => *node,
+            Message::Repair => NodeId::ROOT,
+        };
+        &self.lanes[node.0 as usize % LANES]
     }
 
     pub(super) fn replace_all_by_repair(&self) {

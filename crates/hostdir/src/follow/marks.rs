@@ -157,6 +157,26 @@ impl Marks {
         }
     }
 
+    /// # Errors
+    /// Those of fanotify_mark(2).
+    pub(super) fn ignore_data(&self, tree: &Tree, file: &Arc<Inode>) -> Result<()> {
+        tree.credentials.as_server()?;
+        let descriptor = tree.descriptor(file)?;
+        Ok(self.group.ignore(descriptor.as_fd(), DATA)?)
+    }
+
+    pub(super) fn heed_data(&self, tree: &Tree, file: &Arc<Inode>) {
+        let heeded = tree
+            .credentials
+            .as_server()
+            .and_then(|()| tree.descriptor(file))
+            .and_then(|descriptor| Ok(self.group.heed(descriptor.as_fd(), DATA)?));
+        if let Err(error) = heeded {
+            // Removed beneath, with its mark.
+            tracing::trace!(node = ?file.node(), %error, "no mark to change");
+        }
+    }
+
     fn is_shared(&self, tree: &Tree, inode: &Inode) -> bool {
         let mounts = self.file_systems.read();
         mounts.iter().any(|it| {

@@ -326,6 +326,12 @@ impl Inode {
         self.file_type
     }
 
+    /// Whether the kernel above may change it without an event, see [`Use::unheeded`].
+    pub(crate) fn is_unheeded(&self) -> bool {
+        let uses = self.uses.lock();
+        uses.as_ref().is_some_and(|uses| uses.unheeded.is_some())
+    }
+
     pub(crate) fn has_writers(&self) -> bool {
         self.uses
             .lock()
@@ -534,7 +540,7 @@ impl LowerMount {
         self.mounted_on.as_ref()
     }
 
-    pub(super) fn is_source(&self) -> bool {
+    pub(crate) fn is_source(&self) -> bool {
         self.index == 0
     }
 

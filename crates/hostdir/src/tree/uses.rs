@@ -2,6 +2,7 @@
 //! chosen, and why, is decided by [`files`](crate::files), under the inode's lock.
 
 use crate::filter::Filter;
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
@@ -16,6 +17,8 @@ pub(crate) struct Use {
     pub(crate) filter: Option<Arc<Filter>>,
     pub(crate) opens: u32,
     pub(crate) writable_opens: u32,
+    /// The kernel above writes the file itself: until this is dropped, events do not tell of that.
+    pub(crate) unheeded: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Use {

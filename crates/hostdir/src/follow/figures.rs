@@ -1,0 +1,42 @@
+//! Counts of what was followed.
+
+use crate::statistics::Following;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Counts since the start.
+#[derive(Default)]
+pub(super) struct Figures {
+    events: AtomicU64,
+    losses: AtomicU64,
+    notifications: AtomicU64,
+    /// From reading an event until the kernel above had been told, the longest, µs.
+    lag_max: AtomicU64,
+}
+
+impl Figures {
+    pub(super) fn read(&self, events: u64) {
+        self.events.fetch_add(events, Ordering::Relaxed);
+    }
+
+    pub(super) fn lost(&self) {
+        self.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn told(&self, lag: Duration) {
+        self.notifications.fetch_add(1, Ordering::Relaxed);
+        let lag = lag.as_micros().try_into().unwrap_or(u64::MAX);
+        self.lag_max.fetch_max(lag, Ordering::Relaxed);
+    }
+
+    pub(super) fn following(&self, marks: usize) -> Following {
+        let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        Following {
+            marks,
+            events: count(&self.events),
+            notifications: count(&self.notifications),
+            losses: count(&self.losses),
+            lag_max_us: count(&self.lag_max),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The threads that send: each takes the messages of one lane to the kernel above.
+
+use super::lanes::{LANES, Message, Next};
+use super::watch::Watch;
+use std::sync::Arc;
+use thrufs::{Errno, Notifier, Result};
+use thrufs_abi::NodeId;
+
+/// Starts the threads, which end with the lanes or with the connection.
+pub(super) fn start(watch: &Arc<Watch>, notifier: &Notifier) -> std::io::Result<()> {
+    for lane in 0..LANES {
+        let (watch, notifier) = (Arc::clone(watch), notifier.clone());
+        std::thread::Builder::new()
+            .name(format!("follow-{lane}"))
+            .spawn(move || run(lane, &watch, &notifier))?;
+    }
+    Ok(())
+}
+
+fn run(lane: usize, watch: &Watch, notifier: &Notifier) {
+    loop {
+        let next = watch.lanes.next(lane);
+        let sent = match &next {
+            Next::Send(message, read) => {
+                let sent = watch.send(message, notifier);
+                watch.figures.told(read.elapsed());
+                sent
+            }
+            Next::Retry(message, _) => watch.send(message, notifier),
+            Next::End => return,
+        };
+        watch.lanes.done(lane, next, sent);
+    }
+}
+
+impl Watch {
+    /// Sends a message. False if the kernel does not know its node yet, though it is about to.
+    fn send(&self, message: &Message, notifier: &Notifier) -> Result<bool> {
+        match message {
+            Message::Name { name, expire_only } => {
+                match notifier.inval_entry_now(name.0, &name.1, *expire_only) {
+                    Err(Errno::ENOENT) => Ok(true),
+                    sent => sent.map(|()| true),
+                }
+            }
+            Message::Node { node, data, name } => {
+                let offset = if *data { 0 } else { -1 };
+                let is_known = |sent| match sent {
+                    Err(Errno::ENOENT) => Ok(false),
+                    sent => sent.map(|()| true),
+                };
+                if is_known(notifier.inval_inode_now(*node, offset, 0))? {
+                    return Ok(true);
+                }
+                if self.is_forgotten(*node) {
+                    return Ok(true);
+                }
+                // An answer is on its way. The kernel has the directory locked until it is installed.
+                if let Some((directory, name)) = name {
+                    is_known(notifier.inval_entry_now(*directory, name, false))?;
+                }
+                Ok(is_known(notifier.inval_inode_now(*node, offset, 0))?
+                    || self.is_forgotten(*node))
+            }
+            Message::Repair => self.repair(notifier).map(|()| true),
+        }
+    }
+
+    fn is_forgotten(&self, node: NodeId) -> bool {
+        let inode = self.tree.nodes.get(node);
+        inode.map_or(true, |inode| inode.lookups() == 0)
+    }
+
+    /// Makes the kernel drop all that it has.
+    pub(super) fn repair(&self, notifier: &Notifier) -> Result<()> {
+        let losses = self.trust.losses();
+        // Names and listings, and answers on their way: each has the number from before its request.
+        match notifier.increment_epoch().and_then(|()| notifier.flush()) {
+            Err(Errno::ENOTCONN) => return Err(Errno::ENOTCONN),
+            Err(error) => tracing::warn!("cannot invalidate cached names: {error}"),
+            Ok(()) => {}
+        }
+        for (id, inode) in self.tree.nodes.iter() {
+            let node = NodeId(id);
+            if inode.lookups() > 0
+                && let Err(Errno::ENOTCONN) = notifier.inval_inode_now(node, 0, 0)
+            {
+                return Err(Errno::ENOTCONN);
+            }
+        }
+        self.trust.repaired(losses);
+        Ok(())
+    }
+}
