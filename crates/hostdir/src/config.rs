@@ -55,11 +55,11 @@ impl CacheMode {
 #[serde(rename_all = "kebab-case")]
 pub enum FollowMode {
     /// Where that is possible, by [`Directories`](Self::Directories).
+    #[default]
     Auto,
     /// Each directory in use is watched.
     Directories,
     /// Nothing is watched.
-    #[default]
     No,
 }
 
@@ -381,9 +381,9 @@ impl Config {
         !(self.uid_map.is_identity() && self.gid_map.is_identity())
     }
 
-    /// Whether changes beneath are to be followed.
+    /// Whether changes beneath are to be followed. A guest takes no notifications.
     pub(crate) fn follows(&self) -> bool {
-        self.cache == CacheMode::Auto && self.follow != FollowMode::No
+        self.cache == CacheMode::Auto && self.follow != FollowMode::No && self.callers_are_local
     }
 
     pub(crate) fn entry_timeout(&self) -> Duration {
