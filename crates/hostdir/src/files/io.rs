@@ -6,8 +6,8 @@
 use super::Files;
 use super::open_file::OpenFile;
 use super::privileges::loses_set_ids;
-use super::versions::content_version;
 use crate::config::CacheMode;
+use crate::stat::content_version;
 use crate::stat::stat_open;
 use crate::tree::{Descriptor, Inode};
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom};

@@ -20,9 +20,10 @@
 //! until the open is answered, another open may not keep that.
 //!
 //! The kernel's attributes may be older than the data. It reads no further than the size it knows, so an
-//! open of a file that changed lately makes it refresh them.
+//! open of a file that has changed since they were reported makes it refresh them.
 
 use super::Files;
+use crate::stat::content_version;
 use crate::tree::{Inode, LowerMount};
 use rustix::fs::{Statx, StatxTimestamp};
 use std::time::Duration;
@@ -53,26 +54,14 @@ fn age(stat: &Statx, now: Duration) -> Option<Duration> {
     now.checked_sub(changed(&stat.stx_mtime).max(changed(&stat.stx_ctime)))
 }
 
-/// Whether the last change is older than the required age and `more`.
-fn is_settled(mount: &LowerMount, stat: &Statx, more: Duration) -> bool {
+/// Whether the last change is older than the required age.
+fn is_settled(mount: &LowerMount, stat: &Statx) -> bool {
     let margin = if mount.is_remote() {
         SETTLED_REMOTE
     } else {
         SETTLED
     };
-    age(stat, coarse_time()).is_some_and(|age| age >= margin + more)
-}
-
-/// A number that differs when the content may differ.
-pub(crate) fn content_version(stat: &Statx) -> u64 {
-    let mut version = stat.stx_size;
-    for time in [&stat.stx_mtime, &stat.stx_ctime] {
-        for word in [time.tv_sec as u64, u64::from(time.tv_nsec)] {
-            version = (version.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-    // 0 means "never cached".
-    version.max(1)
+    age(stat, coarse_time()).is_some_and(|age| age >= margin)
 }
 
 impl Files {
@@ -94,7 +83,7 @@ impl Files {
         }
         // Our own writers hold the lease off as well.
         let counts = !writable
-            && is_settled(inode.mount(), stat, Duration::ZERO)
+            && is_settled(inode.mount(), stat)
             && (inode.mount().is_remote() || !lease::has_writers(lower).unwrap_or(false));
         Found {
             keeps_cache: false,
@@ -102,14 +91,12 @@ impl Files {
         }
     }
 
-    /// Makes the kernel refresh the attributes of a file that it is opening, if they may be older than
-    /// `stat`.
+    /// Makes the kernel refresh the attributes of a file that it is opening, if others than in `stat` were last
+    /// reported.
     pub(crate) fn refresh_size(&self, inode: &Inode, stat: &Statx) {
-        let timeout = self.config.attr_timeout();
-        if timeout.is_zero() || is_settled(inode.mount(), stat, timeout) {
-            return;
+        if inode.reported().version() != content_version(stat) {
+            self.tree.attributes_changed(inode);
         }
-        self.tree.attributes_changed(inode);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::IdMap;
 use crate::files::OpenFile;
 use crate::follow::Look;
 use crate::host::Host;
-use crate::stat::stat_open;
+use crate::stat::{content_version, stat_open};
 use crate::tree::Inode;
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
@@ -59,7 +59,10 @@ impl Host {
             blksize: stat.stx_blksize,
             flags: self.attribute_flags(inode, stat),
         };
-        inode.reported().report(attr.uid, attr.gid, attr.mode);
+        let owner_and_mode = (attr.uid, attr.gid, attr.mode);
+        inode
+            .reported()
+            .report(owner_and_mode, content_version(stat));
         attr
     }
 
@@ -175,7 +178,10 @@ impl Host {
             dev_minor: stat.stx_dev_minor,
             ..WireStatx::default()
         };
-        inode.reported().report(statx.uid, statx.gid, mode);
+        let owner_and_mode = (statx.uid, statx.gid, mode);
+        inode
+            .reported()
+            .report(owner_and_mode, content_version(stat));
         statx
     }
 

@@ -7,6 +7,8 @@ pub(crate) struct ReportedAttributes {
     /// User (upper half) and group. All ones before the first report.
     owner: AtomicU64,
     mode: AtomicU32,
+    /// Of size and times, see [`content_version`](crate::stat::content_version); 0 before the first report.
+    version: AtomicU64,
     /// Another owner or group was reported than before, without a request to change it.
     owner_changed: AtomicBool,
 }
@@ -37,13 +39,19 @@ impl ReportedAttributes {
         ReportedAttributes {
             owner: AtomicU64::new(NONE),
             mode: AtomicU32::new(0),
+            version: AtomicU64::new(0),
             owner_changed: AtomicBool::new(false),
         }
     }
 
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
     /// To be called before the attributes are reported.
-    pub(crate) fn report(&self, uid: u32, gid: u32, mode: u32) {
+    pub(crate) fn report(&self, (uid, gid, mode): (u32, u32, u32), version: u64) {
         self.mode.store(mode, Ordering::Relaxed);
+        self.version.store(version, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
         let before = self.owner.load(Ordering::Acquire);
         if before == now {
