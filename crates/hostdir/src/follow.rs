@@ -36,6 +36,7 @@ use changes::Seen;
 use marks::Marks;
 use std::any::Any;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thrufs::Notifier;
@@ -45,6 +46,7 @@ use watch::Watch;
 pub(crate) struct Follow {
     tree: Arc<Tree>,
     config: Arc<Config>,
+    hides: Arc<AtomicBool>,
     started: OnceLock<Started>,
 }
 
@@ -66,6 +68,7 @@ impl Follow {
         Follow {
             tree,
             config,
+            hides: Arc::default(),
             started: OnceLock::new(),
         }
     }
@@ -93,10 +96,19 @@ impl Follow {
         marks
             .mark(&self.tree, &self.tree.root)
             .map_err(|error| format!("cannot mark the source: {error}"))?;
-        let watch = Arc::new(Watch::new(Arc::clone(&self.tree), marks));
+        let watch = Arc::new(Watch::new(
+            Arc::clone(&self.tree),
+            marks,
+            Arc::clone(&self.hides),
+        ));
         let started = sender::start(&watch, notifier).and_then(|()| reader::start(&watch));
         let wakeup = started.map_err(|error| error.to_string())?;
         Ok(Started { watch, wakeup })
+    }
+
+    /// Rules hide names by what they lead to: a name is looked up again after each change of that.
+    pub(crate) fn names_are_hidden(&self) {
+        self.hides.store(true, Ordering::SeqCst);
     }
 
     pub(crate) fn is_started(&self) -> bool {

@@ -98,6 +98,12 @@ impl HostDir {
         let opened = opened.and_then(|root| judge.open_name_lock(root.as_fd()));
         opened.map_err(system("open the source"))?;
         let follow = Arc::new(Follow::new(Arc::clone(&tree), Arc::clone(&config)));
+        if judge
+            .active_policy()
+            .is_some_and(|it| it.policy.uses().hide)
+        {
+            follow.names_are_hidden();
+        }
         let parts = (Arc::clone(&tree), Arc::clone(&judge), Arc::clone(&follow));
         let files = Files::new(Arc::clone(&config), parts);
         Ok(HostDir {
@@ -129,6 +135,9 @@ impl HostDir {
     ) -> Result<(), ConfigError> {
         let host = &self.host;
         host.config.check_policy(&policy)?;
+        if policy.uses().hide {
+            host.follow.names_are_hidden();
+        }
         // First, so that each audited open has a log.
         if audit_log.is_some() {
             host.judge.audit_log().replace(audit_log);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
 use thrufs_policy::DataPath;
@@ -101,6 +102,12 @@ impl Watch {
         let has_name = !event.name.is_empty() && event.name != c".";
         let name_in = |directory: &Arc<Inode>| (directory.node(), event.name.to_bytes().into());
         let name = directories.first().filter(|_| has_name).map(name_in);
+        if self.hides.load(Ordering::SeqCst) {
+            let names = directories.iter().filter(|_| has_name).map(name_in);
+            let others = targets.iter().flat_map(|target| target.names().all());
+            let others = others.map(|it| (it.directory, it.name));
+            names.chain(others).for_each(|name| batch.name(name, false));
+        }
         if event.mask & NAMES != 0 {
             // The kernel above may have looked it up before this event was read, and have a mount on it. There
             // was nothing before it, unlike where something was moved.

@@ -9,6 +9,7 @@ use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
 
@@ -19,13 +20,15 @@ pub(super) struct Watch {
     pub(super) lanes: Lanes,
     pub(super) trust: Trust,
     pub(super) figures: Figures,
+    /// Whether a name may be hidden by what it leads to, so that it is looked up again after each change.
+    pub(super) hides: Arc<AtomicBool>,
     /// Rounds of the reader, each until the queue of events is empty.
     rounds: Mutex<u64>,
     round_ended: Condvar,
 }
 
 impl Watch {
-    pub(super) fn new(tree: Arc<Tree>, marks: Marks) -> Watch {
+    pub(super) fn new(tree: Arc<Tree>, marks: Marks, hides: Arc<AtomicBool>) -> Watch {
         Watch {
             tree,
             marks,
@@ -33,6 +36,7 @@ impl Watch {
             lanes: Lanes::default(),
             trust: Trust::default(),
             figures: Figures::default(),
+            hides,
             rounds: Mutex::default(),
             round_ended: Condvar::new(),
         }
