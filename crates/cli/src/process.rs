@@ -3,7 +3,7 @@
 //! No fork(2): it would need unsafe code, and a copy of a multithreaded process can do little. The role
 //! is an argument, which ps(1) shows; the rest comes over the [`Channel`].
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Message};
 use crate::log;
 use crate::task::start_thread;
 use crate::waiting;
@@ -75,6 +75,15 @@ pub(crate) struct Process {
     pub(crate) channel: Channel,
     /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
+}
+
+/// What a worker has done.
+#[derive(Debug)]
+pub(crate) enum ProcessEvent {
+    Message(Message),
+    /// It begins to exit, or has closed its channel.
+    Exiting,
+    Ended,
 }
 
 #[derive(Debug)]
@@ -175,12 +184,34 @@ impl Process {
         }
     }
 
-    /// Readable once the watched thread has ended.
-    pub(crate) fn ending(&self) -> Option<BorrowedFd<'_>> {
-        match &self.life {
-            Life::Running(watched) => watched.as_ref().map(AsFd::as_fd),
-            Life::Exiting { .. } => None,
+    /// What to wait for, until [`event`](Self::event). The channel is the last, so that poll(2) finds the
+    /// messages that were sent before the end.
+    pub(crate) fn sources(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        let (watched, channel) = match &self.life {
+            Life::Running(watched) => (watched.as_ref(), Some(self.channel.as_fd())),
+            Life::Exiting { .. } => (None, None),
+        };
+        [watched.map(AsFd::as_fd), Some(self.ended()), channel]
+    }
+
+    /// The next event, given which of the [`sources`](Self::sources) are readable. Messages come before the
+    /// end.
+    pub(crate) fn event(&mut self, [exiting, ended, said]: [bool; 3]) -> Option<ProcessEvent> {
+        if said {
+            match self.channel.receive() {
+                Ok(Some(Message::Watching(thread))) => {
+                    self.watch(thread);
+                    return None;
+                }
+                Ok(Some(message)) => return Some(ProcessEvent::Message(message)),
+                // It has closed its end without exiting, or sends garbage: it will not be used again.
+                Ok(None) | Err(_) => self.kill(),
+            }
         }
+        if ended {
+            return Some(ProcessEvent::Ended);
+        }
+        (exiting || said).then_some(ProcessEvent::Exiting)
     }
 
     /// The process is exiting: starts its time limit.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `launch` | checking the arguments |
 //! | `listener` | the socket of front ends, and its pid file |
-//! | `supervisor`, `events` | accepting front ends, and starting workers |
+//! | `supervisor` | accepting front ends, and starting workers |
 //! | `workers` | the worker processes |
 //! | `figures` | their statistics |
 //! | `keeping`, `strongbox` | what outlives a worker |
@@ -25,7 +25,6 @@
 
 mod callers;
 mod error;
-mod events;
 mod figures;
 mod id_maps;
 mod keeping;

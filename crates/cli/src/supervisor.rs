@@ -27,9 +27,8 @@ use crate::process::{Process, Role};
 use crate::systemd;
 use crate::task::Task;
 use crate::watcher::receive_setup;
-use events::{MountEvent, MountEventSources};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thrufs::MountError;
@@ -62,6 +61,19 @@ struct MountSupervisor {
     early_signal: Option<i32>,
     /// Removed on drop.
     control: Option<ControlSocket>,
+}
+
+#[derive(Debug)]
+enum MountEvent {
+    Signal(i32),
+    Worker(Message),
+    WorkerEnded,
+    /// It has requests that do not end, and perhaps cannot exit.
+    WorkerStuck,
+    TaskDone,
+    /// The launcher got no reply from the mount, or died while mounting.
+    Abandoned,
+    Deadline,
 }
 
 type Mounting = Task<Result<(), MountError>>;
@@ -176,26 +188,6 @@ impl MountSupervisor {
                 Err(error)
             }
         }
-    }
-
-    fn next_event(
-        &mut self,
-        task: Option<BorrowedFd<'_>>,
-        deadline: Option<Instant>,
-    ) -> MountEvent {
-        let mut sources = MountEventSources {
-            signals: &self.signals,
-            worker: &mut self.worker,
-            launcher: &mut self.launcher,
-            announced: self.announced,
-        };
-        let event = match sources.next_event(task, deadline) {
-            Some(event) => event,
-            None if self.kill_worker() => MountEvent::WorkerEnded,
-            None => MountEvent::WorkerStuck,
-        };
-        self.stuck |= matches!(event, MountEvent::WorkerStuck);
-        event
     }
 
     /// Mounts, unless fusermount3 has, and waits for INIT.

@@ -4,12 +4,13 @@
 //! recorded, not executed ([`Keeping`]). Each front end has its own worker, up to `machines`; the next
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
+mod events;
+
 use super::error::ShareError;
-use super::events::{ShareEvent, ShareEventSources};
 use super::figures::Machines;
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
-use super::workers::{ShareWorker, StandbyState, WorkerEnd, WorkerSet};
+use super::workers::{ShareWorker, StandbyState};
 use crate::channel::Message;
 use crate::config::ShareConfig;
 use crate::confinement::raise_descriptor_limit;
@@ -22,7 +23,10 @@ use crate::supervisor::signal_name;
 use crate::systemd;
 use crate::task::start_thread;
 use std::collections::VecDeque;
+use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
@@ -32,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// For the first bytes of a front end.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For a worker to exit after its last requests.
+/// For a worker to exit after its last requests, or after its last thread.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Most failures of standby workers in a row, while none serves.
@@ -45,10 +49,23 @@ const LASTING: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether the share continues after an event. The third outcome is an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    Continue,
-    End,
+type Then = ControlFlow<()>;
+
+/// Workers are given by their index, which is valid until the next event.
+#[derive(Debug)]
+enum ShareEvent {
+    Signal(i32),
+    Worker(usize, Message),
+    WorkerEnded(usize),
+    /// Its exit deadline has passed.
+    WorkerStuck(usize),
+    /// A front end connects.
+    Incoming,
+    /// The accepted front end has sent something.
+    FrontEndSent,
+    /// The accepted front end has disconnected.
+    FrontEndClosed,
+    Deadline,
 }
 
 struct ShareSupervisor {
@@ -61,7 +78,8 @@ struct ShareSupervisor {
     listener: ShareListener,
     control: Option<ControlSocket>,
     machines: Arc<Machines>,
-    workers: WorkerSet,
+    /// Those that serve a machine, and the one on standby.
+    workers: Vec<ShareWorker>,
     phase: StandbyState,
     /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Keeping>,
@@ -80,7 +98,7 @@ pub(super) fn run(
     once: bool,
 ) -> Result<(), ShareError> {
     let mut supervisor = ShareSupervisor::start(config, source, policy, listening, once)?;
-    if supervisor.wait_until_ready()? == Then::End {
+    if supervisor.wait_until_ready()? == Then::Break(()) {
         return Ok(());
     }
     supervisor.announce()?;
@@ -113,7 +131,7 @@ impl ShareSupervisor {
             })
             .map_err(system("listen at the control socket"))?;
         }
-        let workers = WorkerSet::new(ShareWorker::start(&config, policy.as_ref(), &source)?);
+        let workers = vec![ShareWorker::start(&config, policy.as_ref(), &source)?];
         Ok(ShareSupervisor {
             config,
             source,
@@ -139,7 +157,7 @@ impl ShareSupervisor {
             match self.next_event(Some(deadline)) {
                 ShareEvent::Worker(_, Message::Ready) => {
                     self.phase = StandbyState::Ready;
-                    return Ok(Then::Continue);
+                    return Ok(Then::Continue(()));
                 }
                 ShareEvent::Worker(_, Message::Failed(why)) => {
                     self.end_by_force();
@@ -183,21 +201,10 @@ impl ShareSupervisor {
                 StandbyState::Ready | StandbyState::Full => None,
             };
             let event = self.next_event(deadline);
-            if self.on_event(event)? == Then::End {
+            if self.on_event(event)? == Then::Break(()) {
                 return Ok(());
             }
         }
-    }
-
-    fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
-        let mut sources = ShareEventSources {
-            config: &self.config,
-            signals: &self.signals,
-            listener: &self.listener,
-            workers: &mut self.workers,
-            standby: &self.phase,
-        };
-        sources.next_event(deadline)
     }
 
     fn on_event(&mut self, event: ShareEvent) -> Result<Then, ShareError> {
@@ -213,22 +220,22 @@ impl ShareSupervisor {
             ShareEvent::Deadline => self.on_deadline(),
             ShareEvent::Worker(index, message) => return self.on_message(index, message),
             ShareEvent::WorkerEnded(index) => {
-                let mut worker = self.workers.take(index);
+                let mut worker = self.workers.swap_remove(index);
                 let status = worker.process.wait();
                 let status = status.map_err(system("wait for the worker"))?;
-                return self.after_end(worker, &WorkerEnd::Exited(status));
+                return self.after_end(worker, Some(status));
             }
             ShareEvent::WorkerStuck(index) => {
-                let worker = self.workers.take(index);
+                let worker = self.workers.swap_remove(index);
                 let process = worker.process.id();
                 tracing::error!(
                     "requests do not end, because the source does not answer: process {process} \
                      stays until it does"
                 );
-                return self.after_end(worker, &WorkerEnd::Stuck);
+                return self.after_end(worker, None);
             }
         }
-        Ok(Then::Continue)
+        Ok(Then::Continue(()))
     }
 
     /// The accepted front end is silent, or the standby worker does not get ready.
@@ -236,13 +243,24 @@ impl ShareSupervisor {
         if matches!(self.phase, StandbyState::Accepted(..)) {
             tracing::warn!("the front end sends nothing: disconnecting it");
             self.phase = StandbyState::Ready;
-        } else if let Some(worker) = self.workers.standby() {
+        } else if let Some(worker) = self.standby() {
             worker.process.kill();
         }
     }
 
+    fn standby(&mut self) -> Option<&mut ShareWorker> {
+        self.workers.iter_mut().find(|worker| worker.kept.is_none())
+    }
+
+    /// The number of workers that serve.
+    fn serving(&self) -> usize {
+        let serving = self.workers.iter().filter(|worker| worker.kept.is_some());
+        serving.count()
+    }
+
     fn on_message(&mut self, index: usize, message: Message) -> Result<Then, ShareError> {
-        let is_standby = self.workers.is_standby(index);
+        let worker = &mut self.workers[index];
+        let is_standby = worker.kept.is_none();
         match message {
             Message::Ready if is_standby => {
                 self.phase = StandbyState::Ready;
@@ -252,20 +270,12 @@ impl ShareSupervisor {
                 return self.stop(number);
             }
             // A signal to one worker ends only its connection.
-            Message::Signalled(_) => {
-                if let Some(worker) = self.workers.get(index) {
-                    let _ = worker.process.channel.send(&Message::Stop);
-                }
-            }
-            Message::Failed(why) => {
-                if let Some(worker) = self.workers.get_mut(index) {
-                    worker.exit_reason = Some(why);
-                }
-            }
+            Message::Signalled(_) => drop(worker.process.channel.send(&Message::Stop)),
+            Message::Failed(why) => worker.exit_reason = Some(why),
             Message::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
             message => tracing::debug!(?message, "unexpected message from a worker"),
         }
-        Ok(Then::Continue)
+        Ok(Then::Continue(()))
     }
 
     fn accept(&mut self) {
@@ -298,7 +308,7 @@ impl ShareSupervisor {
 
     /// Gives a connection to the standby worker, and starts the next.
     fn assign(&mut self, kept: Keeping) -> Result<(), ShareError> {
-        let Some(worker) = self.workers.standby() else {
+        let Some(worker) = self.standby() else {
             return Ok(());
         };
         let process = worker.process.id();
@@ -331,7 +341,7 @@ impl ShareSupervisor {
 
     /// Starts the next standby worker, unless the limit is reached.
     fn start_standby(&mut self) -> Result<(), ShareError> {
-        let enough = self.once || self.workers.serving() >= self.config.machines_max;
+        let enough = self.once || self.serving() >= self.config.machines_max;
         if enough && self.orphans.is_empty() {
             self.phase = StandbyState::Full;
             return Ok(());
@@ -339,9 +349,9 @@ impl ShareSupervisor {
         self.phase = StandbyState::Starting;
         self.started = Instant::now();
         match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
-            Ok(worker) => self.workers.add(worker),
+            Ok(worker) => self.workers.push(worker),
             // The serving workers continue.
-            Err(error) if self.workers.serving() > 0 => {
+            Err(error) if self.serving() > 0 => {
                 tracing::error!("no further virtual machine can connect for now: {error}");
                 self.orphans.clear();
                 self.phase = StandbyState::Full;
@@ -352,11 +362,11 @@ impl ShareSupervisor {
     }
 
     /// Keeps the connection of an ended worker, if the next one resumes it; otherwise closes it.
-    fn will_resume(&mut self, mut kept: Keeping, end: &WorkerEnd) -> bool {
-        let WorkerEnd::Exited(status) = end else {
+    fn will_resume(&mut self, mut kept: Keeping, status: Option<ExitStatus>) -> bool {
+        let Some(status) = status else {
             return false;
         };
-        match kept.outlives(*status) {
+        match kept.outlives(status) {
             Ok(()) => {
                 let deaths = kept.deaths();
                 tracing::error!(
@@ -375,10 +385,17 @@ impl ShareSupervisor {
         }
     }
 
-    fn after_end(&mut self, mut worker: ShareWorker, end: &WorkerEnd) -> Result<Then, ShareError> {
+    /// `status` is `None` if the process remains, because its requests do not end.
+    fn after_end(
+        &mut self,
+        mut worker: ShareWorker,
+        status: Option<ExitStatus>,
+    ) -> Result<Then, ShareError> {
         match worker.kept.take() {
-            Some(kept) => self.after_serving(worker, kept, end),
-            None => self.after_standby(worker, end).map(|()| Then::Continue),
+            Some(kept) => self.after_serving(worker, kept, status),
+            None => self
+                .after_standby(worker, status)
+                .map(|()| Then::Continue(())),
         }
     }
 
@@ -387,30 +404,31 @@ impl ShareSupervisor {
         &mut self,
         worker: ShareWorker,
         kept: Keeping,
-        end: &WorkerEnd,
+        status: Option<ExitStatus>,
     ) -> Result<Then, ShareError> {
         let process = worker.process.id();
         self.failures = 0;
-        if self.will_resume(kept, end) {
+        if self.will_resume(kept, status) {
             self.machines.forget(process);
             self.resume_orphans()?;
-            return Ok(Then::Continue);
+            return Ok(Then::Continue(()));
         }
         let outcome = match worker.exit_reason {
-            _ if end.is_success() => {
+            _ if status.is_some_and(|status| status.success()) => {
                 tracing::info!(process, "the virtual machine has disconnected");
-                Ok(Then::End)
+                Ok(Then::Break(()))
             }
             Some(why) => {
                 tracing::error!(process, "the virtual machine was disconnected: {why}");
                 Err(ShareError::Worker(why))
             }
             None => {
+                let end = shown(status);
                 tracing::error!(
                     process,
                     "the worker died ({end}): the virtual machine was disconnected"
                 );
-                Err(ShareError::WorkerDied(end.to_string()))
+                Err(ShareError::WorkerDied(end))
             }
         };
         self.machines.remove(process);
@@ -421,15 +439,19 @@ impl ShareSupervisor {
         if matches!(self.phase, StandbyState::Full) {
             self.start_standby()?;
         }
-        Ok(Then::Continue)
+        Ok(Then::Continue(()))
     }
 
     /// The next worker starts, unless they fail in a row.
-    fn after_standby(&mut self, worker: ShareWorker, end: &WorkerEnd) -> Result<(), ShareError> {
-        tracing::error!("the standby worker died ({end})");
+    fn after_standby(
+        &mut self,
+        worker: ShareWorker,
+        status: Option<ExitStatus>,
+    ) -> Result<(), ShareError> {
+        tracing::error!("the standby worker died ({})", shown(status));
         // It was to resume this connection, which may have killed it.
         if let Some(kept) = self.orphans.pop_front()
-            && self.will_resume(kept, end)
+            && self.will_resume(kept, status)
         {
             return self.start_standby();
         }
@@ -442,9 +464,9 @@ impl ShareSupervisor {
             // An accepted front end that has sent nothing is disconnected, and can reconnect.
             return self.start_standby();
         }
-        let died = || ShareError::WorkerDied(end.to_string());
+        let died = || ShareError::WorkerDied(shown(status));
         let error = worker.exit_reason.map_or_else(died, ShareError::Worker);
-        if self.workers.serving() == 0 {
+        if self.serving() == 0 {
             return Err(error);
         }
         // The serving workers continue; when one ends, another start is tried.
@@ -456,7 +478,14 @@ impl ShareSupervisor {
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
         eprint!("{}", self.machines.heading());
-        self.workers.send_all(&Message::Statistics);
+        self.send_all(&Message::Statistics);
+    }
+
+    fn send_all(&self, message: &Message) {
+        for worker in &self.workers {
+            // The exit of a dead one is handled later.
+            let _ = worker.process.channel.send(message);
+        }
     }
 
     /// Reloads the policy. A bad one changes nothing.
@@ -465,11 +494,16 @@ impl ShareSupervisor {
             return;
         };
         let read = PolicyFiles::open(path, &self.config.serving).and_then(|policy| {
-            let sent = self.workers.send_policy(&policy);
-            sent.map_err(system("start the audit log")).map(|()| policy)
+            // All or none.
+            let messages = self.workers.iter().map(|_| policy.for_worker());
+            let messages: io::Result<Vec<Message>> = messages.collect();
+            Ok((messages.map_err(system("start the audit log"))?, policy))
         });
         match read {
-            Ok(policy) => {
+            Ok((messages, policy)) => {
+                for (worker, message) in self.workers.iter().zip(messages) {
+                    let _ = worker.process.channel.send(&message);
+                }
                 // What was granted under the old policy is in the session record; all else is decided by
                 // this one.
                 self.policy = Some(policy);
@@ -483,12 +517,12 @@ impl ShareSupervisor {
     fn stop(&mut self, signal: i32) -> Result<Then, ShareError> {
         tracing::info!("{}: ending", signal_name(signal));
         self.phase = StandbyState::Full;
-        self.workers.send_all(&Message::Stop);
+        self.send_all(&Message::Stop);
         let deadline = Instant::now() + self.config.server.stop_timeout + END_TIMEOUT;
-        while !self.workers.indices().is_empty() {
+        while !self.workers.is_empty() {
             match self.next_event(Some(deadline)) {
                 ShareEvent::WorkerEnded(index) => {
-                    let _ = self.workers.take(index).process.wait();
+                    let _ = self.workers.swap_remove(index).process.wait();
                 }
                 ShareEvent::Signal(SIGTERM | SIGINT) => {
                     tracing::warn!("second signal: killing the workers");
@@ -501,16 +535,17 @@ impl ShareSupervisor {
                 _ => {}
             }
         }
-        self.end_by_force()
-            .map_or(Ok(Then::End), |stuck| Err(ShareError::WorkerStuck(stuck)))
+        self.end_by_force().map_or(Ok(Then::Break(())), |stuck| {
+            Err(ShareError::WorkerStuck(stuck))
+        })
     }
 
     /// Kills the remaining workers; returns one that does not end.
     fn end_by_force(&mut self) -> Option<u32> {
-        self.workers.kill();
+        self.kill();
         let deadline = Instant::now() + END_TIMEOUT;
         let mut stuck = None;
-        for worker in self.workers.iter_mut() {
+        for worker in &mut self.workers {
             let left = deadline.saturating_duration_since(Instant::now());
             if worker.process.has_ended_within(left) {
                 let _ = worker.process.wait();
@@ -520,11 +555,22 @@ impl ShareSupervisor {
         }
         stuck
     }
+
+    fn kill(&self) {
+        for worker in &self.workers {
+            worker.process.kill();
+        }
+    }
+}
+
+/// How a worker has ended.
+fn shown(status: Option<ExitStatus>) -> String {
+    status.map_or_else(|| "stuck".to_owned(), |status| status.to_string())
 }
 
 impl Drop for ShareSupervisor {
     fn drop(&mut self) {
         // The workers must not outlive this process.
-        self.workers.kill();
+        self.kill();
     }
 }

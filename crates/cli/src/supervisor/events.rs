@@ -1,91 +1,63 @@
-//! What a mount's supervisor waits for.
+//! Waiting for the next event of a mount.
 
-use crate::channel::{Channel, Message};
-use crate::process::Process;
+use super::{MountEvent, MountSupervisor};
+use crate::channel::Message;
+use crate::process::ProcessEvent;
 use crate::waiting;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
-use thrufs_sys::signal::SignalFd;
+use std::time::Instant;
 
-#[derive(Debug)]
-pub(super) enum MountEvent {
-    Signal(i32),
-    Worker(Message),
-    WorkerEnded,
-    /// It has requests that do not end, and perhaps cannot exit.
-    WorkerStuck,
-    TaskDone,
-    /// The launcher got no reply from the mount, or died while mounting.
-    Abandoned,
-    Deadline,
-}
-
-pub(super) struct MountEventSources<'a> {
-    pub(super) signals: &'a SignalFd,
-    pub(super) worker: &'a mut Process,
-    pub(super) launcher: &'a mut Option<Channel>,
-    /// Whether `Ready` was sent to the launcher, which may end then.
-    pub(super) announced: bool,
-}
-
-impl MountEventSources<'_> {
-    /// Waits for the next event; `None` if the worker begins to exit. Its messages come before its exit.
+impl MountSupervisor {
+    /// Waits for the next event. Messages of the worker come before its exit.
     pub(super) fn next_event(
         &mut self,
         task: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
-    ) -> Option<MountEvent> {
+    ) -> MountEvent {
         loop {
+            let [exiting, ended, channel] = self.worker.sources();
             let descriptors = [
                 Some(self.signals.as_fd()),
-                Some(self.worker.channel.as_fd()),
                 task,
-                Some(self.worker.ended()),
-                self.worker.ending(),
+                exiting,
+                ended,
+                channel,
                 self.launcher.as_ref().map(AsFd::as_fd),
             ];
-            let [signal, said, done, ended, ending, launcher] =
+            let [signal, done, exiting, ended, said, launcher] =
                 waiting::readable(descriptors, deadline);
             if signal && let Ok(signal) = self.signals.read() {
-                return Some(MountEvent::Signal(signal.number));
-            }
-            if said && let Ok(Some(message)) = self.worker.channel.receive() {
-                match message {
-                    Message::Watching(thread) => {
-                        self.worker.watch(thread);
-                        continue;
-                    }
-                    Message::Stuck(threads) => {
-                        tracing::debug!(threads, "the worker is stuck");
-                        return Some(MountEvent::WorkerStuck);
-                    }
-                    message => return Some(MountEvent::Worker(message)),
-                }
+                return MountEvent::Signal(signal.number);
             }
             if done {
-                return Some(MountEvent::TaskDone);
+                return MountEvent::TaskDone;
             }
-            if ended {
-                return Some(MountEvent::WorkerEnded);
-            }
-            if ending {
-                return None;
+            if let Some(event) = self.worker.event([exiting, ended, said]) {
+                return self.worker_event(event);
             }
             if launcher && let Some(channel) = self.launcher.take() {
                 let stop = matches!(channel.receive(), Ok(Some(Message::Stop)));
                 if stop || !self.announced {
-                    return Some(MountEvent::Abandoned);
+                    return MountEvent::Abandoned;
                 }
             }
-            if said {
-                // It has closed its end without exiting, or sends garbage: kill it, as it will not be
-                // used again.
-                self.worker.kill();
-                std::thread::sleep(Duration::from_millis(1));
-            }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Some(MountEvent::Deadline);
+                return MountEvent::Deadline;
             }
         }
+    }
+
+    fn worker_event(&mut self, event: ProcessEvent) -> MountEvent {
+        match event {
+            ProcessEvent::Message(Message::Stuck(threads)) => {
+                tracing::debug!(threads, "the worker is stuck");
+            }
+            ProcessEvent::Message(message) => return MountEvent::Worker(message),
+            ProcessEvent::Ended => return MountEvent::WorkerEnded,
+            ProcessEvent::Exiting if self.kill_worker() => return MountEvent::WorkerEnded,
+            ProcessEvent::Exiting => {}
+        }
+        self.stuck = true;
+        MountEvent::WorkerStuck
     }
 }

@@ -1,13 +1,12 @@
 //! Unmounting on a signal: cleanly if its users leave in time, otherwise by detaching.
 
-use super::events::MountEvent;
-use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
+use super::{MountEvent, MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::channel::Message;
 use crate::error::system;
 use crate::mounting::MountTarget;
 use crate::mounting::error::MountCommandError;
 use crate::task::Task;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thrufs::MountError;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -23,9 +22,9 @@ const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// For detaching, which waits for remaining writeback.
 const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The result of an attempt, unless the mount is in use.
-enum UnmountAttempt {
-    Unmounted,
+/// What ends the attempts to unmount.
+#[derive(Clone, Copy)]
+enum Interruption {
     SecondSignal,
     TimedOut,
     WorkerEnded,
@@ -42,11 +41,11 @@ impl MountSupervisor {
         tracing::info!("{name}: unmounting {mountpoint}");
         let deadline = Instant::now() + self.config.server.stop_timeout;
         match self.unmount_within(deadline) {
-            UnmountAttempt::Unmounted => {}
-            UnmountAttempt::WorkerEnded => return self.reap(),
-            UnmountAttempt::WorkerStuck => return self.force_unmount(),
-            UnmountAttempt::SecondSignal => self.detach("second signal"),
-            UnmountAttempt::TimedOut => self.detach("still in use"),
+            Ok(()) => {}
+            Err(Interruption::WorkerEnded) => return self.reap(),
+            Err(Interruption::WorkerStuck) => return self.force_unmount(),
+            Err(Interruption::SecondSignal) => self.detach("second signal"),
+            Err(Interruption::TimedOut) => self.detach("still in use"),
         }
         self.wait_for_worker()?;
         tracing::info!("unmounted {mountpoint}");
@@ -59,69 +58,56 @@ impl MountSupervisor {
         self.wait_for_worker()
     }
 
-    fn unmount_within(&mut self, deadline: Instant) -> UnmountAttempt {
+    /// Attempts to unmount until nobody uses the mount, each on a separate thread, as a hung worker may block it.
+    fn unmount_within(&mut self, deadline: Instant) -> Result<(), Interruption> {
         let mut warned = false;
         loop {
-            let in_use = match self.attempt(deadline) {
-                Ok(attempt) => return attempt,
-                Err(in_use) => in_use,
+            let target = self.target.clone();
+            let Ok(task) = Task::start(move || target.unmount(false)) else {
+                return Err(Interruption::TimedOut);
             };
-            if !warned {
-                let seconds = self.config.server.stop_timeout.as_secs_f32();
-                tracing::warn!("{in_use}; waiting up to {seconds} s");
-                warned = true;
-            }
-            if let Some(end) = self.pause((Instant::now() + RETRY_INTERVAL).min(deadline)) {
-                return end;
-            }
-            if Instant::now() >= deadline {
-                return UnmountAttempt::TimedOut;
-            }
-        }
-    }
-
-    /// Unmounts on a separate thread, as a hung worker may block it. Fails if the mount is in use.
-    fn attempt(&mut self, deadline: Instant) -> Result<UnmountAttempt, MountError> {
-        let target = self.target.clone();
-        let Ok(task) = Task::start(move || target.unmount(false)) else {
-            return Ok(UnmountAttempt::TimedOut);
-        };
-        loop {
-            let attempt = match self.next_event(Some(task.as_fd()), Some(deadline)) {
-                MountEvent::TaskDone => match task.finish() {
-                    Some(unmounted) => unmounted.map(|()| UnmountAttempt::Unmounted)?,
-                    None => UnmountAttempt::TimedOut,
-                },
-                MountEvent::Signal(SIGTERM | SIGINT) => UnmountAttempt::SecondSignal,
-                // The call has succeeded and is about to return.
-                MountEvent::WorkerEnded => {
-                    let done = task.is_done_within(WORKER_EXIT_TIMEOUT);
-                    match done.then(|| task.finish()) {
-                        Some(Some(Ok(()))) => UnmountAttempt::Unmounted,
-                        _ => UnmountAttempt::WorkerEnded,
-                    }
+            let waited = self.wait_until(deadline, Some(task.as_fd()));
+            let unmounted = match waited {
+                Ok(()) => task.finish(),
+                // The call may have succeeded and be about to return.
+                Err(Interruption::WorkerEnded) if task.is_done_within(WORKER_EXIT_TIMEOUT) => {
+                    task.finish()
                 }
-                MountEvent::WorkerStuck => UnmountAttempt::WorkerStuck,
-                MountEvent::Deadline => UnmountAttempt::TimedOut,
-                MountEvent::Signal(_) | MountEvent::Worker(_) | MountEvent::Abandoned => continue,
+                Err(_) => None,
             };
-            return Ok(attempt);
+            match (unmounted, waited) {
+                (Some(Ok(())), _) => return Ok(()),
+                (_, Err(interruption)) => return Err(interruption),
+                (Some(Err(in_use)), Ok(())) if !warned => {
+                    let seconds = self.config.server.stop_timeout.as_secs_f32();
+                    tracing::warn!("{in_use}; waiting up to {seconds} s");
+                    warned = true;
+                }
+                (Some(Err(_)), Ok(())) => {}
+                (None, Ok(())) => return Err(Interruption::TimedOut),
+            }
+            match self.wait_until((Instant::now() + RETRY_INTERVAL).min(deadline), None) {
+                Err(Interruption::TimedOut) if Instant::now() < deadline => {}
+                ended => return ended,
+            }
         }
     }
 
-    /// Waits until `until`, or an event that ends the attempts.
-    fn pause(&mut self, until: Instant) -> Option<UnmountAttempt> {
+    /// Waits until the call has returned, or an event that ends the attempts.
+    fn wait_until(
+        &mut self,
+        deadline: Instant,
+        call: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Interruption> {
         loop {
-            match self.next_event(None, Some(until)) {
-                MountEvent::Signal(SIGTERM | SIGINT) => return Some(UnmountAttempt::SecondSignal),
-                MountEvent::WorkerEnded => return Some(UnmountAttempt::WorkerEnded),
-                MountEvent::WorkerStuck => return Some(UnmountAttempt::WorkerStuck),
-                MountEvent::Deadline => return None,
-                MountEvent::Signal(_)
-                | MountEvent::Worker(_)
-                | MountEvent::TaskDone
-                | MountEvent::Abandoned => {}
-            }
+            return Err(match self.next_event(call, Some(deadline)) {
+                MountEvent::TaskDone => return Ok(()),
+                MountEvent::Signal(SIGTERM | SIGINT) => Interruption::SecondSignal,
+                MountEvent::WorkerEnded => Interruption::WorkerEnded,
+                MountEvent::WorkerStuck => Interruption::WorkerStuck,
+                MountEvent::Deadline => Interruption::TimedOut,
+                MountEvent::Signal(_) | MountEvent::Worker(_) | MountEvent::Abandoned => continue,
+            });
         }
     }
 
