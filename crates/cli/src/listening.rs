@@ -22,6 +22,9 @@ use std::time::Duration;
 const LOCK_ATTEMPTS: usize = 100;
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Connections that are not accepted yet.
+const BACKLOG: i32 = 16;
+
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
     #[error("{0} exists and is not a stale socket: remove it, or use another path")]
@@ -48,18 +51,22 @@ pub(crate) fn system<E: Into<io::Error>>(
     }
 }
 
-/// The file of a socket, by descriptor, independent of its name.
+/// A socket, removed on drop.
 #[derive(Debug)]
-pub(crate) struct SocketFile(OwnedFd);
+pub(crate) struct NamedSocket {
+    directory: OwnedFd,
+    /// Current name.
+    name: OsString,
+    /// Directory, for messages.
+    path: PathBuf,
+    /// By descriptor, independent of its name.
+    file: OwnedFd,
+}
 
-impl SocketFile {
-    pub(crate) fn try_clone(&self) -> io::Result<OwnedFd> {
-        self.0.try_clone()
-    }
-
+impl Drop for NamedSocket {
     /// Unlinks it, if it still exists.
-    pub(crate) fn remove(&self) {
-        let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.0), Vec::new()) else {
+    fn drop(&mut self) {
+        let Ok(path) = rustix::fs::readlinkat(CWD, descriptor_path(&self.file), Vec::new()) else {
             return;
         };
         let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
@@ -71,7 +78,7 @@ impl SocketFile {
             return;
         };
         let _lock = DirectoryLock::of(parent.as_fd());
-        if is_called(&self.0, parent.as_fd(), name)
+        if is_called(&self.file, parent.as_fd(), name)
             && let Err(errno) = rustix::fs::unlinkat(&parent, name, AtFlags::empty())
         {
             tracing::warn!("cannot remove the socket {}: {errno}", path.display());
@@ -79,48 +86,38 @@ impl SocketFile {
     }
 }
 
-/// A socket, removed on drop.
-#[derive(Debug)]
-pub(crate) struct NamedSocket {
-    directory: OwnedFd,
-    /// Current name.
-    name: OsString,
-    /// Directory, for messages.
-    path: PathBuf,
-    file: SocketFile,
-}
-
-impl Drop for NamedSocket {
-    fn drop(&mut self) {
-        self.file.remove();
-    }
-}
-
 impl NamedSocket {
-    /// Creates a listening socket in `directory`, which must be locked, under a temporary name of this
-    /// process. Returns its listener too.
+    /// Creates a listening socket in `directory` under a temporary name of this process. Returns its listener
+    /// too. `wanted`, a final name, must be free or of a stale socket.
     pub(crate) fn make(
         directory: OwnedFd,
         path: PathBuf,
         passing: &str,
-        backlog: i32,
+        wanted: Option<&OsStr>,
     ) -> Result<(NamedSocket, OwnedFd), SocketError> {
         let name = OsString::from(passing);
-        let listener = listen_in(directory.as_fd(), &path, &name, backlog)?;
+        let lock = DirectoryLock::of(directory.as_fd());
+        if let Some(wanted) = wanted {
+            must_be_free(directory.as_fd(), wanted, &path)?;
+        }
+        let listener = listen_in(directory.as_fd(), &path, &name)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&directory, &name, flags, Mode::empty())
             .map_err(system("open the socket in", &path))?;
+        drop(lock);
         let made = NamedSocket {
             directory,
             name,
             path,
-            file: SocketFile(file),
+            file,
         };
         Ok((made, listener))
     }
 
-    pub(crate) fn file(&self) -> &SocketFile {
-        &self.file
+    /// Device and inode of its file.
+    pub(crate) fn identity(&self) -> Option<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.file).ok()?;
+        Some((stat.st_dev, stat.st_ino))
     }
 
     /// Lets a group connect.
@@ -131,9 +128,9 @@ impl NamedSocket {
     pub(crate) fn give_to_group(&self, group: u32) -> Result<(), SocketError> {
         let failed = |errno| system::<Errno>("set the group of the socket in", &self.path)(errno);
         let group = Some(rustix::fs::Gid::from_raw(group));
-        rustix::fs::chownat(&self.file.0, "", None, group, AtFlags::EMPTY_PATH).map_err(failed)?;
+        rustix::fs::chownat(&self.file, "", None, group, AtFlags::EMPTY_PATH).map_err(failed)?;
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
-        rustix::fs::chmod(descriptor_path(&self.file.0), mode).map_err(failed)
+        rustix::fs::chmod(descriptor_path(&self.file), mode).map_err(failed)
     }
 
     /// Renames it to its final name. With `unless_used`, only a stale socket is replaced.
@@ -183,11 +180,7 @@ pub(crate) fn is_socket(stat: &Stat) -> bool {
 }
 
 /// Fails unless the name is free, or of a stale socket.
-pub(crate) fn must_be_free(
-    directory: BorrowedFd<'_>,
-    name: &OsStr,
-    path: &Path,
-) -> Result<(), SocketError> {
+fn must_be_free(directory: BorrowedFd<'_>, name: &OsStr, path: &Path) -> Result<(), SocketError> {
     let whole = path.join(name);
     match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(()),
@@ -209,12 +202,7 @@ pub(crate) fn is_left(directory: BorrowedFd<'_>, name: &OsStr) -> bool {
     connected == Err(Errno::CONNREFUSED)
 }
 
-fn listen_in(
-    directory: BorrowedFd<'_>,
-    path: &Path,
-    name: &OsStr,
-    backlog: i32,
-) -> Result<OwnedFd, SocketError> {
+fn listen_in(directory: BorrowedFd<'_>, path: &Path, name: &OsStr) -> Result<OwnedFd, SocketError> {
     let step = |what| system::<Errno>(what, path);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
@@ -230,7 +218,7 @@ fn listen_in(
     let address = SocketAddrUnix::new(descriptor_path(directory).join(name))
         .map_err(step("name a socket in"))?;
     bind(&listener, &address).map_err(step("bind the socket in"))?;
-    listen(&listener, backlog).map_err(|errno| {
+    listen(&listener, BACKLOG).map_err(|errno| {
         let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
         step("listen in")(errno)
     })?;

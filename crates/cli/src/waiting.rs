@@ -27,11 +27,7 @@ pub(crate) fn readable_of(
     loop {
         let timeout = deadline.map(|deadline| {
             let left = deadline.saturating_duration_since(Instant::now());
-            let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
-            Timespec {
-                tv_sec: seconds,
-                tv_nsec: left.subsec_nanos().into(),
-            }
+            Timespec::try_from(left).expect("a deadline is within a lifetime")
         });
         // EINTR: wait for the rest of the time.
         if poll(&mut polled, timeout.as_ref()).is_ok() {

@@ -3,7 +3,7 @@
 //! It serves no FUSE requests. What a client can use is limited: memory for a line and a reply, one of a
 //! few connections, and time.
 
-use super::connection::{Answer, ClientConnection, ClientState};
+use super::connection::{Answer, ClientConnection};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -16,8 +16,6 @@ pub(crate) const CONNECTIONS_MAX: usize = 8;
 
 /// For sending a request, and for reading the reply.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
-
-pub(crate) const BACKLOG: i32 = 16;
 
 /// Pause after a failed accept(2): no descriptors, no memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -75,22 +73,16 @@ impl ControlServer {
         let deadline = first + self.client_timeout;
         let left = deadline.saturating_duration_since(Instant::now());
         // Rounded up, so that poll(2) does not return too early repeatedly.
-        let left = left + Duration::from_millis(1);
-        Some(Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        })
+        Timespec::try_from(left + Duration::from_millis(1)).ok()
     }
 
     fn handle_ready(&mut self, incoming: bool, ready: &[bool], answer: &mut Answer<'_>) {
         let mut ready = ready.iter();
         let timeout = self.client_timeout;
         self.connections.retain_mut(|connection| {
-            let goes_on = match ready.next() {
-                Some(true) => connection.advance(answer),
-                _ => ClientState::Open,
-            };
-            goes_on == ClientState::Open && connection.since().elapsed() < timeout
+            let is_ready = ready.next() == Some(&true);
+            let is_over = is_ready && connection.advance(answer).is_break();
+            !is_over && connection.since().elapsed() < timeout
         });
         if incoming {
             self.accept();
@@ -133,8 +125,7 @@ pub(crate) fn answer_one(socket: OwnedFd, answer: &mut Answer<'_>) {
     loop {
         let mut polled = [PollFd::new(&connection, connection.waits_for())];
         let waited = poll(&mut polled, None);
-        if waited.is_err_and(|errno| errno != Errno::INTR)
-            || connection.advance(answer) == ClientState::Over
+        if waited.is_err_and(|errno| errno != Errno::INTR) || connection.advance(answer).is_break()
         {
             return;
         }

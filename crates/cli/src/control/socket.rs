@@ -7,11 +7,8 @@
 //! The kernel reuses numbers at once, so a supervisor removes only its own file. The directory belongs to
 //! one user, and no other can write to it or lock it.
 
-use super::server::BACKLOG;
 use crate::config::ControlLocation;
-use crate::listening::{
-    DirectoryLock, NamedSocket, SocketError, is_left, is_socket, must_be_free, system,
-};
+use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_left, is_socket, system};
 use crate::mount_table::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -93,16 +90,11 @@ impl ControlSocket {
         let directory = rustix::fs::open(&path, flags, Mode::empty())
             .map_err(system("open the directory", &path))?;
         must_be_private(&directory, &path, asked.is_some())?;
-        let locked = directory
-            .try_clone()
-            .map_err(system("open the directory", &path))?;
-        let _lock = DirectoryLock::of(locked.as_fd());
-        match &asked {
-            None => remove_leftovers(directory.as_fd(), &path),
-            Some(name) => must_be_free(directory.as_fd(), name, &path)?,
+        if asked.is_none() {
+            remove_leftovers(directory.as_fd(), &path);
         }
         let passing = format!("new-{}{SUFFIX}", std::process::id());
-        let (socket, listener) = NamedSocket::make(directory, path, &passing, BACKLOG)?;
+        let (socket, listener) = NamedSocket::make(directory, path, &passing, asked.as_deref())?;
         Ok(Some((ControlSocket { socket, asked }, listener)))
     }
 
@@ -163,6 +155,7 @@ fn must_be_private(
 
 /// Removes stale sockets of killed supervisors.
 fn remove_leftovers(directory: BorrowedFd<'_>, path: &Path) {
+    let _lock = DirectoryLock::of(directory);
     let Ok(entries) = std::fs::read_dir(path) else {
         return;
     };

@@ -3,7 +3,7 @@
 //! It is created with mode 0600 under a temporary name, and gets its name, and perhaps a group, when a
 //! worker is ready. Or it is inherited as a descriptor.
 
-use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_called, must_be_free, system};
+use crate::listening::{NamedSocket, SocketError, is_called, system};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -12,8 +12,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-
-const BACKLOG: i32 = 16;
 
 /// Most attempts to lock a file that may be removed concurrently.
 const LOCK_ATTEMPTS: usize = 16;
@@ -100,9 +98,7 @@ impl ShareListener {
 
     /// Device and inode of the socket's file, if created here.
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
-        let file = self.made.as_ref()?.socket.file().try_clone().ok()?;
-        let stat = rustix::fs::fstat(file).ok()?;
-        Some((stat.st_dev, stat.st_ino))
+        self.made.as_ref()?.socket.identity()
     }
 
     /// Accepts a connection; `None` if it was closed again.
@@ -143,13 +139,8 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
     // Before connecting to a socket to see whether it is stale: a server for one front end would take
     // that for its front end.
     let pid_file = lock_pid_file(directory.as_fd(), name, path, pid_file)?;
-    let locked = directory
-        .try_clone()
-        .map_err(system("open the directory", parent))?;
-    let _lock = DirectoryLock::of(locked.as_fd());
-    must_be_free(directory.as_fd(), name, parent)?;
     let passing = format!("share-{}.new", std::process::id());
-    let (socket, listener) = NamedSocket::make(directory, parent.to_owned(), &passing, BACKLOG)?;
+    let (socket, listener) = NamedSocket::make(directory, parent.to_owned(), &passing, Some(name))?;
     let made = Made {
         socket,
         name: name.to_owned(),
