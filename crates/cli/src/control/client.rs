@@ -7,7 +7,7 @@ use super::finding::Located;
 use super::protocol::{Command, REPLY_BYTES_MAX, Reply};
 use super::query_error::QueryError;
 use super::socket::{directory_of, file_name, file_name_of_share};
-use crate::listening::descriptor_path;
+use crate::listening::{descriptor_path, is_socket};
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thrufs_sys::socket::peer_user;
 
@@ -29,23 +29,37 @@ pub(crate) fn ask(
     socket: Option<&Path>,
     command: &Command,
 ) -> Result<Value, QueryError> {
-    let Some(user) = located.mount.user else {
+    let mount = &located.mount;
+    let Some(user) = mount.user else {
         return Err(not_on_thrufs(path, located));
     };
-    let stream = match socket {
-        Some(socket) => {
-            let reached = reach(socket, OFlags::empty(), user);
-            reached.map_err(|errno| problem(located, user, socket, errno))?
+    let (place, follow) = place_of(socket, user, file_name(mount.device))?;
+    let stream = reach(&place, follow, user).map_err(|errno| {
+        let (mountpoint, socket_path) = (mount.path.clone(), place.clone());
+        match errno {
+            // Any server can set the subtype; a thrufs mount has that type or a socket.
+            Errno::NOENT | Errno::ACCESS if socket.is_none() && mount.kind != "fuse.thrufs" => {
+                not_on_thrufs(path, located)
+            }
+            Errno::NOENT => QueryError::NoSocket {
+                mountpoint,
+                socket: socket_path,
+            },
+            Errno::ACCESS | Errno::PERM => QueryError::OtherUser { mountpoint, user },
+            Errno::CONNREFUSED => QueryError::NoServer {
+                mountpoint,
+                socket: socket_path,
+            },
+            other => failed(&mountpoint, other),
         }
-        None => reach_usual(path, located, user)?,
-    };
-    exchange_with(path, stream, command)
+    })?;
+    exchange_with(path, &stream, command)
 }
 
 /// The metadata of a share's socket, if `path` is one.
 pub(crate) fn share_at(path: &Path) -> Option<Stat> {
     let stat = rustix::fs::stat(path).ok();
-    stat.filter(crate::listening::is_socket)
+    stat.filter(is_socket)
 }
 
 /// Queries the server of the share that listens at `path`, through its usual socket or the given one.
@@ -56,55 +70,49 @@ pub(crate) fn ask_share(
     command: &Command,
 ) -> Result<Value, QueryError> {
     let user = share.st_uid;
-    let (socket, follow) = match socket {
-        Some(socket) => (socket.to_owned(), OFlags::empty()),
-        None => {
-            let name = file_name_of_share(share.st_dev, share.st_ino);
-            (directory_of(user)?.join(name), OFlags::NOFOLLOW)
-        }
-    };
+    let name = file_name_of_share(share.st_dev, share.st_ino);
+    let (socket, follow) = place_of(socket, user, name)?;
     let stream = reach(&socket, follow, user).map_err(|errno| match errno {
         Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(path.into()),
-        other => QueryError::Query {
-            path: path.into(),
-            source: other.into(),
-        },
+        other => failed(path, other),
     })?;
-    exchange_with(path, stream, command)
+    exchange_with(path, &stream, command)
 }
 
-fn exchange_with(path: &Path, stream: UnixStream, command: &Command) -> Result<Value, QueryError> {
-    let failed = |source| QueryError::Query {
+/// The given socket, or the usual one with this name, and how to open it.
+fn place_of(
+    socket: Option<&Path>,
+    user: u32,
+    usual: String,
+) -> Result<(PathBuf, OFlags), QueryError> {
+    match socket {
+        Some(socket) => Ok((socket.to_owned(), OFlags::empty())),
+        None => Ok((directory_of(user)?.join(usual), OFlags::NOFOLLOW)),
+    }
+}
+
+fn failed(path: &Path, error: impl Into<io::Error>) -> QueryError {
+    QueryError::Query {
         path: path.into(),
-        source,
-    };
-    let line = exchange(&stream, command, TIMEOUT).map_err(failed)?;
+        source: error.into(),
+    }
+}
+
+fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<Value, QueryError> {
+    let line = exchange(stream, command, TIMEOUT).map_err(|error| failed(path, error))?;
     match Reply::decode(&line) {
         Ok(Reply::Result(value)) => Ok(value),
         Ok(Reply::Error(refusal)) => Err(QueryError::Refused {
             path: path.into(),
             why: printable(&refusal.message),
         }),
-        Err(why) => Err(failed(io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("malformed reply: {why}"),
-        ))),
-    }
-}
-
-/// Connects to the usual socket of such a mount.
-fn reach_usual(path: &Path, located: &Located, user: u32) -> Result<UnixStream, QueryError> {
-    let mount = &located.mount;
-    let socket = match directory_of(user) {
-        Ok(directory) => directory.join(file_name(mount.device)),
-        Err(error) => return Err(error.into()),
-    };
-    match reach(&socket, OFlags::NOFOLLOW, user) {
-        // Any server can set the subtype; a thrufs mount has that type or a socket.
-        Err(Errno::NOENT | Errno::ACCESS) if mount.kind != "fuse.thrufs" => {
-            Err(not_on_thrufs(path, located))
+        Err(why) => {
+            let why = format!("malformed reply: {why}");
+            Err(failed(
+                path,
+                io::Error::new(io::ErrorKind::InvalidData, why),
+            ))
         }
-        reached => reached.map_err(|errno| problem(located, user, &socket, errno)),
     }
 }
 
@@ -122,28 +130,13 @@ fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
     }
 }
 
-/// The error for a socket of `user` that cannot be connected to.
-fn problem(located: &Located, user: u32, socket: &Path, errno: Errno) -> QueryError {
-    let mountpoint = located.mount.path.clone();
-    let socket = socket.to_owned();
-    match errno {
-        Errno::NOENT => QueryError::NoSocket { mountpoint, socket },
-        Errno::ACCESS | Errno::PERM => QueryError::OtherUser { mountpoint, user },
-        Errno::CONNREFUSED => QueryError::NoServer { mountpoint, socket },
-        other => QueryError::Query {
-            path: mountpoint,
-            source: other.into(),
-        },
-    }
-}
-
 /// Connects to a socket, which must belong to `user`, as must its server, or to root.
 fn reach(socket: &Path, follow: OFlags, user: u32) -> Result<UnixStream, Errno> {
     // Opened first, then checked and connected to by descriptor: a path could be replaced in between.
     let flags = OFlags::PATH | OFlags::CLOEXEC | follow;
     let file = rustix::fs::open(socket, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&file)?;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
+    if !is_socket(&stat) {
         return Err(Errno::NOTSOCK);
     }
     if stat.st_uid != user {

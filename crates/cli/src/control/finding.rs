@@ -34,9 +34,9 @@ pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
     let Some(name) = name else {
         return of_descriptor(path, &mounts, directory, None);
     };
-    let holding = PathOnMount::of(path, &mounts, &directory)?;
-    let whole = holding.path.join(OsStr::from_bytes(name));
-    let is_covered = |mount: &Mount| mount.parent == holding.mount.id && mount.path == whole;
+    let (holding, at) = on_mount(path, &mounts, &directory)?;
+    let whole = at.join(OsStr::from_bytes(name));
+    let is_covered = |mount: &Mount| mount.parent == holding.id && mount.path == whole;
     if mounts.iter().any(is_covered) {
         let mounted = open(path, path, OFlags::NOFOLLOW)?;
         return of_descriptor(path, &mounts, mounted, None);
@@ -68,34 +68,28 @@ fn open(path: &Path, part: &Path, flags: OFlags) -> Result<OwnedFd, QueryError> 
     })
 }
 
-struct PathOnMount<'a> {
-    mount: &'a Mount,
-    path: PathBuf,
-}
-
-impl PathOnMount<'_> {
-    fn of<'a>(
-        path: &Path,
-        mounts: &'a [Mount],
-        descriptor: &OwnedFd,
-    ) -> Result<PathOnMount<'a>, QueryError> {
-        let wrong = |source| QueryError::Explained {
-            path: path.into(),
-            source,
-        };
-        // STATX_DONT_SYNC and an empty mask: the server may be dead, and a FUSE mount refuses requests of
-        // users that it does not allow. The kernel itself fills the mount id.
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::empty())
-            .map_err(|errno| wrong(errno.into()))?;
-        if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
-            return Err(wrong(std::io::ErrorKind::Unsupported.into()));
-        }
-        let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
-        let mount = mount.ok_or_else(|| QueryError::Detached(path.into()))?;
-        let path = std::fs::read_link(descriptor_path(descriptor)).map_err(wrong)?;
-        Ok(PathOnMount { mount, path })
+/// The mount of an open file, and its path there.
+fn on_mount<'a>(
+    path: &Path,
+    mounts: &'a [Mount],
+    descriptor: &OwnedFd,
+) -> Result<(&'a Mount, PathBuf), QueryError> {
+    let wrong = |source| QueryError::Explained {
+        path: path.into(),
+        source,
+    };
+    // STATX_DONT_SYNC and an empty mask: the server may be dead, and a FUSE mount refuses requests of
+    // users that it does not allow. The kernel itself fills the mount id.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::empty())
+        .map_err(|errno| wrong(errno.into()))?;
+    if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
+        return Err(wrong(std::io::ErrorKind::Unsupported.into()));
     }
+    let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
+    let mount = mount.ok_or_else(|| QueryError::Detached(path.into()))?;
+    let path = std::fs::read_link(descriptor_path(descriptor)).map_err(wrong)?;
+    Ok((mount, path))
 }
 
 fn of_descriptor(
@@ -104,7 +98,7 @@ fn of_descriptor(
     descriptor: OwnedFd,
     name: Option<&[u8]>,
 ) -> Result<Located, QueryError> {
-    let PathOnMount { mount, path: at } = PathOnMount::of(path, mounts, &descriptor)?;
+    let (mount, at) = on_mount(path, mounts, &descriptor)?;
     let outside = || QueryError::Detached(path.into());
     let below = at.strip_prefix(&mount.path).map_err(|_| outside())?;
     let bound = mount.root.strip_prefix("/").map_err(|_| outside())?;

@@ -40,7 +40,8 @@ struct WrittenRequest {
     path: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Reply {
     Result(Value),
     Error(Refusal),
@@ -49,10 +50,8 @@ pub(crate) enum Reply {
 #[derive(Debug, Serialize, Deserialize)]
 struct WrittenReply {
     version: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    result: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<Refusal>,
+    #[serde(flatten)]
+    reply: Reply,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,27 +143,20 @@ impl Command {
 impl Reply {
     /// With a line feed.
     pub(crate) fn encode(self) -> String {
-        let (result, error) = match self {
-            Reply::Result(value) => (Some(value), None),
-            Reply::Error(refusal) => (None, Some(refusal)),
-        };
         let written = WrittenReply {
             version: VERSION,
-            result,
-            error,
+            reply: self,
         };
         serde_json::to_string(&written).expect("a value is always JSON") + "\n"
     }
 
     /// The line has no line feed.
     pub(crate) fn decode(line: &[u8]) -> Result<Reply, String> {
-        let reply: WrittenReply =
+        let written: WrittenReply =
             serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        match (reply.result, reply.error) {
-            _ if reply.version != VERSION => Err(format!("version {}", reply.version)),
-            (Some(value), None) => Ok(Reply::Result(value)),
-            (None, Some(refusal)) => Ok(Reply::Error(refusal)),
-            _ => Err("neither result nor error".to_owned()),
+        match written.version {
+            VERSION => Ok(written.reply),
+            other => Err(format!("version {other}")),
         }
     }
 }
