@@ -45,24 +45,15 @@ pub(crate) fn mount(config: &MountConfig, device: OwnedFd) -> Result<(), MountEr
 
 /// Mounts through fusermount3, and returns the device.
 pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountError> {
-    for (wanted, option) in [
-        (
-            config.has(MountAttrFlags::MOUNT_ATTR_STRICTATIME),
-            "strictatime",
-        ),
-        (
-            config.has(MountAttrFlags::MOUNT_ATTR_NODIRATIME),
-            "nodiratime",
-        ),
-        (
-            config.has(MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW),
-            "nosymfollow",
-        ),
-        (config.synchronous, "sync"),
-    ] {
-        if wanted {
-            tracing::warn!("{option} has no effect: fusermount3 does not support it");
-        }
+    let attributes = [
+        ("strictatime", MountAttrFlags::MOUNT_ATTR_STRICTATIME),
+        ("nodiratime", MountAttrFlags::MOUNT_ATTR_NODIRATIME),
+        ("nosymfollow", MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW),
+    ];
+    let wanted = attributes.into_iter().filter(|(_, it)| config.has(*it));
+    let synchronous = config.synchronous.then_some("sync");
+    for option in wanted.map(|(option, _)| option).chain(synchronous) {
+        tracing::warn!("{option} has no effect: fusermount3 does not support it");
     }
     mount::mount_unprivileged(&config.mountpoint, &options(config))
 }
