@@ -16,7 +16,7 @@ pub(crate) use stop::signal_name;
 use crate::auto_unmount::AutoUnmount;
 use crate::callers;
 use crate::channel::{Channel, Message};
-use crate::config::MountConfig;
+use crate::config::{MountConfig, ServerConfig};
 use crate::control::socket::{ControlSocket, file_name};
 use crate::error::{StartupError, system};
 use crate::log::Log;
@@ -132,12 +132,7 @@ impl MountSupervisor {
         policy: Option<PolicyFiles>,
         launcher: Option<Channel>,
     ) -> Result<MountSupervisor, MountCommandError> {
-        let log = Log::begin(&config.server)?;
-        let _ = rustix::thread::set_name(c"thrufs");
-        // The working directory must not keep a mount busy.
-        std::env::set_current_dir("/").map_err(system("change to /"))?;
-        let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
-            .map_err(system("receive signals"))?;
+        let (log, signals) = begin(&config.server)?;
         let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
         let privileged = mounting::is_privileged();
         let mut target = MountTarget {
@@ -384,6 +379,16 @@ impl MountSupervisor {
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }
+}
+
+/// Starts the log of a supervisor, and blocks the signals that it reads.
+pub(crate) fn begin(server: &ServerConfig) -> Result<(Log, SignalFd), StartupError> {
+    let log = Log::begin(server)?;
+    let _ = rustix::thread::set_name(c"thrufs");
+    // The working directory must not keep a mount busy.
+    std::env::set_current_dir("/").map_err(system("change to /"))?;
+    let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1]);
+    Ok((log, signals.map_err(system("receive signals"))?))
 }
 
 fn policy_for_worker(files: &PolicyFiles) -> Result<Message, StartupError> {

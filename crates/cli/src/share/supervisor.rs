@@ -19,7 +19,7 @@ use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::system;
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
-use crate::supervisor::signal_name;
+use crate::supervisor::{self, signal_name};
 use crate::systemd;
 use crate::task::start_thread;
 use std::collections::VecDeque;
@@ -113,14 +113,9 @@ impl ShareSupervisor {
         listening: &ListenAddress,
         once: bool,
     ) -> Result<ShareSupervisor, ShareError> {
-        let log = Log::begin(&config.server)?;
-        let _ = rustix::thread::set_name(c"thrufs");
-        // The working directory must not keep a mount busy.
-        std::env::set_current_dir("/").map_err(system("change to /"))?;
+        let (log, signals) = supervisor::begin(&config.server)?;
         // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
-        let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1])
-            .map_err(system("receive signals"))?;
         let listener = ShareListener::open(listening)?;
         let (control, queries) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
         let machines = Arc::new(Machines::new(config.socket.clone()));
