@@ -5,7 +5,7 @@
 
 use crate::control::client::exchange;
 use crate::control::protocol::{Command, Refusal, Reply};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -55,7 +55,7 @@ struct State {
     /// Count of disconnected ones.
     left: u64,
     /// The final statistics of the last one.
-    last: Option<Value>,
+    last: Option<Map<String, Value>>,
 }
 
 impl Machines {
@@ -74,23 +74,17 @@ impl Machines {
         self.state().connected.push((process, queries));
     }
 
-    pub(super) fn remove(&self, process: u32) {
+    /// Removes a worker; unless the next one resumes its connection, the machine has disconnected.
+    pub(super) fn remove(&self, process: u32, is_resumed: bool) {
         let mut state = self.state();
         state.connected.retain(|(other, _)| *other != process);
-        state.left += 1;
-    }
-
-    /// The next worker resumes its connection.
-    pub(super) fn forget(&self, process: u32) {
-        self.state()
-            .connected
-            .retain(|(other, _)| *other != process);
+        state.left += u64::from(!is_resumed);
     }
 
     /// Stores the final statistics of a worker.
     pub(super) fn record_exit(&self, text: &str) {
         match Reply::decode(text.trim_end().as_bytes()) {
-            Ok(Reply::Result(figures)) => self.state().last = Some(figures),
+            Ok(Reply::Result(Value::Object(figures))) => self.state().last = Some(figures),
             _ => tracing::debug!("malformed figures from a worker"),
         }
     }
@@ -108,13 +102,14 @@ impl Machines {
         let mut text = self.heading();
         let mut machines = Vec::new();
         for (process, queries) in connected {
-            let Some(Reply::Result(mut figures)) = queries.ask(&Command::Statistics) else {
+            let Some(Reply::Result(Value::Object(mut figures))) = queries.ask(&Command::Statistics)
+            else {
                 let _ = writeln!(text, "process {process} does not answer");
                 continue;
             };
             let _ = writeln!(text, "process {process}:");
             text.push_str(&take_text(&mut figures));
-            figures["process"] = (*process).into();
+            figures.insert("process".to_owned(), (*process).into());
             machines.push(figures);
         }
         let (left, mut last) = {
@@ -160,10 +155,8 @@ fn explain(connected: &[(u32, Arc<QueryChannel>)], command: &Command) -> Reply {
     Reply::Error(refusal)
 }
 
-fn take_text(figures: &mut Value) -> String {
-    let text = figures
-        .as_object_mut()
-        .and_then(|fields| fields.remove("text"));
+fn take_text(figures: &mut Map<String, Value>) -> String {
+    let text = figures.remove("text");
     let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
     format!("{}\n", text.trim_end())
 }
@@ -220,14 +213,32 @@ mod tests {
         assert!(first.join().unwrap().contains("statistics"));
         second.join().unwrap();
         machines.record_exit("{\"version\":1,\"result\":{\"text\":\"bye\"}}\n");
-        machines.record_exit("{\"version\":1,\"error\":null}");
-        machines.remove(11);
-        machines.remove(22);
+        for malformed in [
+            "{\"version\":1,\"error\":null}",
+            "{\"version\":1,\"result\":5}",
+        ] {
+            machines.record_exit(malformed);
+        }
+        machines.remove(11, false);
+        machines.remove(22, false);
         let shown = text(&machines);
         assert!(
             shown.ends_with("0 connected, 2 disconnected\nlast disconnected:\nbye\n"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn statistics_of_a_worker_that_are_no_object_are_left_out() {
+        let machines = Machines::new("/run/s".into());
+        let (ours, theirs) = QueryChannel::pair().unwrap();
+        machines.add(11, Arc::new(ours));
+        let worker = worker(theirs, "{\"version\":1,\"result\":5}\n");
+        let all = result(machines.answer(&Command::Statistics));
+        assert_eq!(all["machines"], json!([]));
+        let shown = all["text"].as_str().unwrap();
+        assert!(shown.contains("process 11 does not answer"), "{shown}");
+        worker.join().unwrap();
     }
 
     #[test]

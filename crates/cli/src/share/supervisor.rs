@@ -404,7 +404,7 @@ impl ShareSupervisor {
         let process = worker.process.id();
         self.failures = 0;
         if self.will_resume(kept, status) {
-            self.machines.forget(process);
+            self.machines.remove(process, true);
             self.resume_orphans()?;
             return Ok(Then::Continue(()));
         }
@@ -426,7 +426,7 @@ impl ShareSupervisor {
                 Err(ShareError::WorkerDied(end))
             }
         };
-        self.machines.remove(process);
+        self.machines.remove(process, false);
         if self.once {
             return outcome;
         }
