@@ -32,12 +32,10 @@ pub(crate) enum Message {
     CallerQueries(OwnedFd),
     /// What to share: the first packet to the worker of a share, with the source.
     Share(Box<ShareConfig>, OwnedFd),
-    /// `stat` and `schedstat` of each thread of the front end; before [`Connection`](Self::Connection),
-    /// optional.
-    Callers(Vec<OwnedFd>),
     /// The front end's connection through the supervisor, and what outlives the worker: the journal, the
-    /// ledger, the socket of the strongbox. The worker ends with the connection.
-    Connection([OwnedFd; 4]),
+    /// ledger, the socket of the strongbox; then `stat` and `schedstat` of threads of the front end. The worker
+    /// ends with the connection.
+    Connection([OwnedFd; 4], Vec<OwnedFd>),
     /// The final statistics of a share's worker, in the form of a control reply.
     Figures(String),
     /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)): before
@@ -84,8 +82,9 @@ impl Message {
         match self {
             Message::Serve(config, descriptors) => ("serve", json(config), all(descriptors)),
             Message::Share(config, source) => ("share", json(config), vec![source.as_fd()]),
-            Message::Callers(files) => with("callers", all(files)),
-            Message::Connection(parts) => with("connection", all(parts)),
+            Message::Connection(parts, callers) => {
+                with("connection", [all(parts), all(callers)].concat())
+            }
             Message::CallerQueries(socket) => with("caller queries", vec![socket.as_fd()]),
             Message::Policy(policy, audit) => {
                 let audit = audit.as_ref().map(AsFd::as_fd);
@@ -123,8 +122,11 @@ impl Message {
         Ok(match word {
             b"serve" => Message::Serve(configuration(rest)?, descriptors),
             b"share" => Message::Share(configuration(rest)?, one()?),
-            b"callers" => Message::Callers(descriptors),
-            b"connection" => Message::Connection(descriptors.try_into().map_err(|_| malformed())?),
+            b"connection" => {
+                let callers = descriptors.split_off(descriptors.len().min(4));
+                let parts = descriptors.try_into().map_err(|_| malformed())?;
+                Message::Connection(parts, callers)
+            }
             b"caller queries" => Message::CallerQueries(one()?),
             b"policy" => {
                 let mut descriptors = descriptors.into_iter();

@@ -26,16 +26,12 @@ const RELAYED_BYTES_MAX: usize = 64 << 10;
 const VARIABLE: &str = "THRUFS_LOG";
 
 pub(crate) fn filter(config: &ServerConfig) -> Result<EnvFilter, StartupError> {
-    let from_environment = || {
-        std::env::var(VARIABLE)
-            .ok()
-            .filter(|value| !value.is_empty())
-    };
-    let directives = config
+    let variable = || std::env::var(VARIABLE).ok();
+    let given = config
         .log
         .clone()
-        .or_else(from_environment)
-        .unwrap_or(DEFAULT.to_owned());
+        .or_else(|| variable().filter(|value| !value.is_empty()));
+    let directives = given.unwrap_or(DEFAULT.to_owned());
     EnvFilter::try_new(&directives).map_err(|error| StartupError::Log {
         directives,
         problem: error.to_string(),

@@ -10,6 +10,7 @@ use thrufs::Snapshot;
 use thrufs::session::SessionHandle;
 use thrufs_hostdir::{ConfigError, HostDir};
 use thrufs_policy::Policy;
+use thrufs_virtio::DeviceHandle;
 
 /// The server that queries are about.
 pub(crate) struct Subject {
@@ -20,7 +21,7 @@ pub(crate) struct Subject {
 
 pub(crate) enum Served {
     Mount(Arc<HostDir>, SessionHandle),
-    Share(Arc<SharedTree>),
+    Share(Arc<SharedTree>, DeviceHandle),
 }
 
 impl Served {
@@ -28,7 +29,7 @@ impl Served {
     pub(crate) fn file_system(&self) -> Option<Arc<HostDir>> {
         match self {
             Served::Mount(file_system, _) => Some(Arc::clone(file_system)),
-            Served::Share(tree) => tree.current(),
+            Served::Share(tree, _) => tree.current(),
         }
     }
 
@@ -40,14 +41,14 @@ impl Served {
     ) -> Result<(), ConfigError> {
         match self {
             Served::Mount(file_system, _) => file_system.replace_policy(policy, audit),
-            Served::Share(tree) => tree.replace_policy(policy, audit),
+            Served::Share(tree, _) => tree.replace_policy(policy, audit),
         }
     }
 
     fn metrics(&self) -> Snapshot {
         match self {
             Served::Mount(_, handle) => handle.metrics(),
-            Served::Share(tree) => tree.metrics(),
+            Served::Share(_, device) => device.metrics(),
         }
     }
 
@@ -55,7 +56,7 @@ impl Served {
     fn resumptions(&self) -> u64 {
         match self {
             Served::Mount(..) => 0,
-            Served::Share(tree) => tree.deaths(),
+            Served::Share(tree, _) => tree.deaths(),
         }
     }
 
@@ -63,7 +64,7 @@ impl Served {
     fn carrier(&self) -> Option<String> {
         match self {
             Served::Mount(_, handle) => handle.carrier().as_ref().map(ToString::to_string),
-            Served::Share(tree) => tree.current().map(|_| "virtio-fs".to_owned()),
+            Served::Share(tree, _) => tree.current().map(|_| "virtio-fs".to_owned()),
         }
     }
 }

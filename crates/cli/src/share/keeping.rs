@@ -56,13 +56,13 @@ impl Keeping {
         let (ours, theirs) = UnixStream::pair()?;
         let copy = |descriptor: &dyn AsFd| descriptor.as_fd().try_clone_to_owned();
         let callers: io::Result<Vec<OwnedFd>> = self.callers.iter().map(|one| copy(one)).collect();
-        channel.send(&Message::Callers(callers?))?;
-        channel.send(&Message::Connection([
+        let parts = [
             theirs.into(),
             copy(&self.journal)?,
             copy(&self.ledger)?,
             copy(&self.strongbox)?,
-        ]))?;
+        ];
+        channel.send(&Message::Connection(parts, callers?))?;
         self.keeper.attach(ours);
         Ok(())
     }

@@ -7,10 +7,9 @@ use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use thrufs::Snapshot;
 use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, Resources, SetupError, Strongbox};
 use thrufs_policy::Policy;
-use thrufs_virtio::{DeviceHandle, Journal, MakeFileSystem};
+use thrufs_virtio::{Journal, MakeFileSystem};
 
 pub(crate) struct SharedTree {
     source: OwnedFd,
@@ -23,7 +22,6 @@ struct State {
     resources: Resources,
     /// Weak, so that no file stays open after the session.
     current: Weak<HostDir>,
-    device: Option<DeviceHandle>,
     journal: Option<Journal>,
 }
 
@@ -40,7 +38,6 @@ impl SharedTree {
             state: Mutex::new(State {
                 resources: resources.clone(),
                 current: Weak::new(),
-                device: None,
                 journal: None,
             }),
         };
@@ -56,10 +53,6 @@ impl SharedTree {
             source: errno.into(),
         })?;
         HostDir::from_fd(again, self.config.clone(), resources)
-    }
-
-    pub(crate) fn set_device(&self, device: DeviceHandle) {
-        self.state().device = Some(device);
     }
 
     /// Records sessions for the next worker.
@@ -79,14 +72,6 @@ impl SharedTree {
     /// The tables of the current session.
     pub(crate) fn current(&self) -> Option<Arc<HostDir>> {
         self.state().current.upgrade()
-    }
-
-    pub(crate) fn metrics(&self) -> Snapshot {
-        let device = self.state().device.clone();
-        device.map_or_else(
-            || thrufs::Metrics::default().snapshot(),
-            |device| device.metrics(),
-        )
     }
 
     /// Activates another policy.

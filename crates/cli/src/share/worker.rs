@@ -35,15 +35,13 @@ fn serve(inherited: Inherited, config: ShareConfig, source: OwnedFd) -> Outcome 
     let (confined, source, resources) = inherited.confine(source, &config)?;
     let tree = Arc::new(SharedTree::new(source, config.serving.clone(), resources)?);
     let device = Device::new(Sessions(Arc::clone(&tree)), config.device())?;
-    tree.set_device(device.handle());
     let subject = Arc::new(Subject {
         place: config.socket,
-        served: Served::Share(Arc::clone(&tree)),
+        served: Served::Share(Arc::clone(&tree), device.handle()),
     });
     let (connect, connected) = channel();
     let watched = ShareWatch {
         connect: Some(connect),
-        callers: Vec::new(),
         handle: device.handle(),
         tree,
     };
@@ -64,7 +62,6 @@ fn serve(inherited: Inherited, config: ShareConfig, source: OwnedFd) -> Outcome 
 struct ShareWatch {
     /// For the connection; `None` after it was sent, or at the end.
     connect: Option<Sender<(UnixStream, ConnectionOptions)>>,
-    callers: Vec<Caller>,
     handle: DeviceHandle,
     tree: Arc<SharedTree>,
 }
@@ -77,13 +74,7 @@ impl Watched for ShareWatch {
 
     fn on_message(&mut self, message: Message) {
         match message {
-            Message::Callers(files) => {
-                let mut files = files.into_iter().map(File::from);
-                while let (Some(stat), Some(schedstat)) = (files.next(), files.next()) {
-                    self.callers.push(Caller { stat, schedstat });
-                }
-            }
-            Message::Connection(parts) => self.on_connection(parts),
+            Message::Connection(parts, callers) => self.on_connection(parts, callers),
             Message::Stop => self.stop(),
             other => tracing::debug!(?other, "unexpected message to the worker of a share"),
         }
@@ -96,7 +87,11 @@ impl Watched for ShareWatch {
 }
 
 impl ShareWatch {
-    fn on_connection(&mut self, [stream, journal, ledger, strongbox]: [OwnedFd; 4]) {
+    fn on_connection(
+        &mut self,
+        [stream, journal, ledger, strongbox]: [OwnedFd; 4],
+        callers: Vec<OwnedFd>,
+    ) {
         let Ok(journal) = Journal::from_memory(journal) else {
             tracing::error!("cannot map the journal");
             return self.stop();
@@ -104,9 +99,14 @@ impl ShareWatch {
         let strongbox = Arc::new(OfSupervisor::new(strongbox));
         self.tree
             .note_in(Ledger::from(ledger), strongbox, journal.clone());
+        let mut files = callers.into_iter().map(File::from);
+        let callers = std::iter::from_fn(|| {
+            let (stat, schedstat) = files.next().zip(files.next())?;
+            Some(Caller { stat, schedstat })
+        });
         if let Some(connect) = self.connect.take() {
             let options = ConnectionOptions {
-                callers: std::mem::take(&mut self.callers),
+                callers: callers.collect(),
                 journal: Some(journal),
             };
             let _ = connect.send((stream.into(), options));
