@@ -195,9 +195,7 @@ fn wait_for_answer(mountpoint: &Path, supervisor: &mut Process) -> Result<(), Mo
     let path = mountpoint.to_owned();
     let asking =
         Task::start(move || rustix::fs::statvfs(&path)).map_err(system("start a thread"))?;
-    let answered = asking.is_done_within(ANSWER_TIMEOUT);
-    let answer = if answered { asking.finish() } else { None };
-    match answer {
+    match asking.finish_within(ANSWER_TIMEOUT) {
         Some(Ok(_)) => Ok(()),
         Some(Err(errno)) => {
             let _ = supervisor.channel.send(&Message::Stop);

@@ -212,12 +212,12 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     let Ok(asking) = Task::start(move || rustix::fs::statvfs(&asked)) else {
         return false;
     };
-    if !asking.is_done_within(DEAD_ANSWER_TIMEOUT) {
+    let Some(answer) = asking.finish_within(DEAD_ANSWER_TIMEOUT) else {
         tracing::warn!("the mount on {} does not answer", path.display());
         return false;
-    }
+    };
     // A connection over io_uring ends after its server: earlier requests get one of the others, which our
     // servers never return.
     let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
-    matches!(asking.finish(), Some(Err(errno)) if ends.contains(&errno))
+    answer.is_err_and(|errno| ends.contains(&errno))
 }

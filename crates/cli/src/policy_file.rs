@@ -82,17 +82,9 @@ impl PolicyFiles {
 /// The content, independent of the shared file offset. One byte more than the limit shows that it is too
 /// long.
 fn read_bounded(file: &File) -> io::Result<Vec<u8>> {
-    let mut text = vec![0; POLICY_BYTES_MAX + 1];
-    let mut length = 0;
-    while length < text.len() {
-        match file.read_at(&mut text[length..], length as u64) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    text.truncate(length);
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut text = vec![0; length.min(POLICY_BYTES_MAX + 1)];
+    file.read_exact_at(&mut text, 0)?;
     Ok(text)
 }
 

@@ -304,10 +304,8 @@ impl MountSupervisor {
         }
         self.device = None;
         // A blocked call ends with this process; a successful one is undone.
-        if let Some(mounting) = mounting
-            && mounting.is_done_within(WORKER_EXIT_TIMEOUT)
-            && let Some(Ok(())) = mounting.finish()
-        {
+        let mounted = mounting.and_then(|mounting| mounting.finish_within(WORKER_EXIT_TIMEOUT));
+        if let Some(Ok(())) = mounted {
             self.target.device = mounting::device_number(&self.config.mountpoint);
         }
         if self.target.device.is_some()

@@ -37,6 +37,11 @@ impl<T: Send + 'static> Task<T> {
         waiting::readable([Some(self.as_fd())], Some(Instant::now() + time))[0]
     }
 
+    /// The result, if the call returns within this time.
+    pub(crate) fn finish_within(self, time: Duration) -> Option<T> {
+        self.is_done_within(time).then(|| self.finish())?
+    }
+
     /// Joins the thread; `None` if it panicked.
     pub(crate) fn finish(self) -> Option<T> {
         self.thread.join().ok()

@@ -41,12 +41,7 @@ fn kept_max() -> usize {
     limit.map_or(KEPT_MAX, |limit| KEPT_MAX.min(limit as usize / 2))
 }
 
-#[derive(Debug)]
-struct Packet {
-    word: u8,
-    key: u64,
-    file: Option<OwnedFd>,
-}
+type Packet = (u8, u64, Option<OwnedFd>);
 
 fn send(
     socket: BorrowedFd<'_>,
@@ -69,11 +64,8 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
         return Ok(None);
     }
     let [word, key @ ..] = bytes;
-    Ok(Some(Packet {
-        word,
-        key: u64::from_ne_bytes(key),
-        file: received.descriptors.into_iter().next(),
-    }))
+    let file = received.descriptors.into_iter().next();
+    Ok(Some((word, u64::from_ne_bytes(key), file)))
 }
 
 /// Starts the thread. Returns the workers' end of its socket; the thread ends when all copies of that are
@@ -85,7 +77,7 @@ pub(super) fn begin() -> io::Result<OwnedFd> {
 fn keep(workers: &OwnedFd) {
     let mut kept: HashMap<u64, OwnedFd> = HashMap::new();
     let kept_max = kept_max();
-    while let Ok(Some(Packet { word, key, file })) = receive(workers.as_fd()) {
+    while let Ok(Some((word, key, file))) = receive(workers.as_fd()) {
         match (word, file) {
             (KEEP, Some(file)) if kept.len() < kept_max || kept.contains_key(&key) => {
                 kept.insert(key, file);
@@ -156,7 +148,7 @@ impl Strongbox for OfSupervisor {
         if send(self.socket.as_fd(), TAKE, number, None).is_err() {
             return taken;
         }
-        while let Ok(Some(Packet { word, key, file })) = receive(self.socket.as_fd()) {
+        while let Ok(Some((word, key, file))) = receive(self.socket.as_fd()) {
             match (word, file) {
                 (BEGIN, _) if key == number => taken.clear(),
                 (END, _) if key == number => break,
@@ -217,8 +209,8 @@ mod tests {
         }
         send(socket.as_fd(), TAKE, 7, None).unwrap();
         // It dies after the first descriptor.
-        assert_eq!(receive(socket.as_fd()).unwrap().unwrap().word, BEGIN);
-        assert_eq!(receive(socket.as_fd()).unwrap().unwrap().word, KEEP);
+        assert_eq!(receive(socket.as_fd()).unwrap().unwrap().0, BEGIN);
+        assert_eq!(receive(socket.as_fd()).unwrap().unwrap().0, KEEP);
         drop(first);
         let second = OfSupervisor::new(socket);
         for _ in 0..2 {

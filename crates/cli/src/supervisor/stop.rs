@@ -70,9 +70,7 @@ impl MountSupervisor {
             let unmounted = match waited {
                 Ok(()) => task.finish(),
                 // The call may have succeeded and be about to return.
-                Err(Interruption::WorkerEnded) if task.is_done_within(WORKER_EXIT_TIMEOUT) => {
-                    task.finish()
-                }
+                Err(Interruption::WorkerEnded) => task.finish_within(WORKER_EXIT_TIMEOUT),
                 Err(_) => None,
             };
             match (unmounted, waited) {
