@@ -70,7 +70,6 @@ pub(crate) fn main() -> ExitCode {
     let mut target = MountTarget {
         mountpoint: config.mountpoint,
         device: None,
-        privileged: mounting::is_privileged(),
     };
     let mut abort = None;
     loop {

@@ -227,10 +227,6 @@ impl Channel {
         Ok(Channel(thrufs_sys::inherited::take(number)?))
     }
 
-    pub(crate) fn try_clone(&self) -> io::Result<Channel> {
-        self.0.try_clone().map(Channel)
-    }
-
     /// # Errors
     ///
     /// EPIPE when the other process is gone.

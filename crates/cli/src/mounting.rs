@@ -59,8 +59,8 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
 }
 
 /// Unmounts as root, or through fusermount3.
-pub(crate) fn unmount(path: &Path, privileged: bool, lazy: bool) -> Result<(), MountError> {
-    match privileged {
+pub(crate) fn unmount(path: &Path, lazy: bool) -> Result<(), MountError> {
+    match is_privileged() {
         true => mount::unmount(path, lazy),
         false => mount::unmount_unprivileged(path, lazy),
     }
@@ -92,7 +92,6 @@ pub(crate) struct MountTarget {
     pub(crate) mountpoint: PathBuf,
     /// Without it, only the mount point is known.
     pub(crate) device: Option<DeviceNumber>,
-    pub(crate) privileged: bool,
 }
 
 impl MountTarget {
@@ -102,13 +101,13 @@ impl MountTarget {
     ///
     /// See [`MountError::Unmount`]; EBUSY also when something else is mounted over it.
     pub(crate) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        self.everywhere(|path| unmount(path, self.privileged, lazy))
+        self.everywhere(|path| unmount(path, lazy))
     }
 
     /// Unmounts it everywhere, also while in use, and ends the connection; without privilege, the
     /// connection lives as long as its server.
     pub(crate) fn unmount_by_force(&self) -> Result<(), MountError> {
-        if self.privileged {
+        if is_privileged() {
             self.everywhere(mount::unmount_by_force)
         } else {
             self.unmount(true)
@@ -119,7 +118,7 @@ impl MountTarget {
     pub(crate) fn unmount_dead(&self) -> Result<(), MountError> {
         let mut outcome = Ok(());
         for path in self.dead() {
-            outcome = outcome.and(unmount(&path, self.privileged, true));
+            outcome = outcome.and(unmount(&path, true));
         }
         outcome
     }

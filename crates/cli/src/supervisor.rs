@@ -30,6 +30,7 @@ use crate::watcher::receive_setup;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::MountError;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
@@ -54,7 +55,7 @@ struct MountSupervisor {
     auto_unmount: Option<AutoUnmount>,
     target: MountTarget,
     /// Until it closes its end.
-    launcher: Option<Channel>,
+    launcher: Option<Arc<Channel>>,
     /// Whether `Ready` was sent to the launcher.
     announced: bool,
     /// A signal while the mount may exist, but not all events of that have arrived.
@@ -88,7 +89,7 @@ pub(crate) fn main() -> ExitCode {
     let Some((setup, Message::Serve(config, descriptors))) = receive_setup(&launcher) else {
         return ExitCode::FAILURE;
     };
-    match run(*config, descriptors, setup.policy, Some(launcher)) {
+    match run(*config, descriptors, setup.policy, Some(Arc::new(launcher))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -103,26 +104,21 @@ pub(crate) fn run(
     config: MountConfig,
     descriptors: Vec<OwnedFd>,
     policy: Option<PolicyFiles>,
-    launcher: Option<Channel>,
+    launcher: Option<Arc<Channel>>,
 ) -> Result<(), MountCommandError> {
-    let reply_channel = launcher
-        .as_ref()
-        .and_then(|launcher| launcher.try_clone().ok());
-    let started = MountSupervisor::start(config, descriptors, policy, launcher);
-    let mut supervisor = match started {
-        Ok(supervisor) => supervisor,
-        Err(error) => {
-            let Some(reply_channel) = reply_channel else {
-                return Err(error);
-            };
-            let sent = reply_channel.send(&Message::Failed(error.to_string()));
-            // Without a launcher, the error is logged.
-            return if sent.is_ok() { Ok(()) } else { Err(error) };
+    match MountSupervisor::start(config, descriptors, policy, launcher.clone()) {
+        Ok(mut supervisor) => {
+            drop(launcher);
+            supervisor.announce();
+            supervisor.serve()
         }
-    };
-    drop(reply_channel);
-    supervisor.announce();
-    supervisor.serve()
+        Err(error) => {
+            let failed = Message::Failed(error.to_string());
+            let is_sent = launcher.is_some_and(|launcher| launcher.send(&failed).is_ok());
+            // Without a launcher, the error is logged.
+            if is_sent { Ok(()) } else { Err(error) }
+        }
+    }
 }
 
 impl MountSupervisor {
@@ -130,7 +126,7 @@ impl MountSupervisor {
         config: MountConfig,
         descriptors: Vec<OwnedFd>,
         policy: Option<PolicyFiles>,
-        launcher: Option<Channel>,
+        launcher: Option<Arc<Channel>>,
     ) -> Result<MountSupervisor, MountCommandError> {
         let (log, signals) = begin(&config.server)?;
         let (control, listener) = ControlSocket::make_if_possible(&config.server.control)?.unzip();
@@ -138,7 +134,6 @@ impl MountSupervisor {
         let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
             device: None,
-            privileged,
         };
         let device = if privileged {
             thrufs::mount::open_device()?.0
@@ -188,7 +183,7 @@ impl MountSupervisor {
     /// Mounts, unless fusermount3 has, and waits for INIT.
     fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), MountCommandError> {
         let mut deadline = Instant::now() + START_TIMEOUT;
-        if self.target.privileged {
+        if mounting::is_privileged() {
             *mounting = Some(self.begin_mounting()?);
         }
         let mut ready = false;
@@ -216,11 +211,7 @@ impl MountSupervisor {
                     return Err(said.or(failed).unwrap_or(MountCommandError::ServerGone));
                 }
                 MountEvent::WorkerStuck => {
-                    return Err(MountCommandError::Stuck {
-                        mountpoint: self.config.mountpoint.clone(),
-                        left: Some(self.worker.id()),
-                        dead: false,
-                    });
+                    return Err(self.stuck_with(Some(self.worker.id()), false));
                 }
                 // The mount may exist and be served already: the events are about to arrive. A caller
                 // that has seen it wants it unmounted, not the attempt to fail.
@@ -249,19 +240,14 @@ impl MountSupervisor {
     }
 
     fn publish_control_socket(&mut self) {
-        let Some(control) = &mut self.control else {
+        let Some(control) = self.control.take() else {
             return;
         };
-        let Some(device) = self.target.device else {
-            tracing::warn!(
+        match self.target.device {
+            Some(device) => self.control = control.published(file_name(device)),
+            None => tracing::warn!(
                 "no control socket: the mount is not in the mount table (is /proc mounted?)"
-            );
-            self.control = None;
-            return;
-        };
-        if let Err(error) = control.publish(file_name(device)) {
-            tracing::warn!("no control socket: {error}");
-            self.control = None;
+            ),
         }
     }
 

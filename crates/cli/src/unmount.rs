@@ -151,7 +151,7 @@ fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
 }
 
 fn unmount_path(path: &Path, lazy: bool) -> Result<(), UnmountError> {
-    let result = mounting::unmount(path, mounting::is_privileged(), lazy);
+    let result = mounting::unmount(path, lazy);
     result.map_err(|error| match &error {
         MountError::Unmount { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
             UnmountError::InUse(path.into())

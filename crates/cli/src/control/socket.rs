@@ -116,8 +116,14 @@ impl ControlSocket {
         }
     }
 
-    /// Renames it to its final name: `usual`, unless a path was given.
-    pub(crate) fn publish(&mut self, usual: String) -> Result<(), ControlSocketError> {
+    /// Renames it to its final name: `usual`, unless a path was given. A failure is logged, and removes it.
+    pub(crate) fn published(mut self, usual: String) -> Option<ControlSocket> {
+        let published = self.publish(usual);
+        let published = published.inspect_err(|error| tracing::warn!("no control socket: {error}"));
+        published.is_ok().then_some(self)
+    }
+
+    fn publish(&mut self, usual: String) -> Result<(), ControlSocketError> {
         let name = self.asked.clone().unwrap_or_else(|| usual.into());
         Ok(self.socket.publish(&name, self.asked.is_some())?)
     }

@@ -173,14 +173,12 @@ impl ShareSupervisor {
     /// Publishes the sockets, and notifies systemd.
     fn announce(&mut self) -> Result<(), ShareError> {
         self.listener.publish()?;
-        if let Some(control) = &mut self.control {
+        if let Some(control) = self.control.take() {
             let usual = self.listener.identity();
             let usual = usual.map(|(device, inode)| file_name_of_share(device, inode));
             // An inherited socket has no file to name the control socket after.
             let usual = usual.unwrap_or_else(|| format!("share-{}.socket", std::process::id()));
-            if let Err(error) = control.publish(usual) {
-                tracing::warn!("no control socket: {error}");
-            }
+            self.control = control.published(usual);
         }
         let (source, socket) = (self.config.source.display(), self.config.socket.display());
         tracing::info!("sharing {source} at {socket}");

@@ -89,11 +89,16 @@ impl MountSupervisor {
             return self.on_worker_exit();
         }
         self.device = None;
-        Err(MountCommandError::Stuck {
+        Err(self.stuck_with(Some(self.worker.id()), self.is_left_dead()))
+    }
+
+    /// The error for requests that do not end; `left` is a process that cannot be killed.
+    pub(super) fn stuck_with(&self, left: Option<u32>, dead: bool) -> MountCommandError {
+        MountCommandError::Stuck {
             mountpoint: self.config.mountpoint.clone(),
-            left: Some(self.worker.id()),
-            dead: self.is_left_dead(),
-        })
+            left,
+            dead,
+        }
     }
 
     /// Unmounts a dead mount with auto_unmount; returns whether one stays.

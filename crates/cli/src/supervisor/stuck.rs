@@ -11,9 +11,8 @@ use crate::mounting::error::MountCommandError;
 impl MountSupervisor {
     /// Unmounts by force and aborts the connection; kills the worker, if possible.
     pub(super) fn force_unmount(&mut self) -> Result<(), MountCommandError> {
-        let mountpoint = self.config.mountpoint.clone();
         if self.target.device.is_none() || self.target.is_mounted() {
-            let shown = mountpoint.display();
+            let shown = self.config.mountpoint.display();
             tracing::warn!("requests to {shown} do not end: force unmount");
             let target = self.target.clone();
             self.try_to_detach(move || target.unmount_by_force());
@@ -44,10 +43,6 @@ impl MountSupervisor {
         if let Err(error) = cleared {
             tracing::warn!("{error}");
         }
-        Err(MountCommandError::Stuck {
-            mountpoint,
-            left,
-            dead: false,
-        })
+        Err(self.stuck_with(left, false))
     }
 }
