@@ -190,3 +190,71 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(node: u64) -> Message {
+        Message::Node {
+            node: NodeId(node),
+            data: false,
+            name: None,
+        }
+    }
+
+    fn taken(lanes: &Lanes, lane: usize) -> (Message, Next) {
+        let next = lanes.next(lane);
+        match &next {
+            Next::Send(message, _) | Next::Retry(message, _) => (message.clone(), next),
+            Next::End => unreachable!("it has not ended"),
+        }
+    }
+
+    #[test]
+    fn full_lane_is_replaced_by_a_repair() {
+        let (lanes, now) = (Lanes::default(), Instant::now());
+        let lane = LANES as u64;
+        for number in 0..MESSAGES_MAX as u64 {
+            assert!(lanes.push(about(lane * number), now));
+        }
+        assert!(!lanes.push(about(lane), now));
+        assert!(lanes.push(about(lane + 1), now), "another lane has room");
+        lanes.replace_all_by_repair();
+        let root = NodeId::ROOT.0 as usize % LANES;
+        let (message, next) = taken(&lanes, root);
+        assert_eq!(message, Message::Repair);
+        assert!(!lanes.flush(Instant::now()), "it is not done");
+        lanes.done(root, next, Ok(true));
+        assert!(lanes.flush(Instant::now()), "nothing else is left");
+    }
+
+    #[test]
+    fn node_that_is_about_to_be_known_is_tried_again() {
+        let lanes = Lanes::default();
+        assert!(lanes.push(about(0), Instant::now()));
+        for attempts in 0..3 {
+            let (message, next) = taken(&lanes, 0);
+            assert_eq!(message, about(0));
+            assert_eq!(matches!(next, Next::Retry(_, _)), attempts > 0);
+            lanes.done(0, next, Ok(false));
+        }
+        assert_eq!(lanes.lanes[0].state.lock().later.len(), 1);
+        let (_, next) = taken(&lanes, 0);
+        lanes.done(0, next, Err(Errno::ENOTCONN));
+        assert!(matches!(lanes.next(0), Next::End));
+    }
+
+    #[test]
+    fn later_message_is_sent_once_and_in_time() {
+        let lanes = Lanes::default();
+        let due = Instant::now() + Duration::from_millis(20);
+        assert!(lanes.push_later(about(0), due));
+        assert!(lanes.push_later(about(0), due + Duration::from_secs(60)));
+        let (message, next) = taken(&lanes, 0);
+        assert!(Instant::now() >= due);
+        assert_eq!(message, about(0));
+        lanes.done(0, next, Ok(false));
+        assert!(lanes.lanes[0].state.lock().later.is_empty());
+    }
+}

@@ -34,3 +34,21 @@ impl Trust {
         self.repaired.store(losses, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_until_the_last_loss_is_repaired() {
+        let (trust, hour) = (Trust::default(), Duration::from_secs(3600));
+        assert_eq!(trust.timeout(hour), hour);
+        trust.lose();
+        let first = trust.losses();
+        trust.lose();
+        trust.repaired(first);
+        assert_eq!(trust.timeout(hour), Duration::ZERO);
+        trust.repaired(trust.losses());
+        assert_eq!(trust.timeout(hour), hour);
+    }
+}
