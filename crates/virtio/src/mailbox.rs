@@ -5,7 +5,6 @@
 //! acknowledged to the front end (a memory region, for instance) applies to every request that the guest
 //! makes afterwards. The lock is taken only when the flag is set.
 
-use crate::frame::Kind;
 use crate::memory::Regions;
 use crate::queue::VirtqueueLog;
 use crate::slot::Slot;
@@ -41,7 +40,7 @@ pub(crate) struct Messages {
     pub(crate) wiring: Option<Wiring>,
     pub(crate) returned: Vec<Returned>,
     /// Requests that a helper took and that only the queue's thread may execute.
-    pub(crate) undone: Vec<(Slot, Kind)>,
+    pub(crate) undone: Vec<Slot>,
     pub(crate) stops: bool,
 }
 
@@ -78,8 +77,8 @@ impl Mailbox {
     }
 
     /// Passes on a request that was taken and not begun.
-    pub(crate) fn hand_over(&self, slot: Slot, kind: Kind) {
-        self.leave(|messages| messages.undone.push((slot, kind)));
+    pub(crate) fn hand_over(&self, slot: Slot) {
+        self.leave(|messages| messages.undone.push(slot));
     }
 
     /// Wakes the thread to see a change of the session.

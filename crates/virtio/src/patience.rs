@@ -36,8 +36,12 @@ impl Patience {
         self.asked = true;
     }
 
-    /// Spins until `is_ready`, within the time limit. True when it is.
+    /// Spins until `is_ready`, within the time limit, if that is worth it now. True when it is ready. To be
+    /// called once per wait.
     pub(crate) fn spin(&mut self, mut is_ready: impl FnMut() -> bool) -> bool {
+        if !self.is_worth_it() {
+            return false;
+        }
         let start = Instant::now();
         let mut found = false;
         while !found && start.elapsed() < self.spin {
@@ -54,8 +58,7 @@ impl Patience {
         found
     }
 
-    /// Whether to [spin](Self::spin) now. To be called once per wait.
-    pub(crate) fn is_worth_it(&mut self) -> bool {
+    fn is_worth_it(&mut self) -> bool {
         let asked = std::mem::take(&mut self.asked);
         if self.spin.is_zero() || !asked {
             return false;
@@ -79,27 +82,30 @@ mod tests {
     #[test]
     fn spinning_needs_a_request_and_is_suspended_when_in_vain() {
         let mut patience = Patience::new(Duration::from_micros(10));
-        assert!(!patience.is_worth_it(), "no request yet");
+        assert!(!patience.spin(|| true), "no request yet");
         for _ in 0..VAIN_MAX {
+            let mut looks = 0;
             patience.note_request();
-            assert!(patience.is_worth_it());
-            assert!(!patience.spin(|| false));
+            assert!(!patience.spin(|| {
+                looks += 1;
+                false
+            }));
+            assert!(looks > 0);
         }
         for _ in 1..TRIAL_REQUESTS {
             patience.note_request();
-            assert!(!patience.is_worth_it(), "in vain");
+            assert!(!patience.spin(|| true), "in vain");
         }
         patience.note_request();
-        assert!(patience.is_worth_it(), "another trial");
-        assert!(patience.spin(|| true));
+        assert!(patience.spin(|| true), "another trial");
         patience.note_request();
-        assert!(patience.is_worth_it());
+        assert!(patience.spin(|| true));
     }
 
     #[test]
     fn a_spin_time_of_zero_disables_spinning() {
         let mut patience = Patience::new(Duration::ZERO);
         patience.note_request();
-        assert!(!patience.is_worth_it());
+        assert!(!patience.spin(|| true));
     }
 }

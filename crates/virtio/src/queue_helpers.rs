@@ -12,20 +12,20 @@
 
 mod helper;
 
-use crate::frame::Kind;
 use crate::mailbox::{Mailbox, Returned, signal};
 use crate::queue::{AvailableIndex, Broken, ChainTable, VirtqueueRing};
 use crate::queue_state::{Away, LARGE_BYTES, QueueState};
-use crate::session::{GuestSession, MakeFileSystem};
+use crate::session::{MakeFileSystem, SessionOf};
 use crate::shared::Shared;
 use crate::slot::Slot;
 use parking_lot::Mutex;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
+use thrufs::Wait;
 use thrufs::serving::LiveCount;
-use thrufs::{FileSystem, Wait};
 
 /// The guest is notified after so many requests although more are pending, so that it works in parallel.
 pub(crate) const NOTIFY_EVERY: u64 = 4;
@@ -36,60 +36,36 @@ const WAKE_AT: u16 = 4;
 /// Most helpers of a queue. More only contend for its lock.
 const HELPERS_MAX: usize = 3;
 
-/// What a thread needs to serve a leased queue.
-pub(crate) struct Lease<F: FileSystem> {
+/// What a thread needs to serve a leased queue, for requests of the session `S`.
+#[derive(Clone)]
+pub(crate) struct Lease<S> {
     number: u64,
     run: u64,
-    session: Arc<GuestSession<F>>,
+    pub(crate) session: S,
     chains: ChainTable,
     available_index: AvailableIndex,
     call: Option<Arc<OwnedFd>>,
 }
 
-impl<F: FileSystem> Lease<F> {
-    pub(crate) fn session(&self) -> &Arc<GuestSession<F>> {
-        &self.session
-    }
-}
-
-impl<F: FileSystem> Clone for Lease<F> {
-    fn clone(&self) -> Lease<F> {
-        Lease {
-            number: self.number,
-            run: self.run,
-            session: Arc::clone(&self.session),
-            chains: self.chains,
-            available_index: self.available_index.clone(),
-            call: self.call.clone(),
-        }
-    }
-}
-
-struct LeasedQueue<F: FileSystem> {
+struct LeasedQueue<S> {
     /// An empty one without a lease.
     queue: QueueState,
-    lease: Option<Lease<F>>,
+    lease: Option<Lease<S>>,
     leases: u64,
     unnotified: u64,
     /// Set by the thread that finds the fault. Nothing is taken or returned afterwards.
     broken: Option<Broken>,
 }
 
-pub(crate) struct Taken {
+struct Taken {
     head: u16,
     slot: Slot,
     /// Pending requests behind it, as last read.
     waiting: u16,
 }
 
-pub(crate) enum Found {
-    Request(Slot, Kind),
-    /// To be returned unexecuted.
-    Malformed(Returned),
-}
-
 pub(crate) enum Next {
-    Request(Taken),
+    Request(Slot),
     /// The ring is empty, or the mailbox has a message to be read first.
     Nothing,
     /// The lease has ended. Holds the request that could not be returned.
@@ -115,7 +91,7 @@ impl HelperSlot {
 pub(crate) struct QueueHelpers<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     mailbox: Arc<Mailbox>,
-    leased: Mutex<LeasedQueue<M::FileSystem>>,
+    leased: Mutex<LeasedQueue<SessionOf<M>>>,
     /// The current lease; 0 without one.
     lease_number: AtomicU64,
     /// The available index up to which requests were taken.
@@ -185,9 +161,9 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         &self,
         queue: &mut QueueState,
         run: u64,
-        session: &Arc<GuestSession<M::FileSystem>>,
+        session: &SessionOf<M>,
         call: Option<&Arc<OwnedFd>>,
-    ) -> Lease<M::FileSystem> {
+    ) -> Lease<SessionOf<M>> {
         let mut leased = self.leased.lock();
         leased.leases += 1;
         let lease = Lease {
@@ -219,57 +195,70 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         broken.map_or(Ok(()), Err)
     }
 
-    /// Returns a finished request, takes the next, and notifies the guest where due.
+    /// Returns a finished request, takes and reads the next, notifies the guest where due, and wakes a
+    /// helper if enough are pending.
     pub(crate) fn exchange(
-        &self,
-        lease: &Lease<M::FileSystem>,
-        finished: Option<Returned>,
+        self: &Arc<Self>,
+        lease: &Lease<SessionOf<M>>,
+        mut finished: Option<Returned>,
     ) -> Next {
+        loop {
+            let Taken {
+                head,
+                mut slot,
+                waiting,
+            } = match self.take(lease, finished) {
+                ControlFlow::Continue(taken) => taken,
+                ControlFlow::Break(next) => return next,
+            };
+            match slot.read(head, &lease.chains) {
+                Ok(()) => {
+                    if self.are_worth_waking(&slot, waiting, || self.sees_more(lease)) {
+                        self.wake_one();
+                    }
+                    return Next::Request(slot);
+                }
+                Err(fault) => {
+                    tracing::debug!(%fault, "a guest's request is malformed");
+                    self.shared.metrics.count_malformed();
+                    finished = Some(Returned { slot, length: 0 });
+                }
+            }
+        }
+    }
+
+    /// Returns a finished request and takes the next.
+    fn take(
+        &self,
+        lease: &Lease<SessionOf<M>>,
+        finished: Option<Returned>,
+    ) -> ControlFlow<Next, Taken> {
         let mut leased = self.leased.lock();
         let lease_number = leased.lease.as_ref().map(|lease| lease.number);
         if lease_number != Some(lease.number) || leased.broken.is_some() {
-            return Next::LeaseEnded(finished);
+            return ControlFlow::Break(Next::LeaseEnded(finished));
         }
         let exchanged = leased.exchange(&self.mailbox, lease.run, finished);
-        let (next, notify) = exchanged.unwrap_or_else(|broken| {
-            leased.broken = Some(broken);
-            (Next::LeaseEnded(None), false)
-        });
+        let (taken, notify) = match exchanged {
+            Ok(exchanged) => exchanged,
+            Err(broken) => {
+                leased.broken = Some(broken);
+                return ControlFlow::Break(Next::LeaseEnded(None));
+            }
+        };
         let taken_up_to = leased.queue.ring.next_available();
         self.next.store(taken_up_to, Ordering::Relaxed);
         drop(leased);
         if notify && let Some(call) = &lease.call {
             signal(call.as_fd());
         }
-        next
+        taken.map_or(ControlFlow::Break(Next::Nothing), ControlFlow::Continue)
     }
 
     /// Whether the ring may have a request.
-    pub(crate) fn sees_more(&self, lease: &Lease<M::FileSystem>) -> bool {
+    pub(crate) fn sees_more(&self, lease: &Lease<SessionOf<M>>) -> bool {
         let next = self.next.load(Ordering::Relaxed);
         lease.available_index.sees_more_than(next)
-    }
-
-    /// Reads a taken request, and wakes a helper if enough are pending.
-    pub(crate) fn read(self: &Arc<Self>, lease: &Lease<M::FileSystem>, taken: Taken) -> Found {
-        let Taken {
-            head,
-            mut slot,
-            waiting,
-        } = taken;
-        match slot.read(head, &lease.chains) {
-            Ok(kind) => {
-                if self.are_worth_waking(&slot, waiting, || self.sees_more(lease)) {
-                    self.wake_one();
-                }
-                Found::Request(slot, kind)
-            }
-            Err(fault) => {
-                tracing::debug!(%fault, "a guest's request is malformed");
-                self.shared.metrics.count_malformed();
-                Found::Malformed(Returned { slot, length: 0 })
-            }
-        }
     }
 
     /// Records what a request waits for that was moved to the blocking pool.
@@ -282,42 +271,41 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     }
 }
 
-impl<F: FileSystem> LeasedQueue<F> {
-    /// Returns what comes next, and whether to notify the guest.
+impl<S> LeasedQueue<S> {
+    /// Returns the next request, and whether to notify the guest.
     fn exchange(
         &mut self,
         mailbox: &Mailbox,
         run: u64,
         finished: Option<Returned>,
-    ) -> Result<(Next, bool), Broken> {
+    ) -> Result<(Option<Taken>, bool), Broken> {
         let mut large = false;
         if let Some(finished) = finished {
             large = finished.slot.bytes() >= LARGE_BYTES;
             self.queue.take_back(finished)?;
             self.unnotified += 1;
         }
-        let next = self.take(mailbox, run)?;
-        let is_nothing = matches!(next, Next::Nothing);
+        let taken = self.take(mailbox, run)?;
         let mut notify = false;
-        if large || is_nothing || self.unnotified >= NOTIFY_EVERY {
+        if large || taken.is_none() || self.unnotified >= NOTIFY_EVERY {
             self.unnotified = 0;
             notify = self.queue.ring.needs_notification()?;
         }
-        Ok((next, notify))
+        Ok((taken, notify))
     }
 
-    fn take(&mut self, mailbox: &Mailbox, run: u64) -> Result<Next, Broken> {
+    fn take(&mut self, mailbox: &Mailbox, run: u64) -> Result<Option<Taken>, Broken> {
         // Checked after the guest's index: see `mailbox`.
         if !self.queue.ring.has_available()? || mailbox.has_messages() {
-            return Ok(Next::Nothing);
+            return Ok(None);
         }
         let Some(head) = self.queue.ring.take()? else {
-            return Ok(Next::Nothing);
+            return Ok(None);
         };
         let number = self.queue.ring.tracker().number();
         let Some(slot) = self.queue.slot(run, number) else {
             self.queue.ring.complete(head, 0)?;
-            return Ok(Next::Nothing);
+            return Ok(None);
         };
         self.queue.away.push(Away {
             head,
@@ -325,7 +313,7 @@ impl<F: FileSystem> LeasedQueue<F> {
             run,
         });
         let waiting = self.queue.ring.waiting();
-        Ok(Next::Request(Taken {
+        Ok(Some(Taken {
             head,
             slot,
             waiting,

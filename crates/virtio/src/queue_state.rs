@@ -19,17 +19,6 @@ pub(crate) struct Away {
     pub(crate) run: u64,
 }
 
-impl Away {
-    pub(crate) fn head(&self) -> u16 {
-        self.head
-    }
-
-    /// Whether it waits for a lock, so that it can be replayed.
-    pub(crate) fn waits_for_lock(&self) -> bool {
-        self.wait.is_for_lock()
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct QueueState {
     pub(crate) ring: VirtqueueRing,
@@ -92,7 +81,7 @@ impl QueueState {
 
     /// Whether requests are away that end without a guest's action (not lock waits).
     pub(crate) fn waits_for_others(&self) -> bool {
-        self.away.iter().any(|away| !away.waits_for_lock())
+        self.away.iter().any(|away| !away.wait.is_for_lock())
     }
 
     /// Removes it from the list of requests away. False when it was not listed.

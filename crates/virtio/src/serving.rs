@@ -19,7 +19,7 @@ use crate::patience::Patience;
 use crate::queue::Broken;
 use crate::queue_helpers::{NOTIFY_EVERY, QueueHelpers};
 use crate::queue_state::{Away, LARGE_BYTES, QueueState};
-use crate::session::{GuestSession, MakeFileSystem};
+use crate::session::{MakeFileSystem, SessionOf};
 use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::stall_monitor::Batch;
@@ -74,7 +74,7 @@ pub(crate) struct Serving<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     start: Start,
     epoll: OwnedFd,
-    session: Option<Arc<GuestSession<M::FileSystem>>>,
+    session: Option<SessionOf<M>>,
     generation: u64,
     patience: Patience,
     stops: bool,
@@ -164,7 +164,7 @@ impl<M: MakeFileSystem> Serving<M> {
                 break;
             };
             let number = self.start.queue.ring.tracker().number();
-            let Some((slot, kind)) = self.read(head, number)? else {
+            let Some(slot) = self.read(head, number)? else {
                 continue;
             };
             batch.count(&slot);
@@ -172,12 +172,13 @@ impl<M: MakeFileSystem> Serving<M> {
             if may_lease && self.needs_helpers(&slot) {
                 may_lease = self.helpers.has_helper();
                 if may_lease {
-                    self.serve_together(slot, kind, &mut batch)?;
+                    self.serve_together(slot, &mut batch)?;
                     has_spun = true;
                     continue;
                 }
             }
-            let large = self.carry_out_slot(slot, kind)?;
+            let large = slot.bytes() >= LARGE_BYTES;
+            self.carry_out(slot)?;
             if large || batch.requests.is_multiple_of(NOTIFY_EVERY) {
                 self.notify_guest()?;
             }
@@ -187,29 +188,23 @@ impl<M: MakeFileSystem> Serving<M> {
             std::thread::sleep(FORGET_INTERVAL);
             return Ok(true);
         }
-        let found = self.spins_for_more(batch, has_spun)?;
-        Ok(found || self.start.queue.ring.enable_kicks()?)
+        Ok(self.spins_for_more(batch, has_spun) || self.start.queue.ring.enable_kicks()?)
     }
 
     /// Spins for more requests after `batch`. True when one or a message came.
-    fn spins_for_more(&mut self, batch: Batch, has_spun: bool) -> Result<bool, Broken> {
+    fn spins_for_more(&mut self, batch: Batch, has_spun: bool) -> bool {
         if batch.requests == 0 {
-            return Ok(false);
+            return false;
         }
         self.shared.watch.note(self.start.number, batch);
         // A guest that waits for each reply has to be woken first, which takes longer than spinning lasts.
         if batch.requests == 1 || has_spun {
-            return Ok(false);
+            return false;
         }
         self.patience.note_request();
-        if !self.patience.is_worth_it() {
-            return Ok(false);
-        }
         let (mailbox, ring) = (&self.start.mailbox, &mut self.start.queue.ring);
-        let found = self
-            .patience
-            .spin(|| mailbox.has_messages() || ring.has_available() != Ok(false));
-        Ok(found)
+        self.patience
+            .spin(|| mailbox.has_messages() || ring.has_available() != Ok(false))
     }
 
     /// Replays requests that were taken before and not answered.
@@ -219,29 +214,23 @@ impl<M: MakeFileSystem> Serving<M> {
         }
         for head in std::mem::take(&mut self.start.again) {
             let number = self.start.queue.ring.tracker().number_of(head);
-            self.carry_out(head, number)?;
+            if let Some(slot) = self.read(head, number)? {
+                self.carry_out(slot)?;
+            }
         }
         self.notify_guest()
     }
 
-    /// True when it moved much data.
-    fn carry_out(&mut self, head: u16, number: u64) -> Result<bool, Broken> {
-        match self.read(head, number)? {
-            Some((slot, kind)) => self.carry_out_slot(slot, kind),
-            None => Ok(false),
-        }
-    }
-
     /// Reads the request at the descriptor `head`; `None` when it was returned unexecuted because it is
     /// malformed or there is no memory for it.
-    fn read(&mut self, head: u16, number: u64) -> Result<Option<(Slot, Kind)>, Broken> {
+    fn read(&mut self, head: u16, number: u64) -> Result<Option<Slot>, Broken> {
         let run = self.start.run;
         let Some(mut slot) = self.start.queue.slot(run, number) else {
             self.start.queue.ring.complete(head, 0)?;
             return Ok(None);
         };
         match slot.read(head, &self.start.queue.ring.chains()) {
-            Ok(kind) => Ok(Some((slot, kind))),
+            Ok(()) => Ok(Some(slot)),
             Err(fault) => {
                 tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
                 self.shared.metrics.count_malformed();
@@ -251,9 +240,8 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    fn carry_out_slot(&mut self, mut slot: Slot, kind: Kind) -> Result<bool, Broken> {
-        let large = slot.bytes() >= LARGE_BYTES;
-        let length = match (kind, &self.session) {
+    fn carry_out(&mut self, mut slot: Slot) -> Result<(), Broken> {
+        let length = match (slot.kind, &self.session) {
             (Kind::Init, _) => self.begin_session(&mut slot),
             (_, None) => slot.answer(&self.shared.null_dispatcher),
             (Kind::Destroy, Some(session)) => {
@@ -261,12 +249,9 @@ impl<M: MakeFileSystem> Serving<M> {
                 self.end_session();
                 length
             }
-            (Kind::Plain | Kind::Data(_), Some(_)) => {
-                return self.dispatch(slot).map(|()| large);
-            }
+            (Kind::Plain | Kind::Data(_), Some(_)) => return self.dispatch(slot),
         };
-        self.finish(slot, length)?;
-        Ok(large)
+        self.finish(slot, length)
     }
 
     fn dispatch(&mut self, slot: Slot) -> Result<(), Broken> {
@@ -279,11 +264,7 @@ impl<M: MakeFileSystem> Serving<M> {
         dispatched
     }
 
-    fn dispatch_to(
-        &mut self,
-        session: &Arc<GuestSession<M::FileSystem>>,
-        slot: Slot,
-    ) -> Result<(), Broken> {
+    fn dispatch_to(&mut self, session: &SessionOf<M>, slot: Slot) -> Result<(), Broken> {
         let sleeping = match carry_out(session, &self.start.mailbox, &self.shared.metrics, slot) {
             Carried::Out(returned) => return self.start.queue.finish(returned),
             Carried::Asleep(sleeping) => sleeping,
@@ -374,8 +355,8 @@ impl<M: MakeFileSystem> Serving<M> {
             let taken = self.start.queue.take_back(returned);
             result = result.and(taken);
         }
-        for (slot, kind) in undone {
-            let done = self.carry_out_undone(slot, kind);
+        for slot in undone {
+            let done = self.carry_out_undone(slot);
             result = result.and(done);
         }
         result?;
@@ -383,7 +364,7 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     /// Executes a request that a helper took and did not begin.
-    fn carry_out_undone(&mut self, slot: Slot, kind: Kind) -> Result<(), Broken> {
+    fn carry_out_undone(&mut self, slot: Slot) -> Result<(), Broken> {
         let is_back = self.start.queue.is_back(&slot);
         if !is_back || self.start.queue.is_broken {
             return Ok(());
@@ -392,7 +373,7 @@ impl<M: MakeFileSystem> Serving<M> {
             self.start.again.push(slot.head());
             return Ok(());
         }
-        self.carry_out_slot(slot, kind).map(drop)
+        self.carry_out(slot)
     }
 
     fn rewire(&mut self, wiring: Wiring) -> Result<(), Broken> {

@@ -81,6 +81,8 @@ impl FileSystem for NullFileSystem {
     }
 }
 
+pub(crate) type SessionOf<M> = Arc<GuestSession<<M as MakeFileSystem>::FileSystem>>;
+
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
     // Dropped last: the next session starts when all files of this one are closed.
@@ -124,7 +126,7 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     drain_timeout: Duration,
     /// Of all queues, to wake their threads.
     mailboxes: Vec<Arc<Mailbox>>,
-    current: Mutex<Option<Arc<GuestSession<M::FileSystem>>>>,
+    current: Mutex<Option<SessionOf<M>>>,
     generation: AtomicU64,
     /// Sessions not destroyed yet: at most one. Locked to make the next.
     last: Mutex<Arc<LiveCount>>,
@@ -152,11 +154,11 @@ impl<M: MakeFileSystem> Sessions<M> {
         self.generation.load(Ordering::Acquire)
     }
 
-    pub(crate) fn current(&self) -> Option<Arc<GuestSession<M::FileSystem>>> {
+    pub(crate) fn current(&self) -> Option<SessionOf<M>> {
         self.current.lock().clone()
     }
 
-    fn replace(&self, next: Option<Arc<GuestSession<M::FileSystem>>>) {
+    fn replace(&self, next: Option<SessionOf<M>>) {
         let mut current = self.current.lock();
         let before = std::mem::replace(&mut *current, next);
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -179,14 +181,14 @@ impl<M: MakeFileSystem> Sessions<M> {
     /// # Errors
     ///
     /// EBUSY when requests of the last session do not end; the error of `make`.
-    pub(crate) fn make(&self) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
+    pub(crate) fn make(&self) -> Result<SessionOf<M>, Errno> {
         self.make_by(M::make)
     }
 
     fn make_by(
         &self,
         make: impl FnOnce(&M) -> io::Result<Arc<M::FileSystem>>,
-    ) -> Result<Arc<GuestSession<M::FileSystem>>, Errno> {
+    ) -> Result<SessionOf<M>, Errno> {
         let last = self.last.lock();
         self.end();
         let deadline = Instant::now() + self.drain_timeout;
@@ -218,7 +220,7 @@ impl<M: MakeFileSystem> Sessions<M> {
     }
 
     /// Makes `session` the current one. To be called before the guest sees the reply to INIT.
-    pub(crate) fn install(&self, session: &Arc<GuestSession<M::FileSystem>>) {
+    pub(crate) fn install(&self, session: &SessionOf<M>) {
         self.replace(Some(Arc::clone(session)));
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Slot {
     regions: Arc<Regions>,
     request: PageBuffer,
     request_bytes: usize,
-    kind: Kind,
+    pub(crate) kind: Kind,
     reply: PageBuffer,
     /// More than [`KEPT_BYTES`] of `reply` were touched.
     pub(crate) is_large: bool,
@@ -86,12 +86,8 @@ impl Slot {
     }
 
     /// Reads the chain of `head`, in the regions that it was prepared for, and copies the request.
-    pub(crate) fn read(&mut self, head: u16, chains: &ChainTable) -> Result<Kind, ChainFault> {
+    pub(crate) fn read(&mut self, head: u16, chains: &ChainTable) -> Result<(), ChainFault> {
         chains.read(&self.regions, head, &mut self.chain)?;
-        Ok(self.fetch())
-    }
-
-    fn fetch(&mut self) -> Kind {
         let header = self.chain.readable(&self.regions, 0);
         let first = header.copy_to(&mut self.request[..HEADER_BYTES]);
         self.kind = match Kind::of(&self.request[..first]) {
@@ -104,7 +100,7 @@ impl Slot {
         };
         let rest = self.chain.readable(&self.regions, first);
         self.request_bytes = first + rest.copy_to(&mut self.request[first..end]);
-        self.kind
+        Ok(())
     }
 
     /// Records the progress of the request that is in flight as `number`.
@@ -149,12 +145,9 @@ impl Slot {
         dispatcher: &Dispatcher<F>,
         begun: Begun,
     ) -> u32 {
-        let again =
-            |message: Message<'_>, reply: &mut [u8]| dispatcher.answer_again(message, reply, begun);
-        match self.with_message(again) {
-            0 => 0,
-            length => self.send(dispatcher, length),
-        }
+        let length =
+            self.with_message(|message, reply| dispatcher.answer_again(message, reply, begun));
+        self.send(dispatcher, length)
     }
 
     pub(crate) fn head(&self) -> u16 {
@@ -210,16 +203,12 @@ impl Slot {
         dispatcher: &Dispatcher<F>,
         errno: Errno,
     ) -> u32 {
-        let refuse =
-            |message: Message<'_>, reply: &mut [u8]| dispatcher.refuse(message, reply, errno);
-        match self.with_message(refuse) {
-            0 => 0,
-            length => self.send(dispatcher, length),
-        }
+        let length = self.with_message(|message, reply| dispatcher.refuse(message, reply, errno));
+        self.send(dispatcher, length)
     }
 
     /// Copies `length` bytes of reply to the guest and returns the bytes written. When the guest has less
-    /// room, undoes the effects of the reply (a lookup count, a file handle) and sends an error.
+    /// room, undoes the effects of the reply (a lookup count, a file handle) and sends an error, if that fits.
     pub(crate) fn send<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, length: usize) -> u32 {
         self.is_large |= length > KEPT_BYTES;
         if length <= self.chain.writable_bytes() {
@@ -228,11 +217,6 @@ impl Slot {
         }
         let request = &self.request[..self.request_bytes];
         dispatcher.undelivered(request, &self.reply[..length]);
-        self.send_error(Errno::EIO)
-    }
-
-    /// Replaces the reply by an error, if the guest has room for one.
-    fn send_error(&mut self, errno: Errno) -> u32 {
         let place = self.chain.writable(&self.regions, 0, REPLY_HEADER_BYTES);
         let header = OutHeader::read_from_prefix(&self.reply);
         let (REPLY_HEADER_BYTES, Ok((header, _))) = (place.len(), header) else {
@@ -240,7 +224,7 @@ impl Slot {
         };
         let header = OutHeader {
             len: REPLY_HEADER_BYTES as u32,
-            error: -errno.raw(),
+            error: -Errno::EIO.raw(),
             unique: header.unique,
         };
         place.copy_from(header.as_bytes()) as u32

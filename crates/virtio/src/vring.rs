@@ -224,7 +224,7 @@ impl Vring {
 
     /// Fails when requests of this stopped queue are in progress that cannot be replayed.
     pub(crate) fn require_only_waits(&self) -> Result<(), VringError> {
-        if self.away.iter().all(Away::waits_for_lock) {
+        if self.away.iter().all(|away| away.wait.is_for_lock()) {
             return Ok(());
         }
         Err(VringError::Stuck(self.number))
@@ -233,8 +233,7 @@ impl Vring {
     /// Moves the requests in progress of this stopped queue to those to be replayed. Their results here are
     /// discarded.
     pub(crate) fn withdraw(&mut self) {
-        let heads = self.away.drain(..).map(|away| away.head());
-        self.again.extend(heads);
+        self.again.extend(self.away.drain(..).map(|away| away.head));
     }
 
     /// Resets the set-up of a stopped queue, but for the call and error eventfds: front ends send them once.

@@ -1,11 +1,11 @@
 //! One helper thread: parked until woken, then serving until the queue is empty.
 
-use super::{Found, HelperSlot, Lease, Next, QueueHelpers};
+use super::{HelperSlot, Lease, Next, QueueHelpers};
 use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
 use crate::mailbox::Returned;
 use crate::patience::Patience;
-use crate::session::MakeFileSystem;
+use crate::session::{MakeFileSystem, SessionOf};
 use crate::slot::Slot;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,13 +72,10 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
             let mut finished = None;
             let unreturned = loop {
                 match self.exchange(&lease, finished.take()) {
-                    Next::Request(taken) => match self.read(&lease, taken) {
-                        Found::Request(slot, kind) => {
-                            patience.note_request();
-                            finished = self.carry_out(&lease, slot, kind);
-                        }
-                        Found::Malformed(returned) => finished = Some(returned),
-                    },
+                    Next::Request(slot) => {
+                        patience.note_request();
+                        finished = self.carry_out(&lease, slot);
+                    }
                     Next::Nothing if self.spins_for_more(&lease, patience) => {}
                     Next::Nothing => return,
                     Next::LeaseEnded(unreturned) => break unreturned,
@@ -92,15 +89,12 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         }
     }
 
-    fn join(&self) -> Option<Lease<M::FileSystem>> {
+    fn join(&self) -> Option<Lease<SessionOf<M>>> {
         self.leased.lock().lease.clone()
     }
 
     /// Spins for the next request. False when none came.
-    fn spins_for_more(&self, lease: &Lease<M::FileSystem>, patience: &mut Patience) -> bool {
-        if !patience.is_worth_it() {
-            return false;
-        }
+    fn spins_for_more(&self, lease: &Lease<SessionOf<M>>, patience: &mut Patience) -> bool {
         patience.spin(|| {
             self.lease_number.load(Ordering::Relaxed) != lease.number
                 || self.sees_more(lease) && !self.mailbox.has_messages()
@@ -108,15 +102,15 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     }
 
     /// Executes a request to its end. `None` when the queue's thread returns it.
-    fn carry_out(&self, lease: &Lease<M::FileSystem>, slot: Slot, kind: Kind) -> Option<Returned> {
-        if matches!(kind, Kind::Init | Kind::Destroy) {
-            self.mailbox.hand_over(slot, kind);
+    fn carry_out(&self, lease: &Lease<SessionOf<M>>, slot: Slot) -> Option<Returned> {
+        if matches!(slot.kind, Kind::Init | Kind::Destroy) {
+            self.mailbox.hand_over(slot);
             return None;
         }
         match carry_out(&lease.session, &self.mailbox, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
             Carried::Asleep(sleeping) if sleeping.wait.is_for_lock() => {
-                self.mailbox.hand_over(sleeping.slot, kind);
+                self.mailbox.hand_over(sleeping.slot);
                 None
             }
             Carried::Asleep(sleeping) => Some(sleeping.carry_out()),

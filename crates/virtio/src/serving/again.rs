@@ -43,14 +43,14 @@ impl<M: MakeFileSystem> Serving<M> {
         if let Phase::Answered(length) = phase {
             return self.start.queue.ring.complete(head, length);
         }
-        let Some((mut slot, kind)) = self.read(head, number)? else {
+        let Some(mut slot) = self.read(head, number)? else {
             return Ok(());
         };
         let (Phase::Begun(_, begun), Some(session)) = (phase, self.session.clone()) else {
-            return self.carry_out_slot(slot, kind).map(drop);
+            return self.carry_out(slot);
         };
         let length = match repeat_of(slot.opcode()) {
-            Repeat::Harmless => return self.carry_out_slot(slot, kind).map(drop),
+            Repeat::Harmless => return self.carry_out(slot),
             Repeat::Noted => slot.answer_again(session.dispatcher(), begun),
             Repeat::Never => 0,
         };

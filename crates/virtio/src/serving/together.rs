@@ -5,21 +5,12 @@ use crate::carry_out::{Carried, Sleeping, carry_out};
 use crate::frame::Kind;
 use crate::mailbox::Returned;
 use crate::queue::Broken;
-use crate::queue_helpers::{Found, Lease, Next};
+use crate::queue_helpers::{Lease, Next};
 use crate::queue_state::Away;
-use crate::session::MakeFileSystem;
+use crate::session::{MakeFileSystem, SessionOf};
 use crate::slot::Slot;
 use crate::stall_monitor::Batch;
 use thrufs::Wait;
-
-/// The request that this thread has when the lease ends.
-enum Left {
-    Nothing,
-    /// To be executed after the lease.
-    Undone(Slot, Kind),
-    /// It could not be returned: the queue is broken.
-    Unreturned(Returned),
-}
 
 impl<M: MakeFileSystem> Serving<M> {
     /// Whether the requests behind `slot` justify a lease.
@@ -31,14 +22,9 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     /// Executes `slot` and, with helpers, all that follows, until the ring is empty or a message comes.
-    pub(super) fn serve_together(
-        &mut self,
-        slot: Slot,
-        kind: Kind,
-        batch: &mut Batch,
-    ) -> Result<(), Broken> {
+    pub(super) fn serve_together(&mut self, slot: Slot, batch: &mut Batch) -> Result<(), Broken> {
         let Some(session) = &self.session else {
-            return self.carry_out_slot(slot, kind).map(drop);
+            return self.carry_out(slot);
         };
         self.start.queue.away.push(Away {
             head: slot.head(),
@@ -50,13 +36,13 @@ impl<M: MakeFileSystem> Serving<M> {
             .helpers
             .begin_lease(&mut self.start.queue, run, session, call);
         self.helpers.wake_one();
-        let left = self.work_together(&lease, (slot, kind), batch);
+        let left = self.work_together(&lease, slot, batch);
         drop(lease);
         let ended = self.helpers.end_lease(&mut self.start.queue);
         match left {
-            Left::Nothing => ended,
-            Left::Undone(slot, kind) if ended.is_ok() => self.carry_out_undone(slot, kind),
-            Left::Undone(slot, _) | Left::Unreturned(Returned { slot, .. }) => {
+            None => ended,
+            Some(slot) if ended.is_ok() => self.carry_out_undone(slot),
+            Some(slot) => {
                 // No longer away, though it is not returned to the guest.
                 self.start.queue.is_back(&slot);
                 ended
@@ -64,39 +50,34 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
+    /// Returns the request that this thread still has: to be executed after the lease, or one that could
+    /// not be returned because the queue is broken.
     fn work_together(
         &mut self,
-        lease: &Lease<M::FileSystem>,
-        first: (Slot, Kind),
+        lease: &Lease<SessionOf<M>>,
+        mut slot: Slot,
         batch: &mut Batch,
-    ) -> Left {
-        let mut next = Some(first);
-        let mut finished = None;
+    ) -> Option<Slot> {
         loop {
-            if let Some((slot, kind)) = next.take() {
-                if matches!(kind, Kind::Init | Kind::Destroy) {
-                    return Left::Undone(slot, kind);
+            if matches!(slot.kind, Kind::Init | Kind::Destroy) {
+                return Some(slot);
+            }
+            let mut finished = self.carry_out_together(lease, slot);
+            slot = loop {
+                match self.helpers.exchange(lease, finished.take()) {
+                    Next::Request(slot) => break slot,
+                    Next::Nothing if self.spins_for_more_leased(lease) => {}
+                    Next::Nothing => return None,
+                    Next::LeaseEnded(unreturned) => return unreturned.map(|it| it.slot),
                 }
-                finished = self.carry_out_together(lease, slot);
-            }
-            match self.helpers.exchange(lease, finished.take()) {
-                Next::Request(taken) => match self.helpers.read(lease, taken) {
-                    Found::Request(slot, kind) => {
-                        batch.count(&slot);
-                        next = Some((slot, kind));
-                    }
-                    Found::Malformed(returned) => finished = Some(returned),
-                },
-                Next::Nothing if self.spins_for_more_leased(lease) => {}
-                Next::Nothing | Next::LeaseEnded(None) => return Left::Nothing,
-                Next::LeaseEnded(Some(unreturned)) => return Left::Unreturned(unreturned),
-            }
+            };
+            batch.count(&slot);
         }
     }
 
-    fn carry_out_together(&self, lease: &Lease<M::FileSystem>, slot: Slot) -> Option<Returned> {
+    fn carry_out_together(&self, lease: &Lease<SessionOf<M>>, slot: Slot) -> Option<Returned> {
         let mailbox = &self.start.mailbox;
-        match carry_out(lease.session(), mailbox, &self.shared.metrics, slot) {
+        match carry_out(&lease.session, mailbox, &self.shared.metrics, slot) {
             Carried::Out(returned) => Some(returned),
             Carried::Asleep(sleeping) => self.send_away(sleeping),
         }
@@ -109,13 +90,12 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     /// Spins for the next request. False when none came, or a message did.
-    fn spins_for_more_leased(&mut self, lease: &Lease<M::FileSystem>) -> bool {
+    fn spins_for_more_leased(&mut self, lease: &Lease<SessionOf<M>>) -> bool {
         let (mailbox, helpers) = (&self.start.mailbox, &self.helpers);
         self.patience.note_request();
-        let sees_more = self.patience.is_worth_it()
-            && self
-                .patience
-                .spin(|| mailbox.has_messages() || helpers.sees_more(lease));
+        let sees_more = self
+            .patience
+            .spin(|| mailbox.has_messages() || helpers.sees_more(lease));
         sees_more && !mailbox.has_messages()
     }
 }
