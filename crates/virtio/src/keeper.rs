@@ -19,9 +19,11 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wire::{NEED_REPLY, Parcel, Reader, code};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use vhost::vhost_user::message::FrontendReq;
+use wire::{NEED_REPLY, Parcel, Reader};
 
 /// `VHOST_USER_PROTOCOL_F_REPLY_ACK`.
 const REPLY_ACK: u64 = 1 << 3;
@@ -31,22 +33,11 @@ const LOG_SHMFD: u64 = 1 << 1;
 /// See the module. When this is dropped, the front end is disconnected.
 #[derive(Debug)]
 pub struct Keeper {
-    shared: Arc<Shared>,
     front_end: UnixStream,
-}
-
-#[derive(Debug)]
-struct Shared {
-    next: Mutex<Option<UnixStream>>,
-    ends: AtomicBool,
-    connected: AtomicBool,
-    eventfd: OwnedFd,
-}
-
-impl Shared {
-    fn next(&self) -> MutexGuard<'_, Option<UnixStream>> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// The next worker, or the end. Signalled by `eventfd`.
+    next: Sender<Option<UnixStream>>,
+    eventfd: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
 }
 
 impl Keeper {
@@ -57,14 +48,11 @@ impl Keeper {
     /// Without descriptors or threads.
     pub fn start(front_end: UnixStream, journal: Journal) -> io::Result<Keeper> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let shared = Arc::new(Shared {
-            next: Mutex::default(),
-            ends: AtomicBool::new(false),
-            connected: AtomicBool::new(true),
-            eventfd: eventfd(0, flags)?,
-        });
+        let eventfd = Arc::new(eventfd(0, flags)?);
+        let (next, received) = channel();
         let keeping = Keeping {
-            shared: Arc::clone(&shared),
+            next: received,
+            eventfd: Arc::clone(&eventfd),
             front_end: front_end.try_clone()?,
             from_front_end: Reader::default(),
             worker: None,
@@ -73,21 +61,27 @@ impl Keeper {
             pending: None,
             journal,
         };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("thrufs-keeper".to_owned())
             .spawn(move || keeping.run())?;
-        Ok(Keeper { shared, front_end })
+        Ok(Keeper {
+            front_end,
+            next,
+            eventfd,
+            thread,
+        })
+    }
+
+    fn send(&self, next: Option<UnixStream>) {
+        // Once the thread has ended, this closes the worker's stream, so that it does not wait for ever.
+        let _ = self.next.send(next);
+        signal(self.eventfd.as_fd());
     }
 
     /// Connects another worker, at the other end of `stream`. The last one must have ended: its later
     /// actions would mix with those of the new one.
     pub fn attach(&self, stream: UnixStream) {
-        let mut next = self.shared.next();
-        // Otherwise closed at once: the thread has ended, and the worker would wait for ever.
-        if self.shared.connected.load(Ordering::SeqCst) {
-            *next = Some(stream);
-            signal(self.shared.eventfd.as_fd());
-        }
+        self.send(Some(stream));
     }
 
     /// Whether the front end is connected.
@@ -95,20 +89,20 @@ impl Keeper {
         let mut polled = [PollFd::new(&self.front_end, PollFlags::RDHUP)];
         let now = rustix::event::Timespec::default();
         let hung_up = poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0);
-        !hung_up && self.shared.connected.load(Ordering::SeqCst)
+        !hung_up && !self.thread.is_finished()
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::SeqCst);
         let _ = self.front_end.shutdown(Shutdown::Both);
-        signal(self.shared.eventfd.as_fd());
+        self.send(None);
     }
 }
 
 struct Keeping {
-    shared: Arc<Shared>,
+    next: Receiver<Option<UnixStream>>,
+    eventfd: Arc<OwnedFd>,
     front_end: UnixStream,
     from_front_end: Reader,
     worker: Option<UnixStream>,
@@ -119,50 +113,18 @@ struct Keeping {
     journal: Journal,
 }
 
-/// The front end has disconnected or broken the protocol: the thread ends.
+/// The front end has disconnected or broken the protocol, or the keeper was dropped: the thread ends.
 struct Over;
-
-#[derive(Default)]
-struct Ready {
-    rung: bool,
-    front_end: bool,
-    hung_up: bool,
-    worker: bool,
-}
 
 impl Keeping {
     fn run(mut self) {
         while self.turn().is_ok() {}
-        let mut next = self.shared.next();
-        self.shared.connected.store(false, Ordering::SeqCst);
-        *next = None;
-        drop(next);
         let _ = self.front_end.shutdown(Shutdown::Both);
     }
 
+    /// Waits for an event and handles it.
     fn turn(&mut self) -> Result<(), Over> {
-        let ready = self.wait();
-        if self.shared.ends.load(Ordering::SeqCst) {
-            return Err(Over);
-        }
-        if ready.rung {
-            let _ = rustix::io::read(&self.shared.eventfd, &mut [0_u8; 8]);
-            let next = self.shared.next().take();
-            if let Some(worker) = next {
-                self.take_on(worker)?;
-            }
-        } else if ready.worker {
-            self.hear_worker()?;
-        } else if ready.front_end {
-            self.hear_front_end()?;
-        } else if ready.hung_up {
-            return Err(Over);
-        }
-        Ok(())
-    }
-
-    /// Waits for an event. Messages stay in the socket while they cannot be forwarded.
-    fn wait(&self) -> Ready {
+        // Messages stay in the socket while they cannot be forwarded.
         let listens = self.pending.is_none() && self.worker.is_some();
         let in_or_gone = if listens {
             PollFlags::IN | PollFlags::RDHUP
@@ -170,44 +132,48 @@ impl Keeping {
             PollFlags::RDHUP
         };
         let mut polled = vec![
-            PollFd::new(&self.shared.eventfd, PollFlags::IN),
+            PollFd::new(&self.eventfd, PollFlags::IN),
             PollFd::new(&self.front_end, in_or_gone),
         ];
-        if let Some(worker) = &self.worker {
-            polled.push(PollFd::new(worker, PollFlags::IN));
-        }
+        let worker = self.worker.as_ref();
+        polled.extend(worker.map(|worker| PollFd::new(worker, PollFlags::IN)));
         if poll(&mut polled, None).is_err() {
-            return Ready::default();
+            return Ok(());
         }
-        let front_end = polled[1].revents();
-        Ready {
-            rung: !polled[0].revents().is_empty(),
-            front_end: listens && front_end.contains(PollFlags::IN),
-            hung_up: front_end.intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR),
-            worker: polled.get(2).is_some_and(|it| !it.revents().is_empty()),
+        let ready = |at: usize| polled.get(at).map_or(PollFlags::empty(), PollFd::revents);
+        let [rung, front_end, worker] = [0, 1, 2].map(ready);
+        if !rung.is_empty() {
+            let _ = rustix::io::read(&self.eventfd, &mut [0_u8; 8]);
+            match self.next.try_iter().last() {
+                Some(Some(worker)) => self.take_on(worker),
+                Some(None) => return Err(Over),
+                None => {}
+            }
+        } else if !worker.is_empty() {
+            self.hear_worker()?;
+        } else if front_end.contains(PollFlags::IN) {
+            self.hear_front_end()?;
+        } else if front_end.intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
+            return Err(Over);
         }
+        Ok(())
     }
 
     fn hear_front_end(&mut self) -> Result<(), Over> {
-        match self.from_front_end.read(&self.front_end) {
-            Ok(Some(parcel)) => {
-                self.pending = Some(parcel);
-                self.pass_on();
-                Ok(())
-            }
-            Ok(None) => Ok(()),
-            Err(error) => {
-                tracing::debug!(%error, "the front end failed");
-                Err(Over)
-            }
-        }
+        let read = self.from_front_end.read(&self.front_end);
+        self.pending = read.map_err(|error| {
+            tracing::debug!(%error, "the front end failed");
+            Over
+        })?;
+        self.pass_on();
+        Ok(())
     }
 
     fn pass_on(&mut self) {
         let (Some(parcel), Some(worker)) = (&self.pending, &self.worker) else {
             return;
         };
-        if parcel.code == code::SET_VRING_BASE {
+        if parcel.request() == Some(FrontendReq::SET_VRING_BASE) {
             self.journal.note_base(queue_of(parcel) as usize);
         }
         if parcel.send(worker, parcel.flags).is_err() {
@@ -223,28 +189,28 @@ impl Keeping {
     }
 
     fn brings_reply(&self, parcel: &Parcel) -> bool {
-        let agreed = self.kept.protocol_features();
-        match parcel.code {
-            code::GET_FEATURES
-            | code::GET_VRING_BASE
-            | code::GET_PROTOCOL_FEATURES
-            | code::GET_QUEUE_NUM
-            | code::GET_CONFIG
-            | code::GET_INFLIGHT_FD
-            | code::GET_MAX_MEM_SLOTS
-            | code::GET_STATUS
-            | code::GET_SHARED_OBJECT
-            | code::SET_DEVICE_STATE_FD
-            | code::CHECK_DEVICE_STATE
-            | code::GET_SHMEM_CONFIG => true,
-            code::SET_LOG_BASE if agreed & LOG_SHMFD != 0 => true,
+        let kept = self.kept.protocol_features();
+        let agreed = match parcel.request() {
+            Some(
+                FrontendReq::GET_FEATURES
+                | FrontendReq::GET_VRING_BASE
+                | FrontendReq::GET_PROTOCOL_FEATURES
+                | FrontendReq::GET_QUEUE_NUM
+                | FrontendReq::GET_CONFIG
+                | FrontendReq::GET_INFLIGHT_FD
+                | FrontendReq::GET_MAX_MEM_SLOTS
+                | FrontendReq::GET_STATUS
+                | FrontendReq::GET_SHARED_OBJECT
+                | FrontendReq::SET_DEVICE_STATE_FD
+                | FrontendReq::CHECK_DEVICE_STATE
+                | FrontendReq::GET_SHMEM_CONFIG,
+            ) => return true,
+            Some(FrontendReq::SET_LOG_BASE) if kept & LOG_SHMFD != 0 => return true,
             // REPLY_ACK is negotiated by this message itself.
-            code::SET_PROTOCOL_FEATURES => {
-                let agreed = parcel.u64_at(0).unwrap_or(0);
-                parcel.flags & NEED_REPLY != 0 && agreed & REPLY_ACK != 0
-            }
-            _ => parcel.flags & NEED_REPLY != 0 && agreed & REPLY_ACK != 0,
-        }
+            Some(FrontendReq::SET_PROTOCOL_FEATURES) => parcel.u64_at(0).unwrap_or(0),
+            _ => kept,
+        };
+        parcel.flags & NEED_REPLY != 0 && agreed & REPLY_ACK != 0
     }
 
     fn hear_worker(&mut self) -> Result<(), Over> {
@@ -252,25 +218,23 @@ impl Keeping {
             return Ok(());
         };
         match self.from_worker.read(worker) {
-            Ok(Some(reply)) => self.answer(&reply),
-            Ok(None) => Ok(()),
-            Err(_) => {
-                self.worker = None;
-                Ok(())
-            }
+            Ok(Some(reply)) => return self.answer(&reply),
+            Ok(None) => {}
+            Err(_) => self.worker = None,
         }
+        Ok(())
     }
 
     fn answer(&mut self, reply: &Parcel) -> Result<(), Over> {
         if let Some(asked) = self.pending.take() {
             let done = reply.u64_at(0) == Some(0);
-            match asked.code {
-                code::GET_VRING_BASE => {
+            match asked.request() {
+                Some(FrontendReq::GET_VRING_BASE) => {
                     if let (Some(queue), Some(base)) = (reply.u32_at(0), reply.u32_at(4)) {
                         self.kept.stopped(queue, base);
                     }
                 }
-                code::SET_LOG_BASE => self.kept.keep(asked),
+                Some(FrontendReq::SET_LOG_BASE) => self.kept.keep(asked),
                 _ if done => self.kept.keep(asked),
                 _ => {}
             }
@@ -278,42 +242,40 @@ impl Keeping {
         reply.send(&self.front_end, reply.flags).map_err(|_| Over)
     }
 
-    fn take_on(&mut self, worker: UnixStream) -> Result<(), Over> {
+    fn take_on(&mut self, worker: UnixStream) {
         self.from_worker = Reader::default();
         let mut reader = Reader::default();
-        let shared = &self.shared;
-        let mut heard = |expected| loop {
+        let eventfd = &self.eventfd;
+        let mut heard = |expected: FrontendReq| loop {
             match reader.read(&worker)? {
-                Some(reply) if reply.code == expected => return Ok(()),
+                Some(reply) if reply.request() == Some(expected) => return Ok(()),
                 Some(_) => {}
-                None => wait_for(&worker, shared)?,
+                None => wait_for(&worker, eventfd)?,
             }
         };
         match self.kept.tell(worker.as_fd(), &mut heard) {
             Ok(()) => {
                 self.worker = Some(worker);
                 self.pass_on();
-                Ok(())
             }
             // The next worker, or the end of the connection, follows.
             Err(error) => {
                 tracing::debug!(%error, "the worker ended at once");
                 self.worker = None;
-                Ok(())
             }
         }
     }
 }
 
 /// Waits for a message of the worker; an error when another worker or the end came first.
-fn wait_for(worker: &UnixStream, shared: &Shared) -> io::Result<()> {
+fn wait_for(worker: &UnixStream, eventfd: &OwnedFd) -> io::Result<()> {
     let mut polled = [
         PollFd::new(worker, PollFlags::IN),
-        PollFd::new(&shared.eventfd, PollFlags::IN),
+        PollFd::new(eventfd, PollFlags::IN),
     ];
     poll(&mut polled, None)?;
-    let rung = !polled[1].revents().is_empty();
-    if polled[0].revents().is_empty() && rung {
+    let [heard, rung] = [0, 1].map(|at| !polled[at].revents().is_empty());
+    if rung && !heard {
         return Err(io::ErrorKind::Interrupted.into());
     }
     Ok(())

@@ -1,5 +1,6 @@
 use super::*;
 use crate::journal::Journal;
+use FrontendReq as code;
 use std::fs::File;
 use std::time::Duration;
 
@@ -28,11 +29,11 @@ impl Play {
         theirs
     }
 
-    fn say(&self, code: u32, body: &[u8], files: &[&File]) {
+    fn say(&self, code: code, body: &[u8], files: &[&File]) {
         self.say_with(code, 0, body, files);
     }
 
-    fn say_with(&self, code: u32, flags: u32, body: &[u8], files: &[&File]) {
+    fn say_with(&self, code: code, flags: u32, body: &[u8], files: &[&File]) {
         let files: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
         wire::send(self.front_end.as_fd(), code, flags, body, &files).unwrap();
     }
@@ -50,7 +51,7 @@ fn hear(stream: &UnixStream) -> Parcel {
     panic!("nothing is said");
 }
 
-fn reply(stream: &UnixStream, code: u32, body: &[u8]) {
+fn reply(stream: &UnixStream, code: code, body: &[u8]) {
     wire::send(stream.as_fd(), code, 4, body, &[]).unwrap();
 }
 
@@ -60,12 +61,10 @@ fn messages_of(worker: &UnixStream) -> Vec<Parcel> {
     let mut questions = 0;
     loop {
         let parcel = hear(worker);
-        if matches!(
-            parcel.code,
-            code::GET_FEATURES | code::GET_PROTOCOL_FEATURES
-        ) {
-            reply(worker, parcel.code, &[0; 8]);
-            questions += u32::from(parcel.code == code::GET_FEATURES);
+        let code = parcel.request().unwrap();
+        if matches!(code, code::GET_FEATURES | code::GET_PROTOCOL_FEATURES) {
+            reply(worker, code, &[0; 8]);
+            questions += u32::from(code == code::GET_FEATURES);
             if questions == 2 {
                 return messages;
             }
@@ -75,8 +74,8 @@ fn messages_of(worker: &UnixStream) -> Vec<Parcel> {
     }
 }
 
-fn codes(messages: &[Parcel]) -> Vec<u32> {
-    messages.iter().map(|parcel| parcel.code).collect()
+fn codes(messages: &[Parcel]) -> Vec<code> {
+    messages.iter().filter_map(Parcel::request).collect()
 }
 
 fn words(words: [u32; 2]) -> Vec<u8> {
@@ -126,18 +125,18 @@ fn a_message_without_a_reply_is_sent_to_the_next_worker() {
     let first = play.worker();
     messages_of(&first);
     play.say(code::GET_QUEUE_NUM, &[], &[]);
-    assert_eq!(hear(&first).code, code::GET_QUEUE_NUM);
+    assert_eq!(hear(&first).request(), Some(code::GET_QUEUE_NUM));
     // Half a reply.
     io::Write::write_all(&mut &first, &[17, 0, 0]).unwrap();
     drop(first);
     let second = play.worker();
     messages_of(&second);
-    assert_eq!(hear(&second).code, code::GET_QUEUE_NUM);
+    assert_eq!(hear(&second).request(), Some(code::GET_QUEUE_NUM));
     reply(&second, code::GET_QUEUE_NUM, &3_u64.to_le_bytes());
     let answer = hear(&play.front_end);
     assert_eq!(
-        (answer.code, answer.u64_at(0)),
-        (code::GET_QUEUE_NUM, Some(3))
+        (answer.request(), answer.u64_at(0)),
+        (Some(code::GET_QUEUE_NUM), Some(3))
     );
 }
 
@@ -153,9 +152,9 @@ fn messages_wait_while_there_is_no_worker() {
     let messages = messages_of(&second);
     assert!(messages.len() <= 1, "{messages:?}");
     if messages.is_empty() {
-        assert_eq!(hear(&second).code, code::SET_OWNER);
+        assert_eq!(hear(&second).request(), Some(code::SET_OWNER));
     }
-    assert_eq!(hear(&second).code, code::GET_FEATURES);
+    assert_eq!(hear(&second).request(), Some(code::GET_FEATURES));
 }
 
 #[test]
@@ -256,7 +255,7 @@ fn a_worker_attached_after_the_front_end_has_gone_is_disconnected() {
     let play = Play::new();
     let start = std::time::Instant::now();
     play.front_end.shutdown(Shutdown::Both).unwrap();
-    while play.keeper.shared.connected.load(Ordering::SeqCst) {
+    while !play.keeper.thread.is_finished() {
         assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }

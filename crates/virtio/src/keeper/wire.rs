@@ -5,6 +5,7 @@ use rustix::net::RecvFlags;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thrufs_sys::fd_passing;
+use vhost::vhost_user::message::FrontendReq;
 
 /// Header: code, flags and length of the body, four bytes each.
 const HEADER_BYTES: usize = 12;
@@ -15,40 +16,6 @@ const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;
 pub(super) const NEED_REPLY: u32 = 8;
 
-/// The codes that are treated specially here.
-pub(super) mod code {
-    pub(in super::super) const GET_FEATURES: u32 = 1;
-    pub(in super::super) const SET_FEATURES: u32 = 2;
-    pub(in super::super) const SET_OWNER: u32 = 3;
-    pub(in super::super) const RESET_OWNER: u32 = 4;
-    pub(in super::super) const SET_MEM_TABLE: u32 = 5;
-    pub(in super::super) const SET_LOG_BASE: u32 = 6;
-    pub(in super::super) const SET_VRING_NUM: u32 = 8;
-    pub(in super::super) const SET_VRING_ADDR: u32 = 9;
-    pub(in super::super) const SET_VRING_BASE: u32 = 10;
-    pub(in super::super) const GET_VRING_BASE: u32 = 11;
-    pub(in super::super) const SET_VRING_KICK: u32 = 12;
-    pub(in super::super) const SET_VRING_CALL: u32 = 13;
-    pub(in super::super) const SET_VRING_ERR: u32 = 14;
-    pub(in super::super) const GET_PROTOCOL_FEATURES: u32 = 15;
-    pub(in super::super) const SET_PROTOCOL_FEATURES: u32 = 16;
-    pub(in super::super) const GET_QUEUE_NUM: u32 = 17;
-    pub(in super::super) const SET_VRING_ENABLE: u32 = 18;
-    pub(in super::super) const SET_BACKEND_REQ_FD: u32 = 21;
-    pub(in super::super) const GET_CONFIG: u32 = 24;
-    pub(in super::super) const GET_INFLIGHT_FD: u32 = 31;
-    pub(in super::super) const SET_INFLIGHT_FD: u32 = 32;
-    pub(in super::super) const RESET_DEVICE: u32 = 34;
-    pub(in super::super) const GET_MAX_MEM_SLOTS: u32 = 36;
-    pub(in super::super) const ADD_MEM_REG: u32 = 37;
-    pub(in super::super) const REM_MEM_REG: u32 = 38;
-    pub(in super::super) const GET_STATUS: u32 = 40;
-    pub(in super::super) const GET_SHARED_OBJECT: u32 = 41;
-    pub(in super::super) const SET_DEVICE_STATE_FD: u32 = 42;
-    pub(in super::super) const CHECK_DEVICE_STATE: u32 = 43;
-    pub(in super::super) const GET_SHMEM_CONFIG: u32 = 44;
-}
-
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) code: u32,
@@ -58,14 +25,9 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
-    /// A message without NEED_REPLY.
-    pub(super) fn new(code: u32, body: Vec<u8>) -> Parcel {
-        Parcel {
-            code,
-            flags: VERSION,
-            body,
-            files: Vec::new(),
-        }
+    /// Which message it is; `None` for an unknown one, which is forwarded like any other.
+    pub(super) fn request(&self) -> Option<FrontendReq> {
+        FrontendReq::try_from(self.code).ok()
     }
 
     pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
@@ -87,14 +49,14 @@ impl Parcel {
 
 pub(super) fn send(
     stream: BorrowedFd<'_>,
-    code: u32,
+    code: impl Into<u32>,
     flags: u32,
     body: &[u8],
     files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let length = body.len() as u32;
     let flags = flags & !VERSION_MASK | VERSION;
-    let header = [code, flags, length].map(u32::to_ne_bytes).concat();
+    let header = [code.into(), flags, length].map(u32::to_ne_bytes).concat();
     let bytes = [&header, body].concat();
     if files.len() > FILES_MAX {
         return Err(io::Error::other("too many descriptors for one message"));
