@@ -3,19 +3,18 @@
 //! One thread reads and handles them in order. It passes changes to the queue threads by their [`Mailbox`].
 
 mod migration;
-mod moving;
 
-use crate::config::DeviceConfig;
 use crate::journal::{Inflight, new_memory};
 use crate::mailbox::Mailbox;
 use crate::memory::{DirtyLog, MemoryError, REGIONS_MAX, Region, Regions};
 use crate::queue::VirtqueueFeatures;
 use crate::session::MakeFileSystem;
 use crate::shared::Shared;
+use crate::transfer::Transfer;
 use crate::vring::{Setup, Vring, VringError};
-use moving::Moving;
+use migration::Moved;
 use std::fs::File;
-use std::ops::Range;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,54 +47,49 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 impl From<VringError> for Error {
     fn from(error: VringError) -> Error {
-        Error::ReqHandlerError(std::io::Error::other(error))
+        failed(error)
     }
 }
 
 impl From<MemoryError> for Error {
     fn from(error: MemoryError) -> Error {
-        Error::ReqHandlerError(std::io::Error::other(error))
+        failed(error)
     }
+}
+
+fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::ReqHandlerError(io::Error::other(why))
 }
 
 pub(crate) struct Control<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
-    config: DeviceConfig,
     features: u64,
-    regions: Regions,
+    setup: Setup,
     vrings: Vec<Vring>,
     /// Set by SET_LOG_BASE; used once LOG_ALL is negotiated.
     log: Option<Arc<DirtyLog>>,
-    moving: Moving<M::FileSystem>,
+    /// The migration in progress.
+    transfer: Option<Transfer<Moved<M>>>,
+    /// The result of the last one, until the front end asks for it or begins another.
+    transferred: Option<io::Result<()>>,
     /// The channel for back-end requests. Kept open, not used yet.
     _front_end: Option<Backend>,
 }
 
 impl<M: MakeFileSystem> Control<M> {
     /// A device as before the first message, with a queue for each of `mailboxes`.
-    pub(crate) fn new(
-        shared: Arc<Shared<M>>,
-        config: DeviceConfig,
-        mailboxes: &[Arc<Mailbox>],
-    ) -> Control<M> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, mailboxes: &[Arc<Mailbox>]) -> Control<M> {
         let vring =
             |(number, mailbox): (usize, &Arc<Mailbox>)| Vring::new(number, Arc::clone(mailbox));
         Control {
             shared,
-            config,
             features: 0,
-            regions: Regions::default(),
+            setup: Setup::default(),
             vrings: mailboxes.iter().enumerate().map(vring).collect(),
             log: None,
-            moving: Moving::default(),
+            transfer: None,
+            transferred: None,
             _front_end: None,
-        }
-    }
-
-    fn virtqueue_features(&self) -> VirtqueueFeatures {
-        VirtqueueFeatures {
-            event_index: self.features & VIRTIO_RING_F_EVENT_IDX != 0,
-            indirect: self.features & VIRTIO_RING_F_INDIRECT_DESC != 0,
         }
     }
 
@@ -107,37 +101,27 @@ impl<M: MakeFileSystem> Control<M> {
 
     fn change(&mut self, index: u32, change: impl FnOnce(&mut Vring)) -> Result<()> {
         change(self.vring(index)?);
-        self.update(index as usize..index as usize + 1)
-    }
-
-    fn update(&mut self, numbers: Range<usize>) -> Result<()> {
         self.settle_before_starting()?;
-        let (features, log) = (self.virtqueue_features(), self.log_in_force());
-        let setup = Setup {
-            regions: &self.regions,
-            features,
-            log: log.as_ref(),
-            in_force: None,
-        };
-        for vring in &mut self.vrings[numbers] {
-            vring.update(&self.shared, &setup)?;
-        }
-        Ok(())
+        Ok(self.vrings[index as usize].update(&self.shared, &self.setup, None)?)
     }
 
     fn set_regions(&mut self, regions: Regions) -> Result<()> {
         if let Some(log) = &self.log {
             self.check_log(log, &regions)?;
         }
-        self.regions = regions;
-        self.update(0..self.vrings.len())
+        self.setup.regions = regions;
+        self.settle_before_starting()?;
+        for vring in &mut self.vrings {
+            vring.update(&self.shared, &self.setup, None)?;
+        }
+        Ok(())
     }
 
     /// Bytes of the in-flight table of each of these queues.
     fn check_tables(&self, asked: &VhostUserInflight) -> Result<usize> {
         let (queues, size) = (usize::from(asked.num_queues), asked.queue_size);
         let is_possible = (1..=self.vrings.len()).contains(&queues)
-            && (1..=self.config.queue_size_max).contains(&size);
+            && (1..=self.shared.config.queue_size_max).contains(&size);
         is_possible
             .then(|| Inflight::bytes(usize::from(size)))
             .ok_or(Error::InvalidParam)
@@ -145,28 +129,27 @@ impl<M: MakeFileSystem> Control<M> {
 
     /// By when a queue must stop, which itself waits for the drain timeout.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.config.drain_timeout + MARGIN
+        Instant::now() + self.shared.config.drain_timeout + MARGIN
     }
 
-    /// Ends the session, and with it all lock waits; then stops all queues.
-    fn stop_all(&mut self) -> Result<()> {
+    /// Ends the session, and with it all lock waits; then stops all queues. Returns why some do not end.
+    fn stop_all(&mut self, deadline: Instant) -> Vec<VringError> {
         self.shared.sessions.end();
         self.vrings.iter().for_each(Vring::begin_to_stop);
-        let deadline = self.deadline();
-        let mut result = Ok(());
-        for vring in &mut self.vrings {
-            result = result.and(vring.stop(deadline).map(drop));
-        }
-        if let Some(journal) = &self.shared.journal {
-            journal.set_session(None);
-        }
+        let vrings = self.vrings.iter_mut();
+        let errors = vrings.filter_map(|vring| vring.stop(deadline).err());
+        let errors = errors.collect();
         // A queue may have begun another session before it stopped.
         self.shared.sessions.end();
-        Ok(result?)
+        errors
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.stop_all()?;
+        let errors = self.stop_all(self.deadline());
+        if let Some(journal) = &self.shared.journal {
+            journal.set_session(None);
+        }
+        errors.into_iter().next().map_or(Ok(()), Err)?;
         self.vrings.iter_mut().for_each(Vring::reset);
         Ok(())
     }
@@ -174,23 +157,18 @@ impl<M: MakeFileSystem> Control<M> {
     /// Ends all queues and the session. Returns how many threads are still busy at the deadline.
     pub(crate) fn end(&mut self) -> usize {
         let deadline = self.deadline();
-        let mut stuck = usize::from(!self.moving.end(deadline));
-        self.shared.sessions.end();
-        self.vrings.iter().for_each(Vring::begin_to_stop);
-        for vring in &mut self.vrings {
-            if let Err(error) = vring.stop(deadline) {
-                tracing::error!(%error, "cannot close the connection");
-                stuck += 1;
-            }
+        let transfer = self.transfer.take();
+        let mut stuck = usize::from(transfer.is_some_and(|transfer| !transfer.end(deadline)));
+        for error in self.stop_all(deadline) {
+            tracing::error!(%error, "cannot close the connection");
+            stuck += 1;
         }
-        // A queue may have begun another session before it stopped.
-        self.shared.sessions.end();
-        let blocked = self.shared.pool.end(deadline);
-        self.regions = Regions::default();
-        if stuck + blocked == 0 && !self.shared.sessions.wait_until_gone(deadline) {
+        stuck += self.shared.pool.end(deadline);
+        self.setup.regions = Regions::default();
+        if stuck == 0 && !self.shared.sessions.wait_until_gone(deadline) {
             return 1;
         }
-        stuck + blocked
+        stuck
     }
 }
 
@@ -199,19 +177,9 @@ fn descriptor(file: Option<File>) -> Option<Arc<OwnedFd>> {
 }
 
 fn map(region: &VhostUserMemoryRegion, file: &File) -> Result<Region> {
-    let VhostUserMemoryRegion {
-        guest_phys_addr,
-        memory_size,
-        user_addr,
-        mmap_offset,
-    } = *region;
-    Ok(Region::map(
-        guest_phys_addr,
-        user_addr,
-        memory_size,
-        file,
-        mmap_offset,
-    )?)
+    let (guest, user) = (region.guest_phys_addr, region.user_addr);
+    let (length, offset) = (region.memory_size, region.mmap_offset);
+    Ok(Region::map(guest, user, length, file, offset)?)
 }
 
 fn not_offered<T>() -> Result<T> {
@@ -240,8 +208,15 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
             return Err(Error::InvalidParam);
         }
         let before = std::mem::replace(&mut self.features, features);
+        self.setup.features = VirtqueueFeatures {
+            event_index: features & VIRTIO_RING_F_EVENT_IDX != 0,
+            indirect: features & VIRTIO_RING_F_INDIRECT_DESC != 0,
+        };
         if (before ^ features) & LOG_ALL != 0 {
-            self.begin_or_end_logging()?;
+            if features & LOG_ALL == 0 {
+                self.log = None;
+            }
+            self.renew_log()?;
         }
         if features & PROTOCOL_FEATURES == 0 {
             // Without them there is no SET_VRING_ENABLE.
@@ -277,26 +252,19 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         file: File,
         _: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        let regions = self.regions.with(map(region, &file)?)?;
+        let regions = self.setup.regions.with(map(region, &file)?)?;
         self.set_regions(regions)?;
         Ok(None)
     }
 
     fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
-        let VhostUserMemoryRegion {
-            guest_phys_addr,
-            memory_size,
-            user_addr,
-            ..
-        } = **region;
-        let regions = self
-            .regions
-            .without(guest_phys_addr, user_addr, memory_size)?;
-        self.set_regions(regions)
+        let (guest, user) = (region.guest_phys_addr, region.user_addr);
+        let regions = &self.setup.regions;
+        self.set_regions(regions.without(guest, user, region.memory_size)?)
     }
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
-        let size_max = self.config.queue_size_max;
+        let size_max = self.shared.config.queue_size_max;
         let vring = self.vring(index)?;
         vring.require_stopped()?;
         let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
@@ -372,7 +340,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
             | VhostUserProtocolFeatures::DEVICE_STATE
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS;
-        if self.config.tag.is_some() {
+        if self.shared.config.tag.is_some() {
             features |= VhostUserProtocolFeatures::CONFIG;
         }
         Ok(features)
@@ -391,7 +359,8 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
     }
 
     fn get_config(&mut self, offset: u32, size: u32, _: VhostUserConfigFlags) -> Result<Vec<u8>> {
-        self.config.space(offset, size).ok_or(Error::InvalidParam)
+        let space = self.shared.config.space(offset, size);
+        space.ok_or(Error::InvalidParam)
     }
 
     fn set_config(&mut self, _: u32, _: &[u8], _: VhostUserConfigFlags) -> Result<()> {
@@ -455,7 +424,9 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
 
     fn check_device_state(&mut self) -> Result<()> {
         self.settle();
-        self.moving.outcome().map_err(Error::ReqHandlerError)
+        let moved = self.transferred.take();
+        let moved = moved.ok_or_else(|| failed("no state is being moved"))?;
+        moved.map_err(Error::ReqHandlerError)
     }
 
     fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
@@ -464,7 +435,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
 
     fn set_log_base(&mut self, place: &VhostUserLog, file: File) -> Result<()> {
         let log = DirtyLog::map(&file, place.mmap_offset, place.mmap_size)?;
-        self.check_log(&log, &self.regions)?;
+        self.check_log(&log, &self.setup.regions)?;
         self.log = Some(Arc::new(log));
         self.renew_log()
     }

@@ -157,7 +157,7 @@ impl<M: MakeFileSystem> Device<M> {
         }
         let metrics = Arc::clone(&self.handle.state.metrics);
         let stall_monitor = StallMonitor::start(Arc::clone(&shared.watch), callers, metrics);
-        let control = Control::new(shared, self.config.clone(), &mailboxes);
+        let control = Control::new(shared, &mailboxes);
         let control = Arc::new(Mutex::new(control));
         self.handle
             .state
@@ -208,12 +208,10 @@ impl<M: MakeFileSystem> Device<M> {
             )),
             threads,
             watch,
-            spin: self.config.spin,
-            queue_helpers_max: self.config.queue_helpers_max,
+            config: self.config.clone(),
             metrics: Arc::clone(metrics),
             connection: Arc::clone(connection),
             null_dispatcher,
-            drain_timeout: self.config.drain_timeout,
             journal,
         }
     }

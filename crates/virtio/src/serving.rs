@@ -91,7 +91,7 @@ impl<M: MakeFileSystem> Serving<M> {
         epoll::add(&epoll, &start.wiring.kick, data, flags)?;
         let is_for_requests = start.number != HIGH_PRIORITY;
         let helpers_max = if is_for_requests {
-            shared.queue_helpers_max
+            shared.config.queue_helpers_max
         } else {
             Some(0)
         };
@@ -108,7 +108,7 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(Serving {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
-            patience: Patience::new(shared.spin),
+            patience: Patience::new(shared.config.spin),
             helpers: Arc::new(QueueHelpers::new(&shared, &start.mailbox, helpers_max)),
             shared,
             start,
@@ -423,7 +423,7 @@ impl<M: MakeFileSystem> Serving<M> {
 
     /// Waits for the requests that are away, except lock waits.
     fn wind_down(&mut self) {
-        let deadline = Instant::now() + self.shared.drain_timeout;
+        let deadline = Instant::now() + self.shared.config.drain_timeout;
         while self.start.queue.waits_for_others() {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(timeout) = Timespec::try_from(left) else {

@@ -1,12 +1,12 @@
 //! What the threads of one front end's connection share.
 
 use crate::carry_out::Sleeping;
+use crate::config::DeviceConfig;
 use crate::connection::Connection;
 use crate::journal::Journal;
 use crate::session::{MakeFileSystem, NullFileSystem, Sessions};
 use crate::stall_monitor::Watch;
 use std::sync::Arc;
-use std::time::Duration;
 use thrufs::serving::{BlockingPool, ServingThreads};
 use thrufs::{Dispatcher, Metrics};
 
@@ -18,11 +18,8 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) connection: Arc<Connection>,
     /// Answers requests outside a session.
     pub(crate) null_dispatcher: Dispatcher<NullFileSystem>,
-    pub(crate) drain_timeout: Duration,
     pub(crate) watch: Arc<Watch>,
-    pub(crate) spin: Duration,
-    /// The configured number of helpers per queue.
-    pub(crate) queue_helpers_max: Option<usize>,
+    pub(crate) config: DeviceConfig,
     /// For the process that resumes this connection.
     pub(crate) journal: Option<Journal>,
 }

@@ -27,13 +27,13 @@ pub(crate) enum VringError {
     Busy(usize),
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Setup<'a> {
-    pub(crate) regions: &'a Regions,
+/// What is the same for all queues.
+#[derive(Debug, Default)]
+pub(crate) struct Setup {
+    pub(crate) regions: Regions,
     pub(crate) features: VirtqueueFeatures,
-    pub(crate) log: Option<&'a Arc<DirtyLog>>,
-    /// Dropped by each queue once this applies.
-    pub(crate) in_force: Option<&'a Sender<()>>,
+    /// The log that queues use.
+    pub(crate) log: Option<Arc<DirtyLog>>,
 }
 
 #[derive(Debug)]
@@ -89,9 +89,9 @@ impl Vring {
         Ok(())
     }
 
-    fn wiring(&self, setup: &Setup<'_>) -> Option<Wiring> {
-        let log = setup.log.map(|log| VirtqueueLog {
-            log: Arc::clone(log),
+    fn wiring(&self, setup: &Setup, in_force: Option<&Sender<()>>) -> Option<Wiring> {
+        let log = setup.log.clone().map(|log| VirtqueueLog {
+            log,
             used: self.used_log,
         });
         Some(Wiring {
@@ -102,7 +102,7 @@ impl Vring {
             error: self.error.clone(),
             enabled: self.enabled,
             log,
-            in_force: setup.in_force.cloned(),
+            in_force: in_force.cloned(),
         })
     }
 
@@ -112,13 +112,15 @@ impl Vring {
         complete && self.kick.is_some() && !self.is_running()
     }
 
-    /// Passes the set-up to the thread, or starts it once the set-up is complete.
+    /// Passes the set-up to the thread, or starts it once the set-up is complete. `in_force` is dropped once
+    /// it applies.
     pub(crate) fn update<M: MakeFileSystem>(
         &mut self,
         shared: &Arc<Shared<M>>,
-        setup: &Setup<'_>,
+        setup: &Setup,
+        in_force: Option<&Sender<()>>,
     ) -> Result<(), VringError> {
-        let Some(wiring) = self.wiring(setup) else {
+        let Some(wiring) = self.wiring(setup, in_force) else {
             return Ok(());
         };
         if self.is_running() {

@@ -8,32 +8,25 @@
 //! for ever. They are interrupted without a reply, and the device that continues, this one or another,
 //! replays them: a lock that was granted at the last moment is granted to its owner once more.
 
-use super::moving::{Moved, none_begun};
-use super::{Control, LOG_ALL};
+use super::{Control, LOG_ALL, failed};
 use crate::device_state::{self, Again};
 use crate::memory::{DirtyLog, MemoryError, Regions};
 use crate::queue::VirtqueueLayout;
-use crate::session::{GuestSession, MakeFileSystem};
-use crate::transfer::{Pipe, Transfer};
-use crate::vring::{Setup, Vring};
+use crate::session::{MakeFileSystem, SessionOf};
+use crate::transfer::Transfer;
+use crate::vring::Vring;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
-use thrufs::FileSystem;
 use vhost::vhost_user::message::VhostTransferStateDirection;
 use vhost::vhost_user::{Error, Result};
 
-impl<M: MakeFileSystem> Control<M> {
-    /// The log that queues use.
-    pub(super) fn log_in_force(&self) -> Option<Arc<DirtyLog>> {
-        self.log
-            .as_ref()
-            .filter(|_| self.features & LOG_ALL != 0)
-            .map(Arc::clone)
-    }
+/// What a transfer has loaded: the heads of requests to be replayed, and the session. `None` after a save.
+pub(super) type Moved<M> = Option<(Again, Option<SessionOf<M>>)>;
 
+impl<M: MakeFileSystem> Control<M> {
     /// Fails when the log is too short for `regions` and the used rings.
     pub(super) fn check_log(&self, log: &DirtyLog, regions: &Regions) -> Result<()> {
         let rings = self.vrings.iter().filter_map(|vring| {
@@ -46,14 +39,6 @@ impl<M: MakeFileSystem> Control<M> {
         Err(MemoryError::ShortLog.into())
     }
 
-    /// LOG_ALL was negotiated, or withdrawn.
-    pub(super) fn begin_or_end_logging(&mut self) -> Result<()> {
-        if self.features & LOG_ALL == 0 {
-            self.log = None;
-        }
-        self.renew_log()
-    }
-
     /// Sets the guest address under which writes to a used ring are logged.
     pub(super) fn log_used_ring(&mut self, index: u32, address: Option<u64>) -> Result<()> {
         let vring = self.vring(index)?;
@@ -62,7 +47,7 @@ impl<M: MakeFileSystem> Control<M> {
         }
         vring.used_log = address;
         if let Some(log) = &self.log {
-            self.check_log(log, &self.regions)?;
+            self.check_log(log, &self.setup.regions)?;
         }
         self.renew_log()
     }
@@ -70,16 +55,11 @@ impl<M: MakeFileSystem> Control<M> {
     /// Sets the log of all queues, and waits until each uses it.
     pub(super) fn renew_log(&mut self) -> Result<()> {
         let deadline = self.deadline();
-        let (features, log) = (self.virtqueue_features(), self.log_in_force());
+        let is_agreed = self.features & LOG_ALL != 0;
+        self.setup.log = self.log.clone().filter(|_| is_agreed);
         let (in_force, pending) = channel();
-        let setup = Setup {
-            regions: &self.regions,
-            features,
-            log: log.as_ref(),
-            in_force: Some(&in_force),
-        };
         for vring in self.vrings.iter_mut().filter(|vring| vring.is_running()) {
-            vring.update(&self.shared, &setup)?;
+            vring.update(&self.shared, &self.setup, Some(&in_force))?;
         }
         drop(in_force);
         let left = deadline.saturating_duration_since(Instant::now());
@@ -106,19 +86,24 @@ impl<M: MakeFileSystem> Control<M> {
             }
             VhostTransferStateDirection::LOAD => self.begin_to_load(file),
         };
-        self.moving.outcome = Err(none_begun());
-        self.moving.transfer = Some(transfer.map_err(Error::ReqHandlerError)?);
+        self.transferred = None;
+        self.transfer = Some(transfer.map_err(Error::ReqHandlerError)?);
         Ok(())
     }
 
-    fn begin_to_save(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M::FileSystem>>> {
+    fn begin_to_save(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M>>> {
         let again: Again = self
             .vrings
             .iter()
             .map(|vring| vring.again.clone())
             .collect();
         let session = self.shared.sessions.current();
-        Transfer::begin(file, move |pipe| save(pipe, &again, session.as_deref()))
+        Transfer::begin(file, move |pipe| {
+            let mut save = session
+                .map(|session| move |sink: &mut dyn io::Write| session.dispatcher().save(sink));
+            device_state::write(pipe, &again, save.as_mut().map(|save| save as _))?;
+            Ok(None)
+        })
     }
 
     /// Interrupts lock waits, to be replayed.
@@ -140,7 +125,7 @@ impl<M: MakeFileSystem> Control<M> {
         Ok(())
     }
 
-    fn begin_to_load(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M::FileSystem>>> {
+    fn begin_to_load(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M>>> {
         let shared = Arc::clone(&self.shared);
         let queues = self.vrings.len();
         Transfer::begin(file, move |pipe| {
@@ -156,13 +141,13 @@ impl<M: MakeFileSystem> Control<M> {
                     "the state has requests of queues that are not here",
                 ));
             }
-            Ok(Moved::Loaded { again, session })
+            Ok(Some((again, session)))
         })
     }
 
     /// Waits for a transfer to end, and applies a loaded state.
     pub(super) fn settle(&mut self) {
-        let Some(transfer) = self.moving.transfer.take() else {
+        let Some(transfer) = self.transfer.take() else {
             return;
         };
         let moved = transfer.wait(&self.shared.connection);
@@ -170,11 +155,11 @@ impl<M: MakeFileSystem> Control<M> {
             // The front end asks whether it went well, not why.
             tracing::error!(%error, "cannot migrate the device state");
         }
-        self.moving.outcome = moved.map(|moved| self.put_in_force(moved));
+        self.transferred = Some(moved.map(|moved| self.put_in_force(moved)));
     }
 
-    fn put_in_force(&mut self, moved: Moved<M::FileSystem>) {
-        let Moved::Loaded { again, session } = moved else {
+    fn put_in_force(&mut self, moved: Moved<M>) {
+        let Some((again, session)) = moved else {
             tracing::info!("the device state was saved for migration");
             return;
         };
@@ -194,31 +179,15 @@ impl<M: MakeFileSystem> Control<M> {
     /// Waits for a transfer before a queue starts: no request may be served during one.
     pub(super) fn settle_before_starting(&mut self) -> Result<()> {
         let starts = self.vrings.iter().any(Vring::is_about_to_start);
-        if self.moving.transfer.is_none() || !starts {
+        if self.transfer.is_none() || !starts {
             return Ok(());
         }
         self.settle();
-        match &self.moving.outcome {
-            Ok(()) => Ok(()),
-            Err(_) => Err(failed("cannot migrate the device state")),
+        match &self.transferred {
+            Some(Err(_)) => Err(failed("cannot migrate the device state")),
+            _ => Ok(()),
         }
     }
-}
-
-fn save<F: FileSystem>(
-    pipe: &mut Pipe,
-    again: &Again,
-    session: Option<&GuestSession<F>>,
-) -> io::Result<Moved<F>> {
-    let mut save_session =
-        session.map(|session| |sink: &mut dyn io::Write| session.dispatcher().save(sink));
-    let save_session = save_session.as_mut();
-    device_state::write(pipe, again, save_session.map(|save| save as _))?;
-    Ok(Moved::Saved)
-}
-
-fn failed(what: &'static str) -> Error {
-    Error::ReqHandlerError(io::Error::other(what))
 }
 
 /// Size of the used ring in bytes: flags, index, elements, event index.

@@ -51,7 +51,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
 
     fn live(self: &Arc<Self>, helper_slot: &HelperSlot) {
         *helper_slot.thread.lock() = Some(std::thread::current());
-        let mut patience = Patience::new(self.shared.spin);
+        let mut patience = Patience::new(self.shared.config.spin);
         while !self.is_ending() {
             let awake = self.shared.watch.begin_helper();
             self.awake.fetch_add(1, Ordering::Relaxed);
