@@ -14,7 +14,7 @@
 //! Nothing may follow. The input is untrusted: lengths are bounded, and memory is allocated for bytes that
 //! arrive, not for those announced.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 
 const MAGIC: [u8; 16] = *b"thrufs virtio-fs";
 const VERSION: u32 = 1;
@@ -27,7 +27,7 @@ const REQUESTS_MAX: usize = 1024;
 const PART_BYTES: usize = 64 << 10;
 
 /// Most bytes accepted as one part.
-const PART_BYTES_MAX: usize = 1 << 20;
+const PART_BYTES_MAX: u64 = 1 << 20;
 
 /// Most bytes of a session's state: some ten million nodes.
 pub const SESSION_BYTES_MAX: u64 = 4 << 30;
@@ -77,6 +77,7 @@ pub fn read<T>(
     source: &mut dyn Read,
     session: impl FnOnce(&mut dyn Read) -> io::Result<T>,
 ) -> io::Result<(Again, Option<T>)> {
+    let source = &mut BufReader::new(source);
     if array(source)? != MAGIC {
         return Err(invalid(
             "this is no state of a Thrufs share (that of virtiofsd cannot be taken over)",
@@ -96,7 +97,12 @@ pub fn read<T>(
         again.push(read_heads(source)?);
     }
     let [has_session] = array(source)?;
-    let mut parts = PartsRead::new(source);
+    let mut parts = PartsRead {
+        source,
+        left: 0,
+        announced: 0,
+        ended: false,
+    };
     let session = match has_session {
         0 => None,
         1 => Some(session(&mut parts)?),
@@ -178,53 +184,31 @@ impl Write for Parts<'_> {
 /// Reads length-prefixed parts.
 struct PartsRead<'a> {
     source: &'a mut dyn Read,
-    part: Vec<u8>,
-    at: usize,
-    read: u64,
+    /// Bytes left of this part.
+    left: u64,
+    /// Bytes of all parts so far.
+    announced: u64,
     ended: bool,
 }
 
-impl<'a> PartsRead<'a> {
-    fn new(source: &'a mut dyn Read) -> PartsRead<'a> {
-        PartsRead {
-            source,
-            part: Vec::new(),
-            at: 0,
-            read: 0,
-            ended: false,
-        }
-    }
-
-    fn fetch(&mut self) -> io::Result<()> {
-        let length = u32::from_le_bytes(array(self.source)?) as usize;
-        self.read += length as u64;
-        if length > PART_BYTES_MAX || self.read > SESSION_BYTES_MAX {
+impl PartsRead<'_> {
+    fn next_part(&mut self) -> io::Result<()> {
+        self.left = u32::from_le_bytes(array(self.source)?).into();
+        self.announced += self.left;
+        if self.left > PART_BYTES_MAX || self.announced > SESSION_BYTES_MAX {
             return Err(invalid("the state of the session is too large"));
         }
-        (self.ended, self.at) = (length == 0, 0);
-        self.part.clear();
-        // Grows with the bytes that arrive, not with the announced length.
-        let limit = length as u64;
-        let read = (&mut *self.source)
-            .take(limit)
-            .read_to_end(&mut self.part)?;
-        if read < length {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
+        self.ended = self.left == 0;
         Ok(())
     }
 
     /// Fails unless the session was read to its end and nothing follows.
     fn finish(mut self) -> io::Result<()> {
-        let rest = || invalid("the state goes on where it should end");
-        if self.at < self.part.len() {
-            return Err(rest());
-        }
-        if !self.ended {
-            self.fetch()?;
+        if self.left == 0 && !self.ended {
+            self.next_part()?;
         }
         if !self.ended || self.source.read(&mut [0])? > 0 {
-            return Err(rest());
+            return Err(invalid("the state goes on where it should end"));
         }
         Ok(())
     }
@@ -232,14 +216,18 @@ impl<'a> PartsRead<'a> {
 
 impl Read for PartsRead<'_> {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.part.len() && !self.ended && !target.is_empty() {
-            self.fetch()?;
+        if target.is_empty() {
+            return Ok(0);
         }
-        let rest = &self.part[self.at..];
-        let length = rest.len().min(target.len());
-        target[..length].copy_from_slice(&rest[..length]);
-        self.at += length;
-        Ok(length)
+        if self.left == 0 && !self.ended {
+            self.next_part()?;
+        }
+        let bytes = self.source.take(self.left).read(target)?;
+        if bytes == 0 && !self.ended {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= bytes as u64;
+        Ok(bytes)
     }
 }
 
