@@ -17,6 +17,8 @@ pub use pieces::Pieces;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+/// A range that is not, or not entirely, in guest memory.
+pub(crate) use thrufs_sys::shared_memory::Outside;
 use thrufs_sys::shared_memory::SharedMapping;
 
 /// Most regions of one guest: the maximum of QEMU and libvhost-user.
@@ -44,11 +46,6 @@ pub enum MemoryError {
     #[error("there is no such region of the guest's memory")]
     Unknown,
 }
-
-/// A range that is not, or not entirely, in guest memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an address outside the guest's memory")]
-pub struct Outside;
 
 /// A region of guest memory. Clones share the mapping.
 #[derive(Clone, Debug)]
@@ -237,7 +234,7 @@ impl Regions {
             let extent = self.locate(address, target.len())?;
             let (part, rest) = target.split_at_mut(extent.length);
             let mapping = self.mapping(&extent)?;
-            mapping.copy_out(extent.offset, part).map_err(|_| Outside)?;
+            mapping.copy_out(extent.offset, part)?;
             address = address.checked_add(extent.length as u64).ok_or(Outside)?;
             target = rest;
         }

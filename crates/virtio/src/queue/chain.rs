@@ -117,7 +117,11 @@ impl Chain {
         (self.readable_bytes, self.writable_bytes) = (0, 0);
     }
 
-    fn add(&mut self, descriptor: &Descriptor, regions: &Regions) -> Result<(), ChainFault> {
+    pub(super) fn add(
+        &mut self,
+        descriptor: &Descriptor,
+        regions: &Regions,
+    ) -> Result<(), ChainFault> {
         let length = descriptor.length.get() as usize;
         let (extents, bytes) = if descriptor.flags.get() & FLAG_WRITE != 0 {
             (&mut self.writable, &mut self.writable_bytes)
@@ -131,33 +135,5 @@ impl Chain {
             return Err(ChainFault::TooLarge);
         }
         Ok(regions.locate_all(descriptor.address.get(), length, extents)?)
-    }
-
-    /// Follows a chain from descriptor `first`, for at most `count`, the size of the table. `read` reads a
-    /// descriptor; `table` is called for an indirect one, which ends the chain.
-    pub(super) fn follow(
-        &mut self,
-        first: u16,
-        count: usize,
-        regions: &Regions,
-        read: impl Fn(usize) -> Result<Descriptor, ChainFault>,
-        table: impl FnOnce(&mut Chain, u64, usize) -> Result<(), ChainFault>,
-    ) -> Result<(), ChainFault> {
-        let mut index = usize::from(first);
-        for _ in 0..count {
-            if index >= count {
-                return Err(ChainFault::NoSuchDescriptor);
-            }
-            let descriptor = read(index)?;
-            if let Some((address, count)) = descriptor.table()? {
-                return table(self, address, count);
-            }
-            self.add(&descriptor, regions)?;
-            match descriptor.next() {
-                Some(next) => index = usize::from(next),
-                None => return Ok(()),
-            }
-        }
-        Err(ChainFault::TooLong)
     }
 }

@@ -49,12 +49,6 @@ impl From<Outside> for Broken {
     }
 }
 
-impl From<thrufs_sys::shared_memory::Outside> for Broken {
-    fn from(_: thrufs_sys::shared_memory::Outside) -> Broken {
-        Broken::Outside
-    }
-}
-
 /// The place of a queue, in front-end (user) addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtqueueLayout {

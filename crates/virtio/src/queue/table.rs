@@ -1,6 +1,6 @@
 //! Reads chains from the guest's descriptor tables.
 
-use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor, INDIRECT_MAX};
+use super::chain::{Chain, ChainFault, DESCRIPTOR_BYTES, Descriptor};
 use crate::memory::{Extent, Regions};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -14,6 +14,8 @@ pub(crate) struct ChainTable {
 }
 
 impl ChainTable {
+    /// Follows the chain of `head`. A descriptor of an indirect table ends it in this table and goes on in
+    /// that one.
     pub(crate) fn read(
         &self,
         regions: &Regions,
@@ -21,41 +23,50 @@ impl ChainTable {
         chain: &mut Chain,
     ) -> Result<(), ChainFault> {
         chain.clear(head);
-        let read = |index: usize| {
-            let mut descriptor = Descriptor::new_zeroed();
-            let offset = self.descriptors.offset + index * DESCRIPTOR_BYTES;
-            let mapping = regions.mapping(&self.descriptors)?;
-            mapping
-                .copy_out(offset, descriptor.as_mut_bytes())
-                .map_err(|_| ChainFault::Outside)?;
-            Ok(descriptor)
-        };
-        let size = usize::from(self.size);
-        chain.follow(head, size, regions, read, |chain, address, count| {
-            self.read_indirect(regions, chain, address, count)
-        })
+        let mut indirect = None;
+        let (mut index, mut size) = (usize::from(head), usize::from(self.size));
+        let mut left = size;
+        while left > 0 {
+            if index >= size {
+                return Err(ChainFault::NoSuchDescriptor);
+            }
+            let descriptor = self.descriptor(regions, indirect, index)?;
+            if let Some((address, count)) = descriptor.table()? {
+                if !self.indirect || indirect.is_some() {
+                    return Err(ChainFault::BadTable);
+                }
+                indirect = Some(address);
+                (index, size, left) = (0, count, count);
+                continue;
+            }
+            chain.add(&descriptor, regions)?;
+            match descriptor.next() {
+                Some(next) => index = usize::from(next),
+                None => return Ok(()),
+            }
+            left -= 1;
+        }
+        Err(ChainFault::TooLong)
     }
 
-    fn read_indirect(
+    /// A descriptor of the table at the guest's address `indirect`, or of this one.
+    fn descriptor(
         &self,
         regions: &Regions,
-        chain: &mut Chain,
-        table: u64,
-        count: usize,
-    ) -> Result<(), ChainFault> {
-        debug_assert!(count <= INDIRECT_MAX);
-        if !self.indirect {
-            return Err(ChainFault::BadTable);
-        }
-        let read = |index: usize| {
-            let mut descriptor = Descriptor::new_zeroed();
-            let address = table
-                .checked_add((index * DESCRIPTOR_BYTES) as u64)
-                .ok_or(ChainFault::Outside)?;
+        indirect: Option<u64>,
+        index: usize,
+    ) -> Result<Descriptor, ChainFault> {
+        let mut descriptor = Descriptor::new_zeroed();
+        let offset = index * DESCRIPTOR_BYTES;
+        if let Some(table) = indirect {
+            let address = table.checked_add(offset as u64);
+            let address = address.ok_or(ChainFault::Outside)?;
             regions.copy_out(address, descriptor.as_mut_bytes())?;
-            Ok(descriptor)
-        };
-        let within = |_: &mut Chain, _, _| Err(ChainFault::BadTable);
-        chain.follow(0, count, regions, read, within)
+        } else {
+            let mapping = regions.mapping(&self.descriptors)?;
+            let at = self.descriptors.offset + offset;
+            mapping.copy_out(at, descriptor.as_mut_bytes())?;
+        }
+        Ok(descriptor)
     }
 }
