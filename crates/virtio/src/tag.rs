@@ -1,8 +1,5 @@
 //! The tag by which a guest mounts a device.
 
-use std::fmt;
-use std::str::FromStr;
-
 /// Size of the field in the configuration space, in bytes.
 pub(crate) const TAG_BYTES: usize = 36;
 
@@ -35,30 +32,11 @@ impl Tag {
         }
     }
 
-    /// The tag.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// As in the configuration space: padded with NULs.
     pub(crate) fn to_field(&self) -> [u8; TAG_BYTES] {
         let mut field = [0; TAG_BYTES];
         field[..self.0.len()].copy_from_slice(self.0.as_bytes());
         field
-    }
-}
-
-impl FromStr for Tag {
-    type Err = TagError;
-
-    fn from_str(tag: &str) -> Result<Tag, TagError> {
-        Tag::new(tag)
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -73,6 +51,6 @@ mod tests {
         let longest = "é".repeat(18);
         assert_eq!(Tag::new(&longest).unwrap().to_field(), longest.as_bytes());
         assert_eq!(Tag::new(&"x".repeat(37)), Err(TagError::TooLong(37)));
-        assert_eq!("home".parse::<Tag>().unwrap().to_field()[..5], *b"home\0");
+        assert_eq!(Tag::new("home").unwrap().to_field()[..5], *b"home\0");
     }
 }
