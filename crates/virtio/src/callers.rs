@@ -26,17 +26,20 @@ pub struct Caller {
 impl Caller {
     /// Its run time; `None` when it has ended.
     fn run_time(&self) -> Option<Duration> {
-        let mut bytes = [0; FILE_BYTES];
-        let length = self.schedstat.read_at(&mut bytes, 0).ok()?;
-        times_in_schedstat(&bytes[..length]).map(|(run, _)| run)
+        let times = read(&self.schedstat, times_in_schedstat);
+        times.map(|(run, _)| run)
     }
 
     /// The CPU that it runs on or ran on last.
     fn cpu(&self) -> Option<usize> {
-        let mut bytes = [0; FILE_BYTES];
-        let length = self.stat.read_at(&mut bytes, 0).ok()?;
-        cpu_in_stat(&bytes[..length])
+        read(&self.stat, cpu_in_stat)
     }
+}
+
+fn read<T>(file: &File, parse: impl FnOnce(&[u8]) -> Option<T>) -> Option<T> {
+    let mut bytes = [0; FILE_BYTES];
+    let length = file.read_at(&mut bytes, 0).ok()?;
+    parse(&bytes[..length])
 }
 
 /// The threads of a front end, with their last sample.

@@ -85,24 +85,18 @@ impl Watch {
 
     /// Registers the calling thread as that of this queue.
     pub(crate) fn begin_queue(&self, number: usize) {
-        if let Some(pulse) = self.pulses.get(number) {
-            *pulse.thread.lock() = Some(current_thread_id());
-        }
+        *self.pulses[number].thread.lock() = Some(current_thread_id());
         self.set_awake(number, true);
     }
 
     pub(crate) fn end_queue(&self, number: usize) {
-        if let Some(pulse) = self.pulses.get(number) {
-            *pulse.thread.lock() = None;
-        }
+        *self.pulses[number].thread.lock() = None;
         self.set_awake(number, false);
         release(current_thread_id(), &self.allowed);
     }
 
     pub(crate) fn set_awake(&self, number: usize, awake: bool) {
-        if let Some(pulse) = self.pulses.get(number) {
-            pulse.awake.store(awake, Ordering::Relaxed);
-        }
+        self.pulses[number].awake.store(awake, Ordering::Relaxed);
     }
 
     /// Counts the calling helper as awake until the result is dropped.
@@ -127,9 +121,10 @@ impl Watch {
 
     /// Adds what the queue's thread has served, and arms the monitor.
     pub(crate) fn note(&self, number: usize, batch: Batch) {
-        let Some(pulse) = self.pulses.get(number).filter(|_| self.alarm.has_monitor()) else {
+        if !self.alarm.has_monitor() {
             return;
-        };
+        }
+        let pulse = &self.pulses[number];
         // A single writer needs no atomic addition.
         let add = |counter: &AtomicU64, number: u64| {
             counter.store(counter.load(Ordering::Relaxed) + number, Ordering::Relaxed);
