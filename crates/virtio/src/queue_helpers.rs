@@ -13,8 +13,8 @@
 mod helper;
 
 use crate::mailbox::{Mailbox, Returned, signal};
-use crate::queue::{AvailableIndex, Broken, ChainTable, VirtqueueRing};
-use crate::queue_state::{Away, LARGE_BYTES, QueueState};
+use crate::queue::{AvailableIndex, Broken, ChainTable};
+use crate::queue_state::{LARGE_BYTES, QueueState};
 use crate::session::{MakeFileSystem, SessionOf};
 use crate::shared::Shared;
 use crate::slot::Slot;
@@ -58,7 +58,6 @@ struct LeasedQueue<S> {
 }
 
 struct Taken {
-    head: u16,
     slot: Slot,
     /// Pending requests behind it, as last read.
     waiting: u16,
@@ -119,7 +118,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
             shared: Arc::clone(shared),
             mailbox: Arc::clone(mailbox),
             leased: Mutex::new(LeasedQueue {
-                queue: QueueState::new(VirtqueueRing::absent(), Vec::new()),
+                queue: QueueState::default(),
                 lease: None,
                 leases: 0,
                 unnotified: 0,
@@ -203,15 +202,11 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         mut finished: Option<Returned>,
     ) -> Next {
         loop {
-            let Taken {
-                head,
-                mut slot,
-                waiting,
-            } = match self.take(lease, finished) {
+            let Taken { mut slot, waiting } = match self.take(lease, finished) {
                 ControlFlow::Continue(taken) => taken,
                 ControlFlow::Break(next) => return next,
             };
-            match slot.read(head, &lease.chains) {
+            match slot.read(&lease.chains) {
                 Ok(()) => {
                     if self.are_worth_waking(&slot, waiting, || self.sees_more(lease)) {
                         self.wake_one();
@@ -302,21 +297,12 @@ impl<S> LeasedQueue<S> {
         let Some(head) = self.queue.ring.take()? else {
             return Ok(None);
         };
-        let number = self.queue.ring.tracker().number();
-        let Some(slot) = self.queue.slot(run, number) else {
+        let Some(slot) = self.queue.slot(run, head) else {
             self.queue.ring.complete(head, 0)?;
             return Ok(None);
         };
-        self.queue.away.push(Away {
-            head,
-            wait: Wait::Io,
-            run,
-        });
+        self.queue.away.push(slot.away(Wait::Io));
         let waiting = self.queue.ring.waiting();
-        Ok(Some(Taken {
-            head,
-            slot,
-            waiting,
-        }))
+        Ok(Some(Taken { slot, waiting }))
     }
 }

@@ -3,23 +3,15 @@
 
 use crate::mailbox::Returned;
 use crate::queue::{Broken, VirtqueueRing};
-use crate::slot::Slot;
-use thrufs::Wait;
+use crate::slot::{Away, Slot};
 
 pub(crate) const SLOTS_KEPT: usize = 16;
 
 /// The guest is notified at once of a request and reply of so many bytes.
 pub(crate) const LARGE_BYTES: usize = 32 << 10;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Away {
-    pub(crate) head: u16,
-    pub(crate) wait: Wait,
-    /// The run of the queue that took it.
-    pub(crate) run: u64,
-}
-
-#[derive(Debug)]
+/// The default is a placeholder without memory.
+#[derive(Debug, Default)]
 pub(crate) struct QueueState {
     pub(crate) ring: VirtqueueRing,
     pub(crate) free: Vec<Slot>,
@@ -41,16 +33,14 @@ impl QueueState {
         }
     }
 
-    /// A slot for the request that was taken last; `None` without memory.
-    pub(crate) fn slot(&mut self, run: u64, number: u64) -> Option<Slot> {
-        let regions = self.ring.regions();
+    /// A slot for the request that was taken as `head`; `None` without memory.
+    pub(crate) fn slot(&mut self, run: u64, head: u16) -> Option<Slot> {
         let mut slot = self.free.pop().or_else(|| {
-            let slot = Slot::new(regions);
+            let slot = Slot::new(self.ring.regions());
             slot.inspect_err(|error| tracing::warn!(%error, "no memory for a guest's request"))
                 .ok()
         })?;
-        slot.prepare(run, regions);
-        slot.note_by(self.ring.tracker(), number);
+        slot.prepare(run, head, &self.ring);
         Some(slot)
     }
 
@@ -59,7 +49,7 @@ impl QueueState {
         let Returned { slot, length } = returned;
         self.note_written(&slot);
         slot.answered(length);
-        let completed = self.ring.complete(slot.head(), length);
+        let completed = self.ring.complete(slot.head, length);
         self.keep(slot);
         completed
     }
@@ -86,7 +76,7 @@ impl QueueState {
 
     /// Removes it from the list of requests away. False when it was not listed.
     pub(crate) fn is_back(&mut self, slot: &Slot) -> bool {
-        let is_it = |away: &Away| away.head == slot.head() && away.run == slot.run;
+        let is_it = |away: &Away| away.head == slot.head && away.run == slot.run;
         // The latest usually return first.
         let position = self.away.iter().rposition(is_it);
         position.map(|at| self.away.swap_remove(at)).is_some()

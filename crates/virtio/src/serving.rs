@@ -18,10 +18,10 @@ use crate::memory::Regions;
 use crate::patience::Patience;
 use crate::queue::Broken;
 use crate::queue_helpers::{NOTIFY_EVERY, QueueHelpers};
-use crate::queue_state::{Away, LARGE_BYTES, QueueState};
+use crate::queue_state::{LARGE_BYTES, QueueState};
 use crate::session::{MakeFileSystem, SessionOf};
 use crate::shared::Shared;
-use crate::slot::Slot;
+use crate::slot::{Away, Slot};
 use crate::stall_monitor::Batch;
 use rustix::event::{Timespec, epoll};
 use std::mem::MaybeUninit;
@@ -163,8 +163,7 @@ impl<M: MakeFileSystem> Serving<M> {
             let Some(head) = self.start.queue.ring.take()? else {
                 break;
             };
-            let number = self.start.queue.ring.tracker().number();
-            let Some(slot) = self.read(head, number)? else {
+            let Some(slot) = self.read(head)? else {
                 continue;
             };
             batch.count(&slot);
@@ -213,8 +212,7 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(());
         }
         for head in std::mem::take(&mut self.start.again) {
-            let number = self.start.queue.ring.tracker().number_of(head);
-            if let Some(slot) = self.read(head, number)? {
+            if let Some(slot) = self.read(head)? {
                 self.carry_out(slot)?;
             }
         }
@@ -223,13 +221,12 @@ impl<M: MakeFileSystem> Serving<M> {
 
     /// Reads the request at the descriptor `head`; `None` when it was returned unexecuted because it is
     /// malformed or there is no memory for it.
-    fn read(&mut self, head: u16, number: u64) -> Result<Option<Slot>, Broken> {
-        let run = self.start.run;
-        let Some(mut slot) = self.start.queue.slot(run, number) else {
+    fn read(&mut self, head: u16) -> Result<Option<Slot>, Broken> {
+        let Some(mut slot) = self.start.queue.slot(self.start.run, head) else {
             self.start.queue.ring.complete(head, 0)?;
             return Ok(None);
         };
-        match slot.read(head, &self.start.queue.ring.chains()) {
+        match slot.read(&self.start.queue.ring.chains()) {
             Ok(()) => Ok(Some(slot)),
             Err(fault) => {
                 tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
@@ -269,11 +266,7 @@ impl<M: MakeFileSystem> Serving<M> {
             Carried::Out(returned) => return self.start.queue.finish(returned),
             Carried::Asleep(sleeping) => sleeping,
         };
-        let away = Away {
-            head: sleeping.slot.head(),
-            wait: sleeping.wait,
-            run: self.start.run,
-        };
+        let away = sleeping.slot.away(sleeping.wait);
         match self.shared.pool.take(sleeping) {
             Ok(()) => {
                 self.start.queue.away.push(away);
@@ -370,7 +363,7 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(());
         }
         if self.stops {
-            self.start.again.push(slot.head());
+            self.start.again.push(slot.head);
             return Ok(());
         }
         self.carry_out(slot)

@@ -7,14 +7,15 @@
 //! Slots are reused. Their buffers are address space until they are touched.
 
 use crate::frame::{HEADER_BYTES, Kind, opcode_of};
-use crate::journal::{Intent, Tracker};
+use crate::journal::Intent;
 use crate::memory::{DirtyLog, Regions};
-use crate::queue::{Chain, ChainFault, ChainTable};
+use crate::queue::{Chain, ChainFault, ChainTable, VirtqueueRing};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{
-    Begun, Dispatcher, Errno, FileReply, FileSystem, Message, Opcode, Outcome, Repeat, WriteSource,
+    Begun, Dispatcher, Errno, FileReply, FileSystem, Message, Opcode, Outcome, Repeat, Wait,
+    WriteSource,
 };
 use thrufs_abi::layout::OutHeader;
 use thrufs_sys::buffer::PageBuffer;
@@ -40,10 +41,20 @@ pub(crate) fn repeat_of(opcode: u32) -> Repeat {
     Opcode::from_u32(opcode).map_or(Repeat::Harmless, |opcode| opcode.row().repeat)
 }
 
+/// A request that another thread executes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    pub(crate) head: u16,
+    pub(crate) wait: Wait,
+    /// The run of the queue that took it.
+    pub(crate) run: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Slot {
     /// The run of the queue that took the request.
     pub(crate) run: u64,
+    pub(crate) head: u16,
     chain: Chain,
     regions: Arc<Regions>,
     request: PageBuffer,
@@ -61,6 +72,7 @@ impl Slot {
     pub(crate) fn new(regions: &Arc<Regions>) -> io::Result<Slot> {
         Ok(Slot {
             run: 0,
+            head: 0,
             chain: Chain::default(),
             regions: Arc::clone(regions),
             request: PageBuffer::new(REQUEST_BYTES_MAX)?,
@@ -73,8 +85,14 @@ impl Slot {
         })
     }
 
-    pub(crate) fn prepare(&mut self, run: u64, regions: &Arc<Regions>) {
-        self.run = run;
+    /// Prepares for the request that is in flight in `ring` as `head`.
+    pub(crate) fn prepare(&mut self, run: u64, head: u16, ring: &VirtqueueRing) {
+        let (regions, tracker) = (ring.regions(), ring.tracker());
+        (self.run, self.head) = (run, head);
+        self.number = tracker.number_of(head);
+        if self.intents.is_none() {
+            self.intents = tracker.intents().cloned();
+        }
         // Spares the reference count in the common case.
         if !self.is_of(regions) {
             self.regions = Arc::clone(regions);
@@ -85,9 +103,9 @@ impl Slot {
         Arc::ptr_eq(&self.regions, regions)
     }
 
-    /// Reads the chain of `head`, in the regions that it was prepared for, and copies the request.
-    pub(crate) fn read(&mut self, head: u16, chains: &ChainTable) -> Result<(), ChainFault> {
-        chains.read(&self.regions, head, &mut self.chain)?;
+    /// Reads the chain, in the regions that it was prepared for, and copies the request.
+    pub(crate) fn read(&mut self, chains: &ChainTable) -> Result<(), ChainFault> {
+        chains.read(&self.regions, self.head, &mut self.chain)?;
         let header = self.chain.readable(&self.regions, 0);
         let first = header.copy_to(&mut self.request[..HEADER_BYTES]);
         self.kind = match Kind::of(&self.request[..first]) {
@@ -101,14 +119,6 @@ impl Slot {
         let rest = self.chain.readable(&self.regions, first);
         self.request_bytes = first + rest.copy_to(&mut self.request[first..end]);
         Ok(())
-    }
-
-    /// Records the progress of the request that is in flight as `number`.
-    pub(crate) fn note_by(&mut self, tracker: &Tracker, number: u64) {
-        if self.intents.is_none() {
-            self.intents = tracker.intents().cloned();
-        }
-        self.number = number;
     }
 
     pub(crate) fn opcode(&self) -> u32 {
@@ -128,14 +138,14 @@ impl Slot {
             before,
         };
         if let Some(intents) = &self.intents {
-            intents.begin(self.chain.head(), self.number, opcode, begun);
+            intents.begin(self.head, self.number, opcode, begun);
         }
     }
 
     /// Records that its reply of `length` bytes is written.
     pub(crate) fn answered(&self, length: u32) {
         if let Some(intents) = &self.intents {
-            intents.answer(self.chain.head(), self.number, length);
+            intents.answer(self.head, self.number, length);
         }
     }
 
@@ -150,8 +160,13 @@ impl Slot {
         self.send(dispatcher, length)
     }
 
-    pub(crate) fn head(&self) -> u16 {
-        self.chain.head()
+    /// Its entry in the list of requests that other threads execute.
+    pub(crate) fn away(&self, wait: Wait) -> Away {
+        Away {
+            head: self.head,
+            wait,
+            run: self.run,
+        }
     }
 
     /// Bytes of the request and of the room for its reply.

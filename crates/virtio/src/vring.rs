@@ -5,10 +5,11 @@ use crate::journal::{Inflight, Tracker};
 use crate::mailbox::{Mailbox, Wiring};
 use crate::memory::{DirtyLog, Regions};
 use crate::queue::{Broken, VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
-use crate::queue_state::{Away, QueueState};
+use crate::queue_state::QueueState;
 use crate::serving::{Finished, Serving, Start, in_order};
 use crate::session::MakeFileSystem;
 use crate::shared::Shared;
+use crate::slot::Away;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -156,8 +157,8 @@ impl Vring {
             && let Some(tracker) = tracker.take()
         {
             // The first run in this process; another process may have served the queue.
-            let anew = journal.is_none_or(|journal| journal.has_new_base(number));
-            let base = (anew && journal.is_some()).then_some(self.base);
+            let is_new = journal.is_some_and(|journal| journal.has_new_base(number));
+            let base = is_new.then_some(self.base);
             let again = ring.take_over(tracker, base);
             left = in_order(again.map_err(|broken| VringError::Broken { number, broken })?);
         }

@@ -7,8 +7,6 @@ use super::{Inflight, Intent, Journal, Phase};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
     pub(crate) head: u16,
-    /// Its number in this process.
-    pub(crate) number: u64,
     pub(crate) phase: Phase,
 }
 
@@ -17,8 +15,6 @@ pub(crate) struct Tracker {
     ours: Option<Inflight>,
     theirs: Option<Inflight>,
     intents: Option<Intent>,
-    /// Of the request that was taken last.
-    number: u64,
 }
 
 impl Tracker {
@@ -32,7 +28,6 @@ impl Tracker {
             ours: journal.and_then(|journal| journal.inflight(queue, size)),
             theirs,
             intents: journal.map(|journal| journal.intents(queue)),
-            number: 0,
         }
     }
 
@@ -41,15 +36,9 @@ impl Tracker {
         self.intents.as_ref()
     }
 
-    /// The number of the request that was taken last.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// The number under which `head` is in flight; 0 without tables.
+    /// The number under which `head` is in flight; 0 without a journal.
     pub(crate) fn number_of(&self, head: u16) -> u64 {
-        let table = self.ours.as_ref().or(self.theirs.as_ref());
-        table.map_or(0, |table| table.number(head))
+        self.ours.as_ref().map_or(0, |table| table.number(head))
     }
 
     /// Begins with a queue of which only `heads` are in flight.
@@ -72,41 +61,26 @@ impl Tracker {
             if let Some(theirs) = &mut self.theirs {
                 theirs.begin(used, heads.iter().map(|&(head, _)| head));
             }
+            let intents = self.intents.as_ref();
             let again = |(head, number)| Again {
                 head,
-                number,
-                phase: self.phase(head, number),
+                phase: intents.map_or(Phase::Taken, |intents| intents.phase(head, number)),
             };
             return Some(heads.into_iter().map(again).collect());
         }
         // Of another daemon, without progress records: the requests are executed.
         let heads = self.theirs.as_mut()?.recover(used)?;
-        let mut again = Vec::with_capacity(heads.len());
+        let heads = heads.into_iter().map(|(head, _)| head);
         if let Some(ours) = &mut self.ours {
-            ours.begin(used, []);
+            ours.begin(used, heads.clone());
         }
-        for (head, number) in heads {
-            let ours = self.ours.as_mut().map(|ours| ours.take(head));
-            again.push(Again {
-                head,
-                number: ours.unwrap_or(number),
-                phase: Phase::Taken,
-            });
-        }
-        Some(again)
-    }
-
-    fn phase(&self, head: u16, number: u64) -> Phase {
-        let intents = self.intents.as_ref();
-        intents.map_or(Phase::Taken, |intents| intents.phase(head, number))
+        let phase = Phase::Taken;
+        Some(heads.map(|head| Again { head, phase }).collect())
     }
 
     pub(crate) fn take(&mut self, head: u16) {
-        if let Some(theirs) = &mut self.theirs {
-            self.number = theirs.take(head);
-        }
-        if let Some(ours) = &mut self.ours {
-            self.number = ours.take(head);
+        for table in [&mut self.ours, &mut self.theirs].into_iter().flatten() {
+            table.take(head);
         }
     }
 

@@ -81,7 +81,7 @@ pub struct VirtqueueLog {
 }
 
 /// The three parts, within one table of regions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Places {
     descriptors: Extent,
     available: Extent,
@@ -131,8 +131,8 @@ impl AvailableIndex {
     }
 }
 
-/// A split virtqueue, as the device has it.
-#[derive(Debug)]
+/// A split virtqueue, as the device has it. The default is a placeholder without memory.
+#[derive(Debug, Default)]
 pub struct VirtqueueRing {
     regions: Arc<Regions>,
     layout: VirtqueueLayout,
@@ -145,8 +145,8 @@ pub struct VirtqueueRing {
     next_used: u16,
     /// Used index at the last decision on a notification.
     notified_used: u16,
-    /// Heads taken and not returned, a bit each.
-    in_use: Box<[u64]>,
+    /// Of each head, whether it was taken and not returned.
+    in_use: Box<[bool]>,
     log: Option<VirtqueueLog>,
     /// The same, for the process that resumes this queue.
     tracker: Tracker,
@@ -175,34 +175,12 @@ impl VirtqueueRing {
             places,
             next_available: base,
             seen_available: base,
-            in_use: vec![0; usize::from(layout.size).div_ceil(64)].into(),
-            ..VirtqueueRing::absent()
+            in_use: vec![false; usize::from(layout.size)].into(),
+            ..VirtqueueRing::default()
         };
         ring.next_used = ring.load(&places.used, 2, Ordering::Relaxed)?;
         ring.notified_used = ring.next_used;
         Ok(ring)
-    }
-
-    /// A placeholder without memory.
-    pub(crate) fn absent() -> VirtqueueRing {
-        let nowhere = Extent::default();
-        VirtqueueRing {
-            regions: Arc::default(),
-            layout: VirtqueueLayout::default(),
-            features: VirtqueueFeatures::default(),
-            places: Places {
-                descriptors: nowhere,
-                available: nowhere,
-                used: nowhere,
-            },
-            next_available: 0,
-            seen_available: 0,
-            next_used: 0,
-            notified_used: 0,
-            in_use: Box::default(),
-            log: None,
-            tracker: Tracker::default(),
-        }
     }
 
     /// The guest's memory.
@@ -273,9 +251,6 @@ impl VirtqueueRing {
         let slot = usize::from(self.next_available % self.layout.size);
         let at = RING_HEAD_BYTES + slot * AVAILABLE_ELEMENT_BYTES;
         let head = self.load_available(at, Ordering::Relaxed)?;
-        if head >= self.layout.size {
-            return Err(Broken::NoSuchDescriptor);
-        }
         self.mark(head)?;
         self.tracker.take(head);
         self.next_available = self.next_available.wrapping_add(1);
@@ -323,18 +298,16 @@ impl VirtqueueRing {
     ///
     /// When it is beyond the table or in use.
     pub fn mark(&mut self, head: u16) -> Result<(), Broken> {
-        let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
-        let word = self.in_use.get_mut(word).ok_or(Broken::NoSuchDescriptor)?;
-        if *word & bit != 0 {
+        let in_use = self.in_use.get_mut(usize::from(head));
+        if std::mem::replace(in_use.ok_or(Broken::NoSuchDescriptor)?, true) {
             return Err(Broken::InUse);
         }
-        *word |= bit;
         Ok(())
     }
 
     /// Marks no head as in use.
     pub fn unmark_all(&mut self) {
-        self.in_use.fill(0);
+        self.in_use.fill(false);
     }
 
     /// Reads chains, until [other regions](Self::set_regions) are set.
@@ -366,9 +339,8 @@ impl VirtqueueRing {
     /// Returns `head` with `length` bytes written. The guest can see it at once;
     /// [`needs_notification`](Self::needs_notification) says whether it is to be notified.
     pub fn complete(&mut self, head: u16, length: u32) -> Result<(), Broken> {
-        let (word, bit) = (usize::from(head / 64), 1 << (head % 64));
-        if let Some(word) = self.in_use.get_mut(word) {
-            *word &= !bit;
+        if let Some(in_use) = self.in_use.get_mut(usize::from(head)) {
+            *in_use = false;
         }
         let slot = usize::from(self.next_used % self.layout.size);
         let element = RING_HEAD_BYTES + slot * USED_ELEMENT_BYTES;

@@ -343,9 +343,7 @@ fn heads_taken_elsewhere_are_tracked_and_in_use() {
     let tracker = Tracker::new(Some(&journal), None, 0, SIZE);
     guest.ring.track(tracker, &[]);
     guest.ring.note_taken(3);
-    let number = guest.ring.tracker().number();
-    assert!(number > 0);
-    assert_eq!(guest.ring.tracker().number_of(3), number);
+    assert!(guest.ring.tracker().number_of(3) > 0);
     assert_eq!(guest.ring.mark(3), Ok(()));
     assert_eq!(guest.ring.mark(3), Err(Broken::InUse));
     guest.ring.unmark_all();

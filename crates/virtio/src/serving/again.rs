@@ -35,15 +35,11 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     fn carry_on_with(&mut self, again: Again) -> Result<(), Broken> {
-        let Again {
-            head,
-            number,
-            phase,
-        } = again;
+        let Again { head, phase } = again;
         if let Phase::Answered(length) = phase {
             return self.start.queue.ring.complete(head, length);
         }
-        let Some(mut slot) = self.read(head, number)? else {
+        let Some(mut slot) = self.read(head)? else {
             return Ok(());
         };
         let (Phase::Begun(_, begun), Some(session)) = (phase, self.session.clone()) else {

@@ -6,7 +6,6 @@ use crate::frame::Kind;
 use crate::mailbox::Returned;
 use crate::queue::Broken;
 use crate::queue_helpers::{Lease, Next};
-use crate::queue_state::Away;
 use crate::session::{MakeFileSystem, SessionOf};
 use crate::slot::Slot;
 use crate::stall_monitor::Batch;
@@ -26,11 +25,7 @@ impl<M: MakeFileSystem> Serving<M> {
         let Some(session) = &self.session else {
             return self.carry_out(slot);
         };
-        self.start.queue.away.push(Away {
-            head: slot.head(),
-            wait: Wait::Io,
-            run: self.start.run,
-        });
+        self.start.queue.away.push(slot.away(Wait::Io));
         let (run, call) = (self.start.run, self.start.wiring.call.as_ref());
         let lease = self
             .helpers
@@ -84,7 +79,7 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Returned> {
-        self.helpers.note_wait(sleeping.slot.head(), sleeping.wait);
+        self.helpers.note_wait(sleeping.slot.head, sleeping.wait);
         let refused = self.shared.pool.take(sleeping).err()?;
         Some(refused.carry_out_here())
     }
