@@ -21,8 +21,8 @@ use crate::slot::Slot;
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use thrufs::Wait;
 use thrufs::serving::LiveCount;
@@ -75,13 +75,13 @@ pub(crate) enum Next {
 #[derive(Debug, Default)]
 struct HelperSlot {
     is_taken: AtomicBool,
-    thread: Mutex<Option<Thread>>,
+    thread: OnceLock<Thread>,
     asleep: AtomicBool,
 }
 
 impl HelperSlot {
     fn wake(&self) {
-        if let Some(thread) = &*self.thread.lock() {
+        if let Some(thread) = self.thread.get() {
             thread.unpark();
         }
     }
@@ -96,8 +96,6 @@ pub(crate) struct QueueHelpers<M: MakeFileSystem> {
     /// The available index up to which requests were taken.
     next: AtomicU16,
     helper_slots: Vec<HelperSlot>,
-    /// The number of helpers was configured: they are woken even without a free CPU.
-    is_sized: bool,
     awake: AtomicUsize,
     ending: AtomicBool,
     threads: Arc<LiveCount>,
@@ -114,7 +112,6 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         let room = shared.watch.room_max().saturating_sub(1);
         let helpers_max = size.unwrap_or(room).min(HELPERS_MAX);
         QueueHelpers {
-            is_sized: size.is_some(),
             shared: Arc::clone(shared),
             mailbox: Arc::clone(mailbox),
             leased: Mutex::new(LeasedQueue {
@@ -151,8 +148,9 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         self.awake.load(Ordering::Relaxed) > 0 || self.has_room()
     }
 
+    /// A configured number of helpers is woken even without a free CPU.
     fn has_room(&self) -> bool {
-        self.is_sized || self.shared.watch.has_room()
+        self.shared.config.queue_helpers_max.is_some() || self.shared.watch.has_room()
     }
 
     /// Leases the queue for requests of `session`. The caller has listed its own request as away.

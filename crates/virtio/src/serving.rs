@@ -13,7 +13,7 @@ pub(crate) use again::in_order;
 use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
 use crate::journal::{Again, Tracker};
-use crate::mailbox::{Mailbox, Messages, Returned, Wiring, signal};
+use crate::mailbox::{Mailbox, Returned, Wiring, signal};
 use crate::memory::Regions;
 use crate::patience::Patience;
 use crate::queue::Broken;
@@ -238,30 +238,27 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     fn carry_out(&mut self, mut slot: Slot) -> Result<(), Broken> {
-        let length = match (slot.kind, &self.session) {
-            (Kind::Init, _) => self.begin_session(&mut slot),
-            (_, None) => slot.answer(&self.shared.null_dispatcher),
-            (Kind::Destroy, Some(session)) => {
-                let length = slot.answer(session.dispatcher());
-                self.end_session();
-                length
-            }
-            (Kind::Plain | Kind::Data(_), Some(_)) => return self.dispatch(slot),
-        };
-        self.finish(slot, length)
-    }
-
-    fn dispatch(&mut self, slot: Slot) -> Result<(), Broken> {
+        if slot.kind == Kind::Init {
+            let length = self.begin_session(&mut slot);
+            return self.finish(slot, length);
+        }
         // Moved, not cloned: the reference count is shared by all queues.
         let Some(session) = self.session.take() else {
-            return self.finish(slot, 0);
+            let length = slot.answer(&self.shared.null_dispatcher);
+            return self.finish(slot, length);
         };
-        let dispatched = self.dispatch_to(&session, slot);
+        if slot.kind == Kind::Destroy {
+            let length = slot.answer(session.dispatcher());
+            drop(session);
+            self.end_session();
+            return self.finish(slot, length);
+        }
+        let dispatched = self.dispatch(&session, slot);
         self.session = Some(session);
         dispatched
     }
 
-    fn dispatch_to(&mut self, session: &SessionOf<M>, slot: Slot) -> Result<(), Broken> {
+    fn dispatch(&mut self, session: &SessionOf<M>, slot: Slot) -> Result<(), Broken> {
         let sleeping = match carry_out(session, &self.start.mailbox, &self.shared.metrics, slot) {
             Carried::Out(returned) => return self.start.queue.finish(returned),
             Carried::Asleep(sleeping) => sleeping,
@@ -310,7 +307,6 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     fn end_session(&mut self) {
-        self.session = None;
         self.note_session(None);
         self.shared.sessions.end();
         self.look_at_session();
@@ -332,23 +328,18 @@ impl<M: MakeFileSystem> Serving<M> {
         let Some(messages) = self.start.mailbox.collect() else {
             return Ok(());
         };
-        let Messages {
-            wiring,
-            returned,
-            undone,
-            stops,
-        } = messages;
-        self.stops = stops;
+        self.stops = messages.stops;
         if self.generation != self.shared.sessions.generation() {
             self.look_at_session();
         }
         // All are taken off the books, whatever becomes of the first.
+        let wiring = messages.wiring;
         let mut result = wiring.map_or(Ok(()), |wiring| self.rewire(wiring));
-        for returned in returned {
+        for returned in messages.returned {
             let taken = self.start.queue.take_back(returned);
             result = result.and(taken);
         }
-        for slot in undone {
+        for slot in messages.undone {
             let done = self.carry_out_undone(slot);
             result = result.and(done);
         }

@@ -50,7 +50,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     }
 
     fn live(self: &Arc<Self>, helper_slot: &HelperSlot) {
-        *helper_slot.thread.lock() = Some(std::thread::current());
+        let _ = helper_slot.thread.set(std::thread::current());
         let mut patience = Patience::new(self.shared.config.spin);
         while !self.is_ending() {
             let awake = self.shared.watch.begin_helper();
