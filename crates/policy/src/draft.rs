@@ -228,40 +228,34 @@ impl<'d> RuleReader<'d> {
     /// Refuses keys that have no meaning for this action, or could not be enforced.
     fn check_pairing(&self, action: Action) -> Result<(), Fault> {
         let name = action.name();
-        if let (Some(caller), Action::Data(_) | Action::Redact(_) | Action::Hide) =
-            (self.first(CALLER_KEYS), action)
-        {
-            let why = "names and data are kept for all callers alike";
-            let message = format!(
-                "`{}` does not go with {name}: {why}; match on callers with deny, read-only or audit",
-                caller.key
+        let refuse = |keys, why: &str| match self.first(keys) {
+            Some(entry) => Err(Fault::new(entry.offset, format!("`{}` {why}", entry.key))),
+            None => Ok(()),
+        };
+        let (hides, redacts) = (action == Action::Hide, action.redacts());
+        if hides || redacts || matches!(action, Action::Data(_)) {
+            let why = format!(
+                "does not go with {name}: names and data are kept for all callers alike; match on callers \
+                 with deny, read-only or audit"
             );
-            return Err(Fault::new(caller.offset, message));
+            refuse(CALLER_KEYS, &why)?;
         }
-        if let (Some(content), Action::Hide) = (self.first(&["content"]), action) {
-            let message = "`content` does not go with hide: names are listed without looking into the files; use deny";
-            return Err(Fault::new(content.offset, message));
+        if hides {
+            let why =
+                "does not go with hide: names are listed without looking into the files; use deny";
+            refuse(&["content"], why)?;
         }
-        if let (Some(attribute), true) = (self.first(ATTRIBUTE_KEYS), action.redacts()) {
-            let message = format!(
-                "`{}` does not go with redact: a user who may change it could take the file out of the \
-                 rule; say it by `path`",
-                attribute.key
-            );
-            return Err(Fault::new(attribute.offset, message));
-        }
-        if let Some(errno) = self.first(&["errno"])
-            && !matches!(action, Action::Deny(_))
-            && !action.redacts()
-        {
-            let message = format!("`errno` is the error of deny, and {name} gives none");
-            return Err(Fault::new(errno.offset, message));
-        }
-        if let Some(entry) = self.first(&["redact", "on-error"])
-            && !action.redacts()
-        {
-            let message = format!("`{}` goes with action = \"redact\", not {name}", entry.key);
-            return Err(Fault::new(entry.offset, message));
+        if redacts {
+            let why = "does not go with redact: a user who may change it could take the file out of the \
+                       rule; say it by `path`";
+            refuse(ATTRIBUTE_KEYS, why)?;
+        } else {
+            if !matches!(action, Action::Deny(_)) {
+                let why = format!("is the error of deny, and {name} gives none");
+                refuse(&["errno"], &why)?;
+            }
+            let why = format!("goes with action = \"redact\", not {name}");
+            refuse(&["redact", "on-error"], &why)?;
         }
         self.check_types(action)
     }

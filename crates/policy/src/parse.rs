@@ -70,32 +70,23 @@ fn rules(entry: &Entry<'_>, accounts: &Accounts) -> Result<Vec<Draft>, Fault> {
     let (mut names, mut globs) = (HashSet::new(), 0);
     let mut rules = Vec::new();
     for item in list.iter() {
-        let offset = item.span().start;
+        let fault = |message: String| Err(Fault::new(item.span().start, message));
         let DeValue::Table(table) = item.get_ref() else {
             return Err(not_rules());
         };
         if rules.len() == RULES_MAX {
-            return Err(Fault::new(
-                offset,
-                format!("a policy has at most {RULES_MAX} rules"),
-            ));
+            return fault(format!("a policy has at most {RULES_MAX} rules"));
         }
-        let draft = Draft::read(offset, table, accounts)?;
+        let draft = Draft::read(item.span().start, table, accounts)?;
         if let Some(name) = &draft.name
             && !names.insert(name.clone())
         {
-            return Err(Fault::new(
-                offset,
-                format!("an earlier rule is named `{name}` too"),
-            ));
+            return fault(format!("an earlier rule is named `{name}` too"));
         }
         globs += draft.paths.as_ref().map_or(0, Patterns::len);
         globs += draft.executables.as_ref().map_or(0, Patterns::len);
         if globs > GLOBS_MAX {
-            return Err(Fault::new(
-                offset,
-                format!("a policy has at most {GLOBS_MAX} patterns"),
-            ));
+            return fault(format!("a policy has at most {GLOBS_MAX} patterns"));
         }
         rules.push(draft);
     }
