@@ -25,8 +25,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(header: &[u8]) -> Kind {
-        let header = InHeader::read_from_prefix(header).ok();
-        match header.and_then(|(header, _)| Opcode::from_u32(header.opcode)) {
+        match Opcode::from_u32(opcode_of(header)) {
             Some(Opcode::Init) => Kind::Init,
             Some(Opcode::Destroy) => Kind::Destroy,
             Some(Opcode::Write) => Kind::Data(HEADER_BYTES + size_of::<WriteIn>()),

@@ -106,12 +106,12 @@ impl Mailbox {
         // First the flag: a message put from now on sets it again.
         self.pending.store(false, Ordering::SeqCst);
         let mut messages = self.messages.lock();
-        Some(Messages {
-            wiring: messages.wiring.take(),
-            returned: std::mem::take(&mut messages.returned),
-            undone: std::mem::take(&mut messages.undone),
-            stops: messages.stops,
-        })
+        let stops = messages.stops;
+        let none = Messages {
+            stops,
+            ..Messages::default()
+        };
+        Some(std::mem::replace(&mut *messages, none))
     }
 
     /// Signalled with every message. Never read: epoll waits for it edge-triggered.

@@ -150,11 +150,6 @@ impl Regions {
         Ok(Regions { regions })
     }
 
-    /// The number of regions.
-    pub fn len(&self) -> usize {
-        self.regions.len()
-    }
-
     /// Whether there is no region.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()

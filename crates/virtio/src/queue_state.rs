@@ -56,17 +56,13 @@ impl QueueState {
 
     /// Returns a request to the guest that another thread executed.
     pub(crate) fn take_back(&mut self, returned: Returned) -> Result<(), Broken> {
-        if !self.is_back(&returned.slot) {
-            // Taken before a reset of the guest, or to be replayed.
-            self.note_written(&returned.slot);
-            self.keep(returned.slot);
-            return Ok(());
+        if self.is_back(&returned.slot) && !self.is_broken {
+            return self.finish(returned);
         }
-        if self.is_broken {
-            self.note_written(&returned.slot);
-            return Ok(());
-        }
-        self.finish(returned)
+        // Taken before a reset of the guest, to be replayed, or of a broken queue.
+        self.note_written(&returned.slot);
+        self.keep(returned.slot);
+        Ok(())
     }
 
     /// Whether requests are away that end without a guest's action (not lock waits).

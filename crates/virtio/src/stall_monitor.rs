@@ -307,20 +307,15 @@ impl Round {
     }
 
     fn look_at_pair(&mut self, number: usize, pair: Pair, sample: Sample, now: Instant) {
-        if *self.watch.pulses[number].thread.lock() != Some(pair.thread) {
-            // The queue was stopped; it may have a new thread.
-            let monitored = &mut self.monitored[number];
-            monitored.pair = None;
-            monitored.pairing.ended();
-            return;
-        }
+        // Otherwise the queue was stopped; it may have a new thread.
+        let lives = *self.watch.pulses[number].thread.lock() == Some(pair.thread);
         let idle = sample.requests == 0;
+        let starves = idle && now.duration_since(pair.since) < SETTLED;
         let pairing = &mut self.monitored[number].pairing;
-        if pairing.should_unpair(sample, false) || idle && now.duration_since(pair.since) < SETTLED
-        {
+        if lives && (pairing.should_unpair(sample, false) || starves) {
             pairing.failed(now);
             self.unpair(number);
-        } else if idle {
+        } else if idle || !lives {
             // Unpaired while idle: the monitor sleeps then, and would not see it starve.
             pairing.ended();
             self.unpair(number);

@@ -72,7 +72,9 @@ impl<T: Send + 'static> Transfer<T> {
         loop {
             match self.finished.recv_timeout(LOOK_INTERVAL) {
                 Ok(done) => return done,
-                Err(RecvTimeoutError::Disconnected) => return Err(failed()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::Error::other("the thread of the transfer failed"));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             let now = self.progress.moved.load(Ordering::Relaxed);
@@ -107,10 +109,6 @@ impl<T> Drop for Transfer<T> {
     fn drop(&mut self) {
         self.cancel();
     }
-}
-
-fn failed() -> io::Error {
-    io::Error::other("the thread of the transfer failed")
 }
 
 /// The front end's pipe, with waits that can be cancelled.

@@ -69,17 +69,9 @@ impl Inflight {
         self.words.store(entry(head), value);
     }
 
-    fn is_in_flight(&self, head: u16) -> bool {
-        self.words.load(entry(head)) & 0xff == IN_FLIGHT
-    }
-
     /// When `head` was taken, if it is in flight: see the table.
     pub(crate) fn number(&self, head: u16) -> u64 {
         self.words.load(entry(head) + 8)
-    }
-
-    fn set_number(&self, head: u16, number: u64) {
-        self.words.store(entry(head) + 8, number);
     }
 
     /// Whether a worker has begun with a queue of this size.
@@ -116,7 +108,7 @@ impl Inflight {
             self.words.store_u16(USED_AT, used);
         }
         let mut heads: Vec<(u16, u64)> = (0..self.size)
-            .filter(|&head| self.is_in_flight(head))
+            .filter(|&head| self.words.load(entry(head)) & 0xff == IN_FLIGHT)
             .map(|head| (head, self.number(head)))
             .collect();
         heads.sort_by_key(|&(_, number)| number);
@@ -134,7 +126,7 @@ impl Inflight {
     pub(crate) fn take(&mut self, head: u16) -> u64 {
         let number = self.next_number;
         self.next_number = number.wrapping_add(1);
-        self.set_number(head, number);
+        self.words.store(entry(head) + 8, number);
         self.set(head, IN_FLIGHT);
         number
     }

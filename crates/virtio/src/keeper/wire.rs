@@ -31,13 +31,13 @@ impl Parcel {
     }
 
     pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
-        let bytes = self.body.get(at..at.checked_add(4)?)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        let bytes = self.body.get(at..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*bytes))
     }
 
     pub(super) fn u64_at(&self, at: usize) -> Option<u64> {
-        let bytes = self.body.get(at..at.checked_add(8)?)?;
-        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        let bytes = self.body.get(at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
     }
 
     /// Sends it with `flags` instead of its own.

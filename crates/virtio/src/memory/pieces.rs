@@ -103,9 +103,8 @@ impl<'a> Pieces<'a> {
         for extent in self.parts() {
             let end = length.min(copied + extent.length);
             let mapping = self.regions.mapping(&extent);
-            let done =
-                mapping.is_ok_and(|mapping| copy_part(mapping, extent.offset, copied..end).is_ok());
-            if !done {
+            let part = mapping.and_then(|mapping| copy_part(mapping, extent.offset, copied..end));
+            if part.is_err() {
                 break;
             }
             copied = end;
