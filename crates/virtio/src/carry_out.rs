@@ -1,7 +1,7 @@
 //! Executes one request that was read, on any thread: on the queue's or a helper's where it does not block,
 //! else on one of the blocking pool, which returns it by the [`Mailbox`].
 
-use crate::mailbox::{Mailbox, Returned};
+use crate::mailbox::Mailbox;
 use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
@@ -19,37 +19,27 @@ pub(crate) struct Sleeping<F: FileSystem> {
 
 impl<F: FileSystem> Sleeping<F> {
     /// Executes it to its end, blocking where needed. The session is dropped before the result is returned.
-    pub(crate) fn carry_out(mut self) -> Returned {
+    pub(crate) fn carry_out(mut self) -> Slot {
         let dispatcher = self.session.dispatcher();
-        let length = match &self.file_reply {
-            None => {
-                // The attempt without blocking had no effect, and may have seen nothing for `look_before`.
-                self.slot.begin(dispatcher, true);
-                self.slot.answer(dispatcher)
-            }
-            Some(file_reply) => {
-                let sent = self.slot.send_file(dispatcher, file_reply, true);
-                sent.unwrap_or(0)
-            }
-        };
-        self.slot.answered(length);
-        Returned {
-            slot: self.slot,
-            length,
+        if let Some(file_reply) = &self.file_reply {
+            self.slot.send_file(dispatcher, file_reply, true);
+        } else {
+            // The attempt without blocking had no effect, and may have seen nothing for `look_before`.
+            self.slot.begin(dispatcher, true);
+            self.slot.answer(dispatcher);
         }
+        self.slot.answered();
+        self.slot
     }
 
     /// Executes it on the queue's thread, because the blocking pool has refused it.
-    pub(crate) fn carry_out_here(mut self) -> Returned {
+    pub(crate) fn carry_out_here(mut self) -> Slot {
         if !self.wait.is_for_lock() {
             return self.carry_out();
         }
         // The queue's thread must not wait for a lock: the unlock may come by this queue.
-        let length = self.slot.refuse(self.session.dispatcher(), Errno::ENOLCK);
-        Returned {
-            slot: self.slot,
-            length,
-        }
+        self.slot.refuse(self.session.dispatcher(), Errno::ENOLCK);
+        self.slot
     }
 }
 
@@ -60,13 +50,13 @@ impl<F: FileSystem> BlockingJob for Sleeping<F> {
 
     fn run(self) -> impl FnOnce() {
         let mailbox = Arc::clone(&self.mailbox);
-        let returned = self.carry_out();
-        move || mailbox.give_back(returned)
+        let slot = self.carry_out();
+        move || mailbox.give_back(slot)
     }
 }
 
 pub(crate) enum Carried<F: FileSystem> {
-    Out(Returned),
+    Out(Slot),
     Asleep(Sleeping<F>),
 }
 
@@ -81,18 +71,18 @@ pub(crate) fn carry_out<F: FileSystem>(
     slot.begin(dispatcher, false);
     let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
         Outcome::Reply(length) => {
-            let length = slot.send(dispatcher, length);
-            return Carried::Out(Returned { slot, length });
+            slot.send(dispatcher, length);
+            return Carried::Out(slot);
         }
-        Outcome::Silent => return Carried::Out(Returned { slot, length: 0 }),
+        Outcome::Silent => return Carried::Out(slot),
         Outcome::Defer(wait) => (wait, None),
-        Outcome::File(file_reply) => match slot.send_file(dispatcher, &file_reply, false) {
-            Ok(length) => return Carried::Out(Returned { slot, length }),
-            Err(_) => {
-                metrics.count_deferred();
-                (Wait::Io, Some(file_reply))
+        Outcome::File(file_reply) => {
+            if slot.send_file(dispatcher, &file_reply, false) {
+                return Carried::Out(slot);
             }
-        },
+            metrics.count_deferred();
+            (Wait::Io, Some(file_reply))
+        }
     };
     Carried::Asleep(Sleeping {
         slot,

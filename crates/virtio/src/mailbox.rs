@@ -28,17 +28,11 @@ pub(crate) struct Wiring {
     pub(crate) in_force: Option<Sender<()>>,
 }
 
-#[derive(Debug)]
-pub(crate) struct Returned {
-    pub(crate) slot: Slot,
-    /// Bytes of its reply.
-    pub(crate) length: u32,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     pub(crate) wiring: Option<Wiring>,
-    pub(crate) returned: Vec<Returned>,
+    /// Requests that other threads have executed.
+    pub(crate) returned: Vec<Slot>,
     /// Requests that a helper took and that only the queue's thread may execute.
     pub(crate) undone: Vec<Slot>,
     pub(crate) stops: bool,
@@ -72,8 +66,8 @@ impl Mailbox {
         self.leave(|messages| messages.wiring = Some(wiring));
     }
 
-    pub(crate) fn give_back(&self, returned: Returned) {
-        self.leave(|messages| messages.returned.push(returned));
+    pub(crate) fn give_back(&self, slot: Slot) {
+        self.leave(|messages| messages.returned.push(slot));
     }
 
     /// Passes on a request that was taken and not begun.

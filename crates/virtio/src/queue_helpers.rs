@@ -12,7 +12,7 @@
 
 mod helper;
 
-use crate::mailbox::{Mailbox, Returned, signal};
+use crate::mailbox::{Mailbox, signal};
 use crate::queue::{AvailableIndex, Broken, ChainTable};
 use crate::queue_state::{LARGE_BYTES, QueueState};
 use crate::session::{MakeFileSystem, SessionOf};
@@ -68,7 +68,7 @@ pub(crate) enum Next {
     /// The ring is empty, or the mailbox has a message to be read first.
     Nothing,
     /// The lease has ended. Holds the request that could not be returned.
-    LeaseEnded(Option<Returned>),
+    LeaseEnded(Option<Slot>),
 }
 
 /// The place of one helper, which starts when it is first needed.
@@ -197,7 +197,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     pub(crate) fn exchange(
         self: &Arc<Self>,
         lease: &Lease<SessionOf<M>>,
-        mut finished: Option<Returned>,
+        mut finished: Option<Slot>,
     ) -> Next {
         loop {
             let Taken { mut slot, waiting } = match self.take(lease, finished) {
@@ -214,7 +214,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
                 Err(fault) => {
                     tracing::debug!(%fault, "a guest's request is malformed");
                     self.shared.metrics.count_malformed();
-                    finished = Some(Returned { slot, length: 0 });
+                    finished = Some(slot);
                 }
             }
         }
@@ -224,7 +224,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     fn take(
         &self,
         lease: &Lease<SessionOf<M>>,
-        finished: Option<Returned>,
+        finished: Option<Slot>,
     ) -> ControlFlow<Next, Taken> {
         let mut leased = self.leased.lock();
         let lease_number = leased.lease.as_ref().map(|lease| lease.number);
@@ -270,11 +270,11 @@ impl<S> LeasedQueue<S> {
         &mut self,
         mailbox: &Mailbox,
         run: u64,
-        finished: Option<Returned>,
+        finished: Option<Slot>,
     ) -> Result<(Option<Taken>, bool), Broken> {
         let mut large = false;
         if let Some(finished) = finished {
-            large = finished.slot.bytes() >= LARGE_BYTES;
+            large = finished.bytes() >= LARGE_BYTES;
             self.queue.take_back(finished)?;
             self.unnotified += 1;
         }

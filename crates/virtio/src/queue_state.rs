@@ -1,7 +1,6 @@
 //! The state of a queue: its ring, buffers for requests, and the list of requests that other threads
 //! execute. One thread has it at a time.
 
-use crate::mailbox::Returned;
 use crate::queue::{Broken, VirtqueueRing};
 use crate::slot::{Away, Slot};
 
@@ -44,24 +43,23 @@ impl QueueState {
         Some(slot)
     }
 
-    /// Returns a request to the guest, with a reply of `length` bytes.
-    pub(crate) fn finish(&mut self, returned: Returned) -> Result<(), Broken> {
-        let Returned { slot, length } = returned;
+    /// Returns a request to the guest, with its reply.
+    pub(crate) fn finish(&mut self, slot: Slot) -> Result<(), Broken> {
         self.note_written(&slot);
-        slot.answered(length);
-        let completed = self.ring.complete(slot.head, length);
+        slot.answered();
+        let completed = self.ring.complete(slot.head, slot.length);
         self.keep(slot);
         completed
     }
 
     /// Returns a request to the guest that another thread executed.
-    pub(crate) fn take_back(&mut self, returned: Returned) -> Result<(), Broken> {
-        if self.is_back(&returned.slot) && !self.is_broken {
-            return self.finish(returned);
+    pub(crate) fn take_back(&mut self, slot: Slot) -> Result<(), Broken> {
+        if self.is_back(&slot) && !self.is_broken {
+            return self.finish(slot);
         }
         // Taken before a reset of the guest, to be replayed, or of a broken queue.
-        self.note_written(&returned.slot);
-        self.keep(returned.slot);
+        self.note_written(&slot);
+        self.keep(slot);
         Ok(())
     }
 

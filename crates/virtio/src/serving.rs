@@ -13,7 +13,7 @@ pub(crate) use again::in_order;
 use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
 use crate::journal::{Again, Tracker};
-use crate::mailbox::{Mailbox, Returned, Wiring, signal};
+use crate::mailbox::{Mailbox, Wiring, signal};
 use crate::memory::Regions;
 use crate::patience::Patience;
 use crate::queue::Broken;
@@ -231,7 +231,7 @@ impl<M: MakeFileSystem> Serving<M> {
             Err(fault) => {
                 tracing::debug!(%fault, queue = self.start.number, "a guest's request is malformed");
                 self.shared.metrics.count_malformed();
-                self.finish(slot, 0)?;
+                self.start.queue.finish(slot)?;
                 Ok(None)
             }
         }
@@ -239,19 +239,19 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn carry_out(&mut self, mut slot: Slot) -> Result<(), Broken> {
         if slot.kind == Kind::Init {
-            let length = self.begin_session(&mut slot);
-            return self.finish(slot, length);
+            self.begin_session(&mut slot);
+            return self.start.queue.finish(slot);
         }
         // Moved, not cloned: the reference count is shared by all queues.
         let Some(session) = self.session.take() else {
-            let length = slot.answer(&self.shared.null_dispatcher);
-            return self.finish(slot, length);
+            slot.answer(&self.shared.null_dispatcher);
+            return self.start.queue.finish(slot);
         };
         if slot.kind == Kind::Destroy {
-            let length = slot.answer(session.dispatcher());
+            slot.answer(session.dispatcher());
             drop(session);
             self.end_session();
-            return self.finish(slot, length);
+            return self.start.queue.finish(slot);
         }
         let dispatched = self.dispatch(&session, slot);
         self.session = Some(session);
@@ -260,7 +260,7 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn dispatch(&mut self, session: &SessionOf<M>, slot: Slot) -> Result<(), Broken> {
         let sleeping = match carry_out(session, &self.start.mailbox, &self.shared.metrics, slot) {
-            Carried::Out(returned) => return self.start.queue.finish(returned),
+            Carried::Out(slot) => return self.start.queue.finish(slot),
             Carried::Asleep(sleeping) => sleeping,
         };
         let away = sleeping.slot.away(sleeping.wait);
@@ -273,10 +273,6 @@ impl<M: MakeFileSystem> Serving<M> {
         }
     }
 
-    fn finish(&mut self, slot: Slot, length: u32) -> Result<(), Broken> {
-        self.start.queue.finish(Returned { slot, length })
-    }
-
     fn notify_guest(&mut self) -> Result<(), Broken> {
         if self.start.queue.ring.needs_notification()?
             && let Some(call) = &self.start.wiring.call
@@ -287,7 +283,7 @@ impl<M: MakeFileSystem> Serving<M> {
     }
 
     /// INIT: makes a session with a file system of its own.
-    fn begin_session(&mut self, slot: &mut Slot) -> u32 {
+    fn begin_session(&mut self, slot: &mut Slot) {
         // The previous session ends only without references.
         self.session = None;
         self.note_session(None);
@@ -296,14 +292,13 @@ impl<M: MakeFileSystem> Serving<M> {
             Ok(session) => session,
             Err(errno) => return slot.refuse(&self.shared.null_dispatcher, errno),
         };
-        let length = slot.answer(session.dispatcher());
+        slot.answer(session.dispatcher());
         if session.start() {
             self.note_session(session.dispatcher().init_request().as_deref());
             sessions.install(&session);
             tracing::debug!(queue = self.start.number, "a guest begins a session");
         }
         self.look_at_session();
-        length
     }
 
     fn end_session(&mut self) {
@@ -335,8 +330,8 @@ impl<M: MakeFileSystem> Serving<M> {
         // All are taken off the books, whatever becomes of the first.
         let wiring = messages.wiring;
         let mut result = wiring.map_or(Ok(()), |wiring| self.rewire(wiring));
-        for returned in messages.returned {
-            let taken = self.start.queue.take_back(returned);
+        for slot in messages.returned {
+            let taken = self.start.queue.take_back(slot);
             result = result.and(taken);
         }
         for slot in messages.undone {

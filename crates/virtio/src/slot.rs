@@ -63,6 +63,8 @@ pub(crate) struct Slot {
     reply: PageBuffer,
     /// More than [`KEPT_BYTES`] of `reply` were touched.
     pub(crate) is_large: bool,
+    /// Bytes of the reply that were written for the guest.
+    pub(crate) length: u32,
     /// Records progress under `number`, for the process that resumes the request.
     intents: Option<Intent>,
     number: u64,
@@ -80,6 +82,7 @@ impl Slot {
             kind: Kind::Plain,
             reply: PageBuffer::new(REPLY_BYTES_MAX)?,
             is_large: false,
+            length: 0,
             intents: None,
             number: 0,
         })
@@ -88,7 +91,7 @@ impl Slot {
     /// Prepares for the request that is in flight in `ring` as `head`.
     pub(crate) fn prepare(&mut self, run: u64, head: u16, ring: &VirtqueueRing) {
         let (regions, tracker) = (ring.regions(), ring.tracker());
-        (self.run, self.head) = (run, head);
+        (self.run, self.head, self.length) = (run, head, 0);
         self.number = tracker.number_of(head);
         if self.intents.is_none() {
             self.intents = tracker.intents().cloned();
@@ -142,22 +145,18 @@ impl Slot {
         }
     }
 
-    /// Records that its reply of `length` bytes is written.
-    pub(crate) fn answered(&self, length: u32) {
+    /// Records that its reply is written.
+    pub(crate) fn answered(&self) {
         if let Some(intents) = &self.intents {
-            intents.answer(self.head, self.number, length);
+            intents.answer(self.head, self.number, self.length);
         }
     }
 
-    /// Completes a request that another process has `begun`. Returns the bytes written for the guest.
-    pub(crate) fn answer_again<F: FileSystem>(
-        &mut self,
-        dispatcher: &Dispatcher<F>,
-        begun: Begun,
-    ) -> u32 {
+    /// Completes a request that another process has `begun`.
+    pub(crate) fn answer_again<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, begun: Begun) {
         let length =
             self.with_message(|message, reply| dispatcher.answer_again(message, reply, begun));
-        self.send(dispatcher, length)
+        self.send(dispatcher, length);
     }
 
     /// Its entry in the list of requests that other threads execute.
@@ -200,62 +199,54 @@ impl Slot {
         self.with_message(|message, reply| dispatcher.dispatch(message, reply, may_block))
     }
 
-    /// Executes the request, blocking where needed. Returns the bytes written for the guest.
-    pub(crate) fn answer<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>) -> u32 {
+    /// Executes the request, blocking where needed.
+    pub(crate) fn answer<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>) {
         match self.dispatch(dispatcher, true) {
             Outcome::Reply(length) => self.send(dispatcher, length),
             Outcome::File(file_reply) => {
-                let sent = self.send_file(dispatcher, &file_reply, true);
-                sent.unwrap_or(0)
+                self.send_file(dispatcher, &file_reply, true);
             }
-            Outcome::Silent | Outcome::Defer(_) => 0,
+            Outcome::Silent | Outcome::Defer(_) => {}
         }
     }
 
-    /// Replies with an error instead. Returns the bytes written.
-    pub(crate) fn refuse<F: FileSystem>(
-        &mut self,
-        dispatcher: &Dispatcher<F>,
-        errno: Errno,
-    ) -> u32 {
+    /// Replies with an error instead.
+    pub(crate) fn refuse<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, errno: Errno) {
         let length = self.with_message(|message, reply| dispatcher.refuse(message, reply, errno));
-        self.send(dispatcher, length)
+        self.send(dispatcher, length);
     }
 
-    /// Copies `length` bytes of reply to the guest and returns the bytes written. When the guest has less
-    /// room, undoes the effects of the reply (a lookup count, a file handle) and sends an error, if that fits.
-    pub(crate) fn send<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, length: usize) -> u32 {
+    /// Copies `length` bytes of reply to the guest. When the guest has less room, undoes the effects of the
+    /// reply (a lookup count, a file handle) and sends an error, if that fits.
+    pub(crate) fn send<F: FileSystem>(&mut self, dispatcher: &Dispatcher<F>, length: usize) {
         self.is_large |= length > KEPT_BYTES;
         if length <= self.chain.writable_bytes() {
             let place = self.chain.writable(&self.regions, 0, length);
-            return place.copy_from(&self.reply[..length]) as u32;
+            self.length = place.copy_from(&self.reply[..length]) as u32;
+            return;
         }
         let request = &self.request[..self.request_bytes];
         dispatcher.undelivered(request, &self.reply[..length]);
         let place = self.chain.writable(&self.regions, 0, REPLY_HEADER_BYTES);
         let header = OutHeader::read_from_prefix(&self.reply);
-        let (REPLY_HEADER_BYTES, Ok((header, _))) = (place.len(), header) else {
-            return 0;
-        };
-        let header = OutHeader {
-            len: REPLY_HEADER_BYTES as u32,
-            error: -Errno::EIO.raw(),
-            unique: header.unique,
-        };
-        place.copy_from(header.as_bytes()) as u32
+        if let (REPLY_HEADER_BYTES, Ok((header, _))) = (place.len(), header) {
+            let header = OutHeader {
+                len: REPLY_HEADER_BYTES as u32,
+                error: -Errno::EIO.raw(),
+                unique: header.unique,
+            };
+            self.length = place.copy_from(header.as_bytes()) as u32;
+        }
     }
 
-    /// Reads a file into the guest's memory and completes the reply. Returns the bytes written.
-    ///
-    /// # Errors
-    ///
-    /// [`Errno::DEFER`] when the data are not cached and `may_block` is false.
+    /// Reads a file into the guest's memory and completes the reply. False when the data are not cached, if
+    /// it must not block.
     pub(crate) fn send_file<F: FileSystem>(
         &mut self,
         dispatcher: &Dispatcher<F>,
         file_reply: &FileReply,
         may_block: bool,
-    ) -> Result<u32, Errno> {
+    ) -> bool {
         let (file, length) = (file_reply.file(), file_reply.length());
         let place = self
             .chain
@@ -264,15 +255,15 @@ impl Slot {
             place.read_from(part.filled, file.as_fd(), part.offset, part.no_wait)
         });
         if result == Err(Errno::DEFER) && !may_block {
-            return Err(Errno::DEFER);
+            return false;
         }
         let length = dispatcher.finish_file_reply(file_reply, &mut self.reply, result);
         let header = self.chain.writable(&self.regions, 0, REPLY_HEADER_BYTES);
-        if header.len() < REPLY_HEADER_BYTES {
-            return Ok(0);
+        if header.len() == REPLY_HEADER_BYTES {
+            header.copy_from(&self.reply[..REPLY_HEADER_BYTES]);
+            self.length = length as u32;
         }
-        header.copy_from(&self.reply[..REPLY_HEADER_BYTES]);
-        Ok(length as u32)
+        true
     }
 
     /// Logs all the room for the reply as written: a failed read may have written to some.

@@ -3,7 +3,6 @@
 use super::{HelperSlot, Lease, Next, QueueHelpers};
 use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
-use crate::mailbox::Returned;
 use crate::patience::Patience;
 use crate::session::{MakeFileSystem, SessionOf};
 use crate::slot::Slot;
@@ -83,8 +82,8 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
             };
             // First the lease: once the request is returned, the queue's thread may wait for the session's end.
             drop(lease);
-            if let Some(returned) = unreturned {
-                self.mailbox.give_back(returned);
+            if let Some(slot) = unreturned {
+                self.mailbox.give_back(slot);
             }
         }
     }
@@ -102,13 +101,13 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
     }
 
     /// Executes a request to its end. `None` when the queue's thread returns it.
-    fn carry_out(&self, lease: &Lease<SessionOf<M>>, slot: Slot) -> Option<Returned> {
+    fn carry_out(&self, lease: &Lease<SessionOf<M>>, slot: Slot) -> Option<Slot> {
         if matches!(slot.kind, Kind::Init | Kind::Destroy) {
             self.mailbox.hand_over(slot);
             return None;
         }
         match carry_out(&lease.session, &self.mailbox, &self.shared.metrics, slot) {
-            Carried::Out(returned) => Some(returned),
+            Carried::Out(slot) => Some(slot),
             Carried::Asleep(sleeping) if sleeping.wait.is_for_lock() => {
                 self.mailbox.hand_over(sleeping.slot);
                 None

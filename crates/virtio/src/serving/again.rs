@@ -45,11 +45,11 @@ impl<M: MakeFileSystem> Serving<M> {
         let (Phase::Begun(_, begun), Some(session)) = (phase, self.session.clone()) else {
             return self.carry_out(slot);
         };
-        let length = match repeat_of(slot.opcode()) {
+        match repeat_of(slot.opcode()) {
             Repeat::Harmless => return self.carry_out(slot),
             Repeat::Noted => slot.answer_again(session.dispatcher(), begun),
-            Repeat::Never => 0,
-        };
-        self.finish(slot, length)
+            Repeat::Never => {}
+        }
+        self.start.queue.finish(slot)
     }
 }

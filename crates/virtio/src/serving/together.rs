@@ -3,7 +3,6 @@
 use super::Serving;
 use crate::carry_out::{Carried, Sleeping, carry_out};
 use crate::frame::Kind;
-use crate::mailbox::Returned;
 use crate::queue::Broken;
 use crate::queue_helpers::{Lease, Next};
 use crate::session::{MakeFileSystem, SessionOf};
@@ -63,22 +62,22 @@ impl<M: MakeFileSystem> Serving<M> {
                     Next::Request(slot) => break slot,
                     Next::Nothing if self.spins_for_more_leased(lease) => {}
                     Next::Nothing => return None,
-                    Next::LeaseEnded(unreturned) => return unreturned.map(|it| it.slot),
+                    Next::LeaseEnded(unreturned) => return unreturned,
                 }
             };
             batch.count(&slot);
         }
     }
 
-    fn carry_out_together(&self, lease: &Lease<SessionOf<M>>, slot: Slot) -> Option<Returned> {
+    fn carry_out_together(&self, lease: &Lease<SessionOf<M>>, slot: Slot) -> Option<Slot> {
         let mailbox = &self.start.mailbox;
         match carry_out(&lease.session, mailbox, &self.shared.metrics, slot) {
-            Carried::Out(returned) => Some(returned),
+            Carried::Out(slot) => Some(slot),
             Carried::Asleep(sleeping) => self.send_away(sleeping),
         }
     }
 
-    fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Returned> {
+    fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Slot> {
         self.helpers.note_wait(sleeping.slot.head, sleeping.wait);
         let refused = self.shared.pool.take(sleeping).err()?;
         Some(refused.carry_out_here())
