@@ -12,7 +12,7 @@ pub(crate) use again::in_order;
 
 use crate::carry_out::{Carried, carry_out};
 use crate::frame::Kind;
-use crate::journal::{Again, Tracker};
+use crate::journal::Again;
 use crate::mailbox::{Mailbox, Wiring, signal};
 use crate::memory::Regions;
 use crate::patience::Patience;
@@ -62,10 +62,6 @@ pub(crate) struct Start {
     pub(crate) queue: QueueState,
     /// Heads taken before, by this process or another, to be replayed.
     pub(crate) again: Vec<u16>,
-    /// Another process has served the queue before.
-    pub(crate) succeeds: bool,
-    /// Records requests in flight, where that has not begun.
-    pub(crate) tracker: Option<Tracker>,
     /// Requests that another process left in flight; the next one is last.
     pub(crate) left: Vec<Again>,
 }
@@ -83,7 +79,7 @@ pub(crate) struct Serving<M: MakeFileSystem> {
 
 impl<M: MakeFileSystem> Serving<M> {
     /// Allocates everything that can fail.
-    pub(crate) fn new(shared: Arc<Shared<M>>, mut start: Start) -> rustix::io::Result<Serving<M>> {
+    pub(crate) fn new(shared: Arc<Shared<M>>, start: Start) -> rustix::io::Result<Serving<M>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(0);
@@ -95,16 +91,6 @@ impl<M: MakeFileSystem> Serving<M> {
         } else {
             Some(0)
         };
-        start.queue.ring.set_log(start.wiring.log.clone());
-        if start.left.is_empty() {
-            adopt(&mut start);
-        }
-        if start.succeeds
-            && let Some(call) = &start.wiring.call
-        {
-            // The dead process may have returned requests without a notification.
-            signal(call.as_fd());
-        }
         Ok(Serving {
             generation: shared.sessions.generation(),
             session: shared.sessions.current(),
@@ -445,27 +431,5 @@ impl<M: MakeFileSystem> Drop for Serving<M> {
     fn drop(&mut self) {
         // Also after a panic.
         self.helpers.begin_to_end();
-    }
-}
-
-/// Marks the requests that were away when the queue was stopped as in use again, if it is the same queue.
-/// After a reset of the guest the used index differs.
-fn adopt(start: &mut Start) {
-    let QueueState { ring, away, .. } = &mut start.queue;
-    let missing = ring.next_available().wrapping_sub(ring.next_used());
-    let same = usize::from(missing) == away.len() + start.again.len();
-    let heads = away.iter().map(|away| away.head);
-    let mut heads: Vec<u16> = heads.chain(start.again.iter().copied()).collect();
-    let adopted = same && heads.iter().all(|head| ring.mark(*head).is_ok());
-    if !adopted {
-        ring.unmark_all();
-        away.clear();
-        start.again.clear();
-        heads.clear();
-    }
-    match start.tracker.take() {
-        Some(tracker) => ring.track(tracker, &heads),
-        // The ring records already, but none of these.
-        None => heads.iter().for_each(|head| ring.note_taken(*head)),
     }
 }

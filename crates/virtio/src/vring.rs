@@ -1,8 +1,8 @@
 //! A queue as the front end sets it up, message by message, and its thread, from SET_VRING_KICK to
 //! GET_VRING_BASE.
 
-use crate::journal::{Inflight, Tracker};
-use crate::mailbox::{Mailbox, Wiring};
+use crate::journal::{Again, Inflight, Journal, Tracker};
+use crate::mailbox::{Mailbox, Wiring, signal};
 use crate::memory::{DirtyLog, Regions};
 use crate::queue::{Broken, VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
 use crate::queue_state::QueueState;
@@ -11,7 +11,7 @@ use crate::session::MakeFileSystem;
 use crate::shared::Shared;
 use crate::slot::Away;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
@@ -134,6 +134,35 @@ impl Vring {
         self.start(shared, wiring, setup.features)
     }
 
+    /// The ring, and the requests that another process left in flight, in the order of [`in_order`].
+    fn ring(
+        &mut self,
+        journal: Option<&Journal>,
+        wiring: &Wiring,
+        features: VirtqueueFeatures,
+    ) -> Result<(VirtqueueRing, Vec<Again>), Broken> {
+        let (regions, layout) = (Arc::clone(&wiring.regions), self.layout);
+        let mut ring = VirtqueueRing::new(regions, layout, features, self.base)?;
+        let table = self.table.as_ref();
+        let table = table.and_then(|table| table.of_size(layout.size));
+        let tracker = Tracker::new(journal, table, self.number, layout.size);
+        let mut left = Vec::new();
+        if self.runs == 0 {
+            // The first run in this process; another process may have served the queue.
+            let is_new = journal.is_some_and(|journal| journal.has_new_base(self.number));
+            left = in_order(ring.take_over(tracker, is_new.then_some(self.base))?);
+            if left.is_empty() {
+                let heads = self.adopt(&mut ring);
+                heads.iter().for_each(|head| ring.note_taken(*head));
+            }
+        } else {
+            let heads = self.adopt(&mut ring);
+            ring.track(tracker, &heads);
+        }
+        ring.set_log(wiring.log.clone());
+        Ok((ring, left))
+    }
+
     fn start<M: MakeFileSystem>(
         &mut self,
         shared: &Arc<Shared<M>>,
@@ -141,29 +170,19 @@ impl Vring {
         features: VirtqueueFeatures,
     ) -> Result<(), VringError> {
         let number = self.number;
-        let mut ring = VirtqueueRing::new(
-            Arc::clone(&wiring.regions),
-            self.layout,
-            features,
-            self.base,
-        )
-        .map_err(|broken| VringError::Broken { number, broken })?;
         let journal = shared.journal.as_ref();
-        let table = self.table.as_ref();
-        let table = table.and_then(|table| table.of_size(self.layout.size));
-        let mut tracker = Some(Tracker::new(journal, table, number, self.layout.size));
-        let mut left = Vec::new();
-        if self.runs == 0
-            && let Some(tracker) = tracker.take()
-        {
-            // The first run in this process; another process may have served the queue.
-            let is_new = journal.is_some_and(|journal| journal.has_new_base(number));
-            let base = is_new.then_some(self.base);
-            let again = ring.take_over(tracker, base);
-            left = in_order(again.map_err(|broken| VringError::Broken { number, broken })?);
-        }
+        let (ring, left) = self
+            .ring(journal, &wiring, features)
+            .map_err(|broken| VringError::Broken { number, broken })?;
         if let Some(journal) = journal {
             journal.take_base(number);
+            if self.runs == 0
+                && journal.deaths() > 0
+                && let Some(call) = &wiring.call
+            {
+                // The dead process may have returned requests without a notification.
+                signal(call.as_fd());
+            }
         }
         self.runs += 1;
         self.mailbox.restart();
@@ -174,8 +193,6 @@ impl Vring {
             wiring,
             queue: QueueState::new(ring, std::mem::take(&mut self.away)),
             again: std::mem::take(&mut self.again),
-            succeeds: self.runs == 1 && journal.is_some_and(|journal| journal.deaths() > 0),
-            tracker,
             left,
         };
         let failed = |error| VringError::Start { number, error };
@@ -197,6 +214,22 @@ impl Vring {
             "started"
         );
         Ok(())
+    }
+
+    /// Marks the requests that were away when the queue was stopped as in use again, if it is the same queue:
+    /// after a reset of the guest the used index differs. Returns their heads.
+    fn adopt(&mut self, ring: &mut VirtqueueRing) -> Vec<u16> {
+        let missing = ring.next_available().wrapping_sub(ring.next_used());
+        let same = usize::from(missing) == self.away.len() + self.again.len();
+        let heads = self.away.iter().map(|away| away.head);
+        let heads: Vec<u16> = heads.chain(self.again.iter().copied()).collect();
+        if same && heads.iter().all(|head| ring.mark(*head).is_ok()) {
+            return heads;
+        }
+        ring.unmark_all();
+        self.away.clear();
+        self.again.clear();
+        Vec::new()
     }
 
     pub(crate) fn begin_to_stop(&self) {
