@@ -47,8 +47,8 @@ pub(crate) struct Finished {
     pub(crate) next_available: u16,
     /// Requests still away: lock waits, which have no bound.
     pub(crate) away: Vec<Away>,
-    /// Heads still to be replayed.
-    pub(crate) again: Vec<u16>,
+    /// Still to be replayed.
+    pub(crate) again: Vec<Again>,
 }
 
 #[derive(Debug)]
@@ -60,10 +60,8 @@ pub(crate) struct Start {
     pub(crate) wiring: Wiring,
     /// With the requests that were away when the queue was stopped.
     pub(crate) queue: QueueState,
-    /// Heads taken before, by this process or another, to be replayed.
-    pub(crate) again: Vec<u16>,
-    /// Requests that another process left in flight; the next one is last.
-    pub(crate) left: Vec<Again>,
+    /// To be replayed, in this order.
+    pub(crate) again: Vec<Again>,
 }
 
 pub(crate) struct Serving<M: MakeFileSystem> {
@@ -135,7 +133,6 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(false);
         }
         self.start.queue.ring.disable_kicks()?;
-        self.carry_out_left()?;
         self.carry_out_again()?;
         let mut batch = Batch::default();
         // Helpers are looked for once a turn, and a turn spins once.
@@ -190,19 +187,6 @@ impl<M: MakeFileSystem> Serving<M> {
         let (mailbox, ring) = (&self.start.mailbox, &mut self.start.queue.ring);
         self.patience
             .spin(|| mailbox.has_messages() || ring.has_available() != Ok(false))
-    }
-
-    /// Replays requests that were taken before and not answered.
-    fn carry_out_again(&mut self) -> Result<(), Broken> {
-        if self.start.again.is_empty() {
-            return Ok(());
-        }
-        for head in std::mem::take(&mut self.start.again) {
-            if let Some(slot) = self.read(head)? {
-                self.carry_out(slot)?;
-            }
-        }
-        self.notify_guest()
     }
 
     /// Reads the request at the descriptor `head`; `None` when it was returned unexecuted because it is
@@ -335,7 +319,7 @@ impl<M: MakeFileSystem> Serving<M> {
             return Ok(());
         }
         if self.stops {
-            self.start.again.push(slot.head);
+            self.start.again.push(Again::taken(slot.head));
             return Ok(());
         }
         self.carry_out(slot)

@@ -1,7 +1,7 @@
 //! A queue as the front end sets it up, message by message, and its thread, from SET_VRING_KICK to
 //! GET_VRING_BASE.
 
-use crate::journal::{Again, Inflight, Journal, Tracker};
+use crate::journal::{Again, Inflight, Journal, Phase, Tracker};
 use crate::mailbox::{Mailbox, Wiring, signal};
 use crate::memory::{DirtyLog, Regions};
 use crate::queue::{Broken, VirtqueueFeatures, VirtqueueLayout, VirtqueueLog, VirtqueueRing};
@@ -53,8 +53,8 @@ pub(crate) struct Vring {
     running: Option<Receiver<Finished>>,
     runs: u64,
     away: Vec<Away>,
-    /// Heads that were taken and have to be replayed.
-    pub(crate) again: Vec<u16>,
+    /// To be replayed, in this order.
+    pub(crate) again: Vec<Again>,
     pub(crate) table: Option<Inflight>,
 }
 
@@ -134,33 +134,34 @@ impl Vring {
         self.start(shared, wiring, setup.features)
     }
 
-    /// The ring, and the requests that another process left in flight, in the order of [`in_order`].
+    /// The ring, in which the requests that are away or to be replayed are in use.
     fn ring(
         &mut self,
         journal: Option<&Journal>,
         wiring: &Wiring,
         features: VirtqueueFeatures,
-    ) -> Result<(VirtqueueRing, Vec<Again>), Broken> {
+    ) -> Result<VirtqueueRing, Broken> {
         let (regions, layout) = (Arc::clone(&wiring.regions), self.layout);
         let mut ring = VirtqueueRing::new(regions, layout, features, self.base)?;
         let table = self.table.as_ref();
         let table = table.and_then(|table| table.of_size(layout.size));
         let tracker = Tracker::new(journal, table, self.number, layout.size);
-        let mut left = Vec::new();
         if self.runs == 0 {
             // The first run in this process; another process may have served the queue.
             let is_new = journal.is_some_and(|journal| journal.has_new_base(self.number));
-            left = in_order(ring.take_over(tracker, is_new.then_some(self.base))?);
+            let left = ring.take_over(tracker, is_new.then_some(self.base))?;
             if left.is_empty() {
                 let heads = self.adopt(&mut ring);
                 heads.iter().for_each(|head| ring.note_taken(*head));
+            } else {
+                self.again = in_order(left);
             }
         } else {
             let heads = self.adopt(&mut ring);
             ring.track(tracker, &heads);
         }
         ring.set_log(wiring.log.clone());
-        Ok((ring, left))
+        Ok(ring)
     }
 
     fn start<M: MakeFileSystem>(
@@ -171,7 +172,7 @@ impl Vring {
     ) -> Result<(), VringError> {
         let number = self.number;
         let journal = shared.journal.as_ref();
-        let (ring, left) = self
+        let ring = self
             .ring(journal, &wiring, features)
             .map_err(|broken| VringError::Broken { number, broken })?;
         if let Some(journal) = journal {
@@ -193,7 +194,6 @@ impl Vring {
             wiring,
             queue: QueueState::new(ring, std::mem::take(&mut self.away)),
             again: std::mem::take(&mut self.again),
-            left,
         };
         let failed = |error| VringError::Start { number, error };
         let serving = Serving::new(Arc::clone(shared), start);
@@ -222,7 +222,8 @@ impl Vring {
         let missing = ring.next_available().wrapping_sub(ring.next_used());
         let same = usize::from(missing) == self.away.len() + self.again.len();
         let heads = self.away.iter().map(|away| away.head);
-        let heads: Vec<u16> = heads.chain(self.again.iter().copied()).collect();
+        let again = self.again.iter().map(|again| again.head);
+        let heads: Vec<u16> = heads.chain(again).collect();
         if same && heads.iter().all(|head| ring.mark(*head).is_ok()) {
             return heads;
         }
@@ -260,7 +261,10 @@ impl Vring {
 
     /// Fails when requests of this stopped queue are in progress that cannot be replayed.
     pub(crate) fn require_only_waits(&self) -> Result<(), VringError> {
-        if self.away.iter().all(|away| away.wait.is_for_lock()) {
+        // The state of a migration does not say how far a request is that another process had begun.
+        let is_taken = |again: &Again| again.phase == Phase::Taken;
+        let is_wait = |away: &Away| away.wait.is_for_lock();
+        if self.away.iter().all(is_wait) && self.again.iter().all(is_taken) {
             return Ok(());
         }
         Err(VringError::Stuck(self.number))
@@ -269,7 +273,8 @@ impl Vring {
     /// Moves the requests in progress of this stopped queue to those to be replayed. Their results here are
     /// discarded.
     pub(crate) fn withdraw(&mut self) {
-        self.again.extend(self.away.drain(..).map(|away| away.head));
+        let away = self.away.drain(..);
+        self.again.extend(away.map(|away| Again::taken(away.head)));
     }
 
     /// Resets the set-up of a stopped queue, but for the call and error eventfds: front ends send them once.

@@ -10,6 +10,7 @@
 
 use super::{Control, LOG_ALL, failed};
 use crate::device_state::{self, Again};
+use crate::journal;
 use crate::memory::{DirtyLog, MemoryError, Regions};
 use crate::queue::VirtqueueLayout;
 use crate::session::{MakeFileSystem, SessionOf};
@@ -92,11 +93,8 @@ impl<M: MakeFileSystem> Control<M> {
     }
 
     fn begin_to_save(&self, file: OwnedFd) -> io::Result<Transfer<Moved<M>>> {
-        let again: Again = self
-            .vrings
-            .iter()
-            .map(|vring| vring.again.clone())
-            .collect();
+        let heads = |vring: &Vring| vring.again.iter().map(|again| again.head).collect();
+        let again: Again = self.vrings.iter().map(heads).collect();
         let session = self.shared.sessions.current();
         Transfer::begin(file, move |pipe| {
             let mut save = session
@@ -164,7 +162,7 @@ impl<M: MakeFileSystem> Control<M> {
             return;
         };
         for (vring, heads) in self.vrings.iter_mut().zip(again) {
-            vring.again = heads;
+            vring.again = heads.into_iter().map(journal::Again::taken).collect();
         }
         // Saved before the guest's INIT: no session.
         if let Some(session) = session.filter(|session| session.dispatcher().features().is_some()) {

@@ -3,11 +3,19 @@
 
 use super::{Inflight, Intent, Journal, Phase};
 
-/// A request that the last worker left in flight.
+/// A request to be replayed: taken before, by this process or another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Again {
     pub(crate) head: u16,
     pub(crate) phase: Phase,
+}
+
+impl Again {
+    /// One that was not begun, or may be executed twice.
+    pub(crate) fn taken(head: u16) -> Again {
+        let phase = Phase::Taken;
+        Again { head, phase }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -74,8 +82,7 @@ impl Tracker {
         if let Some(ours) = &mut self.ours {
             ours.begin(used, heads.clone());
         }
-        let phase = Phase::Taken;
-        Some(heads.map(|head| Again { head, phase }).collect())
+        Some(heads.map(Again::taken).collect())
     }
 
     pub(crate) fn take(&mut self, head: u16) {

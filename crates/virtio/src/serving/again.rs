@@ -1,4 +1,5 @@
-//! Resuming the requests that a process had in flight when it died ([`crate::journal`]).
+//! Replaying requests that were taken before: those that a process had in flight when it died
+//! ([`crate::journal`]), and those that were interrupted for a migration.
 
 use super::Serving;
 use crate::journal::{Again, Phase};
@@ -7,8 +8,8 @@ use crate::session::MakeFileSystem;
 use crate::slot::repeat_of;
 use thrufs::{Opcode, Repeat};
 
-/// The order in which to resume: as taken, the next one last. RELEASE and RELEASEDIR go first: a file
-/// handle's number may be reused by the next open.
+/// Puts requests, given as they were taken, into the order in which to resume them. RELEASE and RELEASEDIR
+/// go first: a file handle's number may be reused by the next open.
 pub(crate) fn in_order(mut again: Vec<Again>) -> Vec<Again> {
     let closes = |again: &Again| match again.phase {
         Phase::Begun(opcode, _) => [Opcode::Release, Opcode::Releasedir]
@@ -16,19 +17,18 @@ pub(crate) fn in_order(mut again: Vec<Again>) -> Vec<Again> {
             .contains(&opcode),
         _ => false,
     };
-    again.reverse();
-    again.sort_by_key(closes);
+    again.sort_by_key(|again| !closes(again));
     again
 }
 
 impl<M: MakeFileSystem> Serving<M> {
-    /// Resumes what another process left, and notifies the guest, which may wait for a reply that was
+    /// Replays requests that were taken before, and notifies the guest, which may wait for a reply that was
     /// written without a notification.
-    pub(super) fn carry_out_left(&mut self) -> Result<(), Broken> {
-        if self.start.left.is_empty() {
+    pub(super) fn carry_out_again(&mut self) -> Result<(), Broken> {
+        if self.start.again.is_empty() {
             return Ok(());
         }
-        while let Some(again) = self.start.left.pop() {
+        for again in std::mem::take(&mut self.start.again) {
             self.carry_on_with(again)?;
         }
         self.notify_guest()

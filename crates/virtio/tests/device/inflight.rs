@@ -1,13 +1,13 @@
 //! The in-flight table of a front end (INFLIGHT_SHMFD), passed from one server to the next.
 
-use crate::ground::{self, ALL_FEATURES, Guest, end, error_of, serve};
+use crate::ground::{self, ALL_FEATURES, Guest, Serving, end, error_of, serve};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use thrufs::{Attributes, Context, Entry, Errno, FileHandle, FileSystem, Name, NodeId, Opcode};
 use thrufs_abi::layout::GetattrIn;
-use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, Served};
+use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, MakeFileSystem, Served};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::VhostUserInflight;
@@ -50,7 +50,7 @@ fn getattr(guest: &mut Guest) -> Vec<u8> {
         .finish()
 }
 
-fn begin() -> (ground::Serving, Guest) {
+fn begin() -> (Serving, Guest) {
     let make = || Ok(Arc::new(Refuses));
     let (_, serving, guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
     (serving, guest)
@@ -146,13 +146,10 @@ fn invalid_tables_are_refused() {
 const TABLE: u64 = 4096 + 45_056;
 const NOTES: u64 = TABLE + 16_448;
 
-#[test]
-fn an_answered_request_is_returned_and_not_executed_again() {
+/// Begins a device with a journal in which a request of queue 1 was answered with 77 bytes. Returns its head.
+fn begin_with_an_answered_request(device: Device<impl MakeFileSystem>) -> (Serving, Guest, u16) {
     let journal = Journal::new().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let make = || Ok(Arc::new(Refuses));
-    let device = Device::new(make, DeviceConfig::default()).unwrap();
-    let handle = device.handle();
     let mut guest = Guest::new(ours, 2, ALL_FEATURES);
     let request = getattr(&mut guest);
     let head = guest.submit(1, &request, 4096);
@@ -169,15 +166,22 @@ fn an_answered_request_is_returned_and_not_executed_again() {
     note(entry + 8, &5_u64.to_ne_bytes());
     let answered = 5_u64 << 34 | 2 << 32 | 77;
     note(NOTES + 24 * u64::from(head), &answered.to_ne_bytes());
-    let kept = journal.clone();
     let serving = std::thread::spawn(move || {
         let options = ConnectionOptions {
-            journal: Some(kept),
+            journal: Some(journal),
             ..ConnectionOptions::default()
         };
         device.serve_with(theirs, options)
     });
     guest.negotiate();
+    (serving, guest, head)
+}
+
+#[test]
+fn an_answered_request_is_returned_and_not_executed_again() {
+    let device = Device::new(|| Ok(Arc::new(Refuses)), DeviceConfig::default()).unwrap();
+    let handle = device.handle();
+    let (serving, mut guest, head) = begin_with_an_answered_request(device);
     for queue in 0..2 {
         guest.start_queue(queue, 0);
     }
@@ -187,5 +191,20 @@ fn an_answered_request_is_returned_and_not_executed_again() {
     let reply = guest.transact(1, &request, 4096);
     assert_eq!(error_of(&reply), Errno::EIO.raw());
     assert_eq!(handle.metrics().malformed, 1, "one request before INIT");
+    end(serving, guest);
+}
+
+#[test]
+fn requests_left_in_flight_survive_a_stop_before_the_queue_is_enabled() {
+    let device = Device::new(|| Ok(Arc::new(Refuses)), DeviceConfig::default()).unwrap();
+    let (serving, mut guest, head) = begin_with_an_answered_request(device);
+    guest.front_end.set_vring_num(1, ground::SIZE).unwrap();
+    guest.front_end.set_vring_base(1, 0).unwrap();
+    guest.place_queue(1, None);
+    let kick = &guest.queues[1].kick;
+    guest.front_end.set_vring_kick(1, kick).unwrap();
+    let base = guest.front_end.get_vring_base(1).unwrap();
+    guest.start_queue(1, base as u16);
+    assert_eq!(guest.next_used(1), (head, 77));
     end(serving, guest);
 }
