@@ -75,7 +75,8 @@ fn messages_of(worker: &UnixStream) -> Vec<Parcel> {
 }
 
 fn codes(messages: &[Parcel]) -> Vec<code> {
-    messages.iter().filter_map(Parcel::request).collect()
+    let code = |parcel: &Parcel| parcel.request().unwrap();
+    messages.iter().map(code).collect()
 }
 
 fn words(words: [u32; 2]) -> Vec<u8> {
