@@ -77,7 +77,6 @@ impl Descriptor {
 /// The extents of a request and of its reply. Reused, to keep its allocation.
 #[derive(Debug, Default)]
 pub struct Chain {
-    pub(super) head: u16,
     readable: Vec<Extent>,
     readable_bytes: usize,
     writable: Vec<Extent>,
@@ -85,11 +84,6 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The index of its first descriptor, which identifies it.
-    pub fn head(&self) -> u16 {
-        self.head
-    }
-
     /// Bytes of the request.
     pub fn readable_bytes(&self) -> usize {
         self.readable_bytes
@@ -110,8 +104,7 @@ impl Chain {
         Pieces::new(regions, &self.writable, skip, length)
     }
 
-    pub(super) fn clear(&mut self, head: u16) {
-        self.head = head;
+    pub(super) fn clear(&mut self) {
         self.readable.clear();
         self.writable.clear();
         (self.readable_bytes, self.writable_bytes) = (0, 0);

@@ -22,7 +22,7 @@ impl ChainTable {
         head: u16,
         chain: &mut Chain,
     ) -> Result<(), ChainFault> {
-        chain.clear(head);
+        chain.clear();
         let mut indirect = None;
         let (mut index, mut size) = (usize::from(head), usize::from(self.size));
         let mut left = size;
