@@ -1,5 +1,6 @@
 //! How one file of a served directory is served, for people and programs.
 
+use crate::config::CacheMode;
 use serde::{Deserialize, Serialize};
 use thrufs_policy::DataPath;
 
@@ -65,7 +66,7 @@ impl FileKind {
 }
 
 /// How often a file is open through the mount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opens {
     /// All opens.
     pub total: usize,
@@ -77,7 +78,7 @@ pub struct Opens {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheState {
     /// `never`, `metadata`, `auto` or `always`.
-    pub mode: CacheWord,
+    pub mode: CacheMode,
     /// Written data is cached too, and written back later.
     pub writeback: bool,
     /// How long its name is valid, in seconds.
@@ -89,17 +90,6 @@ pub struct CacheState {
     /// Whether the data version that the kernel has cached is known, so that its pages stay valid at the
     /// next open of the unchanged file.
     pub data_version_remembered: bool,
-}
-
-/// [`CacheMode`](crate::CacheMode), as a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "those of CacheMode")]
-pub enum CacheWord {
-    Never,
-    Metadata,
-    Auto,
-    Always,
 }
 
 /// An inode in the server's tables.

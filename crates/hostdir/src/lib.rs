@@ -53,7 +53,7 @@ pub use config::{
     CacheMode, Config, ConfigError, FileHandles, FollowMode, IdMap, IdRange, Locks, Migration,
     MigrationMode, MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
 };
-pub use explanation::{CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens};
+pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens};
 pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
 pub use ledger::{Ledger, Strongbox};

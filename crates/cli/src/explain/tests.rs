@@ -1,5 +1,5 @@
 use super::*;
-use thrufs_hostdir::{CacheWord, LowerState, Opens};
+use thrufs_hostdir::{CacheMode, LowerState, Opens};
 use thrufs_policy::DataPath;
 
 fn explained() -> Explained {
@@ -18,7 +18,7 @@ fn explained() -> Explained {
                 writable: 1,
             },
             cache: CacheState {
-                mode: CacheWord::Auto,
+                mode: CacheMode::Auto,
                 writeback: false,
                 entry_timeout_s: 1.0,
                 attr_timeout_s: 1.5,

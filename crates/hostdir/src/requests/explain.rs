@@ -4,9 +4,7 @@
 //! Nothing is counted, cached or changed.
 
 use crate::config::CacheMode;
-use crate::explanation::{
-    CacheState, CacheWord, Explanation, FileKind, LowerState, NodeState, Opens,
-};
+use crate::explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens};
 use crate::host::{Host, HostDir};
 use crate::judge::{PASSTHROUGH, StatSource};
 use crate::stat::{stat_open, stat_with_birth};
@@ -17,7 +15,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
-use thrufs_abi::NodeId;
 use thrufs_policy::{DataPath, FilePath, FileType, Subject};
 
 /// Most components of a path: as deep as inodes without handles are found again.
@@ -48,27 +45,12 @@ fn is_name(name: &CStr) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/')
 }
 
+#[derive(Default)]
 struct DataPathReport {
     data_path: Option<DataPath>,
     reason: String,
     rule: Option<String>,
     backing: Option<u32>,
-}
-
-impl DataPathReport {
-    fn without_data(kind: FileKind) -> DataPathReport {
-        let reason = match kind {
-            FileKind::Directory => "a directory is listed, not read",
-            FileKind::SymbolicLink => "a symbolic link has a target and no data",
-            _ => "the kernel opens fifos, sockets and devices itself",
-        };
-        DataPathReport {
-            data_path: None,
-            reason: reason.to_owned(),
-            rule: None,
-            backing: None,
-        }
-    }
 }
 
 /// What is at the end of a path.
@@ -93,7 +75,13 @@ impl Host {
             .map(|name| name.to_bytes())
             .collect::<Vec<_>>()
             .join(&b'/');
-        let report = self.data_path_report(inode, &mount, &stat, &path);
+        let report = match kind {
+            FileKind::Regular => self.data_path_report(inode, &mount, &stat, &path),
+            _ => DataPathReport {
+                reason: why_without_data(kind).to_owned(),
+                ..DataPathReport::default()
+            },
+        };
         Ok(Explanation {
             kind,
             ino: mount.client_ino(stat.stx_ino),
@@ -101,7 +89,7 @@ impl Host {
             reason: report.reason,
             rule: report.rule,
             backing: report.backing,
-            opens: inode.map_or(Opens::NONE, |inode| self.opens_of(inode)),
+            opens: inode.map_or_else(Opens::default, |inode| self.opens_of(inode)),
             cache: self.cache_state(inode),
             node: inode.map(|inode| NodeState {
                 id: inode.node().0,
@@ -120,28 +108,18 @@ impl Host {
         stat: &Statx,
         path: &[u8],
     ) -> DataPathReport {
-        let kind = FileKind::of_mode(stat.stx_mode.into());
-        if kind != FileKind::Regular {
-            return DataPathReport::without_data(kind);
-        }
         let (wanted, rule) = self.wanted(path, stat);
         let current = inode.and_then(|inode| {
             let uses = inode.uses();
             let current = uses.as_ref()?;
-            Some((current.path, current.obstacle, current.backing()))
+            Some(((current.path, current.obstacle), current.backing()))
         });
-        let expected_path = self.files.expected_path(mount, &wanted);
-        let Some((path, obstacle, backing)) = current else {
-            let (path, obstacle) = expected_path;
-            return DataPathReport {
-                data_path: Some(path),
-                reason: format!("not open; it would be: {}", self.reason(path, obstacle)),
-                rule,
-                backing: None,
-            };
-        };
+        let expected = self.files.expected_path(mount, &wanted);
+        let ((path, obstacle), backing) = current.unwrap_or((expected, None));
         let mut reason = self.reason(path, obstacle);
-        if path != expected_path.0 {
+        if current.is_none() {
+            reason.insert_str(0, "not open; it would be: ");
+        } else if path != expected.0 {
             reason.push_str("; opened before the policy or the file changed");
         }
         DataPathReport {
@@ -188,16 +166,17 @@ impl Host {
     /// Counted by a scan of all open files: this is rare, and opening stays cheap.
     fn opens_of(&self, inode: &Inode) -> Opens {
         let node = inode.node();
-        let mut opens = Opens::NONE;
         if inode.is_directory() {
-            let directories = self.files.directories.iter().map(|(_, it)| it);
-            opens.total = directories.filter(|open| open.node() == node).count();
-            return opens;
+            let directories = self.files.directories.iter();
+            let total = directories.filter(|(_, open)| open.node() == node).count();
+            return Opens { total, writable: 0 };
         }
-        let files = self.files.files.iter().map(|(_, file)| file);
-        for file in files.filter(|file| file.node() == node) {
-            opens.total += 1;
-            opens.writable += usize::from(file.is_writable());
+        let mut opens = Opens::default();
+        for (_, file) in self.files.files.iter() {
+            if file.node() == node {
+                opens.total += 1;
+                opens.writable += usize::from(file.is_writable());
+            }
         }
         opens
     }
@@ -205,12 +184,7 @@ impl Host {
     fn cache_state(&self, inode: Option<&Arc<Inode>>) -> CacheState {
         let config = &self.config;
         CacheState {
-            mode: match config.cache {
-                CacheMode::Never => CacheWord::Never,
-                CacheMode::Metadata => CacheWord::Metadata,
-                CacheMode::Auto => CacheWord::Auto,
-                CacheMode::Always => CacheWord::Always,
-            },
+            mode: config.cache,
             writeback: config.writeback,
             entry_timeout_s: config.entry_timeout().as_secs_f64(),
             attr_timeout_s: config.attr_timeout().as_secs_f64(),
@@ -224,15 +198,14 @@ impl Host {
         let root = self.tree.descriptor(&self.tree.root)?;
         let mut at: Option<Step> = None;
         for name in components {
-            let next = match &at {
+            at = Some(match &at {
                 None => self.step(root.as_fd(), self.tree.root.mount(), name)?,
                 Some(step) => self.step(step.fd.as_fd(), &step.mount, name)?,
-            };
-            at = Some(next);
+            });
         }
         let Some(Step { fd, mount }) = at else {
             return Ok(Found {
-                inode: self.tree.nodes.get(NodeId::ROOT).ok(),
+                inode: Some(Arc::clone(&self.tree.root)),
                 mount: Arc::clone(self.tree.root.mount()),
                 stat: stat_open(&root)?,
             });
@@ -265,11 +238,12 @@ impl Host {
     }
 }
 
-impl Opens {
-    const NONE: Opens = Opens {
-        total: 0,
-        writable: 0,
-    };
+fn why_without_data(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Directory => "a directory is listed, not read",
+        FileKind::SymbolicLink => "a symbolic link has a target and no data",
+        _ => "the kernel opens fifos, sockets and devices itself",
+    }
 }
 
 fn lower_state(mount: &LowerMount) -> LowerState {

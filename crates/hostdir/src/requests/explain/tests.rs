@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 use thrufs::OpenArgs;
-use thrufs_abi::FileHandle;
+use thrufs_abi::{FileHandle, NodeId};
 
 fn served(config: Config) -> (TempDir, HostDir) {
     let place = TempDir::new().unwrap();
@@ -56,7 +56,7 @@ fn explain_does_not_look_up_inodes() {
     ] {
         let explained = explain(&served, path).unwrap();
         assert_eq!((explained.kind, explained.node), (kind, None), "{path}");
-        assert_eq!(explained.opens, Opens::NONE);
+        assert_eq!(explained.opens, Opens::default());
     }
     assert_eq!(served.statistics().inodes, 1, "the root and nothing else");
     let root = explain(&served, "").unwrap();
@@ -130,7 +130,7 @@ fn explain_reports_cache_mode_and_timeouts() {
     let (_place, served) = served(config);
     let explained = explain(&served, "file").unwrap();
     assert_eq!(explained.data_path, Some(DataPath::Direct));
-    assert_eq!(explained.cache.mode, CacheWord::Never);
+    assert_eq!(explained.cache.mode, CacheMode::Never);
     assert_eq!(explained.cache.entry_timeout_s, 0.0);
     assert_eq!(explained.cache.attr_timeout_s, 1.5);
     assert!(!explained.cache.data_version_remembered);
