@@ -44,7 +44,7 @@ use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Context, Result};
-use thrufs_policy::{DataPath, Decision, FilePath, FileType, Policy};
+use thrufs_policy::{DataPath, Decision, FilePath, FileType, Policy, Uses};
 
 /// The name under which rules match a file that has none (`O_TMPFILE`).
 pub(crate) const UNNAMED: &CStr = c"(unnamed)";
@@ -131,10 +131,7 @@ impl Judge {
 
     /// Whether the active rules redact or hide, so that a concurrent rename could evade them.
     pub(crate) fn rely_on_names(&self) -> bool {
-        self.active_policy().is_some_and(|rules| {
-            let uses = rules.policy.uses();
-            uses.redact || uses.hide
-        })
+        self.rules_if(|uses| uses.redact || uses.hide).is_some()
     }
 
     pub(crate) fn audit_log(&self) -> &AuditLog {
@@ -149,32 +146,20 @@ impl Judge {
         Some(Arc::clone(&self.active_policy.as_ref()?.read()))
     }
 
+    /// The active policy, if what it uses is of interest.
+    fn rules_if(&self, is_of_interest: impl Fn(Uses) -> bool) -> Option<Arc<ActivePolicy>> {
+        self.active_policy()
+            .filter(|rules| is_of_interest(rules.policy.uses()))
+    }
+
     /// The active policy, if it can affect opens of directories.
     pub(crate) fn for_opens(&self) -> Option<Arc<ActivePolicy>> {
-        self.active_policy().filter(|rules| {
-            let uses = rules.policy.uses();
-            uses.deny || uses.hide || uses.audit
-        })
+        self.rules_if(|uses| uses.deny || uses.hide || uses.audit)
     }
 
     /// The active policy, if it can forbid changes.
     fn for_changes(&self) -> Option<Arc<ActivePolicy>> {
-        self.active_policy().filter(|rules| {
-            let uses = rules.policy.uses();
-            uses.deny || uses.read_only || uses.hide
-        })
-    }
-
-    /// The active policy, if it redacts anything.
-    pub(crate) fn that_redact(&self) -> Option<Arc<ActivePolicy>> {
-        self.active_policy()
-            .filter(|rules| rules.policy.uses().redact)
-    }
-
-    /// The active policy, if it hides names.
-    pub(crate) fn that_hide(&self) -> Option<Arc<ActivePolicy>> {
-        self.active_policy()
-            .filter(|rules| rules.policy.uses().hide)
+        self.rules_if(|uses| uses.deny || uses.read_only || uses.hide)
     }
 
     fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<ActivePolicy>, ConfigError> {

@@ -1,11 +1,10 @@
 //! Attributes and first bytes of files, read only when a rule asks for them.
 
-use crate::tree::{Inode, Tree};
+use crate::tree::{End, Inode, Tree};
 use rustix::fs::Statx;
-use std::ffi::CStr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use thrufs_policy::{AttributeSource, Attributes, FileType, HEAD_BYTES};
+use thrufs_policy::{AttributeSource, Attributes, FileType, HEAD_BYTES, Subject};
 
 fn attributes(stat: &Statx) -> Attributes {
     Attributes {
@@ -24,6 +23,15 @@ pub(crate) struct InodeSource<'a> {
 impl<'a> InodeSource<'a> {
     pub(crate) fn new(tree: &'a Tree, inode: &'a Arc<Inode>) -> InodeSource<'a> {
         InodeSource { tree, inode }
+    }
+
+    /// The inode by one of its paths.
+    pub(crate) fn at<'s>(&'s self, path: &'s [u8]) -> Subject<'s> {
+        Subject {
+            path,
+            file_type: self.inode.file_type(),
+            source: self,
+        }
     }
 }
 
@@ -54,17 +62,21 @@ fn read_head(file: &OwnedFd, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
 /// What stands under a name.
 pub(crate) struct NameSource<'a> {
     pub(crate) tree: &'a Tree,
-    pub(crate) parent: BorrowedFd<'a>,
-    pub(crate) name: &'a CStr,
+    pub(crate) end: End<'a>,
     pub(crate) stat: &'a Statx,
+}
+
+pub(super) fn is_same_inode(one: &Statx, other: &Statx) -> bool {
+    let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+    number(one) == number(other)
 }
 
 impl NameSource<'_> {
     /// Opens the file if it is still the one that `stat` describes.
     fn open(&self) -> Option<OwnedFd> {
-        let (fd, stat) = self.tree.open_component(self.parent, self.name).ok()?;
-        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-        let is_it = number(&stat) == number(self.stat) && stat.stx_mode == self.stat.stx_mode;
+        let end = self.end;
+        let (fd, stat) = self.tree.open_component(end.fd, end.name).ok()?;
+        let is_it = is_same_inode(&stat, self.stat) && stat.stx_mode == self.stat.stx_mode;
         is_it.then(|| self.tree.reopen(fd, libc::O_RDONLY).ok())?
     }
 }

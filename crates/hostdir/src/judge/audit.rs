@@ -19,24 +19,18 @@ use thrufs::{Context, Errno};
 use thrufs_abi::Opcode;
 use thrufs_policy::{Access, DataPath, Refusal, RuleId, RuleInfo};
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize)]
 pub(crate) struct AuditedOpen {
     pub(crate) access: &'static str,
     pub(crate) created: bool,
     pub(crate) truncated: bool,
     /// The data path of an open regular file, or why the open was refused.
+    #[serde(skip)]
     pub(crate) outcome: Result<Option<DataPath>, Errno>,
 }
 
-#[derive(Serialize)]
-struct OpenFields {
-    access: &'static str,
-    created: bool,
-    truncated: bool,
-}
-
 /// One line of the log. Text that is not UTF-8 has its bytes in hexadecimal beside it.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct AuditRecord<'a> {
     /// Seconds since 1970, with six decimals.
     time: String,
@@ -45,7 +39,7 @@ struct AuditRecord<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
     #[serde(flatten)]
-    open: Option<OpenFields>,
+    open: Option<AuditedOpen>,
     uid: Option<u32>,
     gid: Option<u32>,
     pid: u32,
@@ -86,24 +80,16 @@ impl Judge {
         };
         let identity = (&decided.path, open.access);
         let written = self.write_once(context, identity, |again| {
-            let outcome = match open.outcome {
-                Ok(_) => "opened",
-                Err(_) => "refused",
-            };
             let refusing = refusing_rule(decided, &open);
-            let record = self.new_record(context, &decided.path, rule, outcome);
+            let error = open.outcome.err();
             self.audit_log().write(&AuditRecord {
                 event: "open".into(),
-                open: Some(OpenFields {
-                    access: open.access,
-                    created: open.created,
-                    truncated: open.truncated,
-                }),
+                open: Some(open),
                 refused_by: refusing.map(|rule| rule.number),
                 refused_by_name: refusing.and_then(|rule| rule.name),
                 data_path: open.outcome.ok().flatten().map(|path| path.to_string()),
                 again,
-                ..record.failed(open.outcome.err())
+                ..self.new_record(context, &decided.path, rule, error)
             })
         });
         written.map_err(|error| {
@@ -148,11 +134,10 @@ impl Judge {
         let event = event(context.opcode());
         let log = self.audit_log();
         let written = self.write_once(context, (path, &event), |again| {
-            let record = self.new_record(context, path, rule, "refused");
             log.write(&AuditRecord {
                 event: event.clone().into(),
                 again,
-                ..record.failed(Some(errno))
+                ..self.new_record(context, path, rule, Some(errno))
             })
         });
         if let Err(error) = written
@@ -191,39 +176,24 @@ impl Judge {
         context: &Context<'_>,
         path: &'a [u8],
         rule: RuleInfo<'a>,
-        outcome: &'static str,
+        error: Option<Errno>,
     ) -> AuditRecord<'a> {
         let executable = self.executable(context.pid());
         let is_text = std::str::from_utf8(path).is_ok();
         AuditRecord {
             time: now(),
-            event: Cow::default(),
             path: String::from_utf8_lossy(path),
             path_hex: (!is_text).then(|| hexadecimal(path)),
-            open: None,
             uid: context.uid(),
             gid: context.gid(),
             pid: context.pid(),
             executable: executable.map(|path| String::from_utf8_lossy(&path).into_owned()),
             rule: rule.number,
             rule_name: rule.name,
-            refused_by: None,
-            refused_by_name: None,
-            outcome,
-            data_path: None,
-            errno: None,
-            error: None,
-            again: false,
-        }
-    }
-}
-
-impl AuditRecord<'_> {
-    fn failed(self, error: Option<Errno>) -> Self {
-        AuditRecord {
+            outcome: error.map_or("opened", |_| "refused"),
             errno: error.map(Errno::raw),
             error: error.map(|error| error.to_string()),
-            ..self
+            ..AuditRecord::default()
         }
     }
 }

@@ -3,7 +3,8 @@
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::FileType;
 use serde::Serialize;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Where audit records go. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog {
-    file: Arc<RwLock<Option<OwnedFd>>>,
+    file: Arc<RwLock<Option<File>>>,
     /// Held from a packet to its answer.
     asking: Arc<Mutex<()>>,
     /// The last line was written in part (disk full).
@@ -25,7 +26,7 @@ impl AuditLog {
     /// number (four bytes, native order; 0 for none). `None`: lines go to the server's log.
     pub fn new(file: Option<OwnedFd>) -> AuditLog {
         AuditLog {
-            file: Arc::new(RwLock::new(file)),
+            file: Arc::new(RwLock::new(file.map(File::from))),
             ..AuditLog::default()
         }
     }
@@ -33,7 +34,7 @@ impl AuditLog {
     /// Sends further lines to `file`, for log rotation.
     pub fn replace(&self, file: Option<OwnedFd>) {
         // Closed outside the lock.
-        let old = std::mem::replace(&mut *self.file.write(), file);
+        let old = std::mem::replace(&mut *self.file.write(), file.map(File::from));
         self.logged_lost_refusal.store(false, Ordering::Relaxed);
         drop(old);
     }
@@ -70,31 +71,25 @@ impl AuditLog {
 }
 
 /// Sends a line to the process that writes it, and waits for the answer.
-fn ask(writer: &OwnedFd, line: &str) -> io::Result<()> {
-    write_all(writer, line.as_bytes()).1?;
+fn ask(mut writer: &File, line: &str) -> io::Result<()> {
+    writer.write_all(line.as_bytes())?;
     let mut answer = [0; 4];
-    let length = loop {
-        match rustix::io::read(writer, &mut answer) {
-            Err(rustix::io::Errno::INTR) => {}
-            length => break length?,
-        }
-    };
+    writer.read_exact(&mut answer)?;
     match i32::from_ne_bytes(answer) {
-        0 if length == answer.len() => Ok(()),
-        errno if length == answer.len() => Err(io::Error::from_raw_os_error(errno)),
-        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
 /// Writes all of `text`, and returns how much was written.
-fn write_all(file: &OwnedFd, text: &[u8]) -> (usize, io::Result<()>) {
+fn write_all(mut file: &File, text: &[u8]) -> (usize, io::Result<()>) {
     let mut written = 0;
     while written < text.len() {
-        match rustix::io::write(file, &text[written..]) {
+        match file.write(&text[written..]) {
             Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
             Ok(count) => written += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return (written, Err(error.into())),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
         }
     }
     (written, Ok(()))

@@ -44,12 +44,6 @@ impl NamePath {
 /// Bytes of paths that this decision may still match.
 struct PathBudget(usize);
 
-impl Default for PathBudget {
-    fn default() -> PathBudget {
-        PathBudget(BYTES_MAX)
-    }
-}
-
 impl PathBudget {
     fn spend(&mut self, bytes: usize) -> Result<()> {
         self.0 = self.0.checked_sub(bytes).ok_or(Errno::ELOOP)?;
@@ -74,7 +68,7 @@ impl Judge {
         if inode.node() == NodeId::ROOT {
             return Ok(vec![NamePath::default()]);
         }
-        let (mut directories, mut budget) = (BTreeMap::new(), PathBudget::default());
+        let (mut directories, mut budget) = (BTreeMap::new(), PathBudget(BYTES_MAX));
         let mut paths = Vec::new();
         for name in inode.names().all() {
             let directory = match directories.entry(name.directory) {
@@ -148,7 +142,7 @@ impl Judge {
         directory: NodeId,
     ) -> Result<NamePath> {
         let hiding = rules.filter(|rules| rules.policy.uses().hide);
-        self.directory_path_within(hiding, directory, &mut PathBudget::default())
+        self.directory_path_within(hiding, directory, &mut PathBudget(BYTES_MAX))
     }
 
     pub(super) fn caller<'a>(
@@ -221,12 +215,7 @@ impl Judge {
         let source = InodeSource::new(&self.tree, inode);
         let mut decision: Option<Decision> = None;
         for name in &paths {
-            let subject = Subject {
-                path: &name.path,
-                file_type: inode.file_type(),
-                source: &source,
-            };
-            let mut of_this_name = rules.policy.decide(&subject, caller);
+            let mut of_this_name = rules.policy.decide(&source.at(&name.path), caller);
             of_this_name.hidden = of_this_name.hidden.or(name.hidden);
             decision = Some(match decision {
                 Some(others) => others.stricter(of_this_name),
@@ -291,12 +280,8 @@ impl Judge {
         };
         let source = InodeSource::new(&self.tree, inode);
         let is_visible = |name: &NamePath| {
-            let subject = Subject {
-                path: &name.path,
-                file_type: inode.file_type(),
-                source: &source,
-            };
-            name.hidden.is_none() && rules.policy.visibility(&subject) == Visibility::Visible
+            let visibility = || rules.policy.visibility(&source.at(&name.path));
+            name.hidden.is_none() && visibility() == Visibility::Visible
         };
         Ok(!paths.iter().any(is_visible))
     }
@@ -314,7 +299,10 @@ impl Judge {
 
     /// Whether a file is redacted for those that open it.
     pub(crate) fn is_redacted(&self, inode: &Arc<Inode>) -> Result<bool> {
-        let Some(rules) = self.that_redact().filter(|_| inode.is_regular()) else {
+        let Some(rules) = self
+            .rules_if(|uses| uses.redact)
+            .filter(|_| inode.is_regular())
+        else {
             return Ok(false);
         };
         let paths = self.paths(None, inode)?;
@@ -323,11 +311,8 @@ impl Judge {
     }
 
     fn is_redacted_as(&self, rules: &ActivePolicy, inode: &Arc<Inode>, path: &[u8]) -> bool {
-        let subject = Subject {
-            path,
-            file_type: inode.file_type(),
-            source: &InodeSource::new(&self.tree, inode),
-        };
-        rules.policy.file_path(&subject).redaction.is_some()
+        let source = InodeSource::new(&self.tree, inode);
+        let file = rules.policy.file_path(&source.at(path));
+        file.redaction.is_some()
     }
 }

@@ -1,6 +1,6 @@
 //! Whether the policy permits what a request asks for.
 
-use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource};
+use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource, is_same_inode};
 use super::decide::NamePath;
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::stat::stat_name;
@@ -71,7 +71,7 @@ impl Judge {
     /// Refuses to resize a redacted file, other than to 0: with bytes cut off or added, a parser can read
     /// the rest differently.
     pub(crate) fn may_resize(&self, inode: &Arc<Inode>, context: &Context<'_>) -> Result<()> {
-        let Some(rules) = self.that_redact() else {
+        let Some(rules) = self.rules_if(|uses| uses.redact) else {
             return Ok(());
         };
         self.defer_if_many_names(context, inode)?;
@@ -84,7 +84,7 @@ impl Judge {
 
     /// Refuses to remove a redacted name of a file that has, or may have, a name that is not redacted.
     fn may_remove_name(&self, context: &Context<'_>, end: End<'_>) -> Result<()> {
-        let Some(rules) = self.that_redact() else {
+        let Some(rules) = self.rules_if(|uses| uses.redact) else {
             return Ok(());
         };
         let stat = match stat_name(end.fd, end.name) {
@@ -139,12 +139,14 @@ impl Judge {
         let stat = stat_name(from.fd, from.name)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.require_blocking_for_content(file_type, context)?;
-        let source = self.name_source(from, &stat);
+        let source = NameSource {
+            tree: &self.tree,
+            end: from,
+            stat: &stat,
+        };
         let old = self.decide(&rules, context, from, (file_type, &source))?;
         let new = self.decide(&rules, context, to, (file_type, &source))?;
-        self.permit_change(context, &old)?;
-        self.permit_new(context, &new)?;
-        self.stay_redacted(context, &old, &new)?;
+        self.may_become(context, &old, &new)?;
         if file_type == FileType::Directory
             && let Some(left) = rules.policy.left_beneath(&old.path, &new.path)
         {
@@ -154,12 +156,15 @@ impl Judge {
         Ok(Some(stat))
     }
 
-    fn stay_redacted(
+    /// Refuses to give a file another path, by what is decided of both.
+    fn may_become(
         &self,
         context: &Context<'_>,
         old: &PathDecision,
         new: &PathDecision,
     ) -> Result<()> {
+        self.permit_change(context, old)?;
+        self.permit_new(context, new)?;
         let is_redacted = |decided: &PathDecision| decided.decision.file.redaction.is_some();
         if is_redacted(old) && !is_redacted(new) {
             Err(self.refuse_for_redaction(context, old, Errno::EXDEV))
@@ -179,9 +184,7 @@ impl Judge {
 
     /// Whether the name still stands for the `found` inode.
     pub(crate) fn is_still_there(&self, end: End<'_>, found: &Statx) -> bool {
-        let number = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
-        let now = stat_name(end.fd, end.name);
-        now.is_ok_and(|now| number(&now) == number(found))
+        stat_name(end.fd, end.name).is_ok_and(|now| is_same_inode(&now, found))
     }
 
     /// Refuses to link an inode to `to` where the policy forbids it. Errors: as [`Self::may_move`].
@@ -197,9 +200,7 @@ impl Judge {
         let old = self.decide_inode(Arc::clone(&rules), inode, context)?;
         let source = InodeSource::new(&self.tree, inode);
         let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
-        self.permit_change(context, &old)?;
-        self.permit_new(context, &new)?;
-        self.stay_redacted(context, &old, &new)
+        self.may_become(context, &old, &new)
     }
 
     /// Refuses to replace what stands under a name, if anything, where the policy forbids it.
@@ -241,26 +242,15 @@ impl Judge {
     /// `EACCES` instead of `EEXIST` for a name that is taken by a hidden file, as for one that would be
     /// hidden. Without a context, the refusal is recorded elsewhere.
     pub(crate) fn taken(&self, context: Option<&Context<'_>>, end: End<'_>, error: Errno) -> Errno {
-        let hidden = || {
-            let stat = stat_name(end.fd, end.name)?;
-            self.hidden_entry(end.parent, end.name, &stat)
-        };
         if error != Errno::EEXIST {
             return error;
         }
-        match (hidden(), context) {
+        let hidden = stat_name(end.fd, end.name)
+            .and_then(|stat| self.hidden_entry(end.parent, end.name, &stat));
+        match (hidden, context) {
             (Ok(Some(hidden)), Some(context)) => self.refuse_entry(context, &hidden, Errno::EACCES),
             (Ok(Some(_)), None) => Errno::EACCES,
             _ => error,
-        }
-    }
-
-    fn name_source<'a>(&'a self, end: End<'a>, stat: &'a Statx) -> NameSource<'a> {
-        NameSource {
-            tree: &self.tree,
-            parent: end.fd,
-            name: end.name,
-            stat,
         }
     }
 
@@ -273,7 +263,8 @@ impl Judge {
     ) -> Result<PathDecision> {
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         rules.require_blocking_for_content(file_type, context)?;
-        let source = self.name_source(end, stat);
+        let tree = &self.tree;
+        let source = NameSource { tree, end, stat };
         self.decide(rules, context, end, (file_type, &source))
     }
 
@@ -311,7 +302,10 @@ impl Judge {
     /// `ENOENT`.
     pub(crate) fn may_reveal(&self, inode: &Arc<Inode>) -> Result<()> {
         // Under the first policy, no client has looked up what is hidden.
-        let Some(rules) = self.that_hide().filter(|rules| rules.generation > 1) else {
+        let Some(rules) = self
+            .rules_if(|uses| uses.hide)
+            .filter(|rules| rules.generation > 1)
+        else {
             return Ok(());
         };
         if inode.uses().is_none() && self.is_hidden_by_every_name(&rules, inode)? {
@@ -323,7 +317,7 @@ impl Judge {
     /// The rules for the entries of a directory, to be asked once for many entries; `None` if no rule hides.
     /// Fails when the path of the directory is not known.
     pub(crate) fn rules_of_entries(&self, directory: &Inode) -> Result<Option<RulesOfEntries>> {
-        let Some(rules) = self.that_hide() else {
+        let Some(rules) = self.rules_if(|uses| uses.hide) else {
             return Ok(None);
         };
         let directory = self.directory_path(Some(&rules), directory.node())?;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
-use thrufs_policy::{Policy, Subject, Visibility};
+use thrufs_policy::{Policy, Visibility};
 
 /// How long to wait for requests under the old policy; a longer one sleeps in an open.
 const OLD_PATIENCE: Duration = Duration::from_secs(1);
@@ -73,13 +73,9 @@ impl Judge {
             Err(error) => return error != Errno::ESTALE,
         };
         let source = InodeSource::new(&self.tree, inode);
-        let subject = Subject {
-            path: &directory.child(&name.name),
-            file_type: inode.file_type(),
-            source: &source,
-        };
+        let path = directory.child(&name.name);
         directory.hidden.is_some()
-            || matches!(rules.policy.visibility(&subject), Visibility::Hidden(_))
+            || rules.policy.visibility(&source.at(&path)) != Visibility::Visible
     }
 }
 
