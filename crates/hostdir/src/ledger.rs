@@ -47,7 +47,7 @@ pub use memory::Ledger;
 pub(crate) use names::{NameNote, NamesRead, Rank};
 pub(crate) use notes::{FileNote, NotedPlace, Notes, OwnerNote};
 pub(crate) use opener::OpenerIds;
-pub(crate) use read::{NodeRecord, OpenRecord, OwnerRecord, Records};
+pub(crate) use read::{NodeRecord, OpenRecord, Records};
 pub(crate) use route::Route;
 pub use strongbox::Strongbox;
 pub(crate) use strongbox::{Contents, Key};

@@ -4,12 +4,11 @@
 
 use super::Files;
 use super::open_directory::OpenDirectory;
-use super::open_file::OpenFile;
+use super::open_file::{OpenFile, lock_number};
 use crate::ledger::{FileNote, Key, OpenerIds, Route};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use thrufs::LowerFile;
 use thrufs_abi::FileHandle;
 use thrufs_policy::Redaction;
 use thrufs_sys::lock::{self, LockKind};
@@ -31,7 +30,7 @@ impl Files {
                     strongbox.discard(Key::File(FileHandle(handle)).into());
                 }
             }
-            for (_, owner) in self.locks.all() {
+            for owner in self.locks.all() {
                 if let Some(place) = owner.place {
                     strongbox.discard(Key::Owner(place).into());
                 }
@@ -73,35 +72,19 @@ impl Files {
 
     pub(crate) fn note_restored_file(&self, note: FileNote, flock: Option<LockKind>) {
         self.note_file(note);
-        let file = self.files.get(note.handle.0);
-        if let Some(file) = file.filter(|_| flock.is_some())
+        if let (Some(kind), Some(file)) = (flock, self.files.get(note.handle.0))
             && let Ok(lower) = self.lower(&file, false)
         {
             self.tree.keep(Key::File(note.handle), lower.as_fd());
-            self.note_flock(note.handle, flock);
-        }
-    }
-
-    fn note_flock(&self, handle: FileHandle, flock: Option<LockKind>) {
-        if let Some(notes) = &self.tree.notes {
-            let number = match flock {
-                Some(LockKind::Read) => 1,
-                Some(LockKind::Write) => 2,
-                Some(LockKind::Unlock) | None => 0,
-            };
-            notes.note_flock(handle, number);
+            self.note_flock(note.handle, kind);
         }
     }
 
     /// Records the lock that an open file's lower file carries, or no longer carries.
-    pub(crate) fn flock_taken(&self, handle: FileHandle, file: &OpenFile, kind: LockKind) {
-        file.set_flock(Some(kind));
-        self.note_flock(handle, Some(kind));
-    }
-
-    /// A lower file is about to carry a lock.
-    pub(crate) fn keep_to_lock(&self, handle: FileHandle, lower: &LowerFile) {
-        self.tree.keep(Key::File(handle), lower.as_fd());
+    pub(crate) fn note_flock(&self, handle: FileHandle, kind: LockKind) {
+        if let Some(notes) = &self.tree.notes {
+            notes.note_flock(handle, lock_number(kind));
+        }
     }
 
     pub(crate) fn close_file(&self, handle: FileHandle) -> Option<Arc<OpenFile>> {

@@ -1,5 +1,6 @@
 //! The owners of shared POSIX and OFD locks, each with a lower open file for each inode.
 
+use crate::ledger::OwnerNote;
 use crate::quota::QuotaCharge;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -19,13 +20,18 @@ pub(crate) const USERS_OWNERS_MAX: usize = OWNERS_MAX / 4 * 3;
 
 pub(crate) struct OwnerFile {
     pub(crate) fd: OwnedFd,
-    /// The open file of its first lock.
-    pub(crate) handle: FileHandle,
-    pub(crate) pid: u32,
+    /// With the open file of its first lock.
+    pub(crate) note: OwnerNote,
     /// Its index in the ledger, if it has one.
     pub(crate) place: Option<u32>,
     /// For the user who locks.
     pub(crate) _charges: OwnerCharges,
+}
+
+impl OwnerFile {
+    fn key(&self) -> (NodeId, LockOwner) {
+        (self.note.node, self.note.owner)
+    }
 }
 
 /// A place among the owners, and a descriptor.
@@ -57,12 +63,11 @@ impl LockOwners {
     /// new.
     pub(super) fn insert(
         &self,
-        (node, owner): (NodeId, LockOwner),
         mut file: OwnerFile,
         is_noted: bool,
     ) -> Result<(Arc<OwnerFile>, bool)> {
         let mut files = self.files.lock();
-        if let Some(known) = files.get(&(node, owner)) {
+        if let Some(known) = files.get(&file.key()) {
             return Ok((Arc::clone(known), false));
         }
         if files.len() >= OWNERS_MAX {
@@ -72,22 +77,18 @@ impl LockOwners {
             file.place = Some(free_place(&files));
         }
         let file = Arc::new(file);
-        files.insert((node, owner), Arc::clone(&file));
+        files.insert(file.key(), Arc::clone(&file));
         Ok((file, true))
     }
 
     /// Inserts an owner of another process.
-    pub(crate) fn put(&self, node: NodeId, owner: LockOwner, file: OwnerFile) {
-        let before = self.files.lock().insert((node, owner), Arc::new(file));
+    pub(crate) fn put(&self, file: OwnerFile) {
+        let before = self.files.lock().insert(file.key(), Arc::new(file));
         drop(before);
     }
 
-    pub(crate) fn all(&self) -> Vec<((NodeId, LockOwner), Arc<OwnerFile>)> {
-        let files = self.files.lock();
-        files
-            .iter()
-            .map(|(owner, file)| (*owner, Arc::clone(file)))
-            .collect()
+    pub(crate) fn all(&self) -> Vec<Arc<OwnerFile>> {
+        self.files.lock().values().map(Arc::clone).collect()
     }
 
     pub(super) fn remove(&self, node: NodeId, owner: LockOwner) -> Option<Arc<OwnerFile>> {
@@ -99,7 +100,7 @@ impl LockOwners {
         if files.is_empty() {
             return Vec::new();
         }
-        let removed = files.extract_if(|_, file| file.handle == handle);
+        let removed = files.extract_if(|_, file| file.note.handle == handle);
         removed.map(|(_, file)| file).collect()
     }
 
@@ -126,6 +127,9 @@ impl LockOwners {
             // An older kernel: with a single other owner, the lock is its.
             Err(_) => matches!(others[..], [_]),
         };
-        others.iter().find(|file| holds(file)).map(|file| file.pid)
+        others
+            .iter()
+            .find(|file| holds(file))
+            .map(|file| file.note.pid)
     }
 }

@@ -29,6 +29,15 @@ fn kind(args: &LockArgs) -> Result<LockKind> {
     }
 }
 
+fn note(node: NodeId, args: &LockArgs) -> OwnerNote {
+    OwnerNote {
+        node,
+        owner: args.owner,
+        handle: args.handle,
+        pid: args.pid,
+    }
+}
+
 fn range(args: &LockArgs) -> Result<RangeLock> {
     Ok(RangeLock {
         kind: kind(args)?,
@@ -52,28 +61,15 @@ impl Files {
         let charge =
             |quotas: &Arc<UserQuotas>| quotas.charge(context.uid()).map_err(|_| Errno::ENOLCK);
         let charges = [charge(&self.lock_quotas)?, charge(&self.quotas)?];
-        let file = self.open_for_owner(args.handle, args.pid, charges)?;
-        self.enter_owner(node, args.owner, file)
+        self.enter_owner(self.open_for_owner(note(node, args), charges)?)
     }
 
     /// Inserts an owner, and stores its file outside this process.
-    pub(crate) fn enter_owner(
-        &self,
-        node: NodeId,
-        owner: LockOwner,
-        file: OwnerFile,
-    ) -> Result<Arc<OwnerFile>> {
-        let is_noted = self.tree.notes.is_some();
-        let (file, is_new) = self.locks.insert((node, owner), file, is_noted)?;
+    pub(crate) fn enter_owner(&self, file: OwnerFile) -> Result<Arc<OwnerFile>> {
+        let (file, is_new) = self.locks.insert(file, self.tree.notes.is_some())?;
         if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
             self.tree.keep(Key::Owner(place), file.fd.as_fd());
-            let note = OwnerNote {
-                node,
-                owner,
-                handle: file.handle,
-                pid: file.pid,
-            };
-            notes.note_owner(place, note);
+            notes.note_owner(place, file.note);
         }
         Ok(file)
     }
@@ -104,11 +100,10 @@ impl Files {
 
     pub(crate) fn open_for_owner(
         &self,
-        handle: FileHandle,
-        pid: u32,
+        note: OwnerNote,
         charges: OwnerCharges,
     ) -> Result<OwnerFile> {
-        let file = self.file(handle)?;
+        let file = self.file(note.handle)?;
         // Both kinds of lock need an open file; one that cannot be written is locked with the access there
         // is. A redacted file is not opened for writing, which its readers rely on.
         let access = match file.guard().filter() {
@@ -124,8 +119,7 @@ impl Files {
         };
         Ok(OwnerFile {
             fd,
-            handle,
-            pid,
+            note,
             place: None,
             _charges: charges,
         })
@@ -142,7 +136,7 @@ impl Files {
         self.file_of(node, args.handle)?;
         let file = match self.locks.get(node, args.owner) {
             Some(known) => known,
-            None => Arc::new(self.open_for_owner(args.handle, args.pid, [None, None])?),
+            None => Arc::new(self.open_for_owner(note(node, args), [None, None])?),
         };
         let Some(found) = lock::ofd_get(&file.fd, &wanted)? else {
             return Ok(None);
@@ -204,9 +198,7 @@ impl Files {
         };
         self.lock_waits.enter(Wait { node, owner, range }, holds)
     }
-}
 
-impl Files {
     fn flock(
         &self,
         context: &Context<'_>,
@@ -223,7 +215,7 @@ impl Files {
         }
         let lower = self.lower_to_lock(&file)?;
         if is_first {
-            self.keep_to_lock(args.handle, &lower);
+            self.tree.keep(Key::File(args.handle), lower.as_fd());
         }
         let fd = lower.as_fd();
         lock_or_wait(
@@ -232,7 +224,8 @@ impl Files {
             || Ok(lock::flock(fd, kind)?),
             || Ok(lock::flock_wait(fd, kind)?),
         )?;
-        self.flock_taken(args.handle, &file, kind);
+        file.set_flock(Some(kind));
+        self.note_flock(args.handle, kind);
         Ok(())
     }
 }

@@ -35,14 +35,28 @@ pub(crate) struct OpenFile {
     pub(super) guard: UseGuard,
 }
 
-/// Values of [`OpenFile::locked`]: never tried; a lock of one of two kinds; unlocked.
+/// Values of [`OpenFile::locked`] beside those of [`lock_number`]: never tried; unlocked.
 const NEVER_LOCKED: u8 = 0;
 
-const READ_LOCKED: u8 = 1;
-
-const WRITE_LOCKED: u8 = 2;
-
 const UNLOCKED: u8 = 3;
+
+/// A kind of lock in the ledger, and in the state of a session; 0 for none.
+pub(crate) fn lock_number(kind: LockKind) -> u8 {
+    match kind {
+        LockKind::Unlock => 0,
+        LockKind::Read => 1,
+        LockKind::Write => 2,
+    }
+}
+
+/// The inverse of [`lock_number`].
+pub(crate) fn lock_kind(number: u8) -> Option<LockKind> {
+    match number {
+        1 => Some(LockKind::Read),
+        2 => Some(LockKind::Write),
+        _ => None,
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Lower {
@@ -124,11 +138,7 @@ impl OpenFile {
     }
 
     pub(crate) fn flock(&self) -> Option<LockKind> {
-        match self.locked.load(Ordering::Relaxed) {
-            READ_LOCKED => Some(LockKind::Read),
-            WRITE_LOCKED => Some(LockKind::Write),
-            _ => None,
-        }
+        lock_kind(self.locked.load(Ordering::Relaxed))
     }
 
     /// Whether its lower file carries, or carried, a `flock(2)`.
@@ -140,9 +150,8 @@ impl OpenFile {
     pub(crate) fn set_flock(&self, kind: Option<LockKind>) {
         let locked = match kind {
             None => NEVER_LOCKED,
-            Some(LockKind::Read) => READ_LOCKED,
-            Some(LockKind::Write) => WRITE_LOCKED,
             Some(LockKind::Unlock) => UNLOCKED,
+            Some(kind) => lock_number(kind),
         };
         self.locked.store(locked, Ordering::Relaxed);
     }

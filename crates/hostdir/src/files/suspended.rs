@@ -11,7 +11,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use thrufs::{Errno, Result};
-use thrufs_abi::{LockOwner, NodeId};
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 
 /// Most ranges of one owner.
@@ -19,16 +18,9 @@ pub(crate) const RANGES_MAX: u32 = 1 << 16;
 
 #[derive(Default)]
 pub(crate) struct Held {
-    pub(crate) owners: Vec<HeldRanges>,
+    pub(crate) owners: Vec<(Arc<OwnerFile>, Vec<RangeLock>)>,
     /// Open files, and the kinds of their `flock(2)`.
     pub(crate) flocks: Vec<(Arc<OpenFile>, LockKind)>,
-}
-
-pub(crate) struct HeldRanges {
-    pub(crate) node: NodeId,
-    pub(crate) owner: LockOwner,
-    pub(crate) file: Arc<OwnerFile>,
-    pub(crate) ranges: Vec<RangeLock>,
 }
 
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use super::Files;
 use super::lock_owners::OwnerFile;
-use super::suspended::{Held, HeldRanges, give_up_ranges, ranges_of};
+use super::suspended::{Held, give_up_ranges, ranges_of};
 use std::sync::atomic::Ordering;
 use thrufs::Result;
 use thrufs_sys::lock::{self, LockKind, RangeLock};
@@ -11,14 +11,9 @@ impl Files {
     /// The locks that clients hold.
     pub(crate) fn held_locks(&self) -> Result<Held> {
         let mut held = Held::default();
-        for ((node, owner), file) in self.locks.all() {
-            let ranges = ranges_of(&file.fd)?;
-            held.owners.push(HeldRanges {
-                node,
-                owner,
-                file,
-                ranges,
-            });
+        for owner in self.locks.all() {
+            let ranges = ranges_of(&owner.fd)?;
+            held.owners.push((owner, ranges));
         }
         let files = self.files.iter().map(|(_, file)| file);
         held.flocks = files
@@ -32,8 +27,8 @@ impl Files {
         if held.owners.is_empty() && held.flocks.is_empty() {
             return;
         }
-        for owner in &held.owners {
-            give_up_ranges(&owner.file.fd);
+        for (owner, _) in &held.owners {
+            give_up_ranges(&owner.fd);
         }
         for (file, _) in &held.flocks {
             if let Ok(lower) = self.lower(file, false) {
@@ -56,10 +51,11 @@ impl Files {
     fn take_locks_again(&self) {
         let mut held = self.suspended.held.lock();
         let taken = std::mem::take(&mut *held);
-        for owner in &taken.owners {
-            if let Err(error) = self.take_ranges(owner.file.as_ref(), &owner.ranges) {
-                tracing::error!(node = owner.node.0, %error, "cannot restore a lock");
-                if let Some(file) = self.files.get(owner.file.handle.0) {
+        for (owner, ranges) in &taken.owners {
+            if let Err(error) = self.take_ranges(owner, ranges) {
+                let note = owner.note;
+                tracing::error!(node = note.node.0, %error, "cannot restore a lock");
+                if let Some(file) = self.files.get(note.handle.0) {
                     file.lose();
                 }
             }

@@ -42,17 +42,13 @@ pub(crate) struct OpenRecord {
     pub(crate) has_no_route: bool,
 }
 
-pub(crate) struct OwnerRecord {
-    pub(crate) index: u32,
-    pub(crate) note: OwnerNote,
-}
-
 #[derive(Default)]
 pub(crate) struct Records {
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) files: Vec<OpenRecord>,
     pub(crate) directories: Vec<OpenRecord>,
-    pub(crate) owners: Vec<OwnerRecord>,
+    /// By their index.
+    pub(crate) owners: Vec<(u32, OwnerNote)>,
     pub(crate) mounts: Vec<MountRecord>,
     pub(crate) names: NamesRead,
     /// The highest generations of nodes, files and directories.
@@ -96,7 +92,7 @@ impl Notes {
                 handle: FileHandle(record.load(HANDLE)),
                 pid: record.load(PROCESS) as u32,
             };
-            records.owners.push(OwnerRecord { index, note });
+            records.owners.push((index, note));
         })?;
         self.each(&self.mounts, |number, record, _| {
             records

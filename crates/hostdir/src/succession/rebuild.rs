@@ -318,8 +318,8 @@ impl<'a> Rebuild<'a> {
         }
         let taken = host
             .files
-            .open_for_owner(note.handle, note.pid, self.charges_of_owner(&note))
-            .and_then(|owner| host.files.enter_owner(note.node, note.owner, owner))
+            .open_for_owner(note, self.charges_of_owner(&file))
+            .and_then(|owner| host.files.enter_owner(owner))
             .and_then(|owner| host.files.take_ranges(&owner, ranges));
         if let Err(why) = taken {
             file.lose();
@@ -329,25 +329,20 @@ impl<'a> Rebuild<'a> {
     }
 
     /// For the user who opened the file: the ledger does not record who locked it.
-    fn charges_of_owner(&self, note: &OwnerNote) -> OwnerCharges {
-        let host = &self.host;
-        let Some(file) = host.files.files.get(note.handle.0) else {
-            return [None, None];
-        };
-        let shares = [&host.files.lock_quotas, &host.files.quotas];
+    fn charges_of_owner(&self, file: &OpenFile) -> OwnerCharges {
+        let files = &self.host.files;
+        let shares = [&files.lock_quotas, &files.quotas];
         shares.map(|shares| shares.charge_resumed(file.opener().uid))
     }
 
     /// An owner with a stored open file, which has its locks.
-    pub(super) fn kept_owner(&mut self, note: OwnerNote, fd: OwnedFd, place: u32) {
-        let owner = OwnerFile {
+    pub(super) fn kept_owner(&self, file: &OpenFile, note: OwnerNote, fd: OwnedFd, place: u32) {
+        self.host.files.locks.put(OwnerFile {
             fd,
-            handle: note.handle,
-            pid: note.pid,
+            note,
             place: Some(place),
-            _charges: self.charges_of_owner(&note),
-        };
-        self.host.files.locks.put(note.node, note.owner, owner);
+            _charges: self.charges_of_owner(file),
+        });
     }
 
     pub(super) fn finish(self, highest: [u32; 3]) -> io::Result<()> {

@@ -3,12 +3,10 @@
 //! in the ledger is relied upon. What is not found answers ESTALE, and the session continues.
 
 use super::rebuild::{Found, Rebuild};
-use super::save::lock_kind;
+use crate::files::lock_kind;
 use crate::host::Host;
 use crate::identity::KnownName;
-use crate::ledger::{
-    Contents, Key, NamesRead, NodeRecord, Notes, OpenRecord, OwnerRecord, Records,
-};
+use crate::ledger::{Contents, Key, NamesRead, NodeRecord, Notes, OpenRecord, OwnerNote, Records};
 use crate::tree::{LowerMount, Place};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -83,7 +81,7 @@ impl Host {
             }
         }
         for record in records.owners {
-            self.recover_owner(&record, notes, kept, rebuild)?;
+            self.recover_owner(record, notes, kept, rebuild)?;
         }
         Ok(highest)
     }
@@ -281,25 +279,24 @@ impl Host {
 
     fn recover_owner(
         &self,
-        record: &OwnerRecord,
+        (index, note): (u32, OwnerNote),
         notes: &Notes,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
-        let note = record.note;
         let file = self.files.files.get(note.handle.0);
         let Some(file) = file.filter(|file| file.node() == note.node) else {
-            notes.forget_owner(record.index);
+            notes.forget_owner(index);
             return Ok(());
         };
-        let fd = kept.take(Key::Owner(record.index));
+        let fd = kept.take(Key::Owner(index));
         match fd.filter(|fd| self.tree.is_of(fd, file.inode())) {
             Some(fd) => {
-                rebuild.kept_owner(note, fd, record.index);
+                rebuild.kept_owner(&file, note, fd, index);
                 Ok(())
             }
             None => {
-                notes.forget_owner(record.index);
+                notes.forget_owner(index);
                 file.lose();
                 rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
             }

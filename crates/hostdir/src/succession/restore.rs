@@ -9,8 +9,8 @@ use super::format::{
 };
 use super::paths::Walker;
 use super::rebuild::{Found, Rebuild};
-use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT, lock_kind};
-use crate::files::{Listing, RANGES_MAX};
+use super::save::{FOUND_BY_HANDLE, FOUND_BY_PATH, FOUND_GONE, FOUND_NOT};
+use crate::files::{Listing, RANGES_MAX, lock_kind};
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
 use crate::ledger::{FileNote, OpenerIds, OwnerNote, Route};

@@ -7,7 +7,7 @@ use super::format::{
 };
 use super::paths::Finder;
 use crate::config::MigrationMode;
-use crate::files::Held;
+use crate::files::{Held, lock_number};
 use crate::host::Host;
 use crate::identity::KnownName;
 use crate::ledger::Route;
@@ -17,7 +17,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use thrufs::Errno;
 use thrufs_abi::{FileHandle, NodeId};
-use thrufs_sys::lock::LockKind;
 
 struct Located {
     inode: Arc<Inode>,
@@ -38,23 +37,6 @@ pub(super) const FOUND_NOT: u8 = 0;
 pub(super) const FOUND_BY_PATH: u8 = 1;
 pub(super) const FOUND_BY_HANDLE: u8 = 2;
 pub(super) const FOUND_GONE: u8 = 3;
-
-/// `flock(2)` kinds in the format.
-pub(super) fn lock_number(kind: Option<LockKind>) -> u8 {
-    match kind {
-        Some(LockKind::Read) => 1,
-        Some(LockKind::Write) => 2,
-        Some(LockKind::Unlock) | None => 0,
-    }
-}
-
-pub(super) fn lock_kind(number: u8) -> Option<LockKind> {
-    match number {
-        1 => Some(LockKind::Read),
-        2 => Some(LockKind::Write),
-        _ => None,
-    }
-}
 
 impl Host {
     /// See [`thrufs::FileSystem::save`].
@@ -232,7 +214,7 @@ impl Host {
             writer.u64(handle)?;
             writer.u64(file.node().0)?;
             writer.u32(file.flags().cast_unsigned())?;
-            writer.byte(lock_number(file.flock()))?;
+            writer.byte(file.flock().map_or(0, lock_number))?;
             writer.byte(u8::from(file.has_lower()))?;
             if self.judge.has_policy() {
                 writer.u64(file.opener().word())?;
@@ -289,14 +271,14 @@ fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
 }
 
 fn write_owners(writer: &mut Writer<'_>, held: &Held) -> io::Result<()> {
-    for owner in &held.owners {
-        writer.u64(owner.node.0)?;
-        writer.u64(owner.owner.0)?;
-        writer.u64(owner.file.handle.0)?;
-        writer.u32(owner.file.pid)?;
-        writer.u32(owner.ranges.len() as u32)?;
-        for range in &owner.ranges {
-            writer.byte(lock_number(Some(range.kind)))?;
+    for (owner, ranges) in &held.owners {
+        writer.u64(owner.note.node.0)?;
+        writer.u64(owner.note.owner.0)?;
+        writer.u64(owner.note.handle.0)?;
+        writer.u32(owner.note.pid)?;
+        writer.u32(ranges.len() as u32)?;
+        for range in ranges {
+            writer.byte(lock_number(range.kind))?;
             writer.u64(range.start)?;
             writer.u64(range.end)?;
         }
