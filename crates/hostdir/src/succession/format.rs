@@ -47,11 +47,8 @@ pub(super) fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Handle {
-    pub(super) kind: i32,
-    pub(super) bytes: Vec<u8>,
-}
+/// A file handle: its kind and its bytes.
+pub(super) type Handle = (i32, Vec<u8>);
 
 pub(super) struct Writer<'a> {
     sink: &'a mut dyn Write,
@@ -115,9 +112,10 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    pub(super) fn handle(&mut self, handle: &Handle) -> io::Result<()> {
-        self.u32(handle.kind.cast_unsigned())?;
-        self.short(&handle.bytes)
+    pub(super) fn handle(&mut self, handle: Option<(i32, &[u8])>) -> io::Result<()> {
+        let (kind, bytes) = handle.unwrap_or_default();
+        self.u32(kind.cast_unsigned())?;
+        self.short(bytes)
     }
 
     pub(super) fn finish(mut self) -> io::Result<()> {
@@ -220,10 +218,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn handle(&mut self) -> io::Result<Handle> {
-        Ok(Handle {
-            kind: self.u32()?.cast_signed(),
-            bytes: self.short(HANDLE_BYTES_MAX)?,
-        })
+        Ok((self.u32()?.cast_signed(), self.short(HANDLE_BYTES_MAX)?))
     }
 
     /// Ends the state, behind which nothing may follow.
@@ -249,11 +244,8 @@ mod tests {
         }
         writer.u64(7 << 40).unwrap();
         writer.bytes(&[9; 200_000]).unwrap();
-        let handle = Handle {
-            kind: -5,
-            bytes: vec![1, 2, 3],
-        };
-        writer.handle(&handle).unwrap();
+        let handle = (-5, vec![1, 2, 3]);
+        writer.handle(Some((-5, &[1, 2, 3]))).unwrap();
         writer.finish().unwrap();
         state.extend(b"behind");
         let mut source = &state[..];

@@ -4,13 +4,12 @@
 use crate::host::Host;
 use crate::identity::Identity;
 use crate::tree::{Inode, LowerMount, component_of, opened_identity};
-use rustix::fs::{OFlags, Statx};
+use rustix::fs::{Dir, Statx};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_sys::dir::{DirEntries, getdents64};
 use thrufs_sys::proc_fd;
 
 const DEPTH_MAX: usize = 4096;
@@ -107,6 +106,14 @@ impl<'a> Walker<'a> {
     }
 }
 
+/// The path of an entry of a directory; empty for the root.
+pub(super) fn child(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match directory {
+        [] => name.to_vec(),
+        _ => [directory, name].join(&b'/'),
+    }
+}
+
 pub(super) struct Finder<'a> {
     host: &'a Host,
     /// The target of the root descriptor's link in /proc.
@@ -143,10 +150,9 @@ impl<'a> Finder<'a> {
         let path = proc_fd::path_hint(descriptor.as_fd()).ok()?;
         let root = self.root.as_ref()?;
         let rest = path.strip_prefix(root.as_slice())?;
-        let rest = if root.ends_with(b"/") {
-            rest
-        } else {
-            rest.strip_prefix(b"/")?
+        let rest = match root.ends_with(b"/") {
+            true => rest,
+            false => rest.strip_prefix(b"/")?,
         };
         Some(rest.to_vec())
     }
@@ -174,11 +180,11 @@ impl<'a> Finder<'a> {
         found.is_ok_and(|identity| identity == *inode.identity())
     }
 
-    /// Searches the whole tree for inodes, and returns where they were found.
+    /// Searches the whole tree for inodes, and returns where they were found, by their numbers.
     pub(super) fn search(
         &mut self,
-        mut missing: HashMap<Identity, Arc<Inode>>,
-        mut found: impl FnMut(Arc<Inode>, Vec<u8>),
+        mut missing: HashMap<Identity, usize>,
+        mut found: impl FnMut(usize, Vec<u8>),
     ) {
         let mut directories = vec![Vec::new()];
         while let Some(directory) = directories.pop() {
@@ -189,11 +195,7 @@ impl<'a> Finder<'a> {
                 continue;
             };
             for name in names {
-                let path = if directory.is_empty() {
-                    name
-                } else {
-                    [directory.as_slice(), &name].join(&b'/')
-                };
+                let path = child(&directory, &name);
                 if path.len() > super::format::PATH_BYTES_MAX {
                     continue;
                 }
@@ -204,37 +206,27 @@ impl<'a> Finder<'a> {
                     directories.push(path.clone());
                 }
                 let identity = level.identity();
-                if let Some(inode) = identity.ok().and_then(|it| missing.remove(&it)) {
-                    found(inode, path);
+                if let Some(number) = identity.ok().and_then(|it| missing.remove(&it)) {
+                    found(number, path);
                 }
             }
         }
     }
 
     fn list(&mut self, directory: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let flags = (OFlags::RDONLY | OFlags::DIRECTORY).bits() as i32;
-        let fd = if directory.is_empty() {
-            let root = self.host.tree.descriptor(&self.host.tree.root)?;
-            self.host.tree.reopen(root.as_fd(), flags)?
-        } else {
-            self.host
-                .tree
-                .reopen(&self.walker.go(directory)?.fd, flags)?
+        let tree = &self.host.tree;
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let fd = match directory {
+            [] => tree.reopen(tree.descriptor(&tree.root)?, flags)?,
+            _ => tree.reopen(&self.walker.go(directory)?.fd, flags)?,
         };
         let mut names = Vec::new();
-        let mut buffer = vec![0; 32 * 1024];
-        loop {
-            let filled = getdents64(&fd, &mut buffer)?;
-            if filled == 0 {
-                return Ok(names);
+        for entry in Dir::new(fd)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(name);
             }
-            let entries = DirEntries::new(&buffer[..filled]);
-            let entries = entries.map(|entry| entry.name.to_bytes());
-            names.extend(
-                entries
-                    .filter(|name| *name != b"." && *name != b"..")
-                    .map(<[u8]>::to_vec),
-            );
         }
+        Ok(names)
     }
 }

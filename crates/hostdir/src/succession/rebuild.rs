@@ -34,8 +34,7 @@ pub(super) struct Found {
     pub(super) identity: Identity,
     pub(super) mount: Arc<LowerMount>,
     pub(super) mode: u32,
-    /// The name by which it was found, for rules on paths.
-    pub(super) name: Option<KnownName>,
+    /// Where it was found: the way to an inode without a handle, and a name for rules on paths.
     pub(super) place: Option<Box<Place>>,
     /// A descriptor of it, if nothing else leads to it.
     pub(super) fd: Option<OwnedFd>,
@@ -81,6 +80,19 @@ impl<'a> Rebuild<'a> {
         }
     }
 
+    /// What was found again; `None` for a missing part, which is counted.
+    fn unless_lost<T>(
+        &mut self,
+        what: &str,
+        number: u64,
+        found: thrufs::Result<T>,
+    ) -> io::Result<Option<T>> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(why) => self.lose(what, number, why).map(|()| None),
+        }
+    }
+
     /// A node of the client, found again or not.
     pub(super) fn node(
         &mut self,
@@ -92,18 +104,17 @@ impl<'a> Rebuild<'a> {
         if node == NodeId::ROOT || lookups == 0 {
             return Err(invalid("a node of the state cannot be one"));
         }
-        let found = match found {
-            Ok(found) => found,
-            Err(why) => {
-                self.lose("node", node.0, why)?;
-                self.nowhere(node, file_type)
-            }
-        };
+        let found = self.unless_lost("node", node.0, found)?;
+        let found = found.unwrap_or_else(|| self.nowhere(node, file_type));
+        // After a death, the ledger has the names.
+        let place = found.place.as_ref().filter(|_| self.notes);
+        let name = place.map(|at| KnownName::new(at.parent.node(), at.name.to_bytes()));
+        let is_found_by_place = found.identity.handle().is_none();
         let new = NewInode {
             identity: found.identity,
             mount: &found.mount,
             file_type: file_type & libc::S_IFMT,
-            place: found.place,
+            place: found.place.filter(|_| is_found_by_place),
         };
         let lookups = lookups.min(LOOKUPS_MAX);
         let inode = self
@@ -113,7 +124,7 @@ impl<'a> Rebuild<'a> {
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
-        if let Some(name) = found.name {
+        if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
             inode.names().record_if(noting, name, u32::MAX, || true);
         }
@@ -130,7 +141,6 @@ impl<'a> Rebuild<'a> {
             identity: Identity::lost(mount.index(), node.0),
             mount,
             mode: file_type & libc::S_IFMT,
-            name: None,
             place: None,
             fd: None,
         }
@@ -188,16 +198,12 @@ impl<'a> Rebuild<'a> {
         if !(inode.is_regular() && (!writable || host.config.writable().is_ok())) {
             return Err(invalid(format!("node {:#x} cannot be open", note.node.0)));
         }
-        let wanted = match self.decide_inode(&inode, &note, access(flags)) {
-            Ok(wanted) => wanted,
-            Err(why) => return self.lose("open file", note.handle.0, why),
-        };
-        let guard = match host
-            .files
-            .resume_use(&inode, writable, note.route, wanted.as_ref())
-        {
-            Ok(guard) => guard,
-            Err(why) => return self.lose("open file", note.handle.0, why),
+        let wanted = self.decide_inode(&inode, &note, access(flags));
+        let files = &host.files;
+        let joined = wanted
+            .and_then(|wanted| files.resume_use(&inode, writable, note.route, wanted.as_ref()));
+        let Some(guard) = self.unless_lost("open file", note.handle.0, joined)? else {
+            return Ok(());
         };
         guard.hold(host.files.quotas.charge_resumed(note.opener.uid));
         let carries_lock = given.is_some();
@@ -207,17 +213,13 @@ impl<'a> Rebuild<'a> {
             true => libc::O_RDONLY,
             false => flags,
         };
-        let opened = match given {
-            Some(fd) => Some(Ok(fd)),
-            None => (is_open || flock.is_some()).then(|| host.tree.open_inode(&inode, lower_flags)),
+        let fd = if given.is_some() || !(is_open || flock.is_some()) {
+            given
+        } else {
+            let opened = host.tree.open_inode(&inode, lower_flags);
+            self.unless_lost("open file", note.handle.0, opened)?
         };
-        let lower = match opened.transpose() {
-            Ok(fd) => fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait()))),
-            Err(why) => {
-                self.lose("open file", note.handle.0, why)?;
-                None
-            }
-        };
+        let lower = fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait())));
         if let Some(lower) = &lower {
             if let Ok(stat) = stat_open(&**lower) {
                 inode.record_mode(u32::from(stat.stx_mode));
@@ -250,12 +252,7 @@ impl<'a> Rebuild<'a> {
             self.lose("lock of open file", note.handle.0, why)?;
         }
         let file = host.files.files.insert_at(note.handle.0, OPENS_MAX, file);
-        if file.is_none() {
-            return Err(invalid(format!(
-                "there can be no file {:#x}",
-                note.handle.0
-            )));
-        }
+        file.ok_or_else(|| invalid(format!("there can be no file {:#x}", note.handle.0)))?;
         if self.notes {
             host.files.note_restored_file(note, flock);
         }
@@ -272,25 +269,16 @@ impl<'a> Rebuild<'a> {
         if let Err(why) = self.decide_inode(&inode, &note, Access::Read) {
             return self.lose("open directory", note.handle.0, why);
         }
-        let fd = match host
-            .tree
-            .open_inode(&inode, libc::O_RDONLY | libc::O_DIRECTORY)
-        {
-            Ok(fd) => Some(fd),
-            Err(why) => {
-                self.lose("open directory", note.handle.0, why)?;
-                None
-            }
-        };
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+        let opened = host.tree.open_inode(&inode, flags);
+        let fd = self.unless_lost("open directory", note.handle.0, opened)?;
         inode.mount().file_opened();
         let charge = host.files.quotas.charge_resumed(note.opener.uid);
         let directory = OpenDirectory::again(inode, fd, was, charge);
         directory.set_opener(note.opener);
-        let entered = host
-            .files
-            .directories
-            .insert_at(note.handle.0, OPENS_MAX, directory);
-        let directory = entered
+        let directories = &host.files.directories;
+        let directory = directories
+            .insert_at(note.handle.0, OPENS_MAX, directory)
             .ok_or_else(|| invalid(format!("there can be no directory {:#x}", note.handle.0)))?;
         host.files.listings.enter(&directory);
         if self.notes

@@ -71,7 +71,7 @@ impl Host {
         self.recover_orphans(kept);
         self.recover_names(records.names, notes);
         for record in records.files {
-            self.recover_file(record, kept, rebuild)?;
+            self.recover_file(record, notes, kept, rebuild);
         }
         for record in records.directories {
             let handle = record.note.handle;
@@ -177,7 +177,6 @@ impl Host {
             identity: record.identity.clone(),
             mount: Arc::clone(mount),
             mode: record.file_type,
-            name: None,
             place,
             fd: None,
         })
@@ -240,41 +239,33 @@ impl Host {
     fn recover_file(
         &self,
         record: OpenRecord,
+        notes: &Notes,
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
-    ) -> io::Result<()> {
-        let handle = record.note.handle;
+    ) {
+        let note = record.note;
+        let handle = note.handle;
         if record.has_no_route {
             tracing::warn!(
                 handle = handle.0,
                 "an open file is lost: its data path was not recorded"
             );
-            if let Some(notes) = &self.tree.notes {
-                notes.forget_file(handle);
-            }
-            return Ok(());
+            return notes.forget_file(handle);
         }
         let given = kept.take(Key::File(handle)).filter(|fd| {
-            let inode = self.tree.nodes.get(record.note.node);
+            let inode = self.tree.nodes.get(note.node);
             inode.is_ok_and(|inode| self.tree.is_of(fd, &inode))
         });
-        let flock = lock_kind(record.flock);
-        let opened = rebuild.file(record.note, flock, true, given);
-        if let Some(filter) = self
-            .files
-            .files
-            .get(handle.0)
-            .and_then(|it| it.guard().filter().cloned())
+        let opened = rebuild.file(note, lock_kind(record.flock), true, given);
+        if let Some(file) = self.files.files.get(handle.0)
+            && let Some(filter) = file.guard().filter()
         {
             filter.was_left(handle, record.left);
         }
-        opened.or_else(|error| {
-            if let Some(notes) = &self.tree.notes {
-                notes.forget_file(handle);
-            }
+        if let Err(error) = opened {
+            notes.forget_file(handle);
             tracing::warn!(handle = handle.0, %error, "an open file is lost");
-            Ok(())
-        })
+        }
     }
 
     fn recover_owner(

@@ -36,13 +36,6 @@ struct Header {
     owners: u32,
 }
 
-/// The mounts of the process that saved, by index and by path.
-#[derive(Default)]
-struct MountPaths {
-    by_number: HashMap<u32, Vec<u8>>,
-    numbers: HashMap<Vec<u8>, u32>,
-}
-
 impl Host {
     /// See [`thrufs::FileSystem::restore`].
     pub(crate) fn restore(&self, source: &mut dyn Read) -> io::Result<()> {
@@ -56,17 +49,18 @@ impl Host {
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         let mut rebuild = Rebuild::new(self, true);
-        let mut paths = MountPaths::default();
+        // The mounts of the process that saved: their paths by index, and the other way round.
+        let (mut paths, mut numbers) = (HashMap::new(), HashMap::new());
         for _ in 0..header.mounts {
             let number = reader.u32()?;
             let path = reader.path()?;
             if number == 0 || path.is_empty() {
                 return Err(invalid("a mount of the state is the root"));
             }
-            paths.numbers.insert(path.clone(), number);
-            paths.by_number.insert(number, path);
+            numbers.insert(path.clone(), number);
+            paths.insert(number, path);
         }
-        let mut walker = Walker::new(self, Some(&paths.numbers));
+        let mut walker = Walker::new(self, Some(&numbers));
         let mut entered = HashMap::from([(0, Arc::clone(self.tree.root.mount()))]);
         for _ in 0..header.nodes {
             let (node, lookups, file_type) = (NodeId(reader.u64()?), reader.u64()?, reader.u32()?);
@@ -99,49 +93,41 @@ impl Host {
 
     fn find_by_path(&self, walker: &mut Walker<'_>, path: &[u8]) -> thrufs::Result<Found> {
         let level = walker.go(path)?;
-        let identity = level.identity()?;
-        let (mount, mode) = (Arc::clone(&level.mount), u32::from(level.stat.stx_mode));
-        let has_handles = mount.has_handles();
-        let found = |name, place, fd| Found {
-            identity,
-            mount,
-            mode,
-            name,
-            place,
-            fd,
+        let has_handles = level.mount.has_handles();
+        let mut found = Found {
+            identity: level.identity()?,
+            mount: Arc::clone(&level.mount),
+            mode: u32::from(level.stat.stx_mode),
+            place: None,
+            fd: match has_handles {
+                true => None,
+                false => Some(rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?),
+            },
         };
-        if has_handles && !self.judge.has_policy() {
-            return Ok(found(None, None, None));
+        // Rules decide by names, and without a handle there is no other way to the inode.
+        if !has_handles || self.judge.has_policy() {
+            found.place = self.place_of(walker, path)?;
         }
-        let fd = match has_handles {
-            true => None,
-            false => Some(rustix::io::fcntl_dupfd_cloexec(&level.fd, 3)?),
+        Ok(found)
+    }
+
+    fn place_of(&self, walker: &mut Walker<'_>, path: &[u8]) -> thrufs::Result<Option<Box<Place>>> {
+        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => {
+                let directory = walker.go(&path[..at])?.identity()?;
+                (self.tree.nodes.find(&directory), &path[at + 1..])
+            }
+            None => (Some(Arc::clone(&self.tree.root)), path),
         };
-        let (directory, name) = match path.iter().rposition(|byte| *byte == b'/') {
-            Some(at) => (&path[..at], &path[at + 1..]),
-            None => (&path[..0], path),
-        };
-        let parent = if directory.is_empty() {
-            Some(Arc::clone(&self.tree.root))
-        } else {
-            self.tree.nodes.find(&walker.go(directory)?.identity()?)
-        };
-        let known = parent
-            .as_ref()
-            .map(|parent| KnownName::new(parent.node(), name));
-        if has_handles {
-            return Ok(found(known, None, None));
-        }
         let name = CString::new(name).map_err(|_| Errno::ENOENT)?;
-        let place = parent.map(|parent| Box::new(Place { parent, name }));
-        Ok(found(known, place, fd))
+        Ok(parent.map(|parent| Box::new(Place { parent, name })))
     }
 
     fn find_mount(
         &self,
         walker: &mut Walker<'_>,
         entered: &mut HashMap<u32, Arc<LowerMount>>,
-        paths: &MountPaths,
+        paths: &HashMap<u32, Vec<u8>>,
         number: u32,
     ) -> thrufs::Result<Arc<LowerMount>> {
         // Rules decide by paths.
@@ -151,7 +137,7 @@ impl Host {
         if let Some(known) = entered.get(&number) {
             return Ok(Arc::clone(known));
         }
-        let path = paths.by_number.get(&number).ok_or(Errno::ESTALE)?;
+        let path = paths.get(&number).ok_or(Errno::ESTALE)?;
         let mount = Arc::clone(&walker.go(path)?.mount);
         if mount.index() == 0 {
             // Nothing is mounted there.
@@ -161,7 +147,11 @@ impl Host {
         Ok(mount)
     }
 
-    fn find_by_handle(&self, mount: &Arc<LowerMount>, given: &Handle) -> thrufs::Result<Found> {
+    fn find_by_handle(
+        &self,
+        mount: &Arc<LowerMount>,
+        (kind, bytes): &Handle,
+    ) -> thrufs::Result<Found> {
         if !mount.has_handles() {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -169,13 +159,13 @@ impl Host {
         let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         let fd = self.tree.with_room(|| {
             let anchor = anchor.as_fd();
-            let opened = handle::open_by_handle_parts(anchor, given.kind, &given.bytes, flags);
+            let opened = handle::open_by_handle_parts(anchor, *kind, bytes, flags);
             Ok(opened?)
         })?;
         let stat = stat_open(&fd)?;
         // As this kernel writes the handle, so that lookups find it.
         let identity = opened_identity(mount, &fd, &stat)?;
-        let same = Identity::from_parts(mount.index(), given.kind, &given.bytes);
+        let same = Identity::from_parts(mount.index(), *kind, bytes);
         if same.as_ref() != Some(&identity) {
             return Err(Errno::ESTALE);
         }
@@ -183,7 +173,6 @@ impl Host {
             identity,
             mount: Arc::clone(mount),
             mode: u32::from(stat.stx_mode),
-            name: None,
             place: None,
             // The only way to an inode without names.
             fd: (stat.stx_nlink == 0).then_some(fd),
@@ -194,8 +183,9 @@ impl Host {
 impl Found {
     fn check(self, file_type: u32, expected: &Handle) -> thrufs::Result<Found> {
         let is_same_type = self.mode & libc::S_IFMT == file_type & libc::S_IFMT;
-        let is_same_handle = *expected == Handle::default()
-            || self.identity.handle() == Some((expected.kind, &expected.bytes));
+        let (kind, bytes) = expected;
+        let is_same_handle =
+            *expected == Handle::default() || self.identity.handle() == Some((*kind, bytes));
         if is_same_type && is_same_handle {
             Ok(self)
         } else {
@@ -227,15 +217,6 @@ fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
     })
 }
 
-fn read_route(reader: &mut Reader<'_>) -> io::Result<Option<Route>> {
-    match Route::from_number(reader.u32()?) {
-        Some(route) => Ok(Some(route)),
-        None => Err(invalid(
-            "an open file of the state is read in an unknown way",
-        )),
-    }
-}
-
 /// Additional names can only make a decision stricter.
 fn read_names(reader: &mut Reader<'_>, rebuild: &Rebuild<'_>) -> io::Result<()> {
     for _ in 0..reader.count(NAMES_MAX)? {
@@ -253,47 +234,44 @@ fn read_opens(
     rebuild: &mut Rebuild<'_>,
 ) -> io::Result<()> {
     for _ in 0..header.files {
-        let note = FileNote {
-            handle: FileHandle(reader.u64()?),
-            node: NodeId(reader.u64()?),
-            flags: reader.u32()?.cast_signed(),
-            route: None,
-            opener: OpenerIds::default(),
-        };
+        let mut note = read_note(reader)?;
+        note.flags = reader.u32()?.cast_signed();
         let flock = lock_kind(reader.byte()?);
         let is_open = reader.byte()? != 0;
-        let note = match header.is_under_policy {
-            false => note,
-            true => FileNote {
-                opener: OpenerIds::from_word(reader.u64()?),
-                route: read_route(reader)?,
-                ..note
-            },
-        };
+        if header.is_under_policy {
+            note.opener = OpenerIds::from_word(reader.u64()?);
+            note.route = Route::from_number(reader.u32()?);
+            if note.route.is_none() {
+                return Err(invalid(
+                    "an open file of the state is read in an unknown way",
+                ));
+            }
+        }
         rebuild.file(note, flock, is_open, None)?;
     }
     for _ in 0..header.directories {
-        let note = FileNote {
-            handle: FileHandle(reader.u64()?),
-            node: NodeId(reader.u64()?),
-            flags: 0,
-            route: None,
-            opener: OpenerIds::default(),
-        };
+        let mut note = read_note(reader)?;
         let whole = Listing {
             file_system: reader.u64()?,
             ino: reader.u64()?,
         };
-        let note = match header.is_under_policy {
-            false => note,
-            true => FileNote {
-                opener: OpenerIds::from_word(reader.u64()?),
-                ..note
-            },
-        };
+        if header.is_under_policy {
+            note.opener = OpenerIds::from_word(reader.u64()?);
+        }
         rebuild.directory(note, Some(whole))?;
     }
     Ok(())
+}
+
+/// What the records of open files and of open directories begin with.
+fn read_note(reader: &mut Reader<'_>) -> io::Result<FileNote> {
+    Ok(FileNote {
+        handle: FileHandle(reader.u64()?),
+        node: NodeId(reader.u64()?),
+        flags: 0,
+        route: None,
+        opener: OpenerIds::default(),
+    })
 }
 
 fn read_owners(

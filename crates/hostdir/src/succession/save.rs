@@ -2,10 +2,10 @@
 //! Locks are released once the state is written (`files::suspended_locks`); nothing else here changes.
 
 use super::format::{
-    Handle, MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION,
-    VERSION_UNDER_POLICY, Writer, invalid,
+    MAGIC, NAMES_MAX, NAMES_OF_NODE_MAX, NODES_MAX, OPENS_MAX, VERSION, VERSION_UNDER_POLICY,
+    Writer, invalid,
 };
-use super::paths::Finder;
+use super::paths::{Finder, child};
 use crate::config::MigrationMode;
 use crate::files::{Held, lock_number};
 use crate::host::Host;
@@ -125,12 +125,10 @@ impl Host {
 
     /// Searches the tree for inodes that are not at their probable paths.
     fn search(&self, finder: &mut Finder<'_>, all: &mut [Located]) {
-        let mut places = HashMap::new();
         let mut missing = HashMap::new();
         for (at, located) in all.iter().enumerate() {
             if located.way == Way::None && self.has_names(&located.inode) == Ok(true) {
-                places.insert(located.inode.node(), at);
-                missing.insert(located.inode.identity().clone(), Arc::clone(&located.inode));
+                missing.insert(located.inode.identity().clone(), at);
             }
         }
         for located in &mut *all {
@@ -142,11 +140,7 @@ impl Host {
             return;
         }
         tracing::info!(files = missing.len(), "searching the whole tree for files");
-        finder.search(missing, |inode, path| {
-            if let Some(at) = places.get(&inode.node()) {
-                all[*at].way = Way::Path(path);
-            }
-        });
+        finder.search(missing, |at, path| all[at].way = Way::Path(path));
     }
 
     fn has_names(&self, inode: &Arc<Inode>) -> thrufs::Result<bool> {
@@ -165,12 +159,8 @@ impl Host {
             let Some((parent, name)) = mount.mounted_on() else {
                 continue;
             };
-            if let Some(mut path) = finder.guess(parent) {
-                if !path.is_empty() {
-                    path.push(b'/');
-                }
-                path.extend_from_slice(name.to_bytes());
-                mounts.push((mount.index(), path));
+            if let Some(path) = finder.guess(parent) {
+                mounts.push((mount.index(), child(&path, name.to_bytes())));
             }
         }
         mounts.sort_unstable();
@@ -183,11 +173,6 @@ impl Host {
         writer.u64(inode.lookups())?;
         writer.u32(inode.type_bits())?;
         let handle = inode.identity().handle();
-        let handle = handle.map(|(kind, bytes)| Handle {
-            kind,
-            bytes: bytes.to_vec(),
-        });
-        let handle = handle.unwrap_or_default();
         match &located.way {
             Way::None => writer.byte(FOUND_NOT)?,
             Way::Gone => writer.byte(FOUND_GONE)?,
@@ -198,15 +183,12 @@ impl Host {
             Way::Handle(mount) => {
                 writer.byte(FOUND_BY_HANDLE)?;
                 writer.u32(*mount)?;
-                writer.handle(&handle)?;
+                writer.handle(handle)?;
             }
         }
         let is_there = !matches!(located.way, Way::Gone | Way::None);
-        if is_there && self.config.migration.verify_handles {
-            writer.handle(&handle)
-        } else {
-            writer.handle(&Handle::default())
-        }
+        let verifies = is_there && self.config.migration.verify_handles;
+        writer.handle(handle.filter(|_| verifies))
     }
 
     fn write_opens(&self, writer: &mut Writer<'_>) -> io::Result<()> {
