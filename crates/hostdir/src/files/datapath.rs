@@ -78,16 +78,13 @@ impl Files {
         route: Option<Route>,
         wanted: Option<&FilePath>,
     ) -> Result<UseGuard> {
-        let route = route.unwrap_or(Route {
-            path: self.config.cache.data_path(),
-            redaction: None,
-            writes: false,
-        });
+        let cached = || FilePath::new(self.config.cache.data_path(), None);
+        let before = route.map_or_else(cached, |route| route.file);
         let mut slot = inode.uses();
-        let here = || begun(&self.tree, route.path, None, None, &route.wanted());
+        let here = || begun(&self.tree, before.data, None, None, &before);
         let current = slot.get_or_insert_with(here);
         let admitted = current
-            .admits(&route.wanted())
+            .admits(&before)
             .and_then(|()| wanted.map_or(Ok(()), |wanted| current.admits(wanted)));
         if let Err(error) = admitted {
             if current.opens == 0 {
@@ -101,8 +98,11 @@ impl Files {
     /// The route of an open file, where a policy may have chosen it.
     pub(crate) fn route_of(&self, guard: &UseGuard, handle: FileHandle) -> Option<Route> {
         self.judge.has_policy().then(|| Route {
-            path: guard.path(),
-            redaction: guard.filter().map(|filter| filter.redaction()),
+            file: FilePath {
+                data: guard.path(),
+                redaction: guard.filter().map(|filter| filter.redaction()),
+                rule: None,
+            },
             writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),
         })
     }

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs_abi::FileHandle;
-use thrufs_policy::Redaction;
+use thrufs_policy::{FilePath, Redaction};
 use thrufs_sys::lock::{self, LockKind};
 
 impl Files {
@@ -47,7 +47,8 @@ impl Files {
     /// Records whether an open file may write to a redacted file.
     pub(crate) fn note_writing(&self, handle: FileHandle, redaction: Redaction, writes: bool) {
         if let (Some(notes), Some(file)) = (&self.tree.notes, self.files.get(handle.0)) {
-            notes.note_route(handle, Route::redacted(redaction, writes), file.flags());
+            let path = FilePath::redacted(redaction, None);
+            notes.note_route(handle, Route { file: path, writes }, file.flags());
         }
     }
 

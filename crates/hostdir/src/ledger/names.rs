@@ -72,25 +72,17 @@ impl Notes {
             return None;
         };
         let record = self.record(&self.names, index)?;
-        record.store(
-            RANK,
-            match rank {
-                Rank::Latest => self.next_rank(),
-                Rank::Last | Rank::Unsure => LAST_RANK,
-            },
-        );
+        let (rank, state) = match rank {
+            Rank::Latest => (self.next_rank(), USED),
+            Rank::Last => (LAST_RANK, USED),
+            Rank::Unsure => (LAST_RANK, USED | UNSURE),
+        };
+        record.store(RANK, rank);
         record.store(NODE, node.0);
-        if !super::notes::put_name(record, DIRECTORY, name.directory, &name.name) {
-            self.incomplete();
+        if !self.put_name(record, DIRECTORY, name.directory, &name.name) {
             return None;
         }
-        record.store(
-            STATE,
-            match rank {
-                Rank::Unsure => USED | UNSURE,
-                Rank::Latest | Rank::Last => USED,
-            },
-        );
+        record.store(STATE, state);
         Some(index)
     }
 
@@ -110,21 +102,15 @@ impl Notes {
         }
     }
 
-    /// Forgets which records are in use.
-    pub(super) fn free_all_names(&self) {
-        *self.name_slots.free.lock() = Free::default();
-    }
-
     pub(super) fn read_names(&self) -> io::Result<NamesRead> {
         let mut ranked: HashMap<NodeId, Vec<(u64, NameNote)>> = HashMap::new();
         let (mut rank_max, mut end, mut used) = (0, 0, Vec::new());
         self.each(&self.names, |index, record, state| {
             end = end.max(index + 1);
-            let Some(name) = name_at(record, DIRECTORY) else {
+            let Some((directory, name)) = name_at(record, DIRECTORY) else {
                 return;
             };
             used.push(index);
-            let directory = NodeId(record.load(DIRECTORY));
             let note = NameNote {
                 index,
                 name: KnownName::new(directory, name.to_bytes()),

@@ -2,7 +2,7 @@
 //! between any two stores, because the process can be killed between them.
 
 use super::memory::Ledger;
-use super::name_slots::NameSlots;
+use super::name_slots::{Free, NameSlots};
 use super::opener::OpenerIds;
 use super::route::Route;
 use super::table::{
@@ -97,26 +97,15 @@ pub(crate) struct Notes {
     pub(super) begun: Once,
 }
 
-/// Writes a directory and a name; false for a name that is too long.
-pub(super) fn put_name(record: Record<'_>, at: usize, directory: NodeId, name: &[u8]) -> bool {
-    if name.len() > NAME_MAX {
-        return false;
-    }
-    record.store(at, directory.0);
-    record.store(at + PLACE_LENGTH, name.len() as u64);
-    record.put(at + PLACE_NAME, name);
-    true
-}
-
-/// The name that [`put_name`] has written.
-pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<CString> {
+/// The directory and the name that [`Notes::put_name`] has written.
+pub(super) fn name_at(record: Record<'_>, at: usize) -> Option<(NodeId, CString)> {
     let length = usize::try_from(record.load(at + PLACE_LENGTH)).ok()?;
     if length > NAME_MAX {
         return None;
     }
     let mut name = vec![0; length];
     record.get(at + PLACE_NAME, &mut name).ok()?;
-    CString::new(name).ok()
+    Some((NodeId(record.load(at)), CString::new(name).ok()?))
 }
 
 fn state(id: u64) -> u64 {
@@ -166,7 +155,7 @@ impl Notes {
             tracing::warn!(%error, "cannot clear the ledger: the session cannot be resumed");
             self.incomplete();
         }
-        self.free_all_names();
+        *self.name_slots.free.lock() = Free::default();
         let _ = self.header.store_u64(MAGIC_AT, MAGIC, Ordering::Release);
     }
 
@@ -220,14 +209,27 @@ impl Notes {
     }
 
     fn put_place(&self, index: u32, which: usize, (parent, name): NotedPlace<'_>) -> bool {
-        let Some(record) = self.record(&self.places, index) else {
-            return false;
-        };
-        let is_put = put_name(record, which * PLACE_BYTES, parent, name.to_bytes());
-        if !is_put {
+        self.record(&self.places, index).is_some_and(|record| {
+            self.put_name(record, which * PLACE_BYTES, parent, name.to_bytes())
+        })
+    }
+
+    /// Writes a directory and a name; false for a name that is too long.
+    pub(super) fn put_name(
+        &self,
+        record: Record<'_>,
+        at: usize,
+        directory: NodeId,
+        name: &[u8],
+    ) -> bool {
+        if name.len() > NAME_MAX {
             self.incomplete();
+            return false;
         }
-        is_put
+        record.store(at, directory.0);
+        record.store(at + PLACE_LENGTH, name.len() as u64);
+        record.put(at + PLACE_NAME, name);
+        true
     }
 
     /// The new place of a node. Under the lock of its identity.
@@ -319,36 +321,32 @@ impl Notes {
 
     /// The route of a file's data.
     pub(crate) fn note_route(&self, handle: FileHandle, route: Route, flags: i32) {
-        if let Some(record) = self.files.at(handle.0 as u32) {
-            record.store(FLAGS, route_and_flags(Some(route), flags));
-        }
+        change(
+            &self.files,
+            handle,
+            FLAGS,
+            route_and_flags(Some(route), flags),
+        );
     }
 
     /// When a redacted file was last changed, if through this handle.
     pub(crate) fn note_left(&self, handle: FileHandle, changed: Option<Duration>) {
-        if let Some(record) = self.files.at(handle.0 as u32) {
-            record.store(LEFT, changed.map_or(0, |time| time.as_nanos() as u64));
-        }
+        let word = changed.map_or(0, |time| time.as_nanos() as u64);
+        change(&self.files, handle, LEFT, word);
     }
 
     /// User and group that opened a file.
     pub(crate) fn note_opener(&self, handle: FileHandle, opener: OpenerIds) {
-        if let Some(record) = self.files.at(handle.0 as u32) {
-            record.store(OPENER, opener.word());
-        }
+        change(&self.files, handle, OPENER, opener.word());
     }
 
     pub(crate) fn note_opener_of_directory(&self, handle: FileHandle, opener: OpenerIds) {
-        if let Some(record) = self.directories.at(handle.0 as u32) {
-            record.store(OPENER, opener.word());
-        }
+        change(&self.directories, handle, OPENER, opener.word());
     }
 
     /// The kind of lock that an open file has, as a number of the ledger.
     pub(crate) fn note_flock(&self, handle: FileHandle, kind: u8) {
-        if let Some(record) = self.files.at(handle.0 as u32) {
-            record.store(FLOCK, u64::from(kind));
-        }
+        change(&self.files, handle, FLOCK, u64::from(kind));
     }
 
     /// Frees a released file, before its slot is used again.
@@ -376,20 +374,22 @@ impl Notes {
 
     /// A submount, by its mount point.
     pub(crate) fn note_mount(&self, number: u32, parent: NodeId, name: &CStr) {
-        let name = name.to_bytes();
-        if name.len() > NAME_MAX {
-            return self.incomplete();
-        }
-        if let Some(record) = self.record(&self.mounts, number) {
-            record.store(NODE, parent.0);
-            record.store(NODE + PLACE_LENGTH, name.len() as u64);
-            record.put(NODE + PLACE_NAME, name);
+        if let Some(record) = self.record(&self.mounts, number)
+            && self.put_name(record, NODE, parent, name.to_bytes())
+        {
             record.store(STATE, USED);
         }
     }
 
     pub(crate) fn forget_mount(&self, number: u32) {
         self.free(&self.mounts, u64::from(number));
+    }
+}
+
+/// Changes a word of an open file or directory.
+fn change(table: &Table, handle: FileHandle, field: usize, word: u64) {
+    if let Some(record) = table.at(handle.0 as u32) {
+        record.store(field, word);
     }
 }
 

@@ -26,12 +26,6 @@ pub(crate) struct NodeRecord {
     pub(crate) possible_place: Option<(NodeId, CString)>,
 }
 
-pub(crate) struct MountRecord {
-    pub(crate) number: u32,
-    pub(crate) parent: NodeId,
-    pub(crate) name: CString,
-}
-
 pub(crate) struct OpenRecord {
     pub(crate) note: FileNote,
     /// The number of its `flock(2)`.
@@ -49,7 +43,8 @@ pub(crate) struct Records {
     pub(crate) directories: Vec<OpenRecord>,
     /// By their index.
     pub(crate) owners: Vec<(u32, OwnerNote)>,
-    pub(crate) mounts: Vec<MountRecord>,
+    /// Numbers, directories and names.
+    pub(crate) mounts: Vec<(u32, NodeId, CString)>,
     pub(crate) names: NamesRead,
     /// The highest generations of nodes, files and directories.
     pub(crate) highest: [u32; 3],
@@ -95,13 +90,9 @@ impl Notes {
             records.owners.push((index, note));
         })?;
         self.each(&self.mounts, |number, record, _| {
-            records
-                .mounts
-                .extend(name_at(record, NODE).map(|name| MountRecord {
-                    number,
-                    parent: NodeId(record.load(NODE)),
-                    name,
-                }));
+            let place = name_at(record, NODE);
+            let mount = place.map(|(parent, name)| (number, parent, name));
+            records.mounts.extend(mount);
         })?;
         records.names = self.read_names()?;
         self.read_tellings()?;
@@ -168,8 +159,7 @@ impl Notes {
 
     pub(super) fn place(&self, index: u32, which: usize) -> Option<(NodeId, CString)> {
         let record = self.places.at_or_grow(index, self.memory(), &self.header)?;
-        let at = which * PLACE_BYTES;
-        Some((NodeId(record.load(at)), name_at(record, at)?))
+        name_at(record, which * PLACE_BYTES)
     }
 }
 

@@ -152,7 +152,7 @@ impl Table {
 
     #[cold]
     fn grow(&self, chunk: usize, memory: BorrowedFd<'_>, header: &SharedMapping) -> Result<()> {
-        let growing = self.growing.lock();
+        let _growing = self.growing.lock();
         if self.chunks[chunk].get().is_none() {
             let mapping = self.map(chunk, memory)?;
             let word = CHUNKS_AT + self.shape.number * 8;
@@ -161,7 +161,6 @@ impl Table {
             let _ = header.store_u64(word, used, Ordering::Release);
             let _ = self.chunks[chunk].set(mapping);
         }
-        drop(growing);
         Ok(())
     }
 

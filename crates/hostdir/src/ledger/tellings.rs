@@ -21,11 +21,7 @@ const TELLINGS: u32 = 1024;
 impl Notes {
     /// What the process before had done with this audit record; reported once.
     pub(crate) fn told_before(&self, telling: Telling) -> Option<Before> {
-        let mut before = self.tellings.before.lock();
-        if before.is_empty() {
-            return None;
-        }
-        before.remove(&telling)
+        self.tellings.before.lock().remove(&telling)
     }
 
     /// An audit record is about to be written, or was not needed again. Returns where that is noted.

@@ -8,7 +8,7 @@ use crate::files::{
 };
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
-use crate::ledger::{FileNote, OwnerNote, Route};
+use crate::ledger::{FileNote, OwnerNote};
 use crate::stat::stat_open;
 use crate::tree::{Inode, LowerMount, NewInode, Place};
 use std::io;
@@ -207,7 +207,7 @@ impl<'a> Rebuild<'a> {
         };
         guard.hold(host.files.quotas.charge_resumed(note.opener.uid));
         let carries_lock = given.is_some();
-        let writes = note.route.is_some_and(Route::writes);
+        let writes = note.route.is_some_and(|route| route.writes);
         // As `Files::lower` opens it.
         let lower_flags = match guard.filter().is_some() && !writes {
             true => libc::O_RDONLY,

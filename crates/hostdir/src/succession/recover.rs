@@ -55,14 +55,14 @@ impl Host {
         self.recover_nodes(&mut pending, &mounts, rebuild)?;
         self.recover_moves(&mut moving);
         // In the order in which they were entered: each mount point is on an earlier mount.
-        for mount in records.mounts {
-            match self.mount_again(mount.number, mount.parent, &mount.name) {
+        for (number, parent, name) in records.mounts {
+            match self.mount_again(number, parent, &name) {
                 Ok(found) => {
-                    mounts.insert(mount.number, found);
+                    mounts.insert(number, found);
                     self.recover_nodes(&mut pending, &mounts, rebuild)?;
                     self.recover_moves(&mut moving);
                 }
-                Err(why) => rebuild.lose("mount", u64::from(mount.number), why)?,
+                Err(why) => rebuild.lose("mount", u64::from(number), why)?,
             }
         }
         for (node, record) in pending {
