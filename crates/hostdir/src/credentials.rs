@@ -37,6 +37,20 @@ struct Acting {
     sets: CapabilitySets,
 }
 
+impl Acting {
+    /// Gives the thread these capabilities, of its own.
+    fn with_capabilities(self, capabilities: Capabilities) -> Result<Acting> {
+        cred::set_effective(self.sets, capabilities)?;
+        let acting = Acting {
+            keeps_set_ids: capabilities.contains(Capabilities::FSETID),
+            capabilities,
+            ..self
+        };
+        ACTING.set(Some(acting));
+        Ok(acting)
+    }
+}
+
 thread_local! {
     /// What the calling thread acts as; `None` before its first request.
     static ACTING: Cell<Option<Acting>> = const { Cell::new(None) };
@@ -110,17 +124,15 @@ impl Credentials {
         // The process may have dropped capabilities since this value was made.
         let sets = cred::thread_sets()?;
         let capabilities = self.effective & sets.permitted;
-        cred::set_effective(sets, capabilities)?;
         let acting = Acting {
             uid: cred::current_fsuid(),
             gid: cred::current_fsgid(),
             umask: 0,
-            keeps_set_ids: capabilities.contains(Capabilities::FSETID),
+            keeps_set_ids: false,
             capabilities,
             sets,
         };
-        ACTING.set(Some(acting));
-        Ok(acting)
+        acting.with_capabilities(capabilities)
     }
 
     fn acting(&self) -> Result<Acting> {
@@ -200,22 +212,11 @@ impl Credentials {
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         self.become_owner(uid, gid)?;
-        let before = self.acting()?;
-        let capabilities = before.capabilities - lacks;
-        cred::set_effective(before.sets, capabilities)?;
-        ACTING.set(Some(Acting {
-            keeps_set_ids: capabilities.contains(Capabilities::FSETID),
-            capabilities,
-            ..before
-        }));
+        let before = self.acting()?.capabilities;
+        self.acting()?.with_capabilities(before - lacks)?;
         let changed = change();
-        cred::set_effective(before.sets, before.capabilities)?;
-        ACTING.set(Some(Acting {
-            keeps_set_ids: before.capabilities.contains(Capabilities::FSETID),
-            capabilities: before.capabilities,
-            // The change may have switched to another user.
-            ..self.acting()?
-        }));
+        // The change may have switched to another user.
+        self.acting()?.with_capabilities(before)?;
         changed
     }
 

@@ -6,7 +6,7 @@
 //!
 //! **Ids from another process** may have any index, and a chunk is made for all indices near it. So if the
 //! chunk would be mostly empty, the value is stored in a map of outliers. The memory of a table thus depends
-//! on what is in it, and not on untrusted numbers.
+//! on what is in it, and not on untrusted numbers. Until all values are there, each is an outlier.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -69,15 +69,6 @@ impl<T> Slots<T> {
             return None;
         }
         self.outliers.read().get(&index).cloned()
-    }
-
-    /// Whether an index may have a slot, and so a chunk, with this many values.
-    fn may_have_slot(&self, index: u32, values: usize) -> bool {
-        let (chunk, _) = Self::place(index);
-        let slots = FIRST << chunk;
-        self.slot(index).is_some()
-            || slots <= ANY_CHUNK
-            || slots <= (values as u64).saturating_mul(SLOTS_FOR_EACH)
     }
 
     fn place(index: u32) -> (usize, usize) {
@@ -156,32 +147,28 @@ impl<T> Slots<T> {
             return None;
         }
         let value = Arc::new(value);
-        let there = self.occupied.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.may_have_slot(index, there) {
-            self.put(index, generation, Arc::clone(&value))?;
-        } else {
-            let mut outliers = self.outliers.write();
-            outliers.insert(index, (generation, Arc::clone(&value)));
-            self.has_outliers.store(true, Ordering::Release);
-        }
+        let mut outliers = self.outliers.write();
+        outliers.insert(index, (generation, Arc::clone(&value)));
+        self.has_outliers.store(true, Ordering::Release);
+        self.occupied.fetch_add(1, Ordering::Relaxed);
         Some(value)
     }
 
-    fn put(&self, index: u32, generation: u32, value: Arc<T>) -> Option<()> {
-        *self.slot_or_grow(index)?.0.write() = (generation, Some(value));
-        let mut free = self.free.lock();
-        free.next = free.next.max(index + 1);
-        Some(())
-    }
-
-    /// Moves outliers into slots where there are enough values by now.
+    /// Moves outliers into slots where there are enough values for their chunk.
     fn take_in_outliers(&self) {
+        let values = self.occupied.load(Ordering::Relaxed) as u64;
+        let slots_max = values.saturating_mul(SLOTS_FOR_EACH).max(ANY_CHUNK);
+        let mut free = self.free.lock();
         let mut outliers = self.outliers.write();
-        let values = self.occupied.load(Ordering::Relaxed);
-        outliers.retain(|index, (generation, value)| {
-            let is_taken_in = self.may_have_slot(*index, values)
-                && self.put(*index, *generation, Arc::clone(value)).is_some();
-            !is_taken_in
+        outliers.retain(|&index, (generation, value)| {
+            let (chunk, _) = Self::place(index);
+            let may_have_slot = FIRST << chunk <= slots_max;
+            let slot = may_have_slot.then(|| self.slot_or_grow(index)).flatten();
+            if let Some(slot) = slot {
+                *slot.0.write() = (*generation, Some(Arc::clone(value)));
+                free.next = free.next.max(index + 1);
+            }
+            slot.is_none()
         });
         outliers.shrink_to_fit();
         self.has_outliers

@@ -47,24 +47,24 @@ impl Files {
     ) -> Result<UseGuard> {
         let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let mut slot = inode.uses();
-        if slot.is_none() {
-            let begun = self.begin_use(inode, flags, known, wanted)?;
-            tracing::trace!(node = ?inode.node(), path = %begun.path, why = ?begun.obstacle);
-            *slot = Some(begun);
-        } else if let Some(current) = slot.as_ref() {
-            current.admits(wanted)?;
-            if current.path == DataPath::Passthrough {
-                self.check_joining(inode, flags)?;
+        let current = match &mut *slot {
+            None => {
+                let begun = self.begin_use(inode, flags, known, wanted)?;
+                tracing::trace!(node = ?inode.node(), path = %begun.path, why = ?begun.obstacle);
+                slot.insert(begun)
             }
-        }
-        if let Some(current) = slot.as_mut()
-            && writable
-            && current.path == DataPath::Passthrough
-            && current.unheeded.is_none()
-        {
+            Some(current) => {
+                current.admits(wanted)?;
+                if current.path == DataPath::Passthrough {
+                    self.check_joining(inode, flags)?;
+                }
+                current
+            }
+        };
+        if writable && current.path == DataPath::Passthrough && current.unheeded.is_none() {
             current.unheeded = self.follow.ignore_data(inode);
         }
-        Ok(join(slot, inode, writable))
+        Ok(join(current, inode, writable))
     }
 
     /// Joins the use of an inode for an open that another process has granted. It was not under passthrough:
@@ -92,7 +92,7 @@ impl Files {
             }
             return Err(error);
         }
-        Ok(join(slot, inode, writable))
+        Ok(join(current, inode, writable))
     }
 
     /// The route of an open file, where a policy may have chosen it.

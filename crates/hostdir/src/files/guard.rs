@@ -3,7 +3,6 @@
 use crate::filter::Filter;
 use crate::quota::QuotaCharge;
 use crate::tree::{Inode, Use};
-use parking_lot::MutexGuard;
 use std::sync::{Arc, OnceLock};
 use thrufs::BackingId;
 use thrufs_policy::DataPath;
@@ -75,26 +74,17 @@ impl UseGuard {
     }
 }
 
-pub(super) fn join(
-    mut slot: MutexGuard<'_, Option<Box<Use>>>,
-    inode: &Arc<Inode>,
-    writable: bool,
-) -> UseGuard {
+/// Counts an open of an inode, whose uses are locked.
+pub(super) fn join(current: &mut Use, inode: &Arc<Inode>, writable: bool) -> UseGuard {
     inode.mount().file_opened();
-    let mut guard = UseGuard {
+    current.opens += 1;
+    current.writable_opens += u32::from(writable);
+    UseGuard {
         inode: Arc::clone(inode),
-        path: DataPath::Cached,
-        backing: None,
-        filter: None,
+        path: current.path,
+        backing: current.backing(),
+        filter: current.filter.clone(),
         writable,
         charge: OnceLock::new(),
-    };
-    if let Some(current) = slot.as_mut() {
-        current.opens += 1;
-        current.writable_opens += u32::from(writable);
-        guard.path = current.path;
-        guard.backing = current.backing();
-        guard.filter.clone_from(&current.filter);
     }
-    guard
 }

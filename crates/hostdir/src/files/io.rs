@@ -53,7 +53,8 @@ impl Files {
             (true, true) => libc::O_RDWR,
             (true, false) => libc::O_RDONLY,
         };
-        let lower = self.open_again(file, flags)?;
+        let fd = self.open_again_raw(file, flags)?;
+        let lower = Arc::new(LowerFile::new(fd, file.inode().mount().no_wait()));
         if passthrough {
             return Ok(lower);
         }
@@ -73,12 +74,6 @@ impl Files {
         } else {
             self.lower(file, false)
         }
-    }
-
-    fn open_again(&self, file: &OpenFile, flags: i32) -> Result<Arc<LowerFile>> {
-        let fd = self.open_again_raw(file, flags)?;
-        let no_wait = file.inode().mount().no_wait();
-        Ok(Arc::new(LowerFile::new(fd, no_wait)))
     }
 
     pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {

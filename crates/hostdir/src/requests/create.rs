@@ -229,26 +229,16 @@ impl Host {
         args: &OpenArgs,
         made: Result<(Entry, Opened)>,
     ) -> Result<(Entry, Opened)> {
-        let (entry, opened) = match made {
-            Ok((entry, opened)) => (Some(entry), Ok(opened)),
-            // The kernel looks the name up again and opens what it finds: that open is audited.
-            Err(Errno::ESTALE) => return Err(Errno::ESTALE),
-            Err(error) => (None, Err(error)),
-        };
-        let flags = args.flags as i32;
-        match (
-            self.files.audit(context, decided, flags, true, opened),
-            entry,
-        ) {
-            (Ok(opened), Some(entry)) => Ok((entry, opened)),
-            (Err(error), entry) => {
-                if let Some(entry) = entry {
-                    self.tree.forget(entry.node, 1);
-                }
-                Err(error)
-            }
-            (Ok(_), None) => Err(Errno::EIO),
+        // The kernel looks the name up again and opens what it finds: that open is audited.
+        if matches!(made, Err(Errno::ESTALE)) {
+            return made;
         }
+        let (flags, opened) = (args.flags as i32, made.map(|(_, opened)| opened));
+        let audited = self.files.audit(context, decided, flags, true, opened);
+        if let (Ok((entry, _)), Err(_)) = (made, &audited) {
+            self.tree.forget(entry.node, 1);
+        }
+        audited.and_then(|opened| Ok((made?.0, opened)))
     }
 
     fn create_by(

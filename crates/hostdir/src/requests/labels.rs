@@ -4,6 +4,7 @@
 //! removed again. On the host it is visible for a moment without its label.
 
 use crate::host::Host;
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 use thrufs::{Context, Entry, Opened, Result};
 use thrufs_abi::{Name, NodeId};
@@ -13,15 +14,12 @@ impl Host {
     pub(crate) fn labelled(
         &self,
         context: &Context<'_>,
-        (parent, name): (NodeId, Name<'_>),
+        place: (NodeId, Name<'_>),
         made: Entry,
         is_directory: bool,
     ) -> Result<Entry> {
-        let labelled = self.label(context, made.node);
-        if let Err(error) = labelled {
-            self.take_back(context, (parent, name), made.node, is_directory);
-            return Err(error);
-        }
+        self.label(context, made.node)
+            .inspect_err(|_| self.take_back(context, place, made.node, is_directory))?;
         Ok(made)
     }
 
@@ -33,26 +31,22 @@ impl Host {
         place: Option<(NodeId, Name<'_>)>,
         (made, opened): (Entry, Opened),
     ) -> Result<(Entry, Opened)> {
-        let labelled = self.label(context, made.node);
-        if let Err(error) = labelled {
+        self.label(context, made.node).inspect_err(|_| {
             drop(self.files.close_file(opened.handle));
             match place {
                 Some(place) => self.take_back(context, place, made.node, false),
                 None => self.tree.forget(made.node, 1),
             }
-            return Err(error);
-        }
+        })?;
         Ok((made, opened))
     }
 
     fn label(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
         let label = context.security_context();
-        let Some((name, value)) = label.filter(|(name, _)| !name.is_empty()) else {
+        let is_wanted = |name: &CStr| !name.is_empty() && self.config.security_label;
+        let Some((name, value)) = label.filter(|(name, _)| is_wanted(name)) else {
             return Ok(());
         };
-        if !self.config.security_label {
-            return Ok(());
-        }
         let name = self.on_host(name)?;
         let inode = self.tree.nodes.get(node)?;
         let descriptor = self.tree.descriptor(&inode)?;
