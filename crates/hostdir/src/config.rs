@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use thrufs_policy::{DataPath, Policy};
 pub use translation::{Translation, TranslationError};
-pub(crate) use xattr_map::OnHost;
 pub use xattr_map::{XattrMap, XattrMapError};
 
 /// How long the kernel may answer from its cache.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::str::FromStr;
+use thrufs::Errno;
 
 /// Most rules of a list.
 const RULES_MAX: usize = 256;
@@ -74,33 +75,22 @@ pub enum XattrMapError {
     Nul(usize),
 }
 
-/// How a client's name is mapped.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum OnHost<'a> {
-    /// It has this name on the host.
-    Named(Cow<'a, CStr>),
-    /// EPERM.
-    Denied,
-    /// EOPNOTSUPP.
-    Unsupported,
-}
-
 impl XattrMap {
-    /// Maps a client's name.
-    pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> OnHost<'a> {
+    /// The name on the host of a client's name. Fails with `EPERM` or `EOPNOTSUPP`, as the rules say.
+    pub(crate) fn on_host<'a>(&self, name: &'a CStr) -> thrufs::Result<Cow<'a, CStr>> {
         let bytes = name.to_bytes();
         let mut rules = self.rules.iter().filter(|rule| rule.of_clients);
         let Some(rule) = rules.find(|rule| bytes.starts_with(rule.key.as_bytes())) else {
-            return OnHost::Denied;
+            return Err(Errno::EPERM);
         };
         match rule.effect {
-            Effect::Pass => OnHost::Named(Cow::Borrowed(name)),
-            Effect::Deny => OnHost::Denied,
-            Effect::Unsupported => OnHost::Unsupported,
+            Effect::Pass => Ok(Cow::Borrowed(name)),
+            Effect::Deny => Err(Errno::EPERM),
+            Effect::Unsupported => Err(Errno::EOPNOTSUPP),
             Effect::Prefix => {
                 let whole = [rule.prepend.as_bytes(), bytes].concat();
                 let whole = CString::new(whole).expect("neither part holds a NUL");
-                OnHost::Named(Cow::Owned(whole))
+                Ok(Cow::Owned(whole))
             }
         }
     }
@@ -121,7 +111,7 @@ impl XattrMap {
 
     /// Whether a name is another one on the host, or none.
     pub(crate) fn alters(&self, name: &CStr) -> bool {
-        self.on_host(name) != OnHost::Named(Cow::Borrowed(name))
+        self.on_host(name) != Ok(Cow::Borrowed(name))
     }
 }
 
@@ -238,9 +228,10 @@ mod tests {
     fn on_host(map: &XattrMap, name: &str) -> String {
         let name = CString::new(name).unwrap();
         match map.on_host(&name) {
-            OnHost::Named(name) => name.to_str().unwrap().to_owned(),
-            OnHost::Denied => "EPERM".to_owned(),
-            OnHost::Unsupported => "EOPNOTSUPP".to_owned(),
+            Ok(name) => name.to_str().unwrap().to_owned(),
+            Err(Errno::EPERM) => "EPERM".to_owned(),
+            Err(Errno::EOPNOTSUPP) => "EOPNOTSUPP".to_owned(),
+            Err(error) => panic!("{error}"),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::acl;
 use super::ownership::{Checked, OwnerChange};
-use crate::config::{IdMap, OnHost};
+use crate::config::IdMap;
 use crate::host::Host;
 use crate::tree::Inode;
 use rustix::fs::{AtFlags, StatxFlags};
@@ -47,11 +47,7 @@ impl Host {
         }
         match &self.config.xattr_map {
             None => Ok(Cow::Borrowed(name)),
-            Some(map) => match map.on_host(name) {
-                OnHost::Named(name) => Ok(name),
-                OnHost::Denied => Err(Errno::EPERM),
-                OnHost::Unsupported => Err(Errno::EOPNOTSUPP),
-            },
+            Some(map) => map.on_host(name),
         }
     }
 
