@@ -106,20 +106,12 @@ impl AttributeSource for StatSource<'_> {
 
 pub(crate) struct NewFile {
     pub(crate) file_type: FileType,
-    /// Permission bits.
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+    pub(crate) attributes: Attributes,
 }
 
 impl AttributeSource for NewFile {
     fn attributes(&self) -> Option<Attributes> {
-        Some(Attributes {
-            uid: self.uid,
-            gid: self.gid,
-            mode: self.mode,
-            size: 0,
-        })
+        Some(self.attributes)
     }
 
     fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Context, Entry, Errno, NewNode, OpenArgs, Opened, Result};
 use thrufs_abi::{Name, NodeId};
-use thrufs_policy::{DataPath, FilePath};
+use thrufs_policy::{Attributes, DataPath, FilePath};
 
 /// Whether a program with this mode runs in its own group, whatever process executes it.
 fn runs_in_its_group(mode: u32) -> bool {
@@ -78,9 +78,9 @@ impl Host {
         if !self.tree.credentials.switches() && !context.uid().is_none_or(is_own) {
             return Err(Errno::EPERM);
         }
-        let new = new();
-        self.may_set_ids(mode, new.uid, new.gid)?;
-        self.may_make_program_of_root(mode, new.uid, new.gid)
+        let Attributes { uid, gid, .. } = new().attributes;
+        self.may_set_ids(mode, uid, gid)?;
+        self.may_make_program_of_root(mode, uid, gid)
     }
 
     /// The attributes that rules see of a file that is about to be created.
@@ -91,28 +91,24 @@ impl Host {
         file_type: FileType,
         mode: u32,
     ) -> NewFile {
-        let (uid, gid) = self.owner_of_new(context);
+        let credentials = &self.tree.credentials;
+        let uid = context.uid().and_then(|id| self.config.uid_map.to_host(id));
+        let gid = context.gid().and_then(|id| self.config.gid_map.to_host(id));
+        let gid = gid.unwrap_or(credentials.server_gid());
         // A set-group-ID directory passes its group on.
         let given_on = rustix::fs::fstat(end.fd)
             .ok()
             .filter(|parent| parent.st_mode & libc::S_ISGID != 0);
+        let attributes = Attributes {
+            uid: uid.unwrap_or(credentials.server_uid()),
+            gid: given_on.map_or(gid, |parent| parent.st_gid),
+            mode: mode & 0o7777,
+            size: 0,
+        };
         NewFile {
             file_type,
-            mode: mode & 0o7777,
-            uid,
-            gid: given_on.map_or(gid, |parent| parent.st_gid),
+            attributes,
         }
-    }
-
-    /// Owner and group on the host.
-    fn owner_of_new(&self, context: &Context<'_>) -> (u32, u32) {
-        let (server_uid, server_gid) = (
-            self.tree.credentials.server_uid(),
-            self.tree.credentials.server_gid(),
-        );
-        let uid = context.uid().and_then(|id| self.config.uid_map.to_host(id));
-        let gid = context.gid().and_then(|id| self.config.gid_map.to_host(id));
-        (uid.unwrap_or(server_uid), gid.unwrap_or(server_gid))
     }
 
     pub(crate) fn create_as_caller(&self, context: &Context<'_>, umask: u32) -> Result<()> {
@@ -183,14 +179,48 @@ impl Host {
         new: &NewNode,
         args: &OpenArgs,
     ) -> Result<(Entry, Opened)> {
-        let name = component(name)?;
+        let name = Some(component(name)?);
+        self.make_open(context, (parent, name), new, args)
+    }
+
+    pub(crate) fn tmpfile(
+        &self,
+        context: &Context<'_>,
+        parent: NodeId,
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
+        self.make_open(context, (parent, None), new, args)
+    }
+
+    /// Makes a file, with or without a name, and opens it.
+    fn make_open(
+        &self,
+        context: &Context<'_>,
+        (parent, name): (NodeId, Option<&CStr>),
+        new: &NewNode,
+        args: &OpenArgs,
+    ) -> Result<(Entry, Opened)> {
         let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
         let descriptor = self.tree.descriptor(&parent)?;
-        let end = End::new(&parent, descriptor.as_fd(), name);
+        let end = End::new(&parent, descriptor.as_fd(), name.unwrap_or(UNNAMED));
         self.create_under_policy(context, end, new, args, |wanted, recording| {
             // Before anything is created.
             let charge = self.files.quotas.charge(context.uid())?;
-            self.create_by(recording, end, new, args, (wanted, charge))
+            let fd = match name {
+                Some(_) => self.open_named(recording, end, new, args, wanted)?,
+                None => self.open_unnamed(end, new, args, wanted)?,
+            };
+            let (entry, opened) = self.enter_created((&parent, name), fd, args, wanted, charge)?;
+            if name.is_none() {
+                let inode = self.tree.nodes.get(entry.node)?;
+                let charged = self.tree.charge_removed(context.uid(), &inode);
+                charged.inspect_err(|_| {
+                    drop(self.files.close_file(opened.handle));
+                    self.tree.forget(entry.node, 1);
+                })?;
+            }
+            Ok((entry, opened))
         })
     }
 
@@ -241,14 +271,14 @@ impl Host {
         audited.and_then(|opened| Ok((made?.0, opened)))
     }
 
-    fn create_by(
+    fn open_named(
         &self,
         recording: Option<&Context<'_>>,
         end: End<'_>,
         new: &NewNode,
         args: &OpenArgs,
-        (wanted, charge): (&FilePath, Option<QuotaCharge>),
-    ) -> Result<(Entry, Opened)> {
+        wanted: &FilePath,
+    ) -> Result<OwnedFd> {
         let End { parent, fd, name } = end;
         // Always exclusive: the kernel has checked that the caller may create here, not that it may open a
         // file that was created under this name in the meantime.
@@ -263,15 +293,11 @@ impl Host {
         let flags = flags - OFlags::TRUNC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
         let opened = self.open_new(fd, name, flags, mode);
-        let fd = match opened.map_err(|error| self.judge.taken(recording, end, error)) {
-            Ok(fd) => fd,
+        match opened.map_err(|error| self.judge.taken(recording, end, error)) {
             // ESTALE makes the kernel look the name up again and open what it finds, with checks.
-            Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => {
-                return Err(Errno::ESTALE);
-            }
-            Err(error) => return Err(error),
-        };
-        self.enter_created((parent, Some(name)), fd, args, wanted, charge)
+            Err(Errno::EEXIST) if args.flags & libc::O_EXCL as u32 == 0 => Err(Errno::ESTALE),
+            opened => opened,
+        }
     }
 
     /// Creates a file exclusively. EEXIST counts only if something is there.
@@ -313,16 +339,11 @@ impl Host {
             None => self.follow.no_look(),
         };
         let (inode, stat) = self.tree.lookup_opened(parent, name, fd.as_fd())?;
-        match name {
-            // No rename can come before the kernel has the entry.
-            Some(name) => self
-                .tree
-                .record_new_name(&inode, parent.node(), name.to_bytes()),
-            None => {
-                self.tree
-                    .record_new_name(&inode, parent.node(), UNNAMED.to_bytes());
-                self.tree.keep_inode(&inode, fd.as_fd());
-            }
+        // No rename can come before the kernel has the entry.
+        let known = name.unwrap_or(UNNAMED).to_bytes();
+        self.tree.record_new_name(&inode, parent.node(), known);
+        if name.is_none() {
+            self.tree.keep_inode(&inode, fd.as_fd());
         }
         let entry = self.entry(&look, &inode, &stat);
         match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
@@ -375,38 +396,13 @@ impl Host {
         self.files.enter_lower(guard, opening, Some(stat))
     }
 
-    pub(crate) fn tmpfile(
-        &self,
-        context: &Context<'_>,
-        parent: NodeId,
-        new: &NewNode,
-        args: &OpenArgs,
-    ) -> Result<(Entry, Opened)> {
-        let parent = self.creation_parent(context, parent, new.mode, new.umask)?;
-        let descriptor = self.tree.descriptor(&parent)?;
-        let end = End::new(&parent, descriptor.as_fd(), UNNAMED);
-        self.create_under_policy(context, end, new, args, |wanted, _| {
-            let charge = self.files.quotas.charge(context.uid())?;
-            let (entry, opened) = self.tmpfile_by(end, new, args, wanted, charge)?;
-            let inode = self.tree.nodes.get(entry.node)?;
-            // Created without a name.
-            if let Err(error) = self.tree.charge_removed(context.uid(), &inode) {
-                drop(self.files.close_file(opened.handle));
-                self.tree.forget(entry.node, 1);
-                return Err(error);
-            }
-            Ok((entry, opened))
-        })
-    }
-
-    fn tmpfile_by(
+    fn open_unnamed(
         &self,
         end: End<'_>,
         new: &NewNode,
         args: &OpenArgs,
         wanted: &FilePath,
-        charge: Option<QuotaCharge>,
-    ) -> Result<(Entry, Opened)> {
+    ) -> Result<OwnedFd> {
         // O_EXCL with O_TMPFILE: the file can never be given a name.
         let mut meant = libc::O_EXCL as u32;
         if self.files.may_use_passthrough(end.parent.mount(), wanted) {
@@ -417,9 +413,7 @@ impl Host {
             OFlags::from_bits_retain(lower_flags(args.flags, &self.config) | (args.flags & meant));
         let flags = flags | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(new.mode & 0o7777);
-        let fd = self
-            .tree
-            .with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))?;
-        self.enter_created((end.parent, None), fd, args, wanted, charge)
+        self.tree
+            .with_room(|| Ok(rustix::fs::openat(end.fd, c".", flags, mode)?))
     }
 }
