@@ -10,11 +10,12 @@
 //! whether an owner is a process or an open file (OFD), which natively may deadlock: it is refused like a
 //! process. As natively, threads of one process that could release each other's locks are refused too.
 
+use super::lock_owners::own_locks;
 use parking_lot::Mutex;
 use std::os::fd::AsFd;
 use thrufs::{Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
-use thrufs_sys::lock::{self, LockKind, RangeLock};
+use thrufs_sys::lock::{LockKind, RangeLock};
 
 /// Most waits that are followed for a new one. A longer cycle is not found.
 const WAITS_MAX: usize = 256;
@@ -94,24 +95,13 @@ fn closes_cycle(
 
 /// Whether an open file holds an OFD lock that conflicts with `wanted`.
 pub(crate) fn conflicts_with(fd: impl AsFd, wanted: &RangeLock) -> bool {
-    let mut own = RangeLock {
-        kind: LockKind::Unlock,
-        ..*wanted
-    };
-    for _ in 0..RANGES_MAX {
+    let conflicts =
+        |held: RangeLock| held.kind == LockKind::Write || wanted.kind == LockKind::Write;
+    own_locks(fd, wanted.start, wanted.end)
+        .take(RANGES_MAX)
         // An error on older kernels: nothing is known there.
-        let Ok(Some(held)) = lock::ofd_get(&fd, &own) else {
-            return false;
-        };
-        if held.kind == LockKind::Write || wanted.kind == LockKind::Write {
-            return true;
-        }
-        if held.end >= own.end {
-            return false;
-        }
-        own.start = held.end + 1;
-    }
-    false
+        .map_while(Result::ok)
+        .any(conflicts)
 }
 
 #[cfg(test)]
@@ -199,6 +189,7 @@ mod tests {
     #[test]
     fn ofd_locks_conflict_with_other_owners_only() {
         use LockKind::{Read, Write};
+        use thrufs_sys::lock;
         let file = tempfile::NamedTempFile::new().unwrap();
         let open = || {
             let mut options = std::fs::OpenOptions::new();

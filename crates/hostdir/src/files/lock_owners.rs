@@ -4,7 +4,7 @@ use crate::ledger::OwnerNote;
 use crate::quota::QuotaCharge;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
@@ -36,6 +36,27 @@ impl OwnerFile {
 
 /// A place among the owners, and a descriptor.
 pub(crate) type OwnerCharges = [Option<QuotaCharge>; 2];
+
+/// The locks of an open file in a range, its own ones; needs Linux 6.5 or so.
+pub(super) fn own_locks(
+    fd: impl AsFd,
+    start: u64,
+    end: u64,
+) -> impl Iterator<Item = Result<RangeLock>> {
+    let mut next = Some(start);
+    std::iter::from_fn(move || {
+        let own = RangeLock {
+            kind: LockKind::Unlock,
+            start: next?,
+            end,
+            pid: 0,
+        };
+        let found = lock::ofd_get(&fd, &own).transpose()?;
+        let held = found.ok().filter(|held| held.end < end);
+        next = held.map(|held| held.end + 1);
+        Some(found.map_err(Errno::from))
+    })
+}
 
 type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 

@@ -5,8 +5,7 @@
 //! was cancelled. In between, another process can take a lock, here as there. Requests for the open file
 //! then fail with EIO.
 
-use super::lock_owners::OwnerFile;
-use super::open_file::OpenFile;
+use super::lock_owners::{OwnerFile, own_locks};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,12 +15,8 @@ use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 /// Most ranges of one owner.
 pub(crate) const RANGES_MAX: u32 = 1 << 16;
 
-#[derive(Default)]
-pub(crate) struct Held {
-    pub(crate) owners: Vec<(Arc<OwnerFile>, Vec<RangeLock>)>,
-    /// Open files, and the kinds of their `flock(2)`.
-    pub(crate) flocks: Vec<(Arc<OpenFile>, LockKind)>,
-}
+/// The owners of locks, and the ranges that they hold. Open files know their `flock(2)` themselves.
+pub(crate) type Held = Vec<(Arc<OwnerFile>, Vec<RangeLock>)>;
 
 #[derive(Default)]
 pub(crate) struct Suspended {
@@ -37,21 +32,16 @@ const EVERYTHING: RangeLock = RangeLock {
     pid: 0,
 };
 
-/// The locks that an open file carries; needs Linux 6.5 or so.
+/// The locks that an open file carries.
 pub(super) fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
-    let mut ranges = Vec::new();
-    let mut wanted = EVERYTHING;
-    while let Some(found) = lock::ofd_get(&fd, &wanted)? {
-        ranges.push(found);
-        if ranges.len() as u32 > RANGES_MAX {
-            return Err(Errno::ENOLCK);
-        }
-        if found.end >= END_OF_FILE {
-            break;
-        }
-        wanted.start = found.end + 1;
+    let most = RANGES_MAX as usize;
+    let ranges: Vec<RangeLock> = own_locks(fd, 0, END_OF_FILE)
+        .take(most + 1)
+        .collect::<Result<_>>()?;
+    match ranges.len() > most {
+        true => Err(Errno::ENOLCK),
+        false => Ok(ranges),
     }
-    Ok(ranges)
 }
 
 pub(crate) fn give_up_ranges(fd: impl AsFd) {

@@ -2,36 +2,38 @@
 
 use super::Files;
 use super::lock_owners::OwnerFile;
+use super::open_file::OpenFile;
 use super::suspended::{Held, give_up_ranges, ranges_of};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::Result;
 use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 impl Files {
-    /// The locks that clients hold.
+    /// The ranges that clients have locked.
     pub(crate) fn held_locks(&self) -> Result<Held> {
-        let mut held = Held::default();
-        for owner in self.locks.all() {
-            let ranges = ranges_of(&owner.fd)?;
-            held.owners.push((owner, ranges));
-        }
-        let files = self.files.iter().map(|(_, file)| file);
-        held.flocks = files
-            .filter_map(|file| file.flock().map(|kind| (file, kind)))
-            .collect();
-        Ok(held)
+        let owners = self.locks.all().into_iter();
+        owners
+            .map(|owner| {
+                let ranges = ranges_of(&owner.fd)?;
+                Ok((owner, ranges))
+            })
+            .collect()
+    }
+
+    /// Open files with a `flock(2)`, and its kind.
+    fn flocks(&self) -> impl Iterator<Item = (Arc<OpenFile>, LockKind)> {
+        let files = self.files.iter();
+        files.filter_map(|(_, file)| file.flock().map(|kind| (file, kind)))
     }
 
     /// Releases the locks, until a request arrives here.
     pub(crate) fn suspend_locks(&self, held: Held) {
-        if held.owners.is_empty() && held.flocks.is_empty() {
-            return;
-        }
-        for (owner, _) in &held.owners {
+        for (owner, _) in &held {
             give_up_ranges(&owner.fd);
         }
-        for (file, _) in &held.flocks {
-            if let Ok(lower) = self.lower(file, false) {
+        for (file, _) in self.flocks() {
+            if let Ok(lower) = self.lower(&file, false) {
                 let _ = lock::flock(&*lower, LockKind::Unlock);
             }
         }
@@ -50,8 +52,7 @@ impl Files {
     #[cold]
     fn take_locks_again(&self) {
         let mut held = self.suspended.held.lock();
-        let taken = std::mem::take(&mut *held);
-        for (owner, ranges) in &taken.owners {
+        for (owner, ranges) in &std::mem::take(&mut *held) {
             if let Err(error) = self.take_ranges(owner, ranges) {
                 let note = owner.note;
                 tracing::error!(node = note.node.0, %error, "cannot restore a lock");
@@ -60,10 +61,10 @@ impl Files {
                 }
             }
         }
-        for (file, kind) in &taken.flocks {
+        for (file, kind) in self.flocks() {
             let locked = self
-                .lower(file, false)
-                .and_then(|lower| Ok(lock::flock(&*lower, *kind)?));
+                .lower(&file, false)
+                .and_then(|lower| Ok(lock::flock(&*lower, kind)?));
             if let Err(error) = locked {
                 tracing::error!(node = file.node().0, %error, "cannot restore a lock");
                 file.lose();

@@ -49,7 +49,7 @@ impl Host {
             io::Error::other(format!("cannot read the locks that clients hold: {error}"))
         })?;
         let mut writer = Writer::new(sink);
-        self.write_header(&mut writer, [mounts.len(), nodes.len(), held.owners.len()])?;
+        self.write_header(&mut writer, [mounts.len(), nodes.len(), held.len()])?;
         for (number, path) in &mounts {
             writer.u32(*number)?;
             writer.path(path)?;
@@ -253,7 +253,7 @@ fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
 }
 
 fn write_owners(writer: &mut Writer<'_>, held: &Held) -> io::Result<()> {
-    for (owner, ranges) in &held.owners {
+    for (owner, ranges) in held {
         writer.u64(owner.note.node.0)?;
         writer.u64(owner.note.owner.0)?;
         writer.u64(owner.note.handle.0)?;
