@@ -50,7 +50,7 @@ pub(crate) use opener::OpenerIds;
 pub(crate) use read::{NodeRecord, OpenRecord, Records};
 pub(crate) use route::Route;
 pub use strongbox::Strongbox;
-pub(crate) use strongbox::{Contents, Key};
+pub(crate) use strongbox::{Contents, Key, contents};
 pub(crate) use telling::{Before, Telling};
 
 #[cfg(test)]

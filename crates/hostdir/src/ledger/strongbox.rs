@@ -71,36 +71,12 @@ impl Key {
 }
 
 /// Duplicates of what was stored. Those that are not asked for are closed.
-#[derive(Default)]
-pub(crate) struct Contents(HashMap<Key, OwnedFd>);
+pub(crate) type Contents = HashMap<Key, OwnedFd>;
 
-impl Contents {
-    pub(crate) fn of(strongbox: Option<&dyn Strongbox>) -> Contents {
-        let all = strongbox.map(Strongbox::take).unwrap_or_default();
-        let known = all.into_iter();
-        Contents(
-            known
-                .filter_map(|(key, fd)| Some((Key::from_u64(key)?, fd)))
-                .collect(),
-        )
-    }
-
-    pub(crate) fn take(&mut self, key: Key) -> Option<OwnedFd> {
-        self.0.remove(&key)
-    }
-
-    /// The keys that were not asked for.
-    pub(crate) fn left(&self) -> impl Iterator<Item = Key> {
-        self.0.keys().copied()
-    }
-
-    pub(crate) fn nodes(&self) -> Vec<NodeId> {
-        let nodes = self.0.keys().filter_map(|key| match key {
-            Key::Node(node) => Some(*node),
-            _ => None,
-        });
-        nodes.collect()
-    }
+pub(crate) fn contents(strongbox: &dyn Strongbox) -> Contents {
+    let all = strongbox.take().into_iter();
+    all.filter_map(|(key, fd)| Some((Key::from_u64(key)?, fd)))
+        .collect()
 }
 
 #[cfg(test)]

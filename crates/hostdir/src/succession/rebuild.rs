@@ -49,20 +49,18 @@ pub(super) struct Rebuild<'a> {
 }
 
 impl<'a> Rebuild<'a> {
+    /// For a migration if it `notes`, else after a death.
     pub(super) fn new(host: &'a Host, notes: bool) -> Rebuild<'a> {
+        let on_error = match notes {
+            true => host.config.migration.on_error,
+            // There is no other process that could go on.
+            false => MigrationOnError::GuestError,
+        };
         Rebuild {
             host,
-            on_error: host.config.migration.on_error,
+            on_error,
             notes,
             lost: 0,
-        }
-    }
-
-    /// As [`new`](Self::new), but missing parts never fail the rebuild: the client gets errors.
-    pub(super) fn at_any_rate(host: &'a Host) -> Rebuild<'a> {
-        Rebuild {
-            on_error: MigrationOnError::GuestError,
-            ..Rebuild::new(host, false)
         }
     }
 

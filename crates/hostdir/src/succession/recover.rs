@@ -6,7 +6,9 @@ use super::rebuild::{Found, Rebuild};
 use crate::files::lock_kind;
 use crate::host::Host;
 use crate::identity::KnownName;
-use crate::ledger::{Contents, Key, NamesRead, NodeRecord, Notes, OpenRecord, OwnerNote, Records};
+use crate::ledger::{
+    Contents, Key, NamesRead, NodeRecord, Notes, OpenRecord, OwnerNote, Records, contents,
+};
 use crate::tree::{LowerMount, Place};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -28,10 +30,10 @@ impl Host {
             return Err(unsupported("there is no ledger to go on from"));
         };
         let records = notes.read()?;
-        let mut kept = Contents::of(self.tree.strongbox.as_deref());
-        let mut rebuild = Rebuild::at_any_rate(self);
+        let mut kept = self.tree.strongbox().map(contents).unwrap_or_default();
+        let mut rebuild = Rebuild::new(self, false);
         let highest = self.recover_all(records, notes, &mut kept, &mut rebuild)?;
-        for key in kept.left() {
+        for key in kept.into_keys() {
             self.tree.discard(key);
         }
         rebuild.finish(highest)
@@ -202,14 +204,12 @@ impl Host {
 
     /// Files without names, by stored descriptors.
     fn recover_orphans(&self, kept: &mut Contents) {
-        for node in kept.nodes() {
-            let Ok(inode) = self.tree.nodes.get(node) else {
-                continue;
-            };
-            let Some(fd) = kept.take(Key::Node(node)) else {
-                continue;
-            };
-            if self.tree.is_of(&fd, &inode) {
+        let known = |key: &Key| match key {
+            Key::Node(node) => Some((*key, self.tree.nodes.get(*node).ok()?)),
+            Key::File(_) | Key::Owner(_) => None,
+        };
+        for (key, inode) in kept.keys().filter_map(known).collect::<Vec<_>>() {
+            if let Some(fd) = kept.remove(&key).filter(|fd| self.tree.is_of(fd, &inode)) {
                 self.tree.descriptors.keep(&inode, fd);
                 inode.in_strongbox().store(true, Ordering::Relaxed);
             }
@@ -252,7 +252,7 @@ impl Host {
             );
             return notes.forget_file(handle);
         }
-        let given = kept.take(Key::File(handle)).filter(|fd| {
+        let given = kept.remove(&Key::File(handle)).filter(|fd| {
             let inode = self.tree.nodes.get(note.node);
             inode.is_ok_and(|inode| self.tree.is_of(fd, &inode))
         });
@@ -280,7 +280,7 @@ impl Host {
             notes.forget_owner(index);
             return Ok(());
         };
-        let fd = kept.take(Key::Owner(index));
+        let fd = kept.remove(&Key::Owner(index));
         match fd.filter(|fd| self.tree.is_of(fd, file.inode())) {
             Some(fd) => {
                 rebuild.kept_owner(&file, note, fd, index);
