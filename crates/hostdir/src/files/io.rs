@@ -81,17 +81,14 @@ impl Files {
             return Err(Errno::EIO);
         }
         let lower = file.lower.lock();
-        match (&lower.pin, &lower.file) {
-            (Some(pin), _) => self.tree.reopen(pin.as_fd(), flags),
-            (None, Some(kept)) => {
-                let kept = Arc::clone(kept);
-                drop(lower);
-                self.tree.reopen(kept.as_fd(), flags)
-            }
-            (None, None) => {
-                drop(lower);
-                self.tree.open_inode(file.inode(), flags)
-            }
+        if let Some(pin) = &lower.pin {
+            return self.tree.reopen(pin.as_fd(), flags);
+        }
+        let kept = lower.file.clone();
+        drop(lower);
+        match kept {
+            Some(kept) => self.tree.reopen(kept.as_fd(), flags),
+            None => self.tree.open_inode(file.inode(), flags),
         }
     }
 

@@ -78,16 +78,12 @@ impl Files {
         }
         let stat = stat_open(fd)?;
         let is_chown = set.ctime.is_some() || !inode.has_writers();
-        if is_chown && has_set_ids(&stat) && !self.may_set_mode(context, &stat) {
+        let owner = self.config.uid_map.to_client(stat.stx_uid);
+        let may_set_mode = context.uid().is_none_or(|uid| uid == 0 || uid == owner);
+        if is_chown && has_set_ids(&stat) && !may_set_mode {
             return Err(Errno::EPERM);
         }
         self.drop_privileges(fd, &stat)
-    }
-
-    /// Whether the caller may change the mode of a file with these attributes.
-    fn may_set_mode(&self, context: &Context<'_>, stat: &Statx) -> bool {
-        let owner = self.config.uid_map.to_client(stat.stx_uid);
-        context.uid().is_none_or(|uid| uid == 0 || uid == owner)
     }
 
     /// Drops the privileges of a file that is about to be written by a caller which can write it only by

@@ -149,15 +149,16 @@ impl Host {
         }
         let _name_lock = self.judge.lock_names(context)?;
         let decided = self.may_rename(context, from, to, flags)?;
-        let (moved, replaced) = (self.tree.tracked(from), self.tree.tracked(to));
+        let (moved, other) = (self.tree.tracked(from), self.tree.tracked(to));
+        let (exchanged, replaced) = match flags.contains(RenameFlags::EXCHANGE) {
+            true => (other, None),
+            false => (None, other),
+        };
         let (old, new) = (from.known_name(), to.known_name());
-        let mut moves: Vec<(&Arc<Inode>, &KnownName, &KnownName)> = Vec::new();
-        if let Some(replaced) = &replaced
-            && flags.contains(RenameFlags::EXCHANGE)
-        {
-            moves.push((replaced, &new, &old));
-        }
-        moves.extend(moved.as_ref().map(|moved| (moved, &old, &new)));
+        let exchanged = exchanged.iter().map(|inode| (inode, &new, &old));
+        let moves: Vec<_> = exchanged
+            .chain(moved.iter().map(|inode| (inode, &old, &new)))
+            .collect();
         self.tree.name_changes.during(|| {
             for (inode, _, to) in &moves {
                 inode
@@ -165,9 +166,7 @@ impl Host {
                     .rename_begins(self.tree.noting(inode), KnownName::clone(to));
             }
             let renamed = self.rename_as_decided((from, to), flags, decided, rename);
-            if let (Ok(()), Some(replaced)) = (&renamed, &replaced)
-                && !flags.contains(RenameFlags::EXCHANGE)
-            {
+            if let (Ok(()), Some(replaced)) = (&renamed, &replaced) {
                 replaced.names().removed(self.tree.noting(replaced), &new);
             }
             for (inode, from, to) in &moves {
