@@ -114,7 +114,7 @@ impl Filter {
         let mut slot = self.writer.lock();
         if let Some(writer) = slot.as_mut().filter(|writer| writer.handle == handle) {
             match changed {
-                Some(changed) => writer.left.set_changed(changed),
+                Some(changed) => writer.left.changed = changed,
                 None => *slot = None,
             }
         }
@@ -123,7 +123,7 @@ impl Filter {
     /// `None` while a change is under way.
     fn note_left(&self, handle: FileHandle, left: Option<Version>) {
         if let Some(notes) = &self.notes {
-            notes.note_left(handle, left.map(Version::changed));
+            notes.note_left(handle, left.map(|left| left.changed));
         }
     }
 

@@ -11,58 +11,37 @@
 //! its execute bits.
 
 use super::Files;
+use super::open::access;
 use crate::tree::Inode;
 use rustix::fs::{StatVfsMountFlags, Statx, StatxAttributes};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
+use thrufs_policy::Access;
 
 /// How long the flags of a lower mount are cached, in milliseconds, so that programs that open one file
 /// after another do not pay for reading them.
 const MOUNT_FLAGS_MS: u64 = 10;
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Intent {
-    reads: bool,
-    writes: bool,
-    appends: bool,
-    truncates: bool,
+/// What the inode flags of the lower file forbid to an open with these flags. The kernel above does not know
+/// them, and does not check them when it opens the lower file.
+pub(super) fn check_attributes(flags: i32, stat: &Statx) -> Result<()> {
+    let only_appends = flags & (libc::O_APPEND | libc::O_TRUNC) == libc::O_APPEND;
+    let attributes = stat.stx_attributes;
+    let forbidden = attributes.contains(StatxAttributes::IMMUTABLE)
+        || (attributes.contains(StatxAttributes::APPEND) && !only_appends);
+    if access(flags) == Access::Change && forbidden {
+        Err(Errno::EPERM)
+    } else {
+        Ok(())
+    }
 }
 
-impl Intent {
-    pub(crate) fn of(flags: i32) -> Intent {
-        let access = flags & libc::O_ACCMODE;
-        Intent {
-            reads: access != libc::O_WRONLY,
-            writes: access != libc::O_RDONLY,
-            appends: flags & libc::O_APPEND != 0,
-            truncates: flags & libc::O_TRUNC != 0,
-        }
-    }
-
-    pub(crate) fn changes(self) -> bool {
-        self.writes || self.truncates
-    }
-
-    /// What the inode flags of the lower file forbid. The kernel above does not know them, and does not
-    /// check them when it opens the lower file.
-    pub(crate) fn check(self, stat: &Statx) -> Result<()> {
-        let only_appends = self.appends && !self.truncates;
-        let attributes = stat.stx_attributes;
-        let forbidden = attributes.contains(StatxAttributes::IMMUTABLE)
-            || (attributes.contains(StatxAttributes::APPEND) && !only_appends);
-        if self.changes() && forbidden {
-            Err(Errno::EPERM)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Whether a shared mapping could write to an append-only file elsewhere than at its end under
-    /// passthrough. write(2) cannot: the kernel opens the lower file with `O_APPEND`, and keeps it.
-    pub(crate) fn needs_watching(self, stat: &Statx) -> bool {
-        self.reads && self.writes && stat.stx_attributes.contains(StatxAttributes::APPEND)
-    }
+/// Whether a shared mapping could write to an append-only file elsewhere than at its end under
+/// passthrough. write(2) cannot: the kernel opens the lower file with `O_APPEND`, and keeps it.
+pub(super) fn needs_watching(flags: i32, stat: &Statx) -> bool {
+    let reads_and_writes = !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_WRONLY);
+    reads_and_writes && stat.stx_attributes.contains(StatxAttributes::APPEND)
 }
 
 /// The flags of a trial open of the lower file; `None` if it could tell nothing new: a file without execute
@@ -85,7 +64,7 @@ impl Files {
         inode: &Arc<Inode>,
         flags: i32,
     ) -> Result<()> {
-        if Intent::of(flags).changes() && self.mount_is_read_only(inode)? {
+        if access(flags) == Access::Change && self.mount_is_read_only(inode)? {
             return Err(Errno::EROFS);
         }
         let Some(trial) = trial(flags, inode.is_executable()) else {

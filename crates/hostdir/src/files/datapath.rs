@@ -16,8 +16,9 @@
 //! registration whatever happens to the descriptor.
 
 use super::Files;
-use super::admission::Intent;
+use super::admission::{check_attributes, needs_watching};
 use super::guard::{UseGuard, join};
+use super::open::access;
 use crate::filter::Filter;
 use crate::ledger::Route;
 use crate::tree::{Inode, LowerMount, Obstacle, Tree, Use};
@@ -26,7 +27,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{Backing, Errno, Result};
 use thrufs_abi::FileHandle;
-use thrufs_policy::{DataPath, FilePath};
+use thrufs_policy::{Access, DataPath, FilePath};
 
 impl Files {
     /// Whether a new file with this path may be opened by the kernel itself.
@@ -109,13 +110,12 @@ impl Files {
 
     /// Checks what the kernel does not check under passthrough.
     fn check_joining(&self, inode: &Arc<Inode>, flags: i32) -> Result<()> {
-        let intent = Intent::of(flags);
-        if !intent.changes() {
+        if access(flags) == Access::Read {
             return Ok(());
         }
         let stat = self.file_attributes(inode)?;
-        intent.check(&stat)?;
-        if intent.needs_watching(&stat) {
+        check_attributes(flags, &stat)?;
+        if needs_watching(flags, &stat) {
             return Err(Errno::EBUSY);
         }
         Ok(())
@@ -154,8 +154,7 @@ impl Files {
             Some(known) => *known,
             None => self.file_attributes(inode)?,
         };
-        let intent = Intent::of(flags);
-        intent.check(&stat)?;
+        check_attributes(flags, &stat)?;
         // A later open may need watching, and all opens use the same path.
         let obstacle = if stat.stx_attributes.contains(StatxAttributes::APPEND) {
             Obstacle::AppendOnly

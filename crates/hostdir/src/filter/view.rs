@@ -16,7 +16,7 @@ const FILE_SYSTEM_STEP_MAX: Duration = Duration::from_millis(2_100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     size: u64,
-    changed: Duration,
+    pub(super) changed: Duration,
     /// The modification time, which a process can set.
     modified: (i64, u32),
 }
@@ -37,14 +37,6 @@ impl Version {
     /// Whether the file was and is empty, and was not emptied in between.
     pub(super) fn is_empty_as(self, other: Version) -> bool {
         self.is_empty() && other.is_empty() && self.modified == other.modified
-    }
-
-    pub(super) fn changed(self) -> Duration {
-        self.changed
-    }
-
-    pub(super) fn set_changed(&mut self, changed: Duration) {
-        self.changed = changed;
     }
 }
 

@@ -234,30 +234,27 @@ impl Notes {
 
     /// The new place of a node. Under the lock of its identity.
     pub(crate) fn note_place(&self, node: NodeId, place: Option<NotedPlace<'_>>) {
-        let index = node.0 as u32;
-        let Some(record) = self.record(&self.nodes, index) else {
-            return;
-        };
-        let before = record.load(STATE);
-        let mut after = before & !PLACES_MASK;
-        if let Some(place) = place {
-            let Some(bit) = self.put_place_beside(index, before, place) else {
-                return;
-            };
-            after |= bit;
-        }
-        record.store(STATE, after);
+        self.change_places(node, place, !PLACES_MASK);
     }
 
     /// A second place of a node that is about to be moved. Under the lock of its identity.
     pub(crate) fn note_possible_place(&self, node: NodeId, place: NotedPlace<'_>) {
+        self.change_places(node, Some(place), !0);
+    }
+
+    /// Keeps these bits of the state, and adds a place.
+    fn change_places(&self, node: NodeId, place: Option<NotedPlace<'_>>, kept: u64) {
         let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
             return;
         };
         let before = record.load(STATE);
-        if let Some(bit) = self.put_place_beside(index, before, place) {
-            record.store(STATE, before | bit);
+        let bit = match place {
+            Some(place) => self.put_place_beside(index, before, place),
+            None => Some(0),
+        };
+        if let Some(bit) = bit {
+            record.store(STATE, before & kept | bit);
         }
     }
 

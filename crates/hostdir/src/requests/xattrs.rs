@@ -186,11 +186,9 @@ impl Host {
             };
             // The cut-off part is at the beginning.
             let name = &name[name.len().saturating_sub(bare.len() + 1)..];
+            let is_of_users = bare.starts_with(OF_USERS) || on_host.starts_with(OF_USERS);
             let hidden = (hides_trusted && bare.starts_with(b"trusted."))
-                || (hides_users
-                    && [bare, on_host]
-                        .iter()
-                        .any(|name| name.starts_with(OF_USERS)))
+                || (hides_users && is_of_users)
                 || (hides_acls && matches!(bare, ACL_ACCESS | ACL_DEFAULT));
             if hidden {
                 continue;

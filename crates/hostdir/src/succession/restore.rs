@@ -61,7 +61,6 @@ impl Host {
             paths.insert(number, path);
         }
         let mut walker = Walker::new(self, Some(&numbers));
-        let mut entered = HashMap::from([(0, Arc::clone(self.tree.root.mount()))]);
         for _ in 0..header.nodes {
             let (node, lookups, file_type) = (NodeId(reader.u64()?), reader.u64()?, reader.u32()?);
             let found = match reader.byte()? {
@@ -73,7 +72,7 @@ impl Host {
                 }
                 FOUND_BY_HANDLE => {
                     let (number, handle) = (reader.u32()?, reader.handle()?);
-                    self.find_mount(&mut walker, &mut entered, &paths, number)
+                    self.find_mount(&mut walker, &paths, number)
                         .and_then(|mount| self.find_by_handle(&mount, &handle))
                 }
                 _ => return Err(invalid("a node of the state is found in an unknown way")),
@@ -126,7 +125,6 @@ impl Host {
     fn find_mount(
         &self,
         walker: &mut Walker<'_>,
-        entered: &mut HashMap<u32, Arc<LowerMount>>,
         paths: &HashMap<u32, Vec<u8>>,
         number: u32,
     ) -> thrufs::Result<Arc<LowerMount>> {
@@ -134,8 +132,8 @@ impl Host {
         if !self.config.migration.accept_handles || self.judge.has_policy() {
             return Err(Errno::EPERM);
         }
-        if let Some(known) = entered.get(&number) {
-            return Ok(Arc::clone(known));
+        if number == 0 {
+            return Ok(Arc::clone(self.tree.root.mount()));
         }
         let path = paths.get(&number).ok_or(Errno::ESTALE)?;
         let mount = Arc::clone(&walker.go(path)?.mount);
@@ -143,7 +141,6 @@ impl Host {
             // Nothing is mounted there.
             return Err(Errno::ESTALE);
         }
-        entered.insert(number, Arc::clone(&mount));
         Ok(mount)
     }
 
