@@ -34,7 +34,7 @@ pub use audit_log::AuditLog;
 pub(crate) use permission::RulesOfEntries;
 pub use programs::Programs;
 
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::tree::Tree;
 use hidden_names::HiddenNames;
 use name_lock::{NameLock, NameLockGuard};
@@ -160,17 +160,6 @@ impl Judge {
     /// The active policy, if it can forbid changes.
     fn for_changes(&self) -> Option<Arc<ActivePolicy>> {
         self.rules_if(|uses| uses.deny || uses.read_only || uses.hide)
-    }
-
-    fn replace(&self, policy: Arc<Policy>) -> std::result::Result<Arc<ActivePolicy>, ConfigError> {
-        let slot = self
-            .active_policy
-            .as_ref()
-            .ok_or(ConfigError::NoPolicyToReplace)?;
-        let mut active_policy = slot.write();
-        let generation = active_policy.generation + 1;
-        let new = Arc::new(ActivePolicy { policy, generation });
-        Ok(std::mem::replace(&mut *active_policy, new))
     }
 
     pub(crate) fn executable(&self, pid: u32) -> Option<Vec<u8>> {

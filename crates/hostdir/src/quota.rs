@@ -121,8 +121,7 @@ impl UserQuotas {
     fn count_total(&self, max: usize) -> bool {
         let one_more = |held: usize| (held < max).then_some(held + 1);
         let order = Ordering::Relaxed;
-        let counted = self.held_total.fetch_update(order, order, one_more);
-        counted.is_ok()
+        self.held_total.fetch_update(order, order, one_more).is_ok()
     }
 }
 

@@ -199,20 +199,19 @@ impl<'a> Fields<'a> {
 /// themselves nor see names on the host that begin with `key`; other names stay as they are, or do not
 /// exist if all names get the prefix.
 fn mapped(key: &str, prepend: &str) -> Vec<Rule> {
-    let rule = |effect, scope: (bool, bool), key: &str, prepend: &str| Rule {
+    let rule = |effect, key: &str, prepend: &str| Rule {
         effect,
-        of_clients: scope.0,
-        of_host: scope.1,
+        of_clients: true,
+        of_host: true,
         key: key.to_owned(),
         prepend: prepend.to_owned(),
     };
-    const BOTH: (bool, bool) = (true, true);
-    let mut rules = vec![rule(Effect::Prefix, BOTH, key, prepend)];
+    let mut rules = vec![rule(Effect::Prefix, key, prepend)];
     if key.is_empty() {
-        rules.push(rule(Effect::Deny, BOTH, "", ""));
+        rules.push(rule(Effect::Deny, "", ""));
     } else {
-        rules.push(rule(Effect::Deny, BOTH, prepend, key));
-        rules.push(rule(Effect::Pass, BOTH, "", ""));
+        rules.push(rule(Effect::Deny, prepend, key));
+        rules.push(rule(Effect::Pass, "", ""));
     }
     rules
 }

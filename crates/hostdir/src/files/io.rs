@@ -68,12 +68,8 @@ impl Files {
         if !file.was_locked() {
             file.set_flock(Some(LockKind::Unlock));
         }
-        if file.is_passthrough() {
-            // Not for writing: the file could not be executed on the host as long as it is kept.
-            Ok(file.keep(self.lower(file, false)?))
-        } else {
-            self.lower(file, false)
-        }
+        // Under passthrough, not for writing: as long as it is kept, the file could not be executed on the host.
+        Ok(file.keep(self.lower(file, false)?))
     }
 
     pub(crate) fn open_again_raw(&self, file: &OpenFile, flags: i32) -> Result<OwnedFd> {
@@ -334,12 +330,11 @@ impl Files {
 }
 
 pub(crate) fn sync(fd: impl AsFd, data_only: bool) -> Result<()> {
-    if data_only {
-        rustix::fs::fdatasync(fd)?;
-    } else {
-        rustix::fs::fsync(fd)?;
-    }
-    Ok(())
+    let synced = match data_only {
+        true => rustix::fs::fdatasync(fd),
+        false => rustix::fs::fsync(fd),
+    };
+    Ok(synced?)
 }
 
 /// How often a thread that may not sleep tries again, and how long one waits that may.

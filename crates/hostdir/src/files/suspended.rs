@@ -25,13 +25,6 @@ pub(crate) struct Suspended {
     pub(super) held: parking_lot::Mutex<Held>,
 }
 
-const EVERYTHING: RangeLock = RangeLock {
-    kind: LockKind::Unlock,
-    start: 0,
-    end: END_OF_FILE,
-    pid: 0,
-};
-
 /// The locks that an open file carries.
 pub(super) fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
     let most = RANGES_MAX as usize;
@@ -45,7 +38,13 @@ pub(super) fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
 }
 
 pub(crate) fn give_up_ranges(fd: impl AsFd) {
-    if let Err(error) = lock::ofd_set(fd, &EVERYTHING) {
+    let everything = RangeLock {
+        kind: LockKind::Unlock,
+        start: 0,
+        end: END_OF_FILE,
+        pid: 0,
+    };
+    if let Err(error) = lock::ofd_set(fd, &everything) {
         tracing::debug!(%error, "cannot release locks");
     }
 }

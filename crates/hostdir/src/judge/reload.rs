@@ -30,8 +30,13 @@ impl Judge {
     /// Replaces the active policy. On return, the kernel has dropped all names that are hidden now, and looks
     /// up those that were hidden. Fails when the directory is served without a policy.
     pub(crate) fn reload_rules(&self, policy: Arc<Policy>) -> std::result::Result<(), ConfigError> {
-        let old = self.replace(policy)?;
-        let (Some(notifier), Some(new)) = (self.tree.notifier.get(), self.active_policy()) else {
+        let slot = self.active_policy.as_ref();
+        let mut active = slot.ok_or(ConfigError::NoPolicyToReplace)?.write();
+        let generation = active.generation + 1;
+        let new = Arc::new(ActivePolicy { policy, generation });
+        let old = std::mem::replace(&mut *active, Arc::clone(&new));
+        drop(active);
+        let Some(notifier) = self.tree.notifier.get() else {
             return Ok(());
         };
         if !(old.policy.uses().hide || new.policy.uses().hide) {

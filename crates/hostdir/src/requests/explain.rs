@@ -53,13 +53,6 @@ struct DataPathReport {
     backing: Option<u32>,
 }
 
-/// What is at the end of a path.
-struct Found {
-    inode: Option<Arc<Inode>>,
-    mount: Arc<LowerMount>,
-    stat: Statx,
-}
-
 struct Step {
     fd: OwnedFd,
     mount: Arc<LowerMount>,
@@ -67,7 +60,7 @@ struct Step {
 
 impl Host {
     fn explain(&self, components: &[&CStr]) -> Result<Explanation> {
-        let Found { inode, mount, stat } = self.find_beneath(components)?;
+        let (inode, mount, stat) = self.find_beneath(components)?;
         let inode = inode.as_ref();
         let kind = FileKind::of_mode(stat.stx_mode.into());
         let path = components
@@ -97,7 +90,13 @@ impl Host {
                 descriptor_held: !inode.cached_descriptor_is_gone(),
                 dormant: inode.dormant.load(Ordering::Relaxed) && inode.lookups() == 0,
             }),
-            lower: lower_state(&mount),
+            lower: LowerState {
+                file_system: name_of(mount.magic()).map(str::to_owned),
+                magic: mount.magic(),
+                handles: mount.has_handles(),
+                remote: mount.is_remote(),
+                memory: mount.is_memory(),
+            },
         })
     }
 
@@ -194,29 +193,26 @@ impl Host {
     }
 
     /// Walks beneath the source, holding one descriptor at a time.
-    fn find_beneath(&self, components: &[&CStr]) -> Result<Found> {
-        let root = self.tree.descriptor(&self.tree.root)?;
+    fn find_beneath(
+        &self,
+        components: &[&CStr],
+    ) -> Result<(Option<Arc<Inode>>, Arc<LowerMount>, Statx)> {
+        let root = &self.tree.root;
+        let root_fd = self.tree.descriptor(root)?;
         let mut at: Option<Step> = None;
         for name in components {
             at = Some(match &at {
-                None => self.step(root.as_fd(), self.tree.root.mount(), name)?,
+                None => self.step(root_fd.as_fd(), root.mount(), name)?,
                 Some(step) => self.step(step.fd.as_fd(), &step.mount, name)?,
             });
         }
         let Some(Step { fd, mount }) = at else {
-            return Ok(Found {
-                inode: Some(Arc::clone(&self.tree.root)),
-                mount: Arc::clone(self.tree.root.mount()),
-                stat: stat_open(&root)?,
-            });
+            let mount = Arc::clone(root.mount());
+            return Ok((Some(Arc::clone(root)), mount, stat_open(&root_fd)?));
         };
         let stat = stat_with_birth(&fd)?;
         let identity = opened_identity(&mount, &fd, &stat)?;
-        Ok(Found {
-            inode: self.tree.nodes.find(&identity),
-            mount,
-            stat,
-        })
+        Ok((self.tree.nodes.find(&identity), mount, stat))
     }
 
     /// Walks one component. A submount that no client has looked into is not entered: it might be the mount
@@ -243,16 +239,6 @@ fn why_without_data(kind: FileKind) -> &'static str {
         FileKind::Directory => "a directory is listed, not read",
         FileKind::SymbolicLink => "a symbolic link has a target and no data",
         _ => "the kernel opens fifos, sockets and devices itself",
-    }
-}
-
-fn lower_state(mount: &LowerMount) -> LowerState {
-    LowerState {
-        file_system: name_of(mount.magic()).map(str::to_owned),
-        magic: mount.magic(),
-        handles: mount.has_handles(),
-        remote: mount.is_remote(),
-        memory: mount.is_memory(),
     }
 }
 
