@@ -163,17 +163,9 @@ impl Files {
                 _ => Ok(()),
             };
         };
-        let Some(kept) = file.take(pin) else {
-            return Ok(());
-        };
-        match alone(context, kept) {
-            Ok(lower) => close_and_report(lower.into_fd()),
-            Err((used, Some(defer))) => {
-                // For the next attempt, where this thread may sleep.
-                file.keep(used);
-                Err(defer)
-            }
-            Err((_, None)) => Ok(()),
+        match file.take(pin) {
+            Some(kept) => close_alone(context, file, kept),
+            None => Ok(()),
         }
     }
 
@@ -342,33 +334,32 @@ const TURNS_MAX: u32 = 100;
 const USERS_PATIENCE: Duration = Duration::from_secs(5);
 const USERS_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Waits until no other request uses a lower file. The thread that answered a READ has it for a moment
-/// longer, and a read-ahead for as long as it takes. Otherwise returns the file: with `DEFER` where the
-/// thread may not sleep, with no error if another request uses it for too long (and will close it).
-#[allow(clippy::type_complexity)]
-fn alone(
-    context: &Context<'_>,
-    mut file: Arc<LowerFile>,
-) -> std::result::Result<LowerFile, (Arc<LowerFile>, Option<Errno>)> {
-    for _ in 0..TURNS_MAX {
-        match Arc::try_unwrap(file) {
-            Ok(alone) => return Ok(alone),
-            Err(used) => file = used,
+/// Closes the lower file of an open file once no other request uses it, and reports its errors. The thread
+/// that answered a READ has it for a moment longer, and a read-ahead for as long as it takes. Fails with
+/// `DEFER` where that lasts and the thread may not sleep: then the open file keeps it.
+fn close_alone(context: &Context<'_>, file: &OpenFile, mut lower: Arc<LowerFile>) -> Result<()> {
+    let mut turns = 0;
+    let mut started = None;
+    loop {
+        lower = match Arc::try_unwrap(lower) {
+            Ok(alone) => return close_and_report(alone.into_fd()),
+            Err(used) => used,
+        };
+        if turns < TURNS_MAX {
+            turns += 1;
+            std::thread::yield_now();
+            continue;
         }
-        std::thread::yield_now();
-    }
-    if let Err(defer) = context.require_blocking() {
-        return Err((file, Some(defer)));
-    }
-    let started = Instant::now();
-    while started.elapsed() < USERS_PATIENCE {
-        match Arc::try_unwrap(file) {
-            Ok(alone) => return Ok(alone),
-            Err(used) => file = used,
+        if let Err(defer) = context.require_blocking() {
+            file.keep(lower);
+            return Err(defer);
+        }
+        if started.get_or_insert_with(Instant::now).elapsed() >= USERS_PATIENCE {
+            // The request that uses it closes it.
+            return Ok(());
         }
         std::thread::sleep(USERS_INTERVAL);
     }
-    Err((file, None))
 }
 
 fn close_and_report(fd: OwnedFd) -> Result<()> {
