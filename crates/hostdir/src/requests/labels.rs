@@ -65,11 +65,10 @@ impl Host {
         if let Ok(found) = found
             && found != NodeId(0)
         {
-            if found == node {
-                let removed = self.unlink(context, parent, name, is_directory);
-                if let Err(error) = removed {
-                    tracing::warn!("cannot remove a file whose label was not set: {error}");
-                }
+            if found == node
+                && let Err(error) = self.unlink(context, parent, name, is_directory)
+            {
+                tracing::warn!("cannot remove a file whose label was not set: {error}");
             }
             self.tree.forget(found, 1);
         }

@@ -177,13 +177,8 @@ impl Host {
         let mut used = 0;
         for name in all[..length].split_inclusive(|&byte| byte == 0) {
             let on_host = name.strip_suffix(b"\0").unwrap_or(name);
-            let bare = match map {
-                None => on_host,
-                Some(map) => match map.for_clients(on_host) {
-                    Some(bare) => bare,
-                    None => continue,
-                },
-            };
+            let bare = map.map_or(Some(on_host), |map| map.for_clients(on_host));
+            let Some(bare) = bare else { continue };
             // The cut-off part is at the beginning.
             let name = &name[name.len().saturating_sub(bare.len() + 1)..];
             let is_of_users = bare.starts_with(OF_USERS) || on_host.starts_with(OF_USERS);

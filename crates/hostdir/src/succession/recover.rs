@@ -95,25 +95,17 @@ impl Host {
         mounts: &HashMap<u32, Arc<LowerMount>>,
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
-        let known = |record: &NodeRecord| mounts.contains_key(&record.identity.mount());
-        let ready: Vec<NodeId> = pending
-            .values()
-            .filter(|record| known(record))
-            .map(|record| record.node)
-            .collect();
+        let is_ready = |record: &NodeRecord| mounts.contains_key(&record.identity.mount());
+        let mut ready: HashMap<NodeId, NodeRecord> =
+            pending.extract_if(|_, record| is_ready(record)).collect();
+        let nodes: Vec<NodeId> = ready.keys().copied().collect();
         let mut chain = Vec::new();
-        for node in ready {
-            let mut at = node;
-            while let Some(record) = pending.get(&at).filter(|record| known(record)) {
+        for node in nodes {
+            let mut next = Some(node);
+            while let Some(record) = next.and_then(|node| ready.remove(&node)) {
                 let parent = record.place.as_ref().map(|(parent, _)| *parent);
-                let Some(record) = pending.remove(&at) else {
-                    break;
-                };
+                next = parent.filter(|_| chain.len() < DEPTH_MAX);
                 chain.push(record);
-                match parent {
-                    Some(parent) if chain.len() <= DEPTH_MAX => at = parent,
-                    _ => break,
-                }
             }
             while let Some(record) = chain.pop() {
                 self.recover_node(record, mounts, rebuild)?;
