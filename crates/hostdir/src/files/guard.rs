@@ -45,16 +45,6 @@ impl UseGuard {
     pub(crate) fn backing(&self) -> Option<BackingId> {
         self.backing
     }
-}
-
-impl Drop for UseGuard {
-    fn drop(&mut self) {
-        self.end();
-        self.inode.mount().file_closed();
-    }
-}
-
-impl UseGuard {
     fn end(&self) {
         let mut slot = self.inode.uses();
         let Some(current) = slot.as_mut() else { return };
@@ -71,6 +61,13 @@ impl UseGuard {
         }
         // Giving up a registration is a system call: outside the lock.
         drop(ended);
+    }
+}
+
+impl Drop for UseGuard {
+    fn drop(&mut self) {
+        self.end();
+        self.inode.mount().file_closed();
     }
 }
 

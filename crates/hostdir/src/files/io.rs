@@ -68,7 +68,7 @@ impl Files {
         if !file.was_locked() {
             file.set_flock(Some(LockKind::Unlock));
         }
-        // Under passthrough, not for writing: as long as it is kept, the file could not be executed on the host.
+        // Under passthrough, not for writing: the file could not be executed on the host while it is kept.
         Ok(file.keep(self.lower(file, false)?))
     }
 

@@ -26,13 +26,11 @@ pub(super) struct NameLock(Mutex<Option<OwnedFd>>);
 
 /// While it exists, no other server changes names.
 #[derive(Debug)]
-pub(crate) struct NameLockGuard<'a> {
-    locked: MutexGuard<'a, Option<OwnedFd>>,
-}
+pub(crate) struct NameLockGuard<'a>(MutexGuard<'a, Option<OwnedFd>>);
 
 impl Drop for NameLockGuard<'_> {
     fn drop(&mut self) {
-        if let Some(root) = &*self.locked {
+        if let Some(root) = &*self.0 {
             let _ = rustix::fs::flock(root, FlockOperation::NonBlockingUnlock);
         }
     }
@@ -69,6 +67,6 @@ impl NameLock {
                 Ok(()) | Err(_) => break,
             }
         }
-        Ok(NameLockGuard { locked })
+        Ok(NameLockGuard(locked))
     }
 }

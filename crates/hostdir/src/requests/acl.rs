@@ -61,16 +61,12 @@ fn of_owner(mode: u32) -> u32 {
     mode & !(OF_GROUP | OF_OTHERS)
 }
 
-/// Whether an ACL could change the reported mode.
-fn can_differ(inode: &Inode, mode: u32) -> bool {
-    mode != of_owner(mode) && !inode.is_symbolic_link()
-}
-
 impl Host {
     /// The mode reported for a lower file. If its ACL cannot be read, only the owner is granted anything.
     pub(crate) fn reported_mode(&self, inode: &Arc<Inode>, mode: u32) -> u32 {
         let kernel_ignores_acls = self.kernel_ignores_acls.load(Ordering::Relaxed);
-        if !(kernel_ignores_acls && can_differ(inode, mode) && inode.mount().may_have_acls()) {
+        let can_differ = mode != of_owner(mode) && !inode.is_symbolic_link();
+        if !(kernel_ignores_acls && can_differ && inode.mount().may_have_acls()) {
             return mode;
         }
         let mut usual = [0; USUAL_BYTES];

@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.bytes(&mut bytes)?;
         Ok(bytes)

@@ -192,9 +192,7 @@ impl Found {
 }
 
 fn read_header(reader: &mut Reader<'_>) -> io::Result<Header> {
-    let mut magic = [0; 8];
-    reader.bytes(&mut magic)?;
-    if magic != MAGIC {
+    if reader.array()? != MAGIC {
         return Err(invalid("this is no state of a served directory"));
     }
     let version = reader.u32()?;
