@@ -214,14 +214,11 @@ impl<T> Slots<T> {
     /// Removes the value under `id`, which finds nothing from now on.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<T>> {
         let (index, generation) = (id as u32, (id >> 32) as u32);
-        let Some(slot) = self.slot(index) else {
+        let slot = self.slot(index).map(|slot| slot.0.write());
+        let held = slot.filter(|slot| slot.0 == generation && slot.1.is_some());
+        let Some(mut slot) = held else {
             return self.remove_outlier(index, generation);
         };
-        let mut slot = slot.0.write();
-        if slot.0 != generation || slot.1.is_none() {
-            drop(slot);
-            return self.remove_outlier(index, generation);
-        }
         let value = slot.1.take()?;
         self.occupied.fetch_sub(1, Ordering::Relaxed);
         slot.0 += 1;

@@ -56,8 +56,13 @@ impl Files {
             }
             Some(current) => {
                 current.admits(wanted)?;
-                if current.path == DataPath::Passthrough {
-                    self.check_joining(inode, flags)?;
+                if current.path == DataPath::Passthrough && access(flags) == Access::Change {
+                    // What the kernel does not check.
+                    let stat = self.file_attributes(inode)?;
+                    check_attributes(flags, &stat)?;
+                    if needs_watching(flags, &stat) {
+                        return Err(Errno::EBUSY);
+                    }
                 }
                 current
             }
@@ -106,19 +111,6 @@ impl Files {
             },
             writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),
         })
-    }
-
-    /// Checks what the kernel does not check under passthrough.
-    fn check_joining(&self, inode: &Arc<Inode>, flags: i32) -> Result<()> {
-        if access(flags) == Access::Read {
-            return Ok(());
-        }
-        let stat = self.file_attributes(inode)?;
-        check_attributes(flags, &stat)?;
-        if needs_watching(flags, &stat) {
-            return Err(Errno::EBUSY);
-        }
-        Ok(())
     }
 
     /// The path that a file on this mount would take, as far as known without registering it.
