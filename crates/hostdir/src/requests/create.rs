@@ -4,7 +4,7 @@
 use super::attributes::decode_device;
 use crate::files::{Opening, SET_IDS, lower_flags};
 use crate::host::Host;
-use crate::judge::{NewFile, PASSTHROUGH, PathDecision, UNNAMED};
+use crate::judge::{NewFile, PASSTHROUGH, UNNAMED};
 use crate::quota::QuotaCharge;
 use crate::tree::{ATTEMPTS_MAX, End, Inode, component};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx};
@@ -248,23 +248,13 @@ impl Host {
             .judge
             .permit(context, &decided, decided.decision.check_new());
         let made = permitted.and_then(|()| create(&decided.decision.file, recording));
-        self.audit_created(context, &decided, args, made)
-    }
-
-    /// Writes the audit record of a creation if a rule audits it.
-    fn audit_created(
-        &self,
-        context: &Context<'_>,
-        decided: &PathDecision,
-        args: &OpenArgs,
-        made: Result<(Entry, Opened)>,
-    ) -> Result<(Entry, Opened)> {
         // The kernel looks the name up again and opens what it finds: that open is audited.
         if matches!(made, Err(Errno::ESTALE)) {
             return made;
         }
         let (flags, opened) = (args.flags as i32, made.map(|(_, opened)| opened));
-        let audited = self.files.audit(context, decided, flags, true, opened);
+        // An open without its record is undone.
+        let audited = self.files.audit(context, &decided, flags, true, opened);
         if let (Ok((entry, _)), Err(_)) = (made, &audited) {
             self.tree.forget(entry.node, 1);
         }
