@@ -1,8 +1,8 @@
-//! Arguments that several commands have: the options of the table, paths, `--json`.
+//! Arguments that several commands have: the options of the table, and paths.
 
 use crate::options::{self, Form, Group, MountOption, OPTIONS, OptionError, Setting, Use, Value};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,13 +11,6 @@ use std::process::ExitCode;
 pub(crate) enum Purpose {
     Parsing,
     Completion,
-}
-
-pub(crate) fn json(help: &'static str) -> Arg {
-    Arg::new("json")
-        .long("json")
-        .action(ArgAction::SetTrue)
-        .help(help)
 }
 
 pub(crate) fn path(name: &'static str) -> Arg {
@@ -125,6 +118,11 @@ fn list_words(used: Use) -> Vec<String> {
     words
 }
 
+/// The arguments of one command.
+pub(crate) fn parsed<T: FromArgMatches>(matches: &mut ArgMatches) -> T {
+    T::from_arg_matches_mut(matches).expect("clap has parsed them by the same description")
+}
+
 pub(crate) fn required<T: Clone + Send + Sync + 'static>(
     matches: &mut ArgMatches,
     name: &str,
@@ -132,10 +130,6 @@ pub(crate) fn required<T: Clone + Send + Sync + 'static>(
     matches
         .remove_one(name)
         .expect("clap requires it or has a default")
-}
-
-pub(crate) fn all(matches: &mut ArgMatches, name: &str) -> Vec<PathBuf> {
-    matches.remove_many(name).into_iter().flatten().collect()
 }
 
 /// All settings in the order of the command line, from lists and flags.

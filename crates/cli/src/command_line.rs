@@ -1,12 +1,17 @@
 //! The command line: its description for clap, and the command that it names.
 
-use crate::arguments::{Purpose, required};
+use crate::arguments::{Purpose, parsed};
+use crate::doctor::DoctorArguments;
 use crate::error::finish;
+use crate::explain::{CtlArguments, ExplainArguments};
+use crate::manual::ManArguments;
 use crate::output::print;
+use crate::policy::PolicyCommand;
+use crate::unmount::UnmountArguments;
 use crate::{
     bench_command, doctor, explain, launch, manual, policy, run, share, unmount, virtiofsd,
 };
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command, CommandFactory, Parser};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -20,28 +25,26 @@ pub(crate) fn command(purpose: Purpose) -> Command {
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
         .subcommand(launch::command(purpose))
-        .subcommand(unmount::command())
+        .subcommand(UnmountArguments::command())
         .subcommand(share::launch::command(purpose))
         .subcommand(run::command(purpose))
         .subcommand(virtiofsd::command(virtiofsd::NAME))
         .subcommand(bench_command::command())
-        .subcommand(doctor::command())
-        .subcommand(policy::command())
-        .subcommand(explain::command())
-        .subcommand(explain::ctl_command())
-        .subcommand(completions_command())
-        .subcommand(manual::command())
+        .subcommand(DoctorArguments::command())
+        .subcommand(PolicyCommand::command())
+        .subcommand(ExplainArguments::command())
+        .subcommand(CtlArguments::command())
+        .subcommand(CompletionsArguments::command())
+        .subcommand(ManArguments::command())
 }
 
-fn completions_command() -> Command {
-    Command::new("completions")
-        .about("Print the completions for a shell")
-        .arg(
-            Arg::new("SHELL")
-                .required(true)
-                .value_parser(value_parser!(clap_complete::Shell))
-                .help("The shell"),
-        )
+/// Print the completions for a shell
+#[derive(Parser)]
+#[command(name = "completions")]
+struct CompletionsArguments {
+    /// The shell
+    #[arg(id = "SHELL")]
+    shell: clap_complete::Shell,
 }
 
 /// Parses the arguments, the program's name first.
@@ -63,20 +66,20 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
     match name {
         "mount" => finish(NAME, launch::run(matches)),
         "share" => finish(NAME, share::launch::run(matches)),
-        "unmount" => finish(NAME, unmount::run(matches)),
+        "unmount" => finish(NAME, unmount::run(parsed(matches))),
         "run" => finish(NAME, run::run(matches)),
-        "doctor" => finish(NAME, doctor::run(matches)),
-        "policy" => finish(NAME, policy::check(matches)),
-        "explain" => finish(NAME, explain::explain(matches)),
-        "ctl" => finish(NAME, explain::ctl(matches)),
+        "doctor" => finish(NAME, doctor::run(parsed(matches))),
+        "policy" => finish(NAME, policy::check(parsed(matches))),
+        "explain" => finish(NAME, explain::explain(parsed(matches))),
+        "ctl" => finish(NAME, explain::ctl(parsed(matches))),
         "completions" => {
-            let shell: clap_complete::Shell = required(matches, "SHELL");
+            let CompletionsArguments { shell } = parsed(matches);
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(Purpose::Completion), NAME, &mut script);
             print(script);
             ExitCode::SUCCESS
         }
-        "man" => finish(NAME, manual::write_pages(matches)),
+        "man" => finish(NAME, manual::write_pages(parsed(matches))),
         other => unreachable!("clap knows no subcommand {other}"),
     }
 }

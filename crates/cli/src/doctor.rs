@@ -12,33 +12,30 @@ mod ring;
 mod sandbox;
 mod threads;
 
-use crate::arguments::{json, path};
 use crate::confinement;
 use crate::error::StartupError;
 use crate::output::{print, print_json};
-use clap::{ArgMatches, Command};
+use clap::{Parser, ValueHint};
 use finding::{Finding, FindingState};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub(crate) fn command() -> Command {
-    Command::new("doctor")
-        .about("Show what this machine supports, and how to enable what it does not")
-        .arg(json(
-            "Print an array of objects: name, state (ok, no, --), detail, remedy",
-        ))
-        .arg(
-            path("DIR")
-                .value_hint(clap::ValueHint::DirPath)
-                .help("A directory to serve, which is checked too"),
-        )
+/// Show what this machine supports, and how to enable what it does not
+#[derive(Parser)]
+#[command(name = "doctor")]
+pub(crate) struct DoctorArguments {
+    /// Print an array of objects: name, state (ok, no, --), detail, remedy
+    #[arg(long)]
+    json: bool,
+    /// A directory to serve, which is checked too
+    #[arg(id = "DIR", value_hint = ValueHint::DirPath)]
+    directory: Option<PathBuf>,
 }
 
 /// Prints the findings. Fails when no mount is possible.
-pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, StartupError> {
-    let directory: Option<PathBuf> = matches.remove_one("DIR");
-    let findings = look(directory.as_deref())?;
-    match matches.get_flag("json") {
+pub(crate) fn run(arguments: DoctorArguments) -> Result<ExitCode, StartupError> {
+    let findings = look(arguments.directory.as_deref())?;
+    match arguments.json {
         true => print_json(&findings),
         false => print(as_text(&findings)),
     }

@@ -1,13 +1,11 @@
 //! `thrufs explain` and `thrufs ctl`: queries of servers.
 
-use crate::arguments::{all, json, path, required};
 use crate::control::client::{ask, ask_share, printable, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
 use crate::output::{print, print_json};
-use clap::builder::PossibleValuesParser;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Parser, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
@@ -16,42 +14,42 @@ use std::process::ExitCode;
 use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
 use thrufs_policy::DataPath;
 
-pub(crate) fn command() -> Command {
-    Command::new("explain")
-        .about("Show how files on a live mount are served, and why")
-        .arg(json("Print an array of objects"))
-        .arg(control())
-        .arg(
-            path("PATH")
-                .num_args(1..)
-                .required(true)
-                .help("What to explain; a symbolic link at its end is not followed"),
-        )
+/// Show how files on a live mount are served, and why
+#[derive(Parser)]
+#[command(name = "explain")]
+pub(crate) struct ExplainArguments {
+    /// Print an array of objects
+    #[arg(long)]
+    json: bool,
+    /// The control socket, where the mount was given control=PATH
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// What to explain; a symbolic link at its end is not followed
+    #[arg(id = "PATH", required = true)]
+    paths: Vec<PathBuf>,
 }
 
-pub(crate) fn ctl_command() -> Command {
-    Command::new("ctl")
-        .about("Query the server of a mount or share")
-        .arg(json("Print an object"))
-        .arg(control())
-        .arg(
-            path("PATH")
-                .required(true)
-                .help("The mount point, or anything on the mount; the socket of a share"),
-        )
-        .arg(
-            Arg::new("COMMAND")
-                .required(true)
-                .value_parser(PossibleValuesParser::new(["statistics"]))
-                .help("The query: statistics, as logged on SIGUSR1"),
-        )
+/// Query the server of a mount or share
+#[derive(Parser)]
+#[command(name = "ctl")]
+pub(crate) struct CtlArguments {
+    /// Print an object
+    #[arg(long)]
+    json: bool,
+    /// The control socket, where the mount was given control=PATH
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// The mount point, or anything on the mount; the socket of a share
+    #[arg(id = "PATH")]
+    path: PathBuf,
+    /// The query: statistics, as logged on SIGUSR1
+    #[arg(id = "COMMAND")]
+    query: CtlQuery,
 }
 
-fn control() -> Arg {
-    path("control")
-        .long("control")
-        .value_name("PATH")
-        .help("The control socket, where the mount was given control=PATH")
+#[derive(Clone, ValueEnum)]
+enum CtlQuery {
+    Statistics,
 }
 
 #[derive(Serialize)]
@@ -63,14 +61,12 @@ struct Explained {
 }
 
 /// Explains each path that can be; fails with the last error, after printing the earlier ones.
-pub(crate) fn explain(matches: &mut ArgMatches) -> Result<ExitCode, QueryError> {
-    let as_json = matches.get_flag("json");
-    let control: Option<PathBuf> = matches.remove_one("control");
+pub(crate) fn explain(arguments: ExplainArguments) -> Result<ExitCode, QueryError> {
     let mut failed = None;
     let mut explained = Vec::new();
-    for path in all(matches, "PATH") {
-        match explain_one(&path, control.as_deref()) {
-            Ok(one) if as_json => explained.push(one),
+    for path in arguments.paths {
+        match explain_one(&path, arguments.control.as_deref()) {
+            Ok(one) if arguments.json => explained.push(one),
             Ok(one) => print(as_text(&path, &one)),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
@@ -79,7 +75,7 @@ pub(crate) fn explain(matches: &mut ArgMatches) -> Result<ExitCode, QueryError> 
             }
         }
     }
-    if as_json {
+    if arguments.json {
         print_json(&explained);
     }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -106,16 +102,15 @@ fn not_understood(path: &Path, error: serde_json::Error) -> QueryError {
 }
 
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
-pub(crate) fn ctl(matches: &mut ArgMatches) -> Result<ExitCode, QueryError> {
-    let path: PathBuf = required(matches, "PATH");
-    let control: Option<PathBuf> = matches.remove_one("control");
-    // Clap knows no other.
+pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
+    let CtlArguments { path, control, .. } = &arguments;
+    let CtlQuery::Statistics = arguments.query;
     let query = Query::Statistics;
-    let mut answer = match share_at(&path) {
-        Some(share) => ask_share(&path, &share, control.as_deref(), &query)?,
-        None => ask(&path, &locate(&path)?, control.as_deref(), &query)?,
+    let mut answer = match share_at(path) {
+        Some(share) => ask_share(path, &share, control.as_deref(), &query)?,
+        None => ask(path, &locate(path)?, control.as_deref(), &query)?,
     };
-    if matches.get_flag("json") {
+    if arguments.json {
         if let Some(fields) = answer.as_object_mut() {
             fields.remove("text");
         }

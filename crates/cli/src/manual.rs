@@ -2,11 +2,11 @@
 
 mod roff;
 
-use crate::arguments::{capitalized, path, required};
+use crate::arguments::capitalized;
 use crate::error::CommandError;
 use crate::options::{Form, Group, MountOption, NEEDLESS, Use};
 use crate::virtiofsd;
-use clap::{ArgMatches, Command};
+use clap::Parser;
 use roff::Page;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,15 +44,18 @@ pub(crate) struct WriteError {
 
 impl CommandError for WriteError {}
 
-pub(crate) fn command() -> Command {
-    Command::new("man")
-        .about("Write the manual pages")
-        .arg(path("DIR").default_value(".").help("Where to write them"))
+/// Write the manual pages
+#[derive(Parser)]
+#[command(name = "man")]
+pub(crate) struct ManArguments {
+    /// Where to write them
+    #[arg(id = "DIR", default_value = ".")]
+    directory: PathBuf,
 }
 
 /// Writes every page into a directory, which is created if needed.
-pub(crate) fn write_pages(matches: &mut ArgMatches) -> Result<(), WriteError> {
-    let directory: PathBuf = required(matches, "DIR");
+pub(crate) fn write_pages(arguments: ManArguments) -> Result<(), WriteError> {
+    let directory = arguments.directory;
     let wrong = |path: &Path| {
         let path = path.to_owned();
         move |source| WriteError { path, source }

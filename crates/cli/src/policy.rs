@@ -3,13 +3,12 @@
 mod answer;
 mod host_file;
 
-use crate::arguments::{all, path, required};
 use crate::error::StartupError;
 use crate::options;
 use crate::output::print;
-use crate::run::rules::{self, Profile};
+use crate::run::rules::Profile;
 use crate::source;
-use clap::{Arg, ArgMatches, Command};
+use clap::{Args, Parser, ValueHint};
 use host_file::{HostFile, SubjectError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,65 +20,48 @@ struct Identity {
     gid: u32,
 }
 
-pub(crate) fn command() -> Command {
-    let check = Command::new("check")
-        .about("Check a policy, and show what it decides for files")
-        .override_usage(
-            "thrufs policy check [OPTIONS] FILE [PATH]…\n       thrufs policy check [OPTIONS] \
-             --profile NAME [PATH]…",
-        )
-        .arg(
-            path("FILE")
-                .required_unless_present("profile")
-                .help("The policy, in TOML"),
-        )
-        .arg(
-            path("PATH")
-                .num_args(0..)
-                .help("Files of the host: show the decision for each, and its rule"),
-        )
-        .arg(rules::profile_argument().help("A profile of thrufs run, instead of FILE"))
-        .arg(
-            path("root")
-                .long("root")
-                .value_name("DIR")
-                .value_hint(clap::ValueHint::DirPath)
-                .default_value(".")
-                .help("The served directory, from which the policy's paths are counted"),
-        )
-        .arg(
-            Arg::new("as")
-                .long("as")
-                .value_name("UID[:GID]")
-                .value_parser(Identity::parse)
-                .help(
-                    "User and group that open them, by number or name [default: the user of the \
-                       command]",
-                ),
-        )
-        .arg(
-            path("exe")
-                .long("exe")
-                .value_name("PROGRAM")
-                .help("The path of the program that opens them [default: unknown]"),
-        );
-    Command::new("policy")
-        .about("Check a policy")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-        .subcommand(check)
+/// Check a policy
+#[derive(Parser)]
+#[command(name = "policy", disable_help_subcommand = true)]
+pub(crate) enum PolicyCommand {
+    Check(CheckArguments),
+}
+
+const USAGE: &str = "thrufs policy check [OPTIONS] FILE [PATH]…\n       thrufs policy check [OPTIONS] \
+                     --profile NAME [PATH]…";
+
+/// Check a policy, and show what it decides for files
+#[derive(Args)]
+#[command(override_usage = USAGE)]
+pub(crate) struct CheckArguments {
+    /// The policy, in TOML
+    #[arg(id = "FILE", required_unless_present = "profile")]
+    file: Option<PathBuf>,
+    /// Files of the host: show the decision for each, and its rule
+    #[arg(id = "PATH")]
+    paths: Vec<PathBuf>,
+    /// A profile of thrufs run, instead of FILE
+    #[arg(long, value_name = "NAME")]
+    profile: Option<Profile>,
+    /// The served directory, from which the policy's paths are counted
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, default_value = ".")]
+    root: PathBuf,
+    /// User and group that open them, by number or name [default: the user of the command]
+    #[arg(long = "as", value_name = "UID[:GID]", value_parser = Identity::parse)]
+    identity: Option<Identity>,
+    /// The path of the program that opens them [default: unknown]
+    #[arg(long, value_name = "PROGRAM")]
+    exe: Option<PathBuf>,
 }
 
 /// Prints the decision for each path; without paths, checks the policy. Fails if a path cannot be
 /// checked.
-pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, StartupError> {
-    let (_, mut matches) = matches
-        .remove_subcommand()
-        .expect("clap requires a subcommand, and there is one");
-    let file: Option<PathBuf> = matches.remove_one("FILE");
-    let mut paths = all(&mut matches, "PATH");
-    let (name, policy) = match matches.remove_one("profile") {
+pub(crate) fn check(command: PolicyCommand) -> Result<ExitCode, StartupError> {
+    let PolicyCommand::Check(arguments) = command;
+    let CheckArguments {
+        file, mut paths, ..
+    } = arguments;
+    let (name, policy) = match arguments.profile {
         Some(Profile { name, text }) => {
             // What clap took for FILE is the first PATH.
             paths.splice(0..0, file);
@@ -99,9 +81,9 @@ pub(crate) fn check(matches: &mut ArgMatches) -> Result<ExitCode, StartupError> 
         print(format!("{}: {count} {rules}, no fault\n", name.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let root = source::resolve(&required::<PathBuf>(&mut matches, "root"))?;
-    let executable: Option<PathBuf> = matches.remove_one("exe");
-    let identity: Option<Identity> = matches.remove_one("as");
+    let root = source::resolve(&arguments.root)?;
+    let executable = arguments.exe;
+    let identity = arguments.identity;
     let identity = identity.unwrap_or_else(Identity::of_this_process);
     let caller = Caller {
         uid: identity.uid,

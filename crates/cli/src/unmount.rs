@@ -1,11 +1,10 @@
 //! `thrufs unmount`: unmounts, and waits until the server has ended.
 
-use crate::arguments::{all, path};
 use crate::error::{CommandError, StartupError, system};
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
 use crate::waiting;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::Parser;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::io;
@@ -66,30 +65,23 @@ struct ServerProcess {
     descriptor: OwnedFd,
 }
 
-pub(crate) fn command() -> Command {
-    Command::new("unmount")
-        .visible_alias("umount")
-        .about("Unmount what thrufs mounted, and wait until its server has ended")
-        .arg(
-            Arg::new("lazy")
-                .short('l')
-                .long("lazy")
-                .action(ArgAction::SetTrue)
-                .help("Unmount while in use (lazy unmount); open files stay usable"),
-        )
-        .arg(
-            path("MOUNTPOINT")
-                .num_args(1..)
-                .required(true)
-                .help("The mount point"),
-        )
+/// Unmount what thrufs mounted, and wait until its server has ended
+#[derive(Parser)]
+#[command(name = "unmount", visible_alias = "umount")]
+pub(crate) struct UnmountArguments {
+    /// Unmount while in use (lazy unmount); open files stay usable
+    #[arg(short, long)]
+    lazy: bool,
+    /// The mount point
+    #[arg(id = "MOUNTPOINT", required = true)]
+    mountpoints: Vec<PathBuf>,
 }
 
 /// Unmounts all that it can; fails with the last error, after printing the earlier ones.
-pub(crate) fn run(matches: &mut ArgMatches) -> Result<(), UnmountError> {
+pub(crate) fn run(arguments: UnmountArguments) -> Result<(), UnmountError> {
     let mut failed = None;
-    for mountpoint in all(matches, "MOUNTPOINT") {
-        if let Err(error) = unmount(&mountpoint, matches.get_flag("lazy"))
+    for mountpoint in arguments.mountpoints {
+        if let Err(error) = unmount(&mountpoint, arguments.lazy)
             && let Some(earlier) = failed.replace(error)
         {
             eprintln!("thrufs: {earlier}");

@@ -14,8 +14,8 @@ mod text;
 pub(crate) use error::RuleError;
 pub(crate) use text::AuditRequest;
 
-use clap::Arg;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum, ValueHint};
 use pattern::{Pattern, Tree};
 use std::path::{Path, PathBuf};
 use text::{Rule, Text};
@@ -41,29 +41,43 @@ pub(crate) const PROFILES: [Profile; 2] = [
     },
 ];
 
-/// `--profile NAME`.
-pub(crate) fn profile_argument() -> Arg {
-    Arg::new("profile")
-        .long("profile")
-        .value_name("NAME")
-        .value_parser(
-            PossibleValuesParser::new(PROFILES.map(|known| known.name)).map(|name| {
-                let known = PROFILES.into_iter().find(|known| known.name == name);
-                known.expect("clap takes no other")
-            }),
-        )
+impl ValueEnum for Profile {
+    fn value_variants<'a>() -> &'a [Profile] {
+        &PROFILES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(self.name.into())
+    }
 }
 
-/// The options of `thrufs run` that make its policy, each in the order of the command line.
-#[derive(Clone, Debug, Default)]
+// The options of `thrufs run` that make its policy, each in the order of the command line. A doc comment would
+// describe the command.
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RuleArguments {
-    pub(crate) profiles: Vec<Profile>,
-    pub(crate) policies: Vec<PathBuf>,
-    pub(crate) hide: Vec<String>,
-    pub(crate) deny: Vec<String>,
-    pub(crate) read_only: Vec<String>,
-    pub(crate) redact: Vec<String>,
+    /// Exempt PATTERN from all other rules. What is beneath a directory is exempt only if the directory
+    /// exists or PATTERN ends in /**: a directory that the command moves there shows its hidden files
+    #[arg(long, value_name = "PATTERN", value_hint = ValueHint::AnyPath)]
     pub(crate) allow: Vec<String>,
+    /// Refuse changes of PATTERN and of everything beneath
+    #[arg(long, value_name = "PATTERN", value_hint = ValueHint::AnyPath)]
+    pub(crate) read_only: Vec<String>,
+    /// Refuse access to PATTERN and everything beneath; names stay visible
+    #[arg(long, value_name = "PATTERN", value_hint = ValueHint::AnyPath)]
+    pub(crate) deny: Vec<String>,
+    /// Hide PATTERN and everything beneath: the name is absent
+    #[arg(long, value_name = "PATTERN", value_hint = ValueHint::AnyPath)]
+    pub(crate) hide: Vec<String>,
+    /// Show photographs in PATTERN without their place, and refuse other files there
+    #[arg(long, value_name = "PATTERN", value_hint = ValueHint::AnyPath)]
+    pub(crate) redact: Vec<String>,
+    /// Add the rules of a policy, in TOML
+    #[arg(long = "policy", value_name = "FILE")]
+    pub(crate) policies: Vec<PathBuf>,
+    /// Add the rules of a built-in profile: workspace hides secrets and keeps read-only what the host
+    /// executes, none has no rules [default: workspace]
+    #[arg(long = "profile", value_name = "NAME")]
+    pub(crate) profiles: Vec<Profile>,
 }
 
 impl RuleArguments {
