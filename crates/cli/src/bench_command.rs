@@ -47,13 +47,13 @@ pub(crate) fn command() -> Command {
     Command::new(NAME)
         .about("Measure a directory through thrufs, natively and through other mounts")
         .arg(directory)
-        .args(BENCH.split("\n* --").skip(1).filter_map(argument))
+        .args(BENCH.split("\n.B --").skip(1).filter_map(argument))
 }
 
 /// An option, of its item in the manual page, and the first clause of its description.
 fn argument(item: &'static str) -> Option<Arg> {
     let (option, about) = item.split_once('\n')?;
-    let about = about.split("\n\n").next().unwrap_or_default();
+    let about = about.split("\n.").next().unwrap_or_default();
     let about: Vec<&str> = about.split_whitespace().collect();
     let about = about.join(" ");
     let ends = [": ", "; ", ". "].iter().filter_map(|it| about.find(it));

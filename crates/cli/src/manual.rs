@@ -1,38 +1,60 @@
-//! The manual pages: text files, with parts generated from the tables of options.
-
-mod roff;
+//! The manual pages, in man(7), with parts generated from the tables of options.
+//!
+//! `-` is written for `\-`, `@VERSION@` for the version, and a line `.\" @ WHAT` for a generated part.
 
 use crate::arguments::capitalized;
 use crate::error::CommandError;
 use crate::options::{Form, Group, MountOption, NEEDLESS, Use};
 use crate::virtiofsd;
 use clap::Parser;
-use roff::Page;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The page of the benchmark.
-pub(crate) const BENCH: &str = include_str!("../manual/thrufs-bench.txt");
+pub(crate) const BENCH: &str = include_str!("../manual/thrufs-bench.1");
 
-const TEXTS: [&str; 12] = [
-    include_str!("../manual/thrufs.txt"),
-    include_str!("../manual/thrufs-mount.txt"),
-    include_str!("../manual/thrufs-share.txt"),
-    include_str!("../manual/thrufs-run.txt"),
-    include_str!("../manual/thrufs-virtiofsd.txt"),
-    include_str!("../manual/thrufs-unmount.txt"),
-    BENCH,
-    include_str!("../manual/thrufs-doctor.txt"),
-    include_str!("../manual/thrufs-policy.txt"),
-    include_str!("../manual/thrufs-explain.txt"),
-    include_str!("../manual/thrufs-ctl.txt"),
-    include_str!("../manual/mount.thrufs.txt"),
+/// File names and sources.
+const PAGES: [(&str, &str); 12] = [
+    ("thrufs.1", include_str!("../manual/thrufs.1")),
+    ("thrufs-mount.1", include_str!("../manual/thrufs-mount.1")),
+    ("thrufs-share.1", include_str!("../manual/thrufs-share.1")),
+    ("thrufs-run.1", include_str!("../manual/thrufs-run.1")),
+    (
+        "thrufs-virtiofsd.1",
+        include_str!("../manual/thrufs-virtiofsd.1"),
+    ),
+    (
+        "thrufs-unmount.1",
+        include_str!("../manual/thrufs-unmount.1"),
+    ),
+    ("thrufs-bench.1", BENCH),
+    ("thrufs-doctor.1", include_str!("../manual/thrufs-doctor.1")),
+    ("thrufs-policy.1", include_str!("../manual/thrufs-policy.1")),
+    (
+        "thrufs-explain.1",
+        include_str!("../manual/thrufs-explain.1"),
+    ),
+    ("thrufs-ctl.1", include_str!("../manual/thrufs-ctl.1")),
+    ("mount.thrufs.8", include_str!("../manual/mount.thrufs.8")),
 ];
 
+const EXIT_STATUS: &str = include_str!("../manual/parts/exit-status.man");
+const CONTROL: &str = include_str!("../manual/parts/control.man");
+
 /// File name and text of every page.
-pub(crate) fn pages() -> [(String, String); 12] {
-    // The texts are compiled in, and the unit tests render every page.
-    TEXTS.map(|text| Page::of(text, generated).unwrap_or_else(|fault| panic!("{fault}")))
+pub(crate) fn pages() -> [(&'static str, String); 12] {
+    PAGES.map(|(name, source)| (name, page(source)))
+}
+
+fn page(source: &str) -> String {
+    let mut page = String::new();
+    for line in source.lines() {
+        match line.strip_prefix(".\\\" @ ") {
+            Some(what) => page.push_str(&generated(what)),
+            None => page.push_str(&(line.replace('-', "\\-") + "\n")),
+        }
+    }
+    page.replace("@VERSION@", env!("CARGO_PKG_VERSION"))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -68,42 +90,56 @@ pub(crate) fn write_pages(arguments: ManArguments) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// Adds the part for a mark `@ what`.
-fn generated(page: &mut Page, what: &str) -> Result<(), String> {
+fn generated(what: &str) -> String {
     match what {
-        "exit status" => page.add(include_str!("../manual/parts/exit-status.txt"), generated)?,
-        "option --control" => page.add(include_str!("../manual/parts/control.txt"), generated)?,
-        "options of mount" => options(page, Use::Mount),
-        "options of share" => options(page, Use::Share),
-        "names of options" => names(page),
+        "exit status" => page(EXIT_STATUS),
+        "option --control" => page(CONTROL),
+        "options of mount" => options(Use::Mount),
+        "options of share" => options(Use::Share),
+        "names of options" => names(),
         "options of other servers" => {
-            for (name, why) in NEEDLESS {
-                page.item(name, &sentence(why));
-            }
+            let items = NEEDLESS.iter();
+            items
+                .map(|(name, why)| item(name, &sentence(why)))
+                .collect()
         }
         "options of virtiofsd" => {
-            for (option, help) in virtiofsd::described() {
-                page.item(&option, &help);
-            }
+            let options = virtiofsd::described();
+            options.map(|(option, help)| item(&option, &help)).collect()
         }
-        _ => return Err(format!("nothing is made for: @ {what}")),
+        // The unit tests make every page.
+        _ => unreachable!("no page has a part {what}"),
     }
-    Ok(())
 }
 
-fn options(page: &mut Page, used: Use) {
+fn item(term: &str, text: &str) -> String {
+    format!(".TP\n.B {}\n{}\n", escape(term), escape(text))
+}
+
+/// A text of which no part is a request or an escape.
+fn escape(text: &str) -> String {
+    let escaped = text.replace('\\', "\\e").replace('-', "\\-");
+    match escaped.starts_with(['.', '\'']) {
+        true => format!("\\&{escaped}"),
+        false => escaped,
+    }
+}
+
+fn options(used: Use) -> String {
+    let mut text = String::new();
     for group in Group::ALL {
         let mut options = group.options(used).peekable();
         if options.peek().is_some() {
-            page.subsection(group.title());
+            text.push_str(&format!(".SS {}\n", group.title()));
         }
         if group == Group::Mount && used == Use::Mount {
-            page.text("After -o alone, and without effect on the server:");
+            text.push_str("After \\-o alone, and without effect on the server:\n");
         }
         for option in options {
-            page.item(&heading(option), &description(option));
+            text.push_str(&item(&heading(option), &description(option)));
         }
     }
+    text
 }
 
 fn heading(option: &MountOption) -> String {
@@ -144,21 +180,30 @@ fn sentence(text: &str) -> String {
 }
 
 /// Names of the mount options for -o.
-fn names(page: &mut Page) {
+fn names() -> String {
+    let mut text = String::new();
     for group in Group::ALL {
         let options = group.options(Use::Mount).filter(|o| o.form != Form::Flag);
         let names: Vec<String> = options.map(MountOption::pattern).collect();
         if !names.is_empty() {
-            page.subsection(group.title());
-            page.text(&format!("{}.", names.join(", ")));
+            let names = escape(&names.join(", "));
+            text.push_str(&format!(".SS {}\n{names}.\n", group.title()));
         }
     }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::options::OPTIONS;
+
+    #[test]
+    fn text_is_escaped_from_roff_requests() {
+        assert_eq!(escape(".TH"), "\\&.TH");
+        assert_eq!(escape("'quoted"), "\\&'quoted");
+        assert_eq!(escape("a\\,b --c"), "a\\e,b \\-\\-c");
+    }
 
     #[test]
     fn every_option_is_in_the_manual() {
@@ -175,7 +220,7 @@ mod tests {
         for option in OPTIONS.iter() {
             let name = option.name;
             let heading = heading(option).replace('\\', "\\e");
-            let is_in = |page: &str| page.contains(&format!("\\fB{heading}\\fR"));
+            let is_in = |page: &str| page.contains(&format!("\n.B {heading}\n"));
             assert_eq!(is_in(&mount), option.used().includes(Use::Mount), "{name}");
             assert_eq!(is_in(&share), option.used().includes(Use::Share), "{name}");
             if option.form != Form::Flag && option.used().includes(Use::Mount) {

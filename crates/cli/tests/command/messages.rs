@@ -164,7 +164,7 @@ fn completions_and_manual_have_every_option_of_the_benchmark() {
             Some(value) => format!("{flag} {}", value.trim_end_matches('>')),
             None => flag.to_owned(),
         };
-        let heading = format!("\\fB{heading}\\fR");
+        let heading = format!("\n.B {heading}\n");
         assert!(page.contains(&heading), "{heading}: {page}");
         let name = flag.trim_start_matches('-');
         let shown = format!("__fish_thrufs_using_subcommand bench\" -l {name} -d '");
@@ -188,7 +188,7 @@ fn completions_and_manual_have_every_option_of_the_benchmark() {
     for suite in suites {
         let (name, about) = suite.trim_start().split_once(' ').unwrap();
         let about = about.trim_start();
-        let described = page.split(&format!("\\fB{name}\\fR\n")).nth(1);
+        let described = page.split(&format!("\n.B {name}\n")).nth(1);
         let described = described.and_then(|rest| rest.lines().next());
         let described = described.unwrap_or_default().to_lowercase();
         assert_eq!(described, format!("{about}.").to_lowercase(), "{suite}");

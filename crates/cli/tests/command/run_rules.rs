@@ -150,7 +150,7 @@ fn help_completions_and_manual_have_every_option_of_run() {
     assert_eq!(options.len(), 15, "{options:?}");
     for option in options {
         assert!(
-            page.contains(&format!("\\fB--{option}")),
+            page.contains(&format!("\n.B --{option}")),
             "{option}: {page}"
         );
         let shown = format!("__fish_thrufs_using_subcommand run\" -l {option} ");
