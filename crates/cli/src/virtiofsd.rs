@@ -19,15 +19,13 @@ use crate::error::USAGE;
 use crate::output::print;
 use crate::share::ShareArguments;
 use crate::share::launch;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{ArgMatches, Command};
 use collected::Collected;
 pub(crate) use collected::VirtiofsdError;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
-use table::{OPTIONS, Outcome, Taken, VirtiofsdOption};
 
 pub(crate) const NAME: &str = "virtiofsd";
 
@@ -81,66 +79,18 @@ pub(crate) fn command(name: &str) -> Command {
         .about("Share a directory with a virtual machine, with the arguments of virtiofsd 1.14")
         .version(concat!(env!("CARGO_PKG_VERSION"), " (thrufs)"))
         .args_override_self(true);
-    for option in OPTIONS {
-        command = command.arg(argument(option));
+    for option in table::options() {
+        command = command.arg(option.argument);
     }
     command
 }
 
 /// Options and descriptions, for the manual.
 pub(crate) fn described() -> impl Iterator<Item = (String, String)> {
-    OPTIONS.iter().map(|option| {
-        let shown = match option.takes {
-            Taken::Nothing => option.shown(),
-            Taken::One(value) | Taken::Many(value) if option.is_long() => {
-                format!("{}={value}", option.shown())
-            }
-            Taken::One(value) | Taken::Many(value) => format!("{} {value}", option.shown()),
-            Taken::Word(words) => format!("{}={}", option.shown(), words.join("|")),
-            Taken::WordOrNot(words) => format!("{}[={}]", option.shown(), words.join("|")),
-        };
-        (shown, format!("{}.", explained(option)))
+    table::options().into_iter().map(|option| {
+        let help = option.argument.get_help().cloned().unwrap_or_default();
+        (option.pattern(), format!("{help}."))
     })
-}
-
-fn explained(option: &VirtiofsdOption) -> String {
-    let help = option.help;
-    match option.outcome {
-        Outcome::Same | Outcome::Done(_) => help.to_owned(),
-        Outcome::AlreadySo(why) => format!("{help} [no effect: {why}]"),
-    }
-}
-
-fn argument(option: &'static VirtiofsdOption) -> Arg {
-    let mut arg = Arg::new(option.name).help(explained(option));
-    if let Some(short) = option.short {
-        arg = arg.short(short);
-    }
-    if option.is_long() {
-        arg = arg.long(option.name);
-    }
-    let arg = arg.overrides_with_all(option.overrides);
-    match option.takes {
-        Taken::Nothing => arg.action(ArgAction::SetTrue),
-        Taken::One(value_name) => one(arg, value_name),
-        Taken::Many(value_name) => one(arg, value_name).action(ArgAction::Append),
-        Taken::Word(words) => one(arg, "WORD").value_parser(one_of(words)),
-        Taken::WordOrNot(words) => one(arg, "WORD")
-            .value_parser(one_of(words))
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_missing_value("always"),
-    }
-}
-
-fn one_of(words: &'static [&'static str]) -> impl TypedValueParser<Value = OsString> {
-    PossibleValuesParser::new(words).map(OsString::from)
-}
-
-fn one(arg: Arg, value_name: &'static str) -> Arg {
-    arg.action(ArgAction::Set)
-        .value_name(value_name)
-        .value_parser(value_parser!(OsString))
 }
 
 fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdError> {
@@ -149,9 +99,10 @@ fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdErro
     for name in ["noxattr", "noacl", "no_killpriv_v2"] {
         collected.set(name, None)?;
     }
-    for option in OPTIONS {
-        if matches.value_source(option.name) == Some(ValueSource::CommandLine) {
-            collect(option, matches, &mut collected)?;
+    for option in table::options() {
+        if matches.value_source(option.name()) == Some(ValueSource::CommandLine) {
+            let mut values = matches.get_raw(option.name()).into_iter().flatten();
+            values.try_for_each(|value| option.collect(value, &mut collected))?;
         }
     }
     // Lists override flags, wherever they are.
@@ -163,35 +114,6 @@ fn share_arguments(matches: &ArgMatches) -> Result<ShareArguments, VirtiofsdErro
         list::collect(list, &mut collected)?;
     }
     collected.finish()
-}
-
-fn collect(
-    option: &VirtiofsdOption,
-    matches: &ArgMatches,
-    collected: &mut Collected,
-) -> Result<(), VirtiofsdError> {
-    if let Outcome::AlreadySo(why) = option.outcome {
-        tracing::debug!("{} has no effect: {why}", option.shown());
-        return Ok(());
-    }
-    let act = |all: &mut Collected, value: &OsStr| match (option.outcome, option.takes) {
-        (Outcome::Done(act), _) => act(all, value),
-        (_, Taken::Nothing) => all.set(&option.same_of_ours(), None),
-        _ => {
-            let text = value.to_str();
-            let text = text.ok_or_else(|| VirtiofsdError::NotText(option.shown()))?;
-            all.set(&option.same_of_ours(), Some(text))
-        }
-    };
-    match option.takes {
-        Taken::Nothing if matches.get_flag(option.name) => act(collected, OsStr::new("")),
-        Taken::Nothing => Ok(()),
-        _ => {
-            let values = matches.get_many::<OsString>(option.name);
-            let mut values = values.into_iter().flatten();
-            values.try_for_each(|value| act(collected, value))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,250 +2,291 @@
 
 use super::collected::{Collected, VirtiofsdError};
 use crate::options;
-use Taken::{Many, Nothing, One, Word, WordOrNot};
-use std::ffi::OsStr;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, value_parser};
+use std::ffi::{OsStr, OsString};
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Taken {
-    Nothing,
-    /// The last value counts.
-    One(&'static str),
-    /// All values count.
-    Many(&'static str),
-    Word(&'static [&'static str]),
-    /// Optional, after an equals sign; `always` without.
-    WordOrNot(&'static [&'static str]),
-}
+type Act = fn(&mut Collected, &OsStr) -> Result<(), VirtiofsdError>;
 
-pub(super) type Act = fn(&mut Collected, &OsStr) -> Result<(), VirtiofsdError>;
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Outcome {
-    /// The option of the same name, with the same value.
-    Same,
-    Done(Act),
-    /// It requests the default, for this reason.
-    AlreadySo(&'static str),
-}
-
-#[derive(Clone, Copy, Debug)]
 pub(super) struct VirtiofsdOption {
-    /// The long form without hyphens; or a name for an option without one.
-    pub(super) name: &'static str,
-    pub(super) short: Option<char>,
-    pub(super) takes: Taken,
-    pub(super) overrides: &'static [&'static str],
-    pub(super) outcome: Outcome,
-    pub(super) help: &'static str,
+    pub(super) argument: Arg,
+    /// Otherwise as the common option of the same name, with the same value.
+    act: Option<Act>,
 }
 
 impl VirtiofsdOption {
-    pub(super) fn is_long(&self) -> bool {
-        self.short.is_none()
-    }
-
-    /// The name in the common table.
-    pub(super) fn same_of_ours(&self) -> String {
-        self.name.replace('-', "_")
+    pub(super) fn name(&self) -> &str {
+        self.argument.get_id().as_str()
     }
 
     pub(super) fn shown(&self) -> String {
-        match self.short {
+        match self.argument.get_short() {
             Some(short) => format!("-{short}"),
-            None => format!("--{}", self.name),
+            None => format!("--{}", self.name()),
         }
     }
-}
 
-const MODES: &[&str] = &["never", "auto", "always"];
-
-/// By default as the option of the same name.
-const fn row(name: &'static str, takes: Taken) -> VirtiofsdOption {
-    VirtiofsdOption {
-        name,
-        short: None,
-        takes,
-        overrides: &[],
-        outcome: Outcome::Same,
-        help: "",
-    }
-}
-
-impl VirtiofsdOption {
-    const fn help(self, help: &'static str) -> VirtiofsdOption {
-        VirtiofsdOption { help, ..self }
-    }
-
-    const fn does(self, act: Act) -> VirtiofsdOption {
-        let outcome = Outcome::Done(act);
-        VirtiofsdOption { outcome, ..self }
-    }
-
-    const fn already_so(self, why: &'static str) -> VirtiofsdOption {
-        let outcome = Outcome::AlreadySo(why);
-        VirtiofsdOption { outcome, ..self }
-    }
-
-    const fn overrides(self, overrides: &'static [&'static str]) -> VirtiofsdOption {
-        VirtiofsdOption { overrides, ..self }
-    }
-
-    const fn short(self, letter: char) -> VirtiofsdOption {
-        let short = Some(letter);
-        VirtiofsdOption { short, ..self }
-    }
-}
-
-pub(super) const OPTIONS: &[VirtiofsdOption] = &[
-    row("shared-dir", One("DIR"))
-        .help("The directory to share")
-        .does(|all, value| {
-            all.shared_dir = Some(value.into());
-            Ok(())
-        }),
-    row("socket-path", One("PATH"))
-        .help("The socket to create and listen at; the process id is in PATH.pid")
-        .does(socket),
-    row("socket", One("PATH"))
-        .help("As --socket-path")
-        .does(socket),
-    row("socket-group", One("GROUP"))
-        .help("The group that may connect besides the user")
-        .does(|all, value| {
-            let parsed = options::parse_group(text("--socket-group", value)?);
-            all.group = Some(parsed.map_err(|problem| bad("--socket-group", value, problem))?);
-            Ok(())
-        }),
-    row("fd", One("N"))
-        .help("Number of a listening socket to use instead of --socket-path")
-        .does(|all, value| {
-            let number = text("--fd", value)?
-                .parse()
-                .ok()
-                .filter(|number| *number >= 0);
-            let problem = || bad("--fd", value, "it must be a number".to_owned());
-            all.descriptor = Some(number.ok_or_else(problem)?);
-            Ok(())
-        }),
-    row("tag", One("TAG")).help("The tag of the device, for machine monitors that ask the server"),
-    row("cache", Word(&["never", "metadata", "auto", "always"]))
-        .help("What the guest may cache [default: auto]"),
-    row("writeback", Nothing).help("Let the guest cache written data and write them later"),
-    row("allow-mmap", Nothing).help("Allow shared mappings with --cache=never and metadata"),
-    row("allow-direct-io", Nothing)
-        .help("Open files on the host with O_DIRECT when the guest does"),
-    row("no-readdirplus", Nothing).help("Return directory entries without attributes"),
-    row("announce-submounts", Nothing)
-        .help("Show mounts in the directory as separate devices [the default]")
-        .overrides(&["no-announce-submounts"]),
-    row("no-announce-submounts", Nothing)
-        .help("Show one device for everything")
-        .overrides(&["announce-submounts"]),
-    row(
-        "inode-file-handles",
-        Word(&["never", "prefer", "fallback", "mandatory"]),
-    )
-    .help(
-        "Find files again by handle, which an attacker in control of the server can use too [default: \
-         never]",
-    )
-    .does(|all, value| {
-        let value = match value.to_str() {
-            Some("fallback") => Some("prefer"),
-            other => other,
+    /// As in the manual: `--sandbox=namespace|chroot|none`.
+    pub(super) fn pattern(&self) -> String {
+        let shown = self.shown();
+        if !self.takes_value() {
+            return shown;
+        }
+        let names = self.argument.get_value_names().unwrap_or_default();
+        let words = self.argument.get_possible_values();
+        let words: Vec<&str> = words.iter().map(PossibleValue::get_name).collect();
+        let value = match words.is_empty() {
+            true => names.concat(),
+            false => words.join("|"),
         };
-        all.set("inode_file_handles", value)
-    }),
-    row("readonly", Nothing)
-        .help("Refuse every change")
-        .does(|all, _| all.set("ro", None)),
-    row("xattr", Nothing).help("Serve extended attributes"),
-    row("posix-acl", WordOrNot(MODES))
-        .help("Serve POSIX ACLs, which implies --xattr [default: never]")
-        // Every guest since Linux 4.9 supports them, so `auto` is `always`.
-        .does(|all, value| by_mode(all, value, "acl", "noacl")),
-    row("security-label", WordOrNot(MODES))
-        .help("Set the label that the guest sends, which implies --xattr [default: never]")
-        // Every guest since Linux 5.17 sends them, if it has any.
-        .does(|all, value| by_mode(all, value, "security_label", "no_security_label")),
-    row("xattrmap", One("RULES"))
-        .help("Other names on the host for extended attributes, as in :map::user.virtiofs.:")
+        match self.argument.get_short() {
+            _ if self.argument.is_require_equals_set() => format!("{shown}[={value}]"),
+            Some(_) => format!("{shown} {value}"),
+            None => format!("{shown}={value}"),
+        }
+    }
+
+    pub(super) fn takes_value(&self) -> bool {
+        self.argument.get_action().takes_values()
+    }
+
+    /// Adds what it was given as.
+    pub(super) fn collect(&self, value: &OsStr, all: &mut Collected) -> Result<(), VirtiofsdError> {
+        let text = || {
+            let text = value.to_str();
+            text.ok_or_else(|| VirtiofsdError::NotText(self.shown()))
+        };
+        match self.act {
+            Some(act) => act(all, value),
+            None => {
+                let value = self.takes_value().then(text).transpose()?;
+                all.set(&self.name().replace('-', "_"), value)
+            }
+        }
+    }
+
+    fn with(self, change: impl FnOnce(Arg) -> Arg) -> VirtiofsdOption {
+        VirtiofsdOption {
+            argument: change(self.argument),
+            ..self
+        }
+    }
+
+    fn help(self, help: &'static str) -> VirtiofsdOption {
+        self.with(|it| it.help(help))
+    }
+
+    fn does(self, act: Act) -> VirtiofsdOption {
+        let act = Some(act);
+        VirtiofsdOption { act, ..self }
+    }
+
+    /// It requests the default, for this reason.
+    fn already_so(self, why: &str) -> VirtiofsdOption {
+        let help = self.argument.get_help().cloned().unwrap_or_default();
+        let help = format!("{help} [no effect: {why}]");
+        self.with(|it| it.help(help)).does(|_, _| Ok(()))
+    }
+
+    fn overrides(self, other: &'static str) -> VirtiofsdOption {
+        self.with(|it| it.overrides_with(other))
+    }
+
+    /// Its only form.
+    fn short(self, letter: char) -> VirtiofsdOption {
+        self.with(|it| it.short(letter).long(None::<&str>))
+    }
+}
+
+fn switch(name: &'static str) -> VirtiofsdOption {
+    let argument = Arg::new(name).long(name);
+    VirtiofsdOption {
+        argument: argument.action(ArgAction::SetTrue),
+        act: None,
+    }
+}
+
+/// The last value counts.
+fn one(name: &'static str, value_name: &'static str) -> VirtiofsdOption {
+    switch(name).with(|it| {
+        let parser = value_parser!(OsString);
+        it.action(ArgAction::Set)
+            .value_name(value_name)
+            .value_parser(parser)
+    })
+}
+
+/// All values count.
+fn many(name: &'static str, value_name: &'static str) -> VirtiofsdOption {
+    one(name, value_name).with(|it| it.action(ArgAction::Append))
+}
+
+fn word(name: &'static str, words: &'static [&'static str]) -> VirtiofsdOption {
+    let words = PossibleValuesParser::new(words).map(OsString::from);
+    one(name, "WORD").with(|it| it.value_parser(words))
+}
+
+/// Optional, after an equals sign; `always` without.
+fn mode(name: &'static str) -> VirtiofsdOption {
+    word(name, &["never", "auto", "always"]).with(|it| {
+        let it = it.num_args(0..=1).require_equals(true);
+        it.default_missing_value("always")
+    })
+}
+
+pub(super) fn options() -> [VirtiofsdOption; 41] {
+    [
+        one("shared-dir", "DIR")
+            .help("The directory to share")
+            .does(|all, value| {
+                all.shared_dir = Some(value.into());
+                Ok(())
+            }),
+        one("socket-path", "PATH")
+            .help("The socket to create and listen at; the process id is in PATH.pid")
+            .does(socket),
+        one("socket", "PATH").help("As --socket-path").does(socket),
+        one("socket-group", "GROUP")
+            .help("The group that may connect besides the user")
+            .does(|all, value| {
+                let parsed = options::parse_group(text("--socket-group", value)?);
+                all.group = Some(parsed.map_err(|problem| bad("--socket-group", value, problem))?);
+                Ok(())
+            }),
+        one("fd", "N")
+            .help("Number of a listening socket to use instead of --socket-path")
+            .does(|all, value| {
+                let number = text("--fd", value)?
+                    .parse()
+                    .ok()
+                    .filter(|number| *number >= 0);
+                let problem = || bad("--fd", value, "it must be a number".to_owned());
+                all.descriptor = Some(number.ok_or_else(problem)?);
+                Ok(())
+            }),
+        one("tag", "TAG").help("The tag of the device, for machine monitors that ask the server"),
+        word("cache", &["never", "metadata", "auto", "always"])
+            .help("What the guest may cache [default: auto]"),
+        switch("writeback").help("Let the guest cache written data and write them later"),
+        switch("allow-mmap").help("Allow shared mappings with --cache=never and metadata"),
+        switch("allow-direct-io").help("Open files on the host with O_DIRECT when the guest does"),
+        switch("no-readdirplus").help("Return directory entries without attributes"),
+        switch("announce-submounts")
+            .help("Show mounts in the directory as separate devices [the default]")
+            .overrides("no-announce-submounts"),
+        switch("no-announce-submounts")
+            .help("Show one device for everything")
+            .overrides("announce-submounts"),
+        word(
+            "inode-file-handles",
+            &["never", "prefer", "fallback", "mandatory"],
+        )
+        .help(
+            "Find files again by handle, which an attacker in control of the server can use too \
+             [default: never]",
+        )
         .does(|all, value| {
-            all.set("xattr", None)?;
-            all.set("xattrmap", Some(text("--xattrmap", value)?))
+            let value = match value.to_str() {
+                Some("fallback") => Some("prefer"),
+                other => other,
+            };
+            all.set("inode_file_handles", value)
         }),
-    row("killpriv-v2", Nothing)
-        .help(
-            "Clear set-id bits and capabilities of files that are written, instead of the guest",
+        switch("readonly")
+            .help("Refuse every change")
+            .does(|all, _| all.set("ro", None)),
+        switch("xattr").help("Serve extended attributes"),
+        mode("posix-acl")
+            .help("Serve POSIX ACLs, which implies --xattr [default: never]")
+            // Every guest since Linux 4.9 supports them, so `auto` is `always`.
+            .does(|all, value| by_mode(all, value, "acl", "noacl")),
+        mode("security-label")
+            .help("Set the label that the guest sends, which implies --xattr [default: never]")
+            // Every guest since Linux 5.17 sends them, if it has any.
+            .does(|all, value| by_mode(all, value, "security_label", "no_security_label")),
+        one("xattrmap", "RULES")
+            .help("Other names on the host for extended attributes, as in :map::user.virtiofs.:")
+            .does(|all, value| {
+                all.set("xattr", None)?;
+                all.set("xattrmap", Some(text("--xattrmap", value)?))
+            }),
+        switch("killpriv-v2")
+            .help(
+                "Clear set-id bits and capabilities of files that are written, instead of \
+                 the guest",
+            )
+            .overrides("no-killpriv-v2"),
+        switch("no-killpriv-v2")
+            .help("Leave that to the guest [the default]")
+            .overrides("killpriv-v2"),
+        switch("preserve-noatime")
+            .help("Pass O_NOATIME on to the host")
+            .already_so("O_NOATIME is always passed on"),
+        many("translate-uid", "RULE").help(
+            "Translate user ids: guest:, host:, squash-guest:, squash-host: or \
+             map:FROM:TO:COUNT, or forbid-guest:FROM:COUNT; ACLs are translated too",
+        ),
+        many("translate-gid", "RULE").help("As --translate-uid, for groups"),
+        many("uid-map", ":INSIDE:OUTSIDE:COUNT:")
+            .help(
+                "Map user ids by a user namespace, for an ordinary user's server; requires \
+                 --gid-map",
+            )
+            .does(|all, value| range(all, "--uid-map", "namespace_uidmap", value)),
+        many("gid-map", ":INSIDE:OUTSIDE:COUNT:")
+            .help("Map group ids by a user namespace")
+            .does(|all, value| range(all, "--gid-map", "namespace_gidmap", value)),
+        word("sandbox", &["namespace", "chroot", "none"])
+            .help("How the process is confined [default: namespace, if available]"),
+        word("seccomp", &["none", "kill", "log", "trap"])
+            .help("Action for system calls that serving does not need [default: they fail]"),
+        one("modcaps", "CHANGES").help(
+            "Capabilities to keep or to drop in addition, as in \
+                 --modcaps=+sys_admin:-chown",
+        ),
+        one("rlimit-nofile", "N")
+            .help("The limit on open files; 0 leaves it [default: the hard limit]"),
+        one("thread-pool-size", "N")
+            .help("Threads that serve")
+            .already_so("each queue has a thread, and requests that block move to another"),
+        word(
+            "log-level",
+            &["error", "warn", "info", "debug", "trace", "off"],
         )
-        .overrides(&["no-killpriv-v2"]),
-    row("no-killpriv-v2", Nothing)
-        .help("Leave that to the guest [the default]")
-        .overrides(&["killpriv-v2"]),
-    row("preserve-noatime", Nothing)
-        .help("Pass O_NOATIME on to the host")
-        .already_so("O_NOATIME is always passed on"),
-    row("translate-uid", Many("RULE")).help(
-        "Translate user ids: guest:, host:, squash-guest:, squash-host: or \
-         map:FROM:TO:COUNT, or forbid-guest:FROM:COUNT; ACLs are translated too",
-    ),
-    row("translate-gid", Many("RULE")).help("As --translate-uid, for groups"),
-    row("uid-map", Many(":INSIDE:OUTSIDE:COUNT:"))
-        .help(
-            "Map user ids by a user namespace, for an ordinary user's server; requires --gid-map",
-        )
-        .does(|all, value| range(all, "--uid-map", "namespace_uidmap", value)),
-    row("gid-map", Many(":INSIDE:OUTSIDE:COUNT:"))
-        .help("Map group ids by a user namespace")
-        .does(|all, value| range(all, "--gid-map", "namespace_gidmap", value)),
-    row("sandbox", Word(&["namespace", "chroot", "none"]))
-        .help("How the process is confined [default: namespace, if available]"),
-    row("seccomp", Word(&["none", "kill", "log", "trap"]))
-        .help("Action for system calls that serving does not need [default: they fail]"),
-    row("modcaps", One("CHANGES"))
-        .help("Capabilities to keep or to drop in addition, as in --modcaps=+sys_admin:-chown"),
-    row("rlimit-nofile", One("N"))
-        .help("The limit on open files; 0 leaves it [default: the hard limit]"),
-    row("thread-pool-size", One("N"))
-        .help("Threads that serve")
-        .already_so("each queue has a thread, and requests that block move to another"),
-    row(
-        "log-level",
-        Word(&["error", "warn", "info", "debug", "trace", "off"]),
-    )
-    .help("What to log [default: info]")
-    .does(|all, value| all.set("log", value.to_str())),
-    row("syslog", Nothing).help("Log to syslog(3)"),
-    row("print-capabilities", Nothing)
-        .help("Print the supported features as JSON, and exit")
-        .does(|_, _| Ok(())),
-    row("migration-mode", Word(&["find-paths", "file-handles"]))
-        .help("How files of the guest are sent to the destination of a migration"),
-    row("migration-on-error", Word(&["abort", "guest-error"]))
-        .help("What happens when files of the guest are not found"),
-    row("migration-verify-handles", Nothing).help("Verify that the same files were found"),
-    row("migration-confirm-paths", Nothing).help("Check paths again before the guest migrates"),
-    row("options", Many("LIST"))
-        .short('o')
-        .help("Options in the form of the older program, as in -o source=DIR,cache=none")
-        // Their position among the flags does not matter.
-        .does(|_, _| Ok(())),
-    row("debug", Nothing)
-        .short('d')
-        .help("As --log-level=debug")
-        .does(|all, _| all.set("log", Some("debug"))),
-    row("foreground", Nothing)
-        .short('f')
-        .help("Stay in the foreground")
-        .already_so("it stays in the foreground"),
-];
+        .help("What to log [default: info]")
+        .does(|all, value| all.set("log", value.to_str())),
+        switch("syslog").help("Log to syslog(3)"),
+        switch("print-capabilities")
+            .help("Print the supported features as JSON, and exit")
+            .does(|_, _| Ok(())),
+        word("migration-mode", &["find-paths", "file-handles"])
+            .help("How files of the guest are sent to the destination of a migration"),
+        word("migration-on-error", &["abort", "guest-error"])
+            .help("What happens when files of the guest are not found"),
+        switch("migration-verify-handles").help("Verify that the same files were found"),
+        switch("migration-confirm-paths").help("Check paths again before the guest migrates"),
+        many("options", "LIST")
+            .short('o')
+            .help("Options in the form of the older program, as in -o source=DIR,cache=none")
+            // Their position among the flags does not matter.
+            .does(|_, _| Ok(())),
+        switch("debug")
+            .short('d')
+            .help("As --log-level=debug")
+            .does(|all, _| all.set("log", Some("debug"))),
+        switch("foreground")
+            .short('f')
+            .help("Stay in the foreground")
+            .already_so("it stays in the foreground"),
+    ]
+}
 
 fn socket(all: &mut Collected, value: &OsStr) -> Result<(), VirtiofsdError> {
     all.socket = Some(value.into());
     Ok(())
 }
 
-/// One of [`MODES`] for what requires extended attributes.
+/// A [`mode`] of what requires extended attributes.
 fn by_mode(all: &mut Collected, mode: &OsStr, on: &str, off: &str) -> Result<(), VirtiofsdError> {
     if mode == "never" {
         return all.set(off, None);

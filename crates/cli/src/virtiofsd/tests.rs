@@ -123,26 +123,26 @@ fn virtiofsd_is_recognised_by_name() {
 
 #[test]
 fn every_option_of_virtiofsd_is_accepted() {
-    let ours: HashSet<String> = OPTIONS.iter().map(VirtiofsdOption::shown).collect();
+    let options = table::options();
+    let ours: HashSet<String> = options.iter().map(table::VirtiofsdOption::shown).collect();
     let theirs: HashSet<String> = OF_1_14.iter().map(ToString::to_string).collect();
     assert_eq!(ours, theirs);
-    assert_eq!(OPTIONS.len(), OF_1_14.len(), "none twice");
+    assert_eq!(options.len(), OF_1_14.len(), "none twice");
     let help = command(NAME).render_long_help().to_string();
-    for option in OPTIONS {
+    for option in options {
         assert!(help.contains(&option.shown()), "{}", option.shown());
-        let value = match option.takes {
-            Taken::Nothing | Taken::WordOrNot(_) => String::new(),
-            Taken::Word(words) => format!("={}", words[words.len() - 1]),
-            Taken::One(_) | Taken::Many(_) => match option.name {
-                "fd" | "thread-pool-size" | "rlimit-nofile" | "socket-group" => "=7".to_owned(),
-                "translate-uid" | "translate-gid" => "=map:0:1:1".to_owned(),
-                "uid-map" => "=:0:1:1: --gid-map=:0:1:1:".to_owned(),
-                "gid-map" => "=:0:1:1: --uid-map=:0:1:1:".to_owned(),
-                "xattrmap" => "=:ok:all:::".to_owned(),
-                "modcaps" => "=-chown".to_owned(),
-                "options" => "xattr".to_owned(),
-                _ => "=x".to_owned(),
-            },
+        let words = option.argument.get_possible_values();
+        let value = match option.name() {
+            _ if !option.takes_value() || option.argument.is_require_equals_set() => String::new(),
+            _ if let Some(word) = words.last() => format!("={}", word.get_name()),
+            "fd" | "thread-pool-size" | "rlimit-nofile" | "socket-group" => "=7".to_owned(),
+            "translate-uid" | "translate-gid" => "=map:0:1:1".to_owned(),
+            "uid-map" => "=:0:1:1: --gid-map=:0:1:1:".to_owned(),
+            "gid-map" => "=:0:1:1: --uid-map=:0:1:1:".to_owned(),
+            "xattrmap" => "=:ok:all:::".to_owned(),
+            "modcaps" => "=-chown".to_owned(),
+            "options" => "xattr".to_owned(),
+            _ => "=x".to_owned(),
         };
         let said = format!("{}{value}", option.shown());
         let outcome = asked(&format!("--shared-dir /d --socket-path /s {said}"));
