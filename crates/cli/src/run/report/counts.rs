@@ -2,6 +2,7 @@
 
 use super::text;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -170,39 +171,22 @@ impl Counts {
 
     /// One object on one line.
     pub(super) fn json(&self, policy: &Policy) -> String {
-        #[derive(Serialize)]
-        struct Listed<'a> {
-            #[serde(flatten)]
-            refusal: &'a Refusal,
-            action: &'static str,
-            count: u64,
-        }
-        #[derive(Serialize)]
-        struct Whole<'a> {
-            opens: u64,
-            files: Totals,
-            uncounted_opens: u64,
-            refused: u64,
-            refusals: Vec<Listed<'a>>,
-            unlisted: u64,
-            lost: u64,
-        }
-        let refusals = self.sorted().into_iter().map(|(refusal, count)| Listed {
-            refusal,
-            action: refusal.action(policy),
-            count,
+        let refusals = self.sorted().into_iter().map(|(refusal, count)| {
+            let mut listed = json!(refusal);
+            listed["action"] = refusal.action(policy).into();
+            listed["count"] = count.into();
+            listed
         });
-        let whole = Whole {
-            opens: self.opens,
-            files: self.totals,
-            uncounted_opens: self.uncounted_opens,
-            refused: self.refused,
-            refusals: refusals.collect(),
-            unlisted: self.unlisted,
-            lost: self.lost,
-        };
-        let json = serde_json::to_string(&whole).expect("texts and numbers are always JSON");
-        text::ascii_json(&json)
+        let whole = json!({
+            "opens": self.opens,
+            "files": self.totals,
+            "uncounted_opens": self.uncounted_opens,
+            "refused": self.refused,
+            "refusals": Value::from_iter(refusals),
+            "unlisted": self.unlisted,
+            "lost": self.lost,
+        });
+        text::ascii_json(&whole.to_string())
     }
 }
 
