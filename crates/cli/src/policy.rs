@@ -7,6 +7,7 @@ use crate::error::StartupError;
 use crate::options;
 use crate::output::print;
 use crate::run::rules::Profile;
+use crate::run::user::Account;
 use crate::source;
 use clap::{Args, Parser, ValueHint};
 use host_file::{HostFile, SubjectError};
@@ -131,8 +132,11 @@ impl Identity {
         let uid = options::parse_user(user)?;
         let gid = match group {
             Some(group) => options::parse_group(group)?,
-            None => group_of(uid)
-                .ok_or("this user has no group in /etc/passwd: add one after a colon")?,
+            None => {
+                let account = Account::of(uid);
+                let missing = "this user has no group in /etc/passwd: add one after a colon";
+                account.ok_or(missing)?.gid
+            }
         };
         Ok(Identity { uid, gid })
     }
@@ -143,16 +147,6 @@ impl Identity {
             gid: rustix::process::getegid().as_raw(),
         }
     }
-}
-
-/// From `/etc/passwd`.
-fn group_of(uid: u32) -> Option<u32> {
-    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
-    passwd.lines().find_map(|line| {
-        let mut numbers = line.split(':').skip(2).map(str::parse);
-        let (found, group) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
-        (found == uid).then_some(group)
-    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) mod rules;
 mod runner;
 pub(crate) mod sandbox;
 mod standard_files;
-mod user;
+pub(crate) mod user;
 
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;

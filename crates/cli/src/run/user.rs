@@ -33,14 +33,21 @@ pub(super) struct Change {
 }
 
 /// An entry of passwd(5).
-struct Account {
+pub(crate) struct Account {
     name: String,
     uid: u32,
-    gid: u32,
+    pub(crate) gid: u32,
     home: OsString,
 }
 
 impl Account {
+    /// The first of this user in `/etc/passwd`.
+    pub(crate) fn of(uid: u32) -> Option<Account> {
+        let passwd = fs::read_to_string("/etc/passwd").ok()?;
+        let mut accounts = passwd.lines().filter_map(account);
+        accounts.find(|account| account.uid == uid)
+    }
+
     /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns.
     fn unknown(uid: u32, tree: &Path) -> Account {
         let owned = fs::metadata(tree).ok().filter(|stat| stat.uid() == uid);
@@ -107,12 +114,7 @@ impl RunUser {
     }
 
     fn with_account(uid: u32, tree: &Path) -> RunUser {
-        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let account = passwd
-            .lines()
-            .filter_map(account)
-            .find(|account| account.uid == uid)
-            .unwrap_or_else(|| Account::unknown(uid, tree));
+        let account = Account::of(uid).unwrap_or_else(|| Account::unknown(uid, tree));
         let groups = fs::read_to_string("/etc/group").unwrap_or_default();
         RunUser {
             uid,
