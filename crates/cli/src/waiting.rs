@@ -25,10 +25,9 @@ pub(crate) fn readable_of(
         .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, PollFlags::IN))
         .collect();
     loop {
-        let timeout = deadline.map(|deadline| {
-            let left = deadline.saturating_duration_since(Instant::now());
-            Timespec::try_from(left).expect("a deadline is within a lifetime")
-        });
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        // A time that it does not hold is as good as none.
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         // EINTR: wait for the rest of the time.
         if poll(&mut polled, timeout.as_ref()).is_ok() {
             break;
