@@ -163,7 +163,10 @@ mod tests {
                 assert_eq!(settings.len(), 1);
                 assert_eq!(settings[0].option.name, option.name);
                 if option.form == Form::Both {
-                    assert_eq!(options::parse(&settings[0].to_string()).unwrap(), settings);
+                    let text = settings[0].to_string();
+                    let again = options::parse(&text).unwrap();
+                    assert_eq!(again[0].option.name, option.name);
+                    assert_eq!(again[0].to_string(), text);
                 }
             }
         }

@@ -65,12 +65,6 @@ pub(crate) struct Setting {
     pub(crate) value: Option<String>,
 }
 
-impl PartialEq for Setting {
-    fn eq(&self, other: &Setting) -> bool {
-        self.option.name == other.option.name && self.value == other.value
-    }
-}
-
 impl Setting {
     fn text(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
