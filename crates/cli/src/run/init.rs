@@ -5,10 +5,10 @@
 //! cannot be reached), and holds nothing but the channel on which it reports.
 
 use super::plan::SandboxPlan;
+use super::restrictions;
 use super::runner::SIGNALS;
-use super::sandbox::{Failure, failed_to};
+use super::sandbox::{Failure, failed_to, perform};
 use super::user::RunUser;
-use super::{refused, restrictions};
 use crate::channel::{Channel, Message};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{
@@ -25,17 +25,7 @@ const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
 pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
-    let Some((runner, command)) = super::inherited(arguments) else {
-        return ExitCode::FAILURE;
-    };
-    match run(&runner, command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err((step, error)) => {
-            let why = format!("cannot {step}: {error}{}", refused::hint(&error));
-            let _ = runner.send(&Message::Failed(why));
-            ExitCode::FAILURE
-        }
-    }
+    perform(arguments, run)
 }
 
 fn run(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {

@@ -47,13 +47,21 @@ pub(super) fn failed_to<E: Into<io::Error>>(step: impl Into<String>) -> impl FnO
     move |error| (step, error.into())
 }
 
-/// The process: its arguments are the number of its channel, `--`, and the command. Signals of the terminal are
-/// blocked, by the runner.
+/// The process. Signals of the terminal are blocked, by the runner.
 pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
+    perform(arguments, build)
+}
+
+/// Does the work of a process of the sandbox, and reports its failure to the runner. The arguments are the number
+/// of its channel, `--`, and the command.
+pub(super) fn perform(
+    arguments: &[OsString],
+    work: fn(&Channel, &[OsString]) -> Result<(), Failure>,
+) -> ExitCode {
     let Some((runner, command)) = super::inherited(arguments) else {
         return ExitCode::FAILURE;
     };
-    match build(&runner, command) {
+    match work(&runner, command) {
         Ok(()) => ExitCode::SUCCESS,
         Err((step, error)) => {
             let why = format!("cannot {step}: {error}{}", refused::hint(&error));
