@@ -41,7 +41,7 @@ use arguments::{RunArguments, arguments};
 use clap::ArgMatches;
 use plan::SandboxPlan;
 use report::Report;
-use rules::{AuditRequest, RuleError};
+use rules::RuleError;
 use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::OsString;
@@ -131,9 +131,8 @@ fn has_other_names(file: &Path) -> bool {
 }
 
 fn compose(arguments: &RunArguments, tree: &Path) -> Result<(String, Policy), RuleError> {
-    let log = arguments.audit.clone();
-    let audit = (log.is_some() || arguments.report).then_some(AuditRequest { log });
-    arguments.rules.compose(tree, audit)
+    let log = arguments.audit.as_deref();
+    arguments.rules.compose(tree, arguments.report, log)
 }
 
 /// The name of the composed policy in messages.

@@ -12,7 +12,6 @@ mod tests;
 mod text;
 
 pub(crate) use error::RuleError;
-pub(crate) use text::AuditRequest;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
@@ -83,7 +82,7 @@ pub(crate) struct RuleArguments {
 impl RuleArguments {
     /// The policy for `tree`, and its text. A single profile is returned as it is, with its comments.
     ///
-    /// The rules: `audit`, if requested; `--allow`; the directories above the patterns of the following
+    /// The rules: `audit`, for `records` or an audit log; `--allow`; the directories above the patterns of the following
     /// options, read-only; `--read-only`, `--deny`, `--hide`, `--redact`; each file; each profile. Of a
     /// key at the top of several files, the first counts. Rules are renamed where their names collide.
     ///
@@ -94,15 +93,16 @@ impl RuleArguments {
     pub(crate) fn compose(
         &self,
         tree: &Path,
-        audit: Option<AuditRequest>,
+        records: bool,
+        log: Option<&Path>,
     ) -> Result<(String, Policy), RuleError> {
         let profiles = self.profiles();
         let mut text = Text::default();
         for profile in &profiles {
             text.reserve_names(&checked(Path::new("profile"), profile)?);
         }
-        if let Some(audit) = audit {
-            text.audit(&audit)?;
+        if records || log.is_some() {
+            text.audit(log)?;
         }
         let tree = Tree::at(tree);
         self.add_options(&tree, &mut text)?;
@@ -137,16 +137,12 @@ impl RuleArguments {
             let parse = |pattern: &String| tree.pattern(option, pattern);
             patterns.iter().map(parse).collect()
         };
-        let allow = parse("--allow", &self.allow)?;
+        let allow = parse("allow", &self.allow)?;
         let restricting = [
-            (
-                "option-read-only",
-                "read-only",
-                parse("--read-only", &self.read_only)?,
-            ),
-            ("option-deny", "deny", parse("--deny", &self.deny)?),
-            ("option-hide", "hide", parse("--hide", &self.hide)?),
-            ("option-redact", "redact", parse("--redact", &self.redact)?),
+            ("read-only", parse("read-only", &self.read_only)?),
+            ("deny", parse("deny", &self.deny)?),
+            ("hide", parse("hide", &self.hide)?),
+            ("redact", parse("redact", &self.redact)?),
         ];
         let exempt = |pattern: &Pattern| match tree.has_directory(pattern) {
             true => pattern.whole(),
@@ -159,7 +155,7 @@ impl RuleArguments {
             paths: allow.iter().flat_map(exempt).collect(),
             keys: "",
         });
-        let all = || restricting.iter().flat_map(|(_, _, patterns)| patterns);
+        let all = || restricting.iter().flat_map(|(_, patterns)| patterns);
         let (named, matched): (Vec<Pattern>, Vec<Pattern>) =
             all().flat_map(Pattern::parents).partition(Pattern::is_name);
         for (name, parents, keys) in [
@@ -178,9 +174,9 @@ impl RuleArguments {
                 keys,
             });
         }
-        for (name, action, patterns) in &restricting {
+        for (action, patterns) in &restricting {
             text.add_rule(&Rule {
-                name,
+                name: &format!("option-{action}"),
                 action,
                 paths: patterns.iter().flat_map(Pattern::whole).collect(),
                 keys: if *action == "redact" {

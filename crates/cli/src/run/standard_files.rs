@@ -7,6 +7,7 @@ use rustix::process::{Gid, Pid, Uid, getpgrp, test_kill_process_group};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// `linux/magic.h`
@@ -49,15 +50,10 @@ pub(super) fn give_pipes(uid: u32, gid: u32) -> Result<(), RunError> {
 
 /// The first of the standard files that is a terminal.
 pub(super) fn terminal() -> Option<PathBuf> {
-    let name = |file: &dyn AsFd| {
-        let name = rustix::termios::ttyname(file.as_fd(), Vec::new()).ok()?;
-        Some(PathBuf::from(OsString::from(
-            String::from_utf8(name.into_bytes()).ok()?,
-        )))
-    };
-    name(&std::io::stdin())
-        .or_else(|| name(&std::io::stdout()))
-        .or_else(|| name(&std::io::stderr()))
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let mut files = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()].into_iter();
+    let name = files.find_map(|file| rustix::termios::ttyname(file, Vec::new()).ok())?;
+    Some(OsString::from_vec(name.into_bytes()).into())
 }
 
 /// The terminal's foreground process group.

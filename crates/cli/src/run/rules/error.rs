@@ -5,7 +5,7 @@ use thrufs_policy::PolicyFileError;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RuleError {
-    #[error("bad value `{pattern}` for {option}: {problem}")]
+    #[error("bad value `{pattern}` for --{option}: {problem}")]
     Pattern {
         option: &'static str,
         pattern: String,

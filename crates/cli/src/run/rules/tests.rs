@@ -49,7 +49,7 @@ fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, RuleErro
         };
         list.push((*value).to_owned());
     }
-    rules.compose(tree, None).map(|(text, _)| text)
+    rules.compose(tree, false, None).map(|(text, _)| text)
 }
 
 fn composed(options: &[(&str, &str)]) -> Policy {
@@ -237,9 +237,9 @@ fn workspace_is_the_profile_unless_another_is_given() {
     let by_default = |mut rules: RuleArguments| {
         assert!(rules.profiles.is_empty());
         rules.allow.push("a".to_owned());
-        rules.compose(Path::new("."), None).unwrap().0
+        rules.compose(Path::new("."), false, None).unwrap().0
     };
-    let without = RuleArguments::default().compose(Path::new("."), None);
+    let without = RuleArguments::default().compose(Path::new("."), false, None);
     assert_eq!(without.unwrap().0, workspace);
     let hiding = RuleArguments {
         hide: vec!["a".to_owned()],
@@ -436,19 +436,16 @@ fn an_audit_log_is_that_of_the_option_or_of_all_files() {
         file("2", "/log/a"),
         file("3", "/log/b"),
     ];
-    let request = |log: &str| AuditRequest {
-        log: Some(log.into()),
-    };
-    let composed = |count: usize, audit: Option<AuditRequest>| {
+    let composed = |count: usize, records: bool, log: Option<&str>| {
         let rules = RuleArguments {
             policies: policies[..count].to_vec(),
             hide: vec!["h".to_owned()],
             ..RuleArguments::default()
         };
-        let composed = rules.compose(place.path(), audit);
+        let composed = rules.compose(place.path(), records, log.map(Path::new));
         composed.map(|(text, _)| text)
     };
-    let compose = |count, log: Option<&str>| composed(count, log.map(request));
+    let compose = |count, log: Option<&str>| composed(count, false, log);
     let log = |text: &str| parsed(text).audit_log().map(Path::to_owned);
     assert_eq!(log(&compose(0, None).unwrap()), None);
     assert_eq!(log(&compose(2, None).unwrap()), Some("/log/a".into()));
@@ -478,8 +475,8 @@ fn an_audit_log_is_that_of_the_option_or_of_all_files() {
     assert_eq!(relative, std::path::absolute("log").ok());
     assert!(audited.contains("\naudit-refused = true\n"), "{audited}");
     // For a report alone.
-    let no_file = || Some(AuditRequest { log: None });
-    assert_eq!(log(&composed(0, no_file()).unwrap()), Some(NO_LOG.into()));
-    assert_eq!(log(&composed(2, no_file()).unwrap()), Some("/log/a".into()));
-    composed(3, no_file()).unwrap_err();
+    let recorded = |count| composed(count, true, None);
+    assert_eq!(log(&recorded(0).unwrap()), Some(NO_LOG.into()));
+    assert_eq!(log(&recorded(2).unwrap()), Some("/log/a".into()));
+    recorded(3).unwrap_err();
 }

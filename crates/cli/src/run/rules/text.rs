@@ -7,13 +7,6 @@ use thrufs_policy::Policy;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A record of every open, and of what the rules refuse.
-#[derive(Clone, Debug)]
-pub(crate) struct AuditRequest {
-    /// The audit log, instead of that of a policy file. Without either, [`NO_LOG`].
-    pub(crate) log: Option<PathBuf>,
-}
-
 /// The audit log of records that are only counted.
 pub(super) const NO_LOG: &str = "/dev/null";
 
@@ -47,11 +40,12 @@ impl Text {
         self.names.extend(names.map(str::to_owned));
     }
 
-    /// Records everything.
-    pub(super) fn audit(&mut self, audit: &AuditRequest) -> Result<(), RuleError> {
-        if let Some(log) = &audit.log {
-            let absolute = std::path::absolute(log).unwrap_or_else(|_| log.clone());
-            let bad = || RuleError::AuditLogName(log.clone());
+    /// Records every open, and what the rules refuse, in `log` instead of the audit log of a policy file. Without
+    /// either, in [`NO_LOG`].
+    pub(super) fn audit(&mut self, log: Option<&Path>) -> Result<(), RuleError> {
+        if let Some(log) = log {
+            let absolute = std::path::absolute(log).unwrap_or_else(|_| log.into());
+            let bad = || RuleError::AuditLogName(log.into());
             self.audit_log_line(absolute.to_str().ok_or_else(bad)?);
             self.is_log_set = true;
         }
