@@ -78,7 +78,7 @@ impl Subject {
                     None => Err(thrufs::Errno::ENOTCONN),
                 };
                 match explained {
-                    Ok(explanation) => result(serde_json::to_value(explanation)),
+                    Ok(explanation) => Reply::Result(json!(explanation)),
                     Err(errno) => Reply::Error(Refusal::failed(errno.raw())),
                 }
             }
@@ -135,9 +135,4 @@ impl Subject {
             "text": self.statistics_text(),
         }))
     }
-}
-
-fn result(value: serde_json::Result<Value>) -> Reply {
-    // It consists of strings, numbers and booleans.
-    value.map_or_else(|_| Reply::Error(Refusal::failed(libc::EIO)), Reply::Result)
 }
