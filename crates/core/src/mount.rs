@@ -15,7 +15,7 @@ mod options;
 pub use connection::{abort_by, abort_connection, abort_file, abort_mounted, set_readahead};
 pub use error::MountError;
 pub(crate) use helper::{AutoUnmount, mount_with_auto_unmount};
-pub use helper::{mount_unprivileged, unmount_unprivileged};
+pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};
 pub use options::MountOptions;
 
 use error::{kernel_error, unmount_error};

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use thrufs_sys::fuse_dev;
 
 /// The number of `/dev/fuse` (`Documentation/admin-guide/devices.txt` of Linux).
@@ -66,7 +66,7 @@ fn mounting_as_root() -> Finding {
 }
 
 fn mounting_by_helper() -> Finding {
-    let Some(helper) = helper() else {
+    let Ok(helper) = thrufs::mount::unprivileged_helper() else {
         return Finding::bad(
             "fusermount3 was not found",
             "install the package fuse3, or mount as root",
@@ -91,16 +91,6 @@ fn mounting_by_helper() -> Finding {
         );
     }
     Finding::good(format!("by {shown}"))
-}
-
-/// As [`thrufs::mount::mount_unprivileged`] searches.
-fn helper() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let fixed = ["/usr/bin", "/bin", "/usr/local/bin", "/sbin", "/usr/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path)
-        .chain(fixed)
-        .map(|directory| directory.join("fusermount3"))
-        .find(|candidate| candidate.is_file())
 }
 
 fn is_set_user_id(path: &Path) -> bool {

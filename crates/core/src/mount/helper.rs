@@ -13,7 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use thrufs_sys::fd_passing;
 
-fn helper() -> Result<PathBuf, MountError> {
+/// The path of `fusermount3`: in `PATH`, or where distributions install it.
+///
+/// # Errors
+/// [`MountError::NoHelper`]
+pub fn unprivileged_helper() -> Result<PathBuf, MountError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let fixed = ["/usr/bin", "/bin", "/usr/local/bin", "/sbin", "/usr/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
@@ -110,7 +114,7 @@ fn run_helper(
     list: OsString,
 ) -> Result<(io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
     check_target(target)?;
-    let helper = helper()?;
+    let helper = unprivileged_helper()?;
     let failed = |errno: rustix::io::Errno| MountError::HelperRun(errno.into());
     let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
     let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).map_err(failed)?;
@@ -160,7 +164,7 @@ fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
 /// # Errors
 /// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's message.
 pub fn unmount_unprivileged(target: &Path, lazy: bool) -> Result<(), MountError> {
-    let mut command = Command::new(helper()?);
+    let mut command = Command::new(unprivileged_helper()?);
     command.arg("-u");
     if lazy {
         command.arg("-z");
