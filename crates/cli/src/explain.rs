@@ -85,20 +85,12 @@ fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, QueryEr
     let located = locate(path)?;
     let components = located.components.clone();
     let answer = ask(path, &located, control, &Query::Explain { components })?;
-    let explanation =
-        serde_json::from_value(answer).map_err(|error| not_understood(path, error))?;
+    let explanation = serde_json::from_value(answer).map_err(QueryError::query(path))?;
     Ok(Explained {
         path: escape(path.as_os_str().as_bytes()),
         mountpoint: escape(located.mount.path.as_os_str().as_bytes()),
         explanation,
     })
-}
-
-fn not_understood(path: &Path, error: serde_json::Error) -> QueryError {
-    QueryError::Query {
-        path: path.into(),
-        source: error.into(),
-    }
 }
 
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.

@@ -4,7 +4,7 @@ use super::socket::ControlSocketError;
 use crate::error::{CommandError, StartupError};
 use crate::mounting::DeadMount;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueryError {
@@ -54,6 +54,16 @@ pub(crate) enum QueryError {
     Place(#[from] ControlSocketError),
     #[error(transparent)]
     Startup(#[from] StartupError),
+}
+
+impl QueryError {
+    /// Adds the path to the error of a query.
+    pub(crate) fn query<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> QueryError {
+        move |error| QueryError::Query {
+            path: path.into(),
+            source: error.into(),
+        }
+    }
 }
 
 impl CommandError for QueryError {}

@@ -17,6 +17,13 @@ pub(super) enum SubjectError {
     OutsideRoot { path: PathBuf, root: PathBuf },
 }
 
+fn unlooked(path: &Path) -> impl Fn(io::Error) -> SubjectError {
+    move |source| SubjectError::Unlooked {
+        path: path.into(),
+        source,
+    }
+}
+
 /// A file beneath the root. Symbolic links are followed before its last component only.
 #[derive(Debug)]
 pub(super) struct HostFile {
@@ -34,10 +41,7 @@ pub(super) struct Found {
 impl HostFile {
     /// `path` must be beneath `root`.
     pub(super) fn find(root: &Path, path: &Path) -> Result<HostFile, SubjectError> {
-        let real = real(path).map_err(|source| SubjectError::Unlooked {
-            path: path.into(),
-            source,
-        })?;
+        let real = real(path).map_err(unlooked(path))?;
         let below = real
             .strip_prefix(root)
             .map_err(|_| SubjectError::OutsideRoot {
@@ -81,16 +85,10 @@ fn real(path: &Path) -> io::Result<PathBuf> {
 
 impl Found {
     fn at(path: &Path) -> Result<Found, SubjectError> {
-        match path.symlink_metadata() {
-            Ok(metadata) => Ok(Found {
-                path: path.into(),
-                metadata,
-            }),
-            Err(source) => Err(SubjectError::Unlooked {
-                path: path.into(),
-                source,
-            }),
-        }
+        Ok(Found {
+            metadata: path.symlink_metadata().map_err(unlooked(path))?,
+            path: path.into(),
+        })
     }
 
     pub(super) fn subject<'a>(&'a self, below: &'a Path) -> Subject<'a> {
