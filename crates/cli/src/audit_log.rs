@@ -5,6 +5,7 @@
 //! ([`AuditLog::new`]).
 
 use crate::channel::packets_to_thread;
+use rustix::io::retry_on_intr;
 use rustix::net::{SendFlags, send};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,11 +37,10 @@ fn write_one(
     line: &mut [u8],
     count: &mut impl FnMut(&str, bool),
 ) -> io::Result<()> {
-    let length = match rustix::io::read(worker, &mut *line) {
-        Err(rustix::io::Errno::INTR) => return Ok(()),
-        Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-        length => length?,
-    };
+    let length = retry_on_intr(|| rustix::io::read(worker, &mut *line))?;
+    if length == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     let line = String::from_utf8_lossy(&line[..length]);
     let written = log.append(&line);
     count(&line, written.is_ok());

@@ -5,7 +5,7 @@
 //! reply is the number, then the path of the program, or the CPU in digits, or nothing.
 
 use crate::channel::packets_to_thread;
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SendFlags, send};
 use std::io;
@@ -32,10 +32,7 @@ pub(crate) fn begin() -> io::Result<OwnedFd> {
 
 fn answer(worker: &OwnedFd) -> Result<(), Errno> {
     let mut question = [0; QUESTION_BYTES];
-    let length = match rustix::io::read(worker, &mut question) {
-        Err(Errno::INTR) => return Ok(()),
-        length => length?,
-    };
+    let length = retry_on_intr(|| rustix::io::read(worker, &mut question))?;
     if length != QUESTION_BYTES {
         return Err(Errno::PIPE);
     }
@@ -92,10 +89,8 @@ impl Callers {
         rustix::io::write(self.socket.as_fd(), &question).ok()?;
         let mut answer = vec![0; ANSWER_BYTES_MAX];
         loop {
-            let length = match rustix::io::read(self.socket.as_fd(), &mut answer) {
-                Err(Errno::INTR) => continue,
-                length => length.ok().filter(|length| *length >= NUMBER_BYTES)?,
-            };
+            let length = retry_on_intr(|| rustix::io::read(&self.socket, &mut answer));
+            let length = length.ok().filter(|length| *length >= NUMBER_BYTES)?;
             // Late replies to earlier queries are skipped.
             if answer[..NUMBER_BYTES] == number {
                 let known = answer[NUMBER_BYTES..length].to_vec();
