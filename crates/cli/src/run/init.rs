@@ -88,12 +88,7 @@ fn confine(user: &RunUser) -> Result<(), Failure> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed_to("hide process 1"))?;
     cred::drop_from_all_sets(CapabilitySet::all()).map_err(failed_to("drop capabilities"))?;
     cred::no_new_privs().map_err(failed_to("give up new privileges"))?;
-    restrictions::scope().map_err(|error| {
-        (
-            "restrict signals and sockets".to_owned(),
-            io::Error::other(error),
-        )
-    })?;
+    restrictions::scope().map_err(failed_to("restrict signals and sockets"))?;
     restrictions::filter_calls().map_err(failed_to("filter system calls"))
 }
 

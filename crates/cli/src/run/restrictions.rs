@@ -6,11 +6,12 @@ use std::io;
 
 /// Denies connecting to abstract Unix sockets, and signals, to all outside (landlock(7), Linux 6.12), where the
 /// kernel can.
-pub(super) fn scope() -> Result<(), landlock::RulesetError> {
+pub(super) fn scope() -> io::Result<()> {
     let Ok(ruleset) = scopes() else {
         return Ok(());
     };
-    ruleset.restrict_self().map(drop)
+    ruleset.restrict_self().map_err(io::Error::other)?;
+    Ok(())
 }
 
 pub(crate) fn can_scope() -> bool {

@@ -12,7 +12,6 @@ use super::plan::{SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
 use crate::channel::{Channel, Message};
-use crate::config::MountConfig;
 use crate::mount_table;
 use crate::mounting;
 use crate::process;
@@ -99,7 +98,7 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let begun = fs::create_dir_all(tree);
     begun.map_err(failed_to(format!("create {}", tree.display())))?;
     let _ = cred::set_umask(umask);
-    mount_tree(&config, device)?;
+    mounting::mount(&config, device).map_err(failed_to_mount(tree))?;
     // The worker serves from here on.
     match runner.receive() {
         Ok(Some(Message::Ready)) => {}
@@ -157,11 +156,6 @@ fn enter(user: &RunUser) -> Result<(), Failure> {
 
 fn mounts() -> Result<Vec<mount_table::Mount>, Failure> {
     mount_table::all().map_err(failed_to("read the mount table"))
-}
-
-fn mount_tree(config: &MountConfig, device: OwnedFd) -> Result<(), Failure> {
-    let tree = config.mountpoint.as_path();
-    mounting::mount(config, device).map_err(failed_to_mount(tree))
 }
 
 /// An empty directory and an empty file, for covers. They are mounted while the sandbox is built: before Linux
