@@ -82,14 +82,10 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let tree = config.mountpoint.as_path();
     let outside = mounts()?;
     let parts = elsewhere::parts(&outside, tree);
-    let device = thrufs::mount::open_device()
-        .map_err(failed_to_mount(tree))?
-        .0;
-    let sent = runner.send(&Message::Device(
-        device
-            .try_clone()
-            .map_err(failed_to("duplicate the device"))?,
-    ));
+    let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
+    let copy = device.try_clone();
+    let copy = copy.map_err(failed_to("duplicate the device"))?;
+    let sent = runner.send(&Message::Device(copy));
     sent.map_err(failed_to("send the device"))?;
     // The command must reach what is created on the way to the tree.
     let umask = cred::set_umask(0o022);
@@ -218,22 +214,15 @@ fn tmpfs(path: &Path, options: &str) -> Result<(), Failure> {
 
 /// Mounts empty directories over what leads out, and brings back what is to be seen there.
 fn hide(plan: &SandboxPlan) -> Result<(), Failure> {
-    let kept: Vec<Kept> = plan
-        .shown
-        .iter()
-        .map(Kept::open)
-        .collect::<Result<_, _>>()?;
-    let devices: Vec<(PathBuf, OwnedFd)> = DEVICES
-        .iter()
-        .map(|name| Path::new("/dev").join(name))
-        .filter_map(|path| Some((path.clone(), clone_mount(&path).ok()?)))
-        .chain(plan.terminal.as_ref().and_then(|terminal| {
-            Some((
-                "/dev/console".into(),
-                clone_mount(Path::new(terminal)).ok()?,
-            ))
-        }))
-        .collect();
+    let kept = plan.shown.iter().map(Kept::open);
+    let kept: Vec<Kept> = kept.collect::<Result<_, _>>()?;
+    let dev = Path::new("/dev");
+    let nodes = DEVICES.map(|name| (dev.join(name), dev.join(name)));
+    let terminal = plan.terminal.as_ref().map(PathBuf::from);
+    let console = terminal.map(|terminal| (dev.join("console"), terminal));
+    let devices = nodes.into_iter().chain(console);
+    let devices = devices.filter_map(|(path, node)| Some((path, clone_mount(&node).ok()?)));
+    let devices: Vec<(PathBuf, OwnedFd)> = devices.collect();
     for path in EMPTY
         .into_iter()
         .filter_map(|path| fs::canonicalize(path).ok())

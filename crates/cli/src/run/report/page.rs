@@ -131,12 +131,10 @@ fn cells(refusal: &Refusal, count: u64, policy: &Policy) -> [String; 4] {
         other => other,
     };
     let rule = match refusal.rule_name.as_deref() {
-        Some(name) => match name {
-            "option-hide" | "option-deny" | "option-redact" | "option-read-only" => {
-                name.replacen("option-", "--", 1)
-            }
-            name => printable(name),
-        },
+        Some(name @ ("option-hide" | "option-deny" | "option-redact" | "option-read-only")) => {
+            name.replacen("option-", "--", 1)
+        }
+        Some(name) => printable(name),
         None => format!("rule {}", refusal.rule),
     };
     let program = refusal.executable.as_deref().map(Path::new);
