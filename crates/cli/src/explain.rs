@@ -145,13 +145,8 @@ fn as_text(path: &Path, explained: &Explained) -> String {
         },
     );
     line("cache", cache(&explanation.cache));
-    line(
-        "kernel",
-        explanation
-            .node
-            .as_ref()
-            .map_or_else(|| "not looked up".to_owned(), node),
-    );
+    let known = explanation.node.as_ref().map(node);
+    line("kernel", known.unwrap_or("not looked up".to_owned()));
     let lower = &explanation.lower;
     let mut beneath = match &lower.file_system {
         Some(name) => name.clone(),

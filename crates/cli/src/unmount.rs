@@ -115,12 +115,8 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
         taken => taken?,
     }
     // Mounted elsewhere too, or in use: the server continues.
-    let elsewhere = mounts
-        .iter()
-        .filter(|other| other.device == mount.device)
-        .count()
-        > 1;
-    if lazy || elsewhere {
+    let mut same = mounts.iter().filter(|it| it.device == mount.device);
+    if lazy || same.nth(1).is_some() {
         return Ok(());
     }
     wait_for(&servers, mount.device, &path)
