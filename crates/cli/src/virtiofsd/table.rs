@@ -50,7 +50,7 @@ impl VirtiofsdOption {
         self.argument.get_action().takes_values()
     }
 
-    /// Adds what it was given as.
+    /// Adds the settings for one value; for a switch the value does not matter.
     pub(super) fn collect(&self, value: &OsStr, all: &mut Collected) -> Result<(), VirtiofsdError> {
         let text = || {
             let text = value.to_str();
