@@ -50,7 +50,7 @@ pub(crate) fn ask(
                 mountpoint,
                 socket: socket_path,
             },
-            other => failed(&mountpoint, other),
+            other => QueryError::query(&mountpoint)(other),
         }
     })?;
     exchange_with(path, &stream, command)
@@ -74,7 +74,7 @@ pub(crate) fn ask_share(
     let (socket, follow) = place_of(socket, user, name)?;
     let stream = reach(&socket, follow, user).map_err(|errno| match errno {
         Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(path.into()),
-        other => failed(path, other),
+        other => QueryError::query(path)(other),
     })?;
     exchange_with(path, &stream, command)
 }
@@ -91,15 +91,8 @@ fn place_of(
     }
 }
 
-fn failed(path: &Path, error: impl Into<io::Error>) -> QueryError {
-    QueryError::Query {
-        path: path.into(),
-        source: error.into(),
-    }
-}
-
 fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<Value, QueryError> {
-    let line = exchange(stream, command, TIMEOUT).map_err(|error| failed(path, error))?;
+    let line = exchange(stream, command, TIMEOUT).map_err(QueryError::query(path))?;
     match Reply::decode(&line) {
         Ok(Reply::Result(value)) => Ok(value),
         Ok(Reply::Error(refusal)) => Err(QueryError::Refused {
@@ -108,10 +101,10 @@ fn exchange_with(path: &Path, stream: &UnixStream, command: &Command) -> Result<
         }),
         Err(why) => {
             let why = format!("malformed reply: {why}");
-            Err(failed(
-                path,
-                io::Error::new(io::ErrorKind::InvalidData, why),
-            ))
+            Err(QueryError::query(path)(io::Error::new(
+                io::ErrorKind::InvalidData,
+                why,
+            )))
         }
     }
 }
