@@ -17,6 +17,7 @@ mod datapath;
 mod deadlock;
 mod directories;
 mod guard;
+mod intent;
 mod io;
 mod keeping;
 mod listings;
@@ -33,6 +34,7 @@ mod suspended;
 mod suspended_locks;
 mod versions;
 
+pub(crate) use intent::EXECUTES;
 pub(crate) use io::sync;
 pub(crate) use lock_owners::{OwnerCharges, OwnerFile};
 pub(crate) use open::{Opening, access, lower_flags};

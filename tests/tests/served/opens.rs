@@ -5,6 +5,7 @@ use rustix::fs::IFlags;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::time::Duration;
 use thrufs::Errno;
 use thrufs_abi::{NodeId, OpenReplyFlags};
 use thrufs_hostdir::Config;
@@ -117,6 +118,49 @@ fn a_creation_passes_on_no_more() {
     let created = root.create(ROOT, b"link", libc::O_RDWR, 0o644).map(drop);
     assert_eq!(created, Err(Errno::ESTALE));
     assert!(!target.exists());
+}
+
+/// The kernel above asks the server to truncate before it looks whether the file is a running program, unless
+/// the open is for writing.
+#[test]
+fn a_running_program_is_not_truncated_by_a_reader() {
+    const FMODE_EXEC: i32 = 0x20;
+    for passthrough in [false, true] {
+        let served = serve(Config {
+            passthrough,
+            ..Config::default()
+        });
+        served.write("program", b"content");
+        let path = served.path("program");
+        let root = served.client.root();
+        let node = root.walk("program").unwrap();
+        let open = |flags| root.open(node, flags).map(|opened| opened.fh);
+        let truncating = libc::O_RDONLY | libc::O_TRUNC;
+        // Of the program and of another that runs it.
+        let [first, second] = [(); 2].map(|()| open(FMODE_EXEC).unwrap());
+        root.release(node, first).unwrap();
+        for flags in [truncating, libc::O_ACCMODE | libc::O_TRUNC] {
+            assert_eq!(open(flags), Err(Errno::ETXTBSY));
+            assert_eq!(fs::read(&path).unwrap(), b"content");
+        }
+        let reader = open(libc::O_RDONLY).unwrap();
+        // The program ends, and RELEASE comes after an open that was made then.
+        std::thread::scope(|scope| {
+            let opening = scope.spawn(|| open(truncating));
+            std::thread::sleep(Duration::from_millis(5));
+            root.release(node, second).unwrap();
+            opening.join().unwrap().unwrap();
+        });
+        assert_eq!(fs::read(&path).unwrap(), b"");
+        // An interpreter stays open as long as it is mapped, but writers may open it: the kernel knows.
+        served.write("program", b"content");
+        open(FMODE_EXEC).unwrap();
+        for access in [libc::O_WRONLY, libc::O_RDWR] {
+            open(access | libc::O_TRUNC).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"");
+        }
+        root.release(node, reader).unwrap();
+    }
 }
 
 #[test]

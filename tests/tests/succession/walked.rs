@@ -413,3 +413,24 @@ fn a_file_in_the_place_of_another_is_not_taken_for_it() {
         assert_ne!(root.walk("a/file").unwrap(), file, "{}", lower.name());
     }
 }
+
+#[test]
+fn a_running_program_stays_one() {
+    const FMODE_EXEC: i32 = 0x20;
+    over_lowers(|ground, way| {
+        let source = ground.source();
+        fs::write(source.join("program"), "content").unwrap();
+        let server = Server::new(source, config_for(way));
+        let client = mounted(&server);
+        let root = client.root();
+        let program = root.walk("program").unwrap();
+        let running = root.open(program, FMODE_EXEC).unwrap().fh;
+
+        server.passed_on(way, source);
+
+        let truncated = || root.open(program, libc::O_RDONLY | libc::O_TRUNC);
+        assert_eq!(truncated().map(drop), Err(Errno::ETXTBSY));
+        root.release(program, running).unwrap();
+        truncated().unwrap();
+    });
+}

@@ -18,6 +18,7 @@
 use super::Files;
 use super::admission::{check_attributes, needs_watching};
 use super::guard::{UseGuard, join};
+use super::intent::{truncates_unchecked, writes};
 use super::open::access;
 use crate::filter::Filter;
 use crate::ledger::Route;
@@ -25,11 +26,35 @@ use crate::tree::{Inode, LowerMount, Obstacle, Tree, Use};
 use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use thrufs::{Backing, Errno, Result};
+use std::thread;
+use std::time::Duration;
+use thrufs::{Backing, Context, Errno, Result};
 use thrufs_abi::FileHandle;
 use thrufs_policy::{Access, DataPath, FilePath};
 
+/// How long an open waits for RELEASE requests of a program that has ended, in milliseconds.
+const RELEASE_MS_MAX: u32 = 100;
+
 impl Files {
+    /// As [`use_file`](Self::use_file), for OPEN. The kernel does not wait for an answer to RELEASE: an open
+    /// by the parent of a program that has ended can arrive before it.
+    pub(crate) fn use_file_once_released(
+        &self,
+        context: &Context<'_>,
+        inode: &Arc<Inode>,
+        flags: i32,
+        wanted: &FilePath,
+    ) -> Result<UseGuard> {
+        for _ in 0..RELEASE_MS_MAX {
+            match self.use_file(inode, flags, None, wanted) {
+                Err(Errno::ETXTBSY) => context.require_blocking()?,
+                used => return used,
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.use_file(inode, flags, None, wanted)
+    }
+
     /// Whether a new file with this path may be opened by the kernel itself.
     pub(crate) fn may_use_passthrough(&self, mount: &LowerMount, wanted: &FilePath) -> bool {
         wanted.data == DataPath::Passthrough && self.passthrough.permits(mount).is_ok()
@@ -37,8 +62,9 @@ impl Files {
 
     /// Joins or begins the use of `inode`, for an open with the client's `flags`. `known` saves a statx(2).
     /// Fails with `EBUSY` when the policy demands another path than that of the earlier opens, and when an
-    /// append-only file is opened for reading and appending while it is open under passthrough; `EPERM` for
-    /// what an immutable or append-only file forbids; errors of the lower file system.
+    /// append-only file is opened for reading and appending while it is open under passthrough; `ETXTBSY`
+    /// when a running program would be truncated, which the kernel would notice too late; `EPERM` for what
+    /// an immutable or append-only file forbids; errors of the lower file system.
     pub(crate) fn use_file(
         &self,
         inode: &Arc<Inode>,
@@ -46,7 +72,7 @@ impl Files {
         known: Option<&Statx>,
         wanted: &FilePath,
     ) -> Result<UseGuard> {
-        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let writable = writes(flags);
         let mut slot = inode.uses();
         let current = match &mut *slot {
             None => {
@@ -56,6 +82,9 @@ impl Files {
             }
             Some(current) => {
                 current.admits(wanted)?;
+                if truncates_unchecked(flags) && current.is_executed() {
+                    return Err(Errno::ETXTBSY);
+                }
                 if current.path == DataPath::Passthrough && access(flags) == Access::Change {
                     // What the kernel does not check.
                     let stat = self.file_attributes(inode)?;
@@ -70,7 +99,7 @@ impl Files {
         if writable && current.path == DataPath::Passthrough && current.unheeded.is_none() {
             current.unheeded = self.follow.ignore_data(inode);
         }
-        Ok(join(current, inode, writable))
+        Ok(join(current, inode, flags))
     }
 
     /// Joins the use of an inode for an open that another process has granted. It was not under passthrough:
@@ -80,7 +109,7 @@ impl Files {
     pub(crate) fn resume_use(
         &self,
         inode: &Arc<Inode>,
-        writable: bool,
+        flags: i32,
         route: Option<Route>,
         wanted: Option<&FilePath>,
     ) -> Result<UseGuard> {
@@ -98,7 +127,7 @@ impl Files {
             }
             return Err(error);
         }
-        Ok(join(current, inode, writable))
+        Ok(join(current, inode, flags))
     }
 
     /// The route of an open file, where a policy may have chosen it.
@@ -206,6 +235,7 @@ fn begun(
         filter: wanted.redaction.map(filter),
         opens: 0,
         writable_opens: 0,
+        executing_opens: 0,
         unheeded: None,
     })
 }

@@ -1,5 +1,6 @@
 //! One open of an inode, counted as long as it lasts.
 
+use super::intent::{executes, writes};
 use crate::filter::Filter;
 use crate::quota::QuotaCharge;
 use crate::tree::{Inode, Use};
@@ -13,7 +14,8 @@ pub(crate) struct UseGuard {
     path: DataPath,
     backing: Option<BackingId>,
     filter: Option<Arc<Filter>>,
-    writable: bool,
+    /// Of its OPEN.
+    flags: i32,
     /// For the user who opened it, where that costs a descriptor.
     charge: OnceLock<QuotaCharge>,
 }
@@ -49,7 +51,8 @@ impl UseGuard {
         let mut slot = self.inode.uses();
         let Some(current) = slot.as_mut() else { return };
         current.opens -= 1;
-        current.writable_opens -= u32::from(self.writable);
+        current.writable_opens -= u32::from(writes(self.flags));
+        current.executing_opens -= u32::from(executes(self.flags));
         if current.opens > 0 {
             return;
         }
@@ -72,16 +75,17 @@ impl Drop for UseGuard {
 }
 
 /// Counts an open of an inode, whose uses are locked.
-pub(super) fn join(current: &mut Use, inode: &Arc<Inode>, writable: bool) -> UseGuard {
+pub(super) fn join(current: &mut Use, inode: &Arc<Inode>, flags: i32) -> UseGuard {
     inode.mount().file_opened();
     current.opens += 1;
-    current.writable_opens += u32::from(writable);
+    current.writable_opens += u32::from(writes(flags));
+    current.executing_opens += u32::from(executes(flags));
     UseGuard {
         inode: Arc::clone(inode),
         path: current.path,
         backing: current.backing(),
         filter: current.filter.clone(),
-        writable,
+        flags,
         charge: OnceLock::new(),
     }
 }

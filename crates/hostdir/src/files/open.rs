@@ -168,7 +168,7 @@ impl Files {
         args: &OpenArgs,
         wanted: &FilePath,
     ) -> Result<Opened> {
-        let guard = self.use_file(inode, args.flags as i32, None, wanted)?;
+        let guard = self.use_file_once_released(context, inode, args.flags as i32, wanted)?;
         if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
             self.require_no_writer(context.uid(), inode, filter)?;
         }

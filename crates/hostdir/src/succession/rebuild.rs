@@ -4,7 +4,7 @@
 use super::format::{NAMES_OF_NODE_MAX, OPENS_MAX, invalid};
 use crate::config::MigrationOnError;
 use crate::files::{
-    Listing, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access,
+    EXECUTES, Listing, NewOpenFile, OpenDirectory, OpenFile, OwnerCharges, OwnerFile, access,
 };
 use crate::host::Host;
 use crate::identity::{Identity, KnownName};
@@ -25,7 +25,8 @@ const FLAGS: i32 = libc::O_ACCMODE
     | libc::O_SYNC
     | libc::O_DSYNC
     | libc::O_DIRECT
-    | libc::O_NOATIME;
+    | libc::O_NOATIME
+    | EXECUTES;
 
 /// Most lookups of a node: enough for ever, without a later overflow.
 const LOOKUPS_MAX: u64 = 1 << 62;
@@ -198,8 +199,8 @@ impl<'a> Rebuild<'a> {
         }
         let wanted = self.decide_inode(&inode, &note, access(flags));
         let files = &host.files;
-        let joined = wanted
-            .and_then(|wanted| files.resume_use(&inode, writable, note.route, wanted.as_ref()));
+        let joined =
+            wanted.and_then(|wanted| files.resume_use(&inode, flags, note.route, wanted.as_ref()));
         let Some(guard) = self.unless_lost("open file", note.handle.0, joined)? else {
             return Ok(());
         };

@@ -19,6 +19,8 @@ pub(crate) struct Use {
     pub(crate) writable_opens: u32,
     /// The kernel above writes the file itself: until this is dropped, events do not tell of that.
     pub(crate) unheeded: Option<Box<dyn Any + Send + Sync>>,
+    /// Those of execve(2), which end with the last process that runs the program.
+    pub(crate) executing_opens: u32,
 }
 
 impl Use {
@@ -37,6 +39,10 @@ impl Use {
 
     pub(crate) fn has_writers(&self) -> bool {
         self.writable_opens > 0
+    }
+
+    pub(crate) fn is_executed(&self) -> bool {
+        self.executing_opens > 0
     }
 
     pub(crate) fn backing(&self) -> Option<BackingId> {

@@ -217,10 +217,24 @@ fn running_program_is_etxtbsy(env: &Env) {
     let mut ok = [0; 3];
     child.stdout.take().unwrap().read_exact(&mut ok).unwrap();
     assert_eq!(&ok, b"ok\n");
-    let refused = env.try_open("program", OFlags::WRONLY);
+    let refused = [
+        OFlags::WRONLY,
+        OFlags::RDWR | OFlags::TRUNC,
+        // With FUSE, the server is asked to truncate before the kernel looks whether the program is running.
+        OFlags::RDONLY | OFlags::TRUNC,
+        OFlags::WRONLY | OFlags::RDWR | OFlags::TRUNC,
+    ]
+    .map(|flags| env.try_open("program", flags));
     drop(child.stdin.take());
     child.wait().unwrap();
-    fails(refused, Errno::TXTBSY);
+    for opened in refused {
+        fails(opened, Errno::TXTBSY);
+    }
+    let length = fs::metadata(&program).unwrap().len();
+    assert_eq!(length, fs::metadata(helper::program()).unwrap().len());
+    // It has ended, also if the server does not know yet.
+    drop(env.open("program", OFlags::RDONLY | OFlags::TRUNC));
+    assert_eq!(fs::metadata(&program).unwrap().len(), 0);
     drop(env.open("program", OFlags::WRONLY));
 }
 
