@@ -54,8 +54,8 @@ impl Tree {
     /// A program outside, started in the tree by its user. `$THRUFS` is the command.
     pub fn on_the_host(&self, program: &str) -> Command {
         let mut command = Command::new("env");
-        // A shell starts what runs in the background with these ignored.
-        command.args(["--default-signal=INT,QUIT", program]);
+        // A shell starts what runs in the background with INT and QUIT ignored, nohup with HUP.
+        command.args(["--default-signal", program]);
         if self.user != 0 {
             command.uid(self.user).gid(self.user);
         }
