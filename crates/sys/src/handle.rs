@@ -16,7 +16,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The kernel's longest handle, bytes (`MAX_HANDLE_SZ`).
@@ -31,11 +31,12 @@ pub const AT_HANDLE_FID: u32 = 0x200;
 /// Return the 64-bit mount id that is never reused (Linux 6.12). [`name_to_handle`] adds it itself.
 pub const AT_HANDLE_MNT_ID_UNIQUE: u32 = 0x001;
 
-/// Whether the kernel knows `AT_HANDLE_MNT_ID_UNIQUE`.
-static UNIQUE_IDS: AtomicU8 = AtomicU8::new(UNKNOWN);
-const UNKNOWN: u8 = 0;
-const UNIQUE: u8 = 1;
-const REUSED: u8 = 2;
+/// Whether the kernel knows `AT_HANDLE_MNT_ID_UNIQUE`. Flags are checked before the file system is asked: any
+/// other error means that it does.
+static KNOWS_UNIQUE_IDS: LazyLock<bool> = LazyLock::new(|| {
+    let asked = unique(CWD, c"/", 0, &mut FileHandleBuf::new());
+    !matches!(asked, Err(Errno::INVAL | Errno::NOSYS))
+});
 
 /// A file handle of up to 136 bytes, without allocation.
 #[derive(Clone)]
@@ -131,39 +132,18 @@ pub fn name_to_handle(
 ) -> Result<u64> {
     let directory = directory.as_fd();
     let flags = flags & !AT_HANDLE_MNT_ID_UNIQUE;
-    if UNIQUE_IDS.load(Ordering::Relaxed) != REUSED {
-        match unique(directory, name, flags, out) {
-            Err(Errno::INVAL) => {}
-            answer => {
-                if UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN && answer.is_ok() {
-                    UNIQUE_IDS.store(UNIQUE, Ordering::Relaxed);
-                }
-                return answer;
-            }
-        }
-        let answer = reused(directory, name, flags, out);
-        // The same error without the flag: the flag is not the cause.
-        if answer.is_ok() && UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN {
-            UNIQUE_IDS.store(REUSED, Ordering::Relaxed);
-        }
-        return answer;
+    if mount_ids_are_unique() {
+        unique(directory, name, flags, out)
+    } else {
+        reused(directory, name, flags, out)
     }
-    reused(directory, name, flags, out)
 }
 
 /// Whether [`name_to_handle`] returns ids of `STATX_MNT_ID_UNIQUE` (Linux 6.12) and not the small ones of
 /// `STATX_MNT_ID`, which are reused. The first call asks the kernel.
 #[must_use]
 pub fn mount_ids_are_unique() -> bool {
-    if UNIQUE_IDS.load(Ordering::Relaxed) == UNKNOWN {
-        // Flags are checked before the file system is asked: any other error means that it is known.
-        let known = !matches!(
-            unique(CWD, c"/", 0, &mut FileHandleBuf::new()),
-            Err(Errno::INVAL | Errno::NOSYS)
-        );
-        UNIQUE_IDS.store(if known { UNIQUE } else { REUSED }, Ordering::Relaxed);
-    }
-    UNIQUE_IDS.load(Ordering::Relaxed) == UNIQUE
+    *KNOWS_UNIQUE_IDS
 }
 
 fn unique(
