@@ -32,7 +32,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use thrufs_hostdir::FileHandles;
-use thrufs_sys::proc_fd::Detached;
+use thrufs_sys::proc_fd::Links;
 use thrufs_sys::{cred, sched};
 
 /// For acting as the caller, reaching every file, keeping owners, modes, devices, attributes and leases,
@@ -136,7 +136,7 @@ fn enter_private_tree(source: Option<&OwnedFd>) -> Result<(), Failure> {
     cred::unshare_mount_namespace().map_err(failed_to("unshare"))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(failed_to("make private"))?;
-    let links = Detached::take().map_err(failed_to("clone the mount of /proc/self/fd"))?;
+    let links = Links::detached().map_err(failed_to("clone the mount of /proc/self/fd"))?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NODEV;
     // /dev/fuse is opened for each thread; a bind mount keeps its own flags.
     let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;

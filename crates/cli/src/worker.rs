@@ -62,7 +62,7 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
         abort: None,
         mountpoint: config.mountpoint,
     };
-    let confined = unprivileged.confine();
+    let confined = unprivileged.confine()?;
     answer_requests(confined.start(session, &subject, watched)?)
 }
 

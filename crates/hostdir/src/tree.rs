@@ -103,7 +103,7 @@ impl Tree {
         strongbox: Option<Arc<dyn Strongbox>>,
         tracks_names: bool,
     ) -> Result<Tree, SetupError> {
-        proc_fd::prepare().map_err(|errno| SetupError::System {
+        proc_fd::check().map_err(|errno| SetupError::System {
             what: "open /proc/self/fd (is /proc mounted?)",
             source: errno.into(),
         })?;

@@ -8,9 +8,9 @@
 
 #![allow(unsafe_code)]
 
-use crate::proc_fd::{Link, reopen};
+use crate::proc_fd::Link;
 use crate::raw::{check, check_int};
-use rustix::fs::OFlags;
+use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,38 +44,27 @@ pub fn chmod(descriptor: impl AsFd, mode: u32) -> Result<()> {
             answer => return answer.map(drop),
         }
     }
-    let link = Link::of(descriptor);
-    // SAFETY: the path ends in NUL.
-    let answer = unsafe { libc::chmod(link.path().as_ptr(), mode & 0o7777) };
-    check_int(answer).map(drop)
+    let mode = Mode::from_raw_mode(mode & 0o7777);
+    rustix::fs::chmod(Link::of(descriptor).path(), mode)
 }
 
 /// Sets the size, bytes, of the file behind `descriptor`, which may be `O_PATH`; write permission
-/// is checked as `truncate(2)` checks it. One system call, three where `/proc` is not mounted.
+/// is checked as `truncate(2)` checks it.
 ///
 /// # Errors
 /// EISDIR, EINVAL for other than files and for sizes above `i64::MAX`, EFBIG, ETXTBSY, EACCES.
 pub fn truncate(descriptor: impl AsFd, length: u64) -> Result<()> {
-    let descriptor = descriptor.as_fd();
-    let signed = i64::try_from(length).map_err(|_| Errno::INVAL)?;
-    let link = Link::of(descriptor);
+    let length = i64::try_from(length).map_err(|_| Errno::INVAL)?;
+    let link = Link::of(descriptor.as_fd());
     // SAFETY: the path ends in NUL.
-    let answer = unsafe { libc::truncate(link.path().as_ptr(), signed) };
-    match check_int(answer) {
-        // Without `/proc` in the tree: there is no truncateat.
-        Err(Errno::NOENT) => {
-            let file = reopen(descriptor, OFlags::WRONLY | OFlags::NONBLOCK)?;
-            rustix::fs::ftruncate(file, length)
-        }
-        answer => answer.map(drop),
-    }
+    check_int(unsafe { libc::truncate(link.path().as_ptr(), length) }).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::test_ground::{directories, open, root};
-    use rustix::fs::{AtFlags, StatxFlags, Timespec, Timestamps};
+    use rustix::fs::{AtFlags, OFlags, StatxFlags, Timespec, Timestamps};
     use std::os::fd::OwnedFd;
 
     fn stat(descriptor: &OwnedFd) -> rustix::fs::Statx {

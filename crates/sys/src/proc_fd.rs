@@ -1,156 +1,107 @@
 //! The magic links of `/proc/self/fd`: operations that an `O_PATH` descriptor does not support go through
 //! its link, which leads to the same inode, also for a symbolic link.
 //!
-//! One descriptor of that directory is kept for the life of the process. Calls relative to it take a quarter
-//! less time than with the absolute path (there is only the number to look up), and they work in a mount
-//! namespace without `/proc`: call [`prepare`] before entering it.
+//! A server works in that directory ([`Links::work_in`]), so its calls name links by their numbers alone. That
+//! takes a quarter less time than the absolute path, and works in a mount namespace without `/proc`. Any other
+//! process uses the absolute path.
 //!
 //! `..` of that directory leads to the rest of `/proc`, and from there anywhere. A process that confines
-//! itself takes the directory as a mount of its own, with nothing above its root ([`Detached`]).
-//!
-//! The directory belongs to the process that opened it. A child after `fork` would act on its parent's
-//! descriptors, so a fork handler makes the child forget it and open its own.
-//!
-//! # Safety
-//! The kept descriptor is never closed, so borrowing it for ever is sound. The fork handler only stores to
-//! an atomic, which is allowed in a child of a multi-threaded process.
+//! itself takes the directory as a mount of its own, with nothing above its root ([`Links::detached`]).
 
-#![allow(unsafe_code)]
-
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::OpenTreeFlags;
+use rustix::path::DecInt;
 use std::ffi::CStr;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The kept descriptor, or −1.
-static KEPT: AtomicI32 = AtomicI32::new(-1);
-/// Whether the fork handler is installed (twice is harmless).
-static HANDLES_FORK: AtomicBool = AtomicBool::new(false);
-/// Whether every thread works in the directory: see [`Detached::work_in`].
+/// Whether every thread works in the directory: see [`Links::work_in`].
 static IS_WORKING_DIRECTORY: AtomicBool = AtomicBool::new(false);
 /// `PROC_SUPER_MAGIC` of `linux/magic.h`.
 const PROC_SUPER_MAGIC: u64 = 0x9fa0;
 
-extern "C" fn forget_in_child() {
-    KEPT.store(-1, Ordering::Release);
-    IS_WORKING_DIRECTORY.store(false, Ordering::Release);
-}
-
-/// Opens `/proc/self/fd` unless it is open. Other calls do so themselves; an early call reports a missing
-/// `/proc` at start-up.
+/// Reports a missing `/proc` at start-up, unless this process works in the directory already.
 ///
 /// # Errors
-/// Those of `open(2)`, and ENODEV when something else than procfs is mounted there.
-pub fn prepare() -> Result<()> {
-    directory().map(drop)
-}
-
-#[inline]
-pub(crate) fn directory() -> Result<BorrowedFd<'static>> {
-    match KEPT.load(Ordering::Acquire) {
-        -1 => keep(),
-        // SAFETY: the stored descriptor is never closed.
-        kept => Ok(unsafe { BorrowedFd::borrow_raw(kept) }),
+/// As [`Links::visible`].
+pub fn check() -> Result<()> {
+    match IS_WORKING_DIRECTORY.load(Ordering::Acquire) {
+        true => Ok(()),
+        false => Links::visible().map(drop),
     }
 }
 
-fn forget_after_fork() -> Result<()> {
-    if !HANDLES_FORK.swap(true, Ordering::AcqRel) {
-        // SAFETY: the handler lives as long as the program and only stores to an atomic.
-        let code = unsafe { libc::pthread_atfork(None, None, Some(forget_in_child)) };
-        if code != 0 {
-            HANDLES_FORK.store(false, Ordering::Release);
-            return Err(Errno::from_raw_os_error(code));
+/// Works in the directory as it is in the tree, unless this process works in it already.
+///
+/// # Errors
+/// As [`Links::visible`] and [`Links::work_in`].
+pub fn enter() -> Result<()> {
+    match IS_WORKING_DIRECTORY.load(Ordering::Acquire) {
+        true => Ok(()),
+        false => Links::visible()?.work_in(),
+    }
+}
+
+/// `/proc/self/fd`, which leads to what this process has open.
+#[derive(Debug)]
+pub struct Links(OwnedFd);
+
+impl Links {
+    /// As it is in the tree.
+    ///
+    /// # Errors
+    /// Those of `open(2)`, and ENODEV when something else than procfs is mounted there.
+    pub fn visible() -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self::of_procfs(rustix::fs::openat(
+            CWD,
+            c"/proc/self/fd",
+            flags,
+            Mode::empty(),
+        )?)
+    }
+
+    /// As a mount that is in no tree: `..` stays in it. Taken while `/proc` is in the tree (`open_tree(2)`,
+    /// Linux 5.2).
+    ///
+    /// # Errors
+    /// EPERM without CAP_SYS_ADMIN over the mount namespace, and as [`visible`](Self::visible).
+    pub fn detached() -> Result<Self> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        Self::of_procfs(rustix::mount::open_tree(CWD, c"/proc/self/fd", flags)?)
+    }
+
+    fn of_procfs(directory: OwnedFd) -> Result<Self> {
+        if rustix::fs::fstatfs(&directory)?.f_type.cast_unsigned() == PROC_SUPER_MAGIC {
+            Ok(Self(directory))
+        } else {
+            Err(Errno::NODEV)
         }
     }
-    Ok(())
-}
 
-#[cold]
-fn keep() -> Result<BorrowedFd<'static>> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty())?;
-    must_be_procfs(&opened)?;
-    let number = opened.as_raw_fd();
-    // If another thread was faster, ours is closed.
-    let kept = directory_or(opened)?.map_or(number, |(_ours, kept)| kept);
-    // SAFETY: the descriptor in KEPT is never closed.
-    Ok(unsafe { BorrowedFd::borrow_raw(kept) })
-}
-
-/// `/proc/self/fd` as a detached mount: `..` stays in it, and it leads only to what this process has open.
-#[derive(Debug)]
-pub struct Detached(OwnedFd);
-
-impl Detached {
-    /// Clones the mount, while `/proc` is in the tree (`open_tree(2)`, Linux 5.2).
+    /// Makes it the working directory, in which calls find the links by their numbers. A path beginning with
+    /// `/proc` would be looked up in the confined process's tree, where a client may have created one.
+    ///
+    /// Called by the only thread of the process, after which nothing may change the working directory, and
+    /// no child is forked that does not execute a program: it would find its parent's descriptors.
     ///
     /// # Errors
-    /// EPERM without CAP_SYS_ADMIN over the mount namespace, those of `open(2)`, and ENODEV when
-    /// something else than procfs is mounted there.
-    pub fn take() -> Result<Self> {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-        let tree = rustix::mount::open_tree(rustix::fs::CWD, c"/proc/self/fd", flags)?;
-        must_be_procfs(&tree)?;
-        Ok(Self(tree))
-    }
-
-    /// Replaces the kept directory by this one, and works in it: without `/proc`, calls that take a path
-    /// find the links by their numbers. A path beginning with `/proc` would be looked up in the confined
-    /// process's tree, where a client may have created one.
-    ///
-    /// Called by the only thread of the process, after which nothing may change the working directory.
-    ///
-    ///
-    /// # Errors
-    /// Those of `dup3(2)` and `fchdir(2)`.
+    /// Those of `fchdir(2)`.
     pub fn work_in(self) -> Result<()> {
         rustix::process::fchdir(&self.0)?;
-        let before = directory_or(self.0)?;
-        if let Some((tree, kept)) = before {
-            // SAFETY: `kept` is open and stays so: dup3(2) replaces its file in one step. It is never closed,
-            // so forgetting it is right.
-            let mut kept = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(kept) });
-            rustix::io::dup3(&tree, &mut kept, rustix::io::DupFlags::CLOEXEC)?;
-        }
         IS_WORKING_DIRECTORY.store(true, Ordering::Release);
         Ok(())
-    }
-}
-
-/// Keeps `directory` unless one is kept; returns it with the kept one otherwise.
-fn directory_or(directory: OwnedFd) -> Result<Option<(OwnedFd, RawFd)>> {
-    forget_after_fork()?;
-    let number = directory.as_raw_fd();
-    match KEPT.compare_exchange(-1, number, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {
-            let _ = directory.into_raw_fd();
-            Ok(None)
-        }
-        Err(kept) => Ok(Some((directory, kept))),
-    }
-}
-
-fn must_be_procfs(directory: &OwnedFd) -> Result<()> {
-    if rustix::fs::fstatfs(directory)?.f_type.cast_unsigned() == PROC_SUPER_MAGIC {
-        Ok(())
-    } else {
-        Err(Errno::NODEV)
     }
 }
 
 /// The path that the link of `descriptor` shows to this process, with ` (deleted)` behind it when the name
 /// is gone. A hint: it may be out of date at once, and is absent for some files opened by handle.
 ///
-///
 /// # Errors
 /// Those of `readlinkat(2)`.
 pub fn path_hint(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
-    let link = Link::of(descriptor);
-    let path = rustix::fs::readlinkat(directory()?, link.in_directory(), Vec::new())?;
+    let path = rustix::fs::readlinkat(CWD, Link::of(descriptor).path(), Vec::new())?;
     Ok(path.into_bytes())
 }
 
@@ -161,15 +112,10 @@ pub fn path_hint(descriptor: BorrowedFd<'_>) -> Result<Vec<u8>> {
 /// # Errors
 /// Those of `open(2)`: ELOOP for a symbolic link, ENXIO for a socket, ENOENT without `/proc`.
 pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
-    let link = Link::of(descriptor);
     // The link must be followed, and an existing file is not created.
     let flags = flags.difference(OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL);
-    rustix::fs::openat(
-        directory()?,
-        link.in_directory(),
-        flags | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    let flags = flags | OFlags::CLOEXEC;
+    rustix::fs::openat(CWD, Link::of(descriptor).path(), flags, Mode::empty())
 }
 
 /// Gives the inode behind `descriptor` (which may be `O_PATH`) another name. `linkat` with `AT_EMPTY_PATH`
@@ -178,11 +124,11 @@ pub fn reopen(descriptor: BorrowedFd<'_>, flags: OFlags) -> Result<OwnedFd> {
 /// # Errors
 /// Those of `linkat(2)`.
 pub fn link(descriptor: BorrowedFd<'_>, parent: BorrowedFd<'_>, name: &CStr) -> Result<()> {
-    let link = Link::of(descriptor);
     let flags = rustix::fs::AtFlags::SYMLINK_FOLLOW;
-    rustix::fs::linkat(directory()?, link.in_directory(), parent, name, flags)
+    rustix::fs::linkat(CWD, Link::of(descriptor).path(), parent, name, flags)
 }
 
+/// The path of a descriptor's link.
 pub(crate) struct Link {
     text: [u8; Self::ROOM],
 }
@@ -193,104 +139,45 @@ impl Link {
     const ROOM: usize = Self::STEM.len() + 11;
 
     pub(crate) fn of(descriptor: BorrowedFd<'_>) -> Self {
+        let number = DecInt::from_fd(descriptor);
+        let number = number.as_bytes_with_nul();
         let mut text = [0; Self::ROOM];
         text[..Self::STEM.len()].copy_from_slice(Self::STEM);
-        let mut rest = descriptor.as_raw_fd().unsigned_abs();
-        let mut digits = [0_u8; 10];
-        let mut first = digits.len();
-        loop {
-            first -= 1;
-            digits[first] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        let digits = &digits[first..];
-        text[Self::STEM.len()..][..digits.len()].copy_from_slice(digits);
+        text[Self::STEM.len()..][..number.len()].copy_from_slice(number);
         Self { text }
     }
 
-    /// A path for calls without a directory argument: absolute, unless the process works in [`directory`].
+    /// Absolute, unless the process works in the directory.
     pub(crate) fn path(&self) -> &CStr {
-        if IS_WORKING_DIRECTORY.load(Ordering::Acquire) {
-            return self.in_directory();
-        }
-        CStr::from_bytes_until_nul(&self.text).expect("the last byte is never written")
-    }
-
-    pub(crate) fn in_directory(&self) -> &CStr {
-        let text = &self.text[Self::STEM.len()..];
-        CStr::from_bytes_until_nul(text).expect("the last byte is never written")
+        let is_relative = IS_WORKING_DIRECTORY.load(Ordering::Acquire);
+        let start = if is_relative { Self::STEM.len() } else { 0 };
+        CStr::from_bytes_until_nul(&self.text[start..]).expect("it ends with the number's NUL")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(unsafe_code)]
+
     use super::*;
     use crate::test_ground::{directory as place, open, root};
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, AsRawFd};
 
     #[test]
     fn links_are_formatted() {
-        let text = |number| {
-            let link = Link::of(borrowed(number));
-            (link.path().to_owned(), link.in_directory().to_owned())
-        };
         for number in [0, 9, 10, 1023, i32::MAX] {
-            let (absolute, relative) = text(number);
-            let absolute = absolute.to_str().unwrap();
-            assert_eq!(absolute, format!("/proc/self/fd/{number}"));
-            assert_eq!(relative.to_str().unwrap(), number.to_string());
+            // SAFETY: the number is only formatted.
+            let link = Link::of(unsafe { BorrowedFd::borrow_raw(number) });
+            let expected = format!("/proc/self/fd/{number}");
+            assert_eq!(link.path().to_str().unwrap(), expected);
         }
     }
 
-    fn borrowed(number: i32) -> BorrowedFd<'static> {
-        // SAFETY: the caller only formats the number.
-        unsafe { BorrowedFd::borrow_raw(number) }
-    }
-
-    /// The child must not find its parent's descriptors: it opens a file on a number that is another file
-    /// in the parent, and reopens it.
-    #[test]
-    fn a_child_after_fork_finds_its_own_descriptors() {
-        let _alone = crate::test_ground::FORKING.write().unwrap();
-        let place = place();
-        let (mine, childs) = (place.path().join("mine"), place.path().join("childs"));
-        std::fs::write(&mine, b"parent").unwrap();
-        std::fs::write(&childs, b"child").unwrap();
-        let file = open(&mine, OFlags::PATH);
-        let other = open(&childs, OFlags::PATH);
-        let length = |file: &OwnedFd| {
-            let again = reopen(file.as_fd(), OFlags::RDONLY)?;
-            rustix::io::read(again, &mut [0_u8; 16])
-        };
-        assert_eq!(length(&file), Ok(6));
-        // SAFETY: the child makes system calls only, and ends without unwinding or exit handlers.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: `file` stays an open descriptor, though of another file.
-            let moved = unsafe { libc::dup2(other.as_raw_fd(), file.as_raw_fd()) } >= 0;
-            let code = if moved && length(&file) == Ok(5) {
-                0
-            } else {
-                1
-            };
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(code) };
-        }
-        let mut status = -1;
-        // SAFETY: waits for the child and writes one int.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0);
-        assert_eq!(length(&file), Ok(6));
-    }
-
-    /// No process of its own is possible here: the kept directory of all threads is left alone.
+    /// `..` of the detached directory leads nowhere.
     #[test]
     fn a_detached_directory_has_nothing_above_it() {
         let Some(()) = root() else { return };
-        let Detached(tree) = Detached::take().unwrap();
+        let Links(tree) = Links::detached().unwrap();
         let at = |path: &str, flags| rustix::fs::openat(&tree, path, flags, Mode::empty());
         let same = rustix::fs::fstat(&tree).unwrap();
         for path in ["..", "../..", "../../.."] {

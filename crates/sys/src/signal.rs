@@ -294,20 +294,8 @@ mod tests {
         const INSIDE: &str = "THRUFS_SYS_TEST_FOREIGN_HANDLER";
         extern "C" fn foreign(_signal: libc::c_int) {}
         if std::env::var_os(INSIDE).is_none() {
-            let _alone = crate::test_ground::FORKING.write().unwrap();
             let test = "signal::tests::a_foreign_handler_is_left_alone";
-            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            let output = command
-                .args(["--exact", test])
-                .env(INSIDE, "1")
-                .output()
-                .unwrap();
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(
-                output.status.success() && text.contains("1 passed"),
-                "{text}"
-            );
-            return;
+            return crate::test_ground::run_alone(test, INSIDE);
         }
         assert_eq!(interrupt_thread(current_thread_id()), Err(Errno::INVAL));
         let handler = foreign as extern "C" fn(libc::c_int) as libc::sighandler_t;

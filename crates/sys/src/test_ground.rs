@@ -74,3 +74,14 @@ pub(crate) fn thread_status(field: &str) -> String {
         .unwrap();
     line[field.len() + 1..].trim().to_owned()
 }
+
+/// Runs a test of this program in a process of its own, where `variable` is set.
+pub(crate) fn run_alone(test: &str, variable: &str) {
+    let _alone = FORKING.write().unwrap();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let command = command.args(["--exact", test]).env(variable, "1");
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let passed = output.status.success() && text.contains("1 passed");
+    assert!(passed, "{text}");
+}

@@ -1,91 +1,22 @@
 //! Extended attributes by descriptor, `O_PATH` and symbolic links included.
 //!
 //! `fgetxattr` and its kin refuse `O_PATH` descriptors, and so does `getxattrat` with `AT_EMPTY_PATH`
-//! (observed on Linux 6.18: EBADF). The descriptor's link in `/proc/self/fd` works for every kind of inode:
-//! with `getxattrat` (Linux 6.13) relative to the kept descriptor of [`proc_fd`](crate::proc_fd), which works
-//! without `/proc` in the tree; on older kernels by the absolute path. One system call either way. On a
-//! descriptor that is not `O_PATH`, `rustix::fs::fgetxattr` takes a third of the time.
+//! (observed on Linux 6.18: EBADF). The descriptor's link in `/proc/self/fd` works for every kind of inode
+//! (see [`proc_fd`](crate::proc_fd)). On a descriptor that is not `O_PATH`, `rustix::fs::fgetxattr` takes a
+//! third of the time.
 //!
 //! Sizes are bytes. An empty buffer asks for the size, as in `getxattr(2)`.
-//!
-//! # Safety
-//! Values and lists are given with pointer and length of one slice; the kernel writes no more than that
-//! length.
 
-#![allow(unsafe_code)]
-
-use crate::proc_fd::{Link, directory};
-use crate::raw::{check, check_int};
-use rustix::io::{Errno, Result};
+use crate::proc_fd::Link;
+use rustix::fs::XattrFlags;
+use rustix::io::Result;
 use std::ffi::CStr;
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::AsFd;
 
 /// `setxattr`: fail with EEXIST when the attribute exists.
-pub const CREATE: u32 = 1;
+pub const CREATE: u32 = XattrFlags::CREATE.bits();
 /// `setxattr`: fail with ENODATA when it does not.
-pub const REPLACE: u32 = 2;
-
-// The same number on all supported architectures (asm-generic and x86_64).
-const SYS_SETXATTRAT: libc::c_long = 463;
-const SYS_GETXATTRAT: libc::c_long = 464;
-const SYS_LISTXATTRAT: libc::c_long = 465;
-const SYS_REMOVEXATTRAT: libc::c_long = 466;
-
-/// Set once `*xattrat` failed with ENOSYS (before Linux 6.13, or under a filter older than it).
-static WITHOUT_AT: AtomicBool = AtomicBool::new(false);
-
-/// `struct xattr_args` of `linux/xattr.h`.
-#[repr(C, align(8))]
-struct XattrArgs {
-    value: u64,
-    size: u32,
-    flags: u32,
-}
-
-impl XattrArgs {
-    const SIZE: usize = size_of::<Self>();
-
-    fn new(value: *const u8, length: usize, flags: u32) -> Result<Self> {
-        let size = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
-        Ok(Self {
-            value: value.expose_provenance() as u64,
-            size,
-            flags,
-        })
-    }
-}
-
-/// Calls `modern`; `old` when the kernel lacks it, now and, by `without`, from then on.
-fn either<T>(
-    without: &AtomicBool,
-    modern: impl FnOnce() -> Result<T>,
-    old: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    if !without.load(Ordering::Relaxed) {
-        match modern() {
-            Err(Errno::NOSYS) => without.store(true, Ordering::Relaxed),
-            answer => return answer,
-        }
-    }
-    old()
-}
-
-/// Calls one of `*xattrat(2)` on the inode of `link`, without flags.
-///
-/// # Safety
-/// `first` and, where it is an address, `second` are valid arguments of the call.
-unsafe fn call_at<T>(
-    call: libc::c_long,
-    link: &Link,
-    first: *const T,
-    second: usize,
-    third: usize,
-) -> Result<usize> {
-    let (directory, path) = (directory()?.as_raw_fd(), link.in_directory().as_ptr());
-    // SAFETY: the path ends in NUL; the caller answers for the rest.
-    check(unsafe { libc::syscall(call, directory, path, 0_u32, first, second, third) })
-}
+pub const REPLACE: u32 = XattrFlags::REPLACE.bits();
 
 /// Reads attribute `name` into `value` and returns its size; with an empty `value` only the size.
 ///
@@ -93,22 +24,10 @@ unsafe fn call_at<T>(
 /// ENODATA when it is not there, ERANGE when `value` is too small, EOPNOTSUPP, EPERM, EACCES.
 pub fn get(descriptor: impl AsFd, name: &CStr, value: &mut [u8]) -> Result<usize> {
     let link = Link::of(descriptor.as_fd());
-    // The kernel never gives more than XATTR_SIZE_MAX (64 KiB).
-    let room = value.len().min(u32::MAX as usize);
-    let value = value.as_mut_ptr();
-    let modern = || {
-        let args = XattrArgs::new(value, room, 0)?;
-        let at = (&raw const args).expose_provenance();
-        // SAFETY: the name ends in NUL; `args` names the `room` bytes of the caller's slice.
-        unsafe { call_at(SYS_GETXATTRAT, &link, name.as_ptr(), at, XattrArgs::SIZE) }
-    };
-    let old = || {
-        let path = link.path().as_ptr();
-        // SAFETY: as above; the length is that of the slice.
-        let answer = unsafe { libc::getxattr(path, name.as_ptr(), value.cast(), room) };
-        check(answer as libc::c_long)
-    };
-    either(&WITHOUT_AT, modern, old)
+    if value.is_empty() {
+        return rustix::fs::getxattr_query(link.path(), name);
+    }
+    rustix::fs::getxattr(link.path(), name, value)
 }
 
 /// Sets attribute `name` to `value`; `flags` are zero, [`CREATE`] or [`REPLACE`].
@@ -117,28 +36,8 @@ pub fn get(descriptor: impl AsFd, name: &CStr, value: &mut [u8]) -> Result<usize
 /// EEXIST and ENODATA by `flags`, ENOSPC, EDQUOT, EOPNOTSUPP, EPERM, EACCES, E2BIG.
 pub fn set(descriptor: impl AsFd, name: &CStr, value: &[u8], flags: u32) -> Result<()> {
     let link = Link::of(descriptor.as_fd());
-    let modern = || {
-        let args = XattrArgs::new(value.as_ptr(), value.len(), flags)?;
-        let at = (&raw const args).expose_provenance();
-        // SAFETY: the name ends in NUL; `args` names the bytes of `value`, which are only read.
-        unsafe { call_at(SYS_SETXATTRAT, &link, name.as_ptr(), at, XattrArgs::SIZE) }.map(drop)
-    };
-    let old = || {
-        let path = link.path().as_ptr();
-        let flags = flags.cast_signed();
-        // SAFETY: as above; pointer and length are those of `value`.
-        let answer = unsafe {
-            libc::setxattr(
-                path,
-                name.as_ptr(),
-                value.as_ptr().cast(),
-                value.len(),
-                flags,
-            )
-        };
-        check_int(answer).map(drop)
-    };
-    either(&WITHOUT_AT, modern, old)
+    let flags = XattrFlags::from_bits_retain(flags);
+    rustix::fs::setxattr(link.path(), name, value, flags)
 }
 
 /// Writes the names, each ending in NUL, into `names` and returns their size; with an empty `names` only
@@ -148,16 +47,10 @@ pub fn set(descriptor: impl AsFd, name: &CStr, value: &[u8], flags: u32) -> Resu
 /// ERANGE when `names` is too small, EOPNOTSUPP, EACCES.
 pub fn list(descriptor: impl AsFd, names: &mut [u8]) -> Result<usize> {
     let link = Link::of(descriptor.as_fd());
-    let room = names.len();
-    let names = names.as_mut_ptr();
-    // SAFETY: pointer and length are those of the caller's slice.
-    let modern = || unsafe { call_at(SYS_LISTXATTRAT, &link, names, room, 0) };
-    let old = || {
-        // SAFETY: as above.
-        let answer = unsafe { libc::listxattr(link.path().as_ptr(), names.cast(), room) };
-        check(answer as libc::c_long)
-    };
-    either(&WITHOUT_AT, modern, old)
+    if names.is_empty() {
+        return rustix::fs::listxattr_query(link.path());
+    }
+    rustix::fs::listxattr(link.path(), names)
 }
 
 /// Removes attribute `name`.
@@ -165,26 +58,16 @@ pub fn list(descriptor: impl AsFd, names: &mut [u8]) -> Result<usize> {
 /// # Errors
 /// ENODATA when it is not there, EOPNOTSUPP, EPERM, EACCES.
 pub fn remove(descriptor: impl AsFd, name: &CStr) -> Result<()> {
-    let link = Link::of(descriptor.as_fd());
-    // SAFETY: the name ends in NUL.
-    let modern = || unsafe { call_at(SYS_REMOVEXATTRAT, &link, name.as_ptr(), 0, 0) }.map(drop);
-    let old = || {
-        // SAFETY: as above.
-        let answer = unsafe { libc::removexattr(link.path().as_ptr(), name.as_ptr()) };
-        check_int(answer).map(drop)
-    };
-    either(&WITHOUT_AT, modern, old)
+    rustix::fs::removexattr(Link::of(descriptor.as_fd()).path(), name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_ground::{directories, in_a_thread, open, root, skipped};
+    use crate::test_ground::{directories, in_a_thread, open, root};
     use rustix::fs::OFlags;
+    use rustix::io::Errno;
     use std::os::fd::BorrowedFd;
-
-    /// Held by the test that forces the old calls, and by those that need the new ones.
-    static FORCING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     fn names(descriptor: BorrowedFd<'_>) -> Vec<Vec<u8>> {
         let mut buffer = [0; 4096];
@@ -219,6 +102,7 @@ mod tests {
         assert!(names(descriptor).is_empty());
     }
 
+    #[test]
     fn every_kind_of_descriptor() {
         let is_root = root().is_some();
         for place in directories() {
@@ -239,32 +123,6 @@ mod tests {
                 all_four(open(&file, OFlags::PATH).as_fd(), c"trusted.test");
             }
         }
-    }
-
-    #[test]
-    fn new_and_old_calls_give_the_same() {
-        let _alone = FORCING.lock().unwrap();
-        let mut buffer = [0; 64];
-        let known = get(open("/", OFlags::PATH), c"user.none", &mut buffer);
-        assert!(known.is_err());
-        if WITHOUT_AT.load(Ordering::Relaxed) {
-            skipped("the part on getxattrat: this kernel has none");
-        }
-        every_kind_of_descriptor();
-        let before = WITHOUT_AT.swap(true, Ordering::Relaxed);
-        every_kind_of_descriptor();
-        WITHOUT_AT.store(before, Ordering::Relaxed);
-    }
-
-    #[test]
-    fn only_enosys_selects_the_old_calls() {
-        let without = AtomicBool::new(false);
-        let answer = either::<()>(&without, || Err(Errno::PERM), || Ok(()));
-        assert_eq!(answer, Err(Errno::PERM));
-        assert!(!without.load(Ordering::Relaxed));
-        assert_eq!(either(&without, || Err(Errno::NOSYS), || Ok(5)), Ok(5));
-        assert!(without.load(Ordering::Relaxed));
-        assert_eq!(either(&without, || panic!("asked again"), || Ok(6)), Ok(6));
     }
 
     /// A thread that acts as another user still finds its own descriptors below `/proc`, although the change
@@ -293,30 +151,42 @@ mod tests {
         });
     }
 
+    /// Needs a process of its own, which works in the directory of links.
     #[test]
     fn works_where_proc_is_hidden() {
         use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+        const INSIDE: &str = "THRUFS_SYS_TEST_HIDDEN_PROC";
         let Some(()) = root() else { return };
-        let _alone = FORCING.lock().unwrap();
-        crate::proc_fd::prepare().unwrap();
+        if std::env::var_os(INSIDE).is_none() {
+            return crate::test_ground::run_alone(
+                "xattr::tests::works_where_proc_is_hidden",
+                INSIDE,
+            );
+        }
         let place = crate::test_ground::directory();
         let path = place.path().join("file");
         std::fs::write(&path, b"content").unwrap();
+        crate::cred::unshare_mount_namespace().unwrap();
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        mount_change("/", private).unwrap();
+        crate::proc_fd::Links::detached()
+            .unwrap()
+            .work_in()
+            .unwrap();
+        // On a mount of this namespace.
         let file = open(&path, OFlags::PATH);
-        in_a_thread(|| {
-            crate::cred::unshare_mount_namespace().unwrap();
-            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-            mount_change("/", private).unwrap();
-            mount("none", "/proc", "tmpfs", MountFlags::empty(), c"").unwrap();
-            assert!(!std::path::Path::new("/proc/self").exists());
-            crate::attr::truncate(&file, 3).unwrap();
-            let again = crate::proc_fd::reopen(file.as_fd(), OFlags::RDONLY).unwrap();
-            let mut content = [0; 16];
-            assert_eq!(rustix::io::read(again, &mut content), Ok(3));
-            if !WITHOUT_AT.load(Ordering::Relaxed) {
-                set(&file, c"user.hidden", b"yes", 0).unwrap();
-                assert_eq!(get(&file, c"user.hidden", &mut content), Ok(3));
-            }
-        });
+        mount("none", "/proc", "tmpfs", MountFlags::empty(), c"").unwrap();
+        assert!(!std::path::Path::new("/proc/self").exists());
+        crate::proc_fd::check().unwrap();
+        crate::attr::chmod(&file, 0o600).unwrap();
+        crate::attr::truncate(&file, 3).unwrap();
+        let again = crate::proc_fd::reopen(file.as_fd(), OFlags::RDONLY).unwrap();
+        let mut content = [0; 16];
+        assert_eq!(rustix::io::read(again, &mut content), Ok(3));
+        all_four(file.as_fd(), c"user.hidden");
+        let parent = open(place.path(), OFlags::PATH);
+        crate::proc_fd::link(file.as_fd(), parent.as_fd(), c"another").unwrap();
+        let hint = crate::proc_fd::path_hint(file.as_fd()).unwrap();
+        assert_eq!(hint, path.into_os_string().into_encoded_bytes());
     }
 }

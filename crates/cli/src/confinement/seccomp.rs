@@ -126,16 +126,12 @@ const ALLOWED: &[(&str, &[c_long])] = &[
         &[
             libc::SYS_getxattr,
             libc::SYS_fgetxattr,
-            GETXATTRAT,
             libc::SYS_setxattr,
             libc::SYS_fsetxattr,
-            SETXATTRAT,
             libc::SYS_listxattr,
             libc::SYS_flistxattr,
-            LISTXATTRAT,
             libc::SYS_removexattr,
             libc::SYS_fremovexattr,
-            REMOVEXATTRAT,
         ],
     ),
     (
@@ -270,10 +266,6 @@ const FIONBIO: u32 = 0x5421;
 // Missing in libc for some architectures; the same number on all that this crate supports.
 const CACHESTAT: c_long = 451;
 const FCHMODAT2: c_long = 452;
-const SETXATTRAT: c_long = 463;
-const GETXATTRAT: c_long = 464;
-const LISTXATTRAT: c_long = 465;
-const REMOVEXATTRAT: c_long = 466;
 
 fn allowed_with_conditions() -> Result<Vec<(c_long, Vec<SeccompRule>)>, BackendError> {
     const THREAD: i32 = libc::CLONE_VM | libc::CLONE_THREAD;

@@ -34,7 +34,7 @@ use std::os::fd::OwnedFd;
 use thrufs_hostdir::IdMap;
 use thrufs_sys::cred;
 use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
-use thrufs_sys::proc_fd::{self, Detached};
+use thrufs_sys::proc_fd::{self, Links};
 
 /// Needed only for changes.
 const FOR_CHANGES: CapabilitySet = CapabilitySet::CHOWN
@@ -75,8 +75,8 @@ pub(super) fn confine_worker(
         Some(wanted) => limit_descriptors(wanted)?,
     }
     let source = enter(source, config, supervisor)?;
-    // By now `/proc/self/fd` is the detached clone, where available.
-    proc_fd::prepare().map_err(|errno| ShareConfinementError::Links(errno.into()))?;
+    // Works in its detached clone by now, where available.
+    proc_fd::enter().map_err(|errno| ShareConfinementError::Links(errno.into()))?;
     if is_root() {
         // On failure, the file system logs what it cannot do.
         let _ = cred::keep_capabilities_on_setuid();
@@ -188,7 +188,7 @@ fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
     cred::unshare_mount_namespace().map_err(failed_to("create a mount namespace"))?;
     let follow = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     mount_change("/", follow).map_err(failed_to("set the propagation of its mounts"))?;
-    let links = Detached::take().map_err(failed_to("clone the mount of /proc/self/fd"))?;
+    let links = Links::detached().map_err(failed_to("clone the mount of /proc/self/fd"))?;
     // rustix has no AT_RECURSIVE for open_tree(2).
     let recursive = OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
@@ -212,21 +212,17 @@ fn into_mount_namespace(source: &OwnedFd) -> Result<OwnedFd, Failure> {
 }
 
 fn into_chroot(source: &OwnedFd) -> io::Result<OwnedFd> {
-    let links = Detached::take();
-    if let Err(errno) = &links {
+    let links = Links::detached().or_else(|errno| {
         tracing::warn!(
             "sandbox=chroot does not confine the worker: it can leave by `..` from /proc/self/fd, which \
              cannot be mounted separately ({errno}; requires CAP_SYS_ADMIN)"
         );
-        // While /proc is visible.
-        proc_fd::prepare()?;
-    }
+        Links::visible()
+    })?;
     fchdir(source)?;
     chroot(".")?;
     let root = root()?;
-    if let Ok(links) = links {
-        links.work_in()?;
-    }
+    links.work_in()?;
     Ok(root)
 }
 

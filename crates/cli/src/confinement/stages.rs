@@ -107,7 +107,6 @@ impl Inherited {
             cred::keep_capabilities_on_setuid()?;
         }
         drop_privileges(needed(file_handles), config.server.pairing)?;
-        proc_fd::prepare()?;
         let resources = worker.load(self.setup.policy)?;
         let callers = self.setup.callers;
         Ok((Unprivileged { worker, callers }, resources))
@@ -187,13 +186,14 @@ impl Unprivileged {
 
     /// Leaves the files of the host, in a mount of root. On failure (initial RAM disk, a container's filter),
     /// they stay.
-    pub(crate) fn confine(self) -> Confined {
+    pub(crate) fn confine(self) -> Outcome<Confined> {
         if is_root()
             && let Err((step, error)) = enter_private_tree(self.worker.clone.as_ref())
         {
             tracing::warn!("the worker sees all files of the host: {step}: {error}");
         }
-        Confined(self.worker)
+        proc_fd::enter()?;
+        Ok(Confined(self.worker))
     }
 }
 
