@@ -3,7 +3,7 @@
 use crate::errno::{Errno, Result};
 use crate::interrupt::{InterruptToken, Interrupts};
 use crate::notify::PollHandle;
-use thrufs_abi::{Extensions, Header, Opcode, Unique};
+use thrufs_abi::{Extensions, Opcode, Request, Unique};
 
 /// What a request says about its caller, and what the serving thread may do for it.
 ///
@@ -27,11 +27,11 @@ const NO_ID: u32 = u32::MAX;
 
 impl<'a> Context<'a> {
     pub(crate) fn new(
-        header: &Header,
-        extensions: &'a Extensions<'a>,
+        request: &'a Request<'_>,
         interrupts: &'a Interrupts,
         may_block: bool,
     ) -> Context<'a> {
+        let header = &request.header;
         Context {
             unique: header.unique,
             opcode: header.opcode,
@@ -39,7 +39,7 @@ impl<'a> Context<'a> {
             gid: header.gid,
             pid: header.pid,
             may_block,
-            extensions,
+            extensions: &request.extensions,
             interrupts,
             poll_handle: None,
         }

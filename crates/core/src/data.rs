@@ -158,12 +158,16 @@ pub struct ReadAnswer(pub(crate) ReadSource);
 pub(crate) enum ReadSource {
     /// So many bytes, at the start of the reply's buffer.
     InPlace(usize),
-    /// At most `length` bytes of `file` at `offset`, which the transport moves.
-    File {
-        file: Arc<LowerFile>,
-        offset: u64,
-        length: usize,
-    },
+    /// Of a file, which the transport moves.
+    File(FileRange),
+}
+
+/// At most `length` bytes of `file` at `offset`.
+#[derive(Debug)]
+pub(crate) struct FileRange {
+    pub(crate) file: Arc<LowerFile>,
+    pub(crate) offset: u64,
+    pub(crate) length: usize,
 }
 
 impl<'a> ReadReply<'a> {
@@ -195,11 +199,11 @@ impl<'a> ReadReply<'a> {
     /// Replies with the bytes of `file` at `offset`, as many as were asked for and exist.
     pub fn file(self, file: Arc<LowerFile>, offset: u64) -> ReadAnswer {
         let length = self.buffer.len();
-        ReadAnswer(ReadSource::File {
+        ReadAnswer(ReadSource::File(FileRange {
             file,
             offset,
             length,
-        })
+        }))
     }
 }
 

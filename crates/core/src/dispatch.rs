@@ -28,7 +28,7 @@ pub use init_failure::InitFailure;
 pub use message::Message;
 
 use crate::context::Context;
-use crate::data::{LowerFile, WriteSource};
+use crate::data::{FileRange, LowerFile, WriteSource};
 use crate::errno::{Errno, Result};
 use crate::features::Features;
 use crate::file_system::FileSystem;
@@ -111,25 +111,23 @@ impl Wait {
 pub struct FileReply {
     unique: Unique,
     started: Instant,
-    file: Arc<LowerFile>,
-    offset: u64,
-    length: usize,
+    range: FileRange,
 }
 
 impl FileReply {
     /// The file.
     pub fn file(&self) -> &Arc<LowerFile> {
-        &self.file
+        &self.range.file
     }
 
     /// Offset of the first byte in the file.
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.range.offset
     }
 
     /// The most bytes.
     pub fn length(&self) -> usize {
-        self.length
+        self.range.length
     }
 
     pub(crate) fn header(&self, bytes: usize) -> [u8; HEADER_BYTES] {
@@ -143,9 +141,9 @@ impl FileReply {
     /// # Errors
     /// As [`LowerFile::read_at`].
     pub fn read_into(&self, reply: &mut [u8], may_block: bool) -> Result<usize> {
-        let end = HEADER_BYTES + self.length;
+        let end = HEADER_BYTES + self.length();
         let body = reply.get_mut(HEADER_BYTES..end).ok_or(Errno::EIO)?;
-        self.file.read_at(body, self.offset, may_block)
+        self.file().read_at(body, self.offset(), may_block)
     }
 }
 
@@ -155,13 +153,7 @@ enum Done {
     /// The same, `moved` of which (or of the request) were data.
     Data { body: usize, moved: usize },
     /// A body to read from a file.
-    File {
-        file: Arc<LowerFile>,
-        offset: u64,
-        length: usize,
-    },
-    /// No reply.
-    Silent,
+    File(FileRange),
 }
 
 impl<F> Dispatcher<F> {
@@ -261,31 +253,17 @@ impl<F: FileSystem> Dispatcher<F> {
         let done = catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
             bump(&self.metrics.figures.panics);
             tracing::error!(opcode = opcode.name(), "the file system panicked");
-            if is_silent(opcode) {
-                Ok(Done::Silent)
-            } else {
-                Err(Errno::EIO)
-            }
+            Err(Errno::EIO)
         });
-        let (outcome, failed, moved) = match done {
-            Ok(Done::Body(body)) => (put_header(reply, unique, Ok(body)), false, 0),
-            Ok(Done::Data { body, moved }) => (put_header(reply, unique, Ok(body)), false, moved),
-            Ok(Done::File {
-                file,
-                offset,
-                length,
-            }) => {
+        let (result, moved) = match done {
+            Ok(Done::Body(body)) => (Ok(body), 0),
+            Ok(Done::Data { body, moved }) => (Ok(body), moved),
+            Ok(Done::File(range)) => {
                 return Outcome::File(FileReply {
                     unique,
                     started,
-                    file,
-                    offset,
-                    length,
+                    range,
                 });
-            }
-            Ok(Done::Silent) => {
-                self.metrics.record(opcode, started.elapsed(), false, 0);
-                return Outcome::Silent;
             }
             Err(Errno::DEFER) if !may_block => {
                 bump(&self.metrics.figures.deferred);
@@ -295,15 +273,14 @@ impl<F: FileSystem> Dispatcher<F> {
                     Sleep::Rare | Sleep::Data | Sleep::Usual => Wait::Io,
                 });
             }
-            Err(_) if is_silent(opcode) => {
-                self.metrics.record(opcode, started.elapsed(), true, 0);
-                return Outcome::Silent;
-            }
-            Err(errno) => (put_header(reply, unique, Err(errno)), true, 0),
+            Err(errno) => (Err(errno), 0),
         };
-        self.metrics
-            .record(opcode, started.elapsed(), failed, moved as u64);
-        Outcome::Reply(outcome)
+        let (latency, failed) = (started.elapsed(), result.is_err());
+        self.metrics.record(opcode, latency, failed, moved as u64);
+        if is_silent(opcode) {
+            return Outcome::Silent;
+        }
+        Outcome::Reply(put_header(reply, unique, result))
     }
 
     /// Completes the reply to a READ after its bytes were read, or could not be. Returns the bytes to send.
@@ -313,7 +290,7 @@ impl<F: FileSystem> Dispatcher<F> {
         reply: &mut [u8],
         result: Result<usize>,
     ) -> usize {
-        let result = result.map(|bytes| bytes.min(file_reply.length));
+        let result = result.map(|bytes| bytes.min(file_reply.length()));
         self.count_file_reply(file_reply, result);
         put_header(reply, file_reply.unique, result)
     }
@@ -388,12 +365,7 @@ impl<F: FileSystem> Dispatcher<F> {
         body: &mut [u8],
         may_block: bool,
     ) -> Result<Done> {
-        let context = Context::new(
-            &request.header,
-            &request.extensions,
-            &self.interrupts,
-            may_block,
-        );
+        let context = Context::new(request, &self.interrupts, may_block);
         match (&request.operation, self.agreed.get()) {
             (_, Some(agreed)) => self.carry_out(agreed, &context, request, out_of_line, body),
             (Operation::Init { arg, flags }, None) => {

@@ -85,6 +85,13 @@ pub(crate) fn put(body: &mut [u8], structure: &(impl IntoBytes + Immutable)) -> 
     Ok(bytes.len())
 }
 
+/// Writes the body of a reply to CREATE; returns its size.
+pub(crate) fn put_created(body: &mut [u8], entry: &Entry, opened: &Opened) -> Result<usize> {
+    let entry_bytes = put(body, &entry_out(entry))?;
+    let open_bytes = put(&mut body[entry_bytes..], &open_out(opened))?;
+    Ok(entry_bytes + open_bytes)
+}
+
 /// Writes the header before a body of this length, or one that says `error`; returns the length
 /// of the whole reply. `reply` has room for a header.
 pub(crate) fn put_header(reply: &mut [u8], unique: Unique, result: Result<usize>) -> usize {

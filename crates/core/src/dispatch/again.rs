@@ -6,26 +6,19 @@
 //! before (or did not); otherwise an inode that has changed since is the result of the first try. Changes
 //! alone prove nothing: a directory changes with each name in it. ADR 16 says what remains in doubt.
 
-use super::arguments::{create_args, open_args};
-use super::{Dispatcher, Outcome, message::Message};
-use crate::attributes::{Entry, Opened, Timestamp};
+use super::{Dispatcher, message::Message};
+use crate::attributes::{Entry, OpenArgs, Timestamp};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::file_system::FileSystem;
-use crate::reply::{HEADER_BYTES, entry_out, open_out, put, put_header};
+use crate::reply::{HEADER_BYTES, entry_out, put, put_created, put_header};
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use thrufs_abi::layout::{Attr, EntryOut, OpenIn, OpenOut};
+use thrufs_abi::layout::{Attr, CreateIn};
 use thrufs_abi::{Name, NodeId, Operation, Request};
 
-const RENAME_NOREPLACE: u32 = 1;
-const XATTR_CREATE: u32 = 1;
-const TYPE: u32 = 0o170_000;
-const DIRECTORY: u32 = 0o040_000;
-const REGULAR: u32 = 0o100_000;
-const SYMLINK: u32 = 0o120_000;
-/// `O_CREAT`, `O_EXCL` and `O_TRUNC`, which the first CREATE has done.
-const ONCE: u32 = 0o100 | 0o200 | 0o1000;
+/// What the first CREATE has done.
+const ONCE: u32 = (libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) as u32;
 /// Larger than any extended attribute.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
@@ -73,12 +66,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let Ok(request) = request.into().parse(self.dialect()) else {
             return UNKNOWN;
         };
-        let context = Context::new(
-            &request.header,
-            &request.extensions,
-            &self.interrupts,
-            may_block,
-        );
+        let context = Context::new(&request, &self.interrupts, may_block);
         let look = || self.seen(&context, &request);
         catch_unwind(AssertUnwindSafe(look)).unwrap_or(UNKNOWN)
     }
@@ -101,7 +89,7 @@ impl<F: FileSystem> Dispatcher<F> {
                 let found = self.found(context, node, *name);
                 seen_by(found.map(|entry| number_of(&entry)))
             }
-            Operation::Setxattr { name, flags, .. } if flags & XATTR_CREATE != 0 => {
+            Operation::Setxattr { name, flags, .. } if flags & libc::XATTR_CREATE as u32 != 0 => {
                 seen_by(self.fs.getxattr(context, node, name, &mut []).map(|_| 1))
             }
             Operation::Removexattr { name } => {
@@ -121,12 +109,12 @@ impl<F: FileSystem> Dispatcher<F> {
     ) -> usize {
         let message = request.into();
         let Ok(request) = message.parse(self.dialect()) else {
-            return self.first_answer(message, reply);
+            return self.answer(message, reply);
         };
         if request_is_done(self, &request, begun) {
             return put_header(reply, request.header.unique, Ok(0));
         }
-        let length = self.first_answer(message, reply);
+        let length = self.answer(message, reply);
         let Some(errno) = errno_of(reply, length) else {
             return length;
         };
@@ -135,16 +123,8 @@ impl<F: FileSystem> Dispatcher<F> {
         put_header(reply, request.header.unique, looked)
     }
 
-    fn first_answer(&self, message: Message<'_>, reply: &mut [u8]) -> usize {
-        match self.dispatch(message, reply, true) {
-            Outcome::Reply(length) => length,
-            // No recorded request is answered from a file.
-            Outcome::File(_) | Outcome::Silent | Outcome::Defer(_) => 0,
-        }
-    }
-
     fn context<'a>(&'a self, request: &'a Request<'_>) -> Context<'a> {
-        Context::new(&request.header, &request.extensions, &self.interrupts, true)
+        Context::new(request, &self.interrupts, true)
     }
 
     /// Finds the name without counting a lookup.
@@ -164,7 +144,7 @@ impl<F: FileSystem> Dispatcher<F> {
         at: (NodeId, Name<'_>),
         begun: Begun,
         errno: Errno,
-        is_it: impl FnOnce(&Entry) -> bool,
+        is_it: &dyn Fn(&Entry) -> bool,
     ) -> Result<Entry> {
         let entry = self.fs.lookup(context, at.0, at.1).map_err(|_| errno)?;
         if entry.node.0 == 0 {
@@ -187,27 +167,26 @@ impl<F: FileSystem> Dispatcher<F> {
         body: &mut [u8],
     ) -> Result<usize> {
         let (context, node) = (self.context(request), request.header.nodeid);
-        let of_type = |mode: u32| move |entry: &Entry| entry.attr.mode & TYPE == mode & TYPE;
+        let type_of = |entry: &Entry| entry.attr.mode & libc::S_IFMT;
+        let made = |name: &Name<'_>, is_it: &dyn Fn(&Entry) -> bool| {
+            self.made(&context, (node, *name), begun, errno, is_it)
+        };
         let entry = match (&request.operation, errno) {
             (Operation::Mkdir { name, .. }, Errno::EEXIST) => {
-                self.made(&context, (node, *name), begun, errno, of_type(DIRECTORY))
+                made(name, &|entry| type_of(entry) == libc::S_IFDIR)
             }
             (Operation::Mknod { name, arg }, Errno::EEXIST) => {
-                self.made(&context, (node, *name), begun, errno, of_type(arg.mode))
+                made(name, &|entry| type_of(entry) == arg.mode & libc::S_IFMT)
             }
-            (Operation::Symlink { name, target }, Errno::EEXIST) => {
-                let is_it = |entry: &Entry| {
-                    of_type(SYMLINK)(entry) && self.leads_to(&context, entry.node, target)
-                };
-                self.made(&context, (node, *name), begun, errno, is_it)
-            }
+            (Operation::Symlink { name, target }, Errno::EEXIST) => made(name, &|entry| {
+                type_of(entry) == libc::S_IFLNK && self.leads_to(&context, entry.node, target)
+            }),
             (Operation::Link { name, old_node }, Errno::EEXIST) => {
-                let is_it = |entry: &Entry| entry.node == *old_node;
-                self.made(&context, (node, *name), begun, errno, is_it)
+                made(name, &|entry| entry.node == *old_node)
             }
-            (Operation::Create { name, .. }, Errno::EEXIST | Errno::ESTALE) => {
-                let entry = self.made(&context, (node, *name), begun, errno, of_type(REGULAR))?;
-                return self.open_made(&context, request, &entry, body);
+            (Operation::Create { name, arg }, Errno::EEXIST | Errno::ESTALE) => {
+                let entry = made(name, &|entry| type_of(entry) == libc::S_IFREG)?;
+                return self.open_made(&context, arg, &entry, body);
             }
             _ => return self.look_after_rest(&context, request, errno, begun),
         };
@@ -266,23 +245,17 @@ impl<F: FileSystem> Dispatcher<F> {
     fn open_made(
         &self,
         context: &Context<'_>,
-        request: &Request<'_>,
+        arg: &CreateIn,
         entry: &Entry,
         body: &mut [u8],
     ) -> Result<usize> {
-        let Operation::Create { arg, .. } = &request.operation else {
-            return Err(Errno::EIO);
+        let args = OpenArgs {
+            flags: arg.flags & !ONCE,
+            kill_suidgid: false,
         };
-        let flags = create_args(arg).1.flags & !ONCE;
-        let args = open_args(&OpenIn {
-            flags,
-            open_flags: 0,
-        });
         let opened = self.fs.open(context, entry.node, &args);
-        let opened: Opened = opened.inspect_err(|_| self.fs.forget(entry.node, 1))?;
-        put(body, &entry_out(entry))?;
-        put(&mut body[size_of::<EntryOut>()..], &open_out(&opened))?;
-        Ok(size_of::<EntryOut>() + size_of::<OpenOut>())
+        let opened = opened.inspect_err(|_| self.fs.forget(entry.node, 1))?;
+        put_created(body, entry, &opened)
     }
 
     fn leads_to(&self, context: &Context<'_>, node: NodeId, target: &CStr) -> bool {
@@ -300,7 +273,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
 /// Whether a rename leaves both names: an exchange, or a whiteout.
 fn has_two(flags: u32) -> bool {
-    flags & !RENAME_NOREPLACE != 0
+    flags & !libc::RENAME_NOREPLACE != 0
 }
 
 /// Identifies an inode in this process and the next: nodes that the client does not know get another id

@@ -13,10 +13,10 @@ use crate::errno::{Errno, Result};
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::notify::PollHandle;
-use crate::reply::{attr_out, entry_out, lk_out, open_out, put, statx_out};
+use crate::reply::{attr_out, entry_out, lk_out, open_out, put, put_created, statx_out};
 use thrufs_abi::layout::{
-    BmapOut, CopyFileRangeIn, CopyFileRangeOut, EntryOut, FsyncIn, GetxattrOut, IoctlIn, IoctlOut,
-    LkIn, LseekOut, OpenOut, PollIn, PollOut, ReadIn, StatfsOut, WriteIn, WriteOut,
+    BmapOut, CopyFileRangeIn, CopyFileRangeOut, FsyncIn, GetxattrOut, IoctlIn, IoctlOut, LkIn,
+    LseekOut, PollIn, PollOut, ReadIn, StatfsOut, WriteIn, WriteOut,
 };
 use thrufs_abi::{
     FileHandle, FsyncFlags, InitFlags, IoctlFlags, Name, NodeId, Operation, PollFlags, Request,
@@ -45,9 +45,7 @@ fn opened(body: &mut [u8], opened: Result<Opened>) -> Result<Done> {
 
 fn created(body: &mut [u8], created: Result<(Entry, Opened)>) -> Result<Done> {
     let (entry, opened) = created?;
-    put(body, &entry_out(&entry))?;
-    put(&mut body[size_of::<EntryOut>()..], &open_out(&opened))?;
-    Ok(Done::Body(size_of::<EntryOut>() + size_of::<OpenOut>()))
+    put_created(body, &entry, &opened).map(Done::Body)
 }
 
 fn put_written(body: &mut [u8], size: u32) -> Result<usize> {
@@ -109,13 +107,13 @@ impl<F: FileSystem> Dispatcher<F> {
             }
             Operation::Forget { nlookup } => {
                 fs.forget(node, *nlookup);
-                Ok(Done::Silent)
+                empty(Ok(()))
             }
             Operation::BatchForget { forgets } => {
                 for (node, count) in forgets.iter() {
                     fs.forget(node, count);
                 }
-                Ok(Done::Silent)
+                empty(Ok(()))
             }
             Operation::Getattr { fh } => attributes(body, fs.getattr(context, node, *fh)),
             Operation::Setattr(arg) => attributes(body, fs.setattr(context, node, &set_attr(arg))),
@@ -170,11 +168,11 @@ impl<F: FileSystem> Dispatcher<F> {
             Operation::Flush { fh, lock_owner } => empty(fs.flush(context, node, *fh, *lock_owner)),
             Operation::Release(arg) => {
                 fs.release(context, node, &release_args(arg));
-                Ok(Done::Body(0))
+                empty(Ok(()))
             }
             Operation::Releasedir(arg) => {
                 fs.releasedir(context, node, &release_args(arg));
-                Ok(Done::Body(0))
+                empty(Ok(()))
             }
             Operation::Readdir(arg) => self.readdir(context, node, arg, false, body),
             Operation::Readdirplus(_) if !agreed.has(InitFlags::DO_READDIRPLUS) => {
@@ -235,14 +233,14 @@ impl<F: FileSystem> Dispatcher<F> {
             Operation::Interrupt { unique } => {
                 bump(&self.metrics.figures.interrupts);
                 self.interrupts.interrupt(*unique);
-                Ok(Done::Silent)
+                empty(Ok(()))
             }
             Operation::NotifyReply { arg, data } => {
                 // A reply to RETRIEVE repeats the number of the notification.
                 fs.retrieved(node, context.unique(), arg.offset, data);
-                Ok(Done::Silent)
+                empty(Ok(()))
             }
-            Operation::Destroy => Ok(Done::Body(0)),
+            Operation::Destroy => empty(Ok(())),
             // DAX mappings belong to virtio-fs.
             Operation::SetupMapping(_) | Operation::RemoveMapping { .. } => Err(Errno::ENOSYS),
             // The first INIT is not carried out here.
@@ -284,15 +282,7 @@ impl<F: FileSystem> Dispatcher<F> {
         let answer = self.fs.read(context, node, &read_args(arg), reply)?;
         match answer.0 {
             ReadSource::InPlace(length) => data(length, length),
-            ReadSource::File {
-                file,
-                offset,
-                length,
-            } => Ok(Done::File {
-                file,
-                offset,
-                length,
-            }),
+            ReadSource::File(range) => Ok(Done::File(range)),
         }
     }
 

@@ -66,7 +66,7 @@ impl<F: FileSystem> Dispatcher<F> {
 
     fn release(&self, request: &Request<'_>, node: NodeId, opened: &OpenOut, directory: bool) {
         // On a reader, a release that sleeps delays the next request.
-        let context = Context::new(&request.header, &request.extensions, &self.interrupts, true);
+        let context = Context::new(request, &self.interrupts, true);
         let handle = FileHandle(opened.fh);
         let args = ReleaseArgs {
             handle,
