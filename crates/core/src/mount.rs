@@ -14,7 +14,7 @@ mod options;
 
 pub use connection::{abort_by, abort_connection, abort_file, abort_mounted, set_readahead};
 pub use error::MountError;
-pub(crate) use helper::{AutoUnmount, mount_with_auto_unmount};
+pub(crate) use helper::{AutoUnmount, mount_by_helper};
 pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};
 pub use options::MountOptions;
 

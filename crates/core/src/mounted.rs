@@ -1,7 +1,7 @@
 //! Mounting and serving in one call, for programs that are only a file system.
 
 use crate::file_system::FileSystem;
-use crate::mount::{AutoUnmount, MountError, MountOptions, open_device};
+use crate::mount::{AutoUnmount, MountError, MountOptions, mount_by_helper, open_device};
 use crate::session::{End, Session, SessionConfig, SessionError, SessionHandle};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,22 +58,15 @@ pub fn mount<F: FileSystem>(
         return Err(MountError::Refused { path: target, why }.into());
     }
     let unprivileged = !rustix::process::geteuid().is_root();
-    let mut auto_unmount = None;
-    let session = if unprivileged || options.auto_unmount {
-        let device = if options.auto_unmount {
-            let (device, helper) = crate::mount::mount_with_auto_unmount(&target, options)?;
-            auto_unmount = Some(helper);
-            device
-        } else {
-            crate::mount::mount_unprivileged(&target, options)?
-        };
+    let (session, auto_unmount) = if unprivileged || options.auto_unmount {
+        let (device, helper) = mount_by_helper(&target, options, options.auto_unmount)?;
         let session = Session::new(fs, device, config)?;
         session.handshake().inspect_err(|_| {
             let _ = unmount(&target, unprivileged, true);
         })?;
-        session
+        (session, helper)
     } else {
-        mount_and_handshake(fs, &target, options, config)?
+        (mount_and_handshake(fs, &target, options, config)?, None)
     };
     let handle = session.handle();
     let server = std::thread::Builder::new()

@@ -34,11 +34,10 @@ use crate::notify::{Notifier, Queue};
 use crate::serving::scheduling::{Processes, allowed_cpus};
 use crate::serving::{Control, ServingThreads, confine_signals};
 use crate::transport::Connection;
-use crate::transport::dev::{Dev, Load};
-use crate::transport::uring::{Prepared, Uring, prepare};
+use crate::transport::dev::{self, Load, ReaderPool};
+use crate::transport::uring::{self, Prepared, WorkerPool, prepare};
 use parking_lot::Mutex;
 use std::io;
-use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -57,7 +56,7 @@ pub struct Session<F> {
     ran: AtomicBool,
     /// Rings made before INIT, or why there are none; nothing when none are wanted.
     prepared: Mutex<Option<Result<Prepared, UringRefusal>>>,
-    ring: OnceLock<Uring<F>>,
+    ring: OnceLock<Arc<WorkerPool<F>>>,
 }
 
 /// Watches and ends a session from any thread. Clones are the same.
@@ -217,7 +216,7 @@ impl<F: FileSystem> Session<F> {
         let agreed = features.flags.contains(InitFlags::OVER_IO_URING);
         let started = match prepared.take() {
             None => return Carrier::Dev(None),
-            Some(Ok(prepared)) if agreed => Uring::start(&self.connection, features, prepared),
+            Some(Ok(prepared)) if agreed => uring::start(&self.connection, features, prepared),
             Some(Ok(_)) => Err(UringRefusal::NotOffered),
             Some(Err(refusal)) => Err(refusal),
         };
@@ -280,7 +279,7 @@ impl<F: FileSystem> Session<F> {
         }
     }
 
-    fn start(&self) -> io::Result<Dev<F>> {
+    fn start(&self) -> io::Result<Arc<ReaderPool<F>>> {
         let (queue, connection) = (Arc::clone(&self.queue), Arc::clone(&self.connection));
         let count = connection.control.thread();
         std::thread::Builder::new()
@@ -292,17 +291,11 @@ impl<F: FileSystem> Session<F> {
                 drop(connection);
                 drop(count);
             })?;
-        let mut config = self.connection.config;
-        let mut load = Load::All;
-        if self.ring.get().is_some() {
-            load = Load::Rest;
-            // Few requests remain for it, or ones without a reply.
-            config.threads = Threads {
-                readers: NonZeroUsize::new(1),
-                pair: false,
-            };
-        }
-        Dev::start(&self.connection, config, load)
+        let load = match self.ring.get() {
+            Some(_) => Load::Rest,
+            None => Load::All,
+        };
+        dev::start(&self.connection, load)
     }
 }
 

@@ -7,7 +7,6 @@ use super::{MountError, MountOptions, check_target};
 use rustix::mount::MountAttrFlags;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -56,14 +55,7 @@ fn option_list(options: &MountOptions) -> OsString {
 /// [`MountError::NoHelper`], [`MountError::Helper`] with the helper's message, and those of the mount
 /// point.
 pub fn mount_unprivileged(target: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let list = option_list(options);
-    let (device, _, child) = run_helper(target, list)?;
-    let output = child.wait_with_output().map_err(MountError::HelperRun)?;
-    match device {
-        Ok(Some(device)) if output.status.success() => Ok(device),
-        Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
-        _ => Err(MountError::Helper(words(&output))),
-    }
+    Ok(mount_by_helper(target, options, false)?.0)
 }
 
 /// A `fusermount3` that unmounts when this process has ended: its socket is closed then.
@@ -81,30 +73,30 @@ impl Drop for AutoUnmount {
     }
 }
 
-/// As [`mount_unprivileged`], with a helper that stays.
+/// As [`mount_unprivileged`]; if `stays`, with a helper that unmounts later.
 ///
 /// # Errors
 /// As [`mount_unprivileged`].
-pub(crate) fn mount_with_auto_unmount(
+pub(crate) fn mount_by_helper(
     target: &Path,
     options: &MountOptions,
-) -> Result<(OwnedFd, AutoUnmount), MountError> {
+    stays: bool,
+) -> Result<(OwnedFd, Option<AutoUnmount>), MountError> {
     let mut list = option_list(options);
-    list.push(",auto_unmount");
+    if stays {
+        list.push(",auto_unmount");
+    }
     let (device, socket, helper) = run_helper(target, list)?;
+    if stays && let Ok(Some(device)) = device {
+        let socket = Some(socket);
+        return Ok((device, Some(AutoUnmount { socket, helper })));
+    }
+    drop(socket);
+    let output = helper.wait_with_output().map_err(MountError::HelperRun)?;
     match device {
-        Ok(Some(device)) => {
-            let socket = Some(socket);
-            Ok((device, AutoUnmount { socket, helper }))
-        }
-        device => {
-            drop(socket);
-            let output = helper.wait_with_output().map_err(MountError::HelperRun)?;
-            match device {
-                Err(error) if output.status.success() => Err(MountError::HelperRun(error)),
-                _ => Err(MountError::Helper(words(&output))),
-            }
-        }
+        Ok(Some(device)) if output.status.success() => Ok((device, None)),
+        Err(error) if output.status.success() => Err(MountError::HelperRun(error.into())),
+        _ => Err(MountError::Helper(words(&output))),
     }
 }
 
@@ -112,7 +104,7 @@ pub(crate) fn mount_with_auto_unmount(
 fn run_helper(
     target: &Path,
     list: OsString,
-) -> Result<(io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
+) -> Result<(rustix::io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
     check_target(target)?;
     let helper = unprivileged_helper()?;
     let failed = |errno: rustix::io::Errno| MountError::HelperRun(errno.into());
@@ -134,7 +126,9 @@ fn run_helper(
         .spawn()
         .map_err(MountError::HelperRun)?;
     drop(inherited);
-    Ok((receive_descriptor(&ours), ours, child))
+    let received = fd_passing::receive(ours.as_fd(), &mut [0; 1], RecvFlags::empty());
+    let device = received.map(|received| received.descriptors.into_iter().next());
+    Ok((device, ours, child))
 }
 
 fn words(output: &Output) -> String {
@@ -152,11 +146,6 @@ fn words(output: &Output) -> String {
     } else {
         said.to_owned()
     }
-}
-
-fn receive_descriptor(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
-    let received = fd_passing::receive(socket.as_fd(), &mut [0; 1], RecvFlags::empty())?;
-    Ok(received.descriptors.into_iter().next())
 }
 
 /// Unmounts the user's own mount on `target` through `fusermount3`.

@@ -27,11 +27,11 @@ use crate::dispatch::{FileReply, Outcome, Wait};
 use crate::errno::Errno;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::{End, SessionConfig};
+use crate::serving::End;
 use buffers::Buffers;
 use pipe::SPLICE_BYTES_MIN;
-pub(crate) use reader_pool::Load;
-use reader_pool::{Blocking, Next, ReaderPool, Worker};
+use reader_pool::{Blocking, Next, Worker};
+pub(crate) use reader_pool::{Load, ReaderPool};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,35 +40,22 @@ use std::time::Duration;
 /// more than the FORGETs themselves.
 const FORGET_INTERVAL: Duration = Duration::from_millis(1);
 
-#[derive(Debug)]
-pub(crate) struct Dev<F> {
-    pool: Arc<ReaderPool<F>>,
-}
-
-impl<F: FileSystem> Dev<F> {
-    /// Starts the threads that serve `connection`.
-    ///
-    /// # Errors
-    /// The system's, when a thread or memory is not available.
-    pub(crate) fn start(
-        connection: &Arc<Connection<F>>,
-        config: SessionConfig,
-        load: Load,
-    ) -> io::Result<Dev<F>> {
-        let pool = Arc::new(ReaderPool::new(connection, config, load, spawn));
-        stall_monitor::start(&pool)?;
-        pool.start().inspect_err(|_| {
-            // The monitor's thread runs already.
-            connection.control.stop(End::Failed(libc::EAGAIN));
-            pool.wake();
-        })?;
-        Ok(Dev { pool })
-    }
-
-    /// Wakes the threads so that they see that the session ends. Repeated until they have ended.
-    pub(crate) fn wake(&self) {
-        self.pool.wake();
-    }
+/// Starts the threads that serve `connection`.
+///
+/// # Errors
+/// The system's, when a thread or memory is not available.
+pub(crate) fn start<F: FileSystem>(
+    connection: &Arc<Connection<F>>,
+    load: Load,
+) -> io::Result<Arc<ReaderPool<F>>> {
+    let pool = Arc::new(ReaderPool::new(connection, load, spawn));
+    stall_monitor::start(&pool)?;
+    pool.start().inspect_err(|_| {
+        // The monitor's thread runs already.
+        connection.control.stop(End::Failed(libc::EAGAIN));
+        pool.wake();
+    })?;
+    Ok(pool)
 }
 
 /// Starts a thread for `worker`, which is a reader from the start.

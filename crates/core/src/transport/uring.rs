@@ -44,7 +44,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use thrufs_sys::fuse_ring::QueueIndex;
 use worker::Worker;
-use worker_pool::{Report, Ring, WorkerPool};
+pub(crate) use worker_pool::WorkerPool;
+use worker_pool::{Report, Ring};
 use worker_thread::WorkerThread;
 
 const START_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,59 +56,40 @@ const DEPTH_PROMPT: u16 = 8;
 /// The longest reply without data: an extended attribute.
 const BODY_BYTES_MIN: usize = 64 << 10;
 
-#[derive(Debug)]
-pub(crate) struct Uring<F> {
-    pool: Arc<WorkerPool<F>>,
-}
-
-impl<F: FileSystem> Uring<F> {
-    /// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`; if it
-    /// could not be made to, the session is ended.
-    ///
-    /// # Errors
-    /// Why the session has no ring.
-    pub(crate) fn start(
-        connection: &Arc<Connection<F>>,
-        features: &Features,
-        prepared: Prepared,
-    ) -> Result<(Uring<F>, Carrier), UringRefusal> {
-        let config = connection.config.ring;
-        let default = if features.prompt { DEPTH_PROMPT } else { 1 };
-        let depth = config.depth.map_or(default, NonZeroU16::get);
-        let (groups, mut rings) = (prepared.groups, prepared.rings);
-        let each = if features.prompt { 1 } else { 2 };
-        let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
-        let payload_bytes = BODY_BYTES_MIN.max(features.write_bytes_max as usize);
-        let pool = Arc::new(WorkerPool::new(
-            connection,
-            depth,
-            payload_bytes,
-            rings,
-            spawn,
-        ));
-        if let Err(refusal) = start_all(&pool, &groups, first) {
-            give_up(&pool);
-            return Err(refusal);
-        }
-        let carrier = Carrier::Uring {
-            threads: pool.len(),
-            queues: groups.iter().map(|group| group.queues.len()).sum(),
-            depth,
-        };
-        Ok((Uring { pool }, carrier))
+/// Starts serving, after INIT was answered. On an error, the kernel sends requests to `/dev/fuse`; if it
+/// could not be made to, the session is ended.
+///
+/// # Errors
+/// Why the session has no ring.
+pub(crate) fn start<F: FileSystem>(
+    connection: &Arc<Connection<F>>,
+    features: &Features,
+    prepared: Prepared,
+) -> Result<(Arc<WorkerPool<F>>, Carrier), UringRefusal> {
+    let config = connection.config.ring;
+    let default = if features.prompt { DEPTH_PROMPT } else { 1 };
+    let depth = config.depth.map_or(default, NonZeroU16::get);
+    let (groups, mut rings) = (prepared.groups, prepared.rings);
+    let each = if features.prompt { 1 } else { 2 };
+    let first = rings.split_off(rings.len().saturating_sub(groups.len() * each));
+    let payload_bytes = BODY_BYTES_MIN.max(features.write_bytes_max as usize);
+    let pool = Arc::new(WorkerPool::new(
+        connection,
+        depth,
+        payload_bytes,
+        rings,
+        spawn,
+    ));
+    if let Err(refusal) = start_all(&pool, &groups, first) {
+        give_up(&pool);
+        return Err(refusal);
     }
-}
-
-impl<F> Uring<F> {
-    /// Wakes the threads so that they see that the session ends. Repeated until they have ended.
-    pub(crate) fn wake(&self) {
-        self.pool.wake();
-    }
-
-    /// Ends the blocking pool, after all other threads. Returns how many threads are left at `deadline`.
-    pub(crate) fn end(&self, deadline: Instant) -> usize {
-        self.pool.blocking_pool.end(deadline)
-    }
+    let carrier = Carrier::Uring {
+        threads: pool.len(),
+        queues: groups.iter().map(|group| group.queues.len()).sum(),
+        depth,
+    };
+    Ok((pool, carrier))
 }
 
 fn start_all<F: FileSystem>(

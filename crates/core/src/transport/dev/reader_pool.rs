@@ -30,7 +30,7 @@ use crate::dispatch::Wait;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::serving::scheduling::wants_cpu;
-use crate::serving::{BlockedCounts, MonitorWaker, SessionConfig};
+use crate::serving::{BlockedCounts, MonitorWaker};
 use crate::transport::Connection;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -57,7 +57,7 @@ const KEEP_THREAD: Duration = Duration::from_secs(9);
 const STANDBY_KEPT: usize = 2;
 
 /// One thread of the pool, as the others see it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Worker {
     word: AtomicU64,
@@ -71,36 +71,11 @@ pub(super) struct Worker {
     caller: AtomicU32,
     changes: AtomicU64,
     large: AtomicU64,
-    /// What the worker is blocked on, as [`encode_wait`] says; changed under the list's lock.
-    blocked_on: AtomicU64,
     thread: OnceLock<(Thread, ThreadId)>,
 }
 
 /// After so many looks at one request that computes, it is treated as one that sleeps.
 const RUNNING_LOOKS: u32 = 5;
-
-const NOT_BLOCKED: u64 = 0;
-const BLOCKED_IO: u64 = 1;
-/// The caller's user id is in the bits above.
-const BLOCKED_LOCK: u64 = 2;
-const BLOCKED_UID_SHIFT: u32 = 8;
-
-fn encode_wait(wait: Wait) -> u64 {
-    match wait {
-        Wait::Io => BLOCKED_IO,
-        Wait::Lock { uid } => BLOCKED_LOCK | u64::from(uid) << BLOCKED_UID_SHIFT,
-    }
-}
-
-fn decode_wait(blocked_on: u64) -> Option<Wait> {
-    match blocked_on {
-        NOT_BLOCKED => None,
-        BLOCKED_IO => Some(Wait::Io),
-        _ => Some(Wait::Lock {
-            uid: (blocked_on >> BLOCKED_UID_SHIFT) as u32,
-        }),
-    }
-}
 
 impl Worker {
     pub(super) fn number(&self) -> usize {
@@ -206,10 +181,9 @@ pub(crate) enum Load {
 type Spawn<F> = fn(&Arc<ReaderPool<F>>, &Arc<Worker>) -> io::Result<()>;
 
 #[derive(Debug)]
-pub(super) struct ReaderPool<F> {
+pub(crate) struct ReaderPool<F> {
     pub(super) connection: Arc<Connection<F>>,
     pub(super) load: Load,
-    config: SessionConfig,
     spawn: Spawn<F>,
     /// Readers while none is paired.
     readers_wanted: usize,
@@ -223,6 +197,8 @@ struct WorkerList {
     standby: Vec<Arc<Worker>>,
     readers: usize,
     wanted: usize,
+    /// The numbers of workers that are blocked, and on what.
+    waits: Vec<(usize, Wait)>,
     blocked: BlockedCounts,
     numbers: usize,
 }
@@ -230,15 +206,16 @@ struct WorkerList {
 impl<F: FileSystem> ReaderPool<F> {
     pub(super) fn new(
         connection: &Arc<Connection<F>>,
-        config: SessionConfig,
         load: Load,
         spawn: Spawn<F>,
     ) -> ReaderPool<F> {
-        let readers_wanted = config.threads.count();
+        let readers_wanted = match load {
+            Load::All => connection.config.threads.count(),
+            Load::Rest => 1,
+        };
         ReaderPool {
             connection: Arc::clone(connection),
             load,
-            config,
             spawn,
             readers_wanted,
             list: Mutex::new(WorkerList {
@@ -269,15 +246,8 @@ impl<F: FileSystem> ReaderPool<F> {
     fn spawn_reader(self: &Arc<Self>, list: &mut WorkerList) -> io::Result<()> {
         let worker = Arc::new(Worker {
             word: AtomicU64::new(READER),
-            seen: AtomicU64::new(0),
-            seen_times: AtomicU32::new(0),
             number: list.numbers,
-            asked: AtomicU64::new(0),
-            caller: AtomicU32::new(0),
-            changes: AtomicU64::new(0),
-            large: AtomicU64::new(0),
-            blocked_on: AtomicU64::new(NOT_BLOCKED),
-            thread: OnceLock::new(),
+            ..Worker::default()
         });
         // Before the thread can answer a request, whose caller may read this metric.
         let readers = &self.connection.metrics().figures.readers;
@@ -311,7 +281,7 @@ impl<F: FileSystem> ReaderPool<F> {
     /// Takes the reader's role from `worker`, which is about to sleep, unless it must keep it.
     pub(super) fn begin_blocking(self: &Arc<Self>, worker: &Arc<Worker>, wait: Wait) -> Blocking {
         let mut list = self.list.lock();
-        let room = list.blocked.admits(wait, self.config.limits());
+        let room = list.blocked.admits(wait, self.connection.config.limits());
         if !worker.is_reader() {
             // The monitor took the role, and counted the worker as blocked.
             return match wait {
@@ -362,11 +332,11 @@ impl<F: FileSystem> ReaderPool<F> {
         list.standby.push(Arc::clone(worker));
         self.note(&mut list);
         drop(list);
-        if let Some(next) = self.stand_by(worker, Some(KEEP_MEMORY)) {
+        if let Some(next) = self.stand_by(worker, KEEP_MEMORY) {
             return next;
         }
         release_memory();
-        if let Some(next) = self.stand_by(worker, Some(KEEP_THREAD)) {
+        if let Some(next) = self.stand_by(worker, KEEP_THREAD) {
             return next;
         }
         let mut list = self.list.lock();
@@ -376,20 +346,14 @@ impl<F: FileSystem> ReaderPool<F> {
             return Next::Leave;
         }
         drop(list);
-        self.stand_by(worker, None).unwrap_or(Next::Leave)
+        self.stand_by(worker, Duration::MAX).unwrap_or(Next::Leave)
     }
 
     /// Sleeps until the worker is called, the session ends, or the time is over.
-    fn stand_by(&self, worker: &Arc<Worker>, timeout: Option<Duration>) -> Option<Next> {
+    fn stand_by(&self, worker: &Arc<Worker>, timeout: Duration) -> Option<Next> {
         let start = Instant::now();
         loop {
-            match timeout {
-                Some(timeout) => {
-                    let left = timeout.checked_sub(start.elapsed())?;
-                    std::thread::park_timeout(left);
-                }
-                None => std::thread::park(),
-            }
+            std::thread::park_timeout(timeout.checked_sub(start.elapsed())?);
             let mut list = self.list.lock();
             if self.connection.control.is_stopping() {
                 return Some(Next::Leave);
@@ -412,8 +376,9 @@ impl<F: FileSystem> ReaderPool<F> {
         self.note(&mut list);
     }
 
-    /// Wakes all workers that read or stand by.
-    pub(super) fn wake(&self) {
+    /// Wakes all workers that read or stand by, so that they see that the session ends. Repeated until they
+    /// have ended.
+    pub(crate) fn wake(&self) {
         let list = self.list.lock();
         for worker in &list.workers {
             let Some((thread, id)) = worker.thread.get() else {
@@ -485,7 +450,7 @@ impl<F: FileSystem> ReaderPool<F> {
 
     /// Takes the role from `worker`, stuck in the request it had at `word`, and gives it to another.
     fn displace(self: &Arc<Self>, list: &mut WorkerList, worker: &Arc<Worker>, word: u64) {
-        if list.blocked.io_count() >= self.config.blocked_max {
+        if list.blocked.io_count() >= self.connection.config.blocked_max {
             return;
         }
         let taken =
@@ -505,15 +470,21 @@ impl<F: FileSystem> ReaderPool<F> {
 impl WorkerList {
     fn count_blocked(&mut self, worker: &Worker, wait: Wait) {
         self.blocked.enter(wait);
-        worker
-            .blocked_on
-            .store(encode_wait(wait), Ordering::Relaxed);
+        self.waits.push((worker.number, wait));
     }
 
     fn count_unblocked(&mut self, worker: &Worker) {
-        if let Some(wait) = decode_wait(worker.blocked_on.swap(NOT_BLOCKED, Ordering::Relaxed)) {
+        let mut waits = self.waits.iter();
+        if let Some(at) = waits.position(|(number, _)| *number == worker.number) {
+            let (_, wait) = self.waits.swap_remove(at);
             self.blocked.leave(wait);
         }
+    }
+
+    fn is_blocked(&self, worker: &Worker) -> bool {
+        self.waits
+            .iter()
+            .any(|(number, _)| *number == worker.number)
     }
 
     fn remove_from_standby(&mut self, worker: &Arc<Worker>) {

@@ -16,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::time::Instant;
 use thrufs_abi::NodeId;
 use thrufs_sys::fuse_ring::FuseRing;
 
@@ -28,7 +29,7 @@ pub(super) type Report = Option<SyncSender<Result<(), Errno>>>;
 type Spawn<F> = fn(&Arc<WorkerPool<F>>, Arc<Worker>, Ring, Report) -> io::Result<()>;
 
 #[derive(Debug)]
-pub(super) struct WorkerPool<F> {
+pub(crate) struct WorkerPool<F> {
     pub(super) connection: Arc<Connection<F>>,
     pub(super) depth: u16,
     pub(super) payload_bytes: usize,
@@ -107,13 +108,18 @@ impl<F> WorkerPool<F> {
         self.note(count);
     }
 
-    /// Wakes all threads so that they see that they are to end.
-    pub(super) fn wake(&self) {
+    /// Wakes all threads so that they see that they are to end. Repeated until they have ended.
+    pub(crate) fn wake(&self) {
         for worker in self.workers() {
             worker.wake();
         }
         self.blocking_pool.begin_to_end();
         self.monitor_waker.wake();
+    }
+
+    /// Ends the blocking pool, after all other threads. Returns how many threads are left at `deadline`.
+    pub(crate) fn end(&self, deadline: Instant) -> usize {
+        self.blocking_pool.end(deadline)
     }
 
     /// Ends all threads before they have served.

@@ -1,7 +1,7 @@
 //! Carries out what [`Pairing`] decides: pairs one reader with its caller, follows the caller from CPU to
 //! CPU, and dissolves the pair.
 
-use super::{BUSY, NOT_BLOCKED, READER, ReaderPool, Worker, WorkerList};
+use super::{BUSY, Load, READER, ReaderPool, Worker, WorkerList};
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
 use crate::serving::scheduling::time_on_cpu;
@@ -53,8 +53,10 @@ impl Counts {
 impl ReaderPairing {
     pub(in super::super) fn new<F>(pool: &ReaderPool<F>) -> ReaderPairing {
         let several_cpus = pool.connection.allowed.count() > 1;
-        let wanted =
-            pool.config.threads.pair && several_cpus && pool.connection.processes.is_some();
+        let wanted = pool.load == Load::All
+            && pool.connection.config.threads.pair
+            && several_cpus
+            && pool.connection.processes.is_some();
         ReaderPairing {
             pairing: Pairing::new(),
             possible: wanted && may_leave_idle(),
@@ -208,10 +210,9 @@ impl<F: FileSystem> ReaderPool<F> {
         let list = self.list.lock();
         for worker in &list.workers {
             let idle = worker.word.load(Ordering::SeqCst) & (READER | BUSY) == 0;
-            let here = worker.blocked_on.load(Ordering::Relaxed) == NOT_BLOCKED;
             let stands_by = || list.standby.iter().any(|other| Arc::ptr_eq(other, worker));
             if idle
-                && here
+                && !list.is_blocked(worker)
                 && !stands_by()
                 && let Some((_, id)) = worker.thread.get()
             {
