@@ -42,15 +42,11 @@ impl fmt::Display for Refusal {
 /// [`FileSystem::init`](crate::FileSystem::init).
 #[derive(Debug)]
 pub struct Negotiation {
-    minor: u32,
     offered: InitFlags,
-    wanted: InitFlags,
-    write_bytes_max: u32,
-    readahead_bytes_max: u32,
-    background_requests_max: u16,
-    time_granularity_ns: u32,
-    stack_depth_max: u32,
-    prompt: bool,
+    /// With the capabilities that are wanted.
+    asked: Features,
+    pub(crate) time_granularity_ns: u32,
+    pub(crate) stack_depth_max: u32,
 }
 
 /// Capabilities that are useful to every file system.
@@ -71,22 +67,26 @@ pub(crate) const DATA_BYTES_MAX: u32 = 16 << 20;
 impl Negotiation {
     /// The kernel's offer. `readahead_bytes_max` is the most it will read ahead.
     pub fn new(minor: u32, offered: InitFlags, readahead_bytes_max: u32) -> Negotiation {
-        Negotiation {
+        let asked = Features {
             minor,
-            offered,
-            wanted: ALWAYS & offered,
+            flags: ALWAYS & offered,
             write_bytes_max: DATA_BYTES_MAX_DEFAULT,
             readahead_bytes_max,
             background_requests_max: 256,
+            prompt: false,
+            refused: Vec::new(),
+        };
+        Negotiation {
+            offered,
+            asked,
             time_granularity_ns: 1,
             stack_depth_max: 0,
-            prompt: false,
         }
     }
 
     /// Minor version of protocol 7 that will be spoken.
     pub fn minor(&self) -> u32 {
-        self.minor
+        self.asked.minor
     }
 
     /// Whether the kernel offers all of these.
@@ -96,28 +96,29 @@ impl Negotiation {
 
     /// Asks for capabilities. Those not offered end up in [`Features::refused`].
     pub fn want(&mut self, flags: InitFlags) {
-        self.wanted |= flags;
+        self.asked.flags |= flags;
     }
 
     /// Withdraws what was asked for.
     pub fn forgo(&mut self, flags: InitFlags) {
-        self.wanted -= flags;
+        self.asked.flags -= flags;
     }
 
     /// Most bytes in one READ or WRITE: rounded down to pages, between 4 KiB and 16 MiB. The kernel caps
     /// it by `fs.fuse.max_pages_limit` (default: 1 MiB).
     pub fn set_write_bytes_max(&mut self, bytes: u32) {
-        self.write_bytes_max = bytes.clamp(4096, DATA_BYTES_MAX) & !4095;
+        self.asked.write_bytes_max = bytes.clamp(4096, DATA_BYTES_MAX) & !4095;
     }
 
     /// Most bytes to read ahead, up to the kernel's own figure.
     pub fn set_readahead_bytes_max(&mut self, bytes: u32) {
-        self.readahead_bytes_max = self.readahead_bytes_max.min(bytes);
+        let granted = &mut self.asked.readahead_bytes_max;
+        *granted = (*granted).min(bytes);
     }
 
     /// Most requests in the background.
     pub fn set_background_requests_max(&mut self, requests: u16) {
-        self.background_requests_max = requests.max(1);
+        self.asked.background_requests_max = requests.max(1);
     }
 
     /// Granularity of time stamps in nanoseconds (1 to 1,000,000,000).
@@ -133,20 +134,12 @@ impl Negotiation {
     /// Promises that no method sleeps unless [`Context::may_block`](crate::Context::may_block) is true:
     /// everything is in memory. Over io_uring, a thread then takes several requests at once.
     pub fn set_prompt(&mut self, prompt: bool) {
-        self.prompt = prompt;
-    }
-
-    pub(crate) fn time_granularity_ns(&self) -> u32 {
-        self.time_granularity_ns
-    }
-
-    pub(crate) fn stack_depth_max(&self) -> u32 {
-        self.stack_depth_max
+        self.asked.prompt = prompt;
     }
 
     pub(crate) fn settle(&self) -> Features {
         let mut refused = Vec::new();
-        let mut flags = self.wanted;
+        let mut flags = self.asked.flags;
         let mut refuse = |flags: &mut InitFlags, what: InitFlags, why| {
             *flags -= what;
             refused.push(Refusal { what, why });
@@ -168,13 +161,9 @@ impl Negotiation {
             });
         }
         Features {
-            minor: self.minor,
             flags: flags & self.offered,
-            write_bytes_max: self.write_bytes_max,
-            readahead_bytes_max: self.readahead_bytes_max,
-            background_requests_max: self.background_requests_max,
-            prompt: self.prompt,
             refused,
+            ..self.asked
         }
     }
 }

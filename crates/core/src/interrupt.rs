@@ -187,19 +187,19 @@ impl Interrupts {
 
     /// Interrupts all waits, and those to come.
     pub(crate) fn stop(&self) {
-        let mut registry = self.shared.registry.lock();
-        registry.stopped = true;
-        for waiter in &registry.waiters {
-            waiter.token.set(SHUTDOWN);
-        }
-        self.signal_until_gone(registry);
+        self.shared.registry.lock().stopped = true;
+        self.interrupt_waiting(SHUTDOWN);
     }
 
     /// Interrupts all waits. Later ones are not affected.
     pub(crate) fn interrupt_all(&self) {
+        self.interrupt_waiting(CLIENT);
+    }
+
+    fn interrupt_waiting(&self, by: u8) {
         let registry = self.shared.registry.lock();
         for waiter in &registry.waiters {
-            waiter.token.set(CLIENT);
+            waiter.token.set(by);
         }
         self.signal_until_gone(registry);
     }

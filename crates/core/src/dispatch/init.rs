@@ -90,12 +90,12 @@ fn init_out(features: &Features, negotiation: &Negotiation) -> InitOut {
         // The kernel's own default ratio.
         congestion_threshold: (u32::from(background) * 3 / 4).max(1) as u16,
         max_write: features.write_bytes_max,
-        time_gran: negotiation.time_granularity_ns(),
+        time_gran: negotiation.time_granularity_ns,
         // 16 MiB at most, hence 4096 pages.
         max_pages: (features.write_bytes_max / 4096) as u16,
         map_alignment: 0,
         max_stack_depth: if features.flags.contains(InitFlags::PASSTHROUGH) {
-            negotiation.stack_depth_max()
+            negotiation.stack_depth_max
         } else {
             0
         },

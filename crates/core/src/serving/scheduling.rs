@@ -4,7 +4,7 @@
 //! private instance with processes only (`subset=pid`) that follows no symbolic link, so that the
 //! descriptor leads to no other file. Otherwise `/proc`, unless it is that of another PID namespace.
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, fsconfig_create, fsconfig_set_string,
     fsmount, fsopen, open_tree,
@@ -12,7 +12,7 @@ use rustix::mount::{
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt::Debug;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use thrufs_sys::sched::{Class, set_class};
@@ -24,35 +24,59 @@ pub trait Callers: Debug + Send + Sync {
     fn cpu(&self, caller: u32) -> Option<usize>;
 }
 
-/// procfs, for the threads of this process and for callers.
-#[derive(Clone, Debug)]
+/// procfs, for the threads of this process and for callers; or nothing, where it is not available.
+#[derive(Debug)]
 pub(crate) struct Processes {
-    view: Option<Arc<OwnedFd>>,
+    view: Option<OwnedFd>,
     callers: Option<Arc<dyn Callers>>,
 }
 
 impl Processes {
-    /// Opens procfs; `None` where nothing shows callers. Without `callers`, procfs does.
-    pub(crate) fn open(callers: Option<Arc<dyn Callers>>) -> Option<Processes> {
-        let view = open_processes().map(Arc::new);
-        (view.is_some() || callers.is_some()).then_some(Processes { view, callers })
+    /// Opens procfs. Without `callers`, it shows callers.
+    pub(crate) fn open(callers: Option<Arc<dyn Callers>>) -> Processes {
+        let view = mount_processes().or_else(|_| open_proc()).ok();
+        Processes { view, callers }
     }
 
-    pub(crate) fn view(&self) -> Option<BorrowedFd<'_>> {
-        self.view.as_ref().map(AsFd::as_fd)
+    pub(crate) fn show_callers(&self) -> bool {
+        self.view.is_some() || self.callers.is_some()
     }
 
     /// As [`Callers::cpu`].
     pub(crate) fn cpu_of_caller(&self, caller: u32) -> Option<usize> {
         match &self.callers {
             Some(callers) => callers.cpu(caller),
-            None => cpu_of_caller(self.view()?, caller),
+            // A thread's own entry in its own task list is the cheapest to read.
+            None => cpu_in_stat(&self.read(caller, caller, "stat")?),
         }
     }
-}
 
-fn open_processes() -> Option<OwnedFd> {
-    mount_processes().or_else(|_| open_proc()).ok()
+    /// Whether a thread of this process runs or waits for a CPU. False where procfs does not tell.
+    pub(crate) fn wants_cpu(&self, thread: ThreadId) -> bool {
+        let stat = self.read_own(thread, "stat");
+        stat.is_some_and(|stat| stat_field(&stat, 3) == Some("R"))
+    }
+
+    /// As [`times_in_schedstat`], for a thread of this process.
+    pub(crate) fn times(&self, thread: ThreadId) -> Option<(Duration, Duration)> {
+        times_in_schedstat(&self.read_own(thread, "schedstat")?)
+    }
+
+    fn read_own(&self, thread: ThreadId, file: &str) -> Option<Vec<u8>> {
+        let thread = thread.as_raw().unsigned_abs();
+        self.read(std::process::id(), thread, file)
+    }
+
+    /// A file about a thread of the process `process`.
+    fn read(&self, process: u32, thread: u32, file: &str) -> Option<Vec<u8>> {
+        let path = format!("{process}/task/{thread}/{file}");
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let descriptor = openat(self.view.as_ref()?, path, flags, Mode::empty()).ok()?;
+        let mut bytes = vec![0; 1024];
+        let length = rustix::io::read(&descriptor, &mut bytes).ok()?;
+        bytes.truncate(length);
+        Some(bytes)
+    }
 }
 
 fn mount_processes() -> rustix::io::Result<OwnedFd> {
@@ -81,22 +105,6 @@ fn open_proc() -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// A file of procfs about a thread of the process `process`.
-fn read(processes: BorrowedFd<'_>, process: u32, thread: u32, file: &str) -> Option<Vec<u8>> {
-    let path = format!("{process}/task/{thread}/{file}");
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let descriptor = rustix::fs::openat(processes, path, flags, Mode::empty()).ok()?;
-    let mut bytes = vec![0; 1024];
-    let length = rustix::io::read(&descriptor, &mut bytes).ok()?;
-    bytes.truncate(length);
-    Some(bytes)
-}
-
-fn read_own(processes: BorrowedFd<'_>, thread: ThreadId, file: &str) -> Option<Vec<u8>> {
-    let thread = thread.as_raw().unsigned_abs();
-    read(processes, std::process::id(), thread, file)
-}
-
 /// The CPU in a thread's `stat` of procfs: the one that it runs on or last ran on.
 pub fn cpu_in_stat(stat: &[u8]) -> Option<usize> {
     stat_field(stat, 39)?.parse().ok()
@@ -115,28 +123,6 @@ fn stat_field(stat: &[u8], number: usize) -> Option<&str> {
     let end_of_name = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = std::str::from_utf8(&stat[end_of_name + 1..]).ok()?;
     fields.split_whitespace().nth(number.checked_sub(3)?)
-}
-
-/// Whether a thread of this process runs or waits for a CPU. False where procfs does not tell.
-pub(crate) fn wants_cpu(processes: Option<BorrowedFd<'_>>, thread: ThreadId) -> bool {
-    let stat = processes.and_then(|processes| read_own(processes, thread, "stat"));
-    stat.is_some_and(|stat| stat_field(&stat, 3) == Some("R"))
-}
-
-fn cpu_of_caller(processes: BorrowedFd<'_>, caller: u32) -> Option<usize> {
-    // `caller` is a thread id; a thread's own entry in its own task list is the cheapest to read.
-    let stat = read(processes, caller, caller, "stat")?;
-    cpu_in_stat(&stat)
-}
-
-/// As [`times_in_schedstat`], for a thread of this process.
-pub(crate) fn times(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<(Duration, Duration)> {
-    times_in_schedstat(&read_own(processes, thread, "schedstat")?)
-}
-
-/// The time on a CPU of a thread of this process, since its start.
-pub(crate) fn time_on_cpu(processes: BorrowedFd<'_>, thread: ThreadId) -> Option<Duration> {
-    times(processes, thread).map(|(run, _)| run)
 }
 
 /// The CPUs that the calling thread may use; none if the kernel does not tell.
@@ -166,14 +152,6 @@ pub fn move_to(thread: ThreadId, cpu: usize) -> rustix::io::Result<()> {
     sched_setaffinity(Pid::from_raw(thread.as_raw()), &only)
 }
 
-/// Restricts a thread to these CPUs.
-///
-/// # Errors
-/// EINVAL when none of them is online.
-pub(crate) fn allow(thread: ThreadId, cpus: &CpuSet) -> rustix::io::Result<()> {
-    sched_setaffinity(Pid::from_raw(thread.as_raw()), cpus)
-}
-
 /// Returns a bound thread to the ordinary class and to all CPUs of `allowed`.
 pub fn release(thread: ThreadId, allowed: &CpuSet) {
     let released = set_class(thread, Class::Prompt)
@@ -192,20 +170,24 @@ mod tests {
 
     #[test]
     fn the_calling_thread_wants_a_cpu_and_has_one() {
-        for processes in [open_processes().unwrap(), open_proc().unwrap()] {
-            let me = current_thread_id();
-            assert!(wants_cpu(Some(processes.as_fd()), me));
-            assert!(!wants_cpu(None, me));
+        let of = |view| Processes {
+            view,
+            callers: None,
+        };
+        let me = current_thread_id();
+        assert!(!of(None).wants_cpu(me));
+        for processes in [Processes::open(None), of(Some(open_proc().unwrap()))] {
+            assert!(processes.wants_cpu(me));
             let caller = me.as_raw().unsigned_abs();
-            let cpu = cpu_of_caller(processes.as_fd(), caller).unwrap();
+            let cpu = processes.cpu_of_caller(caller).unwrap();
             assert!(allowed_cpus().is_set(cpu));
-            let run = || time_on_cpu(processes.as_fd(), me).unwrap();
+            let run = || processes.times(me).unwrap().0;
             let before = run();
             let start = std::time::Instant::now();
             while run() == before {
                 assert!(start.elapsed() < Duration::from_secs(60), "it runs");
             }
-            assert_eq!(cpu_of_caller(processes.as_fd(), u32::MAX), None);
+            assert_eq!(processes.cpu_of_caller(u32::MAX), None);
         }
     }
 
@@ -216,7 +198,7 @@ mod tests {
         };
         let open = |path: &str| {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
-            rustix::fs::openat(&processes, path, flags, Mode::empty()).map(drop)
+            openat(&processes, path, flags, Mode::empty()).map(drop)
         };
         let me = std::process::id();
         assert_eq!(open(&format!("{me}/stat")), Ok(()));

@@ -5,7 +5,7 @@ use crate::metrics::Metrics;
 use crate::serving::scheduling::Processes;
 use crate::serving::{Control, ServingThreads, SessionConfig};
 use rustix::thread::CpuSet;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Copying a request or reply of this size takes longer than waking a thread.
@@ -17,7 +17,7 @@ pub(crate) struct Connection<F> {
     pub(crate) dispatcher: Dispatcher<F>,
     pub(crate) device: Arc<OwnedFd>,
     /// This process's threads and the callers in procfs. Opened before the process is confined.
-    pub(crate) processes: Option<Processes>,
+    pub(crate) processes: Processes,
     pub(crate) allowed: CpuSet,
     pub(crate) threads: ServingThreads,
     pub(crate) config: SessionConfig,
@@ -27,9 +27,5 @@ pub(crate) struct Connection<F> {
 impl<F> Connection<F> {
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         self.dispatcher.metrics()
-    }
-
-    pub(crate) fn processes(&self) -> Option<BorrowedFd<'_>> {
-        self.processes.as_ref()?.view()
     }
 }

@@ -29,13 +29,12 @@ pub(super) use pair::ReaderPairing;
 use crate::dispatch::Wait;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::scheduling::wants_cpu;
+use crate::serving::scheduling::Processes;
 use crate::serving::{BlockedCounts, MonitorWaker};
 use crate::transport::Connection;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
@@ -120,21 +119,15 @@ impl Worker {
 
     /// Whether the worker has had the request of `word` for too long. Called by the monitor alone, at
     /// every look.
-    fn is_stuck(&self, word: u64, processes: Option<BorrowedFd<'_>>) -> bool {
+    fn is_stuck(&self, word: u64, processes: &Processes) -> bool {
         if self.seen.swap(word, Ordering::Relaxed) != word {
             self.seen_times.store(0, Ordering::Relaxed);
             return false;
         }
         let times = self.seen_times.fetch_add(1, Ordering::Relaxed) + 1;
-        times >= RUNNING_LOOKS || !self.wants_cpu(processes)
-    }
-
-    /// Whether the thread runs or waits for a CPU: its request does not sleep, and another thread would
-    /// get no further.
-    fn wants_cpu(&self, processes: Option<BorrowedFd<'_>>) -> bool {
-        self.thread
-            .get()
-            .is_none_or(|(_, id)| wants_cpu(processes, *id))
+        // A thread that runs or waits for a CPU does not sleep: another would get no further.
+        let thread = self.thread.get();
+        times >= RUNNING_LOOKS || thread.is_some_and(|(_, id)| !processes.wants_cpu(*id))
     }
 
     pub(super) fn is_reader(&self) -> bool {
@@ -427,7 +420,7 @@ impl<F: FileSystem> ReaderPool<F> {
             match word & (READER | BUSY) {
                 READER => idle = true,
                 state if state & READER == 0 => {}
-                _ if worker.is_stuck(word, self.connection.processes()) => {
+                _ if worker.is_stuck(word, &self.connection.processes) => {
                     stuck = Some((Arc::clone(worker), word));
                 }
                 _ => moving = true,

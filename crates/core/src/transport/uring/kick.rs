@@ -7,9 +7,9 @@
 //! asking CPU, which takes a reply. It locks no inode for that, so a serving thread may ask. It must be
 //! about a regular file that the kernel knows: one of a recent request.
 
-use crate::serving::scheduling;
+use crate::serving::move_to;
 use rustix::io::Result;
-use rustix::thread::sched_getaffinity;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thrufs_abi::layout::{EntryOut, InHeader};
@@ -40,11 +40,10 @@ pub(super) fn kick(device: BorrowedFd<'_>, file: NodeId, queue: QueueIndex) -> R
     if thrufs_sys::sched::current_cpu() == cpu {
         return rustix::io::write(device, &message).map(drop);
     }
-    let thread = current_thread_id();
     let before = sched_getaffinity(None)?;
-    scheduling::move_to(thread, cpu)?;
+    move_to(current_thread_id(), cpu)?;
     let written = rustix::io::write(device, &message);
-    scheduling::allow(thread, &before)?;
+    sched_setaffinity(None, &before)?;
     written.map(drop)
 }
 

@@ -12,13 +12,13 @@ use super::worker::Worker;
 use super::worker_pool::WorkerPool;
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
+use crate::serving::scheduling::{self, Processes};
 use crate::serving::{
-    LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, Pairing, Sample, scheduling, start_monitor,
+    LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, Pairing, Sample, start_monitor,
 };
 use crate::transport::Connection;
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::sched::{Class, may_leave_idle, set_class};
@@ -29,7 +29,7 @@ const RUNNING_LOOKS: u32 = 5;
 
 pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> {
     let connection = &pool.connection;
-    let wanted = connection.config.threads.pair && connection.processes.is_some();
+    let wanted = connection.config.threads.pair && connection.processes.show_callers();
     let monitor = RingMonitor {
         pool: Arc::clone(pool),
         threads: Vec::new(),
@@ -124,7 +124,7 @@ impl<F: FileSystem> RingMonitor<F> {
     fn replace_stuck(&mut self) {
         let mut groups: HashMap<usize, bool> = HashMap::new();
         for thread in &self.threads {
-            let stuck = thread.is_stuck(self.pool.connection.processes());
+            let stuck = thread.is_stuck(&self.pool.connection.processes);
             let all = groups.entry(thread.worker.group_number).or_insert(true);
             *all &= stuck;
         }
@@ -184,7 +184,7 @@ impl MonitoredThread {
     ) {
         match self.place {
             Place::Together => {
-                let kept = self.is_kept_from_work(connection.processes());
+                let kept = self.is_kept_from_work(&connection.processes);
                 if self.pairing.should_unpair(sample, kept) {
                     self.pairing.failed(now);
                     self.go(Place::Near);
@@ -197,7 +197,7 @@ impl MonitoredThread {
             Place::Near if may_pair && self.pairing.should_pair(sample, now) => {
                 self.go(Place::Together);
                 self.pairing.paired(now);
-                self.is_kept_from_work(connection.processes());
+                self.is_kept_from_work(&connection.processes);
                 bump(&connection.metrics().figures.pairs);
             }
             Place::Near => {}
@@ -205,9 +205,8 @@ impl MonitoredThread {
     }
 
     /// Whether it waited for its CPU for longer than it ran since the last look.
-    fn is_kept_from_work(&mut self, processes: Option<BorrowedFd<'_>>) -> bool {
-        let time = processes.and_then(|processes| scheduling::times(processes, self.id));
-        let Some(time) = time else {
+    fn is_kept_from_work(&mut self, processes: &Processes) -> bool {
+        let Some(time) = processes.times(self.id) else {
             return false;
         };
         let before = std::mem::replace(&mut self.time, time);
@@ -215,8 +214,8 @@ impl MonitoredThread {
         waited > run && waited > LOOK_INTERVAL / 2
     }
 
-    fn is_stuck(&self, processes: Option<BorrowedFd<'_>>) -> bool {
-        self.same > 0 && (self.same >= RUNNING_LOOKS || !scheduling::wants_cpu(processes, self.id))
+    fn is_stuck(&self, processes: &Processes) -> bool {
+        self.same > 0 && (self.same >= RUNNING_LOOKS || !processes.wants_cpu(self.id))
     }
 
     fn go(&mut self, place: Place) {

@@ -4,7 +4,6 @@
 use super::{BUSY, Load, READER, ReaderPool, Worker, WorkerList};
 use crate::file_system::FileSystem;
 use crate::metrics::bump;
-use crate::serving::scheduling::time_on_cpu;
 use crate::serving::{Pairing, Sample, bind, move_to, release};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,7 +55,7 @@ impl ReaderPairing {
         let wanted = pool.load == Load::All
             && pool.connection.config.threads.pair
             && several_cpus
-            && pool.connection.processes.is_some();
+            && pool.connection.processes.show_callers();
         ReaderPairing {
             pairing: Pairing::new(),
             possible: wanted && may_leave_idle(),
@@ -138,9 +137,8 @@ impl Pair {
         if moved || word & BUSY == 0 && !pool.has_pending_request() {
             return false;
         }
-        let processes = pool.connection.processes();
-        let run = processes.and_then(|processes| time_on_cpu(processes, self.thread));
-        let run = run.unwrap_or_default();
+        let times = pool.connection.processes.times(self.thread);
+        let (run, _) = times.unwrap_or_default();
         self.still = Some((now, run));
         before.is_some_and(|(then, run_then)| {
             run.saturating_sub(run_then) < now.duration_since(then) / 2
@@ -149,10 +147,8 @@ impl Pair {
 
     fn follow_caller<F>(&mut self, pool: &ReaderPool<F>) -> rustix::io::Result<()> {
         let caller = self.worker.caller.load(Ordering::Relaxed);
-        let processes = pool.connection.processes.as_ref();
-        let cpu = processes.and_then(|processes| processes.cpu_of_caller(caller));
         // A caller that has ended has no CPU.
-        match cpu {
+        match pool.connection.processes.cpu_of_caller(caller) {
             Some(cpu) if cpu != self.cpu => {
                 self.cpu = cpu;
                 move_to(self.thread, cpu)
@@ -165,7 +161,7 @@ impl Pair {
 impl<F: FileSystem> ReaderPool<F> {
     /// Makes one reader the only one, on its caller's CPU.
     fn make_pair(self: &Arc<Self>) -> Option<Pair> {
-        let processes = self.connection.processes.as_ref()?;
+        let processes = &self.connection.processes;
         let mut workers = self.list.lock().workers.clone();
         workers.retain(|worker| worker.is_reader());
         // A reader's last caller may have ended.
