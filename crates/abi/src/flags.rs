@@ -163,9 +163,4 @@ flags! {
     SetxattrFlags: u32, "FUSE_SETXATTR_" {
         ACL_KILL_SGID = 0,
     }
-
-    /// Flags of the notification INVAL_ENTRY.
-    ExpireFlags: u32, "FUSE_EXPIRE_" {
-        ONLY = 0,
-    }
 }

@@ -1,4 +1,5 @@
-//! The structures of the wire, as in `linux/fuse.h` 7.45.
+//! The structures of the wire, as in `linux/fuse.h` 7.45, without those of character devices (CUSE) and of
+//! what the kernel is told by other means (ioctls, entries of rings).
 //!
 //! Numbers have the machine's byte order, which kernel and server share. Names are those of the header
 //! without its prefix; `type` is called `kind`. Structures are read by copy, so input need not be aligned.
@@ -304,23 +305,6 @@ layouts! {
         request_timeout is "request_timeout": u16,
         unused is "unused": [u16; 11],
     }
-    CuseInitIn is "cuse_init_in" {
-        major is "major": u32,
-        minor is "minor": u32,
-        unused is "unused": u32,
-        flags is "flags": u32,
-    }
-    CuseInitOut is "cuse_init_out" {
-        major is "major": u32,
-        minor is "minor": u32,
-        unused is "unused": u32,
-        flags is "flags": u32,
-        max_read is "max_read": u32,
-        max_write is "max_write": u32,
-        dev_major is "dev_major": u32,
-        dev_minor is "dev_minor": u32,
-        spare is "spare": [u32; 10],
-    }
     InterruptIn is "fuse_interrupt_in" {
         unique is "unique": u64,
     }
@@ -339,10 +323,6 @@ layouts! {
         arg is "arg": u64,
         in_size is "in_size": u32,
         out_size is "out_size": u32,
-    }
-    IoctlIovec is "fuse_ioctl_iovec" {
-        base is "base": u64,
-        len is "len": u64,
     }
     IoctlOut is "fuse_ioctl_out" {
         result is "result": i32,
@@ -392,10 +372,6 @@ layouts! {
         namelen is "namelen": u32,
         kind is "type": u32,
     }
-    Direntplus is "fuse_direntplus" {
-        entry_out is "entry_out": EntryOut,
-        dirent is "dirent": Dirent,
-    }
     NotifyInvalInodeOut is "fuse_notify_inval_inode_out" {
         ino is "ino": u64,
         off is "off": i64,
@@ -437,11 +413,6 @@ layouts! {
         count is "count": u32,
         padding is "padding": u32,
         spare is "spare": u64,
-    }
-    BackingMap is "fuse_backing_map" {
-        fd is "fd": i32,
-        flags is "flags": u32,
-        padding is "padding": u64,
     }
     LseekIn is "fuse_lseek_in" {
         fh is "fh": u64,
@@ -495,18 +466,5 @@ layouts! {
     }
     SuppGroups is "fuse_supp_groups" {
         nr_groups is "nr_groups": u32,
-    }
-    UringEntInOut is "fuse_uring_ent_in_out" {
-        flags is "flags": u64,
-        commit_id is "commit_id": u64,
-        payload_sz is "payload_sz": u32,
-        padding is "padding": u32,
-        reserved is "reserved": u64,
-    }
-    UringCmdReq is "fuse_uring_cmd_req" {
-        flags is "flags": u64,
-        commit_id is "commit_id": u64,
-        qid is "qid": u16,
-        padding is "padding": [u8; 6],
     }
 }

@@ -2,11 +2,10 @@
 
 use crate::layout::{
     AccessIn, AttrOut, BatchForgetIn, BmapIn, BmapOut, CopyFileRangeIn, CopyFileRangeOut, CreateIn,
-    CuseInitIn, CuseInitOut, FallocateIn, FlushIn, ForgetIn, FsyncIn, GetattrIn, GetxattrIn,
-    InitOut, InterruptIn, IoctlIn, LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn, MknodIn,
-    NotifyRetrieveIn, OpenIn, PollIn, PollOut, ReadIn, ReleaseIn, RemovemappingIn, Rename2In,
-    RenameIn, SetattrIn, SetupmappingIn, SetxattrIn, StatfsOut, StatxIn, StatxOut, SyncfsIn,
-    WriteIn, WriteOut,
+    FallocateIn, FlushIn, ForgetIn, FsyncIn, GetattrIn, GetxattrIn, InitOut, InterruptIn, IoctlIn,
+    LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn,
+    PollOut, ReadIn, ReleaseIn, RemovemappingIn, Rename2In, RenameIn, SetattrIn, SetupmappingIn,
+    SetxattrIn, StatfsOut, StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
 };
 
 /// What follows the structure at the start of an operation's arguments.
@@ -119,7 +118,7 @@ pub struct Row {
 macro_rules! opcodes {
     ($($name:ident = $number:literal $text:literal: $structure:ty, $trailing:ident =>
         $reply:ident $(($reply_structure:ty))?, $repeat:ident $sleep:ident $permission:ident;)*) => {
-        /// The operations of protocol 7.45 (`enum fuse_opcode`).
+        /// The operations of protocol 7.45 on a mount (`enum fuse_opcode`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum Opcode {
@@ -218,7 +217,6 @@ opcodes! {
     Tmpfile         =   51 "TMPFILE":            CreateIn,         Name    => EntryOpen,        Harmless Rare  Both;
     Statx           =   52 "STATX":              StatxIn,          Nothing => Fixed(StatxOut),  Harmless Rare  Kernel;
     CopyFileRange64 =   53 "COPY_FILE_RANGE_64": CopyFileRangeIn,  Nothing => Fixed(CopyFileRangeOut), Harmless Usual Both;
-    CuseInit        = 4096 "CUSE_INIT":          CuseInitIn,       Nothing => Fixed(CuseInitOut), Harmless Rare  Sender;
 }
 
 const BY_INDEX: &[Row; Opcode::ROWS] = &{
@@ -232,14 +230,13 @@ const BY_INDEX: &[Row; Opcode::ROWS] = &{
 };
 
 impl Opcode {
-    /// Rows of a table with one for each, at its [`index`](Self::index): CUSE_INIT, the last, is in row 0.
-    pub const ROWS: usize = Opcode::ALL[Opcode::ALL.len() - 2].number() as usize + 1;
+    /// Rows of a table with one for each, at its number.
+    pub const ROWS: usize = Opcode::ALL[Opcode::ALL.len() - 1].index() + 1;
 
-    /// Its number, but 0, which no operation has, for CUSE_INIT.
+    /// Its number, as the index of a table.
     #[must_use]
     pub const fn index(self) -> usize {
-        let number = self as usize;
-        if number < Opcode::ROWS { number } else { 0 }
+        self as usize
     }
 
     /// Its row of the table.

@@ -5,9 +5,9 @@ use crate::extensions::Extensions;
 use crate::flags::{GetattrFlags, InitFlags};
 use crate::ids::{FileHandle, LockOwner, NodeId, Unique};
 use crate::layout::{
-    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,
-    ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn,
-    LinkIn, LkIn, LseekIn, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn,
+    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, ForgetIn,
+    ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InHeader, InitIn, InterruptIn, IoctlIn, LinkIn,
+    LkIn, LseekIn, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn,
     RemovemappingIn, RemovemappingOne, Rename2In, RenameIn, SetattrIn, SetupmappingIn, SetxattrIn,
     StatxIn, SyncfsIn, WriteIn,
 };
@@ -184,7 +184,6 @@ pub enum Operation<'a> {
         flags: u32,
         mask: u32,
     },
-    CuseInit(CuseInitIn),
 }
 
 /// Size of the structure that an operation's arguments start with, in bytes; 0 for none.
@@ -441,7 +440,6 @@ fn parse_operation<'a>(
             let fh = handle(arg.getattr_flags, arg.fh);
             Operation::Statx { fh, flags: arg.sx_flags, mask: arg.sx_mask }
         }
-        Opcode::CuseInit => Operation::CuseInit(arguments.structure()?),
     })
 }
 

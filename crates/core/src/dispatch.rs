@@ -371,7 +371,6 @@ impl<F: FileSystem> Dispatcher<F> {
             (Operation::Init { arg, flags }, None) => {
                 self.initialise(&request.header, arg, *flags, body)
             }
-            (Operation::CuseInit(_), None) => Err(self.invalid(Errno::EINVAL)),
             (_, None) => Err(self.invalid(Errno::EIO)),
         }
     }

@@ -101,7 +101,6 @@ impl Metrics {
     pub fn snapshot(&self) -> Snapshot {
         let operations = Opcode::ALL
             .iter()
-            .filter(|opcode| opcode.index() != 0)
             .map(|&opcode| self.operation(opcode))
             .filter(|counts| counts.requests() > 0)
             .collect();

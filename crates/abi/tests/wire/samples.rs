@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use thrufs_abi::layout::{
-    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, CuseInitIn, FallocateIn, FlushIn,
-    ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InitIn, InterruptIn, IoctlIn, LinkIn,
-    LkIn, LseekIn, MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn,
-    RemovemappingIn, RemovemappingOne, Rename2In, RenameIn, SetattrIn, SetupmappingIn, SetxattrIn,
-    StatxIn, SyncfsIn, WriteIn,
+    AccessIn, BatchForgetIn, BmapIn, CopyFileRangeIn, CreateIn, FallocateIn, FlushIn, ForgetIn,
+    ForgetOne, FsyncIn, GetattrIn, GetxattrIn, InitIn, InterruptIn, IoctlIn, LinkIn, LkIn, LseekIn,
+    MkdirIn, MknodIn, NotifyRetrieveIn, OpenIn, PollIn, ReadIn, ReleaseIn, RemovemappingIn,
+    RemovemappingOne, Rename2In, RenameIn, SetattrIn, SetupmappingIn, SetxattrIn, StatxIn,
+    SyncfsIn, WriteIn,
 };
 use thrufs_abi::{Dialect, NodeId, Opcode, RequestBuilder, Unique};
 use zerocopy::{FromBytes, IntoBytes};
@@ -149,7 +149,6 @@ pub fn sample(opcode: Opcode) -> RequestBuilder {
         // The name is that of the kernel's own directory entry and means nothing.
         Opcode::Tmpfile => request.arg(&numbered::<CreateIn>()).name(b"/"),
         Opcode::Statx => request.arg(&numbered::<StatxIn>()),
-        Opcode::CuseInit => request.arg(&numbered::<CuseInitIn>()),
     }
 }
 

@@ -244,7 +244,7 @@ impl<F: FileSystem> Dispatcher<F> {
             // DAX mappings belong to virtio-fs.
             Operation::SetupMapping(_) | Operation::RemoveMapping { .. } => Err(Errno::ENOSYS),
             // The first INIT is not carried out here.
-            Operation::Init { .. } | Operation::CuseInit(_) => Err(self.invalid(Errno::EINVAL)),
+            Operation::Init { .. } => Err(self.invalid(Errno::EINVAL)),
         }
     }
 
