@@ -23,11 +23,10 @@
 #![allow(unsafe_code)]
 
 use crate::buffer::PageBuffer;
-use crate::io_uring::IoUring;
-pub use crate::io_uring::REGISTER_ENABLE_RINGS as ENABLE;
+use crate::io_uring::{enter, errno, new_ring, peek};
 use ::io_uring::squeue::Entry128;
 use ::io_uring::types::{Fd, Fixed};
-use ::io_uring::{cqueue, opcode};
+use ::io_uring::{IoUring, cqueue, opcode};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, Result};
 use std::fmt;
@@ -64,6 +63,10 @@ const INIT_INTERVAL: Duration = Duration::from_micros(50);
 
 /// Bytes of a slot whose memory is kept: up to the first page of the payload.
 const KEPT_BYTES: usize = PAYLOAD + 4096;
+
+/// The `io_uring_register(2)` operation of a thread that enables its ring, for seccomp filters
+/// (`IORING_REGISTER_ENABLE_RINGS`).
+pub const ENABLE: u32 = 12;
 
 const CMD_REGISTER: u32 = 1;
 const CMD_COMMIT_AND_FETCH: u32 = 2;
@@ -114,25 +117,27 @@ impl Slot {
         self.queue
     }
 
-    fn word(&self, at: usize) -> u64 {
-        let mut bytes = [0; 8];
-        bytes.copy_from_slice(&self.memory[at..at + 8]);
-        u64::from_ne_bytes(bytes)
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.memory[at..at + N]);
+        bytes
+    }
+
+    fn commit_id(&self) -> u64 {
+        u64::from_ne_bytes(self.bytes(COMMIT_ID))
     }
 
     fn payload_length(&self) -> usize {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&self.memory[PAYLOAD_SIZE..PAYLOAD_SIZE + 4]);
-        (u32::from_ne_bytes(bytes) as usize).min(self.memory.len() - PAYLOAD)
+        let length = u32::from_ne_bytes(self.bytes(PAYLOAD_SIZE)) as usize;
+        length.min(self.memory.len() - PAYLOAD)
     }
 
     /// Makes room for the reply to a request that has arrived.
     fn take_in(&mut self) {
         let length = self.payload_length();
         self.used = self.used.max(PAYLOAD + length);
-        let mut opcode = [0; 4];
-        opcode.copy_from_slice(&self.memory[OPCODE..OPCODE + 4]);
-        if length <= NAMES_BYTES_MAX && u32::from_ne_bytes(opcode) != OPCODE_WRITE {
+        let opcode = u32::from_ne_bytes(self.bytes(OPCODE));
+        if length <= NAMES_BYTES_MAX && opcode != OPCODE_WRITE {
             let (before, payload) = self.memory.split_at_mut(PAYLOAD);
             before[SMALL..SMALL + length].copy_from_slice(&payload[..length]);
             self.reply_at = REPLY;
@@ -165,7 +170,7 @@ impl Slot {
     fn put_reply(&mut self, length: usize) {
         let (at, end) = (self.reply_at, self.reply_at + length.max(OUT_HEADER_BYTES));
         if length < OUT_HEADER_BYTES {
-            let unique = self.word(COMMIT_ID);
+            let unique = self.commit_id();
             let header = &mut self.memory[at..at + OUT_HEADER_BYTES];
             header[..8].copy_from_slice(&(OUT_HEADER_BYTES as u64).to_ne_bytes());
             header[8..].copy_from_slice(&unique.to_ne_bytes());
@@ -226,11 +231,16 @@ impl Waker {
 }
 
 /// The ring of one thread, on one `/dev/fuse`. `J` is the context of a file's read.
-#[derive(Debug)]
 pub struct FuseRing<J> {
-    ring: IoUring,
+    ring: IoUring<Entry128>,
     waker: Waker,
     held: Vec<Holder<J>>,
+}
+
+impl<J> fmt::Debug for FuseRing<J> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "FuseRing({} slots)", self.held.len())
+    }
 }
 
 impl<J> FuseRing<J> {
@@ -249,7 +259,7 @@ impl<J> FuseRing<J> {
             opcode::PollAdd::CODE,
         ];
         Ok(FuseRing {
-            ring: IoUring::new(u32::from(slots) + 1, &files, &operations)?,
+            ring: new_ring(u32::from(slots) + 1, &files, &operations)?,
             waker,
             held: Vec::new(),
         })
@@ -265,7 +275,8 @@ impl<J> FuseRing<J> {
     /// # Errors
     /// EBADFD when it is enabled already.
     pub fn enable(&mut self) -> Result<()> {
-        self.ring.enable()?;
+        let submitter = self.ring.submitter();
+        submitter.register_enable_rings().map_err(errno)?;
         self.watch_waker()
     }
 
@@ -322,7 +333,7 @@ impl<J> FuseRing<J> {
         loop {
             self.wait(None)?;
             // Only a wake-up can precede it, which is reported again at the end.
-            while let Some(completion) = self.ring.pop() {
+            while let Some(completion) = self.ring.completion().next() {
                 if completion.user_data() == Kind::Trial as u64 {
                     return Ok(Errno::from_raw_os_error(-completion.result().min(-1)));
                 }
@@ -347,11 +358,11 @@ impl<J> FuseRing<J> {
         // SAFETY: the pieces, which do not move, and the memory that they name are in `held` until the
         // kernel returns them.
         unsafe { self.push(&entry) }?;
-        self.hold(Holder::Request(slot), place);
-        self.submit()?;
+        self.held[place] = Holder::Request(slot);
+        self.flush()?;
         // The kernel refuses at once, in the order of its completions.
         let refused = |completion: &cqueue::Entry| completion.user_data() == number;
-        let next = self.ring.peek().filter(refused);
+        let next = peek(&mut self.ring).filter(refused);
         if next.is_none_or(|completion| completion.result() >= 0) {
             return Ok(());
         }
@@ -368,11 +379,11 @@ impl<J> FuseRing<J> {
     /// Those of `io_uring_enter(2)` when the submission queue was full.
     pub fn commit(&mut self, mut slot: Slot, length: usize) -> Result<()> {
         slot.put_reply(length);
-        let command = command(CMD_COMMIT_AND_FETCH, slot.word(COMMIT_ID), slot.queue);
+        let command = command(CMD_COMMIT_AND_FETCH, slot.commit_id(), slot.queue);
         let number = user_data(Kind::Request, slot.place);
         let entry = command.build().user_data(number);
         let place = slot.place as usize;
-        self.hold(Holder::Request(slot), place);
+        self.held[place] = Holder::Request(slot);
         // SAFETY: it names the memory that was registered, which is held.
         unsafe { self.push(&entry) }
     }
@@ -400,30 +411,21 @@ impl<J> FuseRing<J> {
         let read = opcode::Read::new(Fd(file.as_raw_fd()), target, length).offset(offset);
         let entry = read.build().user_data(user_data(Kind::Read, slot.place));
         let place = slot.place as usize;
-        self.hold(Holder::Read(slot, job), place);
+        self.held[place] = Holder::Read(slot, job);
         // SAFETY: `length` bytes of memory that is held until the read has completed.
         unsafe { self.push(&entry.into()) }
     }
 
-    fn hold(&mut self, held: Holder<J>, place: usize) {
-        self.held[place] = held;
-    }
-
+    /// Adds an entry to the submission queue.
+    ///
     /// # Safety
-    /// As [`IoUring::push`].
+    /// What the entry points at must be valid, and the kernel's, until its last completion.
     unsafe fn push(&mut self, entry: &Entry128) -> Result<()> {
         // SAFETY: the caller's promise.
-        while !unsafe { self.ring.push(entry) } {
-            self.submit()?;
+        while unsafe { self.ring.submission().push(entry) }.is_err() {
+            self.flush()?;
         }
         Ok(())
-    }
-
-    fn submit(&mut self) -> Result<()> {
-        match self.ring.enter(0, None) {
-            Ok(()) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno),
-        }
     }
 
     /// Submits, and waits for an event. False when `timeout` was over, or a signal came, before.
@@ -432,7 +434,7 @@ impl<J> FuseRing<J> {
     /// Those of `io_uring_enter(2)`.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
         // When something was submitted, the kernel does not report how the wait has ended.
-        match self.ring.enter(1, timeout) {
+        match enter(&self.ring, 1, timeout) {
             Ok(()) | Err(Errno::INTR | Errno::TIME) => Ok(self.has_event()),
             Err(errno) => Err(errno),
         }
@@ -443,18 +445,21 @@ impl<J> FuseRing<J> {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub fn flush(&mut self) -> Result<()> {
-        self.submit()
+        match enter(&self.ring, 0, None) {
+            Ok(()) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Whether [`next_event`](Self::next_event) has an event. Reads memory only.
     pub fn has_event(&mut self) -> bool {
-        self.ring.peek().is_some()
+        peek(&mut self.ring).is_some()
     }
 
     /// The next event.
     pub fn next_event(&mut self) -> Option<Event<J>> {
         loop {
-            let completion = self.ring.pop()?;
+            let completion = self.ring.completion().next()?;
             if let Some(event) = self.event(completion) {
                 return Some(event);
             }
@@ -493,7 +498,7 @@ impl<J> FuseRing<J> {
     /// and returns false when replies are not submitted, or completions not read, because their slots are in
     /// use. (The ring takes requests only on its own thread, so none arrives meanwhile.)
     pub fn release_memory(&mut self) -> bool {
-        if self.ring.has_pushed() || self.has_event() {
+        if !self.ring.submission().is_empty() || self.has_event() {
             return false;
         }
         for held in &mut self.held {
@@ -685,15 +690,15 @@ mod tests {
             let write = opcode::Write::new(WAKER, std::ptr::null(), 0).build();
             for entry in [opcode::Nop::new().build(), write] {
                 // SAFETY: it points at nothing.
-                assert!(unsafe { ring.ring.push(&entry.user_data(99).into()) });
+                unsafe { ring.push(&entry.user_data(99).into()) }.unwrap();
                 ring.wait(None).unwrap();
-                let completion = ring.ring.pop().unwrap();
+                let completion = ring.ring.completion().next().unwrap();
                 assert_eq!(
                     (completion.user_data(), completion.result()),
                     (99, -libc::EACCES)
                 );
             }
-            let more = ring.ring.0.submitter().register_files(&[0]).unwrap_err();
+            let more = ring.ring.submitter().register_files(&[0]).unwrap_err();
             assert_eq!(more.raw_os_error(), Some(libc::EACCES), "nor more files");
         })
         .join()
