@@ -6,7 +6,6 @@ use crate::dispatch::Outcome;
 use crate::file_system::FileSystem;
 use crate::transport::Connection;
 use rustix::io::Errno;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
@@ -18,11 +17,38 @@ const REPLY_BYTES: usize = 4096;
 /// Time between two reads of a device that is not mounted yet, on kernels where the read does not wait.
 const MOUNT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Answers INIT; repeatedly only for a kernel of a newer major version, which asks again.
-pub(super) fn answer_init<F: FileSystem>(
-    connection: &Arc<Connection<F>>,
-) -> Result<(), SessionError> {
-    let _watch = Watch::start(connection, current_thread_id())?;
+/// How often the session is looked at, whether it was shut down meanwhile.
+const WATCH_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Answers INIT, while another thread watches the session.
+pub(super) fn answer_init<F: FileSystem>(connection: &Connection<F>) -> Result<(), SessionError> {
+    let (done, thread) = (AtomicBool::new(false), current_thread_id());
+    std::thread::scope(|scope| {
+        let watcher = std::thread::Builder::new()
+            .name("thrufs-init".to_owned())
+            .spawn_scoped(scope, || watch(connection, thread, &done))
+            .map_err(SessionError::Start)?;
+        let answered = exchange(connection);
+        done.store(true, Ordering::Release);
+        watcher.thread().unpark();
+        answered
+    })
+}
+
+/// Interrupts the thread that waits for INIT when the session is shut down: it sleeps in a read
+/// that only a signal or a mount ends.
+fn watch<F>(connection: &Connection<F>, thread: ThreadId, done: &AtomicBool) {
+    while !done.load(Ordering::Acquire) {
+        std::thread::park_timeout(WATCH_INTERVAL);
+        if connection.control.is_stopping() && !done.load(Ordering::Acquire) {
+            // If the thread has just left its read, the signal has no effect.
+            let _ = interrupt_thread(thread);
+        }
+    }
+}
+
+/// Repeatedly only for a kernel of a newer major version, which asks again.
+fn exchange<F: FileSystem>(connection: &Connection<F>) -> Result<(), SessionError> {
     let mut request = vec![0; REQUEST_BYTES];
     let mut reply = vec![0; REPLY_BYTES];
     let dispatcher = &connection.dispatcher;
@@ -53,39 +79,5 @@ fn read_request<F>(connection: &Connection<F>, request: &mut [u8]) -> Result<usi
             Err(Errno::NODEV | Errno::CONNABORTED) => return Err(SessionError::Ended),
             Err(errno) => return Err(SessionError::Device(errno.into())),
         }
-    }
-}
-
-/// Interrupts the thread that waits for INIT when the session is shut down: it sleeps in a read
-/// that only a signal or a mount ends.
-struct Watch(Arc<AtomicBool>);
-
-impl Watch {
-    fn start<F: FileSystem>(
-        connection: &Arc<Connection<F>>,
-        thread: ThreadId,
-    ) -> Result<Watch, SessionError> {
-        let done = Arc::new(AtomicBool::new(false));
-        let (watched, control) = (Arc::clone(&done), Arc::clone(&connection.control));
-        std::thread::Builder::new()
-            .name("thrufs-init".to_owned())
-            .spawn(move || {
-                const INTERVAL: Duration = Duration::from_millis(20);
-                while !watched.load(Ordering::Acquire) {
-                    std::thread::park_timeout(INTERVAL);
-                    if control.is_stopping() && !watched.load(Ordering::Acquire) {
-                        // If the thread has just left its read, the signal has no effect.
-                        let _ = interrupt_thread(thread);
-                    }
-                }
-            })
-            .map_err(SessionError::Start)?;
-        Ok(Watch(done))
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
     }
 }

@@ -17,7 +17,7 @@ use crate::serving::{
     LOOK_INTERVAL, LiveGuard, Monitor, MonitorWaker, Pairing, Sample, start_monitor,
 };
 use crate::transport::Connection;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,20 +39,13 @@ pub(super) fn start<F: FileSystem>(pool: &Arc<WorkerPool<F>>) -> io::Result<()> 
     start_monitor(&pool.monitor_waker, monitor).map(drop)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Bound to its callers' CPU, in the ordinary class.
-    Near,
-    /// Bound to its callers' CPU, in the class `SCHED_IDLE`.
-    Together,
-}
-
 /// A worker's thread, and the last sample of it.
 struct MonitoredThread {
     worker: Arc<Worker>,
     id: ThreadId,
     pairing: Pairing,
-    place: Place,
+    /// It is in the class `SCHED_IDLE`, besides being bound to its callers' CPU.
+    is_paired: bool,
     counts: (u64, u64),
     word: u64,
     same: u32,
@@ -84,7 +77,7 @@ impl<F: FileSystem> Monitor for RingMonitor<F> {
             let sample = thread.take_sample();
             busy |= sample.requests > 0 || thread.same > 0;
             if thread.worker.group.cpu.is_some() {
-                thread.find_place(&self.pool.connection, sample, self.may_pair, now);
+                thread.pair_or_unpair(&self.pool.connection, sample, self.may_pair, now);
             }
         }
         self.replace_stuck();
@@ -94,7 +87,7 @@ impl<F: FileSystem> Monitor for RingMonitor<F> {
     /// Returns all threads to the ordinary class.
     fn rest(&mut self) {
         for thread in &mut self.threads {
-            thread.go(Place::Near);
+            thread.set_paired(false);
             thread.pairing.ended();
         }
     }
@@ -122,26 +115,20 @@ impl<F: FileSystem> RingMonitor<F> {
 
     /// Starts another thread for each group that has only stuck threads.
     fn replace_stuck(&mut self) {
-        let mut groups: HashMap<usize, bool> = HashMap::new();
-        for thread in &self.threads {
-            let stuck = thread.is_stuck(&self.pool.connection.processes);
-            let all = groups.entry(thread.worker.group_number).or_insert(true);
-            *all &= stuck;
-        }
-        for (number, _) in groups.into_iter().filter(|(_, stuck)| *stuck) {
-            let Some(thread) = self
-                .threads
-                .iter()
-                .find(|thread| thread.worker.group_number == number)
-            else {
-                continue;
-            };
-            let Some(ring) = self.pool.take_ring() else {
-                continue;
-            };
-            bump(&self.pool.connection.metrics().figures.displaced);
-            if let Err(error) = self.pool.add(number, &thread.worker.group, ring, None) {
-                tracing::debug!(%error, "no further thread");
+        let processes = &self.pool.connection.processes;
+        let is_stuck = |thread: &&MonitoredThread| thread.is_stuck(processes);
+        let (stuck, others): (Vec<_>, Vec<_>) = self.threads.iter().partition(is_stuck);
+        let number_of = |thread: &MonitoredThread| thread.worker.group_number;
+        let mut served: HashSet<usize> = others.into_iter().map(number_of).collect();
+        for thread in stuck {
+            let number = number_of(thread);
+            if served.insert(number)
+                && let Some(ring) = self.pool.take_ring()
+            {
+                bump(&self.pool.connection.metrics().figures.displaced);
+                if let Err(error) = self.pool.add(number, &thread.worker.group, ring, None) {
+                    tracing::debug!(%error, "no further thread");
+                }
             }
         }
     }
@@ -155,7 +142,7 @@ impl MonitoredThread {
             worker,
             id,
             pairing: Pairing::new(),
-            place: Place::Near,
+            is_paired: false,
             same: 0,
             time: (Duration::ZERO, Duration::ZERO),
         }
@@ -175,32 +162,28 @@ impl MonitoredThread {
         }
     }
 
-    fn find_place<F>(
+    fn pair_or_unpair<F>(
         &mut self,
         connection: &Connection<F>,
         sample: Sample,
         may_pair: bool,
         now: Instant,
     ) {
-        match self.place {
-            Place::Together => {
-                let kept = self.is_kept_from_work(&connection.processes);
-                if self.pairing.should_unpair(sample, kept) {
-                    self.pairing.failed(now);
-                    self.go(Place::Near);
-                } else if sample.requests == 0 {
-                    // Other threads of this CPU could starve it before the next caller's request, unseen.
-                    self.go(Place::Near);
-                    self.pairing.ended();
-                }
+        if self.is_paired {
+            let kept = self.is_kept_from_work(&connection.processes);
+            if self.pairing.should_unpair(sample, kept) {
+                self.pairing.failed(now);
+                self.set_paired(false);
+            } else if sample.requests == 0 {
+                // Other threads of this CPU could starve it before the next caller's request, unseen.
+                self.set_paired(false);
+                self.pairing.ended();
             }
-            Place::Near if may_pair && self.pairing.should_pair(sample, now) => {
-                self.go(Place::Together);
-                self.pairing.paired(now);
-                self.is_kept_from_work(&connection.processes);
-                bump(&connection.metrics().figures.pairs);
-            }
-            Place::Near => {}
+        } else if may_pair && self.pairing.should_pair(sample, now) {
+            self.set_paired(true);
+            self.pairing.paired(now);
+            self.is_kept_from_work(&connection.processes);
+            bump(&connection.metrics().figures.pairs);
         }
     }
 
@@ -218,17 +201,17 @@ impl MonitoredThread {
         self.same > 0 && (self.same >= RUNNING_LOOKS || !processes.wants_cpu(self.id))
     }
 
-    fn go(&mut self, place: Place) {
-        let (Some(cpu), true) = (self.worker.group.cpu, place != self.place) else {
+    fn set_paired(&mut self, paired: bool) {
+        let (Some(cpu), true) = (self.worker.group.cpu, paired != self.is_paired) else {
             return;
         };
-        let moved = match place {
-            Place::Together => scheduling::bind(self.id, cpu),
-            Place::Near => set_class(self.id, Class::Prompt),
+        let moved = match paired {
+            true => scheduling::bind(self.id, cpu),
+            false => set_class(self.id, Class::Prompt),
         };
         if let Err(error) = moved {
-            tracing::debug!(%error, ?place, "cannot move a thread");
+            tracing::debug!(%error, paired, "cannot move a thread");
         }
-        self.place = place;
+        self.is_paired = paired;
     }
 }
