@@ -16,7 +16,7 @@ use thrufs_abi::BackingId;
 use thrufs_sys::fuse_dev;
 
 /// The backing files of one connection. Does not keep its device open. Clones are the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Backings {
     device: Weak<OwnedFd>,
     registered: Arc<Mutex<HashSet<i32>>>,
@@ -32,10 +32,7 @@ impl Backings {
 
     /// Without a connection: every registration fails with ENOTCONN. For tests of file systems.
     pub fn disconnected() -> Backings {
-        Backings {
-            device: Weak::new(),
-            registered: Arc::default(),
-        }
+        Backings::default()
     }
 
     /// Registers a lower file. An `O_PATH` descriptor is preferred: any other keeps the file open for

@@ -55,21 +55,7 @@ impl<'a> DirectorySink<'a> {
     /// written nothing, when it does not fit.
     #[must_use]
     pub fn entry(&mut self, ino: u64, next_offset: u64, kind: EntryKind, name: &[u8]) -> bool {
-        let free = &mut self.buffer[self.used..];
-        let written = if self.plus {
-            // Node id 0: no attributes.
-            encode_direntplus(
-                free,
-                &EntryOut::default(),
-                ino,
-                next_offset,
-                u32::from(kind),
-                name,
-            )
-        } else {
-            encode_dirent(free, ino, next_offset, u32::from(kind), name)
-        };
-        self.advance(written)
+        self.put(None, ino, next_offset, kind, name)
     }
 
     /// Adds an entry with attributes; the kernel counts one lookup of its node. Only if
@@ -82,23 +68,25 @@ impl<'a> DirectorySink<'a> {
         kind: EntryKind,
         name: &[u8],
     ) -> bool {
-        if !self.plus {
-            return self.entry(entry.attr.ino, next_offset, kind, name);
-        }
-        let free = &mut self.buffer[self.used..];
-        let out = entry_out(entry);
-        let written = encode_direntplus(
-            free,
-            &out,
-            entry.attr.ino,
-            next_offset,
-            u32::from(kind),
-            name,
-        );
-        self.advance(written)
+        self.put(Some(entry), entry.attr.ino, next_offset, kind, name)
     }
 
-    fn advance(&mut self, written: Option<usize>) -> bool {
+    fn put(
+        &mut self,
+        entry: Option<&Entry>,
+        ino: u64,
+        next_offset: u64,
+        kind: EntryKind,
+        name: &[u8],
+    ) -> bool {
+        let (free, kind) = (&mut self.buffer[self.used..], u32::from(kind));
+        let written = if self.plus {
+            // Node id 0: no attributes.
+            let out = entry.map_or_else(EntryOut::default, entry_out);
+            encode_direntplus(free, &out, ino, next_offset, kind, name)
+        } else {
+            encode_dirent(free, ino, next_offset, kind, name)
+        };
         self.used += written.unwrap_or(0);
         written.is_some()
     }
