@@ -6,31 +6,23 @@
 //! process is then sent SIGIO, which [`prepare`] makes it ignore.
 //!
 //! # Safety
-//! Both commands of fcntl(2) take a number and no pointer. The signal's action is a structure on the stack,
-//! filled by the kernel before it is read, and SIG_IGN is no code of ours.
+//! Both commands of fcntl(2) take a number and no pointer. SIG_IGN is no code of ours.
 
 #![allow(unsafe_code)]
 
 use crate::raw::check_int;
+use crate::signal::{action_of, set_action};
 use rustix::io::{Errno, Result};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Makes the process ignore SIGIO, which would end it, unless it has a handler. Called once before the
 /// others.
 pub fn prepare() -> Result<()> {
-    let mut current = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: no new action; the current one is written to `current`.
-    let answer = unsafe { libc::sigaction(libc::SIGIO, std::ptr::null(), current.as_mut_ptr()) };
-    check_int(answer)?;
-    // SAFETY: filled by the call above (and valid when all zero).
-    let mut action = unsafe { current.assume_init() };
+    let mut action = action_of(libc::SIGIO)?;
     if action.sa_sigaction == libc::SIG_DFL {
         action.sa_sigaction = libc::SIG_IGN;
-        // SAFETY: `action` is complete, and ignoring needs no handler.
-        let answer =
-            unsafe { libc::sigaction(libc::SIGIO, &raw const action, std::ptr::null_mut()) };
-        check_int(answer)?;
+        // SAFETY: ignoring needs no handler.
+        unsafe { set_action(libc::SIGIO, &action) }?;
     }
     Ok(())
 }

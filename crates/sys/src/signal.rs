@@ -19,20 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Terminate.
-pub const SIGTERM: i32 = libc::SIGTERM;
-/// Ctrl-C.
-pub const SIGINT: i32 = libc::SIGINT;
-/// The terminal was closed, or by convention: reload.
-pub const SIGHUP: i32 = libc::SIGHUP;
-/// A child ended.
-pub const SIGCHLD: i32 = libc::SIGCHLD;
-/// By convention: report status.
-pub const SIGUSR1: i32 = libc::SIGUSR1;
-/// For the program's own use.
-pub const SIGUSR2: i32 = libc::SIGUSR2;
-/// Ctrl-\.
-pub const SIGQUIT: i32 = libc::SIGQUIT;
+pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 /// The signal of [`interrupt_thread`]: `SIGRTMIN + 7`. Computed, because the C library reserves the first
 /// few real-time signals.
@@ -58,27 +45,34 @@ pub fn install_interrupt_handler() -> Result<()> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let ours = do_nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    let mut current = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: no new action; the current one is written to `current`.
-    let answer =
-        unsafe { libc::sigaction(interrupt_signal(), std::ptr::null(), current.as_mut_ptr()) };
-    check_int(answer)?;
-    // SAFETY: filled by the call above (and valid when all zero).
-    let mut action = unsafe { current.assume_init() };
+    let mut action = action_of(interrupt_signal())?;
     if action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN {
         action.sa_sigaction = ours;
         // No SA_RESTART: sleeping calls are to return EINTR.
         action.sa_flags = 0;
         action.sa_mask = set_of(&[])?;
-        // SAFETY: `action` is complete, and its handler lives as long as the program.
-        let answer =
-            unsafe { libc::sigaction(interrupt_signal(), &raw const action, std::ptr::null_mut()) };
-        check_int(answer)?;
+        // SAFETY: the handler lives as long as the program.
+        unsafe { set_action(interrupt_signal(), &action) }?;
     } else if action.sa_sigaction != ours {
         return Err(Errno::BUSY);
     }
     INSTALLED.store(true, Ordering::Release);
     unblock(&[interrupt_signal()])
+}
+
+pub(crate) fn action_of(signal: i32) -> Result<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action; the current one is written to `action`.
+    check_int(unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) })?;
+    // SAFETY: filled by the call above (and valid when all zero).
+    Ok(unsafe { action.assume_init() })
+}
+
+/// # Safety
+/// A handler in `action` is async-signal-safe, and lives as long as the program.
+pub(crate) unsafe fn set_action(signal: i32, action: &libc::sigaction) -> Result<()> {
+    // SAFETY: the action is complete; the caller answers for its handler.
+    check_int(unsafe { libc::sigaction(signal, action, std::ptr::null_mut()) }).map(drop)
 }
 
 /// A thread of this process, for [`interrupt_thread`].
