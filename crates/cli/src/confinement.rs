@@ -93,10 +93,10 @@ fn drop_privileges(mut kept: CapabilitySet, pairing: bool) -> io::Result<()> {
         Ok(()) | Err(Errno::PERM) => {}
         Err(errno) => return Err(errno.into()),
     }
-    if !kept.contains(cred::thread_permitted()?) {
+    if !kept.contains(cred::thread_sets()?.permitted) {
         return Err(Errno::PERM.into());
     }
-    Ok(cred::no_new_privs()?)
+    Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
 /// Clones the mounts of the source, so that `..` does not lead out of it. Returns the source within the

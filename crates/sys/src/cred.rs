@@ -102,15 +102,10 @@ pub fn keep_capabilities_on_setuid() -> Result<()> {
 
 /// The effective capabilities of the calling thread.
 pub fn thread_effective() -> Result<Capabilities> {
-    Ok(rustix::thread::capabilities(None)?.effective)
+    Ok(thread_sets()?.effective)
 }
 
-/// The permitted capabilities of the calling thread: those that it may make effective.
-pub fn thread_permitted() -> Result<Capabilities> {
-    Ok(rustix::thread::capabilities(None)?.permitted)
-}
-
-/// All sets of the calling thread, with which [`set_effective`] leaves the others unchanged.
+/// All sets of capabilities of the calling thread, with which [`set_effective`] leaves the others unchanged.
 pub fn thread_sets() -> Result<CapabilitySets> {
     rustix::thread::capabilities(None)
 }
@@ -241,24 +236,11 @@ pub fn set_umask(mask: u32) -> u32 {
     rustix::process::umask(Mode::from_raw_mode(mask & 0o777)).as_raw_mode()
 }
 
-/// Keeps the calling thread and the programs it executes from raising privileges
-/// (`PR_SET_NO_NEW_PRIVS`), for good.
-pub fn no_new_privs() -> Result<()> {
-    rustix::thread::set_no_new_privs(true)
-}
-
-/// Sends `signal` to this process when the *thread* that started it ends, or never (`None`). Set-user-id
-/// programs and changes of credentials clear it: set it after those. A parent that ended before the call
-/// is not noticed: check `getppid` afterwards.
-///
-/// # Errors
-/// EINVAL for what is no signal.
-pub fn set_parent_death_signal(signal: Option<i32>) -> Result<()> {
-    let signal = match signal {
-        None => None,
-        Some(number) => Some(Signal::from_named_raw(number).ok_or(Errno::INVAL)?),
-    };
-    rustix::process::set_parent_process_death_signal(signal)
+/// Kills this process when the *thread* that started it ends. Set-user-id programs and changes of credentials
+/// clear that: call it after those. A parent that ended before the call is not noticed: check `getppid`
+/// afterwards.
+pub fn die_with_parent() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
 }
 
 #[cfg(test)]
@@ -381,7 +363,7 @@ mod tests {
             let all = thread_effective().unwrap();
             set_effective(thread_sets().unwrap(), all - Capabilities::FSETID).unwrap();
             assert_eq!(thread_effective(), Ok(all - Capabilities::FSETID));
-            let permitted = thread_permitted().map(|set| set.contains(Capabilities::FSETID));
+            let permitted = thread_sets().map(|sets| sets.permitted.contains(Capabilities::FSETID));
             assert_eq!(permitted, Ok(true));
             std::fs::write(&file, "2").unwrap();
             assert_eq!(mode(&file), 0o777);
@@ -457,16 +439,12 @@ mod tests {
     }
 
     #[test]
-    fn privileges_and_parents() {
+    fn process_dies_with_its_parent() {
         in_a_thread(|| {
-            no_new_privs().unwrap();
-            assert_eq!(thread_status("NoNewPrivs"), "1");
-            set_parent_death_signal(Some(libc::SIGTERM)).unwrap();
+            die_with_parent().unwrap();
             let set = rustix::process::parent_process_death_signal();
-            assert_eq!(set, Ok(Some(Signal::TERM)));
-            set_parent_death_signal(None).unwrap();
-            assert_eq!(rustix::process::parent_process_death_signal(), Ok(None));
-            assert_eq!(set_parent_death_signal(Some(1000)), Err(Errno::INVAL));
+            assert_eq!(set, Ok(Some(Signal::KILL)));
+            rustix::process::set_parent_process_death_signal(None).unwrap();
         });
     }
 }

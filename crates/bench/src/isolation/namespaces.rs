@@ -16,8 +16,6 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use thrufs_sys::cred;
 
-const SIGKILL: i32 = 9;
-
 /// `namespaces PRIVILEGES PLAN`, with the parent pipe for standard input.
 pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     let [word, plan] = arguments else {
@@ -26,7 +24,7 @@ pub(crate) fn run(arguments: &[String]) -> Outcome<ExitCode> {
     // Signals that the front waits for were blocked in it.
     let _ = thrufs_sys::signal::unblock(&[1, 2, 15]);
     // With its parent gone, no process waits for this one.
-    let _ = cred::set_parent_death_signal(Some(SIGKILL));
+    let _ = cred::die_with_parent();
     let privileges = Privileges::named(word)?;
     let mut inside = programs::again("inside");
     inside.arg(word).arg(plan);
@@ -134,7 +132,7 @@ fn drop_unused_mounts(plan: &Plan) {
 ///
 /// As of mount(2): some containers forbid it.
 pub(crate) fn settle(privileges: Privileges) -> std::io::Result<()> {
-    let _ = cred::set_parent_death_signal(Some(SIGKILL));
+    let _ = cred::die_with_parent();
     if privileges == Privileges::Plain {
         return Ok(());
     }

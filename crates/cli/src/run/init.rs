@@ -31,7 +31,7 @@ pub(crate) fn main(arguments: &[OsString]) -> ExitCode {
 fn run(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     // Blocked by the runner. Their default actions do not apply to process 1 (pid_namespaces(7)).
     thrufs_sys::signal::unblock(&SIGNALS).map_err(failed_to("unblock signals"))?;
-    let follow = || cred::set_parent_death_signal(Some(libc::SIGKILL));
+    let follow = cred::die_with_parent;
     follow().map_err(failed_to("follow the runner"))?;
     let gone = io::Error::from(io::ErrorKind::BrokenPipe);
     let plan = super::receive_plan(runner).ok_or(("receive from the runner".to_owned(), gone))?;
@@ -87,7 +87,7 @@ fn confine(user: &RunUser) -> Result<(), Failure> {
     let _ = thrufs_sys::process::new_session_keyring();
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed_to("hide process 1"))?;
     cred::drop_from_all_sets(CapabilitySet::all()).map_err(failed_to("drop capabilities"))?;
-    cred::no_new_privs().map_err(failed_to("give up new privileges"))?;
+    rustix::thread::set_no_new_privs(true).map_err(failed_to("give up new privileges"))?;
     restrictions::scope().map_err(failed_to("restrict signals and sockets"))?;
     restrictions::filter_calls().map_err(failed_to("filter system calls"))
 }

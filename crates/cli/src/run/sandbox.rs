@@ -78,7 +78,7 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     };
     let plan = super::receive_plan(runner).ok_or_else(gone)?;
     enter(&plan.user)?;
-    cred::set_parent_death_signal(Some(libc::SIGKILL)).map_err(failed_to("follow the runner"))?;
+    cred::die_with_parent().map_err(failed_to("follow the runner"))?;
     let tree = config.mountpoint.as_path();
     let outside = mounts()?;
     let parts = elsewhere::parts(&outside, tree);
