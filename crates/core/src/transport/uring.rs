@@ -157,6 +157,7 @@ fn spawn<F: FileSystem>(
         .spawn(move || {
             // Dropped last, also when this thread panics: a count of zero means that all has been dropped.
             let _count = count;
+            let (pool, worker) = (pool, worker);
             let _leaving = Leaving {
                 pool: &pool,
                 worker: &worker,
