@@ -10,7 +10,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::proc_fd::{Link, directory};
+use crate::proc_fd::Link;
 use crate::raw::check_int;
 use rustix::io::Result;
 use std::ffi::CStr;
@@ -94,11 +94,10 @@ impl Group {
     }
 
     fn change(&self, action: u32, inode: BorrowedFd<'_>, events: u64) -> Result<()> {
-        let (link, links) = (Link::of(inode), directory()?);
-        let name = link.in_directory().as_ptr();
-        let group = self.0.as_raw_fd();
-        // SAFETY: `name` ends with a zero byte and lives across the call.
-        let done = unsafe { libc::fanotify_mark(group, action, events, links.as_raw_fd(), name) };
+        let link = Link::of(inode);
+        let (group, path) = (self.0.as_raw_fd(), link.path().as_ptr());
+        // SAFETY: `path` ends with a zero byte and lives across the call.
+        let done = unsafe { libc::fanotify_mark(group, action, events, libc::AT_FDCWD, path) };
         check_int(done).map(drop)
     }
 
