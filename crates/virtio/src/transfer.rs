@@ -4,7 +4,9 @@
 //! a queue starts: without limit while bytes move, for [`STALL_TIME`] while the pipe's other end is idle.
 
 use crate::connection::Connection;
+use crate::device_state::Again;
 use crate::mailbox::signal;
+use crate::session::SessionOf;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -14,6 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+
+/// What a transfer has loaded: the heads of requests to be replayed, and the session. `None` after a save.
+pub(crate) type Moved<M> = Option<(Again, Option<SessionOf<M>>)>;
 
 /// How long the other end of the pipe may be idle while the control thread waits.
 const STALL_TIME: Duration = Duration::from_secs(5);

@@ -13,8 +13,8 @@ use crate::device_state::{self, Again};
 use crate::journal;
 use crate::memory::{DirtyLog, MemoryError, Regions};
 use crate::queue::VirtqueueLayout;
-use crate::session::{MakeFileSystem, SessionOf};
-use crate::transfer::Transfer;
+use crate::session::MakeFileSystem;
+use crate::transfer::{Moved, Transfer};
 use crate::vring::Vring;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,9 +23,6 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Instant;
 use vhost::vhost_user::message::VhostTransferStateDirection;
 use vhost::vhost_user::{Error, Result};
-
-/// What a transfer has loaded: the heads of requests to be replayed, and the session. `None` after a save.
-pub(super) type Moved<M> = Option<(Again, Option<SessionOf<M>>)>;
 
 impl<M: MakeFileSystem> Control<M> {
     /// Fails when the log is too short for `regions` and the used rings.
