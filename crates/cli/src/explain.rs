@@ -42,7 +42,7 @@ pub(crate) struct CtlArguments {
     /// The mount point, or anything on the mount; the socket of a share
     #[arg(id = "PATH")]
     path: PathBuf,
-    /// The query: statistics, as logged on SIGUSR1
+    /// statistics, as logged on SIGUSR1; or settle: wait until the mount shows all changes in the source
     #[arg(id = "COMMAND")]
     query: CtlQuery,
 }
@@ -50,6 +50,7 @@ pub(crate) struct CtlArguments {
 #[derive(Clone, ValueEnum)]
 enum CtlQuery {
     Statistics,
+    Settle,
 }
 
 #[derive(Serialize)]
@@ -96,8 +97,10 @@ fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, QueryEr
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
 pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
     let CtlArguments { path, control, .. } = &arguments;
-    let CtlQuery::Statistics = arguments.query;
-    let query = Query::Statistics;
+    let query = match arguments.query {
+        CtlQuery::Statistics => Query::Statistics,
+        CtlQuery::Settle => Query::Settle,
+    };
     let mut answer = match share_at(path) {
         Some(share) => ask_share(path, &share, control.as_deref(), &query)?,
         None => ask(path, &locate(path)?, control.as_deref(), &query)?,
@@ -174,7 +177,8 @@ fn word(value: impl Serialize) -> String {
 fn cache(cache: &CacheState) -> String {
     let mode = word(cache.mode);
     format!(
-        "cache={mode}{}; names {} s, absent names {} s, attributes {} s; data version: {}",
+        "cache={mode}{}{}; names {} s, absent names {} s, attributes {} s; data version: {}",
+        if cache.followed { ", followed" } else { "" },
         if cache.writeback { ", writeback" } else { "" },
         cache.entry_timeout_s,
         cache.negative_timeout_s,

@@ -79,6 +79,9 @@ pub struct Opens {
 pub struct CacheState {
     /// `never`, `metadata`, `auto` or `always`.
     pub mode: CacheMode,
+    /// Whether the kernel is told of changes beneath.
+    #[serde(default)]
+    pub followed: bool,
     /// Written data is cached too, and written back later.
     pub writeback: bool,
     /// How long its name is valid, in seconds.

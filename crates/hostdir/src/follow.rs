@@ -39,7 +39,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use thrufs::Notifier;
+use thrufs::{Errno, Notifier, Result};
 use watch::Watch;
 
 /// How long the kernel above may keep what it is told.
@@ -91,7 +91,7 @@ impl Follow {
         }
     }
 
-    fn begin(&self, notifier: &Notifier) -> Result<Started, String> {
+    fn begin(&self, notifier: &Notifier) -> std::result::Result<Started, String> {
         let marks = Marks::new(self.config.follow_marks).map_err(|error| error.to_string())?;
         marks
             .mark(&self.tree, &self.tree.root)
@@ -131,12 +131,12 @@ impl Follow {
         Some(watch.figures.following(watch.marks.count()))
     }
 
-    /// Waits until the kernel above has been told of all changes that were made so far; false if that took
-    /// longer than `patience`. True at once if changes are not followed.
-    pub(crate) fn settle(&self, patience: Duration) -> bool {
-        match self.started.get() {
-            Some(started) => started.watch.settle(&started.wakeup, patience),
-            None => true,
+    /// See [`HostDir::settle`](crate::HostDir::settle).
+    pub(crate) fn settle(&self, patience: Duration) -> Result<()> {
+        let started = self.started.get().ok_or(Errno::EOPNOTSUPP)?;
+        match started.watch.settle(&started.wakeup, patience) {
+            true => Ok(()),
+            false => Err(Errno::ETIMEDOUT),
         }
     }
 
@@ -165,16 +165,20 @@ impl Follow {
         Look { follow, seen }
     }
 
+    /// Whether the kernel is told of changes of a known inode.
+    pub(crate) fn tells_of(&self, inode: &Inode) -> bool {
+        let told = if inode.is_directory() {
+            Followed::MARKED
+        } else {
+            Followed::MARKED | Followed::BY_ITS_NAME
+        };
+        self.is_started() && inode.followed().any(told) && !inode.is_unheeded()
+    }
+
     /// How long the attributes of a known inode may be kept.
     pub(crate) fn attr_timeout(&self, inode: &Inode) -> Duration {
-        let is_told = Followed::MARKED
-            | if inode.is_directory() {
-                0
-            } else {
-                Followed::BY_ITS_NAME
-            };
         match self.started.get() {
-            Some(started) if inode.followed().any(is_told) && !inode.is_unheeded() => {
+            Some(started) if self.tells_of(inode) => {
                 self.of_attributes(started.watch.trust.timeout(self.config.follow_timeout))
             }
             _ => self.config.attr_timeout(),

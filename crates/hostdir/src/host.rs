@@ -145,10 +145,13 @@ impl HostDir {
         host.judge.reload_rules(policy)
     }
 
-    /// Waits until the kernel above has been told of all changes that were made beneath so far; false if that
-    /// took longer than `patience`. Returns true at once where changes are not followed. Not to be called by a
-    /// thread that answers requests.
-    pub fn settle(&self, patience: Duration) -> bool {
+    /// Waits until the kernel above has been told of all changes that were made beneath so far. Not to be called
+    /// by a thread that answers requests.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP` where changes are not followed, `ETIMEDOUT` after `patience`.
+    pub fn settle(&self, patience: Duration) -> thrufs::Result<()> {
         self.host.follow.settle(patience)
     }
 

@@ -6,11 +6,15 @@ use serde_json::{Value, json};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thrufs::Snapshot;
+use std::time::Duration;
 use thrufs::session::SessionHandle;
+use thrufs::{Errno, Snapshot};
 use thrufs_hostdir::{ConfigError, HostDir};
 use thrufs_policy::Policy;
 use thrufs_virtio::DeviceHandle;
+
+/// How long a query waits for changes to be told: less than its client waits.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The server that queries are about.
 pub(crate) struct Subject {
@@ -75,7 +79,7 @@ impl Subject {
             Command::Explain { components } => {
                 let explained = match self.served.file_system() {
                     Some(file_system) => file_system.explain(&borrowed(components)),
-                    None => Err(thrufs::Errno::ENOTCONN),
+                    None => Err(Errno::ENOTCONN),
                 };
                 match explained {
                     Ok(explanation) => Reply::Result(json!(explanation)),
@@ -83,6 +87,11 @@ impl Subject {
                 }
             }
             Command::Statistics => self.statistics(),
+            Command::Settle => match self.served.file_system().map(|it| it.settle(PATIENCE)) {
+                Some(Ok(())) => Reply::Result(json!({ "settled": true })),
+                Some(Err(Errno::EOPNOTSUPP)) | None => Reply::Error(Refusal::not_followed()),
+                Some(Err(errno)) => Reply::Error(Refusal::failed(errno.raw())),
+            },
         }
     }
 

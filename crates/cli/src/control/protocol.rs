@@ -27,8 +27,12 @@ const NAME_BYTES_MAX: usize = 255;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    Explain { components: Vec<CString> },
+    Explain {
+        components: Vec<CString>,
+    },
     Statistics,
+    /// Waits until the kernel has been told of the changes in the source.
+    Settle,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,6 +80,13 @@ impl Refusal {
         Refusal::new("malformed", message)
     }
 
+    pub(crate) fn not_followed() -> Refusal {
+        Refusal::new(
+            "not_followed",
+            "changes in the source are not followed here: they show when timeouts have passed",
+        )
+    }
+
     pub(crate) fn too_long() -> Refusal {
         let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
         Refusal::new("too_long", message)
@@ -114,9 +125,10 @@ impl Command {
                 Ok(Command::Explain { components })
             }
             "statistics" => Ok(Command::Statistics),
+            "settle" => Ok(Command::Settle),
             other => {
                 let shown: String = other.chars().take(40).collect();
-                let message = format!("unknown command {shown:?}: explain, statistics");
+                let message = format!("unknown command {shown:?}: explain, statistics, settle");
                 Err(Refusal::new("unknown", message))
             }
         }
@@ -130,6 +142,7 @@ impl Command {
                 ("explain", Some(escape(&names.join(&b'/'))))
             }
             Command::Statistics => ("statistics", None),
+            Command::Settle => ("settle", None),
         };
         let written = WrittenRequest {
             version: VERSION,

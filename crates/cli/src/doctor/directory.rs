@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use thrufs::NoWait;
 use thrufs_hostdir::{Handles, MountProperties};
+use thrufs_sys::fanotify::{Group, NAMES};
 
 /// Most entries read to find a file.
 const ENTRIES_MAX: usize = 1000;
@@ -24,6 +25,7 @@ pub(super) fn look(path: &Path) -> Result<Vec<Finding>, StartupError> {
         file_system(path, &mounts, &properties).called("file system"),
         handles(properties.handles).called("file handles"),
         reads(path, &directory, properties.no_wait).called("RWF_NOWAIT"),
+        following(&directory, properties.is_remote).called("following"),
         mounts_beneath(path, &mounts).called("mounts beneath"),
         worker_confinement(directory).called("confinement"),
     ])
@@ -49,6 +51,26 @@ fn handles(handles: Handles) -> Finding {
             format!("this user may not open them ({errno}): files are found again by name"),
             "mount as root (they need CAP_DAC_READ_SEARCH)",
         ),
+    }
+}
+
+/// Whether changes can be told to the kernel, so that it keeps what has not changed.
+fn following(directory: &OwnedFd, is_remote: bool) -> Finding {
+    if is_remote {
+        return Finding::note(
+            "other machines change it unseen: names and attributes are asked for again after a second",
+        );
+    }
+    let marked = Group::new().and_then(|group| group.mark(directory.as_fd(), NAMES));
+    match marked {
+        Ok(()) => Finding::good("changes are told at once: follow=auto"),
+        Err(Errno::INVAL | Errno::NOSYS) => Finding::note(
+            "this kernel does not tell of changes (Linux 5.17 does): names and attributes are asked for again \
+             after a second",
+        ),
+        Err(errno) => Finding::note(format!(
+            "changes cannot be watched ({errno}): names and attributes are asked for again after a second"
+        )),
     }
 }
 

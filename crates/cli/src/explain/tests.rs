@@ -23,6 +23,7 @@ fn explained() -> Explained {
                 entry_timeout_s: 1.0,
                 attr_timeout_s: 1.5,
                 negative_timeout_s: 0.0,
+                followed: false,
                 data_version_remembered: true,
             },
             node: Some(NodeState {

@@ -95,6 +95,7 @@ impl Machines {
         match command {
             Command::Explain { .. } => explain(&connected, command),
             Command::Statistics => self.statistics(&connected),
+            Command::Settle => Reply::Error(Refusal::not_followed()),
         }
     }
 

@@ -94,7 +94,7 @@ impl Files {
     /// Makes the kernel refresh the attributes of a file that it is opening, if others than in `stat` were last
     /// reported.
     pub(crate) fn refresh_size(&self, inode: &Inode, stat: &Statx) {
-        if inode.reported().version() != content_version(stat) {
+        if !inode.reported().is_of(content_version(stat)) {
             self.tree.attributes_changed(inode);
         }
     }

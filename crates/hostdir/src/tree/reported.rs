@@ -1,14 +1,14 @@
 //! What was last reported of an inode to the kernel above.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// What was last reported of an inode to the kernel above, in ids of the client.
 pub(crate) struct ReportedAttributes {
     /// User (upper half) and group. All ones before the first report.
     owner: AtomicU64,
-    mode: AtomicU32,
-    /// Of size and times, see [`content_version`](crate::stat::content_version); 0 before the first report.
-    version: AtomicU64,
+    mode: AtomicU16,
+    /// Of size and times, see [`content_version`](crate::stat::content_version).
+    version: AtomicU32,
     /// Another owner or group was reported than before, without a request to change it.
     owner_changed: AtomicBool,
 }
@@ -38,20 +38,21 @@ impl ReportedAttributes {
     pub(crate) const fn none() -> ReportedAttributes {
         ReportedAttributes {
             owner: AtomicU64::new(NONE),
-            mode: AtomicU32::new(0),
-            version: AtomicU64::new(0),
+            mode: AtomicU16::new(0),
+            version: AtomicU32::new(0),
             owner_changed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn version(&self) -> u64 {
-        self.version.load(Ordering::Relaxed)
+    /// Whether this version was reported last.
+    pub(crate) fn is_of(&self, version: u64) -> bool {
+        self.version.load(Ordering::Relaxed) == version as u32
     }
 
     /// To be called before the attributes are reported.
     pub(crate) fn report(&self, (uid, gid, mode): (u32, u32, u32), version: u64) {
-        self.mode.store(mode, Ordering::Relaxed);
-        self.version.store(version, Ordering::Relaxed);
+        self.mode.store(mode as u16, Ordering::Relaxed);
+        self.version.store(version as u32, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
         let before = self.owner.load(Ordering::Acquire);
         if before == now {
@@ -83,7 +84,7 @@ impl ReportedAttributes {
     }
 
     pub(crate) fn mode(&self) -> u32 {
-        self.mode.load(Ordering::Relaxed)
+        self.mode.load(Ordering::Relaxed).into()
     }
 
     pub(crate) fn may_be_sticky(&self) -> bool {
