@@ -13,7 +13,7 @@ use thrufs_abi::layout::SetattrIn;
 use thrufs_abi::{NodeId, SetattrValid};
 use thrufs_hostdir::{Config, HostDir, Resources, Strongbox};
 use thrufs_testing::{Caller, InProcess};
-use thrufs_tests::skip_if;
+use thrufs_tests::{skip_if, wait_until};
 
 type Root<'a> = Caller<'a, InProcess<HostDir>>;
 
@@ -86,6 +86,26 @@ fn a_handle_that_does_not_show_the_number_and_attributes_are_of_one_file() {
     let served = serve_in(directory, Config::default());
     look_while_they_change_places(&served);
     drop((served.client, overlay, layers));
+}
+
+/// What it finds and never opens does not keep a submount busy.
+#[test]
+fn a_second_lookup_holds_a_submount_for_a_moment_only() {
+    skip_if!(!is_root());
+    let served = serve(Config::default());
+    let root = served.client.root();
+    fs::create_dir(served.path("on")).unwrap();
+    served.write("file", b"first");
+    let first = root.walk("file").unwrap();
+    fs::remove_file(served.path("file")).unwrap();
+    let mounted = beneath::tmpfs(&served.path("on"));
+    served.write("on/file", b"second");
+    let on = root.walk("on").unwrap();
+    let late = root.open(first, libc::O_RDONLY).map(drop);
+    assert_eq!(late, Err(Errno::ESTALE));
+    root.lookup(on, b"file").unwrap();
+    let flags = rustix::mount::UnmountFlags::empty();
+    wait_until("idle", || rustix::mount::unmount(&mounted.0, flags).is_ok());
 }
 
 /// An OPEN that came too late is followed by a second lookup, and what that finds can be opened, whatever

@@ -52,6 +52,7 @@ fn run(tree: &Weak<Tree>, wakeup: &Wakeup) {
         let swept = tree.mounts.sweep(IDLE_MS);
         for mount in &swept.released {
             tree.descriptors.release_mount(*mount);
+            tree.retries.release_mount(*mount);
         }
         let was_much_forgotten = tree.nodes.shrink();
         drop(tree);

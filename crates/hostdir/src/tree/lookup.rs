@@ -227,7 +227,7 @@ impl Tree {
                 Ok(Descriptor::Cached(fd)) => {
                     // Directories are used through the names in them, and not for long.
                     if !inode.is_directory() {
-                        self.retries.keep(context.pid(), inode.node(), fd);
+                        self.retries.keep(context.pid(), &inode, fd);
                     }
                     return Ok((inode, stat));
                 }

@@ -12,9 +12,10 @@
 //!
 //! A thread that got ESTALE is recorded by its id until it has opened, changed or linked something; only a
 //! few, and not for long. A wrong guess costs a cached descriptor; a thread that drops out may see ESTALE.
-//! What a thread has found and never uses is kept until its next such use, or until enough other threads
-//! got ESTALE.
+//! What a thread has found and never uses is kept until its next such use, until enough other threads got
+//! ESTALE, or until its submount is released.
 
+use super::inode::Inode;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -31,6 +32,13 @@ const LOOKUPS_MAX: u32 = 64;
 /// How often a name is looked up if its file is removed each time. Each time, another process made progress.
 pub(crate) const ATTEMPTS_MAX: usize = 64;
 
+struct Found {
+    node: NodeId,
+    /// The index of its mount.
+    mount: u32,
+    fd: Arc<OwnedFd>,
+}
+
 #[derive(Default)]
 pub(crate) struct Retries {
     has_threads: AtomicBool,
@@ -42,7 +50,7 @@ struct Expected {
     thread: u32,
     lookups_left: u32,
     /// What its latest LOOKUP has found. The inode gives up its own descriptor with its last name.
-    found: Option<(NodeId, Arc<OwnedFd>)>,
+    found: Option<Found>,
 }
 
 impl Retries {
@@ -101,11 +109,31 @@ impl Retries {
         true
     }
 
-    pub(super) fn keep(&self, thread: u32, node: NodeId, fd: Arc<OwnedFd>) {
+    pub(super) fn keep(&self, thread: u32, inode: &Inode, fd: Arc<OwnedFd>) {
         let mut threads = self.threads.lock();
         if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {
-            expected.found = Some((node, fd));
+            expected.found = Some(Found {
+                node: inode.node(),
+                mount: inode.mount().index(),
+                fd,
+            });
         }
+        drop(threads);
+        inode.mount().mark_used();
+    }
+
+    /// Closes the descriptors on a mount.
+    pub(super) fn release_mount(&self, mount: u32) {
+        if !self.has_threads.load(Ordering::Acquire) {
+            return;
+        }
+        let mut threads = self.threads.lock();
+        let on_mount = |found: &mut Found| found.mount == mount;
+        let found = threads.iter_mut().map(|thread| &mut thread.found);
+        let released: Vec<_> = found.filter_map(|found| found.take_if(on_mount)).collect();
+        // Closed outside the lock: close(2) may take long.
+        drop(threads);
+        drop(released);
     }
 
     /// The descriptor of this node, if a thread has found it.
@@ -115,8 +143,8 @@ impl Retries {
         }
         let threads = self.threads.lock();
         let mut found = threads.iter().filter_map(|thread| thread.found.as_ref());
-        let (_, fd) = found.find(|(found, _)| *found == node)?;
-        Some(Arc::clone(fd))
+        let found = found.find(|found| found.node == node)?;
+        Some(Arc::clone(&found.fd))
     }
 
     /// The caller has used what it found: its attempt is over.
