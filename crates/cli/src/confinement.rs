@@ -20,7 +20,7 @@ pub(crate) use stages::{Inherited, Outcome, Serving, run};
 
 use crate::config::FilterAction;
 use crate::task::start_thread;
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -31,7 +31,7 @@ use rustix::thread::CapabilitySet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use thrufs_hostdir::FileHandles;
+use thrufs_hostdir::{FileHandles, MountTable};
 use thrufs_sys::proc_fd::Links;
 use thrufs_sys::{cred, sched};
 
@@ -115,7 +115,7 @@ pub(crate) fn clone_mounts(
     let (set, clear) = (MountAttrFlags::MOUNT_ATTR_NODEV, MountAttrFlags::empty());
     thrufs_sys::mount::mount_setattr(&tree, c"", whole, set, clear, propagation)?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let inside = rustix::fs::openat(&tree, ".", flags, Mode::empty())?;
+    let inside = openat(&tree, ".", flags, Mode::empty())?;
     Ok((inside, tree))
 }
 
@@ -124,6 +124,22 @@ type Failure = (&'static str, io::Error);
 
 fn failed_to<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> Failure {
     move |error| (step, error.into())
+}
+
+/// Where [`enter_private_tree`] mounts the source.
+const PRIVATE_SOURCE: &str = "/source";
+
+/// `/proc/self`, to open files there when `/proc` is out of reach.
+fn own_process() -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    open("/proc/self", flags, Mode::empty())
+}
+
+/// The mounts that this process sees from now on, and no others, by its [directory](own_process).
+fn mount_table(process: &OwnedFd, source: &Path) -> Result<MountTable, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = openat(process, "mountinfo", flags, Mode::empty())?;
+    Ok(MountTable::new(file, source))
 }
 
 /// Moves the calling thread, and threads it starts later, to a tree of `/dev/fuse` and the clone, if any.
@@ -149,9 +165,9 @@ fn enter_private_tree(source: Option<&OwnedFd>) -> Result<(), Failure> {
     move_mount(device, "", CWD, place.join("dev/fuse"), empty)
         .map_err(failed_to("bind /dev/fuse"))?;
     if let Some(source) = source {
-        std::fs::create_dir(place.join("source")).map_err(failed_to("mkdir /source"))?;
-        move_mount(source, "", CWD, place.join("source"), empty)
-            .map_err(failed_to("mount the source"))?;
+        let place = place.join(PRIVATE_SOURCE.trim_start_matches('/'));
+        std::fs::create_dir(&place).map_err(failed_to("mkdir /source"))?;
+        move_mount(source, "", CWD, place, empty).map_err(failed_to("mount the source"))?;
     }
     std::env::set_current_dir(place).map_err(failed_to("enter the new root"))?;
     // With the same path twice, the old root is stacked on the new one (pivot_root(2), NOTES).

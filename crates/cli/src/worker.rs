@@ -40,6 +40,7 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     let source = unprivileged.isolate(source, descriptors.next());
     let callers = unprivileged.callers.take().map(Callers::new).map(Arc::new);
     resources.programs = callers.clone().map(|callers| callers as Arc<dyn Programs>);
+    let followed = config.serving.follows().then_some(config.source);
     let file_system = Arc::new(HostDir::from_fd(source, config.serving, resources)?);
     let session_config = SessionConfig {
         threads: Threads {
@@ -52,7 +53,7 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
     };
     let callers = callers.map(|callers| callers as Arc<dyn session::Callers>);
     let served = Arc::clone(&file_system);
-    let session = Session::with_callers(served, device, session_config, callers)?;
+    let session = Session::with_callers(Arc::clone(&served), device, session_config, callers)?;
     let subject = Arc::new(Subject {
         place: config.mountpoint.clone(),
         served: Served::Mount(file_system, session.handle()),
@@ -62,7 +63,10 @@ fn serve(inherited: Inherited, config: MountConfig, descriptors: Vec<OwnedFd>) -
         abort: None,
         mountpoint: config.mountpoint,
     };
-    let confined = unprivileged.confine()?;
+    let (confined, mounts) = unprivileged.confine(followed.as_deref())?;
+    if let Some(mounts) = mounts {
+        served.watch_mounts(mounts);
+    }
     answer_requests(confined.start(session, &subject, watched)?)
 }
 

@@ -381,7 +381,7 @@ impl Config {
     }
 
     /// Whether changes beneath are to be followed. A guest takes no notifications.
-    pub(crate) fn follows(&self) -> bool {
+    pub fn follows(&self) -> bool {
         self.cache == CacheMode::Auto && self.follow != FollowMode::No && self.callers_are_local
     }
 

@@ -15,6 +15,8 @@
 //!   directory ([`Look`]): then the attributes are not kept.
 //! * An inode that the kernel does not know yet, because the answer is on its way, gets its notification after
 //!   that answer ([`sender`]).
+//! * Where something is mounted or unmounted beneath, which gives no event, [the table of mounts](submounts)
+//!   tells.
 //! * What this process does itself, the kernel above knows.
 //! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`trust`]).
 //!
@@ -25,20 +27,26 @@ mod changes;
 mod figures;
 mod lanes;
 mod marks;
+mod mount_table;
 mod reader;
 mod sender;
+mod submounts;
 mod trust;
 mod watch;
+
+pub use mount_table::MountTable;
 
 use crate::config::Config;
 use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
 use marks::Marks;
+use parking_lot::Mutex;
 use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use submounts::Submounts;
 use thrufs::{Errno, Notifier, Result};
 use watch::Watch;
 
@@ -47,6 +55,8 @@ pub(crate) struct Follow {
     tree: Arc<Tree>,
     config: Arc<Config>,
     hides: Arc<AtomicBool>,
+    /// Until it is started.
+    mounts: Mutex<Option<MountTable>>,
     started: OnceLock<Started>,
 }
 
@@ -69,8 +79,14 @@ impl Follow {
             tree,
             config,
             hides: Arc::default(),
+            mounts: Mutex::new(None),
             started: OnceLock::new(),
         }
+    }
+
+    /// To be called before it is started.
+    pub(crate) fn watch_mounts(&self, table: MountTable) {
+        *self.mounts.lock() = Some(table);
     }
 
     /// Begins, if that is asked for and possible. What is not, is logged.
@@ -101,7 +117,9 @@ impl Follow {
             marks,
             Arc::clone(&self.hides),
         ));
-        let started = sender::start(&watch, notifier).and_then(|()| reader::start(&watch));
+        let submounts = self.submounts();
+        let started = sender::start(&watch, notifier);
+        let started = started.and_then(|()| reader::start(&watch, submounts));
         let wakeup = started.map_err(|error| error.to_string())?;
         Ok(Started { watch, wakeup })
     }
@@ -122,6 +140,17 @@ impl Follow {
             && !watch.marks.has(&watch.tree, directory)
         {
             watch.drop_later(directory.node(), self.config.entry_timeout());
+        }
+    }
+
+    fn submounts(&self) -> Option<Submounts> {
+        let table = self.mounts.lock().take()?;
+        match Submounts::new(table, &self.tree) {
+            Ok(submounts) => Some(submounts),
+            Err(error) => {
+                tracing::info!("mounts beneath are not followed: {error}");
+                None
+            }
         }
     }
 

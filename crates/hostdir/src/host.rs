@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ConfigError};
 use crate::files::Files;
-use crate::follow::Follow;
+use crate::follow::{Follow, MountTable};
 use crate::judge::Judge;
 use crate::resources::Resources;
 use crate::setup_error::{SetupError, system};
@@ -143,6 +143,14 @@ impl HostDir {
             host.judge.audit_log().replace(audit_log);
         }
         host.judge.reload_rules(policy)
+    }
+
+    /// Follows what is mounted and unmounted beneath, by the table of a process that sees the mounts as this one
+    /// does. To be called before the session begins. Without a table, or where it cannot be read, the kernel
+    /// above sees that a name has been mounted on only when its timeout ends
+    /// ([`Config::follow_timeout`](crate::Config::follow_timeout)). Does nothing unless changes are followed.
+    pub fn watch_mounts(&self, table: MountTable) {
+        self.host.follow.watch_mounts(table);
     }
 
     /// Waits until the kernel above has been told of all changes that were made beneath so far. Not to be called

@@ -54,6 +54,7 @@ pub use config::{
     MigrationMode, MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
 };
 pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens};
+pub use follow::MountTable;
 pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
 pub use ledger::{Ledger, Strongbox};

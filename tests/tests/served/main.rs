@@ -5,6 +5,7 @@
 mod acls;
 mod beneath;
 mod dots;
+mod following;
 mod handles;
 mod listings;
 mod locks;

@@ -10,8 +10,8 @@
 //! | [`Serving`] | the server's | the system calls of its filter | requests are parsed |
 
 use super::{
-    Duty, clone_mounts, drop_privileges, enter_private_tree, filter_system_calls, is_root, needed,
-    raise_descriptor_limit, share,
+    Duty, PRIVATE_SOURCE, clone_mounts, drop_privileges, enter_private_tree, filter_system_calls,
+    is_root, mount_table, needed, own_process, raise_descriptor_limit, share,
 };
 use crate::channel::{Channel, Message};
 use crate::config::{FilterAction, MountConfig, ServerConfig, ShareConfig};
@@ -24,11 +24,11 @@ use rustix::mount::MountPropagationFlags;
 use std::error::Error;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use thrufs::session::SessionError;
-use thrufs_hostdir::{AuditLog, FileHandles, Resources};
+use thrufs_hostdir::{AuditLog, FileHandles, MountTable, Resources};
 use thrufs_policy::Accounts;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 use thrufs_sys::{cred, proc_fd};
@@ -185,15 +185,33 @@ impl Unprivileged {
     }
 
     /// Leaves the files of the host, in a mount of root. On failure (initial RAM disk, a container's filter),
-    /// they stay.
-    pub(crate) fn confine(self) -> Outcome<Confined> {
-        if is_root()
-            && let Err((step, error)) = enter_private_tree(self.worker.clone.as_ref())
-        {
-            tracing::warn!("the worker sees all files of the host: {step}: {error}");
-        }
+    /// they stay. Returns the mounts as seen from there, if the source is `followed` and among them: then this
+    /// is its path on the host.
+    pub(crate) fn confine(
+        self,
+        followed: Option<&Path>,
+    ) -> Outcome<(Confined, Option<MountTable>)> {
+        let process = followed.map(|_| own_process());
+        let clone = self.worker.clone.as_ref();
+        let is_private = is_root()
+            && enter_private_tree(clone)
+                .inspect_err(|(step, error)| {
+                    tracing::warn!("the worker sees all files of the host: {step}: {error}");
+                })
+                .is_ok();
+        let source = match (is_private, clone) {
+            (true, Some(_)) => Some(Path::new(PRIVATE_SOURCE)),
+            (false, None) => followed,
+            _ => None,
+        };
+        let table = process.zip(source).and_then(|(process, source)| {
+            process
+                .and_then(|process| mount_table(&process, source))
+                .inspect_err(|error| tracing::info!("mounts beneath are not followed: {error}"))
+                .ok()
+        });
         proc_fd::enter()?;
-        Ok(Confined(self.worker))
+        Ok((Confined(self.worker), table))
     }
 }
 

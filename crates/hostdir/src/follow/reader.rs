@@ -1,13 +1,14 @@
 //! The reader: turns events into messages for the kernel above.
 
 use super::lanes::{Message, Name};
+use super::submounts::Submounts;
 use super::watch::Watch;
 use crate::tree::{Followed, Inode};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -22,39 +23,40 @@ use thrufs_sys::fanotify::{
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Starts the thread. It ends with what is returned, and a byte written to that wakes it.
-pub(super) fn start(watch: &Arc<Watch>) -> std::io::Result<OwnedFd> {
+pub(super) fn start(watch: &Arc<Watch>, submounts: Option<Submounts>) -> std::io::Result<OwnedFd> {
     let (wakeup, until) = pipe_with(PipeFlags::CLOEXEC)?;
     let watch = Arc::clone(watch);
     std::thread::Builder::new()
         .name("follow".into())
         .spawn(move || {
-            read_all(&watch, &wakeup);
+            read_all(&watch, &wakeup, submounts);
             watch.lanes.end();
         })?;
     Ok(until)
 }
 
-fn read_all(watch: &Watch, wakeup: &OwnedFd) {
+fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
     let mut buffer = vec![0; BUFFER_BYTES];
     let own = std::process::id();
     let mut last_read = None;
     loop {
-        let group = watch.marks.group();
-        let mut fds = [
-            PollFd::new(group, PollFlags::IN),
-            PollFd::new(wakeup, PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        let woken = match wait(watch, wakeup, submounts.as_ref()) {
+            Ok(woken) => woken,
             Err(error) => {
                 tracing::error!(%error, "changes beneath are followed no longer");
                 return watch.lose("no more events");
             }
-        }
-        if fds[1].revents().contains(PollFlags::IN) {
-            let _ = rustix::io::read(wakeup, &mut [0; 64]);
-        } else if fds[1].revents().contains(PollFlags::HUP) {
+        };
+        if woken.has_ended {
             return;
+        }
+        if let Some(submounts) = &mut submounts {
+            if woken.mounts_changed {
+                submounts.changed();
+            }
+            if woken.is_asked || submounts.due_in() == Some(Duration::ZERO) {
+                submounts.look(watch);
+            }
         }
         if last_read.is_some_and(|last: Instant| last.elapsed() < PAUSE) {
             std::thread::sleep(PAUSE);
@@ -62,6 +64,46 @@ fn read_all(watch: &Watch, wakeup: &OwnedFd) {
         watch.read_some(&mut buffer, own);
         last_read = Some(Instant::now());
     }
+}
+
+/// Why the thread goes on.
+struct Woken {
+    /// Somebody waits until it has done its work.
+    is_asked: bool,
+    has_ended: bool,
+    mounts_changed: bool,
+}
+
+fn wait(
+    watch: &Watch,
+    wakeup: &OwnedFd,
+    submounts: Option<&Submounts>,
+) -> rustix::io::Result<Woken> {
+    let (table, of_table) = match submounts {
+        Some(submounts) => (submounts.as_fd(), PollFlags::PRI),
+        None => (wakeup.as_fd(), PollFlags::empty()),
+    };
+    // The table after the wake-up: mounts that are older than this are seen.
+    let mut fds = [
+        PollFd::new(watch.marks.group(), PollFlags::IN),
+        PollFd::new(wakeup, PollFlags::IN),
+        PollFd::from_borrowed_fd(table, of_table),
+    ];
+    let due = submounts.and_then(Submounts::due_in);
+    let due = due.and_then(|due| Timespec::try_from(due).ok());
+    match poll(&mut fds, due.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error),
+    }
+    let is_asked = fds[1].revents().contains(PollFlags::IN);
+    if is_asked {
+        let _ = rustix::io::read(wakeup, &mut [0; 64]);
+    }
+    Ok(Woken {
+        is_asked,
+        has_ended: !is_asked && fds[1].revents().contains(PollFlags::HUP),
+        mounts_changed: fds[2].revents().contains(PollFlags::PRI),
+    })
 }
 
 impl Watch {

@@ -5,6 +5,7 @@ use super::inode::{Inode, Place};
 use super::mounts::opened_identity;
 use crate::identity::{Identity, KnownName};
 use crate::stat::stat_with_birth;
+use rustix::fs::Statx;
 use std::ffi::{CStr, CString};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -115,17 +116,23 @@ impl Tree {
 
     /// Whether the inode is at this path now.
     pub(crate) fn path_leads_to(&self, path: &[u8], inode: &Inode) -> Result<bool> {
+        let (fd, _) = self.walk(path)?;
+        Ok(self.is_of(&fd, inode))
+    }
+
+    /// Walks to a path beneath the root, `O_PATH`. Symbolic links are not followed.
+    pub(crate) fn walk(&self, path: &[u8]) -> Result<(OwnedFd, Statx)> {
         let mut at = None;
         let mut rest = path;
         loop {
             let (piece, behind) = piece_of(rest);
             let piece = CString::new(piece).map_err(|_| Errno::ENOENT)?;
-            let (fd, _) = match &at {
+            let (fd, stat) = match &at {
                 None => self.open_component(self.descriptor(&self.root)?, &piece)?,
                 Some(at) => self.open_component(at, &piece)?,
             };
             if behind.is_empty() {
-                return Ok(self.is_of(&fd, inode));
+                return Ok((fd, stat));
             }
             at = Some(fd);
             rest = behind;

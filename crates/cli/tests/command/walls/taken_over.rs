@@ -260,6 +260,7 @@ fn no_descriptor_of_a_mount_worker_escapes_the_source() {
         ("", true),
         ("policy=POLICY,control=none,threads=1", true),
         ("inode_file_handles=never", false),
+        ("follow=auto,inode_file_handles=never", false),
         (
             "cache=never,transport=dev,ro,inode_file_handles=never",
             false,

@@ -1,0 +1,171 @@
+//! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
+//! is mounted and unmounted there gives no event.
+
+use rustix::mount::{UnmountFlags, unmount};
+use std::fs;
+use std::mem;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+use thrufs_tests::guard::Detach;
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
+
+/// Without notifications, everything here would stay as it is.
+const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negative_timeout=3600";
+
+/// Later than this, nobody would call it following.
+const LATE: Duration = Duration::from_secs(1);
+
+fn on_each_transport(test: impl Fn(&Mounted)) {
+    over_each(|transport| {
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(FOLLOWED)).unwrap();
+        test(&mounted);
+        mounted.stop().unwrap();
+    });
+}
+
+/// The names in a directory, which are looked up.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let looked_up = entries.inspect(|entry| drop(entry.metadata()));
+    let mut names: Vec<String> = looked_up
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+/// Waits until a directory has one entry, of this name.
+#[track_caller]
+fn shows(directory: &Path, name: &str) {
+    let start = Instant::now();
+    wait_until(name, || names(directory) == [name]);
+    let late = start.elapsed();
+    assert!(late < LATE, "{name} showed after {late:?}");
+}
+
+/// Mounts a tmpfs with an empty file of this name.
+fn tmpfs<'a>(at: &'a Path, name: &str) -> Detach<&'a Path> {
+    let mounted = Detach::tmpfs(at);
+    fs::write(at.join(name), "").unwrap();
+    mounted
+}
+
+/// As soon as nothing above uses it.
+#[track_caller]
+fn unmount_idle(mounted: Detach<&Path>) {
+    let unmounted = || unmount(mounted.0, UnmountFlags::empty()).is_ok();
+    wait_until("idle", unmounted);
+    // Its place may be another's next.
+    mem::forget(mounted);
+}
+
+#[test]
+fn what_changes_beneath_shows_at_once() {
+    on_each_transport(|mounted| {
+        let (beneath, above) = (mounted.source().join("dir"), mounted.mnt().join("dir"));
+        fs::create_dir(&beneath).unwrap();
+        assert!(names(&above).is_empty());
+        assert!(fs::metadata(above.join("file")).is_err());
+        fs::write(beneath.join("file"), "old").unwrap();
+        shows(&above, "file");
+        let read = || fs::read_to_string(above.join("file")).unwrap();
+        assert_eq!(read(), "old");
+        fs::write(beneath.join("file"), "longer").unwrap();
+        wait_until("content", || read() == "longer");
+        fs::rename(beneath.join("file"), beneath.join("renamed")).unwrap();
+        shows(&above, "renamed");
+        // One notification after the other.
+        wait_until("gone", || fs::metadata(above.join("file")).is_err());
+    });
+}
+
+#[test]
+fn what_is_mounted_beneath_shows_and_what_is_unmounted_goes() {
+    on_each_transport(|mounted| {
+        for name in ["on", "dir/on", "dir/with a \\ space/on"] {
+            let (beneath, above) = (mounted.source().join(name), mounted.mnt().join(name));
+            fs::create_dir_all(&beneath).unwrap();
+            fs::write(beneath.join("covered"), "").unwrap();
+            for _ in 0..3 {
+                assert_eq!(names(&above), ["covered"]);
+                let on = tmpfs(&beneath, "first");
+                shows(&above, "first");
+                // Changes on it are followed, too.
+                assert!(fs::metadata(above.join("second")).is_err());
+                fs::rename(beneath.join("first"), beneath.join("second")).unwrap();
+                shows(&above, "second");
+                unmount_idle(on);
+                shows(&above, "covered");
+            }
+        }
+    });
+}
+
+/// The kernel uses their numbers again.
+#[test]
+fn a_mount_that_replaces_another_at_once_shows() {
+    on_each_transport(|mounted| {
+        let (beneath, above) = (mounted.source().join("on"), mounted.mnt().join("on"));
+        fs::create_dir(&beneath).unwrap();
+        let mut on = tmpfs(&beneath, "0");
+        shows(&above, "0");
+        for round in 1..10 {
+            unmount_idle(on);
+            on = tmpfs(&beneath, &round.to_string());
+            shows(&above, &round.to_string());
+        }
+        // One on another, and in another.
+        let over = tmpfs(&beneath, "over");
+        shows(&above, "over");
+        unmount_idle(over);
+        shows(&above, "9");
+        fs::create_dir(beneath.join("in")).unwrap();
+        fs::remove_file(beneath.join("9")).unwrap();
+        shows(&above, "in");
+        assert!(names(&above.join("in")).is_empty());
+        let inside = beneath.join("in");
+        let inner = tmpfs(&inside, "inner");
+        shows(&above.join("in"), "inner");
+        drop((inner, on));
+    });
+}
+
+/// As `umount -R` does: following holds none of them while they go, one after another.
+#[test]
+fn mounts_in_mounts_can_be_unmounted_at_a_stroke() {
+    on_each_transport(|mounted| {
+        let place = |index: usize| mounted.source().join(format!("on-{index}"));
+        let outer: Vec<_> = (0..8).map(place).collect();
+        let inner: Vec<_> = outer.iter().map(|on| on.join("in")).collect();
+        let mut mounts = Vec::new();
+        for (outer, inner) in outer.iter().zip(&inner) {
+            fs::create_dir(outer).unwrap();
+            mounts.push(Detach::tmpfs(outer.as_path()));
+            fs::create_dir(inner).unwrap();
+            mounts.push(tmpfs(inner, "file"));
+        }
+        for index in 0..8 {
+            shows(&mounted.mnt().join(format!("on-{index}/in")), "file");
+        }
+        let first = mounts.drain(..2).rev();
+        first.for_each(unmount_idle);
+        // All are idle by now, and what was just unmounted has been looked at.
+        thread::sleep(LATE);
+        for (outer, inner) in outer.iter().zip(&inner).skip(1) {
+            for on in [inner, outer] {
+                let unmounted = unmount(on, UnmountFlags::empty());
+                assert_eq!(unmounted, Ok(()), "{}", on.display());
+                // The time of umount(8) between two of them.
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+        for index in 0..8 {
+            let above = mounted.mnt().join(format!("on-{index}"));
+            wait_until("covered", || names(&above).is_empty());
+        }
+    });
+}
