@@ -1,0 +1,497 @@
+//! Random changes beneath, of every kind, and a record of them.
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, Timespec, Timestamps, XattrFlags,
+};
+use thrufs_testing::Random;
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_tests::acl;
+
+/// The names that anything may have.
+pub const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+
+/// Directories in directories.
+const DEPTH_MAX: usize = 3;
+
+/// Descriptors for writing that stay open, and maps.
+const WRITERS_MAX: usize = 6;
+
+/// Largest file: some pages.
+const FILE_BYTES_MAX: usize = 20_000;
+
+/// Records that are kept.
+const RECORDS_MAX: usize = 4000;
+
+/// A kind of change, and how often it is chosen.
+type Kind = (usize, fn(&mut Changes) -> io::Result<String>);
+
+const KINDS: [Kind; 25] = [
+    (10, Changes::create),
+    (6, Changes::write),
+    (5, Changes::append),
+    (4, Changes::truncate),
+    (8, Changes::unlink),
+    (10, Changes::rename),
+    (2, Changes::exchange),
+    (6, Changes::make_directory),
+    (3, Changes::remove_directory),
+    (4, Changes::rename_directory),
+    (5, Changes::change_mode),
+    (4, Changes::change_owner),
+    (4, Changes::change_times),
+    (5, Changes::link),
+    (3, Changes::symlink),
+    (2, Changes::make_fifo),
+    (4, Changes::set_attribute),
+    (2, Changes::remove_attribute),
+    (3, Changes::set_acl),
+    (3, Changes::store_by_map),
+    (3, Changes::open_writer),
+    (6, Changes::write_by_writer),
+    (3, Changes::close_writer),
+    (3, Changes::move_out),
+    (3, Changes::move_in),
+];
+
+/// The kinds that only show with marks on files themselves.
+const OUTSIDE: [Kind; 2] = [(1, Changes::link_outside), (2, Changes::write_outside)];
+
+struct Record {
+    at: Instant,
+    what: String,
+}
+
+pub struct Changes {
+    random: Random,
+    source: PathBuf,
+    outside: PathBuf,
+    has_outside_links: bool,
+    writers: Vec<(PathBuf, File)>,
+    maps: Vec<Mapping>,
+    records: VecDeque<Record>,
+    pub count: u64,
+}
+
+fn ino(path: &Path) -> u64 {
+    fs::symlink_metadata(path).map_or(0, |found| found.ino())
+}
+
+impl Changes {
+    pub fn new(source: &Path, outside: &Path, has_outside_links: bool, seed: u64) -> Changes {
+        Changes {
+            random: Random(seed),
+            source: source.to_owned(),
+            outside: outside.to_owned(),
+            has_outside_links,
+            writers: Vec::new(),
+            maps: Vec::new(),
+            records: VecDeque::new(),
+            count: 0,
+        }
+    }
+
+    /// One change, which may fail.
+    pub fn one(&mut self) {
+        let outside: &[Kind] = if self.has_outside_links {
+            &OUTSIDE
+        } else {
+            &[]
+        };
+        let kinds: Vec<Kind> = KINDS.iter().chain(outside).copied().collect();
+        let mut at = self.random.below(kinds.iter().map(|kind| kind.0).sum());
+        let kind = kinds.iter().find(|kind| {
+            let is_it = at < kind.0;
+            at = at.saturating_sub(kind.0);
+            is_it
+        });
+        let begun = Instant::now();
+        let Ok(what) = kind.unwrap().1(self) else {
+            return;
+        };
+        self.count += 1;
+        let what = what.replace(&format!("{}/", self.source.display()), "");
+        self.records.push_back(Record { at: begun, what });
+        if self.records.len() > RECORDS_MAX {
+            self.records.pop_front();
+        }
+    }
+
+    /// Stores through maps are promised once those are closed.
+    pub fn close_maps(&mut self) {
+        self.maps.clear();
+    }
+
+    /// The last changes that touched a path or an inode, or a directory above it.
+    pub fn history(&self, path: &str, inodes: &[u64]) -> String {
+        let inodes: Vec<String> = inodes.iter().map(|ino| format!("#{ino} ")).collect();
+        let touched = |record: &&Record| {
+            let what = format!("{} ", record.what);
+            let mut words = what.split([' ', '#']);
+            inodes.iter().any(|ino| what.contains(ino.as_str()))
+                || words.any(|word| {
+                    !word.is_empty() && (word == path || path.starts_with(&format!("{word}/")))
+                })
+        };
+        let found = self.records.iter().rev().filter(touched).take(14);
+        let lines = found.map(|it| format!("    {:?} ago: {}\n", it.at.elapsed(), it.what));
+        lines.collect()
+    }
+
+    fn directory(&mut self) -> PathBuf {
+        let mut at = self.source.clone();
+        for _ in 0..self.random.below(DEPTH_MAX + 1) {
+            let found = fs::read_dir(&at).into_iter().flatten().flatten();
+            let found = found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            let found: Vec<_> = found.map(|entry| entry.path()).collect();
+            if found.is_empty() {
+                break;
+            }
+            at.clone_from(&found[self.random.below(found.len())]);
+        }
+        at
+    }
+
+    /// Any name, perhaps of nothing.
+    fn name(&mut self) -> PathBuf {
+        let name = self.random.pick(&NAMES);
+        self.directory().join(name)
+    }
+
+    fn existing(&mut self, is_wanted: impl Fn(&fs::Metadata) -> bool) -> io::Result<PathBuf> {
+        for _ in 0..20 {
+            let path = self.name();
+            if fs::symlink_metadata(&path).is_ok_and(|found| is_wanted(&found)) {
+                return Ok(path);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn file(&mut self) -> io::Result<PathBuf> {
+        self.existing(fs::Metadata::is_file)
+    }
+
+    fn anything(&mut self) -> io::Result<PathBuf> {
+        self.existing(|_| true)
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let most = FILE_BYTES_MAX >> self.random.below(8);
+        let length = self.random.below(most);
+        self.random.bytes(length)
+    }
+
+    fn create(&mut self) -> io::Result<String> {
+        let (path, bytes) = (self.name(), self.bytes());
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let existed = path.exists();
+        fs::write(&path, &bytes)?;
+        Ok(format!(
+            "create {} #{} existed={existed}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
+    fn write(&mut self) -> io::Result<String> {
+        let (path, bytes) = (self.file()?, self.bytes());
+        let offset = self.random.below(FILE_BYTES_MAX) as u64;
+        OpenOptions::new()
+            .write(true)
+            .open(&path)?
+            .write_all_at(&bytes, offset)?;
+        Ok(format!(
+            "write {} #{} at {offset}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
+    fn append(&mut self) -> io::Result<String> {
+        let (path, bytes) = (self.file()?, self.bytes());
+        io::Write::write_all(&mut OpenOptions::new().append(true).open(&path)?, &bytes)?;
+        Ok(format!("append {} #{}", path.display(), ino(&path)))
+    }
+
+    fn truncate(&mut self) -> io::Result<String> {
+        let path = self.file()?;
+        let length = self.random.below(FILE_BYTES_MAX) as u64;
+        let file = OpenOptions::new().write(true).open(&path)?;
+        if self.random.once_in(3) {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&file, flags, length, 5000)?;
+            return Ok(format!("punch {} #{}", path.display(), ino(&path)));
+        }
+        file.set_len(length)?;
+        Ok(format!(
+            "truncate {} #{} to {length}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
+    fn unlink(&mut self) -> io::Result<String> {
+        let path = self.existing(|found| !found.is_dir())?;
+        let number = ino(&path);
+        fs::remove_file(&path)?;
+        Ok(format!("unlink {} #{number}", path.display()))
+    }
+
+    fn rename(&mut self) -> io::Result<String> {
+        let (from, to) = (self.existing(|found| !found.is_dir())?, self.name());
+        self.renamed(&from, &to, RenameFlags::empty())
+    }
+
+    fn exchange(&mut self) -> io::Result<String> {
+        let (from, to) = (self.anything()?, self.anything()?);
+        self.renamed(&from, &to, RenameFlags::EXCHANGE)
+    }
+
+    fn rename_directory(&mut self) -> io::Result<String> {
+        let (from, to) = (self.existing(fs::Metadata::is_dir)?, self.name());
+        let within = to
+            .strip_prefix(&self.source)
+            .map_or(0, |to| to.components().count());
+        if within > DEPTH_MAX {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.renamed(&from, &to, RenameFlags::empty())
+    }
+
+    fn renamed(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<String> {
+        let (moved, replaced) = (ino(from), ino(to));
+        rustix::fs::renameat_with(CWD, from, CWD, to, flags)?;
+        let (from, to) = (from.display(), to.display());
+        Ok(format!(
+            "rename {from} #{moved} to {to} over #{replaced} {flags:?}"
+        ))
+    }
+
+    fn make_directory(&mut self) -> io::Result<String> {
+        let path = self.name();
+        if path
+            .strip_prefix(&self.source)
+            .unwrap()
+            .components()
+            .count()
+            > DEPTH_MAX
+        {
+            return Err(io::ErrorKind::Other.into());
+        }
+        DirBuilder::new().mode(0o755).create(&path)?;
+        Ok(format!("mkdir {} #{}", path.display(), ino(&path)))
+    }
+
+    fn remove_directory(&mut self) -> io::Result<String> {
+        let path = self.existing(fs::Metadata::is_dir)?;
+        let number = ino(&path);
+        if self.random.once_in(3) {
+            fs::remove_dir_all(&path)?;
+            return Ok(format!("rm -r {} #{number}", path.display()));
+        }
+        fs::remove_dir(&path)?;
+        Ok(format!("rmdir {} #{number}", path.display()))
+    }
+
+    /// Readable to the owner, as a server without privilege must open what it watches.
+    fn change_mode(&mut self) -> io::Result<String> {
+        let path = self.existing(|found| !found.is_symlink())?;
+        let least = if path.is_dir() { 0o700 } else { 0o400 };
+        let mode = least | self.random.below(0o10_000) as u32;
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        Ok(format!("chmod {} #{} {mode:o}", path.display(), ino(&path)))
+    }
+
+    fn change_owner(&mut self) -> io::Result<String> {
+        let path = self.anything()?;
+        let id = 5000 + self.random.below(3) as u32;
+        std::os::unix::fs::lchown(&path, Some(id), Some(id + 1))?;
+        Ok(format!("chown {} #{} {id}", path.display(), ino(&path)))
+    }
+
+    fn change_times(&mut self) -> io::Result<String> {
+        let path = self.anything()?;
+        let time = Timespec {
+            tv_sec: self.random.below(1_000_000_000) as i64,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: time,
+            last_modification: time,
+        };
+        rustix::fs::utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(format!("utimes {} #{}", path.display(), ino(&path)))
+    }
+
+    fn link(&mut self) -> io::Result<String> {
+        let (from, to) = (self.existing(|found| !found.is_dir())?, self.name());
+        self.linked(&from, &to)
+    }
+
+    fn linked(&self, from: &Path, to: &Path) -> io::Result<String> {
+        fs::hard_link(from, to)?;
+        Ok(format!(
+            "link {} #{} as {}",
+            from.display(),
+            ino(to),
+            to.display()
+        ))
+    }
+
+    fn symlink(&mut self) -> io::Result<String> {
+        let path = self.name();
+        let target = format!("target-{}", self.random.below(1000));
+        std::os::unix::fs::symlink(&target, &path)?;
+        Ok(format!(
+            "symlink {} #{} {target}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
+    fn make_fifo(&mut self) -> io::Result<String> {
+        let path = self.name();
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::from(0o644), 0)?;
+        Ok(format!("mkfifo {} #{}", path.display(), ino(&path)))
+    }
+
+    fn attribute(&mut self) -> &'static str {
+        self.random.pick(&["user.one", "user.two"])
+    }
+
+    fn set_attribute(&mut self) -> io::Result<String> {
+        let (path, name) = (self.anything()?, self.attribute());
+        let value = self.random.bytes(20);
+        rustix::fs::lsetxattr(&path, name, &value, XattrFlags::empty())?;
+        Ok(format!(
+            "setxattr {} #{} {name}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
+    fn remove_attribute(&mut self) -> io::Result<String> {
+        let (path, name) = (self.anything()?, self.attribute());
+        rustix::fs::lremovexattr(&path, name)?;
+        Ok(format!(
+            "removexattr {} #{} {name}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
+    fn set_acl(&mut self) -> io::Result<String> {
+        let path = self.existing(|found| found.is_file() || found.is_dir())?;
+        let list = acl::List {
+            group: self.random.below(8) as u16,
+            others: self.random.below(8) as u16,
+            mask: Some(self.random.below(8) as u16),
+            user: Some((5000, self.random.below(8) as u16)),
+            other_group: None,
+        };
+        let name = if path.is_dir() && self.random.once_in(2) {
+            "system.posix_acl_default"
+        } else {
+            acl::NAME
+        };
+        rustix::fs::setxattr(&path, name, &list.value_with(&[]), XattrFlags::empty())?;
+        Ok(format!("{name} {} #{}", path.display(), ino(&path)))
+    }
+
+    fn store_by_map(&mut self) -> io::Result<String> {
+        let (path, byte) = (self.file()?, self.random.bytes(1));
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let length = file.metadata()?.len() as usize;
+        if length == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut map = Mapping::new(&file, length, Sharing::Shared)?;
+        map.store(self.random.below(length), &byte);
+        if self.random.once_in(2) && self.maps.len() < WRITERS_MAX {
+            self.maps.push(map);
+        }
+        Ok(format!("map store {} #{}", path.display(), ino(&path)))
+    }
+
+    fn open_writer(&mut self) -> io::Result<String> {
+        let path = self.file()?;
+        if self.writers.len() == WRITERS_MAX {
+            return Err(io::ErrorKind::Other.into());
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path)?;
+        let what = format!("open writer {} #{}", path.display(), ino(&path));
+        self.writers.push((path, file));
+        Ok(what)
+    }
+
+    fn write_by_writer(&mut self) -> io::Result<String> {
+        if self.writers.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let bytes = self.bytes();
+        let at = self.random.below(self.writers.len());
+        let (path, file) = &self.writers[at];
+        file.write_all_at(&bytes, self.random.below(FILE_BYTES_MAX) as u64)?;
+        let number = file.metadata()?.ino();
+        Ok(format!("write by writer once {} #{number}", path.display()))
+    }
+
+    fn close_writer(&mut self) -> io::Result<String> {
+        if self.writers.is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let at = self.random.below(self.writers.len());
+        let (path, file) = self.writers.swap_remove(at);
+        let number = file.metadata()?.ino();
+        Ok(format!("close writer once {} #{number}", path.display()))
+    }
+
+    fn place_outside(&mut self) -> PathBuf {
+        self.outside.join(self.random.pick(&NAMES))
+    }
+
+    fn move_out(&mut self) -> io::Result<String> {
+        let (from, to) = (self.anything()?, self.place_outside());
+        self.renamed(&from, &to, RenameFlags::empty())
+    }
+
+    fn move_in(&mut self) -> io::Result<String> {
+        let (from, to) = (self.place_outside(), self.name());
+        let within = to
+            .strip_prefix(&self.source)
+            .map_or(0, |to| to.components().count());
+        if within > DEPTH_MAX {
+            return Err(io::ErrorKind::Other.into());
+        }
+        self.renamed(&from, &to, RenameFlags::empty())
+    }
+
+    fn link_outside(&mut self) -> io::Result<String> {
+        let (from, to) = (self.file()?, self.place_outside());
+        self.linked(&from, &to)
+    }
+
+    fn write_outside(&mut self) -> io::Result<String> {
+        let (path, bytes) = (self.place_outside(), self.bytes());
+        if !fs::symlink_metadata(&path)?.is_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        OpenOptions::new()
+            .write(true)
+            .open(&path)?
+            .write_all_at(&bytes, 0)?;
+        Ok(format!("write outside {} #{}", path.display(), ino(&path)))
+    }
+}

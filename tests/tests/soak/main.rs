@@ -1,0 +1,196 @@
+//! Soak of following: random changes beneath of every kind, readers above whose questions are delayed, and a
+//! comparison of everything whenever all changes have been reported. Timeouts are a day, so that what is
+//! stale stays so.
+//!
+//! The trials that are not ignored take a minute in all, with a fixed seed. The ignored ones take
+//! `THRUFS_SOAK_SECONDS` each (60), with a seed of their own or `THRUFS_SEED`.
+//!
+//! This program is its own server, because a server hears nothing of what its own process changes.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used)]
+
+mod changes;
+mod compare;
+mod readers;
+mod served;
+mod soak;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use served::{ORDER, Order};
+use soak::{Outcome, SOAK, Soak};
+use thrufs_hostdir::FileHandles;
+use thrufs_tests::lower::{Ground, Lower};
+
+/// Longest delay of a request, µs.
+const DELAY_MAX: usize = 6000;
+
+/// An ordinary user that has a name (`nobody`), which fusermount3 wants.
+const USER: u32 = 65_534;
+
+const FIXED_SEED: u64 = 29;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Root,
+    /// Root, without file handles: what an ordinary user's server does.
+    NoHandles,
+    User,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    lower: Lower,
+    ring: bool,
+    passthrough: bool,
+    by: By,
+}
+
+impl Setting {
+    fn name(&self) -> String {
+        format!(
+            "{}_{}_{}_{}",
+            self.lower.name(),
+            if self.ring { "uring" } else { "dev" },
+            if self.passthrough {
+                "passthrough"
+            } else {
+                "cached"
+            },
+            format!("{:?}", self.by).to_lowercase()
+        )
+    }
+
+    fn all() -> Vec<Setting> {
+        let lowers = [
+            Lower::Tmpfs,
+            Lower::Ext4,
+            Lower::Xfs,
+            Lower::Btrfs,
+            Lower::Overlay,
+        ];
+        let mut all = Vec::new();
+        for lower in lowers {
+            for ring in [false, true] {
+                for (passthrough, by) in [
+                    (false, By::Root),
+                    (true, By::Root),
+                    (false, By::NoHandles),
+                    (false, By::User),
+                ] {
+                    all.push(Setting {
+                        lower,
+                        ring,
+                        passthrough,
+                        by,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    fn run(self, seed: u64, time: Duration) -> Result<(), Failed> {
+        let ground = match Ground::prepare(self.lower) {
+            Ok(ground) => ground,
+            Err(why) => {
+                thrufs_test_report::skipped_in(&self.name(), why);
+                return Ok(());
+            }
+        };
+        if self.by == By::User {
+            for path in [ground.source(), ground.outside(), ground.mnt()] {
+                std::os::unix::fs::chown(path, Some(USER), Some(USER))?;
+            }
+        }
+        let env = |name: &str| std::env::var(name).ok();
+        let soak = Soak {
+            order: Order {
+                source: ground.source().to_owned(),
+                mnt: ground.mnt().to_owned(),
+                ring: self.ring,
+                passthrough: self.passthrough,
+                file_handles: match self.by {
+                    By::Root => FileHandles::Prefer,
+                    By::NoHandles | By::User => FileHandles::Never,
+                },
+                seed,
+                delay_max: env("THRUFS_SOAK_DELAY").map_or(DELAY_MAX, |text| text.parse().unwrap()),
+            },
+            outside: ground.outside().to_owned(),
+            time,
+            has_exact_blocks: self.lower == Lower::Tmpfs,
+            has_outside_links: env("THRUFS_SOAK_OUTSIDE_LINKS").is_some(),
+            sees_replaced: env("THRUFS_SOAK_REPLACED").is_some(),
+            ends_with_a_lie: env("THRUFS_SOAK_GOES_ON").is_none(),
+        };
+        let outcome = if self.by == By::User {
+            run_as_user(&soak)?
+        } else {
+            soak.run()
+        };
+        eprintln!("{}: {outcome:?}", self.name());
+        if outcome.lies > 0 {
+            return Err(format!("{outcome:?} with the seed {seed}").into());
+        }
+        Ok(())
+    }
+}
+
+/// In a process of its own, as a user is one of a process.
+fn run_as_user(soak: &Soak) -> Result<Outcome, Failed> {
+    let output = Command::new(std::env::current_exe()?)
+        .env(SOAK, serde_json::to_string(soak)?)
+        .uid(USER)
+        .gid(USER)
+        .stderr(std::process::Stdio::inherit())
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn main() -> ExitCode {
+    if let Ok(order) = std::env::var(ORDER) {
+        return served::serve(&order);
+    }
+    if let Ok(soak) = std::env::var(SOAK) {
+        let soak: Soak = serde_json::from_str(&soak).unwrap();
+        println!("{}", serde_json::to_string(&soak.run()).unwrap());
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let mut trials = Vec::new();
+    let skips = |setting: &Setting| {
+        let why = thrufs_tests::mount_point::cannot_mount();
+        let why = why.or_else(|| thrufs_tests::transport::no_ring().filter(|_| setting.ring));
+        why.map(|why| thrufs_test_report::skipped_in(&setting.name(), why))
+            .is_some()
+    };
+    let seed = std::env::var("THRUFS_SEED").map_or_else(
+        |_| u64::from(std::process::id()) << 8,
+        |text| text.parse().unwrap(),
+    );
+    let seconds = std::env::var("THRUFS_SOAK_SECONDS").map_or(60, |text| text.parse().unwrap());
+    for setting in Setting::all() {
+        if matches!(setting.lower, Lower::Tmpfs) {
+            trials.push(Trial::test(setting.name(), move || {
+                if skips(&setting) {
+                    return Ok(());
+                }
+                setting.run(FIXED_SEED, Duration::from_secs(8))
+            }));
+        }
+        let long = Trial::test(format!("long_{}", setting.name()), move || {
+            if skips(&setting) {
+                return Ok(());
+            }
+            setting.run(seed, Duration::from_secs(seconds))
+        });
+        trials.push(long.with_ignored_flag(true));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,230 @@
+//! Rounds of changes, each followed by a barrier and a comparison.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use thrufs_hostdir::FileHandles;
+use thrufs_testing::Random;
+
+use crate::changes::Changes;
+use crate::compare::{Compared, Lie};
+use crate::readers::{Held, Reader, Signals};
+use crate::served::{ORDER, Order};
+
+/// Environment variable with a [`Soak`], for a process of another user.
+pub const SOAK: &str = "THRUFS_SOAK_RUN";
+
+/// A round that takes longer hangs.
+const ROUND_MAX: Duration = Duration::from_secs(150);
+
+const READERS: u64 = 2;
+
+/// One soak.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Soak {
+    pub order: Order,
+    pub outside: std::path::PathBuf,
+    pub time: Duration,
+    pub has_exact_blocks: bool,
+    pub has_outside_links: bool,
+    pub sees_replaced: bool,
+    /// Whether the first lie ends it.
+    pub ends_with_a_lie: bool,
+}
+
+/// What a soak found.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Outcome {
+    pub rounds: u64,
+    pub changes: u64,
+    pub lies: u64,
+}
+
+/// The server: a child process.
+struct Server {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(order: &Order) -> Server {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .env(ORDER, serde_json::to_string(order).unwrap())
+            .env_remove(SOAK)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut server = Server {
+            child,
+            input,
+            output,
+        };
+        let said = server.line();
+        eprintln!("{said}");
+        assert!(said.starts_with("serving"), "{said}");
+        assert_eq!(said.to_lowercase().contains("uring"), order.ring, "{said}");
+        server
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.input.as_mut().unwrap(), "{what}").unwrap();
+        self.line()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.input = None;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Soak {
+    /// Runs it, and prints each lie.
+    pub fn run(&self) -> Outcome {
+        eprintln!("seed {}: {:?}", self.order.seed, self.order);
+        let mut server = Server::start(&self.order);
+        let held = Held::default();
+        let signals = Arc::new(Signals::default());
+        let round = Arc::new(AtomicU64::new(0));
+        watch(&round, server.child.id());
+        let readers: Vec<_> = (0..READERS)
+            .map(|number| {
+                let reader = Reader {
+                    random: Random(self.order.seed ^ (number + 1) << 32),
+                    mnt: self.order.mnt.clone(),
+                    held: Arc::clone(&held),
+                };
+                let signals = Arc::clone(&signals);
+                thread::spawn(move || reader.run(&signals))
+            })
+            .collect();
+        let outcome = self.rounds(&mut server, &held, &signals, &round);
+        signals.ends.store(true, Ordering::SeqCst);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        held.lock().unwrap().clear();
+        eprintln!("{outcome:?} {}", server.ask("figures"));
+        round.store(u64::MAX, Ordering::SeqCst);
+        outcome
+    }
+
+    fn rounds(
+        &self,
+        server: &mut Server,
+        held: &Held,
+        signals: &Signals,
+        round: &AtomicU64,
+    ) -> Outcome {
+        let order = &self.order;
+        let mut random = Random(order.seed ^ 0xfeed);
+        let mut changes = Changes::new(
+            &order.source,
+            &self.outside,
+            self.has_outside_links,
+            order.seed,
+        );
+        let compared = Compared {
+            source: &order.source,
+            outside: &self.outside,
+            mnt: &order.mnt,
+            held,
+            has_exact_blocks: self.has_exact_blocks,
+            sees_replaced: self.sees_replaced,
+            loses_moved: order.file_handles == FileHandles::Never,
+        };
+        let (mut outcome, mut known) = (Outcome::default(), HashSet::new());
+        let deadline = Instant::now() + self.time;
+        while Instant::now() < deadline {
+            round.fetch_add(1, Ordering::SeqCst);
+            for _ in 0..=random.below(60) {
+                changes.one();
+                if random.once_in(3) {
+                    thread::sleep(Duration::from_micros(random.below(1500) as u64));
+                }
+            }
+            changes.close_maps();
+            // A question that is in flight must not bring back what was before the barrier.
+            let pauses = random.once_in(2);
+            signals.pauses.store(pauses, Ordering::SeqCst);
+            assert_eq!(server.ask("settle"), "settled");
+            let lies = compared.lies();
+            signals.pauses.store(false, Ordering::SeqCst);
+            outcome.rounds += 1;
+            for lie in lies {
+                let key = format!("{} {} {} {}", lie.path, lie.what, lie.beneath, lie.above);
+                if known.insert(key) {
+                    outcome.lies += 1;
+                    print(&lie, &changes, outcome.rounds, pauses);
+                }
+            }
+            if outcome.lies > 0 && self.ends_with_a_lie {
+                break;
+            }
+        }
+        outcome.changes = changes.count;
+        outcome
+    }
+}
+
+fn print(lie: &Lie, changes: &Changes, round: u64, pauses: bool) {
+    let passed = match lie.passed {
+        Some(after) => format!("passed after {after:?}"),
+        None => "stays".to_owned(),
+    };
+    eprintln!(
+        "LIE in round {round} (readers paused: {pauses}): {} of {} ({passed})\n  beneath: {}\n  above:   {}\n{}",
+        lie.what,
+        lie.path,
+        lie.beneath,
+        lie.above,
+        changes.history(&lie.path, &lie.inodes)
+    );
+}
+
+/// Kills the server if a round hangs: calls into its mount then fail.
+fn watch(round: &Arc<AtomicU64>, server: u32) {
+    let round = Arc::clone(round);
+    let last = Mutex::new((0, Instant::now()));
+    let is_over = AtomicBool::new(false);
+    thread::spawn(move || {
+        while !is_over.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(500));
+            let now = round.load(Ordering::SeqCst);
+            let mut last = last.lock().unwrap();
+            if now == u64::MAX {
+                is_over.store(true, Ordering::SeqCst);
+            } else if now != last.0 {
+                *last = (now, Instant::now());
+            } else if last.1.elapsed() > ROUND_MAX {
+                eprintln!("round {now} hangs: the server, process {server}, is killed");
+                let pid = rustix::process::Pid::from_raw(server as i32).unwrap();
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                return;
+            }
+        }
+    });
+}
