@@ -60,7 +60,7 @@ const KINDS: [Kind; 25] = [
     (3, Changes::move_in),
 ];
 
-/// The kinds that only show with marks on files themselves.
+/// Links in directories that are not served.
 const OUTSIDE: [Kind; 2] = [(1, Changes::link_outside), (2, Changes::write_outside)];
 
 struct Record {
@@ -72,7 +72,7 @@ pub struct Changes {
     random: Random,
     source: PathBuf,
     outside: PathBuf,
-    has_outside_links: bool,
+    has_stray_links: bool,
     writers: Vec<(PathBuf, File)>,
     maps: Vec<Mapping>,
     records: VecDeque<Record>,
@@ -84,12 +84,12 @@ fn ino(path: &Path) -> u64 {
 }
 
 impl Changes {
-    pub fn new(source: &Path, outside: &Path, has_outside_links: bool, seed: u64) -> Changes {
+    pub fn new(source: &Path, outside: &Path, has_stray_links: bool, seed: u64) -> Changes {
         Changes {
             random: Random(seed),
             source: source.to_owned(),
             outside: outside.to_owned(),
-            has_outside_links,
+            has_stray_links,
             writers: Vec::new(),
             maps: Vec::new(),
             records: VecDeque::new(),
@@ -99,11 +99,7 @@ impl Changes {
 
     /// One change, which may fail.
     pub fn one(&mut self) {
-        let outside: &[Kind] = if self.has_outside_links {
-            &OUTSIDE
-        } else {
-            &[]
-        };
+        let outside: &[Kind] = if self.has_stray_links { &OUTSIDE } else { &[] };
         let kinds: Vec<Kind> = KINDS.iter().chain(outside).copied().collect();
         let mut at = self.random.below(kinds.iter().map(|kind| kind.0).sum());
         let kind = kinds.iter().find(|kind| {
@@ -332,9 +328,25 @@ impl Changes {
         Ok(format!("utimes {} #{}", path.display(), ino(&path)))
     }
 
+    /// A second name in a directory without a mark is not reported, nor what is written by it. So without
+    /// stray links the second name is beside the first, which makes the server watch the file itself.
     fn link(&mut self) -> io::Result<String> {
-        let (from, to) = (self.existing(|found| !found.is_dir())?, self.name());
+        let (from, mut to) = (self.existing(|found| !found.is_dir())?, self.name());
+        let found = fs::symlink_metadata(&from)?;
+        if !self.has_stray_links {
+            if self.is_open(found.ino()) {
+                return Err(io::ErrorKind::Other.into());
+            }
+            if found.nlink() == 1 {
+                to = from.with_file_name(self.random.pick(&NAMES));
+            }
+        }
         self.linked(&from, &to)
+    }
+
+    fn is_open(&self, number: u64) -> bool {
+        let is_it = |file: &File| file.metadata().is_ok_and(|found| found.ino() == number);
+        self.writers.iter().any(|(_, file)| is_it(file))
     }
 
     fn linked(&self, from: &Path, to: &Path) -> io::Result<String> {
@@ -424,7 +436,8 @@ impl Changes {
 
     fn open_writer(&mut self) -> io::Result<String> {
         let path = self.file()?;
-        if self.writers.len() == WRITERS_MAX {
+        let is_stray = fs::symlink_metadata(&path)?.nlink() > 1 && !self.has_stray_links;
+        if self.writers.len() == WRITERS_MAX || is_stray {
             return Err(io::ErrorKind::Other.into());
         }
         let file = OpenOptions::new()

@@ -124,7 +124,7 @@ impl Setting {
             outside: ground.outside().to_owned(),
             time,
             has_exact_blocks: self.lower == Lower::Tmpfs,
-            has_outside_links: env("THRUFS_SOAK_OUTSIDE_LINKS").is_some(),
+            has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some(),
             sees_replaced: env("THRUFS_SOAK_REPLACED").is_some(),
             ends_with_a_lie: env("THRUFS_SOAK_GOES_ON").is_none(),
         };

@@ -32,7 +32,7 @@ pub struct Soak {
     pub outside: std::path::PathBuf,
     pub time: Duration,
     pub has_exact_blocks: bool,
-    pub has_outside_links: bool,
+    pub has_stray_links: bool,
     pub sees_replaced: bool,
     /// Whether the first lie ends it.
     pub ends_with_a_lie: bool,
@@ -144,7 +144,7 @@ impl Soak {
         let mut changes = Changes::new(
             &order.source,
             &self.outside,
-            self.has_outside_links,
+            self.has_stray_links,
             order.seed,
         );
         let compared = Compared {
