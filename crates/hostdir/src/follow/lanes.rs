@@ -49,11 +49,34 @@ struct Lane {
 #[derive(Default)]
 struct State {
     messages: VecDeque<(Message, Instant)>,
-    /// To be tried again, when, and how often they were.
-    later: Vec<(Instant, u32, Message)>,
+    later: Vec<Later>,
+    /// How many messages there were. The first has the number 0.
     queued: u64,
-    done: u64,
+    /// The number of the message that is being sent.
+    sending: Option<u64>,
     has_ended: bool,
+}
+
+/// A message that is sent when it is due.
+struct Later {
+    due: Instant,
+    /// How often it was tried.
+    attempts: u32,
+    number: u64,
+    message: Message,
+}
+
+/// The number of messages that no barrier waits for.
+const UNNUMBERED: u64 = u64::MAX;
+
+impl State {
+    /// Whether all messages before this number are sent, those too that had to be tried again.
+    fn has_sent(&self, number: u64) -> bool {
+        let taken = self.queued - self.messages.len() as u64;
+        taken >= number
+            && self.sending.is_none_or(|sending| sending >= number)
+            && self.later.iter().all(|later| later.number >= number)
+    }
 }
 
 /// What a lane does next.
@@ -84,13 +107,18 @@ impl Lanes {
     pub(super) fn push_later(&self, message: Message, due: Instant) -> bool {
         let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
-        if state.later.iter().any(|(_, _, later)| *later == message) {
+        if state.later.iter().any(|later| later.message == message) {
             return true;
         }
         if state.messages.len() + state.later.len() >= MESSAGES_MAX {
             return false;
         }
-        state.later.push((due, RETRIES, message));
+        state.later.push(Later {
+            due,
+            attempts: RETRIES,
+            number: UNNUMBERED,
+            message,
+        });
         drop(state);
         lane.changed.notify_all();
         true
@@ -108,7 +136,6 @@ impl Lanes {
     pub(super) fn replace_all_by_repair(&self) {
         for lane in &self.lanes {
             let state = &mut *lane.state.lock();
-            state.done += state.messages.len() as u64;
             state.messages.clear();
             state.later.clear();
         }
@@ -123,12 +150,13 @@ impl Lanes {
         }
     }
 
-    /// Waits until all messages that were queued so far are sent; false at `deadline`, true once it has ended.
+    /// Waits until all messages that were queued so far are sent: again, where the kernel did not know their
+    /// node yet. False at `deadline`, true once it has ended.
     pub(super) fn flush(&self, deadline: Instant) -> bool {
         self.lanes.iter().all(|lane| {
             let mut state = lane.state.lock();
             let target = state.queued;
-            while state.done < target && !state.has_ended {
+            while !state.has_sent(target) && !state.has_ended {
                 if lane.changed.wait_until(&mut state, deadline).timed_out() {
                     return false;
                 }
@@ -146,18 +174,21 @@ impl Lanes {
     pub(super) fn done(&self, lane: usize, work: Next, sent: Result<bool>) {
         let lane = &self.lanes[lane];
         let mut state = lane.state.lock();
+        let number = state.sending.take().unwrap_or(UNNUMBERED);
         let (message, attempts) = match work {
-            Next::Send(message, _) => {
-                state.done += 1;
-                (message, 0)
-            }
+            Next::Send(message, _) => (message, 0),
             Next::Retry(message, attempts) => (message, attempts),
             Next::End => return,
         };
         match sent {
             Ok(false) if attempts < RETRIES => {
                 let due = Instant::now() + FIRST_RETRY * (1 << attempts);
-                state.later.push((due, attempts + 1, message));
+                state.later.push(Later {
+                    due,
+                    attempts: attempts + 1,
+                    number,
+                    message,
+                });
             }
             Ok(_) => {}
             Err(Errno::ENOTCONN) => state.has_ended = true,
@@ -176,14 +207,17 @@ impl Lane {
                 return Next::End;
             }
             let now = Instant::now();
-            if let Some(at) = state.later.iter().position(|(due, _, _)| *due <= now) {
-                let (_, attempts, message) = state.later.swap_remove(at);
-                return Next::Retry(message, attempts);
+            if let Some(at) = state.later.iter().position(|later| later.due <= now) {
+                let later = state.later.swap_remove(at);
+                state.sending = Some(later.number);
+                return Next::Retry(later.message, later.attempts);
             }
             if let Some((message, read)) = state.messages.pop_front() {
+                let taken = state.queued - state.messages.len() as u64;
+                state.sending = Some(taken - 1);
                 return Next::Send(message, read);
             }
-            match state.later.iter().map(|(due, _, _)| *due).min() {
+            match state.later.iter().map(|later| later.due).min() {
                 Some(due) => drop(self.changed.wait_until(&mut state, due)),
                 None => self.changed.wait(&mut state),
             }
