@@ -289,6 +289,11 @@ impl Look<'_> {
             inode.followed().clear(Followed::BY_ITS_NAME);
         }
         let mut attr = self.follow.attr_timeout(inode);
+        // The next question marks it. Until then nothing tells of its other names.
+        let is_marked_later = links > 1 && !inode.is_directory();
+        if is_marked_later && !inode.followed().any(Followed::MARKED | Followed::REFUSED) {
+            attr = self.follow.of_attributes(Duration::ZERO);
+        }
         // After the bit was set: an event that comes later clears it.
         if watch.changes.since(*seen) {
             inode.followed().clear(Followed::BY_ITS_NAME);
