@@ -29,6 +29,8 @@ pub const CREATE: u64 = libc::FAN_CREATE;
 pub const DATA: u64 = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE;
 /// Attributes were changed, times and links among them.
 pub const ATTRIBUTES: u64 = libc::FAN_ATTRIB;
+/// The marked inode got another name, which changes its `ctime`.
+pub const MOVED: u64 = libc::FAN_MOVE_SELF;
 /// Events are missing: the queue was full. Such an event names nothing.
 pub const OVERFLOW: u64 = libc::FAN_Q_OVERFLOW;
 /// The event is about a directory.

@@ -8,10 +8,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
-use thrufs_sys::fanotify::{ATTRIBUTES, DATA, Group, Handle, NAMES, OF_ENTRIES, ON_DIRECTORY};
+use thrufs_sys::fanotify::{
+    ATTRIBUTES, DATA, Group, Handle, MOVED, NAMES, OF_ENTRIES, ON_DIRECTORY,
+};
 
 const OF_DIRECTORIES: u64 = NAMES | DATA | ATTRIBUTES | ON_DIRECTORY | OF_ENTRIES;
-const OF_FILES: u64 = DATA | ATTRIBUTES;
+/// A rename by other directories, which may have no marks, comes without a change of attributes.
+const OF_FILES: u64 = DATA | ATTRIBUTES | MOVED;
 
 pub(super) struct Marks {
     group: Group,

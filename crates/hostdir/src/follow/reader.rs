@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
 use thrufs_policy::DataPath;
 use thrufs_sys::fanotify::{
-    ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, NAMES, ON_DIRECTORY, OVERFLOW,
+    ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
 };
 
 /// A reader that sleeps costs each writer beneath a wake-up (some 5 µs). So events that follow others at once
@@ -171,7 +171,7 @@ impl Watch {
         for inode in happened_to {
             if event.mask & DATA != 0 && !is_passed_through(inode) {
                 batch.node(inode, true, name.clone());
-            } else if event.mask & (DATA | ATTRIBUTES) != 0 {
+            } else if event.mask & (DATA | ATTRIBUTES | MOVED) != 0 {
                 batch.node(inode, false, name.clone());
             }
         }
