@@ -48,6 +48,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use submounts::Submounts;
 use thrufs::{Errno, Notifier, Result};
+use thrufs_abi::NodeId;
 use watch::Watch;
 
 /// How long the kernel above may keep what it is told.
@@ -175,6 +176,7 @@ impl Follow {
         let watch = watch.filter(|watch| watch.marks.has(&watch.tree, directory));
         Look {
             follow: self,
+            directory: directory.node(),
             seen: watch.map(|watch| (watch, watch.changes.seen(directory.identity()))),
         }
     }
@@ -190,8 +192,11 @@ impl Follow {
 
     /// A look that keeps nothing for long: without a directory.
     pub(crate) fn no_look(&self) -> Look<'_> {
-        let (follow, seen) = (self, None);
-        Look { follow, seen }
+        Look {
+            follow: self,
+            directory: NodeId(0),
+            seen: None,
+        }
     }
 
     /// Whether the kernel is told of changes of a known inode.
@@ -259,6 +264,7 @@ impl Drop for Unheeded {
 /// A look at a name, from before it is looked up until its answer.
 pub(crate) struct Look<'a> {
     follow: &'a Follow,
+    directory: NodeId,
     /// What had happened in the directory; `None` if it is not watched.
     seen: Option<(&'a Watch, Seen)>,
 }
@@ -283,14 +289,15 @@ impl Look<'_> {
                 attr: self.follow.attr_timeout(inode),
             };
         };
-        if links == 1 && !inode.is_directory() {
+        let is_by_its_name = links == 1 && inode.followed().is_found_in(self.directory);
+        if is_by_its_name && !inode.is_directory() {
             inode.followed().set(Followed::BY_ITS_NAME);
         } else {
             inode.followed().clear(Followed::BY_ITS_NAME);
         }
         let mut attr = self.follow.attr_timeout(inode);
-        // The next question marks it. Until then nothing tells of its other names.
-        let is_marked_later = links > 1 && !inode.is_directory();
+        // The next question marks it. Until then nothing tells of other names.
+        let is_marked_later = !is_by_its_name && !inode.is_directory();
         if is_marked_later && !inode.followed().any(Followed::MARKED | Followed::REFUSED) {
             attr = self.follow.of_attributes(Duration::ZERO);
         }

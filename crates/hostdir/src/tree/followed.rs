@@ -1,9 +1,14 @@
 //! How changes of an inode are told, if they are: see [`follow`](crate::follow).
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use thrufs_abi::NodeId;
 
 #[derive(Default)]
-pub(crate) struct Followed(AtomicU8);
+pub(crate) struct Followed {
+    bits: AtomicU8,
+    /// The directory in which it was found; 0 for none.
+    found_in: AtomicU32,
+}
 
 impl Followed {
     /// It has a mark of its own; of a directory, for its entries as well.
@@ -12,16 +17,30 @@ impl Followed {
     pub(crate) const BY_ITS_NAME: u8 = 2;
     /// It could not be marked.
     pub(crate) const REFUSED: u8 = 4;
+    /// It was found in several directories: an open file keeps it known when that of its name is forgotten,
+    /// and has no mark any more.
+    const MOVED: u8 = 8;
 
     pub(crate) fn any(&self, which: u8) -> bool {
-        self.0.load(Ordering::SeqCst) & which != 0
+        self.bits.load(Ordering::SeqCst) & which != 0
     }
 
     pub(crate) fn set(&self, which: u8) {
-        self.0.fetch_or(which, Ordering::SeqCst);
+        self.bits.fetch_or(which, Ordering::SeqCst);
     }
 
     pub(crate) fn clear(&self, which: u8) {
-        self.0.fetch_and(!which, Ordering::SeqCst);
+        self.bits.fetch_and(!which, Ordering::SeqCst);
+    }
+
+    /// Notes a directory in which it was found; false if it is not the only one.
+    pub(crate) fn is_found_in(&self, directory: NodeId) -> bool {
+        // Node ids are never reused. Two that differ by 2^32 are taken for one.
+        let directory = directory.0 as u32;
+        let before = self.found_in.swap(directory, Ordering::SeqCst);
+        if before != 0 && before != directory {
+            self.set(Self::MOVED);
+        }
+        !self.any(Self::MOVED)
     }
 }
