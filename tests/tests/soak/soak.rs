@@ -21,7 +21,7 @@ use crate::served::{ORDER, Order};
 pub const SOAK: &str = "THRUFS_SOAK_RUN";
 
 /// A round that takes longer hangs.
-const ROUND_MAX: Duration = Duration::from_secs(150);
+const ROUND_MAX: Duration = Duration::from_secs(60);
 
 const READERS: u64 = 2;
 
@@ -221,10 +221,29 @@ fn watch(round: &Arc<AtomicU64>, server: u32) {
                 *last = (now, Instant::now());
             } else if last.1.elapsed() > ROUND_MAX {
                 eprintln!("round {now} hangs: the server, process {server}, is killed");
+                for process in [server, std::process::id()] {
+                    eprintln!("{}", stacks_of(process));
+                }
                 let pid = rustix::process::Pid::from_raw(server as i32).unwrap();
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 return;
             }
         }
     });
+}
+
+/// Where the threads of a process wait in the kernel, as far as root may see that.
+fn stacks_of(process: u32) -> String {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
+    let mut text = format!("process {process}:\n");
+    for task in tasks.into_iter().flatten().flatten() {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let frames: Vec<_> = read("stack")
+            .lines()
+            .take(9)
+            .map(|line| format!("    {line}\n"))
+            .collect();
+        text += &format!("  {}\n{}", read("comm").trim(), frames.concat());
+    }
+    text
 }
