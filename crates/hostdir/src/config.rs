@@ -54,11 +54,11 @@ impl CacheMode {
 #[serde(rename_all = "kebab-case")]
 pub enum FollowMode {
     /// Where that is possible, by [`Directories`](Self::Directories).
+    #[default]
     Auto,
     /// Each directory in use is watched.
     Directories,
     /// Nothing is watched.
-    #[default]
     No,
 }
 

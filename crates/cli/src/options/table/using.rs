@@ -144,7 +144,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             &["auto", "directories", "no"],
             Mount(|it, word| it.serving.follow = named(word)),
         ))
-            .default("no")
+            .default("auto")
             .help("keep names and attributes until they change in the source")
             .long(
                 "With cache=auto alone. The server watches the directories in use (fanotify(7)) and tells                  the kernel what changes. What cannot be watched, as in network file systems, is asked for                  again after a second.",
