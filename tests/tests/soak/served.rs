@@ -154,7 +154,7 @@ pub fn serve(order: &str) -> ExitCode {
     writeln!(output, "serving {carrier:?}").unwrap();
     for line in std::io::stdin().lock().lines() {
         let words = match line.as_deref() {
-            Ok("settle") if host.settle(PATIENCE) => "settled".to_owned(),
+            Ok("settle") if host.settle(PATIENCE).is_ok() => "settled".to_owned(),
             Ok("settle") => "late".to_owned(),
             Ok("figures") => format!("{:?}", host.statistics().following),
             _ => break,

@@ -1,13 +1,13 @@
 //! How changes of an inode are told, if they are: see [`follow`](crate::follow).
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use thrufs_abi::NodeId;
 
 #[derive(Default)]
 pub(crate) struct Followed {
     bits: AtomicU8,
-    /// The directory in which it was found; 0 for none.
-    found_in: AtomicU32,
+    /// Of the directory in which it was found, 16 bits; 0 for none.
+    found_in: AtomicU16,
 }
 
 impl Followed {
@@ -35,8 +35,8 @@ impl Followed {
 
     /// Notes a directory in which it was found; false if it is not the only one.
     pub(crate) fn is_found_in(&self, directory: NodeId) -> bool {
-        // Node ids are never reused. Two that differ by 2^32 are taken for one.
-        let directory = directory.0 as u32;
+        // One directory in 65,535 is taken for the same.
+        let directory = (directory.0 % u64::from(u16::MAX)) as u16 + 1;
         let before = self.found_in.swap(directory, Ordering::SeqCst);
         if before != 0 && before != directory {
             self.set(Self::MOVED);
