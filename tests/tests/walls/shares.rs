@@ -73,7 +73,7 @@ fn work(mnt: &Path) {
 fn a_user_that_holds_its_share_of_open_files_does_not_block_others() {
     over_each(|transport| {
         let ground = open_ground();
-        let options = transport.with("nopassthrough,locks=shared");
+        let options = transport.with("nopassthrough,locks=shared,follow=no");
         let server = Server::start(&ground, &options, Some(FILES_MAX));
         let mnt = ground.mnt();
         type Opening = (&'static str, fn(&Path) -> io::Result<File>);

@@ -3,8 +3,12 @@
 use super::lanes::{LANES, Message, Next};
 use super::watch::Watch;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
+
+/// How long the first answer about the root is on its way at most.
+const FIRST_ANSWER: Duration = Duration::from_millis(20);
 
 /// Starts the threads, which end with the lanes or with the connection.
 pub(super) fn start(watch: &Arc<Watch>, notifier: &Notifier) -> std::io::Result<()> {
@@ -44,6 +48,10 @@ impl Watch {
                 }
             }
             Message::Node { node, data, name } => {
+                if *node == NodeId::ROOT && !self.root_is_loaded() {
+                    // Or there is nothing to drop.
+                    return Ok(self.tree.root.reported().owner().is_none());
+                }
                 let offset = if *data { 0 } else { -1 };
                 let is_known = |sent| match sent {
                     Err(Errno::ENOENT) => Ok(false),
@@ -66,6 +74,13 @@ impl Watch {
         }
     }
 
+    /// Whether the kernel has had the attributes of the root for a while. Before their first answer is
+    /// installed, the root permits nothing, and a notification would make the kernel ignore that answer.
+    fn root_is_loaded(&self) -> bool {
+        self.tree.root.reported().owner().is_some()
+            && self.root_reported.get_or_init(Instant::now).elapsed() >= FIRST_ANSWER
+    }
+
     fn is_forgotten(&self, node: NodeId) -> bool {
         let inode = self.tree.nodes.get(node);
         inode.map_or(true, |inode| inode.lookups() == 0)
@@ -82,7 +97,9 @@ impl Watch {
         }
         for (id, inode) in self.tree.nodes.iter() {
             let node = NodeId(id);
-            if inode.lookups() > 0
+            let is_loaded = node != NodeId::ROOT || self.root_is_loaded();
+            if is_loaded
+                && inode.lookups() > 0
                 && let Err(Errno::ENOTCONN) = notifier.inval_inode_now(node, 0, 0)
             {
                 return Err(Errno::ENOTCONN);

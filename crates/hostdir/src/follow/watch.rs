@@ -8,7 +8,7 @@ use super::trust::Trust;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
@@ -22,6 +22,8 @@ pub(super) struct Watch {
     pub(super) figures: Figures,
     /// Whether a name may be hidden by what it leads to, so that it is looked up again after each change.
     pub(super) hides: Arc<AtomicBool>,
+    /// When it was first seen that the attributes of the root had been reported.
+    pub(super) root_reported: OnceLock<Instant>,
     /// Rounds of the reader, each until the queue of events is empty.
     rounds: Mutex<u64>,
     round_ended: Condvar,
@@ -37,6 +39,7 @@ impl Watch {
             trust: Trust::default(),
             figures: Figures::default(),
             hides,
+            root_reported: OnceLock::new(),
             rounds: Mutex::default(),
             round_ended: Condvar::new(),
         }
