@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-/// Prefixes of programs that run only with `--full` or by name: the benchmark's, and the POSIX cases
-/// without the product.
+/// Prefixes of programs that run only with `--full` or by name: the benchmark's, the POSIX cases without
+/// the product, and the soak of following, which takes its time.
 const FULL: &[&str] = &[
     "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
     "thrufs-lab/",
     "thrufs-tests/posix_native",
+    "thrufs-tests/soak",
     "xtask/bench",
 ];
 

@@ -16,6 +16,7 @@ mod readers;
 mod served;
 mod soak;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -152,6 +153,22 @@ fn run_as_user(soak: &Soak) -> Result<Outcome, Failed> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
+fn users_cannot_mount() -> Option<String> {
+    let device = std::fs::metadata("/dev/fuse").map_or(0, |found| found.permissions().mode());
+    if device & 0o006 != 0o006 {
+        return Some("users may not open /dev/fuse (udev makes it 0666)".to_owned());
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut user = Command::new(program);
+    let listed = user.arg("--list").uid(USER).gid(USER).output();
+    if !listed.is_ok_and(|output| output.status.success()) {
+        return Some("users may not run this program where it is".to_owned());
+    }
+    let mut helper = Command::new("fusermount3");
+    let missing = helper.arg("--version").output().is_err();
+    missing.then(|| "no fusermount3 (package fuse3)".to_owned())
+}
+
 fn main() -> ExitCode {
     if let Ok(order) = std::env::var(ORDER) {
         return served::serve(&order);
@@ -167,6 +184,7 @@ fn main() -> ExitCode {
     let skips = |setting: &Setting| {
         let why = thrufs_tests::mount_point::cannot_mount();
         let why = why.or_else(|| thrufs_tests::transport::no_ring().filter(|_| setting.ring));
+        let why = why.or_else(|| users_cannot_mount().filter(|_| setting.by == By::User));
         why.map(|why| thrufs_test_report::skipped_in(&setting.name(), why))
             .is_some()
     };
