@@ -5,6 +5,14 @@
 //! The trials that are not ignored take a minute in all, with a fixed seed. The ignored ones take
 //! `THRUFS_SOAK_SECONDS` each (60), with a seed of their own or `THRUFS_SEED`.
 //!
+//! What directory marks cannot report, or what is not followed yet, is left out unless a variable is set:
+//!
+//! * `THRUFS_SOAK_STRAY_LINKS`: second names in directories that the kernel above does not know.
+//! * `THRUFS_SOAK_REPLACED`: the links of open files whose last name a rename replaced.
+//! * `THRUFS_SOAK_SUBVOLUMES`: btrfs subvolumes, which are asked for again after a second.
+//!
+//! `THRUFS_SOAK_GOES_ON` goes on after a lie; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
+//!
 //! This program is its own server, because a server hears nothing of what its own process changes.
 
 #![forbid(unsafe_code)]
@@ -103,12 +111,24 @@ impl Setting {
                 return Ok(());
             }
         };
+        let env = |name: &str| std::env::var(name).ok();
+        let has_subvolumes = self.lower == Lower::Btrfs && env("THRUFS_SOAK_SUBVOLUMES").is_some();
+        if has_subvolumes {
+            // Empty ones can be removed as directories are.
+            for name in ["c", "i"] {
+                let mut command = Command::new("btrfs");
+                command.args(["-q", "subvolume", "create"]);
+                let made = command.arg(ground.source().join(name)).status();
+                if !made.is_ok_and(|status| status.success()) {
+                    return Err("cannot make a btrfs subvolume".into());
+                }
+            }
+        }
         if self.by == By::User {
             for path in [ground.source(), ground.outside(), ground.mnt()] {
                 std::os::unix::fs::chown(path, Some(USER), Some(USER))?;
             }
         }
-        let env = |name: &str| std::env::var(name).ok();
         let soak = Soak {
             order: Order {
                 source: ground.source().to_owned(),
@@ -127,6 +147,7 @@ impl Setting {
             has_exact_blocks: self.lower == Lower::Tmpfs,
             has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some(),
             sees_replaced: env("THRUFS_SOAK_REPLACED").is_some(),
+            has_subvolumes,
             ends_with_a_lie: env("THRUFS_SOAK_GOES_ON").is_none(),
         };
         let outcome = if self.by == By::User {

@@ -34,6 +34,7 @@ pub struct Soak {
     pub has_exact_blocks: bool,
     pub has_stray_links: bool,
     pub sees_replaced: bool,
+    pub has_subvolumes: bool,
     /// Whether the first lie ends it.
     pub ends_with_a_lie: bool,
 }
@@ -154,6 +155,7 @@ impl Soak {
             held,
             has_exact_blocks: self.has_exact_blocks,
             sees_replaced: self.sees_replaced,
+            has_unique_numbers: !self.has_subvolumes,
             loses_moved: order.file_handles == FileHandles::Never,
         };
         let (mut outcome, mut known) = (Outcome::default(), HashSet::new());
