@@ -8,8 +8,8 @@ use super::trust::Trust;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
 
