@@ -8,6 +8,7 @@ use crate::tree::{End, Inode, NAMES_MAX, component};
 use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use thrufs::{Context, Entry, Errno, Result};
 use thrufs_abi::{Name, NodeId};
 use thrufs_sys::proc_fd;
@@ -90,6 +91,8 @@ impl Host {
         self.judge.may_change_name(context, end)?;
         let victim = self.tree.hold_without_handles(end);
         let known = self.tree.known(end);
+        let held = known.as_ref().filter(|_| directory);
+        let held = held.and_then(|known| self.hold_removed(known));
         let flags = if directory {
             AtFlags::REMOVEDIR
         } else {
@@ -111,10 +114,26 @@ impl Host {
         if let Some(victim) = victim {
             self.tree.forget_place(context.uid(), &victim);
         }
-        if let Some(known) = known {
-            known.name_removed();
+        match (held, &known) {
+            (Some(held), _) => self.keep_removed(context.uid(), held),
+            (None, Some(known)) => known.name_removed(),
+            (None, None) => {}
         }
         Ok(())
+    }
+
+    /// Makes sure that a descriptor leads to a directory that is about to be removed, if the kernel may have it
+    /// open without a handle here.
+    fn hold_removed<'a>(&self, directory: &'a Arc<Inode>) -> Option<&'a Arc<Inode>> {
+        let is_in_question = directory.is_directory()
+            && directory.mount().has_handles()
+            && self.files.kernel_opens_directories.load(Ordering::Relaxed);
+        (is_in_question && self.tree.descriptor(directory).is_ok()).then_some(directory)
+    }
+
+    fn keep_removed(&self, uid: Option<u32>, directory: &Arc<Inode>) {
+        directory.is_only_held();
+        self.tree.drop_if_over_quota(uid, directory);
     }
 
     pub(crate) fn rename(
@@ -221,6 +240,7 @@ impl Host {
         to: End<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
+        let mut held = None;
         if to.parent.mount().has_handles() && flags.is_empty() {
             // A file that is replaced again and again has clients that looked up the previous one and are
             // about to open it. If that fails, the kernel looks up the name once more, but no third time.
@@ -235,8 +255,9 @@ impl Host {
             match moved {
                 // The name exists, or the lower file system does not know the flag.
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
-                    if let Some(replaced) = self.tree.hold(to) {
-                        self.tree.keep_if_last_name(&replaced);
+                    held = self.tree.hold(to);
+                    if let Some(replaced) = &held {
+                        self.tree.keep_if_last_name(replaced);
                     }
                 }
                 renamed => return Ok(renamed?),
@@ -259,6 +280,10 @@ impl Host {
             }
         }
         let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
+        let held = held.as_ref().filter(|_| renamed.is_ok());
+        if let Some(held) = held.and_then(|held| self.hold_removed(held)) {
+            self.keep_removed(uid, held);
+        }
         for (inode, end) in moves.into_iter().flatten() {
             let place = match renamed {
                 Ok(()) => end.map(End::place),

@@ -62,6 +62,8 @@ pub(crate) struct Inode {
     lost_a_name: AtomicBool,
     /// It has no name left, and cannot be found again.
     is_gone: AtomicBool,
+    /// It was removed, and the kernel above may have it open without a handle here.
+    only_held: AtomicBool,
     in_strongbox: AtomicBool,
     followed: Followed,
 }
@@ -129,6 +131,7 @@ impl Inode {
             names: Names::default(),
             lost_a_name: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            only_held: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
             followed: Followed::default(),
         }
@@ -226,7 +229,8 @@ impl Inode {
     }
 
     pub(crate) fn can_be_found_again(&self) -> bool {
-        self.identity.handle().is_some() || self.reach.lock().place.is_some()
+        let by_handle = self.identity.handle().is_some() && !self.only_held.load(Ordering::Relaxed);
+        by_handle || self.reach.lock().place.is_some()
     }
 
     /// Takes the descriptor unless it was used since the clock hand's last visit.
@@ -244,7 +248,9 @@ impl Inode {
 
     /// Closes the descriptor, recently used or not.
     pub(crate) fn drop_descriptor(&self) {
-        if self.can_be_found_again() || self.is_gone.load(Ordering::Relaxed) {
+        let is_of_no_use =
+            self.is_gone.load(Ordering::Relaxed) || self.only_held.load(Ordering::Relaxed);
+        if self.can_be_found_again() || is_of_no_use {
             drop(self.take_held());
         }
     }
@@ -308,6 +314,11 @@ impl Inode {
     pub(crate) fn last_name_removed(&self) {
         self.is_gone.store(true, Ordering::Relaxed);
         self.name_removed();
+    }
+
+    /// It was removed: from now on, only its descriptor leads to it.
+    pub(crate) fn is_only_held(&self) {
+        self.only_held.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn lost_a_name(&self) -> bool {
