@@ -269,7 +269,9 @@ impl Round<'_> {
 type Found = BTreeMap<(Ground, Cell), (Kind, String)>;
 
 fn run_way(way: Way, lower: Lower) -> Found {
-    let mut mounted = Mounted::start_on(lower, &way.options()).unwrap();
+    // What is set beneath is to be unknown above.
+    let options = format!("{},follow=no", way.options());
+    let mut mounted = Mounted::start_on(lower, &options).unwrap();
     fs::write(mounted.source().join("source"), BLOCK).unwrap();
     for name in ["native", "served"] {
         fs::create_dir(mounted.source().join(name)).unwrap();
