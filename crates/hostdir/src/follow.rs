@@ -223,22 +223,12 @@ impl Follow {
         self.config.attr_timeout.unwrap_or(followed)
     }
 
-    /// Leaves out changes of a file's data by the kernel above, which writes it itself, until the result is
-    /// dropped. Until then its attributes time out after a second.
+    /// The kernel above writes a file itself until the result is dropped, with the process ids of its callers.
+    /// Until then its attributes time out after a second, and no event about its data is of use.
     pub(crate) fn ignore_data(&self, inode: &Arc<Inode>) -> Option<Box<dyn Any + Send + Sync>> {
-        let watch = &self.started.get()?.watch;
-        let is_told = Followed::MARKED | Followed::BY_ITS_NAME;
-        if !inode.followed().any(is_told) {
-            return None;
-        }
-        let ignored = watch.marks.ignore_data(&watch.tree, inode);
-        if let Err(error) = ignored {
-            tracing::trace!(node = ?inode.node(), %error, "own writes are told");
-        }
-        Some(Box::new(Unheeded {
-            watch: Arc::clone(watch),
-            inode: Arc::clone(inode),
-        }))
+        let watch = Arc::clone(&self.started.get()?.watch);
+        let inode = Arc::clone(inode);
+        Some(Box::new(Unheeded { watch, inode }))
     }
 
     /// Takes the mark off an inode that the kernel has forgotten.
@@ -257,7 +247,10 @@ struct Unheeded {
 
 impl Drop for Unheeded {
     fn drop(&mut self) {
-        self.watch.marks.heed_data(&self.watch.tree, &self.inode);
+        if self.inode.followed().any(Followed::IGNORED) {
+            self.inode.followed().clear(Followed::IGNORED);
+            self.watch.marks.heed_data(&self.watch.tree, &self.inode);
+        }
     }
 }
 

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
-use thrufs_policy::DataPath;
 use thrufs_sys::fanotify::{
     ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
 };
@@ -169,20 +168,26 @@ impl Watch {
             &targets
         };
         for inode in happened_to {
-            if event.mask & DATA != 0 && !is_passed_through(inode) {
-                batch.node(inode, true, name.clone());
-            } else if event.mask & (DATA | ATTRIBUTES | MOVED) != 0 {
-                batch.node(inode, false, name.clone());
+            let has_data = event.mask & DATA != 0 && !self.is_written_above(inode);
+            if has_data || event.mask & (ATTRIBUTES | MOVED) != 0 {
+                batch.node(inode, has_data, name.clone());
             }
         }
     }
-}
 
-/// The kernel above has no pages of it.
-fn is_passed_through(inode: &Inode) -> bool {
-    let uses = inode.uses();
-    uses.as_ref()
-        .is_some_and(|uses| uses.path == DataPath::Passthrough)
+    /// Whether the kernel above writes the file itself. There will be more events then: they are ignored.
+    fn is_written_above(&self, inode: &Arc<Inode>) -> bool {
+        // Held until it is done: the last close heeds them again.
+        let uses = inode.uses();
+        let is_written = uses.as_ref().is_some_and(|uses| uses.unheeded.is_some());
+        if is_written && !inode.followed().any(Followed::IGNORED) {
+            match self.marks.ignore_data(&self.tree, inode) {
+                Ok(()) => inode.followed().set(Followed::IGNORED),
+                Err(error) => tracing::trace!(node = ?inode.node(), %error, "not ignored"),
+            }
+        }
+        is_written
+    }
 }
 
 /// The messages of some events, each once. Names first: with a name its inode may go.

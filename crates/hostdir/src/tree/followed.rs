@@ -17,6 +17,8 @@ impl Followed {
     pub(crate) const BY_ITS_NAME: u8 = 2;
     /// It could not be marked.
     pub(crate) const REFUSED: u8 = 4;
+    /// Events about its data are ignored: the kernel above writes it itself.
+    pub(crate) const IGNORED: u8 = 16;
     /// It was found in several directories: an open file keeps it known when that of its name is forgotten,
     /// and has no mark any more.
     const MOVED: u8 = 8;
