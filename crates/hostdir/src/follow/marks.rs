@@ -160,11 +160,13 @@ impl Marks {
         }
     }
 
+    /// Opens nothing: others may need the descriptors.
+    ///
     /// # Errors
-    /// Those of fanotify_mark(2).
-    pub(super) fn ignore_data(&self, tree: &Tree, file: &Arc<Inode>) -> Result<()> {
+    /// `ESTALE` without a cached descriptor, and those of fanotify_mark(2).
+    pub(super) fn ignore_data(&self, tree: &Tree, file: &Inode) -> Result<()> {
         tree.credentials.as_server()?;
-        let descriptor = tree.descriptor(file)?;
+        let descriptor = file.cached_descriptor().ok_or(Errno::ESTALE)?;
         Ok(self.group.ignore(descriptor.as_fd(), DATA)?)
     }
 
