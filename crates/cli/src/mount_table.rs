@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use thrufs_sys::mount::unescape_field;
 
 /// The device number of a mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
     };
-    let path = |field| PathBuf::from(OsString::from_vec(unescape(field)));
+    let path = |field| PathBuf::from(OsString::from_vec(unescape_field(field)));
     let (root, mountpoint) = (path(fields.next()?), path(fields.next()?));
     let is_shared = fields
         .by_ref()
@@ -102,7 +103,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         .filter(|field| field.starts_with(b"shared:"))
         .count()
         > 0;
-    let kind = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
+    let kind = String::from_utf8_lossy(&unescape_field(fields.next()?)).into_owned();
     let options = fields.nth(1).unwrap_or_default();
     let user = options
         .split(|byte| *byte == b',')
@@ -118,31 +119,6 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         kind,
         user,
     })
-}
-
-/// Spaces, tabs, line feeds and backslashes are three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, tail @ ..] = rest {
-        match rest {
-            [
-                b'\\',
-                a @ b'0'..=b'3',
-                b @ b'0'..=b'7',
-                c @ b'0'..=b'7',
-                tail @ ..,
-            ] => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = tail;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -12,13 +12,13 @@
 //!   attributes and data of its entries. A file with several names has a mark of its own, and so has a
 //!   directory for what is in it; both get one at the second question about them.
 //! * Events that come while a name is looked up, before its inode is in the table of nodes, are counted by
-//!   directory ([`Look`]): then the attributes are not kept.
+//!   directory ([`PendingLookup`]): then the attributes are not kept.
 //! * An inode that the kernel does not know yet, because the answer is on its way, gets its notification after
 //!   that answer ([`sender`]).
 //! * Where something is mounted or unmounted beneath, which gives no event, [the table of mounts](submounts)
 //!   tells.
 //! * What this process does itself, the kernel above knows.
-//! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`trust`]).
+//! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`losses`]).
 //!
 //! **Access.** Requests mark, and read atomics. One thread reads events and waits for nothing else; the lanes
 //! wait for locks of the kernel above, so nothing that a request waits for waits for them.
@@ -26,12 +26,12 @@
 mod changes;
 mod figures;
 mod lanes;
+mod losses;
 mod marks;
 mod mount_table;
 mod reader;
 mod sender;
 mod submounts;
-mod trust;
 mod watch;
 
 pub use mount_table::MountTable;
@@ -126,7 +126,7 @@ impl Follow {
     }
 
     /// Rules hide names by what they lead to: a name is looked up again after each change of that.
-    pub(crate) fn names_are_hidden(&self) {
+    pub(crate) fn rules_hide_names(&self) {
         self.hides.store(true, Ordering::SeqCst);
     }
 
@@ -171,10 +171,10 @@ impl Follow {
     }
 
     /// To be called before a name in `directory` is looked up or changed.
-    pub(crate) fn look(&self, directory: &Arc<Inode>) -> Look<'_> {
+    pub(crate) fn begin_lookup(&self, directory: &Arc<Inode>) -> PendingLookup<'_> {
         let watch = self.started.get().map(|started| &*started.watch);
         let watch = watch.filter(|watch| watch.marks.has(&watch.tree, directory));
-        Look {
+        PendingLookup {
             follow: self,
             directory: directory.node(),
             seen: watch.map(|watch| (watch, watch.changes.seen(directory.identity()))),
@@ -190,9 +190,9 @@ impl Follow {
         }
     }
 
-    /// A look that keeps nothing for long: without a directory.
-    pub(crate) fn no_look(&self) -> Look<'_> {
-        Look {
+    /// A lookup without a directory, whose answer gets the timeouts of what is not followed.
+    pub(crate) fn unfollowed_lookup(&self) -> PendingLookup<'_> {
+        PendingLookup {
             follow: self,
             directory: NodeId(0),
             seen: None,
@@ -200,20 +200,20 @@ impl Follow {
     }
 
     /// Whether the kernel is told of changes of a known inode.
-    pub(crate) fn tells_of(&self, inode: &Inode) -> bool {
+    pub(crate) fn is_followed(&self, inode: &Inode) -> bool {
         let told = if inode.is_directory() {
             Followed::MARKED
         } else {
             Followed::MARKED | Followed::BY_ITS_NAME
         };
-        self.is_started() && inode.followed().any(told) && !inode.is_unheeded()
+        self.is_started() && inode.followed().any(told) && !inode.is_written_by_kernel()
     }
 
     /// How long the attributes of a known inode may be kept.
     pub(crate) fn attr_timeout(&self, inode: &Inode) -> Duration {
         match self.started.get() {
-            Some(started) if self.tells_of(inode) => {
-                self.of_attributes(started.watch.trust.timeout(self.config.follow_timeout))
+            Some(started) if self.is_followed(inode) => {
+                self.of_attributes(started.watch.losses.timeout(self.config.follow_timeout))
             }
             _ => self.config.attr_timeout(),
         }
@@ -228,7 +228,7 @@ impl Follow {
     pub(crate) fn ignore_data(&self, inode: &Arc<Inode>) -> Option<Box<dyn Any + Send + Sync>> {
         let watch = Arc::clone(&self.started.get()?.watch);
         let inode = Arc::clone(inode);
-        Some(Box::new(Unheeded { watch, inode }))
+        Some(Box::new(OwnWrites { watch, inode }))
     }
 
     /// Takes the mark off an inode that the kernel has forgotten.
@@ -240,29 +240,31 @@ impl Follow {
 }
 
 /// A file whose data the kernel above writes itself.
-struct Unheeded {
+struct OwnWrites {
     watch: Arc<Watch>,
     inode: Arc<Inode>,
 }
 
-impl Drop for Unheeded {
+impl Drop for OwnWrites {
     fn drop(&mut self) {
         if self.inode.followed().any(Followed::IGNORED) {
             self.inode.followed().clear(Followed::IGNORED);
-            self.watch.marks.heed_data(&self.watch.tree, &self.inode);
+            self.watch
+                .marks
+                .stop_ignoring_data(&self.watch.tree, &self.inode);
         }
     }
 }
 
-/// A look at a name, from before it is looked up until its answer.
-pub(crate) struct Look<'a> {
+/// A lookup, from before the name is looked up beneath until its answer.
+pub(crate) struct PendingLookup<'a> {
     follow: &'a Follow,
     directory: NodeId,
     /// What had happened in the directory; `None` if it is not watched.
     seen: Option<(&'a Watch, Seen)>,
 }
 
-impl Look<'_> {
+impl PendingLookup<'_> {
     /// How long a name may be kept that was found to lead nowhere.
     pub(crate) fn negative_timeout(&self) -> Duration {
         let config = &self.follow.config;
@@ -289,8 +291,8 @@ impl Look<'_> {
             inode.followed().clear(Followed::BY_ITS_NAME);
         }
         let mut attr = self.follow.attr_timeout(inode);
-        // The next question marks it. Until then nothing tells of other names.
-        let is_marked_later = !is_by_its_name && !inode.is_directory();
+        // The next GETATTR marks it. Until then no event reports other names, or what is in a directory.
+        let is_marked_later = !is_by_its_name || inode.is_directory();
         if is_marked_later && !inode.followed().any(Followed::MARKED | Followed::REFUSED) {
             attr = self.follow.of_attributes(Duration::ZERO);
         }
@@ -307,6 +309,6 @@ impl Look<'_> {
 
     fn followed(&self) -> Option<Duration> {
         let (watch, _) = self.seen.as_ref()?;
-        Some(watch.trust.timeout(self.follow.config.follow_timeout))
+        Some(watch.losses.timeout(self.follow.config.follow_timeout))
     }
 }

@@ -102,7 +102,7 @@ impl HostDir {
             .active_policy()
             .is_some_and(|it| it.policy.uses().hide)
         {
-            follow.names_are_hidden();
+            follow.rules_hide_names();
         }
         let parts = (Arc::clone(&tree), Arc::clone(&judge), Arc::clone(&follow));
         let files = Files::new(Arc::clone(&config), parts);
@@ -136,7 +136,7 @@ impl HostDir {
         let host = &self.host;
         host.config.check_policy(&policy)?;
         if policy.uses().hide {
-            host.follow.names_are_hidden();
+            host.follow.rules_hide_names();
         }
         // First, so that each audited open has a log.
         if audit_log.is_some() {

@@ -78,7 +78,7 @@ impl Group {
         self.change(libc::FAN_MARK_REMOVE, inode, events)
     }
 
-    /// Reports none of `events` about a file, whatever its other marks say, until [`heed`](Self::heed).
+    /// Reports none of `events` about a file, whatever its other marks say, until [`stop_ignoring`](Self::stop_ignoring).
     ///
     /// # Errors
     /// As [`mark`](Self::mark); EINVAL before Linux 6.0.
@@ -91,7 +91,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`unmark`](Self::unmark).
-    pub fn heed(&self, file: BorrowedFd<'_>, events: u64) -> Result<()> {
+    pub fn stop_ignoring(&self, file: BorrowedFd<'_>, events: u64) -> Result<()> {
         self.change(libc::FAN_MARK_REMOVE | libc::FAN_MARK_IGNORE, file, events)
     }
 
@@ -272,7 +272,7 @@ mod tests {
             group.read(&mut buffer).unwrap_err(),
             rustix::io::Errno::AGAIN
         );
-        group.heed(file.as_fd(), DATA).unwrap();
+        group.stop_ignoring(file.as_fd(), DATA).unwrap();
         std::fs::write(&path, "other data").unwrap();
         assert_eq!(group.read(&mut buffer).unwrap().count(), 1);
     }

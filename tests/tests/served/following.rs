@@ -1,15 +1,19 @@
 //! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
 //! is mounted and unmounted there gives no event.
 
+use rustix::fs::{Stat, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
+use std::io::{Read, Write};
 use std::mem;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
+use thrufs_tests::programs;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
@@ -168,4 +172,61 @@ fn mounts_in_mounts_can_be_unmounted_at_a_stroke() {
             wait_until("covered", || names(&above).is_empty());
         }
     });
+}
+
+/// Waits until the mount shows all changes beneath.
+fn settle(mounted: &Mounted) {
+    let mut ctl = Command::new(programs::thrufs().unwrap());
+    let settled = ctl.arg("ctl").arg(mounted.mnt()).arg("settle").output();
+    let settled = settled.unwrap();
+    assert!(settled.status.success(), "{settled:?}");
+}
+
+/// Its mark comes with the second question. Until then no event reports what is in it.
+#[test]
+fn changes_in_a_directory_that_was_only_looked_up_show() {
+    over_each(|transport| {
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
+        let paths = [mounted.source(), mounted.mnt()].map(|root| root.join("directory"));
+        fs::create_dir(&paths[0]).unwrap();
+        settle(&mounted);
+        // Not by statx(2) with the time of birth, for which the kernel always asks.
+        stat(&paths[1]).unwrap();
+        fs::write(paths[0].join("file"), "").unwrap();
+        settle(&mounted);
+        let [beneath, above] = paths.map(|path| stat(path).unwrap());
+        let shown = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+        assert_eq!(shown(&above), shown(&beneath));
+        mounted.stop().unwrap();
+    });
+}
+
+/// Written by a name in a directory that nobody has looked at, which is gone by then: there is no event.
+#[test]
+fn an_open_shows_what_no_event_reported() {
+    for option in ["passthrough", "nopassthrough"] {
+        let options = format!("follow=auto,{option}");
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let hidden = mounted.source().join("hidden");
+        fs::create_dir(&hidden).unwrap();
+        let beneath = mounted.source().join("file");
+        fs::write(&beneath, "content").unwrap();
+        let above = mounted.mnt().join("file");
+        assert_eq!(fs::read_to_string(&above).unwrap(), "content");
+        let stray = hidden.join("link");
+        fs::hard_link(&beneath, &stray).unwrap();
+        let mut writer = fs::OpenOptions::new().append(true).open(&stray).unwrap();
+        fs::remove_file(&stray).unwrap();
+        settle(&mounted);
+        fs::metadata(&above).unwrap();
+        writer.write_all(b" and more").unwrap();
+        settle(&mounted);
+        let mut file = fs::File::open(&above).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 16, "{option}");
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "content and more", "{option}");
+        drop(file);
+        mounted.stop().unwrap();
+    }
 }

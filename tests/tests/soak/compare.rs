@@ -16,8 +16,8 @@ use crate::readers::{Held, open_regular};
 /// How long a difference is watched. One that a timeout of a second ends is told apart from one that stays.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Lies of one round that are looked at: a mount that has ended lies about everything.
-const LIES_MAX: usize = 6;
+/// Most stale answers of one round that are reported: of a mount that has ended, all are.
+const STALE_MAX: usize = 6;
 
 /// The inode number of the root of a btrfs subvolume.
 const SUBVOLUME: u64 = 256;
@@ -34,7 +34,7 @@ enum Fact {
 const FACTS: [Fact; 4] = [Fact::Attributes, Fact::Listing, Fact::Data, Fact::Extended];
 
 /// A difference between above and beneath.
-pub struct Lie {
+pub struct StaleAnswer {
     pub path: String,
     pub what: String,
     pub beneath: String,
@@ -61,7 +61,7 @@ pub struct Compared<'a> {
 }
 
 impl Compared<'_> {
-    pub fn lies(&self) -> Vec<Lie> {
+    pub fn stale(&self) -> Vec<StaleAnswer> {
         let mut paths = vec![PathBuf::new()];
         let mut at = 0;
         while at < paths.len() {
@@ -74,22 +74,22 @@ impl Compared<'_> {
                 paths.extend(NAMES.map(|name| path.join(name)));
             }
         }
-        let mut lies = Vec::new();
+        let mut stale = Vec::new();
         for fact in FACTS {
             for path in &paths {
-                lies.extend(self.difference(path, fact));
-                if lies.len() == LIES_MAX {
-                    return lies;
+                stale.extend(self.difference(path, fact));
+                if stale.len() == STALE_MAX {
+                    return stale;
                 }
             }
         }
         if self.has_unique_numbers {
-            self.compare_held(&paths, &mut lies);
+            self.compare_held(&paths, &mut stale);
         }
-        lies
+        stale
     }
 
-    fn difference(&self, path: &Path, fact: Fact) -> Option<Lie> {
+    fn difference(&self, path: &Path, fact: Fact) -> Option<StaleAnswer> {
         let ask = |root: &Path| self.ask(&root.join(path), fact);
         let (beneath, above) = (ask(self.source), ask(self.mnt));
         if beneath == above {
@@ -99,7 +99,7 @@ impl Compared<'_> {
         let inodes = [self.source, self.mnt]
             .into_iter()
             .filter_map(|root| ino(root).ok());
-        Some(Lie {
+        Some(StaleAnswer {
             path: path.display().to_string(),
             what: format!("{fact:?}"),
             inodes: inodes.collect(),
@@ -142,7 +142,7 @@ impl Compared<'_> {
     }
 
     /// Open files, with what has their inode number beneath, or with none if it has no name any more.
-    fn compare_held(&self, paths: &[PathBuf], lies: &mut Vec<Lie>) {
+    fn compare_held(&self, paths: &[PathBuf], stale: &mut Vec<StaleAnswer>) {
         let inside = paths.iter().map(|path| self.source.join(path));
         let mut outside = vec![self.outside.to_owned()];
         let mut at = 0;
@@ -155,11 +155,15 @@ impl Compared<'_> {
         let places: BTreeMap<u64, PathBuf> = inside.chain(outside).filter_map(number).collect();
         let held = self.held.lock().unwrap().clone();
         for file in held {
-            lies.extend(self.difference_of_held(&file, &places));
+            stale.extend(self.difference_of_held(&file, &places));
         }
     }
 
-    fn difference_of_held(&self, file: &File, places: &BTreeMap<u64, PathBuf>) -> Option<Lie> {
+    fn difference_of_held(
+        &self,
+        file: &File,
+        places: &BTreeMap<u64, PathBuf>,
+    ) -> Option<StaleAnswer> {
         let text = |answer: io::Result<String>| answer.unwrap_or_else(|error| error.to_string());
         let found = match file.metadata() {
             Ok(found) => found,
@@ -174,7 +178,7 @@ impl Compared<'_> {
                 return None;
             }
             let is_gone = || file.metadata().is_ok_and(|found| found.nlink() == 0);
-            return (!is_gone()).then(|| Lie {
+            return (!is_gone()).then(|| StaleAnswer {
                 path: "held open".to_owned(),
                 what: "links".to_owned(),
                 beneath: "0".to_owned(),
@@ -187,7 +191,7 @@ impl Compared<'_> {
         let above = || text(file.metadata().map(|found| self.attributes(&found)));
         let beneath_data = || text(data(place));
         let above_data = || text(data_of(file));
-        let lie = |what: &str, beneath: String, above: String, passed| Lie {
+        let stale = |what: &str, beneath: String, above: String, passed| StaleAnswer {
             path: place.display().to_string(),
             what: format!("{what} by an open file"),
             beneath,
@@ -198,19 +202,19 @@ impl Compared<'_> {
         let (below, shown) = (beneath(), self.attributes(&found));
         if below != shown {
             let passed = passes(|| beneath() == above());
-            return Some(lie("attributes", below, shown, passed));
+            return Some(stale("attributes", below, shown, passed));
         }
         let (below, shown) = (beneath_data(), above_data());
         if below != shown && !(self.loses_moved && shown.contains("Stale")) {
             let passed = passes(|| beneath_data() == above_data());
-            return Some(lie("data", below, shown, passed));
+            return Some(stale("data", below, shown, passed));
         }
         None
     }
 }
 
-fn no_answer(error: &io::Error) -> Lie {
-    Lie {
+fn no_answer(error: &io::Error) -> StaleAnswer {
+    StaleAnswer {
         path: "held open".to_owned(),
         what: "fstat".to_owned(),
         beneath: String::new(),

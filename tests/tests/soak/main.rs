@@ -11,7 +11,7 @@
 //! * `THRUFS_SOAK_REPLACED`: the links of open files whose last name a rename replaced.
 //! * `THRUFS_SOAK_SUBVOLUMES`: btrfs subvolumes, which are asked for again after a second.
 //!
-//! `THRUFS_SOAK_GOES_ON` goes on after a lie; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
+//! `THRUFS_SOAK_GOES_ON` goes on after a stale answer; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
 //!
 //! This program is its own server, because a server hears nothing of what its own process changes.
 
@@ -148,7 +148,7 @@ impl Setting {
             has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some(),
             sees_replaced: env("THRUFS_SOAK_REPLACED").is_some(),
             has_subvolumes,
-            ends_with_a_lie: env("THRUFS_SOAK_GOES_ON").is_none(),
+            ends_when_stale: env("THRUFS_SOAK_GOES_ON").is_none(),
         };
         let outcome = if self.by == By::User {
             run_as_user(&soak)?
@@ -156,7 +156,7 @@ impl Setting {
             soak.run()
         };
         eprintln!("{}: {outcome:?}", self.name());
-        if outcome.lies > 0 {
+        if outcome.stale > 0 {
             return Err(format!("{outcome:?} with the seed {seed}").into());
         }
         Ok(())

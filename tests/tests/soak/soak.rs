@@ -13,7 +13,7 @@ use thrufs_hostdir::FileHandles;
 use thrufs_testing::Random;
 
 use crate::changes::Changes;
-use crate::compare::{Compared, Lie};
+use crate::compare::{Compared, StaleAnswer};
 use crate::readers::{Held, Reader, Signals};
 use crate::served::{ORDER, Order};
 
@@ -35,8 +35,8 @@ pub struct Soak {
     pub has_stray_links: bool,
     pub sees_replaced: bool,
     pub has_subvolumes: bool,
-    /// Whether the first lie ends it.
-    pub ends_with_a_lie: bool,
+    /// Whether the first stale answer ends it.
+    pub ends_when_stale: bool,
 }
 
 /// What a soak found.
@@ -44,7 +44,7 @@ pub struct Soak {
 pub struct Outcome {
     pub rounds: u64,
     pub changes: u64,
-    pub lies: u64,
+    pub stale: u64,
 }
 
 /// The server: a child process.
@@ -103,7 +103,7 @@ impl Drop for Server {
 }
 
 impl Soak {
-    /// Runs it, and prints each lie.
+    /// Runs it, and prints each stale answer.
     pub fn run(&self) -> Outcome {
         eprintln!("seed {}: {:?}", self.order.seed, self.order);
         let mut server = Server::start(&self.order);
@@ -173,17 +173,20 @@ impl Soak {
             let pauses = random.once_in(2);
             signals.pauses.store(pauses, Ordering::SeqCst);
             assert_eq!(server.ask("settle"), "settled");
-            let lies = compared.lies();
+            let stale = compared.stale();
             signals.pauses.store(false, Ordering::SeqCst);
             outcome.rounds += 1;
-            for lie in lies {
-                let key = format!("{} {} {} {}", lie.path, lie.what, lie.beneath, lie.above);
+            for stale in stale {
+                let key = format!(
+                    "{} {} {} {}",
+                    stale.path, stale.what, stale.beneath, stale.above
+                );
                 if known.insert(key) {
-                    outcome.lies += 1;
-                    print(&lie, &changes, outcome.rounds, pauses);
+                    outcome.stale += 1;
+                    print(&stale, &changes, outcome.rounds, pauses);
                 }
             }
-            if outcome.lies > 0 && self.ends_with_a_lie {
+            if outcome.stale > 0 && self.ends_when_stale {
                 break;
             }
         }
@@ -192,18 +195,18 @@ impl Soak {
     }
 }
 
-fn print(lie: &Lie, changes: &Changes, round: u64, pauses: bool) {
-    let passed = match lie.passed {
+fn print(stale: &StaleAnswer, changes: &Changes, round: u64, pauses: bool) {
+    let passed = match stale.passed {
         Some(after) => format!("passed after {after:?}"),
         None => "stays".to_owned(),
     };
     eprintln!(
-        "LIE in round {round} (readers paused: {pauses}): {} of {} ({passed})\n  beneath: {}\n  above:   {}\n{}",
-        lie.what,
-        lie.path,
-        lie.beneath,
-        lie.above,
-        changes.history(&lie.path, &lie.inodes)
+        "STALE in round {round} (readers paused: {pauses}): {} of {} ({passed})\n  beneath: {}\n  above:   {}\n{}",
+        stale.what,
+        stale.path,
+        stale.beneath,
+        stale.above,
+        changes.history(&stale.path, &stale.inodes)
     );
 }
 

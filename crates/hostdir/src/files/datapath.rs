@@ -22,8 +22,9 @@ use super::intent::{truncates_unchecked, writes};
 use super::open::access;
 use crate::filter::Filter;
 use crate::ledger::Route;
+use crate::stat::stat_open;
 use crate::tree::{Inode, LowerMount, Obstacle, Tree, Use};
-use rustix::fs::{AtFlags, Statx, StatxAttributes, StatxFlags};
+use rustix::fs::{Statx, StatxAttributes};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
@@ -96,8 +97,8 @@ impl Files {
                 current
             }
         };
-        if writable && current.path == DataPath::Passthrough && current.unheeded.is_none() {
-            current.unheeded = self.follow.ignore_data(inode);
+        if writable && current.path == DataPath::Passthrough && current.own_writes.is_none() {
+            current.own_writes = self.follow.ignore_data(inode);
         }
         Ok(join(current, inode, flags))
     }
@@ -173,7 +174,11 @@ impl Files {
         }
         let stat = match known {
             Some(known) => *known,
-            None => self.file_attributes(inode)?,
+            None => {
+                let stat = self.file_attributes(inode)?;
+                self.refresh_size(inode, &stat);
+                stat
+            }
         };
         check_attributes(flags, &stat)?;
         // A later open may need watching, and all opens use the same path.
@@ -190,8 +195,7 @@ impl Files {
 
     fn file_attributes(&self, inode: &Arc<Inode>) -> Result<Statx> {
         let descriptor = self.tree.descriptor(inode)?;
-        let flags = AtFlags::EMPTY_PATH;
-        let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::MODE)?;
+        let stat = stat_open(descriptor.as_fd())?;
         inode.record_mode(u32::from(stat.stx_mode));
         Ok(stat)
     }
@@ -236,6 +240,6 @@ fn begun(
         opens: 0,
         writable_opens: 0,
         executing_opens: 0,
-        unheeded: None,
+        own_writes: None,
     })
 }

@@ -5,7 +5,7 @@
 use super::Files;
 use super::open_directory::{Listing, OpenDirectory, Stream};
 use crate::config::CacheMode;
-use crate::follow::Look;
+use crate::follow::PendingLookup;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
 use crate::ledger::{FileNote, OpenerIds};
 use crate::tree::Inode;
@@ -173,7 +173,7 @@ impl Files {
         handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&PendingLookup<'_>, &Arc<Inode>, &Statx) -> Entry,
     ) -> Result<()> {
         if !self.is_opened_by_kernel(handle) {
             let directory = self.directory_of(node, handle)?;
@@ -210,7 +210,7 @@ impl Files {
         directory: &Arc<OpenDirectory>,
         offset: u64,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&PendingLookup<'_>, &Arc<Inode>, &Statx) -> Entry,
     ) -> Result<()> {
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
@@ -256,7 +256,7 @@ impl Files {
         rules: Option<&RulesOfEntries>,
         entry: &DirEntry<'_>,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&Look<'_>, &Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&PendingLookup<'_>, &Arc<Inode>, &Statx) -> Entry,
     ) -> bool {
         let name = entry.name.to_bytes();
         let next = entry.off as u64;
@@ -272,10 +272,10 @@ impl Files {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        let look = self.follow.look(parent);
+        let pending = self.follow.begin_lookup(parent);
         match self.tree.lookup_at(parent, fd, entry.name) {
             Ok((inode, stat)) => {
-                let found = entry_of(&look, &inode, &stat);
+                let found = entry_of(&pending, &inode, &stat);
                 let written = sink.entry_plus(&found, next, entry.kind, name);
                 if !written {
                     self.tree.forget(inode.node(), 1);

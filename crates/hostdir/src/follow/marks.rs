@@ -170,13 +170,13 @@ impl Marks {
         Ok(self.group.ignore(descriptor.as_fd(), DATA)?)
     }
 
-    pub(super) fn heed_data(&self, tree: &Tree, file: &Arc<Inode>) {
-        let heeded = tree
+    pub(super) fn stop_ignoring_data(&self, tree: &Tree, file: &Arc<Inode>) {
+        let done = tree
             .credentials
             .as_server()
             .and_then(|()| tree.descriptor(file))
-            .and_then(|descriptor| Ok(self.group.heed(descriptor.as_fd(), DATA)?));
-        if let Err(error) = heeded {
+            .and_then(|descriptor| Ok(self.group.stop_ignoring(descriptor.as_fd(), DATA)?));
+        if let Err(error) = done {
             // Removed beneath, with its mark.
             tracing::trace!(node = ?file.node(), %error, "no mark to change");
         }

@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use thrufs_sys::mount::unescape_field;
 
 /// Types of file systems that another machine or process serves, besides those of FUSE.
 const REMOTE_TYPES: [&[u8]; 9] = [
@@ -87,7 +88,7 @@ fn parse(line: &[u8], source: &[u8]) -> Option<(Box<[u8]>, Mounted)> {
     let number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let path = fields.nth(3)?;
     let path: Box<[u8]> = if path.contains(&b'\\') {
-        beneath(&unescape(path), source)?.into()
+        beneath(&unescape_field(path), source)?.into()
     } else {
         beneath(path, source)?.into()
     };
@@ -100,31 +101,6 @@ fn parse(line: &[u8], source: &[u8]) -> Option<(Box<[u8]>, Mounted)> {
 fn beneath<'a>(path: &'a [u8], source: &[u8]) -> Option<&'a [u8]> {
     let path = path.strip_prefix(source)?.strip_prefix(b"/")?;
     (!path.is_empty()).then_some(path)
-}
-
-/// Spaces, tabs, line feeds and backslashes are three octal digits.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, tail @ ..] = rest {
-        match rest {
-            [
-                b'\\',
-                a @ b'0'..=b'3',
-                b @ b'0'..=b'7',
-                c @ b'0'..=b'7',
-                tail @ ..,
-            ] => {
-                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = tail;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
 }
 
 #[cfg(test)]

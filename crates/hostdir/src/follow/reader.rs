@@ -168,7 +168,7 @@ impl Watch {
             &targets
         };
         for inode in happened_to {
-            let has_data = event.mask & DATA != 0 && !self.is_written_above(inode);
+            let has_data = event.mask & DATA != 0 && !self.is_written_by_kernel(inode);
             if has_data || event.mask & (ATTRIBUTES | MOVED) != 0 {
                 batch.node(inode, has_data, name.clone());
             }
@@ -176,10 +176,10 @@ impl Watch {
     }
 
     /// Whether the kernel above writes the file itself. There will be more events then: they are ignored.
-    fn is_written_above(&self, inode: &Arc<Inode>) -> bool {
-        // Held until it is done: the last close heeds them again.
+    fn is_written_by_kernel(&self, inode: &Arc<Inode>) -> bool {
+        // Held until it is done: the last close ends that.
         let uses = inode.uses();
-        let is_written = uses.as_ref().is_some_and(|uses| uses.unheeded.is_some());
+        let is_written = uses.as_ref().is_some_and(|uses| uses.own_writes.is_some());
         if is_written && !inode.followed().any(Followed::IGNORED) {
             match self.marks.ignore_data(&self.tree, inode) {
                 Ok(()) => inode.followed().set(Followed::IGNORED),

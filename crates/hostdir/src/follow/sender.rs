@@ -88,7 +88,7 @@ impl Watch {
 
     /// Makes the kernel drop all that it has.
     pub(super) fn repair(&self, notifier: &Notifier) -> Result<()> {
-        let losses = self.trust.losses();
+        let losses = self.losses.count();
         // Names and listings, and answers on their way: each has the number from before its request.
         match notifier.increment_epoch().and_then(|()| notifier.flush()) {
             Err(Errno::ENOTCONN) => return Err(Errno::ENOTCONN),
@@ -105,7 +105,7 @@ impl Watch {
                 return Err(Errno::ENOTCONN);
             }
         }
-        self.trust.repaired(losses);
+        self.losses.repaired(losses);
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use super::changes::Changes;
 use super::figures::Figures;
 use super::lanes::{Lanes, Message};
+use super::losses::Losses;
 use super::marks::Marks;
-use super::trust::Trust;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ pub(super) struct Watch {
     pub(super) marks: Marks,
     pub(super) changes: Changes,
     pub(super) lanes: Lanes,
-    pub(super) trust: Trust,
+    pub(super) losses: Losses,
     pub(super) figures: Figures,
     /// Whether a name may be hidden by what it leads to, so that it is looked up again after each change.
     pub(super) hides: Arc<AtomicBool>,
@@ -36,7 +36,7 @@ impl Watch {
             marks,
             changes: Changes::default(),
             lanes: Lanes::default(),
-            trust: Trust::default(),
+            losses: Losses::default(),
             figures: Figures::default(),
             hides,
             root_reported: OnceLock::new(),
@@ -47,7 +47,7 @@ impl Watch {
 
     /// Events were lost.
     pub(super) fn lose(&self, what: &str) {
-        self.trust.lose();
+        self.losses.lose();
         self.changes.lost();
         self.figures.lost();
         tracing::debug!("{what}: all that the kernel keeps is dropped");

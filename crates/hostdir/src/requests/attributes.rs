@@ -5,7 +5,7 @@
 use super::ownership::{Checked, OwnerChange};
 use crate::config::IdMap;
 use crate::files::OpenFile;
-use crate::follow::Look;
+use crate::follow::PendingLookup;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
 use crate::tree::Inode;
@@ -79,9 +79,14 @@ impl Host {
         }
     }
 
-    /// The entry of an inode that was found after `look`.
-    pub(crate) fn entry(&self, look: &Look<'_>, inode: &Arc<Inode>, stat: &Statx) -> Entry {
-        let timeouts = look.found(inode, stat.stx_nlink);
+    /// The entry of an inode that was found by a lookup.
+    pub(crate) fn entry(
+        &self,
+        pending: &PendingLookup<'_>,
+        inode: &Arc<Inode>,
+        stat: &Statx,
+    ) -> Entry {
+        let timeouts = pending.found(inode, stat.stx_nlink);
         Entry {
             node: inode.node(),
             // Node ids are never reused: the generation adds nothing.
@@ -100,8 +105,9 @@ impl Host {
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        let entry_of =
-            |look: &Look<'_>, inode: &Arc<Inode>, stat: &Statx| self.entry(look, inode, stat);
+        let entry_of = |pending: &PendingLookup<'_>, inode: &Arc<Inode>, stat: &Statx| {
+            self.entry(pending, inode, stat)
+        };
         self.files
             .readdir(context, node, handle, offset, sink, entry_of)
     }

@@ -31,6 +31,8 @@ impl Host {
     ) -> Result<Arc<Inode>> {
         self.config.writable()?;
         let parent = self.tree.nodes.get(parent)?;
+        // Marking takes on the credentials of the server.
+        self.follow.mark(&parent);
         self.create_as_caller(context, umask)?;
         if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
             // The lower file system decides, by the one group of the caller that is known.
@@ -55,10 +57,10 @@ impl Host {
         if self.judge.has_policy() {
             self.judge.may_make(context, end, &new())?;
         }
-        let look = self.follow.look(&parent);
+        let pending = self.follow.begin_lookup(&parent);
         make(end.fd, name).map_err(|error| self.judge.taken(Some(context), end, error.into()))?;
         let (inode, stat) = self.tree.lookup_at(&parent, end.fd, name)?;
-        let made = self.entry(&look, &inode, &stat);
+        let made = self.entry(&pending, &inode, &stat);
         self.labelled(context, place, made, file_type == FileType::Directory)
     }
 
@@ -324,9 +326,9 @@ impl Host {
         wanted: &FilePath,
         charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
-        let look = match name {
-            Some(_) => self.follow.look(parent),
-            None => self.follow.no_look(),
+        let pending = match name {
+            Some(_) => self.follow.begin_lookup(parent),
+            None => self.follow.unfollowed_lookup(),
         };
         let (inode, stat) = self.tree.lookup_opened(parent, name, fd.as_fd())?;
         // No rename can come before the kernel has the entry.
@@ -335,7 +337,7 @@ impl Host {
         if name.is_none() {
             self.tree.keep_inode(&inode, fd.as_fd());
         }
-        let entry = self.entry(&look, &inode, &stat);
+        let entry = self.entry(&pending, &inode, &stat);
         match self.open_created(&inode, (fd, charge), &stat, args, wanted) {
             Ok(opened) => Ok((entry, opened)),
             Err(error) => {

@@ -182,11 +182,14 @@ impl Host {
 
     fn cache_state(&self, inode: Option<&Arc<Inode>>) -> CacheState {
         let config = &self.config;
-        let told = inode.filter(|inode| self.follow.tells_of(inode));
+        let told = inode.filter(|inode| self.follow.is_followed(inode));
         let attr_timeout = inode.map_or(config.attr_timeout(), |it| self.follow.attr_timeout(it));
-        let entry_timeout = match told {
-            Some(_) => config.entry_timeout.unwrap_or(config.follow_timeout),
-            None => config.entry_timeout(),
+        let (entry_timeout, negative_timeout) = match told {
+            Some(_) => (
+                config.entry_timeout.unwrap_or(config.follow_timeout),
+                config.negative_timeout.unwrap_or(config.follow_timeout),
+            ),
+            None => (config.entry_timeout(), config.negative_timeout()),
         };
         CacheState {
             mode: config.cache,
@@ -194,7 +197,7 @@ impl Host {
             writeback: config.writeback,
             entry_timeout_s: entry_timeout.as_secs_f64(),
             attr_timeout_s: attr_timeout.as_secs_f64(),
-            negative_timeout_s: config.negative_timeout().as_secs_f64(),
+            negative_timeout_s: negative_timeout.as_secs_f64(),
             data_version_remembered: inode.is_some_and(|inode| inode.has_cached_version()),
         }
     }

@@ -1,7 +1,7 @@
 //! LOOKUP: one component beneath a directory, never a path. `.` and `..` are answered only with `export`,
 //! for file handles of clients. Under a policy, names that fold case are refused here.
 
-use crate::follow::Look;
+use crate::follow::PendingLookup;
 use crate::host::Host;
 use crate::tree::Inode;
 use rustix::fs::Statx;
@@ -25,7 +25,7 @@ impl Host {
             return self.lookup_parent(parent);
         }
         let parent = self.tree.nodes.get(parent)?;
-        let look = self.follow.look(&parent);
+        let pending = self.follow.begin_lookup(&parent);
         let found = if self.tree.retries.begins(context) {
             self.tree.lookup_and_keep(context, &parent, name.as_cstr())
         } else {
@@ -33,13 +33,13 @@ impl Host {
         };
         match found {
             Ok((inode, stat)) => match self.is_absent(context, &parent, name.as_cstr(), &stat) {
-                Ok(false) => Ok(self.entry(&look, &inode, &stat)),
+                Ok(false) => Ok(self.entry(&pending, &inode, &stat)),
                 hidden => {
                     self.tree.forget(inode.node(), 1);
-                    hidden.and_then(|_| absent(&look))
+                    hidden.and_then(|_| absent(&pending))
                 }
             },
-            Err(Errno::ENOENT) => absent(&look),
+            Err(Errno::ENOENT) => absent(&pending),
             Err(error) => Err(error),
         }
     }
@@ -73,7 +73,7 @@ impl Host {
         }
         let inode = self.tree.nodes.add_lookup(node)?;
         match self.tree.stat(&inode) {
-            Ok(stat) => Ok(self.entry(&self.follow.no_look(), &inode, &stat)),
+            Ok(stat) => Ok(self.entry(&self.follow.unfollowed_lookup(), &inode, &stat)),
             Err(error) => {
                 self.tree.forget(node, 1);
                 Err(error)
@@ -98,13 +98,13 @@ impl Host {
         // Above the root of a submount is another mount, with its own handles.
         let mount = self.tree.mount_of(&parent, inode.mount())?;
         let (found, stat) = self.tree.lookup_opened_on(&mount, None, parent.as_fd())?;
-        Ok(self.entry(&self.follow.no_look(), &found, &stat))
+        Ok(self.entry(&self.follow.unfollowed_lookup(), &found, &stat))
     }
 }
 
 /// The answer for a name that does not exist.
-fn absent(look: &Look<'_>) -> Result<Entry> {
-    let timeout = look.negative_timeout();
+fn absent(pending: &PendingLookup<'_>) -> Result<Entry> {
+    let timeout = pending.negative_timeout();
     if timeout.is_zero() {
         Err(Errno::ENOENT)
     } else {

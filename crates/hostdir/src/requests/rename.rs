@@ -37,7 +37,7 @@ impl Host {
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.judge.taken(Some(context), to, error))?;
-        let look = self.follow.look(&parent);
+        let pending = self.follow.begin_lookup(&parent);
         let (linked, stat) = self.tree.lookup_at(&parent, to.fd, name)?;
         if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());
@@ -47,7 +47,7 @@ impl Host {
             self.tree.forget(linked.node(), 1);
             return Err(error);
         }
-        Ok(self.entry(&look, &linked, &stat))
+        Ok(self.entry(&pending, &linked, &stat))
     }
 
     /// Whether the policy still permits a name that was just linked: meanwhile the file, or a directory

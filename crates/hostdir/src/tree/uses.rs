@@ -18,7 +18,7 @@ pub(crate) struct Use {
     pub(crate) opens: u32,
     pub(crate) writable_opens: u32,
     /// The kernel above writes the file itself: until this is dropped, events do not tell of that.
-    pub(crate) unheeded: Option<Box<dyn Any + Send + Sync>>,
+    pub(crate) own_writes: Option<Box<dyn Any + Send + Sync>>,
     /// Those of execve(2), which end with the last process that runs the program.
     pub(crate) executing_opens: u32,
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 /// Losses that began, and those that were repaired.
 #[derive(Default)]
-pub(super) struct Trust {
+pub(super) struct Losses {
     begun: AtomicU64,
     repaired: AtomicU64,
 }
 
-impl Trust {
+impl Losses {
     /// `followed`, or nothing while a loss is being repaired.
     pub(super) fn timeout(&self, followed: Duration) -> Duration {
         let begun = self.begun.load(Ordering::SeqCst);
@@ -26,7 +26,7 @@ impl Trust {
     }
 
     /// How many losses there were, for [`repaired`](Self::repaired).
-    pub(super) fn losses(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
 
@@ -41,14 +41,14 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_until_the_last_loss_is_repaired() {
-        let (trust, hour) = (Trust::default(), Duration::from_secs(3600));
-        assert_eq!(trust.timeout(hour), hour);
-        trust.lose();
-        let first = trust.losses();
-        trust.lose();
-        trust.repaired(first);
-        assert_eq!(trust.timeout(hour), Duration::ZERO);
-        trust.repaired(trust.losses());
-        assert_eq!(trust.timeout(hour), hour);
+        let (losses, hour) = (Losses::default(), Duration::from_secs(3600));
+        assert_eq!(losses.timeout(hour), hour);
+        losses.lose();
+        let first = losses.count();
+        losses.lose();
+        losses.repaired(first);
+        assert_eq!(losses.timeout(hour), Duration::ZERO);
+        losses.repaired(losses.count());
+        assert_eq!(losses.timeout(hour), hour);
     }
 }
