@@ -224,9 +224,11 @@ impl Follow {
     }
 
     /// The kernel above writes a file itself until the result is dropped, with the process ids of its callers.
-    /// Until then its attributes time out after a second, and no event about its data is of use.
+    /// Until then its attributes time out after a second, and events about its data are ignored: a notification
+    /// would make the kernel ignore a GETATTR that is on its way, and check permissions by older attributes.
     pub(crate) fn ignore_data(&self, inode: &Arc<Inode>) -> Option<Box<dyn Any + Send + Sync>> {
         let watch = Arc::clone(&self.started.get()?.watch);
+        watch.ignore_data(inode);
         let inode = Arc::clone(inode);
         Some(Box::new(OwnWrites { watch, inode }))
     }

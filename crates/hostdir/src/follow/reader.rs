@@ -181,10 +181,7 @@ impl Watch {
         let uses = inode.uses();
         let is_written = uses.as_ref().is_some_and(|uses| uses.own_writes.is_some());
         if is_written && !inode.followed().any(Followed::IGNORED) {
-            match self.marks.ignore_data(&self.tree, inode) {
-                Ok(()) => inode.followed().set(Followed::IGNORED),
-                Err(error) => tracing::trace!(node = ?inode.node(), %error, "not ignored"),
-            }
+            self.ignore_data(inode);
         }
         is_written
     }

@@ -5,7 +5,7 @@ use super::figures::Figures;
 use super::lanes::{Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
-use crate::tree::Tree;
+use crate::tree::{Followed, Inode, Tree};
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -52,6 +52,14 @@ impl Watch {
         self.figures.lost();
         tracing::debug!("{what}: all that the kernel keeps is dropped");
         self.lanes.replace_all_by_repair();
+    }
+
+    /// To be called with the uses of the inode locked.
+    pub(super) fn ignore_data(&self, inode: &Inode) {
+        match self.marks.ignore_data(&self.tree, inode) {
+            Ok(()) => inode.followed().set(Followed::IGNORED),
+            Err(error) => tracing::trace!(node = ?inode.node(), %error, "not ignored"),
+        }
     }
 
     /// The kernel above drops what it has of a node, but not now.
