@@ -15,20 +15,6 @@ pub fn cpus() -> Vec<usize> {
         .collect()
 }
 
-/// Descriptors beyond the standard three that a started program inherits: those that this process was
-/// started with.
-pub fn inherited_descriptors() -> u32 {
-    let is_inherited = |entry: &fs::DirEntry| {
-        let is_standard = ["0", "1", "2"].map(Into::into).contains(&entry.file_name());
-        let info = fs::read_to_string(entry.path()).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
-        !is_standard && flags.is_some_and(|flags| flags & libc::O_CLOEXEC == 0)
-    };
-    let entries = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
-    entries.filter(is_inherited).count() as u32
-}
-
 /// A number of `/proc/PID/status`; 0 when the process has ended.
 pub fn status(pid: u32, field: &str) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
