@@ -38,7 +38,8 @@ impl Victim {
 
     fn with_timeout(options: &str, timeout: Duration) -> Victim {
         let timeout = timeout.as_secs_f32();
-        let options = format!("{options},attr_timeout={timeout},entry_timeout={timeout}");
+        // The kernel is not told either.
+        let options = format!("{options},follow=no,attr_timeout={timeout},entry_timeout={timeout}");
         let mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
         let (path, beneath) = (mounted.mnt().join("file"), mounted.source().join("file"));
         fs::write(&beneath, b"content").unwrap();
