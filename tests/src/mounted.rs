@@ -1,11 +1,13 @@
 //! A tree mounted by the `thrufs` command. Drop ends the server and detaches what is still mounted.
 
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::Signal;
 use thrufs_testing::Tree;
 
 use crate::lower::{Ground, Lower};
+use crate::programs;
 use crate::server::Server;
 
 /// A running `thrufs mount -f` on a fresh directory.
@@ -61,6 +63,22 @@ impl Mounted {
 
     pub fn log_text(&self) -> String {
         self.server.log_text()
+    }
+
+    /// What `thrufs ctl` prints about the mount.
+    #[track_caller]
+    pub fn ctl(&self, command: &str) -> String {
+        let mut ctl = Command::new(programs::thrufs().unwrap());
+        let output = ctl.arg("ctl").arg(self.mnt()).arg(command).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Waits until the mount shows all changes beneath.
+    #[track_caller]
+    pub fn settle(&self) {
+        self.ctl("settle");
     }
 
     /// Ends the server with SIGTERM and checks that nothing is left mounted.

@@ -30,12 +30,16 @@ fn counted(count: impl Fn(&Mounted, &Tracer)) {
 }
 
 fn counted_with(path: &str, count: impl Fn(&Mounted, &Tracer)) {
+    counted_under(&format!("cache=always,{path}"), count);
+}
+
+fn counted_under(options: &str, count: impl Fn(&Mounted, &Tracer)) {
     // One at a time: a child that another test starts inherits open files until exec, and closing them
     // there is a FLUSH.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     over_each(|transport| {
-        let mut mounted = Mounted::start(&transport.with(&format!("cache=always,{path}")));
+        let mut mounted = Mounted::start(&transport.with(options));
         match Tracer::start(mounted.mnt()) {
             Ok(tracer) => count(&mounted, &tracer),
             Err(error) => skipped(format!("no tracing here: {error}")),
@@ -97,6 +101,66 @@ fn a_warm_missing_name_costs_no_request() {
         let look = || assert!(fs::metadata(&path).is_err());
         assert_eq!(tracer.count(look), requests(&[("LOOKUP", 1)]), "cold");
         assert_eq!(tracer.count(look), Requests::new(), "warm");
+    });
+}
+
+/// A directory of more entries than a READDIRPLUS returns.
+fn large_directory(mounted: &Mounted) -> PathBuf {
+    let beneath = mounted.source().join("large");
+    fs::create_dir(&beneath).unwrap();
+    for number in 0..ENTRIES {
+        fs::write(beneath.join(number.to_string()), "").unwrap();
+    }
+    mounted.mnt().join("large")
+}
+
+const ENTRIES: usize = 600;
+
+fn list(directory: &Path) {
+    assert_eq!(fs::read_dir(directory).unwrap().count(), ENTRIES);
+}
+
+fn list_and_stat(directory: &Path) {
+    let entries = fs::read_dir(directory).unwrap();
+    let stated = entries.map(|entry| rustix::fs::lstat(entry.unwrap().path()).unwrap());
+    assert_eq!(stated.count(), ENTRIES);
+}
+
+fn of(seen: &Requests, opcode: &str) -> u64 {
+    seen.get(opcode).copied().unwrap_or(0)
+}
+
+#[test]
+fn a_second_listing_is_with_attributes_if_they_are_looked_at() {
+    counted_under("", |mounted, tracer| {
+        let directory = large_directory(mounted);
+        let first = tracer.count(|| list(&directory));
+        assert_eq!(
+            (of(&first, "READDIRPLUS"), of(&first, "LOOKUP")),
+            (1, 1),
+            "{first:?}"
+        );
+        assert!(of(&first, "READDIR") > 0, "{first:?}");
+        mounted.settle();
+        let second = tracer.count(|| list_and_stat(&directory));
+        assert!(of(&second, "READDIRPLUS") > 2, "{second:?}");
+        assert_eq!(of(&second, "LOOKUP"), 0, "{second:?}");
+        mounted.settle();
+        let warm = || list_and_stat(&directory);
+        assert_soon(tracer, warm, &Requests::new(), "warm");
+    });
+}
+
+#[test]
+fn a_second_listing_without_attributes_is_kept() {
+    counted_under("", |mounted, tracer| {
+        let directory = large_directory(mounted);
+        list(&directory);
+        mounted.settle();
+        let second = tracer.count(|| list(&directory));
+        assert!(of(&second, "READDIR") > 0, "{second:?}");
+        mounted.settle();
+        assert_soon(tracer, || list(&directory), &Requests::new(), "warm");
     });
 }
 

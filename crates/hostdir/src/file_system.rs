@@ -124,11 +124,7 @@ impl FileSystem for HostDir {
             .want(InitFlags::ATOMIC_O_TRUNC | InitFlags::SETXATTR_EXT | InitFlags::HAS_EXPIRE_ONLY);
         let keeps_listings = self.host.may_leave_opendir_to_kernel();
         if config.readdirplus {
-            negotiation.want(InitFlags::DO_READDIRPLUS);
-        }
-        // A listing that is kept without attributes would cost a LOOKUP for each entry later.
-        if config.readdirplus && !keeps_listings {
-            negotiation.want(InitFlags::READDIRPLUS_AUTO);
+            negotiation.want(InitFlags::DO_READDIRPLUS | InitFlags::READDIRPLUS_AUTO);
         }
         // Guests offer it; a kernel that mounts by itself does not.
         if config.announce_submounts && negotiation.offers(InitFlags::SUBMOUNTS) {

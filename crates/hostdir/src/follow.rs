@@ -41,7 +41,6 @@ use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
 use marks::Marks;
 use parking_lot::Mutex;
-use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -109,7 +108,9 @@ impl Follow {
     }
 
     fn begin(&self, notifier: &Notifier) -> std::result::Result<Started, String> {
-        let marks = Marks::new(self.config.follow_marks).map_err(|error| error.to_string())?;
+        let are_private = self.mounts.lock().as_ref().is_some_and(|it| it.is_private);
+        let marks = Marks::new(self.config.follow_marks, are_private);
+        let marks = marks.map_err(|error| error.to_string())?;
         marks
             .mark(&self.tree, &self.tree.root)
             .map_err(|error| format!("cannot mark the source: {error}"))?;
@@ -141,6 +142,16 @@ impl Follow {
             && !watch.marks.has(&watch.tree, directory)
         {
             watch.drop_later(directory.node(), self.config.entry_timeout());
+        }
+    }
+
+    /// A listing without attributes has ended, which the kernel keeps. The first of a directory it is told to
+    /// drop: if the next one is for attributes, they come with the entries instead of by a LOOKUP for each.
+    pub(crate) fn listed_without_attributes(&self, directory: &Inode) {
+        if let Some(Started { watch, .. }) = self.started.get()
+            && !directory.followed().set(Followed::LISTED)
+        {
+            watch.drop_all_of(directory.node());
         }
     }
 
@@ -223,37 +234,10 @@ impl Follow {
         self.config.attr_timeout.unwrap_or(followed)
     }
 
-    /// The kernel above writes a file itself until the result is dropped, with the process ids of its callers.
-    /// Until then its attributes time out after a second, and events about its data are ignored: a notification
-    /// would make the kernel ignore a GETATTR that is on its way, and check permissions by older attributes.
-    pub(crate) fn ignore_data(&self, inode: &Arc<Inode>) -> Option<Box<dyn Any + Send + Sync>> {
-        let watch = Arc::clone(&self.started.get()?.watch);
-        watch.ignore_data(inode);
-        let inode = Arc::clone(inode);
-        Some(Box::new(OwnWrites { watch, inode }))
-    }
-
     /// Takes the mark off an inode that the kernel has forgotten.
     pub(crate) fn forgotten(&self, inode: &Arc<Inode>) {
         if let Some(started) = self.started.get() {
             started.watch.marks.forget(&started.watch.tree, inode);
-        }
-    }
-}
-
-/// A file whose data the kernel above writes itself.
-struct OwnWrites {
-    watch: Arc<Watch>,
-    inode: Arc<Inode>,
-}
-
-impl Drop for OwnWrites {
-    fn drop(&mut self) {
-        if self.inode.followed().any(Followed::IGNORED) {
-            self.inode.followed().clear(Followed::IGNORED);
-            self.watch
-                .marks
-                .stop_ignoring_data(&self.watch.tree, &self.inode);
         }
     }
 }

@@ -7,13 +7,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::mem;
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
-use thrufs_tests::programs;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
@@ -174,14 +172,6 @@ fn mounts_in_mounts_can_be_unmounted_at_a_stroke() {
     });
 }
 
-/// Waits until the mount shows all changes beneath.
-fn settle(mounted: &Mounted) {
-    let mut ctl = Command::new(programs::thrufs().unwrap());
-    let settled = ctl.arg("ctl").arg(mounted.mnt()).arg("settle").output();
-    let settled = settled.unwrap();
-    assert!(settled.status.success(), "{settled:?}");
-}
-
 /// Its mark comes with the second question. Until then no event reports what is in it.
 #[test]
 fn changes_in_a_directory_that_was_only_looked_up_show() {
@@ -189,11 +179,11 @@ fn changes_in_a_directory_that_was_only_looked_up_show() {
         let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
         let paths = [mounted.source(), mounted.mnt()].map(|root| root.join("directory"));
         fs::create_dir(&paths[0]).unwrap();
-        settle(&mounted);
+        mounted.settle();
         // Not by statx(2) with the time of birth, for which the kernel always asks.
         stat(&paths[1]).unwrap();
         fs::write(paths[0].join("file"), "").unwrap();
-        settle(&mounted);
+        mounted.settle();
         let [beneath, above] = paths.map(|path| stat(path).unwrap());
         let shown = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         assert_eq!(shown(&above), shown(&beneath));
@@ -217,10 +207,10 @@ fn an_open_shows_what_no_event_reported() {
         fs::hard_link(&beneath, &stray).unwrap();
         let mut writer = fs::OpenOptions::new().append(true).open(&stray).unwrap();
         fs::remove_file(&stray).unwrap();
-        settle(&mounted);
+        mounted.settle();
         fs::metadata(&above).unwrap();
         writer.write_all(b" and more").unwrap();
-        settle(&mounted);
+        mounted.settle();
         let mut file = fs::File::open(&above).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 16, "{option}");
         let mut text = String::new();
@@ -229,4 +219,38 @@ fn an_open_shows_what_no_event_reported() {
         drop(file);
         mounted.stop().unwrap();
     }
+}
+
+fn events(mounted: &Mounted) -> u64 {
+    let statistics = mounted.ctl("statistics");
+    let words = statistics.split_whitespace();
+    let mut counts = words.filter_map(|word| word.strip_prefix("follow_events="));
+    counts.next().unwrap().parse().unwrap()
+}
+
+/// Events about what the kernel writes itself have the process ids of its callers.
+#[test]
+fn what_is_written_above_is_no_change_beneath() {
+    over_each(|transport| {
+        for path in ["passthrough", "nopassthrough"] {
+            let options = transport.with(&format!("follow=auto,{path}"));
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+            let (beneath, above) = (mounted.source().join("file"), mounted.mnt().join("file"));
+            fs::write(&above, "content").unwrap();
+            mounted.settle();
+            let before = events(&mounted);
+            let mut writer = fs::OpenOptions::new().append(true).open(&above).unwrap();
+            writer.write_all(b" above").unwrap();
+            mounted.settle();
+            assert_eq!(events(&mounted), before, "{path}");
+            assert_eq!(stat(&above).unwrap().st_size, 13, "{path}");
+            let mut other = fs::OpenOptions::new().append(true).open(&beneath).unwrap();
+            other.write_all(b" and beneath").unwrap();
+            mounted.settle();
+            assert!(events(&mounted) > before, "{path}");
+            assert_eq!(stat(&above).unwrap().st_size, 25, "{path}");
+            drop(writer);
+            mounted.stop().unwrap();
+        }
+    });
 }

@@ -207,6 +207,7 @@ impl Unprivileged {
         let table = process.zip(source).and_then(|(process, source)| {
             process
                 .and_then(|process| mount_table(&process, source))
+                .map(|table| if is_private { table.private() } else { table })
                 .inspect_err(|error| tracing::info!("mounts beneath are not followed: {error}"))
                 .ok()
         });

@@ -18,7 +18,7 @@
 use super::Files;
 use super::admission::{check_attributes, needs_watching};
 use super::guard::{UseGuard, join};
-use super::intent::{truncates_unchecked, writes};
+use super::intent::truncates_unchecked;
 use super::open::access;
 use crate::filter::Filter;
 use crate::ledger::Route;
@@ -73,7 +73,6 @@ impl Files {
         known: Option<&Statx>,
         wanted: &FilePath,
     ) -> Result<UseGuard> {
-        let writable = writes(flags);
         let mut slot = inode.uses();
         let current = match &mut *slot {
             None => {
@@ -97,9 +96,6 @@ impl Files {
                 current
             }
         };
-        if writable && current.path == DataPath::Passthrough && current.own_writes.is_none() {
-            current.own_writes = self.follow.ignore_data(inode);
-        }
         Ok(join(current, inode, flags))
     }
 
@@ -240,6 +236,5 @@ fn begun(
         opens: 0,
         writable_opens: 0,
         executing_opens: 0,
-        own_writes: None,
     })
 }

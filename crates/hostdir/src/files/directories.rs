@@ -186,7 +186,10 @@ impl Files {
         self.follow.listing_begins(&directory.inode);
         self.readdir_from(context, &directory, offset, sink, entry_of)?;
         if !sink.is_empty() {
+            directory.stream.lock().is_without_attributes |= !sink.is_plus();
             self.part_read.keep(directory);
+        } else if directory.stream.lock().is_without_attributes {
+            self.follow.listed_without_attributes(&directory.inode);
         }
         Ok(())
     }

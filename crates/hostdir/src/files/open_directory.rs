@@ -47,6 +47,8 @@ pub(super) struct Stream {
     pub(super) position: u64,
     /// The client's next position is one of another directory, of which this is a copy.
     pub(super) is_elsewhere: bool,
+    /// The kernel has asked for some entries without attributes.
+    pub(super) is_without_attributes: bool,
 }
 
 impl OpenDirectory {

@@ -35,6 +35,16 @@ pub(super) enum Message {
     Repair,
 }
 
+impl Message {
+    pub(super) fn all_of(node: NodeId) -> Message {
+        Message::Node {
+            node,
+            data: true,
+            name: None,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Lanes {
     lanes: [Lane; LANES],

@@ -4,7 +4,7 @@
 use crate::identity::Identity;
 use crate::tree::{Followed, Inode, Tree, folds_case};
 use parking_lot::{Mutex, RwLock};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
@@ -20,6 +20,8 @@ pub(super) struct Marks {
     group: Group,
     count: AtomicUsize,
     most: usize,
+    /// Nobody else changes anything by the mounts of this process.
+    mounts_are_private: bool,
     /// Orders marking and unmarking.
     changing: Mutex<()>,
     file_systems: RwLock<Vec<FileSystem>>,
@@ -48,11 +50,12 @@ impl FileSystem {
 }
 
 impl Marks {
-    pub(super) fn new(most: usize) -> Result<Marks> {
+    pub(super) fn new(most: usize, mounts_are_private: bool) -> Result<Marks> {
         Ok(Marks {
             group: Group::new()?,
             count: AtomicUsize::new(0),
             most,
+            mounts_are_private,
             changing: Mutex::new(()),
             file_systems: RwLock::default(),
             logged: AtomicBool::new(false),
@@ -119,6 +122,7 @@ impl Marks {
                 mount: inode.mount().index(),
                 has_handles: inode.mount().has_handles(),
             },
+            descriptor.as_fd(),
         );
         self.group.mark(descriptor.as_fd(), events_of(inode))?;
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -126,13 +130,20 @@ impl Marks {
         Ok(())
     }
 
-    fn enter(&self, tree: &Tree, file_system: FileSystem) {
+    fn enter(&self, tree: &Tree, file_system: FileSystem, inode: BorrowedFd<'_>) {
         let is_known = self.file_systems.read().contains(&file_system);
-        if !is_known {
-            let mut known = self.file_systems.write();
-            known.retain(|known| tree.mounts.has(known.mount));
-            known.push(file_system);
+        if is_known {
+            return;
         }
+        // What the kernel above writes itself (passthrough) has the process id of its caller.
+        if self.mounts_are_private
+            && let Err(error) = self.group.ignore_data_by_mount(inode)
+        {
+            tracing::debug!(%error, "own writes are taken for changes beneath");
+        }
+        let mut known = self.file_systems.write();
+        known.retain(|known| tree.mounts.has(known.mount));
+        known.push(file_system);
     }
 
     /// Takes the mark off a forgotten inode, unless it was looked up again meanwhile, or is known by another
@@ -157,28 +168,6 @@ impl Marks {
         if let Err(error) = unmarked {
             // Removed beneath, with its mark.
             tracing::trace!(node = ?inode.node(), %error, "no mark to take off");
-        }
-    }
-
-    /// Opens nothing: others may need the descriptors.
-    ///
-    /// # Errors
-    /// `ESTALE` without a cached descriptor, and those of fanotify_mark(2).
-    pub(super) fn ignore_data(&self, tree: &Tree, file: &Inode) -> Result<()> {
-        tree.credentials.as_server()?;
-        let descriptor = file.cached_descriptor().ok_or(Errno::ESTALE)?;
-        Ok(self.group.ignore(descriptor.as_fd(), DATA)?)
-    }
-
-    pub(super) fn stop_ignoring_data(&self, tree: &Tree, file: &Arc<Inode>) {
-        let done = tree
-            .credentials
-            .as_server()
-            .and_then(|()| tree.descriptor(file))
-            .and_then(|descriptor| Ok(self.group.stop_ignoring(descriptor.as_fd(), DATA)?));
-        if let Err(error) = done {
-            // Removed beneath, with its mark.
-            tracing::trace!(node = ?file.node(), %error, "no mark to change");
         }
     }
 

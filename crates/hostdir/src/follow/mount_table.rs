@@ -21,6 +21,7 @@ pub struct MountTable {
     file: File,
     /// Of the source in that namespace, without a slash at its end.
     source: Box<[u8]>,
+    pub(super) is_private: bool,
 }
 
 /// What is mounted on one path; if several, the last one in the table.
@@ -44,6 +45,18 @@ impl MountTable {
         MountTable {
             file: file.into(),
             source: source.strip_suffix(b"/").unwrap_or(source).into(),
+            is_private: false,
+        }
+    }
+
+    /// Nobody but this process and the kernel for it changes anything by these mounts, as they are clones in
+    /// a namespace of its own: the data that are written by them are not taken for changes beneath. Otherwise
+    /// those are that the kernel writes itself (passthrough), with the process ids of its callers.
+    #[must_use]
+    pub fn private(self) -> MountTable {
+        MountTable {
+            is_private: true,
+            ..self
         }
     }
 

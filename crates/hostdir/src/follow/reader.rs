@@ -168,22 +168,11 @@ impl Watch {
             &targets
         };
         for inode in happened_to {
-            let has_data = event.mask & DATA != 0 && !self.is_written_by_kernel(inode);
+            let has_data = event.mask & DATA != 0;
             if has_data || event.mask & (ATTRIBUTES | MOVED) != 0 {
                 batch.node(inode, has_data, name.clone());
             }
         }
-    }
-
-    /// Whether the kernel above writes the file itself. There will be more events then: they are ignored.
-    fn is_written_by_kernel(&self, inode: &Arc<Inode>) -> bool {
-        // Held until it is done: the last close ends that.
-        let uses = inode.uses();
-        let is_written = uses.as_ref().is_some_and(|uses| uses.own_writes.is_some());
-        if is_written && !inode.followed().any(Followed::IGNORED) {
-            self.ignore_data(inode);
-        }
-        is_written
     }
 }
 

@@ -5,7 +5,7 @@ use super::figures::Figures;
 use super::lanes::{Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
-use crate::tree::{Followed, Inode, Tree};
+use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -54,22 +54,17 @@ impl Watch {
         self.lanes.replace_all_by_repair();
     }
 
-    /// To be called with the uses of the inode locked.
-    pub(super) fn ignore_data(&self, inode: &Inode) {
-        match self.marks.ignore_data(&self.tree, inode) {
-            Ok(()) => inode.followed().set(Followed::IGNORED),
-            Err(error) => tracing::trace!(node = ?inode.node(), %error, "not ignored"),
+    /// The kernel above drops what it has of a node.
+    pub(super) fn drop_all_of(&self, node: NodeId) {
+        if !self.lanes.push(Message::all_of(node), Instant::now()) {
+            self.lose("too many notifications");
         }
     }
 
-    /// The kernel above drops what it has of a node, but not now.
+    /// As [`drop_all_of`](Self::drop_all_of), but not now.
     pub(super) fn drop_later(&self, node: NodeId, after: Duration) {
-        let message = Message::Node {
-            node,
-            data: true,
-            name: None,
-        };
-        if !self.lanes.push_later(message, Instant::now() + after) {
+        let due = Instant::now() + after;
+        if !self.lanes.push_later(Message::all_of(node), due) {
             self.lose("too many notifications");
         }
     }

@@ -17,8 +17,8 @@ impl Followed {
     pub(crate) const BY_ITS_NAME: u8 = 2;
     /// It could not be marked.
     pub(crate) const REFUSED: u8 = 4;
-    /// Events about its data are ignored: the kernel above writes it itself.
-    pub(crate) const IGNORED: u8 = 16;
+    /// It was listed without attributes of the entries.
+    pub(crate) const LISTED: u8 = 16;
     /// It was found in several directories: an open file keeps it known when that of its name is forgotten,
     /// and has no mark any more.
     const MOVED: u8 = 8;
@@ -27,8 +27,9 @@ impl Followed {
         self.bits.load(Ordering::SeqCst) & which != 0
     }
 
-    pub(crate) fn set(&self, which: u8) {
-        self.bits.fetch_or(which, Ordering::SeqCst);
+    /// Returns whether it was set before.
+    pub(crate) fn set(&self, which: u8) -> bool {
+        self.bits.fetch_or(which, Ordering::SeqCst) & which != 0
     }
 
     pub(crate) fn clear(&self, which: u8) {

@@ -337,10 +337,10 @@ impl Inode {
         self.file_type
     }
 
-    /// Whether the kernel above may change it without an event, see [`Use::own_writes`].
     pub(crate) fn is_written_by_kernel(&self) -> bool {
         let uses = self.uses.lock();
-        uses.as_ref().is_some_and(|uses| uses.own_writes.is_some())
+        uses.as_ref()
+            .is_some_and(|uses| uses.is_written_by_kernel())
     }
 
     pub(crate) fn has_writers(&self) -> bool {

@@ -2,7 +2,6 @@
 //! chosen, and why, is decided by [`files`](crate::files), under the inode's lock.
 
 use crate::filter::Filter;
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use thrufs::{Backing, BackingId, Errno, Result};
@@ -17,8 +16,6 @@ pub(crate) struct Use {
     pub(crate) filter: Option<Arc<Filter>>,
     pub(crate) opens: u32,
     pub(crate) writable_opens: u32,
-    /// The kernel above writes the file itself: until this is dropped, events do not tell of that.
-    pub(crate) own_writes: Option<Box<dyn Any + Send + Sync>>,
     /// Those of execve(2), which end with the last process that runs the program.
     pub(crate) executing_opens: u32,
 }
@@ -39,6 +36,11 @@ impl Use {
 
     pub(crate) fn has_writers(&self) -> bool {
         self.writable_opens > 0
+    }
+
+    /// Whether the kernel above may change the file itself, by stores through a map without an event.
+    pub(crate) fn is_written_by_kernel(&self) -> bool {
+        self.path == DataPath::Passthrough && self.has_writers()
     }
 
     pub(crate) fn is_executed(&self) -> bool {
