@@ -58,6 +58,9 @@ pub enum FollowMode {
     Auto,
     /// Each directory in use is watched.
     Directories,
+    /// The whole file system is, where that is possible, and else each directory in use. There is no most of
+    /// directories then, but everybody who writes on that file system pays for it. Requires CAP_SYS_ADMIN.
+    Filesystem,
     /// Nothing is watched.
     No,
 }

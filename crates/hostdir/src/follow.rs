@@ -36,10 +36,10 @@ mod watch;
 
 pub use mount_table::MountTable;
 
-use crate::config::Config;
+use crate::config::{Config, FollowMode};
 use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
-use marks::Marks;
+use marks::{Marks, Wanted};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +64,17 @@ struct Started {
     watch: Arc<Watch>,
     /// Wakes the reader, and ends it.
     wakeup: OwnedFd,
+}
+
+impl Started {
+    /// Whether an inode is marked, perhaps from now on.
+    fn has_mark(&self, inode: &Arc<Inode>) -> bool {
+        let has_mark = self.watch.marks.has(&self.watch.tree, inode);
+        if self.watch.marks.has_new_group() {
+            let _ = rustix::io::write(&self.wakeup, b"!");
+        }
+        has_mark
+    }
 }
 
 /// How long a name and the attributes of its inode may be kept.
@@ -108,9 +119,12 @@ impl Follow {
     }
 
     fn begin(&self, notifier: &Notifier) -> std::result::Result<Started, String> {
-        let are_private = self.mounts.lock().as_ref().is_some_and(|it| it.is_private);
-        let marks = Marks::new(self.config.follow_marks, are_private);
-        let marks = marks.map_err(|error| error.to_string())?;
+        let wanted = Wanted {
+            most: self.config.follow_marks,
+            whole_file_systems: self.config.follow == FollowMode::Filesystem,
+            mounts_are_private: self.mounts.lock().as_ref().is_some_and(|it| it.is_private),
+        };
+        let marks = Marks::new(wanted).map_err(|error| error.to_string())?;
         marks
             .mark(&self.tree, &self.tree.root)
             .map_err(|error| format!("cannot mark the source: {error}"))?;
@@ -138,10 +152,12 @@ impl Follow {
     /// To be called before a directory is read whose listing the kernel keeps for good: if it cannot be
     /// followed, the kernel is told to drop it after as long as names are valid.
     pub(crate) fn listing_begins(&self, directory: &Arc<Inode>) {
-        if let Some(Started { watch, .. }) = self.started.get()
-            && !watch.marks.has(&watch.tree, directory)
+        if let Some(started) = self.started.get()
+            && !started.has_mark(directory)
         {
-            watch.drop_later(directory.node(), self.config.entry_timeout());
+            started
+                .watch
+                .drop_later(directory.node(), self.config.entry_timeout());
         }
     }
 
@@ -183,8 +199,9 @@ impl Follow {
 
     /// To be called before a name in `directory` is looked up or changed.
     pub(crate) fn begin_lookup(&self, directory: &Arc<Inode>) -> PendingLookup<'_> {
-        let watch = self.started.get().map(|started| &*started.watch);
-        let watch = watch.filter(|watch| watch.marks.has(&watch.tree, directory));
+        let started = self.started.get();
+        let started = started.filter(|started| started.has_mark(directory));
+        let watch = started.map(|started| &*started.watch);
         PendingLookup {
             follow: self,
             directory: directory.node(),
@@ -194,10 +211,10 @@ impl Follow {
 
     /// To be called before the attributes of a known inode are read.
     pub(crate) fn mark(&self, inode: &Arc<Inode>) {
-        if let Some(Started { watch, .. }) = self.started.get()
+        if let Some(started) = self.started.get()
             && !inode.followed().any(Followed::BY_ITS_NAME)
         {
-            watch.marks.has(&watch.tree, inode);
+            started.has_mark(inode);
         }
     }
 

@@ -64,8 +64,9 @@ impl Group {
     /// Adds `events` to the mark of the inode behind a descriptor (also `O_PATH`).
     ///
     /// # Errors
-    /// Those of `fanotify_mark(2)`: ENOSPC (`user.max_fanotify_marks`), EACCES without read permission, ENODEV,
-    /// EOPNOTSUPP and EXDEV where the file system has no handles or no identity.
+    /// Those of `fanotify_mark(2)`: ENOSPC (`user.max_fanotify_marks`), EACCES without read permission, ENODEV
+    /// and EOPNOTSUPP where the file system has no identity or no handles; EXDEV if the group has marks in
+    /// another subvolume (btrfs).
     pub fn mark(&self, inode: BorrowedFd<'_>, events: u64) -> Result<()> {
         self.change(libc::FAN_MARK_ADD, inode, events)
     }
@@ -78,11 +79,21 @@ impl Group {
         self.change(libc::FAN_MARK_REMOVE, inode, events)
     }
 
+    /// Marks all inodes of the file system of a descriptor.
+    ///
+    /// # Errors
+    /// As [`mark`](Self::mark); EPERM without CAP_SYS_ADMIN, EXDEV for a subvolume (btrfs), EOPNOTSUPP where
+    /// handles cannot be opened (overlayfs).
+    pub fn mark_file_system(&self, of: BorrowedFd<'_>, events: u64) -> Result<()> {
+        self.change(libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM, of, events)
+    }
+
     /// Reports no more [`DATA`] of what is written by the mount of a descriptor, whatever the marks of inodes
     /// say. Writes by other mounts of the same file system are reported.
     ///
     /// # Errors
-    /// Those of `fanotify_mark(2)`: EINVAL before Linux 6.0, EPERM without CAP_SYS_ADMIN, ENOSPC.
+    /// Those of `fanotify_mark(2)`: EINVAL before Linux 6.0, EPERM without CAP_SYS_ADMIN, EXDEV
+    /// for a subvolume (btrfs), ENOSPC.
     pub fn ignore_data_by_mount(&self, of: BorrowedFd<'_>) -> Result<()> {
         let ignore = libc::FAN_MARK_IGNORE | libc::FAN_MARK_IGNORED_SURV_MODIFY;
         let by_mount = libc::FAN_MARK_ADD | libc::FAN_MARK_MOUNT | ignore;

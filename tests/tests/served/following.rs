@@ -7,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::mem;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::Detach;
@@ -65,24 +66,64 @@ fn unmount_idle(mounted: Detach<&Path>) {
     mem::forget(mounted);
 }
 
+/// Changes in an empty directory show at once.
+fn show_in(mounted: &Mounted, directory: &str) {
+    let (beneath, above) = (
+        mounted.source().join(directory),
+        mounted.mnt().join(directory),
+    );
+    assert!(names(&above).is_empty());
+    assert!(fs::metadata(above.join("file")).is_err());
+    fs::write(beneath.join("file"), "old").unwrap();
+    shows(&above, "file");
+    let read = || fs::read_to_string(above.join("file")).unwrap();
+    assert_eq!(read(), "old");
+    fs::write(beneath.join("file"), "longer").unwrap();
+    wait_until("content", || read() == "longer");
+    fs::rename(beneath.join("file"), beneath.join("renamed")).unwrap();
+    shows(&above, "renamed");
+    // One notification after the other.
+    wait_until("gone", || fs::metadata(above.join("file")).is_err());
+}
+
 #[test]
 fn what_changes_beneath_shows_at_once() {
     on_each_transport(|mounted| {
-        let (beneath, above) = (mounted.source().join("dir"), mounted.mnt().join("dir"));
-        fs::create_dir(&beneath).unwrap();
-        assert!(names(&above).is_empty());
-        assert!(fs::metadata(above.join("file")).is_err());
-        fs::write(beneath.join("file"), "old").unwrap();
-        shows(&above, "file");
-        let read = || fs::read_to_string(above.join("file")).unwrap();
-        assert_eq!(read(), "old");
-        fs::write(beneath.join("file"), "longer").unwrap();
-        wait_until("content", || read() == "longer");
-        fs::rename(beneath.join("file"), beneath.join("renamed")).unwrap();
-        shows(&above, "renamed");
-        // One notification after the other.
-        wait_until("gone", || fs::metadata(above.join("file")).is_err());
+        fs::create_dir(mounted.source().join("dir")).unwrap();
+        show_in(mounted, "dir");
     });
+}
+
+#[test]
+fn what_changes_on_a_file_system_with_one_mark_shows_at_once() {
+    let options = FOLLOWED.replace("auto", "filesystem,follow_marks=1");
+    for lower in [Lower::Tmpfs, Lower::Ext4, Lower::Xfs] {
+        let mut mounted = Mounted::start_on(lower, &options).unwrap();
+        for directory in ["dir", "dir/dir", "other"] {
+            fs::create_dir(mounted.source().join(directory)).unwrap();
+            show_in(&mounted, directory);
+            fs::remove_file(mounted.source().join(directory).join("renamed")).unwrap();
+        }
+        mounted.stop().unwrap();
+    }
+}
+
+/// A group of fanotify(7) has marks in one subvolume alone.
+#[test]
+fn what_changes_in_subvolumes_shows_at_once() {
+    for mode in ["directories", "filesystem"] {
+        let options = FOLLOWED.replace("auto", mode);
+        let mut mounted = Mounted::start_on(Lower::Btrfs, &options).unwrap();
+        for subvolume in ["one", "one/within", "two"] {
+            let mut btrfs = Command::new("btrfs");
+            btrfs.args(["-q", "subvolume", "create"]);
+            let made = btrfs.arg(mounted.source().join(subvolume)).status();
+            assert!(made.unwrap().success());
+            show_in(&mounted, subvolume);
+            fs::remove_file(mounted.source().join(subvolume).join("renamed")).unwrap();
+        }
+        mounted.stop().unwrap();
+    }
 }
 
 #[test]

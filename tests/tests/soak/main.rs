@@ -7,9 +7,9 @@
 //!
 //! What directory marks cannot report, or what is not followed yet, is left out unless a variable is set:
 //!
-//! * `THRUFS_SOAK_STRAY_LINKS`: second names in directories that the kernel above does not know.
+//! * `THRUFS_SOAK_STRAY_LINKS`: second names in directories that the kernel above does not know; one mark on
+//!   the file system reports them.
 //! * `THRUFS_SOAK_REPLACED`: the links of open files whose last name a rename replaced.
-//! * `THRUFS_SOAK_SUBVOLUMES`: btrfs subvolumes, which are asked for again after a second.
 //!
 //! `THRUFS_SOAK_GOES_ON` goes on after a stale answer; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
 //!
@@ -32,7 +32,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use served::{ORDER, Order};
 use soak::{Outcome, SOAK, Soak};
-use thrufs_hostdir::FileHandles;
+use thrufs_hostdir::{FileHandles, FollowMode};
 use thrufs_tests::lower::{Ground, Lower};
 
 /// Longest delay of a request, µs.
@@ -46,6 +46,8 @@ const FIXED_SEED: u64 = 29;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Root,
+    /// Root, with one mark on the file system.
+    Whole,
     /// Root, without file handles: what an ordinary user's server does.
     NoHandles,
     User,
@@ -88,6 +90,7 @@ impl Setting {
                 for (passthrough, by) in [
                     (false, By::Root),
                     (true, By::Root),
+                    (true, By::Whole),
                     (false, By::NoHandles),
                     (false, By::User),
                 ] {
@@ -112,7 +115,7 @@ impl Setting {
             }
         };
         let env = |name: &str| std::env::var(name).ok();
-        let has_subvolumes = self.lower == Lower::Btrfs && env("THRUFS_SOAK_SUBVOLUMES").is_some();
+        let has_subvolumes = self.lower == Lower::Btrfs;
         if has_subvolumes {
             // Empty ones can be removed as directories are.
             for name in ["c", "i"] {
@@ -129,6 +132,8 @@ impl Setting {
                 std::os::unix::fs::chown(path, Some(USER), Some(USER))?;
             }
         }
+        let takes_one_mark = !matches!(self.lower, Lower::Btrfs | Lower::Overlay);
+        let is_whole = self.by == By::Whole && takes_one_mark;
         let soak = Soak {
             order: Order {
                 source: ground.source().to_owned(),
@@ -136,8 +141,12 @@ impl Setting {
                 ring: self.ring,
                 passthrough: self.passthrough,
                 file_handles: match self.by {
-                    By::Root => FileHandles::Prefer,
+                    By::Root | By::Whole => FileHandles::Prefer,
                     By::NoHandles | By::User => FileHandles::Never,
+                },
+                follow: match self.by {
+                    By::Whole => FollowMode::Filesystem,
+                    _ => FollowMode::Directories,
                 },
                 seed,
                 delay_max: env("THRUFS_SOAK_DELAY").map_or(DELAY_MAX, |text| text.parse().unwrap()),
@@ -145,7 +154,7 @@ impl Setting {
             outside: ground.outside().to_owned(),
             time,
             has_exact_blocks: self.lower == Lower::Tmpfs,
-            has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some(),
+            has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some() || is_whole,
             sees_replaced: env("THRUFS_SOAK_REPLACED").is_some(),
             has_subvolumes,
             ends_when_stale: env("THRUFS_SOAK_GOES_ON").is_none(),
@@ -220,7 +229,7 @@ fn main() -> ExitCode {
                 if skips(&setting) {
                     return Ok(());
                 }
-                setting.run(FIXED_SEED, Duration::from_secs(8))
+                setting.run(FIXED_SEED, Duration::from_secs(6))
             }));
         }
         let long = Trial::test(format!("long_{}", setting.name()), move || {

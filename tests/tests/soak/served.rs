@@ -36,6 +36,7 @@ pub struct Order {
     pub ring: bool,
     pub passthrough: bool,
     pub file_handles: FileHandles,
+    pub follow: FollowMode,
     pub seed: u64,
     /// Longest delay in µs; 0 for none.
     pub delay_max: usize,
@@ -127,7 +128,7 @@ impl FileSystem for Delayed {
 pub fn serve(order: &str) -> ExitCode {
     let order: Order = serde_json::from_str(order).unwrap();
     let config = Config {
-        follow: FollowMode::Auto,
+        follow: order.follow,
         follow_timeout: DAY,
         passthrough: order.passthrough,
         file_handles: order.file_handles,

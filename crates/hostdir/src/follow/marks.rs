@@ -2,7 +2,7 @@
 //! bytes, and holds its inode in memory (about 1 KB).
 
 use crate::identity::Identity;
-use crate::tree::{Followed, Inode, Tree, folds_case};
+use crate::tree::{Followed, Inode, LowerMount, Tree, folds_case};
 use parking_lot::{Mutex, RwLock};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,16 +12,18 @@ use thrufs_sys::fanotify::{
     ATTRIBUTES, DATA, Group, Handle, MOVED, NAMES, OF_ENTRIES, ON_DIRECTORY,
 };
 
-const OF_DIRECTORIES: u64 = NAMES | DATA | ATTRIBUTES | ON_DIRECTORY | OF_ENTRIES;
+const OF_DIRECTORIES: u64 = OF_FILE_SYSTEMS | OF_ENTRIES;
 /// A rename by other directories, which may have no marks, comes without a change of attributes.
 const OF_FILES: u64 = DATA | ATTRIBUTES | MOVED;
+const OF_FILE_SYSTEMS: u64 = NAMES | DATA | ATTRIBUTES | ON_DIRECTORY;
 
 pub(super) struct Marks {
-    group: Group,
+    wanted: Wanted,
+    /// The first, and one for each subvolume (btrfs): a group has marks in one alone.
+    groups: RwLock<Vec<Arc<Group>>>,
+    /// There is a group that the reader does not know.
+    has_new_group: AtomicBool,
     count: AtomicUsize,
-    most: usize,
-    /// Nobody else changes anything by the mounts of this process.
-    mounts_are_private: bool,
     /// Orders marking and unmarking.
     changing: Mutex<()>,
     file_systems: RwLock<Vec<FileSystem>>,
@@ -29,13 +31,24 @@ pub(super) struct Marks {
     logged: AtomicBool,
 }
 
+/// What is to be marked.
+pub(super) struct Wanted {
+    /// Most inodes.
+    pub(super) most: usize,
+    pub(super) whole_file_systems: bool,
+    /// Nobody else changes anything by the mounts of this process, so what is written by them is no change
+    /// beneath.
+    pub(super) mounts_are_private: bool,
+}
+
 /// Where marked inodes are: a file system may be served by several mounts, and a mount may show several (btrfs).
-#[derive(PartialEq, Eq)]
 struct FileSystem {
     /// `f_fsid` of `statfs(2)`.
     id: u64,
     mount: u32,
     has_handles: bool,
+    is_whole: bool,
+    ignores_own_writes: bool,
 }
 
 impl FileSystem {
@@ -50,20 +63,27 @@ impl FileSystem {
 }
 
 impl Marks {
-    pub(super) fn new(most: usize, mounts_are_private: bool) -> Result<Marks> {
+    pub(super) fn new(wanted: Wanted) -> Result<Marks> {
         Ok(Marks {
-            group: Group::new()?,
+            wanted,
+            groups: RwLock::new(vec![Arc::new(Group::new()?)]),
+            has_new_group: AtomicBool::new(false),
             count: AtomicUsize::new(0),
-            most,
-            mounts_are_private,
             changing: Mutex::new(()),
             file_systems: RwLock::default(),
             logged: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn group(&self) -> &Group {
-        &self.group
+    /// The groups whose events are to be read.
+    pub(super) fn groups(&self) -> Vec<Arc<Group>> {
+        self.groups.read().clone()
+    }
+
+    /// Whether there are more [groups](Self::groups) since this was last asked.
+    pub(super) fn has_new_group(&self) -> bool {
+        let is_new = &self.has_new_group;
+        is_new.load(Ordering::SeqCst) && is_new.swap(false, Ordering::SeqCst)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -101,49 +121,89 @@ impl Marks {
         if inode.mount().is_remote() {
             return Err(Errno::EOPNOTSUPP);
         }
-        if self.count() >= self.most {
-            return Err(Errno::ENOSPC);
-        }
         tree.credentials.as_server()?;
         let descriptor = tree.descriptor(inode)?;
         if inode.is_directory() && folds_case(tree, inode)? {
             // An event has one spelling of a name, the kernel above may have others.
             return Err(Errno::EOPNOTSUPP);
         }
-        let file_system = rustix::fs::fstatvfs(descriptor.as_fd())?.f_fsid;
+        let id = rustix::fs::fstatvfs(descriptor.as_fd())?.f_fsid;
         let _changing = self.changing.lock();
         if inode.followed().any(Followed::MARKED) {
             return Ok(());
         }
-        self.enter(
-            tree,
-            FileSystem {
-                id: file_system,
-                mount: inode.mount().index(),
-                has_handles: inode.mount().has_handles(),
-            },
-            descriptor.as_fd(),
-        );
-        self.group.mark(descriptor.as_fd(), events_of(inode))?;
-        self.count.fetch_add(1, Ordering::Relaxed);
+        match self.is_whole(id, inode.mount()) {
+            Some(true) => _ = inode.followed().set(Followed::BY_FILE_SYSTEM),
+            Some(false) => drop(self.mark_inode(inode, descriptor.as_fd())?),
+            None => {
+                let group = self.mark_inode(inode, descriptor.as_fd())?;
+                self.enter(tree, (id, inode.mount()), (&group, descriptor.as_fd()));
+            }
+        }
         inode.followed().set(Followed::MARKED);
         Ok(())
     }
 
-    fn enter(&self, tree: &Tree, file_system: FileSystem, inode: BorrowedFd<'_>) {
-        let is_known = self.file_systems.read().contains(&file_system);
-        if is_known {
-            return;
+    /// Whether a file system is marked as a whole, if anything in it is marked.
+    fn is_whole(&self, id: u64, mount: &LowerMount) -> Option<bool> {
+        let known = self.file_systems.read();
+        let mut known = known.iter();
+        let known = known.find(|it| it.id == id && it.mount == mount.index());
+        known.map(|known| known.is_whole)
+    }
+
+    /// Adds a mark to the group of the inode's subvolume, which is returned.
+    fn mark_inode(&self, inode: &Inode, descriptor: BorrowedFd<'_>) -> Result<Arc<Group>> {
+        if self.count() >= self.wanted.most {
+            return Err(Errno::ENOSPC);
         }
+        let events = events_of(inode);
+        let of_another_subvolume = Err(rustix::io::Errno::XDEV);
+        for group in self.groups() {
+            let marked = group.mark(descriptor, events);
+            if marked != of_another_subvolume {
+                marked?;
+                self.count.fetch_add(1, Ordering::Relaxed);
+                return Ok(group);
+            }
+        }
+        let group = Arc::new(Group::new()?);
+        group.mark(descriptor, events)?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.groups.write().push(Arc::clone(&group));
+        self.has_new_group.store(true, Ordering::SeqCst);
+        Ok(group)
+    }
+
+    /// Knows a file system from now on, by a mount and a marked inode.
+    fn enter(
+        &self,
+        tree: &Tree,
+        (id, mount): (u64, &LowerMount),
+        (group, inode): (&Group, BorrowedFd<'_>),
+    ) {
+        let whole = self.wanted.whole_file_systems;
+        let whole = whole.then(|| group.mark_file_system(inode, OF_FILE_SYSTEMS));
         // What the kernel above writes itself (passthrough) has the process id of its caller.
-        if self.mounts_are_private
-            && let Err(error) = self.group.ignore_data_by_mount(inode)
-        {
-            tracing::debug!(%error, "own writes are taken for changes beneath");
-        }
+        let ignoring = self.wanted.mounts_are_private;
+        let ignoring = ignoring.then(|| group.ignore_data_by_mount(inode));
+        tracing::debug!(id, ?whole, ?ignoring, "a file system is followed");
         let mut known = self.file_systems.write();
         known.retain(|known| tree.mounts.has(known.mount));
-        known.push(file_system);
+        known.push(FileSystem {
+            id,
+            mount: mount.index(),
+            has_handles: mount.has_handles(),
+            is_whole: whole == Some(Ok(())),
+            ignores_own_writes: ignoring == Some(Ok(())),
+        });
+    }
+
+    /// Whether no event tells of what the kernel above writes itself by a mount.
+    pub(super) fn ignores_own_writes(&self, mount: &LowerMount) -> bool {
+        let known = self.file_systems.read();
+        let mut here = known.iter().filter(|it| it.mount == mount.index());
+        here.all(|it| it.ignores_own_writes)
     }
 
     /// Takes the mark off a forgotten inode, unless it was looked up again meanwhile, or is known by another
@@ -158,16 +218,17 @@ impl Marks {
             inode.followed().set(Followed::MARKED);
             return;
         }
+        if inode.followed().any(Followed::BY_FILE_SYSTEM) {
+            return;
+        }
         self.count.fetch_sub(1, Ordering::Relaxed);
         if self.is_shared(tree, inode) {
             return;
         }
-        let unmarked = tree
-            .open_inode(inode, libc::O_PATH)
-            .and_then(|fd| Ok(self.group.unmark(fd.as_fd(), events_of(inode))?));
-        if let Err(error) = unmarked {
-            // Removed beneath, with its mark.
-            tracing::trace!(node = ?inode.node(), %error, "no mark to take off");
+        // What was removed beneath is gone with its mark.
+        if let Ok(fd) = tree.open_inode(inode, libc::O_PATH) {
+            let unmark = |group: &Arc<Group>| group.unmark(fd.as_fd(), events_of(inode)).is_ok();
+            self.groups().iter().any(unmark);
         }
     }
 

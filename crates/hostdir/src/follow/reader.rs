@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
 use thrufs_sys::fanotify::{
-    ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
+    ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, Group, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
 };
 
 /// A reader that sleeps costs each writer beneath a wake-up (some 5 µs). So events that follow others at once
@@ -39,7 +39,8 @@ fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
     let own = std::process::id();
     let mut last_read = None;
     loop {
-        let woken = match wait(watch, wakeup, submounts.as_ref()) {
+        let groups = watch.marks.groups();
+        let woken = match wait(&groups, wakeup, submounts.as_ref()) {
             Ok(woken) => woken,
             Err(error) => {
                 tracing::error!(%error, "changes beneath are followed no longer");
@@ -60,21 +61,24 @@ fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
         if last_read.is_some_and(|last: Instant| last.elapsed() < PAUSE) {
             std::thread::sleep(PAUSE);
         }
-        watch.read_some(&mut buffer, own);
+        for group in &groups {
+            watch.read_some(group, &mut buffer, own);
+        }
+        watch.end_round();
         last_read = Some(Instant::now());
     }
 }
 
 /// Why the thread goes on.
 struct Woken {
-    /// Somebody waits until it has done its work.
+    /// Somebody waits until it has done its work, or there is a new group.
     is_asked: bool,
     has_ended: bool,
     mounts_changed: bool,
 }
 
 fn wait(
-    watch: &Watch,
+    groups: &[Arc<Group>],
     wakeup: &OwnedFd,
     submounts: Option<&Submounts>,
 ) -> rustix::io::Result<Woken> {
@@ -83,32 +87,35 @@ fn wait(
         None => (wakeup.as_fd(), PollFlags::empty()),
     };
     // The table after the wake-up: mounts that are older than this are seen.
-    let mut fds = [
-        PollFd::new(watch.marks.group(), PollFlags::IN),
+    let mut fds = vec![
         PollFd::new(wakeup, PollFlags::IN),
         PollFd::from_borrowed_fd(table, of_table),
     ];
+    let of_groups = groups
+        .iter()
+        .map(|group| PollFd::new(&**group, PollFlags::IN));
+    fds.extend(of_groups);
     let due = submounts.and_then(Submounts::due_in);
     let due = due.and_then(|due| Timespec::try_from(due).ok());
     match poll(&mut fds, due.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error),
     }
-    let is_asked = fds[1].revents().contains(PollFlags::IN);
+    let is_asked = fds[0].revents().contains(PollFlags::IN);
     if is_asked {
         let _ = rustix::io::read(wakeup, &mut [0; 64]);
     }
     Ok(Woken {
         is_asked,
-        has_ended: !is_asked && fds[1].revents().contains(PollFlags::HUP),
-        mounts_changed: fds[2].revents().contains(PollFlags::PRI),
+        has_ended: !is_asked && fds[0].revents().contains(PollFlags::HUP),
+        mounts_changed: fds[1].revents().contains(PollFlags::PRI),
     })
 }
 
 impl Watch {
     /// Reads what is queued.
-    fn read_some(&self, buffer: &mut [u8], own: u32) {
-        while let Ok(events) = self.marks.group().read(buffer) {
+    fn read_some(&self, group: &Group, buffer: &mut [u8], own: u32) {
+        while let Ok(events) = group.read(buffer) {
             let read = Instant::now();
             let mut batch = Batch::default();
             let mut count = 0;
@@ -126,7 +133,6 @@ impl Watch {
                 self.lose("too many notifications");
             }
         }
-        self.end_round();
     }
 
     fn take(&self, event: &Event<'_>, batch: &mut Batch) {
@@ -168,11 +174,17 @@ impl Watch {
             &targets
         };
         for inode in happened_to {
-            let has_data = event.mask & DATA != 0;
+            let has_data = event.mask & DATA != 0 && !self.is_own_write(inode);
             if has_data || event.mask & (ATTRIBUTES | MOVED) != 0 {
                 batch.node(inode, has_data, name.clone());
             }
         }
+    }
+
+    /// Whether it may be the kernel above that wrote a file. Where writes by the mount are not ignored (btrfs
+    /// subvolumes), its events have the process ids of its callers.
+    fn is_own_write(&self, inode: &Inode) -> bool {
+        inode.is_written_by_kernel() && !self.marks.ignores_own_writes(inode.mount())
     }
 }
 

@@ -17,6 +17,8 @@ impl Followed {
     pub(crate) const BY_ITS_NAME: u8 = 2;
     /// It could not be marked.
     pub(crate) const REFUSED: u8 = 4;
+    /// Its mark is one of the whole file system.
+    pub(crate) const BY_FILE_SYSTEM: u8 = 32;
     /// It was listed without attributes of the entries.
     pub(crate) const LISTED: u8 = 16;
     /// It was found in several directories: an open file keeps it known when that of its name is forgotten,

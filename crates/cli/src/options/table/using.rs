@@ -141,13 +141,17 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  opened. always: everything for a day; for trees that change only through this server.",
             ),
         row("follow", Choice(
-            &["auto", "directories", "no"],
+            &["auto", "directories", "filesystem", "no"],
             Mount(|it, word| it.serving.follow = named(word)),
         ))
             .default("auto")
             .help("keep names and attributes until they change in the source")
             .long(
-                "With cache=auto alone. The server watches the directories in use (fanotify(7)) and tells                  the kernel what changes. What cannot be watched, as in network file systems, is asked for                  again after a second.",
+                "With cache=auto alone. The server watches the directories in use (fanotify(7)) and tells \
+                 the kernel what changes. What cannot be watched, as in network file systems, is asked for \
+                 again after a second. filesystem: root's server watches the whole file system of the source \
+                 instead, where that is possible. Then follow_marks is no limit, but everybody who writes \
+                 on that file system pays for it.",
             ),
         row("follow_timeout", Seconds(Mount(|it, time| it.serving.follow_timeout = time)))
             .default("3600")
