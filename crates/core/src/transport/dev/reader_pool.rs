@@ -96,10 +96,10 @@ impl Worker {
                 count(&self.changes);
             }
         }
-        let word = self.word.load(Ordering::Relaxed);
-        // Before the waker's flag is read: see `MonitorWaker::arm`.
-        self.word
-            .swap((word + ONE_REQUEST) | BUSY, Ordering::SeqCst);
+        // Before the waker's flag is read: see `MonitorWaker::arm`. In one step, because its role may be taken
+        // meanwhile.
+        let before = self.word.fetch_add(ONE_REQUEST | BUSY, Ordering::SeqCst);
+        debug_assert_eq!(before & BUSY, 0, "it has a request");
         pool.monitor_waker.arm();
     }
 
