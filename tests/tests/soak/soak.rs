@@ -237,7 +237,8 @@ fn watch(round: &Arc<AtomicU64>, server: u32) {
     });
 }
 
-/// Where the threads of a process wait in the kernel, as far as root may see that.
+/// The system calls in which the threads of a process are (number, arguments), and, for root alone, where those
+/// wait in the kernel.
 fn stacks_of(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
     let mut text = format!("process {process}:\n");
@@ -248,7 +249,8 @@ fn stacks_of(process: u32) -> String {
             .take(9)
             .map(|line| format!("    {line}\n"))
             .collect();
-        text += &format!("  {}\n{}", read("comm").trim(), frames.concat());
+        let (name, call) = (read("comm"), read("syscall"));
+        text += &format!("  {} [{}]\n{}", name.trim(), call.trim(), frames.concat());
     }
     text
 }
