@@ -8,6 +8,7 @@
 #
 #   DEBUG   a directory with the tests' own programs
 #   SERVED  a server that the guest has as well, if any
+#   SOAK    the soak of following, if the guest runs it
 #   KERNEL  a folder with modules of the kernel, if it has any
 #   TOOLS   where programs are that Debian does not have, as in PATH
 set -euo pipefail
@@ -75,6 +76,7 @@ done
 cp "$DEBUG/thrufs-guest-init" init
 cp "$DEBUG"/thrufs-{guest-tests,test-helper} usr/bin
 [[ -z ${SERVED:-} ]] || cp "$SERVED" usr/bin/thrufs
+[[ -z ${SOAK:-} ]] || cp "$SOAK" usr/bin/thrufs-soak
 
 # The libraries of all of them. The last is loaded when it is needed, so that no program names it.
 find . -type f -perm /111 -exec ldd {} + >"$image.libraries" 2>/dev/null || true

@@ -69,7 +69,7 @@ pub(crate) struct Program {
     pub(crate) name: String,
     package: String,
     directory: PathBuf,
-    executable: PathBuf,
+    pub(crate) executable: PathBuf,
 }
 
 /// Builds the test programs whose names have one of `parts`; without `parts`, those of the tier.

@@ -12,7 +12,7 @@ use crate::vm_test;
 /// Real programs of the first tier, over each transport, with the tests' build.
 const REAL: [&str; 3] = ["git", "make", "sqlite"];
 
-const GUEST: [&str; 4] = ["posix", "quota", "casefold", "workspace"];
+const GUEST: [&str; 5] = ["posix", "quota", "casefold", "workspace", "follow"];
 
 /// As `thrufs_test_report::FULL`.
 const FULL: &str = "THRUFS_FULL";

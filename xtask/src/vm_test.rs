@@ -13,10 +13,11 @@ mod plan;
 
 use crate::arguments::Arguments;
 use crate::failure::Failure;
+use crate::programs;
 use crate::project;
 use crate::release;
 use crate::step::Step;
-use crate::tools;
+use crate::tools::{self, Tier};
 use compare::Comparison;
 use debian::Package;
 use plan::{Plan, Run, Variables};
@@ -28,6 +29,9 @@ const GUESTS: u32 = 3;
 
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
+
+/// The test program that `follow` runs in the guest.
+const SOAK: &str = "thrufs-tests/soak";
 
 fn add(variables: &mut Variables, name: &str, path: &Path) {
     variables.insert(name.to_owned(), path.display().to_string());
@@ -158,11 +162,17 @@ fn put_together(
         "thrufs" => server,
         _ => Path::new(""),
     };
+    let mut soak = PathBuf::new();
+    if plan.follows() {
+        let mut programs = programs::build(&[SOAK.to_owned()], Tier::Full)?;
+        soak = programs.remove(0).executable;
+    }
     Step::new("bash")
         .args([Path::new("tests/guest/image.sh"), image])
         .args(programs)
         .env("DEBUG", project::target().join("debug"))
         .env("SERVED", served)
+        .env("SOAK", soak)
         .env("KERNEL", modules.unwrap_or_default())
         .env("TOOLS", tools::search_path())
         .run()

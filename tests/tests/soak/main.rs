@@ -13,6 +13,8 @@
 //!
 //! `THRUFS_SOAK_GOES_ON` goes on after a stale answer; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
 //!
+//! `cargo xtask vm-test follow` runs the first in a guest; with `THRUFS_SOAK_SECONDS`, those on tmpfs and overlayfs.
+//!
 //! This program is its own server, because a server hears nothing of what its own process changes.
 
 #![forbid(unsafe_code)]

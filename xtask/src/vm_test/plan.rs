@@ -32,6 +32,9 @@ const SECONDS_EACH: u32 = 600;
 /// Time for a guest's boot.
 const SECONDS_BOOT: u32 = 120;
 
+/// How many long trials the soak of following has in a guest, each of `THRUFS_SOAK_SECONDS`.
+const SOAKS: u32 = 16;
+
 /// How many times as long everything takes with an emulated processor.
 const EMULATION: u32 = 4;
 
@@ -118,11 +121,19 @@ impl Plan {
         format!("{} in a guest: {}", words.trim_end(), run.name)
     }
 
+    /// Whether the soak of following runs in the guest.
+    pub(super) fn follows(&self) -> bool {
+        self.what.iter().any(|name| name == "follow")
+    }
+
     /// Time limit of each run in a guest, in seconds.
     fn seconds_each(&self) -> u32 {
+        let soak = std::env::var("THRUFS_SOAK_SECONDS").ok();
+        let soak = soak.and_then(|text| text.parse().ok()).unwrap_or(0u32);
+        let seconds = SECONDS_EACH + SOAKS * soak;
         match self.guest.as_str() {
-            "uml" => SECONDS_EACH,
-            _ => SECONDS_EACH * EMULATION,
+            "uml" => seconds,
+            _ => seconds * EMULATION,
         }
     }
 
@@ -149,12 +160,15 @@ impl Plan {
         let what = run.what.join(" ");
         let lower = &self.lower;
         let limit = self.seconds_each();
-        // Without one, the guest draws its own.
-        let seed = std::env::var("THRUFS_SEED").map(|seed| format!("THRUFS_SEED='{seed}'\n"));
-        let seed = seed.unwrap_or_default();
+        // Without a seed, the guest draws its own.
+        let passed_on = ["THRUFS_SEED", "THRUFS_SOAK_SECONDS"].map(|name| {
+            let value = std::env::var(name).map(|value| format!("{name}='{value}'\n"));
+            value.unwrap_or_default()
+        });
         Ok(format!(
             "WHAT='{what}'\nLOWER='{lower}'\nOPTIONS='{options}'\nDIFFERS='{differs}'\n\
-             LIMIT={limit}\n{seed}"
+             LIMIT={limit}\n{}",
+            passed_on.concat()
         ))
     }
 }
