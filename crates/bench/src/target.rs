@@ -101,7 +101,8 @@ impl RunningTarget {
 
     /// Starts a server and waits until its mount is there.
     fn mount(&mut self, job: usize, place: &Place) -> Outcome<()> {
-        let name = self.name().to_owned();
+        // In a list of paths, such as cargo makes of the directories with its libraries, a colon ends a path.
+        let name = self.name().replace(':', "=");
         let point = directory(place.mounts.join(format!("{name}-{job}")))?;
         let log = place.mounts.join(format!("{name}-{job}.log"));
         let mount = self.serve(point, log, job)?;
