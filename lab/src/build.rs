@@ -2,7 +2,10 @@
 //! compilers and what cargo has fetched do not. Every build is one of a new copy, with as many jobs
 //! as there are processors.
 
+mod idle;
 mod small;
+
+pub(crate) use idle::Idle;
 
 use crate::command::done;
 use std::ffi::OsStr;

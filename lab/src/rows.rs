@@ -2,7 +2,7 @@
 
 mod loops;
 
-use crate::build::Project;
+use crate::build::{Idle, Project};
 use crate::fio::FioJob;
 use crate::git::Status;
 use thrufs_bench::row::{Program, Row, Work};
@@ -67,6 +67,9 @@ pub(crate) fn all() -> Vec<Row> {
         row("build-small", Some(GOAL_BUILD), 0, &Project::Small),
         row("build-cargo", Some(GOAL_BUILD), 0, &Project::Cargo),
         row("git-status", Some(GOAL_CACHED), 0, &Status),
+        row("make-idle", Some(GOAL_CACHED), 0, &Idle::Make),
+        row("ninja-idle", Some(GOAL_CACHED), 0, &Idle::Ninja),
+        row("cargo-idle", Some(GOAL_CACHED), 0, &Idle::Cargo),
     ];
     let by_fio = FIO.into_iter().chain(["write-4k-xattr"]).map(by_fio);
     by_fio.chain(programs).chain(loops::ROWS).collect()
@@ -168,6 +171,9 @@ const GOALS: &[&str] = &[
     "find-stat-warm",
     "small-file-read-warm",
     "git-status",
+    "make-idle",
+    "ninja-idle",
+    "cargo-idle",
 ];
 
 /// Rows in which every operation reaches the server.

@@ -207,6 +207,9 @@ const COHERENT: &[Want] = &[
     coherent("find warm", &["find-warm"]),
     coherent("find + stat warm", &["find-stat-warm"]),
     coherent("git status", &["git-status"]),
+    coherent("make that has nothing to do", &["make-idle"]),
+    coherent("ninja that has nothing to do", &["ninja-idle"]),
+    coherent("cargo build that has nothing to do", &["cargo-idle"]),
     coherent("small files, read warm", &["small-file-read-warm"]),
 ];
 

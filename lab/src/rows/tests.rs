@@ -100,7 +100,9 @@ fn programs_leave_what_they_make() {
         assert!(done.operations == 1 && done.each.is_empty());
         assert!(trial.task.beneath.join("project/program").is_file());
     }
-    if let Some((_ground, done)) = run("git-status", false) {
-        assert_eq!(done.operations, 10);
+    for name in ["git-status", "make-idle", "ninja-idle", "cargo-idle"] {
+        if let Some((_ground, done)) = run(name, false) {
+            assert_eq!(done.operations, 10, "{name}");
+        }
     }
 }

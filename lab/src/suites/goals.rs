@@ -29,6 +29,9 @@ const KEPT: &[&str] = &["stat-warm", "find-warm", "find-stat-warm"];
 const KEPT_OF_OURS: &[&str] = &[
     "small-file-read-warm",
     "git-status",
+    "make-idle",
+    "ninja-idle",
+    "cargo-idle",
     "lookup-warm",
     "readlink-warm",
 ];
