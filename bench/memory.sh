@@ -1,6 +1,7 @@
 #!/bin/bash
 # Measures memory and descriptors of a mount: idle, unused ring entries, and so many
-# files walked under 1024 descriptors. Called by `cargo xtask bench --memory`.
+# files walked under 1024 descriptors, with the marks by which the kernel follows them. Called by
+# `cargo xtask bench --memory`.
 #
 #   memory.sh [--files N] [--name NAME]
 #

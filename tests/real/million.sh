@@ -34,16 +34,19 @@ walk() {
     [[ ! -s $WORK/walk-errors ]] || { head -n 5 "$WORK/walk-errors" >&2; fail "find $1 complained"; }
 }
 
-# settle POINT WANTED: the kernel forgets; the server's inodes must come down to WANTED.
+# kernel_marks POINT: how many inodes its server watches by fanotify, by the kernel's count.
+kernel_marks() { cat "/proc/$(server_pid "$1")/fdinfo/"* 2>/dev/null | grep -c '^fanotify ino:' || true; }
+
+# settle POINT WANTED: the kernel forgets; the server's inodes, and its marks, must come down to WANTED.
 settle() {
-    local turn now=
+    local turn now= marked=
     for ((turn = 0; turn < 60; turn++)); do
         drop_caches
-        now=$(statistics "$1" inodes)
-        ((now > $2)) || return 0
+        now=$(statistics "$1" inodes) marked=$(kernel_marks "$1")
+        ((now > $2 || marked > $2)) || return 0
         sleep 1
     done
-    fail "after the kernel dropped its caches, the server still knows $now inodes; it began with $2"
+    fail "after the kernel dropped its caches, the server still knows $now inodes and has $marked marks; it began with $2 inodes"
 }
 
 # gives_back PID BEFORE: of the memory that all these files took, little more than numbers that may not come
@@ -58,14 +61,19 @@ gives_back() {
     fail "$left bytes are left of each file that was forgotten, wanted at most $BYTES_LEFT_MAX"
 }
 
+# mark_bytes: what the kernel has for a mark on a directory of the lower file system, whose inode it holds.
+mark_bytes() {
+    cat /sys/kernel/slab/{fanotify_mark,fsnotify_mark_connector,"$LOWER"_inode*}/slab_size 2>/dev/null |
+        awk '{ sum += $1 } END { print sum + 0 }'
+}
+
 say "making $MILLION files"
 lower "$WORK/lower" $((4 + MILLION / 1500000))G -N $((MILLION + DIRECTORIES + 60000))
 mkdir "$WORK/lower/served"
 head -c 2M /dev/zero >"$WORK/lower/served/warm-up"
 make_files "$WORK/lower/served" "$DIRECTORIES"
 drop_caches
-SERVE_WITH="prlimit --nofile=1024:1024" serve "$WORK/lower/served" "$WORK/mnt" \
-    allow_other,entry_timeout=3600,attr_timeout=3600
+SERVE_WITH="prlimit --nofile=1024:1024" serve "$WORK/lower/served" "$WORK/mnt"
 # Buffers and pools are touched before the first measure: they are no inode's memory.
 cat "$WORK/mnt/warm-up" >/dev/null
 ls "$WORK/mnt" >/dev/null
@@ -89,6 +97,8 @@ if [[ $SERVE != native ]]; then
     descriptors=$(find "/proc/$pid/fd" -mindepth 1 | wc -l)
     each=$(((after - before) / known))
     say "$known inodes known, $each bytes each ($before -> $after), $descriptors descriptors open"
+    marks=$(kernel_marks "$WORK/mnt")
+    say "$marks marks of $(mark_bytes) bytes each in the kernel, with the inode beneath"
     ((descriptors < 1024)) || fail "$descriptors descriptors open"
     if ((MILLION <= KEPT_MAX)); then
         # The kernel drops inodes when memory is short, never half of them here.
@@ -114,8 +124,8 @@ LC_ALL=C sort "$WORK/walk" | cmp - "$WORK/beneath" || fail "the mount's names, t
 [[ $SERVE == native ]] || settle "$WORK/mnt" "$began"
 unserve "$WORK/mnt"
 # Only of a walk that was right to the end.
-[[ -z $FIGURES ]] || printf '{"files": %d, "known": %d, "resident": %d, "descriptors": %d, "seconds": %d}\n' \
-    "$MILLION" "$known" $((after - before)) "$descriptors" "$walked" >"$FIGURES"
+[[ -z $FIGURES ]] || printf '{"files": %d, "known": %d, "resident": %d, "descriptors": %d, "seconds": %d, "marks": %d, "mark": %d}\n' \
+    "$MILLION" "$known" $((after - before)) "$descriptors" "$walked" "$marks" "$(mark_bytes)" >"$FIGURES"
 
 # The same where files have no handles: an overlay. Its inodes are found again by name.
 OVERLAY_DIRECTORIES=$((DIRECTORIES < 200 ? DIRECTORIES : 200))
