@@ -1,6 +1,6 @@
 #!/bin/bash
 # Measures memory and descriptors of a mount: idle, unused ring entries, and so many
-# files walked under 1024 descriptors, with the marks by which the kernel follows them. Called by
+# files walked under 1024 descriptors, with the marks by which they are followed. Called by
 # `cargo xtask bench --memory`.
 #
 #   memory.sh [--files N] [--name NAME]
