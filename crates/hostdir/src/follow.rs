@@ -20,7 +20,7 @@
 //! * What this process does itself, the kernel above knows.
 //! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`losses`]).
 //!
-//! **Access.** Requests mark, and read atomics. One thread reads events and waits for nothing else; the lanes
+//! **Access.** Requests mark, and read atomics. One thread reads events and waits for nothing else, another takes marks off; the lanes
 //! wait for locks of the kernel above, so nothing that a request waits for waits for them.
 
 mod changes;
@@ -43,7 +43,7 @@ use marks::{Marks, Wanted};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use submounts::Submounts;
 use thrufs::{Errno, Notifier, Result};
@@ -64,6 +64,21 @@ struct Started {
     watch: Arc<Watch>,
     /// Wakes the reader, and ends it.
     wakeup: OwnedFd,
+    /// Marked inodes that the kernel has forgotten.
+    forgotten: mpsc::Sender<Arc<Inode>>,
+}
+
+/// Starts the thread that takes the marks off inodes, one after the other.
+fn start_unmarking(watch: &Arc<Watch>) -> std::io::Result<mpsc::Sender<Arc<Inode>>> {
+    let (sender, forgotten) = mpsc::channel::<Arc<Inode>>();
+    let watch = Arc::clone(watch);
+    let unmark = move || {
+        for inode in forgotten {
+            watch.marks.forget(&watch.tree, &inode);
+        }
+    };
+    let thread = std::thread::Builder::new().name("follow-unmark".into());
+    thread.spawn(unmark).map(|_| sender)
 }
 
 impl Started {
@@ -137,7 +152,12 @@ impl Follow {
         let started = sender::start(&watch, notifier);
         let started = started.and_then(|()| reader::start(&watch, submounts));
         let wakeup = started.map_err(|error| error.to_string())?;
-        Ok(Started { watch, wakeup })
+        let forgotten = start_unmarking(&watch).map_err(|error| error.to_string())?;
+        Ok(Started {
+            watch,
+            wakeup,
+            forgotten,
+        })
     }
 
     /// Rules hide names by what they lead to: a name is looked up again after each change of that.
@@ -251,10 +271,12 @@ impl Follow {
         self.config.attr_timeout.unwrap_or(followed)
     }
 
-    /// Takes the mark off an inode that the kernel has forgotten.
+    /// The kernel has forgotten an inode, whose mark goes soon.
     pub(crate) fn forgotten(&self, inode: &Arc<Inode>) {
-        if let Some(started) = self.started.get() {
-            started.watch.marks.forget(&started.watch.tree, inode);
+        if let Some(started) = self.started.get()
+            && inode.followed().any(Followed::MARKED)
+        {
+            let _ = started.forgotten.send(Arc::clone(inode));
         }
     }
 }

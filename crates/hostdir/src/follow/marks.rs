@@ -1,4 +1,4 @@
-//! Marks: one for each directory in use, and for files with several names. A mark costs the kernel some 120
+//! Marks: one for each directory in use, and for files with several names. A mark costs the kernel some 100
 //! bytes, and holds its inode in memory (about 1 KB).
 
 use crate::identity::Identity;
@@ -207,26 +207,26 @@ impl Marks {
     }
 
     /// Takes the mark off a forgotten inode, unless it was looked up again meanwhile, or is known by another
-    /// mount as well.
+    /// mount as well. To open a directory whose name is not in memory takes the file system a millisecond.
     pub(super) fn forget(&self, tree: &Tree, inode: &Arc<Inode>) {
         if !inode.followed().any(Followed::MARKED) {
             return;
         }
+        let is_own = !inode.followed().any(Followed::BY_FILE_SYSTEM);
+        let descriptor = is_own.then(|| tree.open_inode(inode, libc::O_PATH));
         let _changing = self.changing.lock();
         inode.followed().clear(Followed::MARKED);
         if inode.lookups() > 0 {
             inode.followed().set(Followed::MARKED);
             return;
         }
-        if inode.followed().any(Followed::BY_FILE_SYSTEM) {
-            return;
-        }
+        let Some(descriptor) = descriptor else { return };
         self.count.fetch_sub(1, Ordering::Relaxed);
         if self.is_shared(tree, inode) {
             return;
         }
         // What was removed beneath is gone with its mark.
-        if let Ok(fd) = tree.open_inode(inode, libc::O_PATH) {
+        if let Ok(fd) = descriptor {
             let unmark = |group: &Arc<Group>| group.unmark(fd.as_fd(), events_of(inode)).is_ok();
             self.groups().iter().any(unmark);
         }
