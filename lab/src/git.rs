@@ -1,4 +1,4 @@
-//! A row that runs git, in a repository that is made up and kept for the run.
+//! Rows that run git, on a repository that is made up and kept for the run.
 
 use crate::command::done;
 use std::fs::{self, File, FileTimes};
@@ -12,8 +12,14 @@ use thrufs_bench::results::Group;
 use thrufs_bench::row::{Needs, Program, Ready, timed};
 use thrufs_bench::task::Task;
 
-/// `git status` of a clean tree that was looked at before.
-pub(crate) struct Status;
+/// What git is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Git {
+    /// `git status` of a clean tree that was looked at before.
+    Status,
+    /// `git clone` of the repository, which is read beneath.
+    Clone,
+}
 
 /// Files of the tree at the usual amount of work.
 const FILES: usize = 2000;
@@ -22,14 +28,27 @@ const FILE_BYTES: u64 = 2048;
 /// Of a measurement.
 const STATUSES: usize = 10;
 
-impl Program for Status {
+impl Program for Git {
     fn title(&self) -> String {
-        "git status, cached".to_owned()
+        match self {
+            Git::Status => "git status, cached",
+            Git::Clone => "git clone",
+        }
+        .to_owned()
     }
 
     fn about(&self) -> String {
-        "One operation is git status of a clean tree of 2,000 files in 100 directories. It was looked at before."
-            .to_owned()
+        match self {
+            Git::Status => {
+                "One operation is git status of a clean tree of 2,000 files in 100 directories. It was looked at \
+                 before."
+            }
+            Git::Clone => {
+                "One operation is git clone, with a checkout of 2,000 files in 100 directories. The repository \
+                 is read beneath."
+            }
+        }
+        .to_owned()
     }
 
     fn group(&self) -> Group {
@@ -70,6 +89,14 @@ impl Program for Status {
         let claim = Claim::take(&kept, &format!("repository-{count}"), |path| {
             make(path, count)
         })?;
+        if *self == Git::Clone {
+            let repository = kept.join(&claim.name);
+            return Ok(Box::new(move |task| {
+                let _repository = &claim;
+                let into = task.seen.join("clone");
+                timed(task, |clock| clone(&repository, &into, clock))
+            }));
+        }
         // The one writes down what the files are like here, the other finds it written.
         let tree = task.kept_seen().join(&claim.name);
         git(&tree, STATUS)?;
@@ -79,6 +106,22 @@ impl Program for Status {
             timed(task, |clock| status(&tree, clock))
         }))
     }
+}
+
+fn clone(repository: &Path, into: &Path, clock: &mut Clock) -> io::Result<()> {
+    clock.more();
+    let (from, to) = (repository.to_string_lossy(), into.to_string_lossy());
+    // As from another machine: by a pack.
+    git(
+        Path::new("/"),
+        &["clone", "--quiet", "--no-local", &from, &to],
+    )?;
+    clock.stop();
+    let cloned = git(into, STATUS)?;
+    if !cloned.is_empty() {
+        return Err(io::Error::other("git takes the clone for changed"));
+    }
+    fs::remove_dir_all(into)
 }
 
 const STATUS: &[&str] = &["status", "--porcelain"];

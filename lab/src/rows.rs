@@ -4,7 +4,7 @@ mod loops;
 
 use crate::build::{Idle, Project};
 use crate::fio::FioJob;
-use crate::git::Status;
+use crate::git::Git;
 use thrufs_bench::row::{Program, Row, Work};
 
 /// Reads and writes of one file by fio, as their names say: see [`FioJob::named`].
@@ -66,7 +66,8 @@ pub(crate) fn all() -> Vec<Row> {
     let programs = [
         row("build-small", Some(GOAL_BUILD), 0, &Project::Small),
         row("build-cargo", Some(GOAL_BUILD), 0, &Project::Cargo),
-        row("git-status", Some(GOAL_CACHED), 0, &Status),
+        row("git-status", Some(GOAL_CACHED), 0, &Git::Status),
+        row("git-clone", None, 0, &Git::Clone),
         row("make-idle", Some(GOAL_CACHED), 0, &Idle::Make),
         row("ninja-idle", Some(GOAL_CACHED), 0, &Idle::Ninja),
         row("cargo-idle", Some(GOAL_CACHED), 0, &Idle::Cargo),
