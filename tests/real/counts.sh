@@ -135,7 +135,8 @@ calls() {
         {
             name = $0; sub(/\(.*/, "", name)
             class = "file system"
-            # They look after threads and their callers, every 2 ms and not for each request.
+            # They look after threads and their callers, every 2 ms, or after changes beneath, every millisecond,
+            # and not for each request.
             if (thread in is_monitor) class = "monitor"
             else if (name != "ioctl" && $0 ~ /^[a-z_0-9]+\([0-9]+<\/dev\/fuse>/ || name ~ /^(io_uring_enter|futex|epoll_wait|epoll_pwait2?|ppoll|poll|restart_syscall|sched_yield|rt_sig.*|madvise|clock_nanosleep|clock_gettime)$/)
                 class = "transport"
@@ -160,11 +161,11 @@ has_turned() {
     return 1
 }
 
-# monitors PID: the threads of the transports that look after the others.
+# monitors PID: the threads of the transports that look after the others, and those that follow changes beneath.
 monitors() {
     local thread found=()
     for thread in "/proc/$1/task/"*; do
-        [[ $(<"$thread/comm") != thrufs-monitor ]] || found+=("$(basename "$thread")")
+        [[ $(<"$thread/comm") != @(thrufs-monitor|follow|follow-*) ]] || found+=("$(basename "$thread")")
     done
     ((${#found[@]} > 0)) || fail "the server has no thread of the name thrufs-monitor"
     echo "${found[*]}"

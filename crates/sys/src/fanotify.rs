@@ -16,9 +16,10 @@ use rustix::io::Result;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The size of a buffer for [`Group::read`]: some hundred events. An event has at most 24 bytes, and twice a
-/// handle of up to 148, and a name of 256.
+/// The size of a buffer for [`Group::read`]: some hundred events.
 pub const BUFFER_BYTES: usize = 32 * 1024;
+/// More than the largest event: 24 bytes, two records of 20 and a handle of up to 128 each, and a name of 256.
+const EVENT_BYTES_MAX: usize = 1024;
 
 /// Names were added, removed or moved.
 pub const NAMES: u64 =
@@ -154,6 +155,14 @@ pub struct Event<'a> {
 #[derive(Debug)]
 pub struct Events<'a>(&'a [u8]);
 
+impl Events<'_> {
+    /// Whether the queue was empty then, to be asked before the first: there was room for more in a buffer of
+    /// [`BUFFER_BYTES`].
+    pub fn are_all(&self) -> bool {
+        self.0.len() + EVENT_BYTES_MAX <= BUFFER_BYTES
+    }
+}
+
 /// `struct fanotify_event_metadata`: length, version, length of the metadata, mask, descriptor, process.
 const METADATA_BYTES: usize = 24;
 /// `struct fanotify_event_info_fid` up to the handle's bytes: header, file system, size and type.
@@ -254,7 +263,9 @@ mod tests {
         std::fs::write(&path, "data").unwrap();
         let file = path_fd(&path);
         std::fs::create_dir(place.path().join("sub")).unwrap();
-        let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
+        let events = group.read(&mut buffer).unwrap();
+        assert!(events.are_all());
+        let events: Vec<_> = events.collect();
         assert_eq!(events.len(), 2, "{events:?}");
         let [written, made] = [events[0], events[1]];
         assert_eq!(written.name, c"file");

@@ -116,7 +116,7 @@ impl Watch {
     /// Reads what is queued.
     fn read_some(&self, group: &Group, buffer: &mut [u8], own: u32) {
         while let Ok(events) = group.read(buffer) {
-            let read = Instant::now();
+            let (read, are_all) = (Instant::now(), events.are_all());
             let mut batch = Batch::default();
             let mut count = 0;
             for event in events.filter(|event| event.pid != own) {
@@ -131,6 +131,9 @@ impl Watch {
                 .all(|message| self.lanes.push(message, read))
             {
                 self.lose("too many notifications");
+            }
+            if are_all {
+                return;
             }
         }
     }
