@@ -110,7 +110,7 @@ impl Soak {
         let held = Held::default();
         let signals = Arc::new(Signals::default());
         let round = Arc::new(AtomicU64::new(0));
-        watch(&round, server.child.id());
+        let hung = watch(&round, server.child.id());
         let readers: Vec<_> = (0..READERS)
             .map(|number| {
                 let reader = Reader {
@@ -127,6 +127,7 @@ impl Soak {
         for reader in readers {
             reader.join().unwrap();
         }
+        assert!(!hung.load(Ordering::SeqCst), "a call into the mount hung");
         held.lock().unwrap().clear();
         eprintln!("{outcome:?} {}", server.ask("figures"));
         round.store(u64::MAX, Ordering::SeqCst);
@@ -210,8 +211,10 @@ fn print(stale: &StaleAnswer, changes: &Changes, round: u64, pauses: bool) {
     );
 }
 
-/// Kills the server if a round hangs: calls into its mount then fail.
-fn watch(round: &Arc<AtomicU64>, server: u32) {
+/// Kills the server if a round hangs, and tells that: calls into its mount then fail.
+fn watch(round: &Arc<AtomicU64>, server: u32) -> Arc<AtomicBool> {
+    let hung = Arc::new(AtomicBool::new(false));
+    let hangs = Arc::clone(&hung);
     let round = Arc::clone(round);
     let last = Mutex::new((0, Instant::now()));
     let is_over = AtomicBool::new(false);
@@ -225,6 +228,7 @@ fn watch(round: &Arc<AtomicU64>, server: u32) {
             } else if now != last.0 {
                 *last = (now, Instant::now());
             } else if last.1.elapsed() > ROUND_MAX {
+                hangs.store(true, Ordering::SeqCst);
                 eprintln!("round {now} hangs: the server, process {server}, is killed");
                 for process in [server, std::process::id()] {
                     eprintln!("{}", stacks_of(process));
@@ -235,6 +239,7 @@ fn watch(round: &Arc<AtomicU64>, server: u32) {
             }
         }
     });
+    hung
 }
 
 /// The system calls in which the threads of a process are (number, arguments), and, for root alone, where those

@@ -159,7 +159,8 @@ impl Stream {
             return Ok(true);
         }
         self.buffer.resize(BUFFER_BYTES, 0);
-        self.start = 0;
+        // Also if that fails, as in a directory that was removed: what was returned is not returned again.
+        (self.start, self.end) = (0, 0);
         self.end = getdents64(fd, &mut self.buffer)?;
         if self.end == 0 {
             // The directory may stay open for long.
@@ -172,6 +173,22 @@ impl Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_returned_again_after_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("removed");
+        std::fs::create_dir(&directory).unwrap();
+        let fd: OwnedFd = std::fs::File::open(&directory).unwrap().into();
+        let mut stream = Stream::default();
+        stream.seek(fd.as_fd(), 0).unwrap();
+        assert_eq!(stream.fill(fd.as_fd()), Ok(true));
+        stream.start = stream.end;
+        std::fs::remove_dir(&directory).unwrap();
+        for _ in 0..2 {
+            assert_eq!(stream.fill(fd.as_fd()), Err(thrufs::Errno::ENOENT));
+        }
+    }
 
     #[test]
     fn listing_buffer_is_freed_at_the_end() {
