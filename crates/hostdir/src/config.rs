@@ -187,7 +187,7 @@ pub struct Config {
     pub follow: FollowMode,
     /// How long names and attributes are valid that are followed, unless their timeouts are given.
     pub follow_timeout: Duration,
-    /// Most directories, and files with several names, that are followed: some 1.1 KB of the kernel's memory
+    /// Most directories, and files with several names, that are followed: some 1.2 KB of the kernel's memory
     /// each.
     pub follow_marks: usize,
     /// Let the kernel cache written data and write it later. Changes on the host to files that are open

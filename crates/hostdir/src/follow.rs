@@ -225,6 +225,7 @@ impl Follow {
         PendingLookup {
             follow: self,
             directory: directory.node(),
+            mount: directory.mount().index(),
             seen: watch.map(|watch| (watch, watch.changes.seen(directory.identity()))),
         }
     }
@@ -243,6 +244,7 @@ impl Follow {
         PendingLookup {
             follow: self,
             directory: NodeId(0),
+            mount: 0,
             seen: None,
         }
     }
@@ -285,6 +287,8 @@ impl Follow {
 pub(crate) struct PendingLookup<'a> {
     follow: &'a Follow,
     directory: NodeId,
+    /// Of the directory.
+    mount: u32,
     /// What had happened in the directory; `None` if it is not watched.
     seen: Option<(&'a Watch, Seen)>,
 }
@@ -309,7 +313,10 @@ impl PendingLookup<'_> {
                 attr: self.follow.attr_timeout(inode),
             };
         };
-        let is_by_its_name = links == 1 && inode.followed().is_found_in(self.directory);
+        // The directory's mark tells nothing of a file that is mounted on the name.
+        let is_by_its_name = links == 1
+            && inode.mount().index() == self.mount
+            && inode.followed().is_found_in(self.directory);
         if is_by_its_name && !inode.is_directory() {
             inode.followed().set(Followed::BY_ITS_NAME);
         } else {

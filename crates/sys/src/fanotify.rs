@@ -101,6 +101,15 @@ impl Group {
         self.change(by_mount, of, DATA)
     }
 
+    /// Ends [`ignore_data_by_mount`](Self::ignore_data_by_mount).
+    ///
+    /// # Errors
+    /// As [`unmark`](Self::unmark).
+    pub fn report_data_by_mount(&self, of: BorrowedFd<'_>) -> Result<()> {
+        let by_mount = libc::FAN_MARK_REMOVE | libc::FAN_MARK_MOUNT | libc::FAN_MARK_IGNORE;
+        self.change(by_mount, of, DATA)
+    }
+
     fn change(&self, action: u32, inode: BorrowedFd<'_>, events: u64) -> Result<()> {
         let link = Link::of(inode);
         let (group, path) = (self.0.as_raw_fd(), link.path().as_ptr());
@@ -324,6 +333,9 @@ mod tests {
         let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
         assert!(events.iter().all(|event| event.mask == ATTRIBUTES));
         std::fs::write(&path, "other data").unwrap();
+        assert!(group.read(&mut buffer).unwrap().count() > 0);
+        group.report_data_by_mount(clone.as_fd()).unwrap();
+        drop(rustix::fs::openat(&clone, "file", OFlags::WRONLY, Mode::empty()).unwrap());
         assert!(group.read(&mut buffer).unwrap().count() > 0);
     }
 

@@ -94,6 +94,67 @@ fn what_changes_beneath_shows_at_once() {
     });
 }
 
+fn bind<'a>(from: &Path, at: &'a Path) -> Detach<&'a Path> {
+    rustix::mount::mount_bind(from, at).unwrap();
+    Detach(at)
+}
+
+/// The kernel above has an inode for each of the two mounts, and knows what it changes of the one.
+#[test]
+fn what_is_changed_above_shows_at_other_mounts_of_the_file_system() {
+    for path in ["passthrough", "nopassthrough"] {
+        over_each(|transport| {
+            let options = transport.with(&format!("{FOLLOWED},{path}"));
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+            let beneath = ["directory", "bound"].map(|name| mounted.source().join(name));
+            let [directory, bound] = ["directory", "bound"].map(|name| mounted.mnt().join(name));
+            beneath
+                .iter()
+                .for_each(|path| fs::create_dir(path).unwrap());
+            fs::write(beneath[0].join("file"), "old").unwrap();
+            let bind = bind(&beneath[0], &beneath[1]);
+            shows(&bound, "file");
+            let mut file = fs::OpenOptions::new();
+            let mut file = file.append(true).open(directory.join("file")).unwrap();
+            let length = || stat(bound.join("file")).unwrap().st_size;
+            mounted.settle();
+            assert_eq!(length(), 3);
+            file.write_all(b" and more").unwrap();
+            wait_until("length", || length() == 12);
+            drop(file);
+            fs::rename(directory.join("file"), directory.join("renamed")).unwrap();
+            shows(&bound, "renamed");
+            unmount_idle(bind);
+            mounted.stop().unwrap();
+        });
+    }
+}
+
+/// The mark of the directory that has the name tells nothing of it.
+#[test]
+fn changes_of_a_file_that_is_mounted_on_a_name_show() {
+    over_each(|transport| {
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
+        let (file, name) = (
+            mounted.outside().join("file"),
+            mounted.source().join("name"),
+        );
+        fs::write(&file, "old").unwrap();
+        fs::write(&name, "").unwrap();
+        let bind = bind(&file, &name);
+        let above = mounted.mnt().join("name");
+        let length = || stat(&above).unwrap().st_size;
+        wait_until("mounted", || length() == 3);
+        // The table of mounts was read.
+        mounted.settle();
+        assert_eq!((length(), length()), (3, 3));
+        fs::write(&file, "longer").unwrap();
+        wait_until("length", || length() == 6);
+        unmount_idle(bind);
+        mounted.stop().unwrap();
+    });
+}
+
 #[test]
 fn what_changes_on_a_file_system_with_one_mark_shows_at_once() {
     let options = FOLLOWED.replace("auto", "filesystem,follow_marks=1");

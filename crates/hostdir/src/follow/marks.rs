@@ -27,6 +27,8 @@ pub(super) struct Marks {
     /// Orders marking and unmarking.
     changing: Mutex<()>,
     file_systems: RwLock<Vec<FileSystem>>,
+    /// A file system is served by several mounts, of which one may show what another changes.
+    has_aliases: AtomicBool,
     /// That no more can be marked was logged.
     logged: AtomicBool,
 }
@@ -71,6 +73,7 @@ impl Marks {
             count: AtomicUsize::new(0),
             changing: Mutex::new(()),
             file_systems: RwLock::default(),
+            has_aliases: AtomicBool::new(false),
             logged: AtomicBool::new(false),
         })
     }
@@ -184,12 +187,22 @@ impl Marks {
     ) {
         let whole = self.wanted.whole_file_systems;
         let whole = whole.then(|| group.mark_file_system(inode, OF_FILE_SYSTEMS));
-        // What the kernel above writes itself (passthrough) has the process id of its caller.
-        let ignoring = self.wanted.mounts_are_private;
-        let ignoring = ignoring.then(|| group.ignore_data_by_mount(inode));
-        tracing::debug!(id, ?whole, ?ignoring, "a file system is followed");
         let mut known = self.file_systems.write();
-        known.retain(|known| tree.mounts.has(known.mount));
+        known.retain(|known| tree.mounts.get(known.mount).is_some());
+        let is_alias = known.iter().any(|other| other.id == id);
+        for other in known.iter_mut().filter(|other| other.id == id) {
+            self.has_aliases.store(true, Ordering::SeqCst);
+            if std::mem::take(&mut other.ignores_own_writes)
+                && let Some(mount) = tree.mounts.get(other.mount)
+                && let Ok(anchor) = tree.mounts.anchor(&mount, |parent| tree.descriptor(parent))
+            {
+                let _ = group.report_data_by_mount(anchor.as_fd());
+            }
+        }
+        // What the kernel above writes itself (passthrough) has the process id of its caller.
+        let ignoring = self.wanted.mounts_are_private && !is_alias;
+        let ignoring = ignoring.then(|| group.ignore_data_by_mount(inode));
+        tracing::debug!(id, ?whole, ?ignoring, is_alias, "a file system is followed");
         known.push(FileSystem {
             id,
             mount: mount.index(),
@@ -197,6 +210,11 @@ impl Marks {
             is_whole: whole == Some(Ok(())),
             ignores_own_writes: ignoring == Some(Ok(())),
         });
+    }
+
+    /// Whether what is changed by one mount may have to be told of another.
+    pub(super) fn has_aliases(&self) -> bool {
+        self.has_aliases.load(Ordering::SeqCst)
     }
 
     /// Whether no event tells of what the kernel above writes itself by a mount.

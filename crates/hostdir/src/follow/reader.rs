@@ -119,9 +119,13 @@ impl Watch {
             let (read, are_all) = (Instant::now(), events.are_all());
             let mut batch = Batch::default();
             let mut count = 0;
-            for event in events.filter(|event| event.pid != own) {
+            for event in events {
+                let is_own = event.pid == own;
+                if is_own && !self.marks.has_aliases() {
+                    continue;
+                }
                 count += 1;
-                self.take(&event, &mut batch);
+                self.take(&event, is_own, &mut batch);
             }
             self.figures.read(count);
             if batch.has_losses {
@@ -138,7 +142,8 @@ impl Watch {
         }
     }
 
-    fn take(&self, event: &Event<'_>, batch: &mut Batch) {
+    /// What this process did itself, the kernel above knows, but only of the mount by which it was done.
+    fn take(&self, event: &Event<'_>, is_own: bool, batch: &mut Batch) {
         if event.mask & OVERFLOW != 0 {
             batch.has_losses = true;
             return;
@@ -149,6 +154,9 @@ impl Watch {
         let known = |handle| self.marks.known(&self.tree, handle);
         let directories = event.directory.map(known).unwrap_or_default();
         let targets = event.target.map(known).unwrap_or_default();
+        if is_own && directories.len() < 2 && targets.len() < 2 {
+            return;
+        }
         let has_name = !event.name.is_empty() && event.name != c".";
         let name_in = |directory: &Arc<Inode>| (directory.node(), event.name.to_bytes().into());
         let name = directories.first().filter(|_| has_name).map(name_in);

@@ -209,8 +209,9 @@ impl Mounts {
     }
 
     /// Whether the mount with this index is in use.
-    pub(crate) fn has(&self, index: u32) -> bool {
-        self.list.read().iter().any(|mount| mount.index == index)
+    pub(crate) fn get(&self, index: u32) -> Option<Arc<LowerMount>> {
+        let list = self.list.read();
+        list.iter().find(|mount| mount.index == index).cloned()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -136,9 +136,10 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .help("what the kernel may cache, and for how long")
             .long(
                 "never: nothing is cached, every change in the source is seen at once; slowest. \
-                 metadata: names, attributes and listings for a day, no data. auto: names and attributes \
-                 for a second, data as long as the file is unchanged, which is checked whenever it is \
-                 opened. always: everything for a day; for trees that change only through this server.",
+                 metadata: names, attributes and listings for a day, no data. auto: names, attributes \
+                 and listings until they change in the source, where that can be followed, and else for a \
+                 second; data as long as the file is unchanged, which is checked whenever it is opened. \
+                 always: everything for a day; for trees that change only through this server.",
             ),
         row("follow", Choice(
             &["auto", "directories", "filesystem", "no"],
@@ -159,7 +160,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row("follow_marks", Count(1, 1 << 32, Mount(|it, marks| it.serving.follow_marks = marks as usize)))
             .default("200000")
             .help("follow at most this many directories")
-            .long("Each takes 1.1 KB of the kernel's memory. Others are asked for again after a second."),
+            .long("Each takes 1.2 KB of the kernel's memory. Others are asked for again after a second."),
         row("entry_timeout", Seconds(Serving(|it, time| it.entry_timeout = Some(time))))
             .help("validity timeout of a name")
             .aliases(&["timeout"])
