@@ -8,6 +8,7 @@
 //! All open files of one node must name the same registration or none: else the open fails with EIO.
 
 use crate::errno::{Errno, Result};
+use crate::window::WindowCoverage;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -110,11 +111,23 @@ pub struct Services {
     pub notifier: crate::Notifier,
     /// Registers lower files for passthrough.
     pub backings: Backings,
+    /// The DAX window, if there is one.
+    pub window: Option<Arc<dyn WindowCoverage>>,
 }
 
 impl Services {
     pub(crate) fn new(notifier: crate::Notifier, backings: Backings) -> Services {
-        Services { notifier, backings }
+        Services {
+            notifier,
+            backings,
+            window: None,
+        }
+    }
+
+    /// The same with a DAX window.
+    #[must_use]
+    pub fn with_window(self, window: Option<Arc<dyn WindowCoverage>>) -> Services {
+        Services { window, ..self }
     }
 
     /// For a transport without notifications (virtio-fs): every notification and every registration

@@ -19,6 +19,7 @@ mod message;
 mod operations;
 mod succession;
 mod undelivered;
+mod window;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ mod tests;
 pub use again::Begun;
 pub use init_failure::InitFailure;
 pub use message::Message;
+pub use window::WindowReply;
 
 use crate::context::Context;
 use crate::data::{FileRange, LowerFile, WriteSource};
@@ -35,6 +37,7 @@ use crate::file_system::FileSystem;
 use crate::interrupt::Interrupts;
 use crate::metrics::{Metrics, bump};
 use crate::reply::{HEADER_BYTES, put_header};
+use crate::window::WindowChange;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,6 +56,8 @@ pub struct Dispatcher<F> {
     wants_ring: AtomicBool,
     /// What INIT must not agree on.
     withheld: InitFlags,
+    /// Whether the transport has a DAX window.
+    has_window: bool,
     init_failure: Mutex<Option<InitFailure>>,
     metrics: Arc<Metrics>,
     interrupts: Interrupts,
@@ -81,6 +86,9 @@ pub enum Outcome {
     /// Read bytes of a file into the reply, behind its header, then call
     /// [`Dispatcher::finish_file_reply`].
     File(FileReply),
+    /// Change the DAX window, then call [`Dispatcher::finish_window_reply`]. Only with
+    /// [`Dispatcher::with_window`].
+    Window(WindowReply),
     /// There is no reply.
     Silent,
     /// Nothing was done: dispatch the same bytes again on a thread that may sleep.
@@ -97,12 +105,19 @@ pub enum Wait {
         /// The caller's user id.
         uid: u32,
     },
+    /// The machine monitor, to change the DAX window. It may wait for this server meanwhile.
+    Window,
 }
 
 impl Wait {
     /// Whether the wait may never end.
     pub fn is_for_lock(self) -> bool {
         matches!(self, Wait::Lock { .. })
+    }
+
+    /// Whether it ends by itself, so that a queue that is stopped can wait for it.
+    pub fn ends_by_itself(self) -> bool {
+        self == Wait::Io
     }
 }
 
@@ -154,6 +169,8 @@ enum Done {
     Data { body: usize, moved: usize },
     /// A body to read from a file.
     File(FileRange),
+    /// No body, after a change of the window.
+    Window(WindowChange),
 }
 
 impl<F> Dispatcher<F> {
@@ -187,6 +204,7 @@ impl<F: FileSystem> Dispatcher<F> {
             agreed: OnceLock::new(),
             wants_ring: AtomicBool::new(false),
             withheld: InitFlags::empty(),
+            has_window: false,
             init_failure: Mutex::new(None),
             metrics: Arc::default(),
             interrupts: Interrupts::default(),
@@ -197,6 +215,13 @@ impl<F: FileSystem> Dispatcher<F> {
     #[must_use]
     pub fn withholding(mut self, flags: InitFlags) -> Dispatcher<F> {
         self.withheld |= flags;
+        self
+    }
+
+    /// Carries out SETUPMAPPING and REMOVEMAPPING, by [`Outcome::Window`]. Without it they are ENOSYS.
+    #[must_use]
+    pub fn with_window(mut self, has_window: bool) -> Dispatcher<F> {
+        self.has_window = has_window;
         self
     }
 
@@ -265,6 +290,9 @@ impl<F: FileSystem> Dispatcher<F> {
                     range,
                 });
             }
+            Ok(Done::Window(change)) => {
+                return Outcome::Window(WindowReply::new(unique, opcode, started, change));
+            }
             Err(Errno::DEFER) if !may_block => {
                 bump(&self.metrics.figures.deferred);
                 let uid = request.header.uid;
@@ -314,6 +342,9 @@ impl<F: FileSystem> Dispatcher<F> {
             Outcome::File(file_reply) => {
                 let result = file_reply.read_into(reply, true);
                 self.finish_file_reply(&file_reply, reply, result)
+            }
+            Outcome::Window(window_reply) => {
+                self.finish_window_reply(&window_reply, reply, Err(Errno::ENOSYS))
             }
             Outcome::Silent | Outcome::Defer(_) => 0,
         }

@@ -94,6 +94,11 @@ impl Negotiation {
         self.offered.contains(flags)
     }
 
+    /// What is offered.
+    pub fn offered(&self) -> InitFlags {
+        self.offered
+    }
+
     /// Asks for capabilities. Those not offered end up in [`Features::refused`].
     pub fn want(&mut self, flags: InitFlags) {
         self.asked.flags |= flags;

@@ -11,6 +11,7 @@ use crate::directory::DirectorySink;
 use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
 use crate::mount::MountOptions;
+use crate::window::{MapArgs, MappedFile};
 use std::ffi::CStr;
 use std::io;
 use thrufs_abi::{FileHandle, LockOwner, Name, NodeId};
@@ -473,6 +474,15 @@ pub trait FileSystem: Send + Sync + 'static {
     /// # Errors
     /// As `copy_file_range(2)`. `ENOSYS`, `EXDEV` and `EOPNOTSUPP` make the kernel copy by itself.
     fn copy_file_range(&self, context: &Context<'_>, node: NodeId, copy: &CopyArgs) -> Result<u64> {
+        Err(Errno::ENOSYS)
+    }
+
+    /// The file whose part a guest maps into the DAX window. Asked where the transport has a window, for nodes
+    /// whose attributes have `FUSE_ATTR_DAX`, and for all if the guest mounts with `dax=always`.
+    ///
+    /// # Errors
+    /// The error of the guest's read or write: the guest does not fall back to READ and WRITE.
+    fn map(&self, context: &Context<'_>, node: NodeId, args: &MapArgs) -> Result<MappedFile> {
         Err(Errno::ENOSYS)
     }
 

@@ -63,6 +63,7 @@ mod reply;
 pub mod serving;
 pub mod session;
 mod transport;
+mod window;
 
 pub use attributes::{
     Attributes, CopyArgs, Entry, ExtendedAttributes, FileSystemStatistics, LockArgs, NewNode,
@@ -72,7 +73,9 @@ pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{LowerFile, NoWait, OutOfLineData, ReadAnswer, ReadPart, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};
-pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
+pub use dispatch::{
+    Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait, WindowReply,
+};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
@@ -91,3 +94,4 @@ pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
     Unique,
 };
+pub use window::{MapArgs, MappedFile, WindowChange, WindowCoverage};

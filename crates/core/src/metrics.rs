@@ -30,6 +30,21 @@ struct Row {
     latency: Histogram,
 }
 
+/// What happens to the DAX window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowEvent {
+    /// There are so many mappings now.
+    Mappings(u64),
+    /// A mapping was made.
+    Mapped,
+    /// A mapping was removed, at the guest's request.
+    Unmapped,
+    /// A request was refused: its range, or the file's protection.
+    Invalid,
+    /// The machine monitor has refused, or not answered.
+    Failed,
+}
+
 /// The metrics of one connection: its operations, queues and pools.
 #[derive(Debug)]
 pub struct Metrics {
@@ -84,6 +99,20 @@ impl Metrics {
     /// Counts a thread that was paired with its caller (see [`Pairing`](crate::serving::Pairing)).
     pub fn count_pair(&self) {
         bump(&self.figures.pairs);
+    }
+
+    /// Counts a change of the DAX window, for the transport that has it.
+    pub fn count_window(&self, event: WindowEvent) {
+        let figures = &self.figures;
+        match event {
+            WindowEvent::Mappings(mappings) => {
+                figures.window_mappings.store(mappings, Ordering::Relaxed);
+            }
+            WindowEvent::Mapped => bump(&figures.window_maps),
+            WindowEvent::Unmapped => bump(&figures.window_unmaps),
+            WindowEvent::Invalid => bump(&figures.window_invalid),
+            WindowEvent::Failed => bump(&figures.window_failed),
+        }
     }
 
     /// Counts a message that was no valid request, for a transport that has not passed it to a

@@ -1,10 +1,12 @@
 //! How a directory is served: the options, their defaults, and which of them exclude each other. Reads
 //! nothing and opens nothing.
 
+mod dax;
 mod migration;
 mod translation;
 mod xattr_map;
 
+pub(crate) use dax::compile;
 pub use migration::{Migration, MigrationMode, MigrationOnError};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -256,6 +258,12 @@ pub struct Config {
     /// descriptor leads to; they are charged to the user who removed them. Beyond the quota the descriptor
     /// is closed, and holders of the inode get ESTALE.
     pub user_descriptors_max: Option<usize>,
+    /// Names of files that a guest maps from the host's page cache, where its machine monitor has a DAX window:
+    /// patterns of one component (`*.img`). Without any, all files, if the monitor maps beyond the end of files; if
+    /// it does not, none, since the guest cannot change their size.
+    pub dax: Vec<String>,
+    /// The least size of such a file, in bytes.
+    pub dax_bytes_min: u64,
     /// How a client's session is saved for another process, and how one is restored.
     pub migration: Migration,
     /// Whether other users than the mount's owner may use it (for [`Config::check`]).
@@ -298,6 +306,8 @@ impl Default for Config {
             file_handles: FileHandles::default(),
             descriptor_budget: None,
             user_descriptors_max: None,
+            dax: Vec::new(),
+            dax_bytes_min: 2 << 20,
             migration: Migration::default(),
             allow_other: false,
             default_permissions: true,
@@ -328,6 +338,9 @@ pub enum ConfigError {
     /// Whoever comes with a file handle comes without a path.
     #[error("rules that match on paths do not work with export: drop one of them")]
     PathsOfExported,
+    /// A pattern of names.
+    #[error("dax: {0}")]
+    Pattern(String),
     /// Only a mount made with a policy tracks names.
     #[error("the mount was made without a policy: mount again with one")]
     NoPolicyToReplace,
@@ -350,6 +363,7 @@ impl Config {
         if self.acl && !self.xattr {
             return Err(ConfigError::AclWithoutXattr);
         }
+        compile(&self.dax).map_err(|error| ConfigError::Pattern(error.to_string()))?;
         Ok(())
     }
 

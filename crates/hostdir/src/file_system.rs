@@ -10,9 +10,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::{
     Attributes, Context, CopyArgs, DirectorySink, Entry, ExtendedAttributes, Features, FileSystem,
-    FileSystemStatistics, LockArgs, MountOptions, Negotiation, NewNode, OpenArgs, Opened,
-    ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr, WriteArgs,
-    WriteSource,
+    FileSystemStatistics, LockArgs, MapArgs, MappedFile, MountOptions, Negotiation, NewNode,
+    OpenArgs, Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SetAttr,
+    WriteArgs, WriteSource,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, Name, NodeId};
 
@@ -61,6 +61,7 @@ impl FileSystem for HostDir {
         fn readdir(
             node: NodeId, handle: FileHandle, offset: u64, sink: &mut DirectorySink<'_>
         ) -> Result<()>;
+        fn map(node: NodeId, args: &MapArgs) -> Result<MappedFile>;
         fn statfs(node: NodeId) -> Result<FileSystemStatistics>;
         fn ioctl(
             node: NodeId, handle: FileHandle, command: u32, data: &mut [u8], room: usize
@@ -178,6 +179,11 @@ impl FileSystem for HostDir {
         }
         // Submounts may be on other file systems. Few are.
         negotiation.set_prompt(self.host.tree.root.mount().is_memory());
+        // Guests offer it whose machine monitor has a window. What rules forbid now or later is never mapped.
+        let of_window = InitFlags::MAP_ALIGNMENT | InitFlags::HAS_INODE_DAX;
+        if !self.host.judge.has_policy() {
+            negotiation.want(of_window & negotiation.offered());
+        }
         if let Some(bytes) = config.max_write {
             negotiation.set_write_bytes_max(bytes);
         }
@@ -200,6 +206,11 @@ impl FileSystem for HostDir {
         let (wanted, privileged) = (config.passthrough, tree.credentials.may_register());
         self.host.follow.start(&services.notifier);
         let _ = tree.notifier.set(services.notifier);
+        if features.flags.contains(InitFlags::MAP_ALIGNMENT)
+            && let Some(window) = services.window
+        {
+            tree.dax.begin(window);
+        }
         let passthrough = &files.passthrough;
         passthrough.settle(wanted, privileged, features, services.backings);
         // If the kernel keeps no locks and no written data, close(2) needs no FLUSH.

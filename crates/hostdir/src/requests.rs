@@ -4,6 +4,7 @@
 mod acl;
 mod attributes;
 mod create;
+mod dax;
 mod explain;
 mod ioctl;
 mod labels;

@@ -11,6 +11,8 @@
 //! | `record_name`, `record_new_name`, `noting`, `name_changes` | names, under a policy |
 
 mod beneath;
+mod dax;
+mod dax_state;
 mod descriptor_limits;
 mod descriptors;
 mod folded_case;
@@ -50,6 +52,7 @@ use crate::ledger::{Ledger, Notes, Strongbox};
 use crate::quota::UserQuotas;
 use crate::setup_error::{SetupError, system};
 use crate::stat::stat_with_birth;
+use dax::Dax;
 use descriptor_limits::DescriptorLimits;
 use descriptors::Descriptors;
 use mounts::Mounts;
@@ -78,6 +81,7 @@ pub(crate) struct Tree {
     pub(crate) notes: Option<Arc<Notes>>,
     /// Descriptors for a process that resumes the session.
     pub(crate) strongbox: Option<Arc<dyn Strongbox>>,
+    pub(crate) dax: Dax,
     /// To the kernel above; set by INIT.
     pub(crate) notifier: OnceLock<Notifier>,
     /// Whether inodes record their names, for rules on paths.
@@ -155,6 +159,7 @@ impl Tree {
             retries: Retries::default(),
             notes,
             strongbox,
+            dax: Dax::new(config),
             notifier: OnceLock::new(),
             tracks_names,
             name_changes: NameChanges::default(),

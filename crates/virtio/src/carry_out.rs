@@ -6,30 +6,53 @@ use crate::session::GuestSession;
 use crate::slot::Slot;
 use std::sync::Arc;
 use thrufs::serving::BlockingJob;
-use thrufs::{Errno, FileReply, FileSystem, Metrics, Outcome, Wait};
+use thrufs::{Errno, FileReply, FileSystem, Metrics, Outcome, Wait, WindowReply};
+
+/// What is left to be done of a request.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// To read these data.
+    File(FileReply),
+    /// To change the window.
+    Window(WindowReply),
+}
 
 pub(crate) struct Sleeping<F: FileSystem> {
     pub(crate) slot: Slot,
     pub(crate) wait: Wait,
     pub(crate) session: Arc<GuestSession<F>>,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// Set when only this data is left to be read.
-    pub(crate) file_reply: Option<FileReply>,
+    /// `None` for all of it.
+    pub(crate) left: Option<Left>,
 }
 
 impl<F: FileSystem> Sleeping<F> {
     /// Executes it to its end, blocking where needed. The session is dropped before the result is returned.
     pub(crate) fn carry_out(mut self) -> Slot {
         let dispatcher = self.session.dispatcher();
-        if let Some(file_reply) = &self.file_reply {
-            self.slot.send_file(dispatcher, file_reply, true);
-        } else {
-            // The attempt without blocking had no effect, and may have seen nothing for `look_before`.
-            self.slot.begin(dispatcher, true);
-            self.slot.answer(dispatcher);
+        match &self.left {
+            Some(Left::File(file_reply)) => {
+                self.slot.send_file(dispatcher, file_reply, true);
+            }
+            // Only the window's thread can change it, and it has ended.
+            Some(Left::Window(reply)) => self.slot.send_window(dispatcher, reply, Err(Errno::EIO)),
+            None => {
+                // The attempt without blocking had no effect, and may have seen nothing for `look_before`.
+                self.slot.begin(dispatcher, true);
+                self.slot.answer(dispatcher);
+            }
         }
         self.slot.answered();
         self.slot
+    }
+
+    /// Completes a request after the window was changed, or could not be.
+    pub(crate) fn finish_window(mut self, reply: &WindowReply, result: Result<(), Errno>) {
+        let dispatcher = self.session.dispatcher();
+        self.slot.send_window(dispatcher, reply, result);
+        self.slot.answered();
+        drop(self.session);
+        self.mailbox.give_back(self.slot);
     }
 
     /// Executes it on the queue's thread, because the blocking pool has refused it.
@@ -69,7 +92,7 @@ pub(crate) fn carry_out<F: FileSystem>(
 ) -> Carried<F> {
     let dispatcher = session.dispatcher();
     slot.begin(dispatcher, false);
-    let (wait, file_reply) = match slot.dispatch(dispatcher, false) {
+    let (wait, left) = match slot.dispatch(dispatcher, false) {
         Outcome::Reply(length) => {
             slot.send(dispatcher, length);
             return Carried::Out(slot);
@@ -81,14 +104,15 @@ pub(crate) fn carry_out<F: FileSystem>(
                 return Carried::Out(slot);
             }
             metrics.count_deferred();
-            (Wait::Io, Some(file_reply))
+            (Wait::Io, Some(Left::File(file_reply)))
         }
+        Outcome::Window(reply) => (Wait::Window, Some(Left::Window(reply))),
     };
     Carried::Asleep(Sleeping {
         slot,
         wait,
         session: Arc::clone(session),
         mailbox: Arc::clone(mailbox),
-        file_reply,
+        left,
     })
 }

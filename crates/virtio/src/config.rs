@@ -1,11 +1,17 @@
 //! The configuration of a device, and its virtio configuration space.
 
+use crate::journal::MAPPINGS_MAX;
 use crate::tag::{TAG_BYTES, Tag};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::time::Duration;
 
 /// Most request queues of one device.
 pub const REQUEST_QUEUES_MAX: u16 = 64;
+
+/// The unit of a window's size: what the kernel maps at once (`FUSE_DAX_SZ`).
+pub(crate) const WINDOW_UNIT_BYTES: u64 = 2 << 20;
+/// Its largest size, by the mappings that are recorded.
+const WINDOW_BYTES_MAX: u64 = WINDOW_UNIT_BYTES * MAPPINGS_MAX as u64;
 
 /// The configuration of a device. The limits of blocked requests have counters in
 /// [`Snapshot`](thrufs::Snapshot).
@@ -29,6 +35,9 @@ pub struct DeviceConfig {
     /// How long the thread of a queue that had several requests at once spins for more before it sleeps, as
     /// long as that finds some. Zero for never.
     pub spin: Duration,
+    /// Size of the DAX window in bytes: a multiple of 2 MiB, 64 GiB at most. `None` for none. A device with a window
+    /// does not migrate.
+    pub window_bytes: Option<NonZeroU64>,
     /// Most helper threads of a queue with several requests at once; at most 3. `None` for as many as there
     /// are CPUs for, of which half are left to the guest.
     pub queue_helpers_max: Option<usize>,
@@ -44,6 +53,7 @@ impl Default for DeviceConfig {
             lock_waiters_max: 128,
             drain_timeout: Duration::from_secs(5),
             spin: Duration::from_micros(50),
+            window_bytes: None,
             queue_helpers_max: None,
         }
     }
@@ -58,6 +68,9 @@ pub enum ConfigError {
     /// No power of two, or more than 1024.
     #[error("a queue of {0} descriptors: it is a power of two, 1024 at most")]
     QueueSize(u16),
+    /// No multiple of 2 MiB, or more than 64 GiB.
+    #[error("a DAX window of {0} bytes: it is a multiple of 2 MiB, 64 GiB at most")]
+    Window(u64),
 }
 
 impl DeviceConfig {
@@ -67,6 +80,11 @@ impl DeviceConfig {
         }
         if !self.queue_size_max.is_power_of_two() || self.queue_size_max > 1024 {
             return Err(ConfigError::QueueSize(self.queue_size_max));
+        }
+        if let Some(bytes) = self.window_bytes.map(NonZeroU64::get)
+            && (!bytes.is_multiple_of(WINDOW_UNIT_BYTES) || bytes > WINDOW_BYTES_MAX)
+        {
+            return Err(ConfigError::Window(bytes));
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::vring::{Setup, Vring, VringError};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_sys::shared_memory::SharedMapping;
@@ -71,8 +72,6 @@ pub(crate) struct Control<M: MakeFileSystem> {
     transfer: Option<Transfer<Moved<M>>>,
     /// The result of the last one, until the front end asks for it or begins another.
     transferred: Option<io::Result<()>>,
-    /// The channel for back-end requests. Kept open, not used yet.
-    _front_end: Option<Backend>,
 }
 
 impl<M: MakeFileSystem> Control<M> {
@@ -88,8 +87,27 @@ impl<M: MakeFileSystem> Control<M> {
             log: None,
             transfer: None,
             transferred: None,
-            _front_end: None,
         }
+    }
+
+    /// Uses the channel for the window.
+    pub(crate) fn connect_window(&self, channel: UnixStream) {
+        if let Some(window) = &self.shared.window {
+            window.connect(channel);
+        }
+    }
+
+    fn map(&self, region: &VhostUserMemoryRegion, file: &File) -> Result<Region> {
+        let (guest, user) = (region.guest_phys_addr, region.user_addr);
+        let (length, offset) = (region.memory_size, region.mmap_offset);
+        let mapped = Region::map(guest, user, length, file, offset)?;
+        let window = self.shared.window.as_ref();
+        Ok(
+            match window.is_some_and(|window| window.state.note_region(file)) {
+                true => mapped.of_window(),
+                false => mapped,
+            },
+        )
     }
 
     fn vring(&mut self, index: u32) -> Result<&mut Vring> {
@@ -163,6 +181,9 @@ impl<M: MakeFileSystem> Control<M> {
             stuck += 1;
         }
         stuck += self.shared.pool.end(deadline);
+        if let Some(window) = &self.shared.window {
+            stuck += usize::from(!window.end(deadline));
+        }
         self.setup.regions = Regions::default();
         if stuck == 0 && !self.shared.sessions.wait_until_gone(deadline) {
             return 1;
@@ -173,12 +194,6 @@ impl<M: MakeFileSystem> Control<M> {
 
 fn descriptor(file: Option<File>) -> Option<Arc<OwnedFd>> {
     file.map(|file| Arc::new(OwnedFd::from(file)))
-}
-
-fn map(region: &VhostUserMemoryRegion, file: &File) -> Result<Region> {
-    let (guest, user) = (region.guest_phys_addr, region.user_addr);
-    let (length, offset) = (region.memory_size, region.mmap_offset);
-    Ok(Region::map(guest, user, length, file, offset)?)
 }
 
 fn not_offered<T>() -> Result<T> {
@@ -235,7 +250,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         let mapped: Result<Vec<Region>> = regions
             .iter()
             .zip(&files)
-            .map(|(region, file)| map(region, file))
+            .map(|(region, file)| self.map(region, file))
             .collect();
         self.set_regions(Regions::new(mapped?)?)?;
         Ok(None)
@@ -251,7 +266,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         file: File,
         _: Option<bool>,
     ) -> Result<Option<VhostUserMemoryRegionBase>> {
-        let regions = self.setup.regions.with(map(region, &file)?)?;
+        let regions = self.setup.regions.with(self.map(region, &file)?)?;
         self.set_regions(regions)?;
         Ok(None)
     }
@@ -342,6 +357,11 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         if self.shared.config.tag.is_some() {
             features |= VhostUserProtocolFeatures::CONFIG;
         }
+        if self.shared.config.window_bytes.is_some() {
+            features |=
+                VhostUserProtocolFeatures::SHMEM | VhostUserProtocolFeatures::BACKEND_SEND_FD;
+            features -= VhostUserProtocolFeatures::DEVICE_STATE;
+        }
         Ok(features)
     }
 
@@ -368,9 +388,9 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         ))
     }
 
-    fn set_backend_req_fd(&mut self, backend: Backend) {
-        self._front_end = Some(backend);
-    }
+    /// The window has its own descriptor of it ([`back_end_channel`](crate::window::back_end_channel)): the
+    /// sender of `vhost` waits without a limit.
+    fn set_backend_req_fd(&mut self, _: Backend) {}
 
     fn set_gpu_socket(&mut self, _: GpuBackend) -> Result<()> {
         not_offered()
@@ -429,7 +449,10 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
     }
 
     fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
-        not_offered()
+        let Some(bytes) = self.shared.config.window_bytes else {
+            return not_offered();
+        };
+        Ok(VhostUserShMemConfig::new(1, &[bytes.get()]))
     }
 
     fn set_log_base(&mut self, place: &VhostUserLog, file: File) -> Result<()> {

@@ -12,8 +12,10 @@ use crate::mailbox::Mailbox;
 use crate::session::{MakeFileSystem, NullFileSystem, Sessions};
 use crate::shared::Shared;
 use crate::stall_monitor::{StallMonitor, Watch};
+use crate::window::{Window, back_end_channel};
 use std::fmt;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,7 +153,8 @@ impl<M: MakeFileSystem> Device<M> {
         let mailboxes = mailboxes.map_err(|errno| DeviceError::Start(errno.into()))?;
         let ConnectionOptions { callers, journal } = options;
         let init = journal.as_ref().and_then(Journal::session);
-        let shared = Arc::new(self.share(&connection, &mailboxes, journal));
+        let shared = self.share(&connection, &mailboxes, journal);
+        let shared = Arc::new(shared.map_err(DeviceError::Start)?);
         if let Some(init) = init {
             shared.sessions.resume(&init).map_err(DeviceError::Resume)?;
         }
@@ -168,7 +171,7 @@ impl<M: MakeFileSystem> Device<M> {
         let failure = if self.handle.is_stopping() {
             Error::Disconnected
         } else {
-            listen(stream, &control)
+            listen(stream, &control, self.config.window_bytes.is_some())
         };
         let connections = &self.handle.state.connections;
         connections
@@ -184,7 +187,7 @@ impl<M: MakeFileSystem> Device<M> {
         connection: &Arc<Connection>,
         mailboxes: &[Arc<Mailbox>],
         journal: Option<Journal>,
-    ) -> Shared<M> {
+    ) -> io::Result<Shared<M>> {
         let metrics = &self.handle.state.metrics;
         let limits = BlockingLimits {
             blocked_max: self.config.blocked_max,
@@ -192,14 +195,20 @@ impl<M: MakeFileSystem> Device<M> {
         };
         let watch = Arc::new(Watch::new(mailboxes.len()));
         let threads = ServingThreads::new(allowed_cpus(), Arc::<Connection>::clone(connection));
+        let start_window = |bytes: NonZeroU64| {
+            let record = journal.as_ref().map(Journal::window);
+            Window::start(bytes.get(), record, metrics, threads.clone())
+        };
+        let window = self.config.window_bytes.map(start_window).transpose()?;
         let null_dispatcher =
             Dispatcher::new(Arc::new(NullFileSystem)).counting_into(Arc::clone(metrics));
-        Shared {
+        Ok(Shared {
             sessions: Sessions::new(
                 Arc::clone(&self.make),
                 Arc::clone(metrics),
                 self.config.drain_timeout,
                 mailboxes.to_vec(),
+                window.as_ref().map(|window| Arc::clone(&window.state)),
             ),
             pool: Arc::new(BlockingPool::new(
                 limits,
@@ -213,7 +222,8 @@ impl<M: MakeFileSystem> Device<M> {
             connection: Arc::clone(connection),
             null_dispatcher,
             journal,
-        }
+            window,
+        })
     }
 
     fn judge(
@@ -242,9 +252,23 @@ impl<M: MakeFileSystem> Device<M> {
 }
 
 /// Handles the front end's messages until the connection ends. Returns why it did.
-fn listen<M: MakeFileSystem>(stream: UnixStream, control: &Arc<Mutex<Control<M>>>) -> Error {
+fn listen<M: MakeFileSystem>(
+    stream: UnixStream,
+    control: &Arc<Mutex<Control<M>>>,
+    has_window: bool,
+) -> Error {
+    let peeked = match has_window.then(|| stream.try_clone()).transpose() {
+        Ok(peeked) => peeked,
+        Err(error) => return Error::SocketError(error),
+    };
     let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(control));
     loop {
+        if let Some(peeked) = &peeked
+            && let Some(channel) = back_end_channel(peeked)
+        {
+            let control = control.lock().unwrap_or_else(PoisonError::into_inner);
+            control.connect_window(channel);
+        }
         match handler.handle_request() {
             Ok(()) => {}
             Err(Error::SocketRetry(error)) if error.kind() == io::ErrorKind::Interrupted => {}

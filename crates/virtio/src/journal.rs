@@ -11,17 +11,20 @@
 //! | 16 | number of workers that have died on this connection |
 //! | 2048 | of each queue, eight bytes: 1 when the front end has set its base anew ([`Journal::note_base`]) |
 //! | 4096 | the queues: of each the table of what is [`inflight`], then a word for each descriptor ([`Intent`]) |
+//! | after these | the DAX window ([`WindowRecord`]) |
 //!
 //! The size is sealed: a worker that a guest has taken over cannot truncate it for others.
 
 mod inflight;
 mod intent;
 mod tracker;
+mod window;
 mod words;
 
 pub(crate) use inflight::Inflight;
 pub(crate) use intent::{Intent, Phase};
 pub(crate) use tracker::{Again, Tracker};
+pub(crate) use window::{MAPPINGS_MAX, RecordedMapping, WindowRecord};
 
 use crate::config::REQUEST_QUEUES_MAX;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -42,7 +45,8 @@ const QUEUES: usize = 4096;
 const QUEUE_SIZE_MAX: usize = 1024;
 const QUEUE_BYTES: usize = Inflight::bytes(QUEUE_SIZE_MAX) + Intent::BYTES * QUEUE_SIZE_MAX;
 const QUEUES_MAX: usize = 1 + REQUEST_QUEUES_MAX as usize;
-const BYTES: usize = QUEUES + QUEUES_MAX * QUEUE_BYTES.next_multiple_of(4096);
+const WINDOW: usize = QUEUES + QUEUES_MAX * QUEUE_BYTES.next_multiple_of(4096);
+const BYTES: usize = WINDOW + WindowRecord::BYTES.next_multiple_of(4096);
 
 /// See the module. Clones share the memory.
 #[derive(Clone, Debug)]
@@ -124,6 +128,10 @@ impl Journal {
 
     pub(crate) fn inflight(&self, queue: usize, size: u16) -> Option<Inflight> {
         Inflight::new(Arc::clone(self.words.mapping()), queue_at(queue), size)
+    }
+
+    pub(crate) fn window(&self) -> WindowRecord {
+        WindowRecord::new(Arc::clone(self.words.mapping()), WINDOW)
     }
 
     pub(crate) fn intents(&self, queue: usize) -> Intent {

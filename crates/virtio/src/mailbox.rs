@@ -89,6 +89,11 @@ impl Mailbox {
         self.leave(|messages| (messages.stops, messages.wiring) = (false, None));
     }
 
+    /// Whether the thread is to stop.
+    pub(crate) fn stops(&self) -> bool {
+        self.has_messages() && self.messages.lock().stops
+    }
+
     pub(crate) fn has_messages(&self) -> bool {
         self.pending.load(Ordering::SeqCst)
     }

@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 /// A range that is not, or not entirely, in guest memory.
 pub(crate) use thrufs_sys::shared_memory::Outside;
-use thrufs_sys::shared_memory::SharedMapping;
+use thrufs_sys::shared_memory::{SharedMapping, Span};
 
 /// Most regions of one guest: the maximum of QEMU and libvhost-user.
 pub const REGIONS_MAX: usize = 509;
@@ -54,9 +54,21 @@ pub struct Region {
     user: u64,
     length: usize,
     mapping: Arc<SharedMapping>,
+    /// It is a file in the DAX window, not the guest's memory.
+    is_of_window: bool,
 }
 
 impl Region {
+    /// Marks it as part of the DAX window. Its file may be truncated at any time, so that only system calls may
+    /// touch it: data are read and written there, headers, names and rings are not.
+    #[must_use]
+    pub(crate) fn of_window(self) -> Region {
+        Region {
+            is_of_window: true,
+            ..self
+        }
+    }
+
     /// Maps `length` bytes of `file` from `offset` on, at the guest address `guest` and the front end's
     /// address `user`.
     ///
@@ -81,6 +93,7 @@ impl Region {
             user,
             length,
             mapping: Arc::new(mapping),
+            is_of_window: false,
         })
     }
 
@@ -209,6 +222,9 @@ impl Regions {
     /// Translates `length` bytes at the front end's `address`, which must be in one region.
     pub(crate) fn locate_user(&self, address: u64, length: usize) -> Result<Extent, Outside> {
         let within = |(number, region): (usize, &Region)| {
+            if region.is_of_window {
+                return None;
+            }
             let offset = usize::try_from(address.checked_sub(region.user)?).ok()?;
             let end = offset.checked_add(length)?;
             (end <= region.length).then_some(Extent {
@@ -236,9 +252,20 @@ impl Regions {
         Ok(())
     }
 
+    /// For access by the processor.
     pub(crate) fn mapping(&self, extent: &Extent) -> Result<&SharedMapping, Outside> {
         let region = self.regions.get(usize::from(extent.region));
+        let region = region.filter(|region| !region.is_of_window);
         region.map(|region| &*region.mapping).ok_or(Outside)
+    }
+
+    /// For system calls.
+    fn span(&self, extent: &Extent) -> Result<Span<'_>, Outside> {
+        let region = self
+            .regions
+            .get(usize::from(extent.region))
+            .ok_or(Outside)?;
+        region.mapping.span(extent.offset, extent.length)
     }
 }
 

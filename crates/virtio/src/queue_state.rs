@@ -63,9 +63,9 @@ impl QueueState {
         Ok(())
     }
 
-    /// Whether requests are away that end without a guest's action (not lock waits).
+    /// Whether requests are away that end by themselves.
     pub(crate) fn waits_for_others(&self) -> bool {
-        self.away.iter().any(|away| !away.wait.is_for_lock())
+        self.away.iter().any(|away| away.wait.ends_by_itself())
     }
 
     /// Removes it from the list of requests away. False when it was not listed.

@@ -209,8 +209,7 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn carry_out(&mut self, mut slot: Slot) -> Result<(), Broken> {
         if slot.kind == Kind::Init {
-            self.begin_session(&mut slot);
-            return self.start.queue.finish(slot);
+            return self.carry_out_init(slot);
         }
         // Moved, not cloned: the reference count is shared by all queues.
         let Some(session) = self.session.take() else {
@@ -234,7 +233,7 @@ impl<M: MakeFileSystem> Serving<M> {
             Carried::Asleep(sleeping) => sleeping,
         };
         let away = sleeping.slot.away(sleeping.wait);
-        match self.shared.pool.take(sleeping) {
+        match self.shared.send_away(sleeping) {
             Ok(()) => {
                 self.start.queue.away.push(away);
                 Ok(())
@@ -252,13 +251,33 @@ impl<M: MakeFileSystem> Serving<M> {
         Ok(())
     }
 
-    /// INIT: makes a session with a file system of its own.
-    fn begin_session(&mut self, slot: &mut Slot) {
+    fn carry_out_init(&mut self, mut slot: Slot) -> Result<(), Broken> {
         // The previous session ends only without references.
         self.session = None;
         self.note_session(None);
+        let Some(has_window) = self.empty_window() else {
+            // The front end waits for the queue to stop, and so does not answer the window.
+            self.start.again.push(Again::taken(slot.head));
+            return Ok(());
+        };
+        self.begin_session(&mut slot, has_window);
+        self.start.queue.finish(slot)
+    }
+
+    /// Ends the session, and unmaps its files from the window. Whether there is one for the next; `None` when the
+    /// queue is to stop.
+    fn empty_window(&self) -> Option<bool> {
+        let Some(window) = &self.shared.window else {
+            return Some(false);
+        };
+        self.shared.sessions.end();
+        window.begin_session(|| self.start.mailbox.stops())
+    }
+
+    /// INIT: makes a session with a file system of its own.
+    fn begin_session(&mut self, slot: &mut Slot, has_window: bool) {
         let sessions = &self.shared.sessions;
-        let session = match sessions.make() {
+        let session = match sessions.make(has_window) {
             Ok(session) => session,
             Err(errno) => return slot.refuse(&self.shared.null_dispatcher, errno),
         };
@@ -274,6 +293,9 @@ impl<M: MakeFileSystem> Serving<M> {
     fn end_session(&mut self) {
         self.note_session(None);
         self.shared.sessions.end();
+        if let Some(window) = &self.shared.window {
+            window.end_session();
+        }
         self.look_at_session();
         tracing::debug!(queue = self.start.number, "a guest has ended its session");
     }

@@ -7,16 +7,17 @@
 //! Linux sends no INTERRUPT over virtio-fs, so lock waits are ended with their session.
 
 use crate::mailbox::Mailbox;
+use crate::window::WindowState;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::serving::{LiveCount, LiveGuard};
 use thrufs::{
     Attributes, Context, Dispatcher, Entry, Errno, FileHandle, FileSystem, InitFlags, Metrics,
-    Name, NodeId, Services,
+    Name, NodeId, Services, WindowCoverage,
 };
 
 /// Makes a file system for each session, from a guest's INIT to its DESTROY, reset or disconnection.
@@ -58,6 +59,9 @@ where
 /// files cannot be registered with the guest's kernel.
 const WITHHELD: InitFlags = InitFlags::OVER_IO_URING.union(InitFlags::PASSTHROUGH);
 
+/// What Linux offers for the window.
+const OF_WINDOW: InitFlags = InitFlags::MAP_ALIGNMENT.union(InitFlags::HAS_INODE_DAX);
+
 /// Answers requests outside a session.
 #[derive(Debug)]
 pub(crate) struct NullFileSystem;
@@ -85,6 +89,8 @@ pub(crate) type SessionOf<M> = Arc<GuestSession<<M as MakeFileSystem>::FileSyste
 
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
+    window: Option<Arc<WindowState>>,
+    is_over: AtomicBool,
     // Dropped last: the next session starts when all files of this one are closed.
     _count: LiveGuard,
 }
@@ -92,6 +98,11 @@ pub(crate) struct GuestSession<F: FileSystem> {
 impl<F: FileSystem> GuestSession<F> {
     pub(crate) fn dispatcher(&self) -> &Dispatcher<F> {
         &self.dispatcher
+    }
+
+    /// Whether it is no longer the current one: its requests need not be waited for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
     }
 
     /// Passes the features of INIT to the file system. False when INIT failed.
@@ -103,7 +114,12 @@ impl<F: FileSystem> GuestSession<F> {
             tracing::info!(%refusal, "feature not negotiated");
         }
         let file_system = self.dispatcher.file_system();
-        let started = || file_system.started(features, Services::unavailable());
+        let window = self
+            .window
+            .clone()
+            .map(|window| window as Arc<dyn WindowCoverage>);
+        let services = Services::unavailable().with_window(window);
+        let started = || file_system.started(features, services);
         catch_unwind(AssertUnwindSafe(started)).is_ok()
     }
 }
@@ -126,6 +142,7 @@ pub(crate) struct Sessions<M: MakeFileSystem> {
     drain_timeout: Duration,
     /// Of all queues, to wake their threads.
     mailboxes: Vec<Arc<Mailbox>>,
+    window: Option<Arc<WindowState>>,
     current: Mutex<Option<SessionOf<M>>>,
     generation: AtomicU64,
     /// Sessions not destroyed yet: at most one. Locked to make the next.
@@ -138,12 +155,14 @@ impl<M: MakeFileSystem> Sessions<M> {
         metrics: Arc<Metrics>,
         drain_timeout: Duration,
         mailboxes: Vec<Arc<Mailbox>>,
+        window: Option<Arc<WindowState>>,
     ) -> Sessions<M> {
         Sessions {
             make,
             metrics,
             drain_timeout,
             mailboxes,
+            window,
             current: Mutex::default(),
             generation: AtomicU64::new(0),
             last: Mutex::default(),
@@ -165,6 +184,10 @@ impl<M: MakeFileSystem> Sessions<M> {
         drop(current);
         if let Some(session) = &before {
             session.dispatcher.end_waits();
+            session.is_over.store(true, Ordering::SeqCst);
+        }
+        if let Some(window) = &self.window {
+            window.interrupt();
         }
         // Sleeping threads still hold the last session.
         self.mailboxes.iter().for_each(|mailbox| mailbox.alert());
@@ -181,13 +204,14 @@ impl<M: MakeFileSystem> Sessions<M> {
     /// # Errors
     ///
     /// EBUSY when requests of the last session do not end; the error of `make`.
-    pub(crate) fn make(&self) -> Result<SessionOf<M>, Errno> {
-        self.make_by(M::make)
+    pub(crate) fn make(&self, has_window: bool) -> Result<SessionOf<M>, Errno> {
+        self.make_by(M::make, has_window)
     }
 
     fn make_by(
         &self,
         make: impl FnOnce(&M) -> io::Result<Arc<M::FileSystem>>,
+        has_window: bool,
     ) -> Result<SessionOf<M>, Errno> {
         let last = self.last.lock();
         self.end();
@@ -202,18 +226,27 @@ impl<M: MakeFileSystem> Sessions<M> {
             tracing::error!(%error, "cannot create the file system for a guest");
             Errno::from(error)
         })?;
+        let withheld = match has_window {
+            true => WITHHELD,
+            false => WITHHELD.union(OF_WINDOW),
+        };
         let dispatcher = Dispatcher::new(file_system)
-            .withholding(WITHHELD)
+            .withholding(withheld)
+            .with_window(has_window)
             .counting_into(Arc::clone(&self.metrics));
         Ok(Arc::new(GuestSession {
             dispatcher,
+            window: self.window.clone().filter(|_| has_window),
+            is_over: AtomicBool::new(false),
             _count: last.one_more(),
         }))
     }
 
     /// Resumes the session of a process that died, which began with the request `init`.
     pub(crate) fn resume(&self, init: &[u8]) -> io::Result<()> {
-        let session = self.make_by(M::make_successor)?;
+        let window = self.window.as_ref();
+        let has_window = window.is_some_and(|window| window.abilities().is_some());
+        let session = self.make_by(M::make_successor, has_window)?;
         session.dispatcher.resume(init)?;
         self.install(&session);
         Ok(())

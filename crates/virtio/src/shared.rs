@@ -6,9 +6,10 @@ use crate::connection::Connection;
 use crate::journal::Journal;
 use crate::session::{MakeFileSystem, NullFileSystem, Sessions};
 use crate::stall_monitor::Watch;
+use crate::window::Window;
 use std::sync::Arc;
 use thrufs::serving::{BlockingPool, ServingThreads};
-use thrufs::{Dispatcher, Metrics};
+use thrufs::{Dispatcher, Metrics, Wait};
 
 pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) sessions: Sessions<M>,
@@ -22,4 +23,22 @@ pub(crate) struct Shared<M: MakeFileSystem> {
     pub(crate) config: DeviceConfig,
     /// For the process that resumes this connection.
     pub(crate) journal: Option<Journal>,
+    pub(crate) window: Option<Window<M::FileSystem>>,
+}
+
+impl<M: MakeFileSystem> Shared<M> {
+    /// Has the request executed by another thread.
+    ///
+    /// # Errors
+    ///
+    /// Gives it back when there is none.
+    pub(crate) fn send_away(
+        &self,
+        sleeping: Sleeping<M::FileSystem>,
+    ) -> Result<(), Sleeping<M::FileSystem>> {
+        match (&self.window, sleeping.wait) {
+            (Some(window), Wait::Window) => window.take(sleeping),
+            (_, Wait::Io | Wait::Lock { .. } | Wait::Window) => self.pool.take(sleeping),
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs::{
     Begun, Dispatcher, Errno, FileReply, FileSystem, Message, Opcode, Outcome, Repeat, Wait,
-    WriteSource,
+    WindowReply, WriteSource,
 };
 use thrufs_abi::layout::OutHeader;
 use thrufs_sys::buffer::PageBuffer;
@@ -206,6 +206,7 @@ impl Slot {
             Outcome::File(file_reply) => {
                 self.send_file(dispatcher, &file_reply, true);
             }
+            Outcome::Window(reply) => self.send_window(dispatcher, &reply, Err(Errno::EIO)),
             Outcome::Silent | Outcome::Defer(_) => {}
         }
     }
@@ -264,6 +265,17 @@ impl Slot {
             self.length = length as u32;
         }
         true
+    }
+
+    /// Replies after a change of the window.
+    pub(crate) fn send_window<F: FileSystem>(
+        &mut self,
+        dispatcher: &Dispatcher<F>,
+        window_reply: &WindowReply,
+        result: Result<(), Errno>,
+    ) {
+        let length = dispatcher.finish_window_reply(window_reply, &mut self.reply, result);
+        self.send(dispatcher, length);
     }
 
     /// Logs all the room for the reply as written: a failed read may have written to some.

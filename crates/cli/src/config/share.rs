@@ -3,7 +3,7 @@
 use super::{ServerConfig, path};
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU64};
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::{Config, FileHandles, IdMap};
 use thrufs_virtio::{DeviceConfig, Tag};
@@ -68,6 +68,8 @@ pub(crate) struct ShareConfig {
     pub(crate) queue_size_max: u16,
     /// Most helper threads of a queue; depends on the number of CPUs unless given.
     pub(crate) queue_helpers_max: Option<usize>,
+    /// Bytes of the DAX window; 0 for none.
+    pub(crate) window_bytes: u32,
     pub(crate) machines_max: usize,
     /// Deaths of one connection's workers within a minute before it is closed.
     pub(crate) deaths_max: usize,
@@ -107,6 +109,7 @@ impl Default for ShareConfig {
             request_queues: queues_of_this_machine(),
             queue_size_max: device.queue_size_max,
             queue_helpers_max: device.queue_helpers_max,
+            window_bytes: 0,
             machines_max: MACHINES_MAX,
             deaths_max: DEATHS_MAX,
             sandbox: Sandbox::Best,
@@ -140,6 +143,7 @@ impl ShareConfig {
             request_queues: self.request_queues,
             queue_size_max: self.queue_size_max,
             queue_helpers_max: self.queue_helpers_max,
+            window_bytes: NonZeroU64::new(self.window_bytes.into()),
             drain_timeout: self.server.stop_timeout,
             ..DeviceConfig::default()
         }

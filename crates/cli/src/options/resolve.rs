@@ -37,6 +37,7 @@ pub(crate) fn resolve_share(settings: &[Setting]) -> Result<ShareConfig, OptionE
     }
     settle(&mut config.serving);
     check_queue_size(&config, &effective)?;
+    check_window(&config, &effective)?;
     check_namespace(&effective)?;
     check_handles(&mut config.serving, &effective)?;
     Ok(config)
@@ -57,6 +58,24 @@ fn check_queue_size(config: &ShareConfig, effective: &[Setting]) -> Result<(), O
             Err(size.bad("it must be a power of two".to_owned()))
         }
         _ => Ok(()),
+    }
+}
+
+/// QEMU ends itself at 512 regions of memory: a window of 512 MiB has 256.
+const WINDOW_BYTES_MAX: u32 = 512 << 20;
+
+fn check_window(config: &ShareConfig, effective: &[Setting]) -> Result<(), OptionError> {
+    let bytes = config.window_bytes;
+    if let Some(window) = given(effective, "dax_window") {
+        if bytes == 0 || !bytes.is_multiple_of(2 << 20) || bytes > WINDOW_BYTES_MAX {
+            return Err(window.bad("it must be a multiple of 2M, 512M at most".to_owned()));
+        }
+        return Ok(());
+    }
+    let names = ["dax", "dax_min_size"];
+    match names.iter().find_map(|name| given(effective, name)) {
+        Some(alone) => Err(alone.bad("it needs dax_window=SIZE".to_owned())),
+        None => Ok(()),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::errno::{Errno, Result};
 use crate::features::{Features, Negotiation};
 use crate::file_system::FileSystem;
 use crate::reply::put;
+use crate::window::MAP_ALIGNMENT_LOG2;
 use std::sync::atomic::Ordering;
 use thrufs_abi::layout::{InitIn, InitOut};
 use thrufs_abi::version::{Agreement, KERNEL_MINOR, KERNEL_VERSION, negotiate};
@@ -93,7 +94,11 @@ fn init_out(features: &Features, negotiation: &Negotiation) -> InitOut {
         time_gran: negotiation.time_granularity_ns,
         // 16 MiB at most, hence 4096 pages.
         max_pages: (features.write_bytes_max / 4096) as u16,
-        map_alignment: 0,
+        map_alignment: if features.flags.contains(InitFlags::MAP_ALIGNMENT) {
+            MAP_ALIGNMENT_LOG2
+        } else {
+            0
+        },
         max_stack_depth: if features.flags.contains(InitFlags::PASSTHROUGH) {
             negotiation.stack_depth_max
         } else {

@@ -241,8 +241,8 @@ impl<F: FileSystem> Dispatcher<F> {
                 empty(Ok(()))
             }
             Operation::Destroy => empty(Ok(())),
-            // DAX mappings belong to virtio-fs.
-            Operation::SetupMapping(_) | Operation::RemoveMapping { .. } => Err(Errno::ENOSYS),
+            Operation::SetupMapping(arg) => self.set_up_mapping(context, node, arg),
+            Operation::RemoveMapping { mappings } => self.remove_mappings(mappings.iter()),
             // The first INIT is not carried out here.
             Operation::Init { .. } => Err(self.invalid(Errno::EINVAL)),
         }

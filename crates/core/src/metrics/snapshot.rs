@@ -105,6 +105,16 @@ figures! {
     notifications_refused: "notifications not queued",
     /// Interrupts that arrived.
     interrupts: "interrupts",
+    /// Mappings in the DAX window, now.
+    window_mappings: "window mappings",
+    /// Mappings that were made in the DAX window.
+    window_maps: "window maps",
+    /// Mappings that the guest has removed from the DAX window.
+    window_unmaps: "window unmaps",
+    /// Requests for the DAX window that were refused: their range, or the file's protection.
+    window_invalid: "window requests refused",
+    /// Requests for the DAX window that the machine monitor has refused, or not answered.
+    window_failed: "window requests failed",
 }
 
 impl Snapshot {

@@ -156,7 +156,7 @@ impl<J: BlockingJob> BlockingPool<J> {
         let figures = &self.metrics.figures;
         self.try_to_take(job).inspect_err(|job| match job.wait() {
             Wait::Lock { .. } => bump(&figures.lock_waiters_refused),
-            Wait::Io => bump(&figures.blocked_inline),
+            Wait::Io | Wait::Window => bump(&figures.blocked_inline),
         })
     }
 

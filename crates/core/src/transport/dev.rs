@@ -164,6 +164,7 @@ impl<F: FileSystem> WorkerThread<'_, F> {
             Outcome::Reply(reply) => self.send(length, reply),
             Outcome::Silent => return true,
             Outcome::File(file_reply) => self.answer_from_file(length, &file_reply),
+            Outcome::Window(_) => unreachable!("this transport has no window"),
             Outcome::Defer(wait) => self.carry_out_blocking(length, wait),
         }
         false

@@ -10,6 +10,7 @@ use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
 use crate::ledger::{FileNote, OpenerIds};
 use crate::tree::Inode;
 use rustix::fs::Statx;
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -173,7 +174,7 @@ impl Files {
         handle: FileHandle,
         offset: u64,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&PendingLookup<'_>, &Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&PendingLookup<'_>, &CStr, (Arc<Inode>, Statx)) -> Entry,
     ) -> Result<()> {
         if !self.is_opened_by_kernel(handle) {
             let directory = self.directory_of(node, handle)?;
@@ -213,7 +214,7 @@ impl Files {
         directory: &Arc<OpenDirectory>,
         offset: u64,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&PendingLookup<'_>, &Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&PendingLookup<'_>, &CStr, (Arc<Inode>, Statx)) -> Entry,
     ) -> Result<()> {
         if directory.inode.mount().is_remote() {
             context.require_blocking()?;
@@ -259,7 +260,7 @@ impl Files {
         rules: Option<&RulesOfEntries>,
         entry: &DirEntry<'_>,
         sink: &mut DirectorySink<'_>,
-        entry_of: impl Fn(&PendingLookup<'_>, &Arc<Inode>, &Statx) -> Entry,
+        entry_of: impl Fn(&PendingLookup<'_>, &CStr, (Arc<Inode>, Statx)) -> Entry,
     ) -> bool {
         let name = entry.name.to_bytes();
         let next = entry.off as u64;
@@ -277,11 +278,11 @@ impl Files {
         }
         let pending = self.follow.begin_lookup(parent);
         match self.tree.lookup_at(parent, fd, entry.name) {
-            Ok((inode, stat)) => {
-                let found = entry_of(&pending, &inode, &stat);
+            Ok(found) => {
+                let found = entry_of(&pending, entry.name, found);
                 let written = sink.entry_plus(&found, next, entry.kind, name);
                 if !written {
-                    self.tree.forget(inode.node(), 1);
+                    self.tree.forget(found.node, 1);
                 }
                 written
             }

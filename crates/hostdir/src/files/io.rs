@@ -125,6 +125,9 @@ impl Files {
             // Elsewhere than at the end: forbidden by the file, and the lower file would append instead.
             return Err(Errno::EPERM);
         }
+        let end = args.offset.saturating_add(data.len() as u64);
+        let size = || Ok(stat_open(&*lower)?.stx_size);
+        self.tree.dax.may_write_to(file.inode(), end, size)?;
         file.mark_written();
         self.leave_reserved_blocks(context, file.inode())?;
         let write = || data.write_to(&lower, args.offset);
@@ -258,6 +261,13 @@ impl Files {
         self.may_write(&file)?;
         let lower = self.lower(&file, true)?;
         self.leave_reserved_blocks(context, file.inode())?;
+        let size = || Ok(stat_open(&*lower)?.stx_size);
+        if mode.intersects(FallocateFlags::COLLAPSE_RANGE | FallocateFlags::INSERT_RANGE) {
+            self.tree.dax.may_resize(file.inode())?;
+        } else if !mode.contains(FallocateFlags::KEEP_SIZE) {
+            let end = offset.saturating_add(length);
+            self.tree.dax.may_write_to(file.inode(), end, size)?;
+        }
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
         let loses = loses_set_ids(context);
         self.change_file(context, (handle, &file), &lower, || {
@@ -308,6 +318,9 @@ impl Files {
         self.may_write(&to)?;
         let (source, target) = (self.lower(&from, false)?, self.lower(&to, true)?);
         self.leave_reserved_blocks(context, to.inode())?;
+        let size = || Ok(stat_open(&*target)?.stx_size);
+        let end = offset_out.saturating_add(args.length);
+        self.tree.dax.may_write_to(to.inode(), end, size)?;
         let copy = || {
             let (offset_in, offset_out) = (Some(&mut offset_in), Some(&mut offset_out));
             let copied =

@@ -168,6 +168,9 @@ impl Files {
         args: &OpenArgs,
         wanted: &FilePath,
     ) -> Result<Opened> {
+        if flags & libc::O_TRUNC != 0 {
+            self.tree.dax.may_resize(inode)?;
+        }
         let guard = self.use_file_once_released(context, inode, args.flags as i32, wanted)?;
         if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
             self.require_no_writer(context.uid(), inode, filter)?;

@@ -12,6 +12,7 @@ use crate::tree::Inode;
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +44,7 @@ impl Host {
         inode.record_mode(u32::from(stat.stx_mode));
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
-            size: stat.stx_size,
+            size: self.tree.dax.size(inode, stat.stx_size),
             blocks: stat.stx_blocks,
             atime: stat.stx_atime.tv_sec as u64,
             mtime: stat.stx_mtime.tv_sec as u64,
@@ -75,7 +76,7 @@ impl Host {
         if is_mounted_on && self.announces_submounts.load(Ordering::Relaxed) {
             AttrFlags::SUBMOUNT.bits()
         } else {
-            0
+            self.tree.dax.flags(inode, stat)
         }
     }
 
@@ -97,6 +98,17 @@ impl Host {
         }
     }
 
+    /// The same, of one that has this name.
+    pub(crate) fn entry_of_name(
+        &self,
+        pending: &PendingLookup<'_>,
+        name: &CStr,
+        (inode, stat): &(Arc<Inode>, Statx),
+    ) -> Entry {
+        self.tree.dax.note_name(inode, name);
+        self.entry(pending, inode, stat)
+    }
+
     pub(crate) fn readdir(
         &self,
         context: &Context<'_>,
@@ -105,8 +117,8 @@ impl Host {
         offset: u64,
         sink: &mut DirectorySink<'_>,
     ) -> Result<()> {
-        let entry_of = |pending: &PendingLookup<'_>, inode: &Arc<Inode>, stat: &Statx| {
-            self.entry(pending, inode, stat)
+        let entry_of = |pending: &PendingLookup<'_>, name: &CStr, found: (Arc<Inode>, Statx)| {
+            self.entry_of_name(pending, name, &found)
         };
         self.files
             .readdir(context, node, handle, offset, sink, entry_of)
@@ -172,7 +184,7 @@ impl Host {
             gid: self.config.gid_map.to_client(stat.stx_gid),
             mode: mode as u16,
             ino: inode.mount().client_ino(stat.stx_ino),
-            size: stat.stx_size,
+            size: self.tree.dax.size(inode, stat.stx_size),
             blocks: stat.stx_blocks,
             atime: time(&stat.stx_atime),
             btime: time(&stat.stx_btime),
@@ -257,6 +269,8 @@ impl Host {
             changed = true;
         }
         if let Some(size) = set.size {
+            let current = || Ok(stat_open(fd)?.stx_size);
+            self.tree.dax.may_set_size(inode, size, current)?;
             if set.kill_suidgid {
                 inode.record_mode(u32::from(stat_open(fd)?.stx_mode));
             }

@@ -32,10 +32,10 @@ impl Host {
             self.tree.lookup_name(&parent, name.as_cstr())
         };
         match found {
-            Ok((inode, stat)) => match self.is_absent(context, &parent, name.as_cstr(), &stat) {
-                Ok(false) => Ok(self.entry(&pending, &inode, &stat)),
+            Ok(found) => match self.is_absent(context, &parent, name.as_cstr(), &found.1) {
+                Ok(false) => Ok(self.entry_of_name(&pending, name.as_cstr(), &found)),
                 hidden => {
-                    self.tree.forget(inode.node(), 1);
+                    self.tree.forget(found.0.node(), 1);
                     hidden.and_then(|_| absent(&pending))
                 }
             },

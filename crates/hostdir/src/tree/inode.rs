@@ -1,6 +1,7 @@
 //! One inode that the kernel has looked up: its lookup count, what leads to it (handle, place, descriptor),
 //! and what was reported of it. Makes no system calls except closing descriptors.
 
+use super::dax_state::DaxState;
 use super::followed::Followed;
 use super::idle_expiry::IdleExpiry;
 use super::magic::{BTRFS_MAGIC, EXT_MAGIC, XFS_MAGIC};
@@ -15,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::FileType;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use thrufs::{Backing, LowerFile, NoWait};
 use thrufs_abi::NodeId;
@@ -34,6 +35,10 @@ impl Place {
     }
 }
 
+const EXECUTABLE: u8 = 1;
+/// See [`set_group_id_stays`](Inode::set_group_id_stays).
+const SET_GROUP_ID_STAYS: u8 = 2;
+
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
     node: NodeId,
@@ -47,9 +52,8 @@ pub(crate) struct Inode {
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
     reported: ReportedAttributes,
-    is_executable: AtomicBool,
-    /// See [`set_group_id_stays`](Inode::set_group_id_stays).
-    set_group_id_stays: AtomicBool,
+    /// [`EXECUTABLE`] and [`SET_GROUP_ID_STAYS`], by its last known mode.
+    by_mode: AtomicU8,
     /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
     /// A lower file that a client has open: leads to an inode without names.
@@ -66,6 +70,7 @@ pub(crate) struct Inode {
     only_held: AtomicBool,
     in_strongbox: AtomicBool,
     followed: Followed,
+    dax: DaxState,
 }
 
 /// What leads to it, beside its handle.
@@ -123,8 +128,7 @@ impl Inode {
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
             reported: ReportedAttributes::none(),
-            is_executable: AtomicBool::new(false),
-            set_group_id_stays: AtomicBool::new(false),
+            by_mode: AtomicU8::new(0),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
             uses: Mutex::new(None),
@@ -134,6 +138,7 @@ impl Inode {
             only_held: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
             followed: Followed::default(),
+            dax: DaxState::default(),
         }
     }
 
@@ -173,6 +178,11 @@ impl Inode {
     /// How its changes beneath are told.
     pub(crate) fn followed(&self) -> &Followed {
         &self.followed
+    }
+
+    /// Whether a guest maps it.
+    pub(crate) fn dax(&self) -> &DaxState {
+        &self.dax
     }
 
     /// The names by which it was looked up.
@@ -352,19 +362,18 @@ impl Inode {
 
     /// Records a mode that was reported, or that the lower file has.
     pub(crate) fn record_mode(&self, mode: u32) {
-        let stays = set_group_id_stays(mode);
-        self.set_group_id_stays.store(stays, Ordering::Relaxed);
-        let executable = mode & 0o111 != 0;
-        self.is_executable.store(executable, Ordering::Relaxed);
+        let stays = u8::from(set_group_id_stays(mode)) * SET_GROUP_ID_STAYS;
+        let executable = u8::from(mode & 0o111 != 0) * EXECUTABLE;
+        self.by_mode.store(stays | executable, Ordering::Relaxed);
     }
 
     pub(crate) fn is_executable(&self) -> bool {
-        self.is_executable.load(Ordering::Relaxed)
+        self.by_mode.load(Ordering::Relaxed) & EXECUTABLE != 0
     }
 
     /// [`set_group_id_stays`], by its last known mode.
     pub(crate) fn set_group_id_stays(&self) -> bool {
-        self.set_group_id_stays.load(Ordering::Relaxed)
+        self.by_mode.load(Ordering::Relaxed) & SET_GROUP_ID_STAYS != 0
     }
 
     pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {

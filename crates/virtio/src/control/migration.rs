@@ -125,7 +125,7 @@ impl<M: MakeFileSystem> Control<M> {
         let queues = self.vrings.len();
         Transfer::begin(file, move |pipe| {
             let load_session = |source: &mut dyn io::Read| {
-                let session = shared.sessions.make()?;
+                let session = shared.sessions.make(false)?;
                 session.dispatcher().restore(source)?;
                 Ok(session)
             };

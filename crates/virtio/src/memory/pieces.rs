@@ -73,10 +73,8 @@ impl<'a> Pieces<'a> {
     pub(super) fn spans(&self) -> impl Iterator<Item = Span<'a>> + use<'a> {
         let regions = self.regions;
         // Never fails: extents lie within their table.
-        self.parts().map_while(move |extent| {
-            let mapping = regions.mapping(&extent).ok()?;
-            mapping.span(extent.offset, extent.length).ok()
-        })
+        self.parts()
+            .map_while(move |extent| regions.span(&extent).ok())
     }
 
     /// Copies as many bytes as fit to `target`, and returns their number.

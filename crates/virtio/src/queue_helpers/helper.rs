@@ -108,7 +108,7 @@ impl<M: MakeFileSystem> QueueHelpers<M> {
         }
         match carry_out(&lease.session, &self.mailbox, &self.shared.metrics, slot) {
             Carried::Out(slot) => Some(slot),
-            Carried::Asleep(sleeping) if sleeping.wait.is_for_lock() => {
+            Carried::Asleep(sleeping) if !sleeping.wait.ends_by_itself() => {
                 self.mailbox.hand_over(sleeping.slot);
                 None
             }

@@ -8,3 +8,4 @@ mod inflight;
 mod migration;
 mod queue_helpers;
 mod served;
+mod window;

@@ -148,10 +148,13 @@ impl Guest {
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
             | VhostUserProtocolFeatures::RESET_DEVICE
             | VhostUserProtocolFeatures::LOG_SHMFD
-            | VhostUserProtocolFeatures::DEVICE_STATE;
+            | VhostUserProtocolFeatures::BACKEND_REQ;
         assert!(protocol.contains(wanted));
-        let optional =
-            VhostUserProtocolFeatures::CONFIG | VhostUserProtocolFeatures::INFLIGHT_SHMFD;
+        let optional = VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD
+            | VhostUserProtocolFeatures::DEVICE_STATE
+            | VhostUserProtocolFeatures::BACKEND_SEND_FD
+            | VhostUserProtocolFeatures::SHMEM;
         front_end
             .set_protocol_features(wanted | protocol & optional)
             .unwrap();
@@ -368,6 +371,16 @@ impl Guest {
 
     /// INIT, offering everything.
     pub fn init(&mut self) -> Result<InitOut, i32> {
+        let request = self.init_request();
+        let reply = self.transact(1, &request, 4096);
+        let reply = Reply::parse(&reply).expect("a reply of the length that it says");
+        match reply.error {
+            0 => Ok(reply.structure().expect("a body")),
+            error => Err(-error),
+        }
+    }
+
+    pub fn init_request(&mut self) -> Vec<u8> {
         let flags = InitFlags::all().bits();
         let arg = InitIn {
             major: KERNEL_VERSION,
@@ -377,8 +390,7 @@ impl Guest {
             flags2: (flags >> 32) as u32,
             ..InitIn::default()
         };
-        let request = self.request(Opcode::Init, 0).arg(&arg);
-        self.ask(request)
+        self.request(Opcode::Init, 0).arg(&arg).finish()
     }
 
     /// Whether the error eventfd of `queue` was signalled.

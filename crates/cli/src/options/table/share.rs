@@ -3,7 +3,7 @@
 use crate::options::row::{Conflict, Group, MountOption, row, usual};
 use crate::options::syntax::{add_range, parse_capabilities, translate};
 use crate::options::value::Setter::Share;
-use crate::options::value::Value::{Choice, Count, Off, On, Range, Rule};
+use crate::options::value::Value::{Bytes, Choice, Count, Off, On, Range, Rule, Text};
 use crate::options::value::{count, named, set};
 use std::num::NonZeroU16;
 use thrufs_virtio::Tag;
@@ -43,6 +43,32 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "With 1, only the queue's own thread. Unless given, as many as half of the processors \
                  allow; the others are left to the machine.",
             ),
+        row("dax_window", Bytes(Share(|it, bytes| it.window_bytes = bytes)))
+            .help("map files of the host into the machine's address space (DAX)")
+            .conflicts(&[(
+                "policy",
+                "what the machine maps is read and written without a check; drop one of them",
+            )])
+            .long(
+                "The size of the window, a multiple of 2M, 512M at most. The guest reads and writes the \
+                 mapped files in the host's page cache, without requests and without a copy of its own. \
+                 The machine monitor must support it (VHOST_USER_PROTOCOL_F_SHMEM). A file that is truncated \
+                 on the host while it is mapped ends the machine monitor, if the guest touches it (SIGBUS). \
+                 The machine does not migrate.",
+            ),
+        row("dax", Text(Share(|it, names| it.serving.dax.push(names))))
+            .help("the files that are mapped, by name: *.img")
+            .adds_up()
+            .long(
+                "A pattern with *, ? and [...] for the last component of the path. May be given several \
+                 times. Unless given, all files, where the machine monitor maps beyond the end of a file. One \
+                 that does not (QEMU) maps only files of whole pages that are named here, and the guest cannot \
+                 change their size.",
+            ),
+        row("dax_min_size", Bytes(Share(|it, bytes| it.serving.dax_bytes_min = bytes.into())))
+            .default("2M")
+            .help("the least size of a file that is mapped")
+            .long("Each mapping costs a request and a message to the machine monitor, for 2 MiB."),
         row("machines", Count(1, 1024, Share(|it, n| it.machines_max = count(n))))
             .default("8")
             .help("most virtual machines that are served at once")

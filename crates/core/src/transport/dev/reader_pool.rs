@@ -278,7 +278,7 @@ impl<F: FileSystem> ReaderPool<F> {
         if !worker.is_reader() {
             // The monitor took the role, and counted the worker as blocked.
             return match wait {
-                Wait::Io => Blocking::Allowed,
+                Wait::Io | Wait::Window => Blocking::Allowed,
                 Wait::Lock { .. } if !room => Blocking::Refused,
                 Wait::Lock { .. } => {
                     list.count_unblocked(worker);

@@ -189,6 +189,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             }
             Outcome::Silent => self.send(slot, 0),
             Outcome::File(file_reply) => self.answer_from_file(slot, file_reply),
+            Outcome::Window(_) => unreachable!("this transport has no window"),
             Outcome::Defer(wait) => self.carry_out_blocking(slot, wait),
         }
     }

@@ -1,0 +1,300 @@
+//! What is mapped in the window, bounded, and recorded for the next worker.
+
+use crate::journal::{RecordedMapping, WindowRecord};
+use std::collections::BTreeMap;
+
+/// There is one mapping for each of these at most.
+use crate::config::WINDOW_UNIT_BYTES as RANGE_BYTES;
+
+/// What everything is aligned to.
+pub(super) const PAGE_BYTES: u64 = 4096;
+
+/// Why a request for the window is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Invalid {
+    #[error("a range is not aligned to pages, empty or outside of the window")]
+    Range,
+    #[error("another mapping is in the way")]
+    Overlap,
+    #[error("the window has as many mappings as ranges of 2 MiB")]
+    TooMany,
+    #[error("a range is not that of a mapping")]
+    NotMapped,
+    #[error("the file is mapped for reading")]
+    ReadOnly,
+}
+
+/// A mapping of the guest's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(super) node: u64,
+    /// In bytes from the start of the window.
+    pub(super) at: u64,
+    /// In bytes from the start of the file.
+    pub(super) offset: u64,
+    /// Bytes that the guest has asked for.
+    pub(super) length: u64,
+    /// Bytes that the front end has mapped: fewer where the file ends and the front end cannot map beyond.
+    pub(super) mapped: u64,
+    pub(super) writable: bool,
+    /// The front end may or may not have it: it is unmapped before the place is used again.
+    pub(super) is_doubtful: bool,
+}
+
+impl Mapping {
+    fn end(&self) -> u64 {
+        // Checked when it was made.
+        self.at + self.length
+    }
+
+    pub(super) fn is_short(&self) -> bool {
+        self.mapped < self.length
+    }
+}
+
+/// The mappings by their place.
+#[derive(Debug)]
+pub(crate) struct Table {
+    window_bytes: u64,
+    mappings: BTreeMap<u64, (usize, Mapping)>,
+    free: Vec<usize>,
+    record: Option<WindowRecord>,
+}
+
+impl Table {
+    /// The mappings that `record` has of the worker that died, none without.
+    pub(super) fn new(window_bytes: u64, record: Option<WindowRecord>) -> Table {
+        let slots = (window_bytes / RANGE_BYTES) as usize;
+        let mut table = Table {
+            window_bytes,
+            mappings: BTreeMap::new(),
+            free: Vec::new(),
+            record,
+        };
+        for slot in (0..slots).rev() {
+            let recorded = table.record.as_ref().and_then(|record| record.load(slot));
+            match recorded.map(Mapping::from) {
+                Some(mapping) if table.require_free(mapping.at, mapping.length).is_ok() => {
+                    table.mappings.insert(mapping.at, (slot, mapping));
+                }
+                _ => table.free.push(slot),
+            }
+        }
+        table
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.mappings.len()
+    }
+
+    pub(super) fn require_range(&self, at: u64, length: u64) -> Result<(), Invalid> {
+        let is_aligned = (at | length).is_multiple_of(PAGE_BYTES) && length > 0;
+        let is_within = at
+            .checked_add(length)
+            .is_some_and(|end| end <= self.window_bytes);
+        if is_aligned && is_within {
+            Ok(())
+        } else {
+            Err(Invalid::Range)
+        }
+    }
+
+    /// Whether the range is valid and nothing is mapped there.
+    pub(super) fn require_free(&self, at: u64, length: u64) -> Result<(), Invalid> {
+        self.require_range(at, length)?;
+        let before = self.mappings.range(..at + length).next_back();
+        if before.is_some_and(|(_, (_, mapping))| mapping.end() > at) {
+            return Err(Invalid::Overlap);
+        }
+        Ok(())
+    }
+
+    /// The mapping at exactly this range.
+    pub(super) fn get(&self, at: u64, length: u64) -> Option<Mapping> {
+        let (_, mapping) = self.mappings.get(&at)?;
+        (mapping.length == length).then_some(*mapping)
+    }
+
+    /// All mappings within the range, which must not cut one.
+    pub(super) fn within(&self, at: u64, length: u64) -> Result<Vec<Mapping>, Invalid> {
+        self.require_range(at, length)?;
+        let end = at + length;
+        let overlapping = self
+            .mappings
+            .range(..end)
+            .rev()
+            .map(|(_, (_, mapping))| *mapping);
+        let overlapping: Vec<Mapping> = overlapping
+            .take_while(|mapping| mapping.end() > at)
+            .collect();
+        let is_cut = |mapping: &Mapping| mapping.at < at || mapping.end() > end;
+        if overlapping.is_empty() || overlapping.iter().any(is_cut) {
+            return Err(Invalid::NotMapped);
+        }
+        Ok(overlapping)
+    }
+
+    pub(super) fn all(&self) -> Vec<Mapping> {
+        self.mappings
+            .values()
+            .map(|(_, mapping)| *mapping)
+            .collect()
+    }
+
+    /// Adds a mapping, or records that one has changed.
+    pub(super) fn put(&mut self, mapping: Mapping) -> Result<(), Invalid> {
+        let slot = match self.mappings.get(&mapping.at) {
+            Some((slot, _)) => *slot,
+            None => self.free.pop().ok_or(Invalid::TooMany)?,
+        };
+        if let Some(record) = &self.record {
+            record.store(slot, &mapping.into());
+        }
+        self.mappings.insert(mapping.at, (slot, mapping));
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, at: u64) {
+        if let Some((slot, _)) = self.mappings.remove(&at) {
+            if let Some(record) = &self.record {
+                record.clear(slot);
+            }
+            self.free.push(slot);
+        }
+    }
+
+    /// The size up to which the live mappings of `node` cover the file; `None` when they cover what there may be.
+    pub(super) fn covered(&self, node: u64) -> Option<u64> {
+        let mappings = self.mappings.values().map(|(_, mapping)| mapping);
+        let short = mappings.filter(|mapping| mapping.node == node && mapping.is_short());
+        short.map(|mapping| mapping.offset + mapping.mapped).min()
+    }
+}
+
+impl From<Mapping> for RecordedMapping {
+    fn from(mapping: Mapping) -> RecordedMapping {
+        let flags = u64::from(mapping.writable) | u64::from(mapping.is_doubtful) << 1;
+        RecordedMapping([
+            mapping.node,
+            mapping.at,
+            mapping.offset,
+            mapping.length,
+            mapping.mapped,
+            flags,
+        ])
+    }
+}
+
+impl From<RecordedMapping> for Mapping {
+    fn from(recorded: RecordedMapping) -> Mapping {
+        let RecordedMapping([node, at, offset, length, mapped, flags]) = recorded;
+        Mapping {
+            node,
+            at,
+            offset,
+            length,
+            mapped: mapped.min(length),
+            writable: flags & 1 != 0,
+            is_doubtful: flags & 2 != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(node: u64, at: u64, length: u64) -> Mapping {
+        Mapping {
+            node,
+            at,
+            offset: 0,
+            length,
+            mapped: length,
+            writable: true,
+            is_doubtful: false,
+        }
+    }
+
+    #[test]
+    fn ranges_are_aligned_and_within_the_window() {
+        let table = Table::new(2 * RANGE_BYTES, None);
+        assert_eq!(table.require_free(0, 2 * RANGE_BYTES), Ok(()));
+        for (at, length) in [
+            (0, 0),
+            (1, 4096),
+            (0, 4095),
+            (2 * RANGE_BYTES, 4096),
+            (RANGE_BYTES, RANGE_BYTES + 4096),
+            (u64::MAX - 4095, 4096),
+            (4096, u64::MAX - 4095),
+        ] {
+            assert_eq!(
+                table.require_free(at, length),
+                Err(Invalid::Range),
+                "{at} {length}"
+            );
+        }
+    }
+
+    #[test]
+    fn mappings_do_not_overlap_and_have_a_bound() {
+        let mut table = Table::new(4 * RANGE_BYTES, None);
+        table.put(mapping(1, RANGE_BYTES, 8192)).unwrap();
+        for (at, length) in [
+            (RANGE_BYTES, 4096),
+            (RANGE_BYTES + 4096, 4096),
+            (0, 2 * RANGE_BYTES),
+        ] {
+            assert_eq!(
+                table.require_free(at, length),
+                Err(Invalid::Overlap),
+                "{at} {length}"
+            );
+        }
+        assert_eq!(table.require_free(0, RANGE_BYTES), Ok(()));
+        assert_eq!(table.require_free(RANGE_BYTES + 8192, 4096), Ok(()));
+        for page in 2..5 {
+            table
+                .put(mapping(1, RANGE_BYTES + page * 4096, 4096))
+                .unwrap();
+        }
+        assert_eq!(table.put(mapping(1, 0, 4096)), Err(Invalid::TooMany));
+        table.remove(RANGE_BYTES);
+        table.put(mapping(1, 0, 4096)).unwrap();
+        assert_eq!(table.len(), 4);
+    }
+
+    #[test]
+    fn a_range_to_unmap_cuts_no_mapping() {
+        let mut table = Table::new(4 * RANGE_BYTES, None);
+        table.put(mapping(1, 0, 8192)).unwrap();
+        table.put(mapping(2, 8192, 4096)).unwrap();
+        assert_eq!(table.within(0, 8192).unwrap(), [mapping(1, 0, 8192)]);
+        assert_eq!(table.within(0, 4 * RANGE_BYTES).unwrap().len(), 2);
+        for (at, length) in [(0, 4096), (4096, 8192), (16384, 4096)] {
+            assert_eq!(
+                table.within(at, length),
+                Err(Invalid::NotMapped),
+                "{at} {length}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_short_mapping_bounds_the_size_that_may_be_told() {
+        let mut table = Table::new(4 * RANGE_BYTES, None);
+        table.put(mapping(1, 0, RANGE_BYTES)).unwrap();
+        assert_eq!(table.covered(1), None);
+        let short = Mapping {
+            offset: RANGE_BYTES,
+            mapped: 8192,
+            ..mapping(1, RANGE_BYTES, RANGE_BYTES)
+        };
+        table.put(short).unwrap();
+        assert_eq!(table.covered(1), Some(RANGE_BYTES + 8192));
+        assert_eq!(table.covered(2), None);
+        table.remove(RANGE_BYTES);
+        assert_eq!(table.covered(1), None);
+    }
+}
