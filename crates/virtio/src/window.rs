@@ -25,7 +25,6 @@ use channel::{Channel, ChannelError, Part, Patience};
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::RecvFlags;
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -33,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use table::{Invalid, Mapping, PAGE_BYTES, Table};
+use table::{FileId, Invalid, Mapping, PAGE_BYTES, Table};
 use thrufs::metrics::WindowEvent;
 use thrufs::serving::ServingThreads;
 use thrufs::{Errno, FileSystem, Metrics, NodeId, WindowChange, WindowCoverage};
@@ -48,9 +47,6 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often a wait of a queue's thread looks whether the queue is to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
-
-/// Identifies a file: device and inode number.
-type FileId = (u64, u64);
 
 fn file_id(file: impl AsFd) -> io::Result<FileId> {
     let stat = rustix::fs::fstat(file)?;
@@ -74,9 +70,9 @@ pub(crate) fn back_end_channel(stream: &UnixStream) -> Option<UnixStream> {
 #[derive(Debug)]
 pub(crate) struct WindowState {
     table: Mutex<Table>,
-    /// Files that the front end was sent: regions of memory with one of these are parts of the window.
-    files: Mutex<HashSet<FileId>>,
-    /// How many such regions were added.
+    /// The file with which the front end is tried out.
+    tried: Mutex<Option<FileId>>,
+    /// How many regions of memory were added that are parts of the window.
     announced: AtomicU64,
     abilities: OnceLock<Abilities>,
     /// Signalled when a session has ended.
@@ -85,9 +81,10 @@ pub(crate) struct WindowState {
 }
 
 impl WindowState {
-    /// Whether the front end maps `file` in the window, and this region of memory is such a part.
+    /// Whether a region of memory is a part of the window, because the front end maps this file there.
     pub(crate) fn note_region(&self, file: impl AsFd) -> bool {
-        let is_of_window = file_id(file).is_ok_and(|id| self.files.lock().contains(&id));
+        let has_mapped = |id| *self.tried.lock() == Some(id) || self.table.lock().has_mapped(id);
+        let is_of_window = file_id(file).is_ok_and(has_mapped);
         if is_of_window {
             self.announced.fetch_add(1, Ordering::SeqCst);
         }
@@ -155,7 +152,7 @@ impl<F: FileSystem> Window<F> {
         metrics.count_window(WindowEvent::Mappings(table.len() as u64));
         let state = Arc::new(WindowState {
             table: Mutex::new(table),
-            files: Mutex::default(),
+            tried: Mutex::default(),
             announced: AtomicU64::new(0),
             abilities: OnceLock::new(),
             eventfd: eventfd(0, flags)?,
@@ -288,6 +285,7 @@ impl Mapper {
                     mapped: args.length,
                     writable: file.writable,
                     is_doubtful: true,
+                    file: file_id(&file.file).unwrap_or_default(),
                 };
                 self.map(wanted, args.write, &file.file, &is_over)
             }
@@ -347,7 +345,6 @@ impl Mapper {
             let there = size.saturating_sub(wanted.offset) / PAGE_BYTES * PAGE_BYTES;
             wanted.mapped = wanted.length.min(there);
         }
-        self.state.files.lock().insert(file_id(file)?);
         // First the record: whoever comes after a death in between unmaps what may be there.
         let put = self.state.table.lock().put(wanted);
         put.map_err(|invalid| self.invalid(invalid))?;
@@ -421,11 +418,7 @@ impl Mapper {
     }
 
     fn forget(&self, at: u64) {
-        let mut table = self.state.table.lock();
-        table.remove(at);
-        if table.len() == 0 {
-            self.state.files.lock().clear();
-        }
+        self.state.table.lock().remove(at);
     }
 
     /// Unmaps what is left of the last session. False when the front end does not take part.

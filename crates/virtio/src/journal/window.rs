@@ -1,4 +1,4 @@
-//! The DAX window of a connection: what the front end has mapped, and what it can do. 56 bytes per mapping, of
+//! The DAX window of a connection: what the front end has mapped, and what it can do. 72 bytes per mapping, of
 //! which the first word, written last, says whether there is one.
 
 use super::words::Words;
@@ -8,7 +8,7 @@ use thrufs_sys::shared_memory::SharedMapping;
 /// Most mappings: of a window of 64 GiB.
 pub(crate) const MAPPINGS_MAX: usize = 32 << 10;
 
-const FIELDS: usize = 6;
+const FIELDS: usize = 8;
 const HEADER_BYTES: usize = 64;
 const MAPPING_BYTES: usize = 8 * (1 + FIELDS);
 

@@ -122,3 +122,25 @@ fn pieces_skip_copy_and_read_across_extents() {
     all.copy_to(&mut copy);
     assert_eq!(&copy, b"0156789\0\0\0ab");
 }
+
+#[test]
+fn parts_of_the_window_are_touched_by_system_calls_alone() {
+    let window = region(0x2000, 0x1000).of_window();
+    let regions = Regions::new(vec![region(0x1000, 0x1000), window]).unwrap();
+    assert!(regions.locate_user(0x7000_2000, 16).is_err(), "no ring");
+    assert!(regions.locate_user(0x7000_1000, 16).is_ok());
+    let mut header = [0; 8];
+    assert_eq!(regions.copy_out(0x2000, &mut header), Err(Outside));
+    let mut extents = Vec::new();
+    regions.locate_all(0x1ffc, 8, &mut extents).unwrap();
+    let pieces = Pieces::new(&regions, &extents, 0, usize::MAX);
+    assert_eq!(pieces.copy_from(b"abcdefgh"), 4);
+    assert_eq!(pieces.copy_to(&mut header), 4);
+    let file = memory_file(16);
+    rustix::io::pwrite(&file, b"12345678", 0).unwrap();
+    assert_eq!(pieces.read_from(0, file.as_fd(), 0, false), Ok(8), "data");
+    assert_eq!(pieces.write_to(0, file.as_fd(), 8), Ok(8));
+    let mut seen = [0; 8];
+    rustix::io::pread(&file, &mut seen, 8).unwrap();
+    assert_eq!(&seen, b"12345678");
+}

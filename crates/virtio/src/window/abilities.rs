@@ -62,10 +62,7 @@ impl Mapper {
     /// Maps a file in memory in the ways in which front ends differ, in a window that has nothing else.
     pub(super) fn try_out(&mut self) -> Result<Abilities, TryOutError> {
         let file = memory_file()?;
-        self.state
-            .files
-            .lock()
-            .insert(file_id(&file).unwrap_or_default());
+        *self.state.tried.lock() = file_id(&file).ok();
         let before = self.state.announced.load(Ordering::SeqCst);
         if !self.try_to_map(file.as_fd(), PAGE_BYTES, true)? {
             return Err(ChannelError::Refused.into());
@@ -76,7 +73,7 @@ impl Mapper {
             Ok(file) => self.try_to_map(file.as_fd(), PAGE_BYTES, false)?,
             Err(_) => false,
         };
-        self.state.files.lock().clear();
+        *self.state.tried.lock() = None;
         Ok(Abilities {
             map_beyond_end,
             map_read_only,

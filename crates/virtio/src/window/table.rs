@@ -24,6 +24,9 @@ pub(super) enum Invalid {
     ReadOnly,
 }
 
+/// Identifies a file: device and inode number.
+pub(super) type FileId = (u64, u64);
+
 /// A mapping of the guest's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
@@ -39,6 +42,7 @@ pub(crate) struct Mapping {
     pub(super) writable: bool,
     /// The front end may or may not have it: it is unmapped before the place is used again.
     pub(super) is_doubtful: bool,
+    pub(super) file: FileId,
 }
 
 impl Mapping {
@@ -163,6 +167,12 @@ impl Table {
         }
     }
 
+    pub(super) fn has_mapped(&self, file: FileId) -> bool {
+        self.mappings
+            .values()
+            .any(|(_, mapping)| mapping.file == file)
+    }
+
     /// The size up to which the live mappings of `node` cover the file; `None` when they cover what there may be.
     pub(super) fn covered(&self, node: u64) -> Option<u64> {
         let mappings = self.mappings.values().map(|(_, mapping)| mapping);
@@ -181,13 +191,15 @@ impl From<Mapping> for RecordedMapping {
             mapping.length,
             mapping.mapped,
             flags,
+            mapping.file.0,
+            mapping.file.1,
         ])
     }
 }
 
 impl From<RecordedMapping> for Mapping {
     fn from(recorded: RecordedMapping) -> Mapping {
-        let RecordedMapping([node, at, offset, length, mapped, flags]) = recorded;
+        let RecordedMapping([node, at, offset, length, mapped, flags, device, inode]) = recorded;
         Mapping {
             node,
             at,
@@ -196,6 +208,7 @@ impl From<RecordedMapping> for Mapping {
             mapped: mapped.min(length),
             writable: flags & 1 != 0,
             is_doubtful: flags & 2 != 0,
+            file: (device, inode),
         }
     }
 }
@@ -203,6 +216,7 @@ impl From<RecordedMapping> for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::Journal;
 
     fn mapping(node: u64, at: u64, length: u64) -> Mapping {
         Mapping {
@@ -213,6 +227,7 @@ mod tests {
             mapped: length,
             writable: true,
             is_doubtful: false,
+            file: (8, node),
         }
     }
 
@@ -279,6 +294,31 @@ mod tests {
                 "{at} {length}"
             );
         }
+    }
+
+    #[test]
+    fn the_next_worker_has_the_same_mappings() {
+        let journal = Journal::new().unwrap();
+        let new_table = || Table::new(4 * RANGE_BYTES, Some(journal.window()));
+        let mut table = new_table();
+        let doubtful = Mapping {
+            is_doubtful: true,
+            ..mapping(2, RANGE_BYTES, 4096)
+        };
+        table.put(doubtful).unwrap();
+        table.put(mapping(1, 0, 8192)).unwrap();
+        table.put(mapping(3, 2 * RANGE_BYTES, 4096)).unwrap();
+        table.remove(2 * RANGE_BYTES);
+        assert_eq!(new_table().all(), [mapping(1, 0, 8192), doubtful]);
+        assert!(new_table().has_mapped((8, 2)) && !new_table().has_mapped((8, 3)));
+        let certain = mapping(2, RANGE_BYTES, 4096);
+        table.put(certain).unwrap();
+        let mut next = new_table();
+        assert_eq!(next.all(), [mapping(1, 0, 8192), certain]);
+        next.put(mapping(4, 2 * RANGE_BYTES, 4096)).unwrap();
+        next.put(mapping(5, 3 * RANGE_BYTES, 4096)).unwrap();
+        assert_eq!(next.put(mapping(6, 8192, 4096)), Err(Invalid::TooMany));
+        assert_eq!(new_table().len(), 4);
     }
 
     #[test]
