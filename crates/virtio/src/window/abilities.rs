@@ -97,6 +97,11 @@ impl Mapper {
             &|| false,
             SESSION_TIMEOUT,
             |channel, patience: &Patience<'_>| {
+                // A worker that died may have left it.
+                match channel.unmap(part, patience) {
+                    Ok(()) | Err(ChannelError::Refused) => {}
+                    Err(error) => return Err(error),
+                }
                 channel.map(part, file, writable, patience)?;
                 channel.wait_for_front_end(patience)?;
                 channel.unmap(part, patience)
