@@ -210,8 +210,8 @@ opcodes! {
     Rename2         =   45 "RENAME2":            Rename2In,        Names   => Empty,            Noted    Rare  Both;
     Lseek           =   46 "LSEEK":              LseekIn,          Nothing => Fixed(LseekOut),  Harmless Rare  Kernel;
     CopyFileRange   =   47 "COPY_FILE_RANGE":    CopyFileRangeIn,  Nothing => Fixed(WriteOut),  Harmless Usual Both;
-    SetupMapping    =   48 "SETUPMAPPING":       SetupmappingIn,   Nothing => Empty,            Harmless Rare  Kernel;
-    RemoveMapping   =   49 "REMOVEMAPPING":      RemovemappingIn,  Records => Empty,            Harmless Rare  Kernel;
+    SetupMapping    =   48 "SETUPMAPPING":       SetupmappingIn,   Nothing => Empty,            Harmless Rare  Both;
+    RemoveMapping   =   49 "REMOVEMAPPING":      RemovemappingIn,  Records => Empty,            Harmless Rare  Both;
     Syncfs          =   50 "SYNCFS":             SyncfsIn,         Nothing => Empty,            Harmless Usual Kernel;
     // The kernel sends a name without a meaning.
     Tmpfile         =   51 "TMPFILE":            CreateIn,         Name    => EntryOpen,        Harmless Rare  Both;

@@ -234,11 +234,11 @@ impl<M: MakeFileSystem> Serving<M> {
         };
         let away = sleeping.slot.away(sleeping.wait);
         match self.shared.send_away(sleeping) {
-            Ok(()) => {
+            None => {
                 self.start.queue.away.push(away);
                 Ok(())
             }
-            Err(refused) => self.start.queue.finish(refused.carry_out_here()),
+            Some(refused) => self.start.queue.finish(refused.carry_out_here()),
         }
     }
 

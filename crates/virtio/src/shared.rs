@@ -27,18 +27,17 @@ pub(crate) struct Shared<M: MakeFileSystem> {
 }
 
 impl<M: MakeFileSystem> Shared<M> {
-    /// Has the request executed by another thread.
-    ///
-    /// # Errors
-    ///
-    /// Gives it back when there is none.
+    /// Has another thread execute the request. Returns it when there is none.
     pub(crate) fn send_away(
         &self,
         sleeping: Sleeping<M::FileSystem>,
-    ) -> Result<(), Sleeping<M::FileSystem>> {
+    ) -> Option<Sleeping<M::FileSystem>> {
         match (&self.window, sleeping.wait) {
-            (Some(window), Wait::Window) => window.take(sleeping),
-            (_, Wait::Io | Wait::Lock { .. } | Wait::Window) => self.pool.take(sleeping),
+            (Some(window), Wait::Window) => {
+                window.take(sleeping);
+                None
+            }
+            (_, Wait::Io | Wait::Lock { .. } | Wait::Window) => self.pool.take(sleeping).err(),
         }
     }
 }

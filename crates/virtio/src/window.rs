@@ -122,7 +122,7 @@ enum Job<F: FileSystem> {
     /// The front end's channel.
     Connect(UnixStream),
     /// A request.
-    Change(Sleeping<F>),
+    Change(Box<Sleeping<F>>),
     /// Empty the window; then say whether it can be used.
     Begin(Sender<bool>),
     /// Empty the window.
@@ -191,19 +191,9 @@ impl<F: FileSystem> Window<F> {
     }
 
     /// Carries out a request for the window.
-    ///
-    /// # Errors
-    ///
-    /// Gives it back when the thread has ended.
-    pub(crate) fn take(&self, sleeping: Sleeping<F>) -> Result<(), Sleeping<F>> {
-        self.jobs
-            .send(Job::Change(sleeping))
-            .map_err(|unsent| match unsent.0 {
-                Job::Change(sleeping) => sleeping,
-                Job::Connect(_) | Job::Begin(_) | Job::End | Job::Quit => {
-                    unreachable!("another was sent")
-                }
-            })
+    pub(crate) fn take(&self, sleeping: Sleeping<F>) {
+        // After a panic of the thread, which ends the connection, it is not answered.
+        let _ = self.jobs.send(Job::Change(Box::new(sleeping)));
     }
 
     /// Prepares for a session: nothing is mapped. Returns whether the session has a window; `None` when
@@ -250,7 +240,7 @@ impl Mapper {
         for job in jobs {
             match job {
                 Job::Connect(stream) => self.channel = Some(Channel::new(stream)),
-                Job::Change(sleeping) => self.carry_out(sleeping),
+                Job::Change(sleeping) => self.carry_out(*sleeping),
                 Job::Begin(answer) => {
                     let has_window = self.begin_session();
                     // The queue may have been stopped meanwhile.
@@ -271,6 +261,7 @@ impl Mapper {
         let session = Arc::clone(&sleeping.session);
         let is_over = || session.is_over();
         let result = match reply.change() {
+            _ if is_over() => Err(Errno::EIO),
             WindowChange::Map {
                 node,
                 file,

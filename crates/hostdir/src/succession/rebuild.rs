@@ -108,6 +108,9 @@ impl<'a> Rebuild<'a> {
         // After a death, the ledger has the names.
         let place = found.place.as_ref().filter(|_| self.notes);
         let name = place.map(|at| KnownName::new(at.parent.node(), at.name.to_bytes()));
+        let has_window = self.host.tree.dax.window().is_some();
+        let mapped_by = found.place.as_ref().filter(|_| has_window);
+        let mapped_by = mapped_by.map(|at| at.name.clone());
         let is_found_by_place = found.identity.handle().is_none();
         let new = NewInode {
             identity: found.identity,
@@ -123,6 +126,9 @@ impl<'a> Rebuild<'a> {
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
+        if let Some(name) = mapped_by {
+            self.host.tree.dax.resume(&inode, &name);
+        }
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
             inode.names().record_if(noting, name, u32::MAX, || true);

@@ -63,6 +63,14 @@ impl Dax {
         }
     }
 
+    /// The same of a session that is resumed, whose guest may have been told to map it.
+    pub(crate) fn resume(&self, inode: &Inode, name: &CStr) {
+        self.note_name(inode, name);
+        if inode.dax().is_named() {
+            inode.dax().report();
+        }
+    }
+
     /// The flag of a file that the guest is to map.
     pub(crate) fn flags(&self, inode: &Inode, stat: &Statx) -> u32 {
         let Some(window) = self.window().filter(|_| inode.dax().is_named()) else {

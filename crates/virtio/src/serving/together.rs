@@ -79,7 +79,7 @@ impl<M: MakeFileSystem> Serving<M> {
 
     fn send_away(&self, sleeping: Sleeping<M::FileSystem>) -> Option<Slot> {
         self.helpers.note_wait(sleeping.slot.head, sleeping.wait);
-        let refused = self.shared.send_away(sleeping).err()?;
+        let refused = self.shared.send_away(sleeping)?;
         Some(refused.carry_out_here())
     }
 
