@@ -29,6 +29,27 @@ pub struct Received {
 /// # Errors
 /// As sendmsg(2), but EINTR; `EINVAL` for more than 253 descriptors.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize> {
+    send_with(socket, bytes, descriptors, SendFlags::empty())
+}
+
+/// As [`send`], without waiting for space in the socket's buffer.
+///
+/// # Errors
+/// As [`send`]; EAGAIN when nothing fits.
+pub fn send_now(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<usize> {
+    send_with(socket, bytes, descriptors, SendFlags::DONTWAIT)
+}
+
+fn send_with(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     loop {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -40,7 +61,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
             socket,
             &[IoSlice::new(bytes)],
             &mut ancillary,
-            SendFlags::NOSIGNAL,
+            flags | SendFlags::NOSIGNAL,
         ) {
             Err(Errno::INTR) => {}
             sent => return sent,
@@ -101,6 +122,9 @@ mod tests {
             assert!(flags.into_iter().all(|flags| flags == Ok(closes)));
         }
         assert_eq!(send(one.as_fd(), b"many", &most), Err(Errno::INVAL));
+        while send_now(one.as_fd(), b"more", &[]) == Ok(4) {}
+        assert_eq!(send_now(one.as_fd(), b"more", &[]), Err(Errno::AGAIN));
+        while receive(other.as_fd(), &mut bytes, RecvFlags::DONTWAIT).is_ok() {}
         let nothing = receive(other.as_fd(), &mut bytes, RecvFlags::DONTWAIT);
         assert_eq!(nothing.err(), Some(Errno::AGAIN));
         drop(one);

@@ -7,12 +7,16 @@
 //!
 //! A message is recorded when its reply shows success, or when it was sent if it has no reply. A message
 //! without its reply is sent again. Requests do not pass here: they go through the guest's memory.
+//!
+//! The back end's own requests to the front end pass by the proxy, too ([`channel`]).
 
+mod channel;
 mod kept;
 mod wire;
 
 use crate::journal::Journal;
 use crate::mailbox::signal;
+use channel::BackendChannel;
 use kept::{Kept, queue_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
@@ -59,6 +63,7 @@ impl Keeper {
             from_worker: Reader::default(),
             kept: Kept::default(),
             pending: None,
+            backend_channel: BackendChannel::default(),
             journal,
         };
         let thread = std::thread::Builder::new()
@@ -110,6 +115,7 @@ struct Keeping {
     kept: Kept,
     /// The message that has no reply yet, or waits for a worker.
     pending: Option<Parcel>,
+    backend_channel: BackendChannel,
     journal: Journal,
 }
 
@@ -137,11 +143,15 @@ impl Keeping {
         ];
         let worker = self.worker.as_ref();
         polled.extend(worker.map(|worker| PollFd::new(worker, PollFlags::IN)));
+        // Not looked at: all that can be relayed is relayed in each turn.
+        polled.extend(self.backend_channel.polled());
         if poll(&mut polled, None).is_err() {
             return Ok(());
         }
         let ready = |at: usize| polled.get(at).map_or(PollFlags::empty(), PollFd::revents);
-        let [rung, front_end, worker] = [0, 1, 2].map(ready);
+        let [rung, front_end] = [0, 1].map(ready);
+        let worker = worker.map_or(PollFlags::empty(), |_| ready(2));
+        self.backend_channel.relay();
         if !rung.is_empty() {
             let _ = rustix::io::read(&self.eventfd, &mut [0_u8; 8]);
             match self.next.try_iter().last() {
@@ -165,6 +175,11 @@ impl Keeping {
             tracing::debug!(%error, "the front end failed");
             Over
         })?;
+        if let Some(parcel) = &mut self.pending
+            && parcel.request() == Some(FrontendReq::SET_BACKEND_REQ_FD)
+        {
+            self.backend_channel.open(std::mem::take(&mut parcel.files));
+        }
         self.pass_on();
         Ok(())
     }
@@ -173,12 +188,16 @@ impl Keeping {
         let (Some(parcel), Some(worker)) = (&self.pending, &self.worker) else {
             return;
         };
-        if parcel.request() == Some(FrontendReq::SET_VRING_BASE) {
-            self.journal.note_base(queue_of(parcel) as usize);
+        let mut channel = None;
+        match parcel.request() {
+            Some(FrontendReq::SET_VRING_BASE) => self.journal.note_base(queue_of(parcel) as usize),
+            Some(FrontendReq::SET_BACKEND_REQ_FD) => channel = self.backend_channel.attach(),
+            _ => {}
         }
-        if parcel.send(worker, parcel.flags).is_err() {
+        let channel = channel.as_ref().map(AsFd::as_fd);
+        if parcel.send_with(worker, parcel.flags, channel).is_err() {
             // The message waits for the next worker.
-            self.worker = None;
+            self.lose_worker();
             return;
         }
         if !self.brings_reply(parcel)
@@ -220,9 +239,14 @@ impl Keeping {
         match self.from_worker.read(worker) {
             Ok(Some(reply)) => return self.answer(&reply),
             Ok(None) => {}
-            Err(_) => self.worker = None,
+            Err(_) => self.lose_worker(),
         }
         Ok(())
+    }
+
+    fn lose_worker(&mut self) {
+        self.worker = None;
+        self.backend_channel.detach();
     }
 
     fn answer(&mut self, reply: &Parcel) -> Result<(), Over> {
@@ -246,14 +270,17 @@ impl Keeping {
         self.from_worker = Reader::default();
         let mut reader = Reader::default();
         let eventfd = &self.eventfd;
+        let end = self.backend_channel.attach();
+        let backend_channel = &mut self.backend_channel;
         let mut heard = |expected: FrontendReq| loop {
             match reader.read(&worker)? {
                 Some(reply) if reply.request() == Some(expected) => return Ok(()),
                 Some(_) => {}
-                None => wait_for(&worker, eventfd)?,
+                None => wait_for(&worker, eventfd, backend_channel)?,
             }
         };
-        match self.kept.tell(worker.as_fd(), &mut heard) {
+        let channel = end.as_ref().map(AsFd::as_fd);
+        match self.kept.tell(worker.as_fd(), channel, &mut heard) {
             Ok(()) => {
                 self.worker = Some(worker);
                 self.pass_on();
@@ -261,20 +288,27 @@ impl Keeping {
             // The next worker, or the end of the connection, follows.
             Err(error) => {
                 tracing::debug!(%error, "the worker ended at once");
-                self.worker = None;
+                self.lose_worker();
             }
         }
     }
 }
 
-/// Waits for a message of the worker; an error when another worker or the end came first.
-fn wait_for(worker: &UnixStream, eventfd: &OwnedFd) -> io::Result<()> {
-    let mut polled = [
+/// Waits for a message of the worker, and relays its requests meanwhile; an error when another worker or the
+/// end came first.
+fn wait_for(
+    worker: &UnixStream,
+    eventfd: &OwnedFd,
+    backend_channel: &mut BackendChannel,
+) -> io::Result<()> {
+    let mut polled = vec![
         PollFd::new(worker, PollFlags::IN),
         PollFd::new(eventfd, PollFlags::IN),
     ];
+    polled.extend(backend_channel.polled());
     poll(&mut polled, None)?;
     let [heard, rung] = [0, 1].map(|at| !polled[at].revents().is_empty());
+    backend_channel.relay();
     if rung && !heard {
         return Err(io::ErrorKind::Interrupted.into());
     }

@@ -131,11 +131,12 @@ impl Kept {
         self.regions.truncate(REGIONS_MAX);
     }
 
-    /// Sends all messages to another worker. `said` is called after each query, and waits for its
-    /// reply, if it has one.
+    /// Sends all messages to another worker; SET_BACKEND_REQ_FD with `channel`, and not without it. `said`
+    /// is called after each query, and waits for its reply, if it has one.
     pub(super) fn tell(
         &self,
         stream: BorrowedFd<'_>,
+        channel: Option<BorrowedFd<'_>>,
         said: &mut dyn FnMut(FrontendReq) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut ask = |request| {
@@ -149,9 +150,9 @@ impl Kept {
         {
             ask(FrontendReq::GET_PROTOCOL_FEATURES)?;
         }
-        self.tell_these(&BEFORE, stream, said)?;
+        self.tell_these(&BEFORE, stream, channel, said)?;
         self.tell_regions(stream)?;
-        self.tell_these(&AFTER, stream, said)?;
+        self.tell_these(&AFTER, stream, channel, said)?;
         // A query last: its reply shows that all messages before took effect.
         send(stream, FrontendReq::GET_FEATURES, 0, &[], &[])?;
         said(FrontendReq::GET_FEATURES)
@@ -161,11 +162,16 @@ impl Kept {
         &self,
         requests: &[FrontendReq],
         stream: BorrowedFd<'_>,
+        channel: Option<BorrowedFd<'_>>,
         said: &mut dyn FnMut(FrontendReq) -> io::Result<()>,
     ) -> io::Result<()> {
         for &request in requests {
+            let of_channel = request == FrontendReq::SET_BACKEND_REQ_FD;
+            if of_channel && channel.is_none() {
+                continue;
+            }
             for (_, parcel) in self.said.range((request, 0)..=(request, u32::MAX)) {
-                parcel.send(stream, 0)?;
+                parcel.send_with(stream, 0, channel.filter(|_| of_channel))?;
                 if request == FrontendReq::SET_LOG_BASE {
                     said(request)?;
                 }

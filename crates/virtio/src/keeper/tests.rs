@@ -1,3 +1,5 @@
+mod backend_channel;
+
 use super::*;
 use crate::journal::Journal;
 use FrontendReq as code;
@@ -42,13 +44,18 @@ impl Play {
 /// The next message, within a minute.
 fn hear(stream: &UnixStream) -> Parcel {
     let mut reader = Reader::default();
-    for _ in 0..6000 {
+    let minute = rustix::event::Timespec {
+        tv_sec: 60,
+        tv_nsec: 0,
+    };
+    loop {
         if let Some(parcel) = reader.read(stream).unwrap() {
             return parcel;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        let mut polled = [PollFd::new(stream, PollFlags::IN)];
+        let ready = poll(&mut polled, Some(&minute));
+        assert_ne!(ready, Ok(0), "nothing is said");
     }
-    panic!("nothing is said");
 }
 
 fn reply(stream: &UnixStream, code: code, body: &[u8]) {

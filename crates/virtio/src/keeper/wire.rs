@@ -12,8 +12,9 @@ const HEADER_BYTES: usize = 12;
 const BODY_BYTES_MAX: usize = 4096;
 const FILES_MAX: usize = 32;
 
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;
+pub(super) const REPLY: u32 = 4;
 pub(super) const NEED_REPLY: u32 = 8;
 
 #[derive(Debug)]
@@ -42,7 +43,18 @@ impl Parcel {
 
     /// Sends it with `flags` instead of its own.
     pub(super) fn send(&self, stream: impl AsFd, flags: u32) -> io::Result<()> {
-        let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
+        self.send_with(stream, flags, None)
+    }
+
+    /// As [`send`](Self::send), with one more descriptor.
+    pub(super) fn send_with(
+        &self,
+        stream: impl AsFd,
+        flags: u32,
+        file: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let files = self.files.iter().map(AsFd::as_fd).chain(file);
+        let files: Vec<BorrowedFd<'_>> = files.collect();
         send(stream.as_fd(), self.code, flags, &self.body, &files)
     }
 }
@@ -54,10 +66,7 @@ pub(super) fn send(
     body: &[u8],
     files: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let length = body.len() as u32;
-    let flags = flags & !VERSION_MASK | VERSION;
-    let header = [code.into(), flags, length].map(u32::to_ne_bytes).concat();
-    let bytes = [&header, body].concat();
+    let bytes = encode(code.into(), flags, body);
     if files.len() > FILES_MAX {
         return Err(io::Error::other("too many descriptors for one message"));
     }
@@ -66,6 +75,48 @@ pub(super) fn send(
         sent += fd_passing::send(stream, &bytes[sent..], &[])?;
     }
     Ok(())
+}
+
+fn encode(code: u32, flags: u32, body: &[u8]) -> Vec<u8> {
+    let length = body.len() as u32;
+    let flags = flags & !VERSION_MASK | VERSION;
+    let header = [code, flags, length].map(u32::to_ne_bytes).concat();
+    [&header, body].concat()
+}
+
+/// A message to a peer that may not be reading.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    unsent: Vec<u8>,
+    /// Sent with the first byte.
+    files: Vec<OwnedFd>,
+}
+
+impl Outgoing {
+    pub(super) fn new(parcel: Parcel) -> Outgoing {
+        Outgoing {
+            unsent: encode(parcel.code, parcel.flags, &parcel.body),
+            files: parcel.files,
+        }
+    }
+
+    pub(super) fn is_sent(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    /// Sends what fits into the socket's buffer.
+    pub(super) fn send(&mut self, stream: impl AsFd) -> io::Result<()> {
+        while !self.is_sent() {
+            let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
+            let sent = match fd_passing::send_now(stream.as_fd(), &self.unsent, &files) {
+                Err(Errno::AGAIN) => return Ok(()),
+                sent => sent?,
+            };
+            self.unsent.drain(..sent);
+            self.files.clear();
+        }
+        Ok(())
+    }
 }
 
 /// Reassembles messages.
