@@ -14,10 +14,12 @@
 //!   accesses are outside of the language's memory model; those of our own threads are atomic, so
 //!   overlapping ones are no data races.
 //! * **Every access is checked** to lie within the mapping, and to be aligned where it is of several bytes;
-//!   otherwise it fails with [`Outside`].
+//!   otherwise it fails with [`Outside`]. So do stores to a mapping that is only for reading.
 //! * **Truncating the file** makes accesses fault: the system calls fail with EFAULT, loads and stores end
 //!   the process by SIGBUS. Files that are too short are refused at first; truncating one later ends only
-//!   the process that serves its owner.
+//!   the process that serves its owner. The same holds for mappings [beyond the end of a
+//!   file](SharedMapping::with); [`SharedMapping::read_bytes`] and [`SharedMapping::write_bytes`] copy by
+//!   system calls.
 
 #![allow(unsafe_code)]
 
@@ -37,16 +39,27 @@ pub const SPANS_MAX: usize = 1024;
 /// `HUGETLBFS_MAGIC`, whose files are mapped in whole huge pages only.
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// An access that is not within the mapping, or not aligned to its size. Nothing was accessed.
+/// An access that is not within the mapping, or not aligned to its size, or a store to a mapping for reading.
+/// Nothing was accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside;
 
 type Within<T> = std::result::Result<T, Outside>;
 
-/// A part of a file, mapped shared, for reading and writing.
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading (`PROT_READ`).
+    Read,
+    /// Reading and writing (`PROT_READ | PROT_WRITE`).
+    ReadWrite,
+}
+
+/// A part of a file, mapped shared.
 pub struct SharedMapping {
     start: NonNull<u8>,
     length: usize,
+    access: Access,
     /// The mapping, in whole pages.
     whole: NonNull<u8>,
     whole_length: usize,
@@ -85,16 +98,33 @@ impl fmt::Debug for Span<'_> {
 }
 
 impl SharedMapping {
-    /// Maps `length` bytes of `file` from `offset` on. The descriptor may be closed afterwards.
+    /// Maps `length` bytes of `file` from `offset` on, for reading and writing. The descriptor may be closed
+    /// afterwards.
     ///
     /// # Errors
     /// EINVAL for zero, for more than `isize::MAX`, and beyond the file's end; those of `mmap(2)`.
     pub fn new(file: BorrowedFd<'_>, offset: u64, length: usize) -> Result<Self> {
         let end = offset.checked_add(length as u64).ok_or(Errno::INVAL)?;
         let size = rustix::fs::fstat(file)?.st_size;
-        if length == 0 || u64::try_from(size).map_or(true, |size| end > size) {
+        if u64::try_from(size).map_or(true, |size| end > size) {
             return Err(Errno::INVAL);
         }
+        Self::with(file, offset, length, Access::ReadWrite)
+    }
+
+    /// As [`new`](Self::new), for `access`, and also beyond the file's end. There, loads and stores end the
+    /// process by SIGBUS, and system calls fail with EFAULT.
+    ///
+    /// # Errors
+    /// EINVAL for zero and for more than `isize::MAX`; those of `mmap(2)`.
+    pub fn with(file: BorrowedFd<'_>, offset: u64, length: usize, access: Access) -> Result<Self> {
+        if length == 0 {
+            return Err(Errno::INVAL);
+        }
+        let protection = match access {
+            Access::Read => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        };
         let page = page_size_of(file)?;
         let before = offset % page;
         let whole_length = (before + length as u64)
@@ -107,7 +137,7 @@ impl SharedMapping {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
                 whole_length,
-                ProtFlags::READ | ProtFlags::WRITE,
+                protection,
                 MapFlags::SHARED | MapFlags::NORESERVE,
                 file,
                 offset - before,
@@ -122,6 +152,7 @@ impl SharedMapping {
         Ok(Self {
             start,
             length,
+            access,
             whole,
             whole_length,
         })
@@ -156,9 +187,23 @@ impl SharedMapping {
         if !place.is_aligned() {
             return Err(Outside);
         }
-        // SAFETY: aligned, within a mapping that is readable and writable as long as `self` is
-        // borrowed, and accessed by atomics alone.
+        // SAFETY: aligned, within a mapping that is readable as long as `self` is borrowed, and accessed by
+        // atomics alone, of which only loads where it is not writable.
         Ok(unsafe { &*place })
+    }
+
+    /// As [`atomic`](Self::atomic), for stores.
+    fn atomic_to_store<T: Atomic>(&self, offset: usize) -> Within<&T> {
+        match self.access {
+            Access::Read => Err(Outside),
+            Access::ReadWrite => self.atomic(offset),
+        }
+    }
+
+    /// The address in this process, as a number that other processes are told.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr().addr() as u64
     }
 
     /// Whether `offset` is aligned to so many bytes, a power of two.
@@ -175,13 +220,14 @@ impl SharedMapping {
 
     /// Stores 16 bits at `offset`.
     pub fn store_u16(&self, offset: usize, value: u16, order: Ordering) -> Within<()> {
-        self.atomic::<AtomicU16>(offset)?.store(value, order);
+        self.atomic_to_store::<AtomicU16>(offset)?
+            .store(value, order);
         Ok(())
     }
 
     /// Stores 32 bits at `offset`, unordered (relaxed).
     pub fn store_u32(&self, offset: usize, value: u32) -> Within<()> {
-        self.atomic::<AtomicU32>(offset)?
+        self.atomic_to_store::<AtomicU32>(offset)?
             .store(value, Ordering::Relaxed);
         Ok(())
     }
@@ -193,18 +239,21 @@ impl SharedMapping {
 
     /// Stores 64 bits at `offset`.
     pub fn store_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<()> {
-        self.atomic::<AtomicU64>(offset)?.store(value, order);
+        self.atomic_to_store::<AtomicU64>(offset)?
+            .store(value, order);
         Ok(())
     }
 
     /// Adds to the 64 bits at `offset`, wrapping around, and returns the value before.
     pub fn add_u64(&self, offset: usize, value: u64, order: Ordering) -> Within<u64> {
-        Ok(self.atomic::<AtomicU64>(offset)?.fetch_add(value, order))
+        Ok(self
+            .atomic_to_store::<AtomicU64>(offset)?
+            .fetch_add(value, order))
     }
 
     /// Sets bits of the byte at `offset`, ordered after all earlier accesses (release).
     pub fn set_bits(&self, offset: usize, bits: u8) -> Within<()> {
-        self.atomic::<AtomicU8>(offset)?
+        self.atomic_to_store::<AtomicU8>(offset)?
             .fetch_or(bits, Ordering::SeqCst);
         Ok(())
     }
@@ -234,11 +283,51 @@ impl SharedMapping {
         for word in middle.chunks_exact(WORD_BYTES) {
             let mut value = [0; WORD_BYTES];
             value.copy_from_slice(word);
-            self.atomic::<AtomicU64>(at)?
+            self.atomic_to_store::<AtomicU64>(at)?
                 .store(u64::from_ne_bytes(value), Ordering::Relaxed);
             at += WORD_BYTES;
         }
         self.store_bytes(at, last)
+    }
+
+    /// Copies bytes at `offset` to `target` by a system call, `process_vm_readv(2)` of this process: memory that
+    /// is gone or beyond the end of the file is an error, not a signal.
+    ///
+    /// # Errors
+    /// EINVAL outside of the mapping; EFAULT when not all bytes can be read, of which some may be copied.
+    pub fn read_bytes(&self, offset: usize, target: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < target.len() {
+            let rest = &mut target[done..];
+            let place = self.place(offset + done, rest.len());
+            let remote = vector(place.ok_or(Errno::INVAL)?, rest.len());
+            let local = vector(rest.as_mut_ptr(), rest.len());
+            // SAFETY: the kernel writes to `rest`, which is borrowed for it, and reads memory of the mapping,
+            // of which nothing is assumed.
+            let count = unsafe { libc::process_vm_readv(own_id(), &local, 1, &remote, 1, 0) };
+            done += some(check(count as libc::c_long))?;
+        }
+        Ok(())
+    }
+
+    /// Copies `source` to the bytes at `offset` by a system call, as [`read_bytes`](Self::read_bytes).
+    ///
+    /// # Errors
+    /// EINVAL outside of the mapping; EFAULT when not all bytes can be written, of which some may be: beyond the
+    /// end of the file, and in a mapping for reading.
+    pub fn write_bytes(&self, offset: usize, source: &[u8]) -> Result<()> {
+        let mut done = 0;
+        while done < source.len() {
+            let rest = &source[done..];
+            let place = self.place(offset + done, rest.len());
+            let remote = vector(place.ok_or(Errno::INVAL)?, rest.len());
+            let local = vector(rest.as_ptr().cast_mut(), rest.len());
+            // SAFETY: the kernel reads `rest`, which is borrowed for it, and writes to memory of the mapping,
+            // to which no reference exists.
+            let count = unsafe { libc::process_vm_writev(own_id(), &local, 1, &remote, 1, 0) };
+            done += some(check(count as libc::c_long))?;
+        }
+        Ok(())
     }
 
     /// The bytes before the first whole word of `length` bytes at `offset`, and the whole words.
@@ -259,7 +348,7 @@ impl SharedMapping {
 
     fn store_bytes(&self, offset: usize, source: &[u8]) -> Within<()> {
         for (number, byte) in source.iter().enumerate() {
-            self.atomic::<AtomicU8>(offset + number)?
+            self.atomic_to_store::<AtomicU8>(offset + number)?
                 .store(*byte, Ordering::Relaxed);
         }
         Ok(())
@@ -279,6 +368,28 @@ impl SharedMapping {
 }
 
 const WORD_BYTES: usize = size_of::<u64>();
+
+const fn vector(start: *mut u8, length: usize) -> libc::iovec {
+    libc::iovec {
+        iov_base: start.cast(),
+        iov_len: length,
+    }
+}
+
+fn own_id() -> libc::pid_t {
+    rustix::process::getpid().as_raw_pid()
+}
+
+/// A count of copied bytes, of which there was at least one.
+fn some(copied: Result<usize>) -> Result<usize> {
+    copied.and_then(|count| {
+        if count == 0 {
+            Err(Errno::FAULT)
+        } else {
+            Ok(count)
+        }
+    })
+}
 
 /// Types that any bytes are valid for, and that others may write to meanwhile.
 trait Atomic {}

@@ -1,6 +1,6 @@
 use super::*;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 const BYTES: usize = 3 * 4096;
 
@@ -120,4 +120,53 @@ fn more_spans_than_one_call_takes() {
     let file = memory(4096);
     let spans = (0..SPANS_MAX + 10).map(|number| mapping.span(number, 1).unwrap());
     assert_eq!(write_at(file.as_fd(), spans, 0), Ok(SPANS_MAX));
+}
+
+#[test]
+fn a_mapping_for_reading_cannot_be_written_to() {
+    let file = memory(BYTES as u64);
+    rustix::io::pwrite(&file, b"as it was", 0).unwrap();
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let read_only = std::fs::File::open(path).unwrap();
+    let refused = SharedMapping::with(read_only.as_fd(), 0, BYTES, Access::ReadWrite);
+    assert_eq!(refused.err(), Some(Errno::ACCESS));
+    let mapping = SharedMapping::with(read_only.as_fd(), 0, BYTES, Access::Read).unwrap();
+    assert_eq!(mapping.copy_in(0, b"spoiled"), Err(Outside));
+    assert_eq!(mapping.copy_in(1, b"s"), Err(Outside));
+    assert_eq!(mapping.store_u16(0, 1, Ordering::Relaxed), Err(Outside));
+    assert_eq!(mapping.store_u32(0, 1), Err(Outside));
+    assert_eq!(mapping.store_u64(0, 1, Ordering::Relaxed), Err(Outside));
+    assert_eq!(mapping.add_u64(0, 1, Ordering::Relaxed), Err(Outside));
+    assert_eq!(mapping.set_bits(0, 0xff), Err(Outside));
+    assert_eq!(mapping.write_bytes(0, b"spoiled"), Err(Errno::FAULT));
+    let mut copies = [[0; 9]; 2];
+    mapping.copy_out(0, &mut copies[0]).unwrap();
+    mapping.read_bytes(0, &mut copies[1]).unwrap();
+    assert_eq!(copies, [*b"as it was"; 2]);
+}
+
+#[test]
+fn bytes_beyond_the_end_of_the_file_are_an_error_and_no_signal() {
+    let file = memory(5000);
+    let mapping = SharedMapping::with(file.as_fd(), 0, BYTES, Access::ReadWrite).unwrap();
+    mapping.write_bytes(4990, b"across it").unwrap();
+    let mut seen = [0; 20];
+    mapping.read_bytes(4990, &mut seen).unwrap();
+    assert_eq!(&seen[..10], b"across it\0");
+    let size = rustix::fs::fstat(&file).unwrap().st_size;
+    assert_eq!(size, 5000, "a store does not make the file longer");
+    assert_eq!(mapping.read_bytes(8192, &mut seen), Err(Errno::FAULT));
+    assert_eq!(mapping.read_bytes(8180, &mut seen), Err(Errno::FAULT));
+    assert_eq!(mapping.write_bytes(8192, b"late"), Err(Errno::FAULT));
+    assert_eq!(
+        mapping.read_bytes(BYTES - 3, &mut seen[..4]),
+        Err(Errno::INVAL)
+    );
+    assert_eq!(mapping.write_bytes(BYTES - 3, b"four"), Err(Errno::INVAL));
+    ftruncate(&file, BYTES as u64).unwrap();
+    mapping.write_bytes(8192, b"in time").unwrap();
+    mapping.read_bytes(8192, &mut seen).unwrap();
+    assert_eq!(&seen[..8], b"in time\0");
+    ftruncate(&file, 0).unwrap();
+    assert_eq!(mapping.read_bytes(0, &mut seen), Err(Errno::FAULT));
 }
