@@ -8,8 +8,9 @@ use thrufs_abi::layout::{
     AccessIn, AttrOut, BatchForgetIn, CopyFileRangeIn, CopyFileRangeOut, CreateIn, EntryOut,
     FallocateIn, FileLock, FlushIn, ForgetIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
     GetxattrOut, IoctlIn, IoctlOut, Kstatfs, LinkIn, LkIn, LkOut, LseekIn, LseekOut, MkdirIn,
-    MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, Rename2In, SetattrIn, SetxattrIn,
-    StatxIn, StatxOut, SyncfsIn, WriteIn, WriteOut,
+    MknodIn, OpenIn, OpenOut, PollIn, PollOut, ReadIn, ReleaseIn, RemovemappingIn,
+    RemovemappingOne, Rename2In, SetattrIn, SetupmappingIn, SetxattrIn, StatxIn, StatxOut,
+    SyncfsIn, WriteIn, WriteOut,
 };
 use thrufs_abi::{FileHandle, InitFlags, LockOwner, NodeId, Opcode};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -442,6 +443,19 @@ impl<C: Carrier> Caller<'_, C> {
     pub fn copy_file_range_64(&self, node: NodeId, arg: &CopyFileRangeIn) -> Result<u64> {
         let out: CopyFileRangeOut = structure(&self.with(Opcode::CopyFileRange64, node, arg)?)?;
         Ok(out.bytes_copied)
+    }
+
+    /// SETUPMAPPING.
+    pub fn setup_mapping(&self, node: NodeId, arg: &SetupmappingIn) -> Result<()> {
+        self.with(Opcode::SetupMapping, node, arg).map(drop)
+    }
+
+    /// REMOVEMAPPING of parts of the window.
+    pub fn remove_mapping(&self, node: NodeId, mappings: &[RemovemappingOne]) -> Result<()> {
+        let count = mappings.len() as u32;
+        let request = self.request(Opcode::RemoveMapping, node);
+        let request = request.arg(&RemovemappingIn { count });
+        self.call(request.bytes(mappings.as_bytes())).map(drop)
     }
 
     /// ACCESS, with the mask of `access(2)`.

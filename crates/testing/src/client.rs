@@ -23,6 +23,11 @@ pub const OFFERED_ON_DEV_FUSE: InitFlags = InitFlags::all().difference(
 /// Features that Linux 6.18 offers as a guest, to a device without a DAX window.
 pub const OFFERED_BY_GUESTS: InitFlags = OFFERED_ON_DEV_FUSE.union(InitFlags::SUBMOUNTS);
 
+/// Features that Linux 6.18 offers as a guest, to a device with a DAX window, mounted without `dax=`.
+pub const OFFERED_WITH_WINDOW: InitFlags = OFFERED_BY_GUESTS
+    .union(InitFlags::MAP_ALIGNMENT)
+    .union(InitFlags::HAS_INODE_DAX);
+
 /// Why INIT failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -80,6 +85,11 @@ impl<C: Carrier> Client<C> {
     /// Sends INIT over a carrier, as a 6.18 guest would.
     pub fn mount(carrier: C) -> Result<Client<C>, ClientError> {
         Client::over_offering(carrier, KERNEL_MINOR, OFFERED_BY_GUESTS)
+    }
+
+    /// As [`mount`](Self::mount), by a guest whose device has a DAX window.
+    pub fn mount_with_window(carrier: C) -> Result<Client<C>, ClientError> {
+        Client::over_offering(carrier, KERNEL_MINOR, OFFERED_WITH_WINDOW)
     }
 
     /// Ends the session by DESTROY, as a guest's unmount, and returns the carrier, for another mount. A dropped

@@ -94,7 +94,9 @@ pub mod user;
 
 pub use attributes::xattrs;
 pub use carrier::{Carrier, InProcess};
-pub use client::{Caller, Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE};
+pub use client::{
+    Caller, Client, ClientError, OFFERED_BY_GUESTS, OFFERED_ON_DEV_FUSE, OFFERED_WITH_WINDOW,
+};
 pub use listing::Listed;
 pub use random::Random;
 pub use setup::{Need, Setup, Tree};
