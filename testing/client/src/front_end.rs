@@ -11,6 +11,7 @@
 //! | `waker` | waiting for the device's call or its end |
 //! | `handshake` | the messages on the socket |
 //! | `migration` | from one server to another, with requests in flight |
+//! | `window` | the DAX window: mappings that the server makes by messages of its own |
 //! | `state` | saving and loading a device state |
 
 mod buffers;
@@ -24,6 +25,7 @@ mod ring;
 mod shared_queue;
 mod state;
 mod waker;
+mod window;
 
 pub use config::FrontEndConfig;
 pub use error::{ConnectError, ExchangeError, QueueError, SubmitError};
@@ -34,6 +36,10 @@ pub use ring::{RawDescriptor, UsedElement, descriptor_flags};
 pub use shared_queue::QueueGuard;
 pub use state::StateError;
 pub use vhost::vhost_user::{Frontend as VhostLink, VhostUserProtocolFeatures as ProtocolFeatures};
+pub use window::{
+    HeldWindow, Refusal, Window, WindowBehaviour, WindowConfig, WindowCounts, WindowError,
+    WindowMapping,
+};
 
 pub(crate) use handshake::Watch;
 #[cfg(test)]
@@ -55,6 +61,7 @@ use thrufs_abi::layout::{InHeader, OutHeader};
 use thrufs_testing::Carrier;
 use thrufs_testing::{ReplyLayout, Shape};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+use window::OpenWindow;
 use zerocopy::FromBytes;
 
 impl FrontEndConfig {
@@ -96,6 +103,7 @@ pub struct FrontEnd {
     turn: AtomicUsize,
     queue_size: u16,
     time_limit: Option<Duration>,
+    window: Option<OpenWindow>,
 }
 
 struct Connection {
@@ -130,6 +138,8 @@ impl FrontEnd {
         stream.set_write_timeout(config.time_limit)?;
         let mut link = handshake::link(&stream)?;
         let agreed = handshake::negotiate(&mut link, config, watch)?;
+        let window = open_window(&mut link, config, &agreed, watch)?;
+        handshake::accept(&link, &agreed, watch)?;
         let plan = Plan::new(config, &agreed);
         let memory = Arc::new(SharedMemory::new(plan.memory_bytes)?);
         handshake::share_memory(&link, &memory)?;
@@ -143,6 +153,7 @@ impl FrontEnd {
             migrating: Mutex::new(()),
             config: FrontEndConfig {
                 request_queues: agreed.request_queues,
+                window: config.window.filter(|_| window.is_some()),
                 ..config.clone()
             },
             agreed,
@@ -150,6 +161,7 @@ impl FrontEnd {
             turn: AtomicUsize::new(0),
             queue_size: config.queue_size,
             time_limit: config.time_limit,
+            window,
         };
         for (index, &(ring, slots)) in plan.queues.iter().enumerate() {
             let queue = front_end.start(index as u16, ring, (slots, plan.slot_count))?;
@@ -159,6 +171,9 @@ impl FrontEnd {
         for index in 0..plan.queues.len() as u16 {
             handshake::enable_queue(&mut front_end.link(), &front_end.agreed, index, true)?;
             watch(Step::Enable(index))?;
+        }
+        if let Some(window) = &mut front_end.window {
+            window.start()?;
         }
         Ok(front_end)
     }
@@ -232,7 +247,31 @@ impl FrontEnd {
         Some(self.queues.get(usize::from(index))?.lock())
     }
 
-    /// The vhost-user link, for other messages.
+    /// The DAX window, if one was configured and the server has one.
+    #[must_use]
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_ref().map(OpenWindow::window)
+    }
+
+    /// Calls `act` with the vhost-user link, in the place of the thread that does everything where a window
+    /// behaves [as QEMU's](WindowBehaviour::AsQemu): no message of the back end is taken meanwhile.
+    pub fn on_main_thread<T>(&self, act: impl FnOnce(VhostLink) -> T) -> T {
+        let _main_thread = self.window.as_ref().and_then(OpenWindow::main_thread);
+        act(self.link())
+    }
+
+    /// Resets the device (RESET_DEVICE), and ends all mappings of the window.
+    pub fn reset_device(&self) -> Result<(), ConnectError> {
+        self.on_main_thread(|mut link| {
+            handshake::reset(&mut link)?;
+            if let Some(window) = &self.window {
+                window.clear();
+            }
+            Ok(())
+        })
+    }
+
+    /// The vhost-user link, for other messages. See [`on_main_thread`](Self::on_main_thread).
     #[must_use]
     pub fn link(&self) -> VhostLink {
         self.connection().link.clone()
@@ -240,7 +279,7 @@ impl FrontEnd {
 
     /// Stops a queue (GET_VRING_BASE), after its requests in progress, and returns its available index.
     pub fn stop_queue(&self, index: u16) -> Result<u16, ConnectError> {
-        handshake::stop_queue(&self.link(), index)
+        self.on_main_thread(|link| handshake::stop_queue(&link, index))
     }
 
     /// Restarts a stopped queue from `base` on, with the same rings, buffers and eventfds. Does not wait for
@@ -250,7 +289,6 @@ impl FrontEnd {
             return Err(ConnectError::Configuration("there is no such queue"));
         };
         let layout = queue.ring().layout();
-        let mut link = self.link();
         let memory = Arc::clone(queue.memory());
         let place = QueuePlace {
             index,
@@ -259,8 +297,10 @@ impl FrontEnd {
             kick: queue.kick_event(),
             call: queue.waker().call(),
         };
-        handshake::place_queue(&link, &memory, &place)?;
-        handshake::enable_queue(&mut link, &self.agreed, index, true)
+        self.on_main_thread(|mut link| {
+            handshake::place_queue(&link, &memory, &place)?;
+            handshake::enable_queue(&mut link, &self.agreed, index, true)
+        })
     }
 
     /// Sends a request and waits for its reply, which is empty for a request without one.
@@ -315,6 +355,29 @@ impl Carrier for FrontEnd {
     fn transact(&self, request: &[u8], reply_bytes_max: usize) -> Vec<u8> {
         self.exchange(request, reply_bytes_max).unwrap_or_default()
     }
+}
+
+/// Opens the configured window, if the server has one.
+///
+/// Its thread takes messages at once, or, as QEMU's, when the handshake is over.
+fn open_window(
+    link: &mut VhostLink,
+    config: &FrontEndConfig,
+    agreed: &Agreed,
+    watch: Watch<'_>,
+) -> Result<Option<OpenWindow>, ConnectError> {
+    let size = handshake::window_bytes(link, config, agreed)?;
+    let Some((size, config)) = size.zip(config.window) else {
+        return Ok(None);
+    };
+    let (own, other) = UnixStream::pair()?;
+    let mut window = OpenWindow::new(size, config, own, link.clone());
+    if config.behaviour == WindowBehaviour::AsSpecified {
+        window.start()?;
+    }
+    handshake::give_channel(link, &other)?;
+    watch(Step::Window)?;
+    Ok(Some(window))
 }
 
 fn is_forget(request: &[u8]) -> bool {

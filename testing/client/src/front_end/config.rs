@@ -1,5 +1,6 @@
 //! The configuration of a front end.
 
+use super::window::WindowConfig;
 use std::time::Duration;
 use vhost::vhost_user::VhostUserProtocolFeatures as ProtocolFeatures;
 
@@ -23,6 +24,9 @@ pub struct FrontEndConfig {
     pub event_index: bool,
     /// The protocol features to use where the server offers them.
     pub protocol_features: ProtocolFeatures,
+    /// A DAX window, where the server offers one with all that it needs: SHMEM, BACKEND_REQ, BACKEND_SEND_FD,
+    /// REPLY_ACK, and CONFIGURE_MEM_SLOTS to announce mappings. They need not be in `protocol_features`.
+    pub window: Option<WindowConfig>,
     /// Time limit of a blocking request and of each message on the socket.
     pub time_limit: Option<Duration>,
 }
@@ -44,6 +48,7 @@ impl Default for FrontEndConfig {
                 | ProtocolFeatures::RESET_DEVICE
                 | ProtocolFeatures::LOG_SHMFD
                 | ProtocolFeatures::DEVICE_STATE,
+            window: None,
             time_limit: Some(Duration::from_secs(30)),
         }
     }

@@ -2,8 +2,10 @@
 
 use super::config::FrontEndConfig;
 use super::error::ConnectError;
-use super::memory::SharedMemory;
+use super::memory::{PAGE_BYTES, SharedMemory};
 use super::ring::DriverRingLayout;
+use super::window::WindowBehaviour;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserHeaderFlag};
 use vhost::vhost_user::{
@@ -33,6 +35,9 @@ const LOG_USED_RING: u32 = 1;
 /// Most queues, with the high-priority queue.
 pub(crate) const QUEUES_MAX: u16 = 65;
 
+/// Largest window, so that guest addresses stay below 2^41.
+const WINDOW_BYTES_MAX: u64 = 1 << 40;
+
 /// `struct virtio_fs_config`: the tag, and a little-endian number.
 const TAG_BYTES: usize = 36;
 const CONFIG_BYTES: usize = TAG_BYTES + 4;
@@ -48,6 +53,8 @@ pub enum Step {
     QueueCount,
     /// GET_CONFIG.
     ConfigSpace,
+    /// GET_SHMEM_CONFIG and SET_BACKEND_REQ_FD, for a window.
+    Window,
     /// SET_OWNER.
     Owner,
     /// SET_FEATURES.
@@ -101,6 +108,7 @@ fn message<T>(name: &'static str, result: vhost::Result<T>) -> Result<T, Connect
     })
 }
 
+/// Asks what the server offers, and says which protocol features are used.
 pub(crate) fn negotiate(
     link: &mut Frontend,
     config: &FrontEndConfig,
@@ -131,11 +139,19 @@ pub(crate) fn negotiate(
     if agreed.request_queues == 0 {
         return Err(ConnectError::Missing("a request queue"));
     }
+    Ok(agreed)
+}
+
+/// SET_OWNER and SET_FEATURES.
+pub(crate) fn accept(
+    link: &Frontend,
+    agreed: &Agreed,
+    watch: Watch<'_>,
+) -> Result<(), ConnectError> {
     message("SET_OWNER", link.set_owner())?;
     watch(Step::Owner)?;
     set_features(link, agreed.features)?;
-    watch(Step::AcceptFeatures)?;
-    Ok(agreed)
+    watch(Step::AcceptFeatures)
 }
 
 pub(crate) fn set_features(link: &Frontend, features: u64) -> Result<(), ConnectError> {
@@ -167,6 +183,11 @@ fn negotiate_protocol(
     let offered = message("GET_PROTOCOL_FEATURES", link.get_protocol_features())?;
     agreed.offered_protocol_features = offered;
     agreed.protocol_features = offered & config.protocol_features;
+    if let Some(needed) = needed_by_window(config)
+        && offered.contains(needed)
+    {
+        agreed.protocol_features |= needed;
+    }
     message(
         "SET_PROTOCOL_FEATURES",
         link.set_protocol_features(agreed.protocol_features),
@@ -189,6 +210,52 @@ fn negotiate_protocol(
         watch(Step::ConfigSpace)?;
     }
     Ok(())
+}
+
+/// The protocol features that the configured window needs.
+fn needed_by_window(config: &FrontEndConfig) -> Option<ProtocolFeatures> {
+    let needed = ProtocolFeatures::SHMEM
+        | ProtocolFeatures::BACKEND_REQ
+        | ProtocolFeatures::BACKEND_SEND_FD
+        | ProtocolFeatures::REPLY_ACK;
+    Some(match config.window?.behaviour {
+        WindowBehaviour::AsSpecified => needed,
+        WindowBehaviour::AsQemu => needed | ProtocolFeatures::CONFIGURE_MEM_SLOTS,
+    })
+}
+
+/// Bytes of the configured window (GET_SHMEM_CONFIG); `None` when the server has none.
+pub(crate) fn window_bytes(
+    link: &mut Frontend,
+    config: &FrontEndConfig,
+    agreed: &Agreed,
+) -> Result<Option<u64>, ConnectError> {
+    let needed = needed_by_window(config);
+    if needed.is_none_or(|needed| !agreed.protocol_features.contains(needed)) {
+        return Ok(None);
+    }
+    let regions = message("GET_SHMEM_CONFIG", link.get_shmem_config())?;
+    let bytes = regions.memory_sizes[0];
+    if regions.nregions == 0 || bytes == 0 {
+        return Ok(None);
+    }
+    if bytes % PAGE_BYTES as u64 != 0 || bytes > WINDOW_BYTES_MAX {
+        return Err(ConnectError::Missing(
+            "a window of whole pages, up to 1 TiB",
+        ));
+    }
+    Ok(Some(bytes))
+}
+
+/// SET_BACKEND_REQ_FD: gives the server its end of the back-end channel.
+pub(crate) fn give_channel(link: &mut Frontend, end: &UnixStream) -> Result<(), ConnectError> {
+    let end: &dyn AsRawFd = end;
+    message("SET_BACKEND_REQ_FD", link.set_backend_request_fd(end))
+}
+
+/// RESET_DEVICE.
+pub(crate) fn reset(link: &mut Frontend) -> Result<(), ConnectError> {
+    message("RESET_DEVICE", link.reset_device())
 }
 
 fn read_config(link: &mut Frontend) -> Result<(Vec<u8>, u32), ConnectError> {

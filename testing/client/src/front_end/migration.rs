@@ -50,6 +50,11 @@ pub struct Migrated {
 /// Why a migration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
+    /// Mappings of a window cannot be moved, as QEMU cannot.
+    #[error(
+        "a front end with a DAX window cannot migrate: its mappings are of the source's descriptors"
+    )]
+    Window,
     /// The destination cannot be reached, or refuses.
     #[error("the destination: {0}")]
     Destination(ConnectError),
@@ -74,7 +79,7 @@ impl FrontEnd {
     ///
     /// # Errors
     ///
-    /// When it failed. The source then continues to serve, unless it has gone.
+    /// When it failed, or with a [window](Self::window). The source then continues to serve, unless it has gone.
     pub fn migrate_to(
         &self,
         path: impl AsRef<Path>,
@@ -91,6 +96,9 @@ impl FrontEnd {
         stream: UnixStream,
         memory: GuestMemory,
     ) -> Result<Migrated, MigrateError> {
+        if self.window.is_some() {
+            return Err(MigrateError::Window);
+        }
         let one_at_a_time = self.migrating.lock();
         let _one_at_a_time = one_at_a_time.unwrap_or_else(PoisonError::into_inner);
         let destination = self.greet(stream)?;
@@ -126,6 +134,7 @@ impl FrontEnd {
             stream.set_write_timeout(self.time_limit)?;
             let mut link = handshake::link(&stream)?;
             let agreed = handshake::negotiate(&mut link, &self.config, &mut |_| Ok(()))?;
+            handshake::accept(&link, &agreed, &mut |_| Ok(()))?;
             Ok((link, agreed))
         };
         let (link, agreed) = greet().map_err(MigrateError::Destination)?;

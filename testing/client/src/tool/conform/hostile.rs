@@ -31,6 +31,7 @@ fn step_name(step: Step) -> String {
         Step::AcceptFeatures => "accept-features".to_owned(),
         Step::Memory => "memory".to_owned(),
         Step::Queue(index) => format!("queue-{index}"),
+        Step::Window => "window".to_owned(),
         Step::Enable(index) => format!("enable-{index}"),
     };
     format!("leave-after-{text}")
