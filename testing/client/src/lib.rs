@@ -52,12 +52,16 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod dax;
 mod front_end;
 
 pub mod misbehave;
 pub mod relay;
 pub mod tool;
 
+pub use dax::{
+    DAX_RANGE_BYTES, DaxClient, DaxCounts, DaxError, SETUPMAPPING_READ, SETUPMAPPING_WRITE,
+};
 pub use front_end::{
     Agreed, Completion, ConnectError, Data, ExchangeError, FIRST_REQUEST_QUEUE, FrontEnd,
     FrontEndConfig, GuestMemory, HIGH_PRIORITY, HeldWindow, MigrateError, Migrated, Parts,
