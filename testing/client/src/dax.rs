@@ -299,3 +299,5 @@ fn each_range(
     Ok(())
 }
 
+#[cfg(test)]
+mod tests;

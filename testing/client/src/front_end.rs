@@ -44,6 +44,8 @@ pub use window::{
 pub(crate) use handshake::Watch;
 #[cfg(test)]
 pub(crate) use queue::tests as queue_tests;
+#[cfg(test)]
+pub(crate) use window::tests as window_tests;
 
 use buffers::SlotLayout;
 use handshake::QueuePlace;

@@ -280,4 +280,4 @@ impl Drop for OpenWindow {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -2,6 +2,6 @@
 
 mod as_qemu;
 mod as_specified;
-mod back_end;
-mod common;
+pub(crate) mod back_end;
+pub(crate) mod common;
 mod handshake;

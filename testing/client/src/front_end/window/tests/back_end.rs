@@ -8,20 +8,20 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-pub(super) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-pub(super) const GET_FEATURES: u32 = 1;
-pub(super) const GET_VRING_BASE: u32 = 11;
+pub(crate) const GET_FEATURES: u32 = 1;
+pub(crate) const GET_VRING_BASE: u32 = 11;
 const GET_PROTOCOL_FEATURES: u32 = 15;
-pub(super) const SET_PROTOCOL_FEATURES: u32 = 16;
+pub(crate) const SET_PROTOCOL_FEATURES: u32 = 16;
 const GET_QUEUE_NUM: u32 = 17;
-pub(super) const SET_BACKEND_REQ_FD: u32 = 21;
-pub(super) const GET_CONFIG: u32 = 24;
-pub(super) const ADD_MEM_REG: u32 = 37;
-pub(super) const REM_MEM_REG: u32 = 38;
-pub(super) const GET_SHMEM_CONFIG: u32 = 44;
+pub(crate) const SET_BACKEND_REQ_FD: u32 = 21;
+pub(crate) const GET_CONFIG: u32 = 24;
+pub(crate) const ADD_MEM_REG: u32 = 37;
+pub(crate) const REM_MEM_REG: u32 = 38;
+pub(crate) const GET_SHMEM_CONFIG: u32 = 44;
 
-pub(super) const WINDOW_BYTES: u64 = 16 << 20;
+pub(crate) const WINDOW_BYTES: u64 = 16 << 20;
 
 /// Messages of the main channel: codes and bodies.
 #[derive(Default)]
@@ -31,16 +31,16 @@ struct Seen {
     announcements: Mutex<()>,
 }
 
-pub(super) struct BackEnd {
+pub(crate) struct BackEnd {
     seen: Arc<Seen>,
-    channels: Receiver<UnixStream>,
+    channels: Mutex<Receiver<UnixStream>>,
 }
 
 /// What a back end offers.
 #[derive(Clone, Copy)]
-pub(super) struct Offer {
-    pub(super) protocol: ProtocolFeatures,
-    pub(super) window_bytes: u64,
+pub(crate) struct Offer {
+    pub(crate) protocol: ProtocolFeatures,
+    pub(crate) window_bytes: u64,
 }
 
 impl Default for Offer {
@@ -56,13 +56,13 @@ impl Default for Offer {
 }
 
 /// A front end with a window or without, and its back end.
-pub(super) fn connect(window: Option<WindowConfig>, offer: Offer) -> (FrontEnd, BackEnd) {
+pub(crate) fn connect(window: Option<WindowConfig>, offer: Offer) -> (FrontEnd, BackEnd) {
     let (own, other) = UnixStream::pair().unwrap();
     let (sender, channels) = channel();
     let seen = Arc::new(Seen::default());
     let back_end = BackEnd {
         seen: Arc::clone(&seen),
-        channels,
+        channels: Mutex::new(channels),
     };
     // Ends with the front end's side of the socket.
     std::thread::spawn(move || {
@@ -135,20 +135,20 @@ fn answer(
 
 impl BackEnd {
     /// The back end's end of its channel.
-    pub(super) fn channel(&self) -> Channel {
-        let stream = self.channels.recv_timeout(LIMIT).unwrap();
+    pub(crate) fn channel(&self) -> Channel {
+        let stream = self.channels.lock().unwrap().recv_timeout(LIMIT).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         Channel(stream)
     }
 
     /// Codes of the messages so far.
-    pub(super) fn codes(&self) -> Vec<u32> {
+    pub(crate) fn codes(&self) -> Vec<u32> {
         let messages = self.seen.messages.lock().unwrap();
         messages.iter().map(|message| message.0).collect()
     }
 
     /// The numbers in the bodies of the messages of one code.
-    pub(super) fn bodies(&self, code: u32) -> Vec<Vec<u64>> {
+    pub(crate) fn bodies(&self, code: u32) -> Vec<Vec<u64>> {
         let messages = self.seen.messages.lock().unwrap();
         let those = messages.iter().filter(|message| message.0 == code);
         let words = |body: &Vec<u8>| {
@@ -159,23 +159,23 @@ impl BackEnd {
     }
 
     /// Lets ADD_MEM_REG and REM_MEM_REG wait for their answers.
-    pub(super) fn hold_announcements(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(crate) fn hold_announcements(&self) -> std::sync::MutexGuard<'_, ()> {
         self.seen.announcements.lock().unwrap()
     }
 }
 
 /// What a test maps, with the values that are most often right.
 #[derive(Clone, Copy)]
-pub(in crate::front_end) struct Sent {
-    pub(in crate::front_end) region: u8,
-    pub(in crate::front_end) file_offset: u64,
-    pub(in crate::front_end) offset: u64,
-    pub(in crate::front_end) length: u64,
-    pub(in crate::front_end) flags: u64,
+pub(crate) struct Sent {
+    pub(crate) region: u8,
+    pub(crate) file_offset: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) flags: u64,
 }
 
 impl Sent {
-    pub(in crate::front_end) fn at(offset: u64, length: u64) -> Sent {
+    pub(crate) fn at(offset: u64, length: u64) -> Sent {
         Sent {
             region: 0,
             file_offset: 0,
@@ -185,7 +185,7 @@ impl Sent {
         }
     }
 
-    pub(in crate::front_end) fn body(self) -> Vec<u8> {
+    pub(crate) fn body(self) -> Vec<u8> {
         let mut body = vec![0; 8];
         body[0] = self.region;
         for word in [self.file_offset, self.offset, self.length, self.flags] {
@@ -195,35 +195,35 @@ impl Sent {
     }
 }
 
-pub(super) struct Channel(pub(super) UnixStream);
+pub(crate) struct Channel(pub(super) UnixStream);
 
 impl Channel {
-    pub(super) fn send(&self, code: u32, flags: u32, body: &[u8], files: &[BorrowedFd<'_>]) {
+    pub(crate) fn send(&self, code: u32, flags: u32, body: &[u8], files: &[BorrowedFd<'_>]) {
         wire::send(&self.0, code, 1 | flags, body, files).unwrap();
     }
 
-    pub(super) fn send_map(&self, sent: Sent, file: impl AsFd) {
+    pub(crate) fn send_map(&self, sent: Sent, file: impl AsFd) {
         let files = [file.as_fd()];
         self.send(wire::SHMEM_MAP, NEED_REPLY, &sent.body(), &files);
     }
 
-    pub(super) fn send_unmap(&self, sent: Sent) {
+    pub(crate) fn send_unmap(&self, sent: Sent) {
         self.send(wire::SHMEM_UNMAP, NEED_REPLY, &sent.body(), &[]);
     }
 
     /// The result in the next answer, which is one to `code`.
-    pub(super) fn answer(&self, code: u32) -> u64 {
+    pub(crate) fn answer(&self, code: u32) -> u64 {
         let answer = wire::receive(&self.0).unwrap().unwrap();
         assert_eq!((answer.code, answer.flags), (code, 1 | 4));
         u64::from_ne_bytes(answer.body.try_into().unwrap())
     }
 
-    pub(super) fn map(&self, sent: Sent, file: impl AsFd) -> u64 {
+    pub(crate) fn map(&self, sent: Sent, file: impl AsFd) -> u64 {
         self.send_map(sent, file);
         self.answer(wire::SHMEM_MAP)
     }
 
-    pub(super) fn unmap(&self, sent: Sent) -> u64 {
+    pub(crate) fn unmap(&self, sent: Sent) -> u64 {
         self.send_unmap(sent);
         self.answer(wire::SHMEM_UNMAP)
     }

@@ -9,15 +9,23 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 /// A front end with a window, and the test's side of it.
-pub(super) struct Ground {
-    pub(super) front_end: FrontEnd,
-    pub(super) back_end: BackEnd,
-    pub(super) channel: Channel,
+pub(crate) struct Ground {
+    pub(crate) front_end: FrontEnd,
+    pub(crate) back_end: BackEnd,
+    pub(crate) channel: Channel,
 }
 
 impl Ground {
-    pub(super) fn new(config: WindowConfig) -> Ground {
-        let (front_end, back_end) = connect(Some(config), Offer::default());
+    pub(crate) fn new(config: WindowConfig) -> Ground {
+        Ground::with_window(config, WINDOW_BYTES)
+    }
+
+    pub(crate) fn with_window(config: WindowConfig, window_bytes: u64) -> Ground {
+        let offer = Offer {
+            window_bytes,
+            ..Offer::default()
+        };
+        let (front_end, back_end) = connect(Some(config), offer);
         let channel = back_end.channel();
         Ground {
             front_end,
@@ -26,7 +34,7 @@ impl Ground {
         }
     }
 
-    pub(super) fn window(&self) -> &Window {
+    pub(crate) fn window(&self) -> &Window {
         self.front_end.window().unwrap()
     }
 }
@@ -34,7 +42,7 @@ impl Ground {
 const BOTH: [WindowConfig; 2] = [WindowConfig::as_specified(), WindowConfig::as_qemu()];
 
 /// A file of `length` bytes, each of which is the number of its page.
-pub(super) fn file(length: u64) -> File {
+pub(crate) fn file(length: u64) -> File {
     let file = File::from(memfd_create("file", MemfdFlags::CLOEXEC).unwrap());
     let bytes: Vec<u8> = (0..length).map(|at| (at / 4096) as u8).collect();
     file.write_all_at(&bytes, 0).unwrap();
@@ -42,7 +50,7 @@ pub(super) fn file(length: u64) -> File {
 }
 
 /// As `file`, opened for reading.
-pub(super) fn read_only(file: &File) -> File {
+pub(crate) fn read_only(file: &File) -> File {
     use std::os::fd::AsRawFd as _;
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap()
 }
