@@ -29,6 +29,7 @@ pub use init_failure::InitFailure;
 pub use message::Message;
 pub use window::WindowReply;
 
+use crate::backing::Services;
 use crate::context::Context;
 use crate::data::{FileRange, LowerFile, WriteSource};
 use crate::errno::{Errno, Result};
@@ -37,7 +38,7 @@ use crate::file_system::FileSystem;
 use crate::interrupt::Interrupts;
 use crate::metrics::{Metrics, bump};
 use crate::reply::{HEADER_BYTES, put_header};
-use crate::window::WindowChange;
+use crate::window::{WindowChange, WindowCoverage};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,8 +57,8 @@ pub struct Dispatcher<F> {
     wants_ring: AtomicBool,
     /// What INIT must not agree on.
     withheld: InitFlags,
-    /// Whether the transport has a DAX window.
-    has_window: bool,
+    /// The DAX window of the transport, if it has one.
+    window: Option<Arc<dyn WindowCoverage>>,
     init_failure: Mutex<Option<InitFailure>>,
     metrics: Arc<Metrics>,
     interrupts: Interrupts,
@@ -204,7 +205,7 @@ impl<F: FileSystem> Dispatcher<F> {
             agreed: OnceLock::new(),
             wants_ring: AtomicBool::new(false),
             withheld: InitFlags::empty(),
-            has_window: false,
+            window: None,
             init_failure: Mutex::new(None),
             metrics: Arc::default(),
             interrupts: Interrupts::default(),
@@ -220,9 +221,14 @@ impl<F: FileSystem> Dispatcher<F> {
 
     /// Carries out SETUPMAPPING and REMOVEMAPPING, by [`Outcome::Window`]. Without it they are ENOSYS.
     #[must_use]
-    pub fn with_window(mut self, has_window: bool) -> Dispatcher<F> {
-        self.has_window = has_window;
+    pub fn with_window(mut self, window: Option<Arc<dyn WindowCoverage>>) -> Dispatcher<F> {
+        self.window = window;
         self
+    }
+
+    /// For [`FileSystem::started`], over a transport without notifications: the window, if there is one.
+    pub fn services(&self) -> Services {
+        Services::unavailable().with_window(self.window.clone())
     }
 
     /// Counts into `metrics`, which may be shared.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use thrufs::serving::{LiveCount, LiveGuard};
 use thrufs::{
     Attributes, Context, Dispatcher, Entry, Errno, FileHandle, FileSystem, InitFlags, Metrics,
-    Name, NodeId, Services, WindowCoverage,
+    Name, NodeId, WindowCoverage,
 };
 
 /// Makes a file system for each session, from a guest's INIT to its DESTROY, reset or disconnection.
@@ -89,7 +89,6 @@ pub(crate) type SessionOf<M> = Arc<GuestSession<<M as MakeFileSystem>::FileSyste
 
 pub(crate) struct GuestSession<F: FileSystem> {
     dispatcher: Dispatcher<F>,
-    window: Option<Arc<WindowState>>,
     is_over: AtomicBool,
     // Dropped last: the next session starts when all files of this one are closed.
     _count: LiveGuard,
@@ -114,12 +113,7 @@ impl<F: FileSystem> GuestSession<F> {
             tracing::info!(%refusal, "feature not negotiated");
         }
         let file_system = self.dispatcher.file_system();
-        let window = self
-            .window
-            .clone()
-            .map(|window| window as Arc<dyn WindowCoverage>);
-        let services = Services::unavailable().with_window(window);
-        let started = || file_system.started(features, services);
+        let started = || file_system.started(features, self.dispatcher.services());
         catch_unwind(AssertUnwindSafe(started)).is_ok()
     }
 }
@@ -226,17 +220,18 @@ impl<M: MakeFileSystem> Sessions<M> {
             tracing::error!(%error, "cannot create the file system for a guest");
             Errno::from(error)
         })?;
-        let withheld = match has_window {
-            true => WITHHELD,
-            false => WITHHELD.union(OF_WINDOW),
+        let window = self.window.clone().filter(|_| has_window);
+        let window = window.map(|window| window as Arc<dyn WindowCoverage>);
+        let withheld = match window {
+            Some(_) => WITHHELD,
+            None => WITHHELD.union(OF_WINDOW),
         };
         let dispatcher = Dispatcher::new(file_system)
             .withholding(withheld)
-            .with_window(has_window)
+            .with_window(window)
             .counting_into(Arc::clone(&self.metrics));
         Ok(Arc::new(GuestSession {
             dispatcher,
-            window: self.window.clone().filter(|_| has_window),
             is_over: AtomicBool::new(false),
             _count: last.one_more(),
         }))

@@ -6,3 +6,4 @@ mod control;
 #[path = "../ground/mod.rs"]
 mod ground;
 mod resume;
+mod window;

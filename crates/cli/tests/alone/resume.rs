@@ -38,7 +38,7 @@ fn serving(place: &Place) -> Option<Pid> {
 }
 
 /// Kills the serving worker, if any; returns whether.
-fn kill(place: &Place) -> bool {
+pub fn kill(place: &Place) -> bool {
     let serving = serving(place);
     serving.is_some_and(|worker| kill_process(worker, Signal::KILL).is_ok())
 }

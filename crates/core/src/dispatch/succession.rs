@@ -16,7 +16,6 @@
 //! | … | [`FileSystem::save`] |
 
 use super::Dispatcher;
-use crate::backing::Services;
 use crate::features::Features;
 use crate::file_system::FileSystem;
 use crate::reply::HEADER_BYTES;
@@ -85,7 +84,7 @@ impl<F: FileSystem> Dispatcher<F> {
     }
 
     /// Resumes the session that another process has [saved](Self::save): INIT, then [`FileSystem::started`]
-    /// with services that are unavailable (only virtio-fs moves sessions), then [`FileSystem::restore`]. The
+    /// with [`services`](Self::services) (only virtio-fs moves sessions), then [`FileSystem::restore`]. The
     /// dispatcher must not have seen a request. A session that was saved before INIT waits for INIT here.
     ///
     /// # Errors
@@ -119,7 +118,7 @@ impl<F: FileSystem> Dispatcher<F> {
                  differ",
             ));
         }
-        self.fs.started(features, Services::unavailable());
+        self.fs.started(features, self.services());
         self.fs.restore(source)
     }
 
@@ -130,7 +129,7 @@ impl<F: FileSystem> Dispatcher<F> {
     /// `InvalidData` when INIT does not succeed; those of [`FileSystem::recover`].
     pub fn resume(&self, init_request: &[u8]) -> io::Result<()> {
         let features = self.play_init(init_request)?;
-        self.fs.started(features, Services::unavailable());
+        self.fs.started(features, self.services());
         self.fs.recover()
     }
 

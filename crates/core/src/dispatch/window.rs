@@ -64,7 +64,7 @@ impl<F: FileSystem> Dispatcher<F> {
         node: NodeId,
         arg: &SetupmappingIn,
     ) -> Result<Done> {
-        if !self.has_window {
+        if self.window.is_none() {
             return Err(Errno::ENOSYS);
         }
         let end = arg.foffset.checked_add(arg.len);
@@ -91,7 +91,7 @@ impl<F: FileSystem> Dispatcher<F> {
         &self,
         mappings: impl Iterator<Item = RemovemappingOne>,
     ) -> Result<Done> {
-        if !self.has_window {
+        if self.window.is_none() {
             return Err(Errno::ENOSYS);
         }
         let ranges = mappings.map(|one| (one.moffset, one.len)).collect();

@@ -1,0 +1,420 @@
+//! A share with a DAX window: a guest's loads and stores beside what the host has, and workers that are killed
+//! meanwhile.
+
+use crate::ground::share::Place;
+use crate::ground::{stdout, thrufs};
+use crate::resume::kill;
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use thrufs::{Errno, NodeId};
+use thrufs_abi::layout::{FallocateIn, RemovemappingOne, SetattrIn, SetupmappingIn};
+use thrufs_abi::{AttrFlags, SetattrValid};
+use thrufs_client::{
+    Caller, Client, DAX_RANGE_BYTES, DaxClient, DaxError, FrontEnd, FrontEndConfig,
+    SETUPMAPPING_READ, SETUPMAPPING_WRITE, Window, WindowBehaviour, WindowConfig,
+};
+
+const RANGE: usize = DAX_RANGE_BYTES as usize;
+const WINDOW_RANGES: usize = 8;
+const READ_WRITE: i32 = libc::O_RDWR;
+
+const BOTH: [WindowConfig; 2] = [WindowConfig::as_specified(), WindowConfig::as_qemu()];
+
+type Root<'a> = Caller<'a, FrontEnd>;
+
+fn options(more: &str) -> String {
+    let bytes = WINDOW_RANGES * RANGE;
+    format!("control=none,dax_window={bytes},dax=*.img,dax_min_size=1{more}")
+}
+
+fn mount(place: &Place, window: WindowConfig) -> Client<FrontEnd> {
+    let config = FrontEndConfig {
+        request_queues: 4,
+        window: Some(window),
+        time_limit: Some(Duration::from_secs(60)),
+        ..FrontEndConfig::default()
+    };
+    let front_end = FrontEnd::connect(&place.socket, &config).unwrap();
+    Client::mount_with_window(front_end).unwrap()
+}
+
+fn window_of(client: &Client<FrontEnd>) -> Window {
+    client.carrier().window().unwrap().clone()
+}
+
+/// Aperiodic content.
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+fn put(place: &Place, name: &str, bytes: usize) -> (PathBuf, Vec<u8>) {
+    let (path, content) = (place.dir.join(name), content(bytes));
+    fs::write(&path, &content).unwrap();
+    (path, content)
+}
+
+/// Looks a file up, and opens it: whether it is a DAX file.
+fn open(root: &Root<'_>, name: &str, flags: i32) -> (NodeId, u64, bool) {
+    let entry = root.lookup(NodeId::ROOT, name.as_bytes()).unwrap();
+    let node = NodeId(entry.nodeid);
+    let is_dax = entry.attr.flags & AttrFlags::DAX.bits() != 0;
+    (node, root.open(node, flags).unwrap().fh, is_dax)
+}
+
+fn map(root: &Root<'_>, node: NodeId, range: u64, flags: u64) -> Result<(), Errno> {
+    let arg = SetupmappingIn {
+        fh: u64::MAX,
+        foffset: 0,
+        len: DAX_RANGE_BYTES,
+        flags,
+        moffset: range * DAX_RANGE_BYTES,
+    };
+    root.setup_mapping(node, &arg)
+}
+
+#[test]
+fn a_guest_s_loads_and_stores_go_to_the_host_s_file() {
+    let sizes = [
+        1,
+        4095,
+        4096,
+        4097,
+        RANGE - 1,
+        RANGE,
+        RANGE + 1,
+        RANGE + 4096,
+        3 * RANGE,
+    ];
+    for config in BOTH {
+        let place = Place::new();
+        let share = place.share(&options(""));
+        let files = sizes.map(|bytes| put(&place, &format!("{bytes}.img"), bytes));
+        let client = mount(&place, config);
+        let (root, window) = (client.root(), window_of(&client));
+        let dax = DaxClient::new(root, &window);
+        for (size, (path, content)) in sizes.into_iter().zip(files) {
+            let (node, fh, is_dax) = open(&root, &format!("{size}.img"), READ_WRITE);
+            let maps_it = config.behaviour == WindowBehaviour::AsSpecified || size % 4096 == 0;
+            assert_eq!(is_dax, maps_it, "{size} {:?}", config.behaviour);
+            if !is_dax {
+                continue;
+            }
+            let mut seen = vec![0; size];
+            dax.read(node, 0, &mut seen).unwrap();
+            assert!(seen == content, "{size}: what the guest reads");
+            let host = fs::File::options().write(true).open(&path).unwrap();
+            host.write_all_at(b"HOST", (size as u64).saturating_sub(4))
+                .unwrap();
+            dax.read(node, 0, &mut seen).unwrap();
+            let now = fs::read(&path).unwrap();
+            assert!(now.starts_with(&seen), "{size}: what the host wrote");
+            dax.write(node, 0, b"G").unwrap();
+            dax.write(node, size as u64 / 2, b"g").unwrap();
+            let now = fs::read(&path).unwrap();
+            assert_eq!((now[size / 2], now[0] == b'G' || size < 2), (b'g', true));
+            root.release(node, fh).unwrap();
+        }
+        assert_eq!(window.counts().announcements_failed, 0);
+        client.unmount();
+        share.ends_by(Signal::TERM);
+    }
+}
+
+#[test]
+fn where_the_monitor_maps_beyond_the_end_a_mapped_file_grows() {
+    let place = Place::new();
+    let share = place.share(&options(""));
+    let (path, mut expected) = put(&place, "a.img", 4097);
+    let client = mount(&place, WindowConfig::as_specified());
+    let (root, window) = (client.root(), window_of(&client));
+    let tried = window.counts().maps;
+    let dax = DaxClient::new(root, &window);
+    let (node, fh, _) = open(&root, "a.img", READ_WRITE);
+    dax.write(node, 0, b"x").unwrap();
+    expected[0] = b'x';
+    for step in 1..40_usize {
+        let more = content(step * 997);
+        root.write(node, fh, expected.len() as u64, &more, 0)
+            .unwrap();
+        expected.extend(more);
+        let mut seen = vec![0; expected.len()];
+        dax.read(node, 0, &mut seen).unwrap();
+        assert!(seen == expected, "after {step} writes");
+    }
+    fs::File::options()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .set_len(5000)
+        .unwrap();
+    assert_eq!(root.getattr(node).unwrap().attr.size, 5000);
+    let mut seen = vec![0; 5000];
+    dax.read(node, 0, &mut seen).unwrap();
+    assert!(seen == expected[..5000]);
+    let beyond = dax.read(node, 8192, &mut seen[..1]);
+    assert!(
+        matches!(beyond, Err(DaxError::Window(_))),
+        "an error, and no dead process"
+    );
+    assert_eq!(window.counts().maps - tried, 1);
+    client.unmount();
+    share.ends_by(Signal::TERM);
+}
+
+#[test]
+fn where_the_monitor_maps_whole_pages_alone_the_size_of_a_mapped_file_stays() {
+    let place = Place::new();
+    let share = place.share(&options(""));
+    let (path, _) = put(&place, "a.img", 8192);
+    put(&place, "other", 8192);
+    let client = mount(&place, WindowConfig::as_qemu());
+    let (root, window) = (client.root(), window_of(&client));
+    let dax = DaxClient::new(root, &window);
+    let (node, fh, is_dax) = open(&root, "a.img", READ_WRITE);
+    assert!(is_dax);
+    dax.write(node, 4096, b"y").unwrap();
+    let size = |bytes: u64| SetattrIn {
+        valid: (SetattrValid::SIZE | SetattrValid::FH).bits(),
+        fh,
+        size: bytes,
+        ..SetattrIn::default()
+    };
+    let allocate = |length: u64, mode: u32| {
+        let arg = FallocateIn {
+            fh,
+            length,
+            mode,
+            ..FallocateIn::default()
+        };
+        root.fallocate(node, &arg)
+    };
+    for _ in 0..2 {
+        assert_eq!(root.write(node, fh, 8190, b"12", 0), Ok(2));
+        assert_eq!(root.write(node, fh, 8190, b"123", 0), Err(Errno::EPERM));
+        assert_eq!(root.setattr(node, &size(4096)).map(drop), Err(Errno::EPERM));
+        assert_eq!(
+            root.setattr(node, &size(12_288)).map(drop),
+            Err(Errno::EPERM)
+        );
+        assert!(root.setattr(node, &size(8192)).is_ok());
+        assert_eq!(allocate(8193, 0), Err(Errno::EPERM));
+        assert_eq!(allocate(8192, 0), Ok(()));
+        let truncating = root.open(node, READ_WRITE | libc::O_TRUNC);
+        assert_eq!(truncating.map(drop), Err(Errno::EPERM));
+        // The same with the next worker, which knows the file by its name.
+        assert!(kill(&place));
+    }
+    assert_eq!(fs::metadata(&path).unwrap().len(), 8192);
+    // What the host adds is not told while the end is mapped.
+    let host = fs::File::options().write(true).open(&path).unwrap();
+    host.write_all_at(b"more", 8192).unwrap();
+    assert_eq!(root.getattr(node).unwrap().attr.size, 8192);
+    dax.remove(node).unwrap();
+    assert_eq!(root.getattr(node).unwrap().attr.size, 8196);
+    let (other, other_fh, is_dax) = open(&root, "other", READ_WRITE);
+    assert!(!is_dax, "it is not named");
+    assert_eq!(root.write(other, other_fh, 8190, b"123", 0), Ok(3));
+    client.unmount();
+    share.ends_by(Signal::TERM);
+}
+
+#[test]
+fn only_open_files_are_mapped_and_as_they_may_be_written() {
+    let place = Place::new();
+    let share = place.share(&options(""));
+    let (path, _) = put(&place, "a.img", RANGE);
+    let (program, _) = put(&place, "program.img", RANGE);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(place.dir.join("d.img")).unwrap();
+    let client = mount(&place, WindowConfig::as_specified());
+    let (root, window) = (client.root(), window_of(&client));
+    let entry = root.lookup(NodeId::ROOT, b"a.img").unwrap();
+    let node = NodeId(entry.nodeid);
+    assert_eq!(map(&root, node, 0, SETUPMAPPING_READ), Err(Errno::EBADF));
+    let directory = NodeId(root.lookup(NodeId::ROOT, b"d.img").unwrap().nodeid);
+    assert_eq!(
+        map(&root, directory, 0, SETUPMAPPING_READ),
+        Err(Errno::EBADF)
+    );
+    let fh = root.open(node, libc::O_RDONLY).unwrap().fh;
+    map(&root, node, 0, SETUPMAPPING_READ).unwrap();
+    assert!(window.mappings()[0].writable, "it may come to be written");
+    root.release(node, fh).unwrap();
+    assert_eq!(
+        map(&root, node, 1, SETUPMAPPING_READ),
+        Err(Errno::EBADF),
+        "closed"
+    );
+
+    let (node, fh, _) = open(&root, "program.img", libc::O_RDONLY);
+    map(&root, node, 2, SETUPMAPPING_READ).unwrap();
+    assert!(!window.mappings()[1].writable);
+    fs::write(&program, content(RANGE)).expect("no writer is in the way of the host");
+    let error = map(&root, node, 3, SETUPMAPPING_READ | SETUPMAPPING_WRITE);
+    assert_eq!(error, Err(Errno::EACCES));
+    root.open(node, READ_WRITE).unwrap();
+    map(&root, node, 3, SETUPMAPPING_READ | SETUPMAPPING_WRITE).unwrap();
+    assert!(window.mappings()[2].writable);
+    root.release(node, fh).unwrap();
+    client.unmount();
+    share.ends_by(Signal::TERM);
+
+    let share = place.share(&options(",ro"));
+    let client = mount(&place, WindowConfig::as_specified());
+    let (root, window) = (client.root(), window_of(&client));
+    let (node, _, is_dax) = open(&root, "a.img", libc::O_RDONLY);
+    assert!(is_dax);
+    map(&root, node, 0, SETUPMAPPING_READ).unwrap();
+    assert!(!window.mappings()[0].writable);
+    let error = map(&root, node, 1, SETUPMAPPING_WRITE);
+    assert_eq!(error, Err(Errno::EROFS));
+    assert!(window.write(0, b"x").is_err());
+    assert_eq!(fs::read(&path).unwrap()[0], content(1)[0]);
+    client.unmount();
+    share.ends_by(Signal::TERM);
+
+    let share = place.share(&options(",ro"));
+    let client = mount(&place, WindowConfig::as_qemu());
+    let root = client.root();
+    let (node, _, is_dax) = open(&root, "a.img", libc::O_RDONLY);
+    assert!(!is_dax, "this monitor maps for writing alone");
+    assert_eq!(map(&root, node, 0, SETUPMAPPING_READ), Err(Errno::EACCES));
+    client.unmount();
+    share.ends_by(Signal::TERM);
+}
+
+/// The monitor answers by the thread that also changes the memory table and stops queues.
+#[test]
+fn many_set_ups_at_once_and_a_monitor_of_one_thread_do_not_wait_for_each_other() {
+    let place = Place::new();
+    let share = place.share(&options(""));
+    put(&place, "a.img", WINDOW_RANGES * RANGE);
+    let client = mount(&place, WindowConfig::as_qemu());
+    let window = window_of(&client);
+    let (node, _, _) = open(&client.root(), "a.img", READ_WRITE);
+    std::thread::scope(|scope| {
+        for range in 0..WINDOW_RANGES as u64 {
+            let client = &client;
+            scope.spawn(move || {
+                let root = client.root();
+                let moffset = range * DAX_RANGE_BYTES;
+                let one = RemovemappingOne {
+                    moffset,
+                    len: DAX_RANGE_BYTES,
+                };
+                for _ in 0..200 {
+                    map(&root, node, range, SETUPMAPPING_READ).unwrap();
+                    map(&root, node, range, SETUPMAPPING_WRITE).unwrap();
+                    root.remove_mapping(node, &[one]).unwrap();
+                }
+            });
+        }
+    });
+    let counts = window.counts();
+    assert_eq!((counts.live, counts.announcements_failed), (0, 0));
+    assert!(counts.maps >= 200 * WINDOW_RANGES as u64, "{counts:?}");
+    client.unmount();
+    share.ends_by(Signal::TERM);
+}
+
+/// One thread of the guest uses each file, and knows what is in it.
+#[test]
+fn mappings_stay_right_when_workers_are_killed() {
+    const KILLS: usize = 12;
+    const PAGES: u64 = 3 * DAX_RANGE_BYTES / 4096;
+    for config in BOTH {
+        let place = Place::new();
+        let share = place.share(&options(",resume=1000"));
+        for file in 0..4 {
+            put(&place, &format!("{file}.img"), 3 * RANGE);
+        }
+        let client = mount(&place, config);
+        let (window, stop, steps) = (
+            window_of(&client),
+            AtomicBool::new(false),
+            AtomicU64::new(0),
+        );
+        let dax = DaxClient::new(client.root(), &window);
+        std::thread::scope(|scope| {
+            for file in 0..4_u64 {
+                let (dax, client, stop, steps) = (&dax, &client, &stop, &steps);
+                scope.spawn(move || {
+                    let stops = crate::ground::share::Stop(stop);
+                    let (node, _, _) = open(&client.root(), &format!("{file}.img"), READ_WRITE);
+                    let mut written = std::collections::HashMap::new();
+                    let mut random = file + 1;
+                    while !stop.load(Ordering::SeqCst) {
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1);
+                        let page = (random >> 33) % PAGES;
+                        let value = random.to_le_bytes();
+                        dax.write(node, page * 4096, &value).unwrap();
+                        written.insert(page, value);
+                        let other = (random >> 13) % PAGES;
+                        let mut seen = [0; 8];
+                        dax.read(node, other * 4096, &mut seen).unwrap();
+                        if let Some(value) = written.get(&other) {
+                            assert_eq!(seen, *value, "page {other} of {file}");
+                        }
+                        steps.fetch_add(1, Ordering::SeqCst);
+                    }
+                    std::mem::forget(stops);
+                });
+            }
+            for _ in 0..KILLS {
+                let before = steps.load(Ordering::SeqCst);
+                crate::ground::wait_for("progress", || {
+                    stop.load(Ordering::SeqCst) || steps.load(Ordering::SeqCst) > before + 50
+                });
+                kill(&place);
+            }
+            stop.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(window.counts().announcements_failed, 0);
+        client.unmount();
+        share.ends_by(Signal::TERM);
+    }
+}
+
+#[test]
+fn the_options_of_a_window_are_checked() {
+    let place = Place::new();
+    let policy = place.path("policy.toml");
+    fs::write(&policy, "").unwrap();
+    let policy = format!("dax_window=4M,policy={}", policy.display());
+    for (options, problem) in [
+        ("dax_window=3M", "multiple of 2M"),
+        ("dax_window=1G", "512M at most"),
+        ("dax=*.img", "needs dax_window"),
+        ("dax_window=4M,dax=[", "dax:"),
+        (&policy, "drop one of them"),
+    ] {
+        let output = place.command(options).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(problem), "{said}");
+    }
+    let control = place.path("control");
+    let share = place.share(&format!("dax_window=4M,control={}", control.display()));
+    let client = mount(&place, WindowConfig::as_specified());
+    put(&place, "a", RANGE);
+    let (node, ..) = open(&client.root(), "a", READ_WRITE);
+    map(&client.root(), node, 0, SETUPMAPPING_READ).unwrap();
+    assert_eq!(
+        map(&client.root(), node, 2, SETUPMAPPING_READ),
+        Err(Errno::EINVAL)
+    );
+    let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
+    let statistics = stdout(&output);
+    for (name, value) in [("window mappings", "1"), ("window requests refused", "1")] {
+        let line = statistics.lines().find(|line| line.contains(name));
+        let line = line.unwrap_or_else(|| panic!("{name} in {statistics}"));
+        assert!(line.trim_end().ends_with(value), "{line}");
+    }
+    client.unmount();
+    share.ends_by(Signal::TERM);
+}
