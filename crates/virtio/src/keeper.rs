@@ -8,7 +8,7 @@
 //! A message is recorded when its reply shows success, or when it was sent if it has no reply. A message
 //! without its reply is sent again. Requests do not pass here: they go through the guest's memory.
 //!
-//! The back end's own requests to the front end pass by the proxy, too ([`channel`]).
+//! The back end's own requests to the front end pass by the proxy, too ([`mod@channel`]).
 
 mod channel;
 mod kept;

@@ -2,7 +2,8 @@ use super::*;
 use rustix::net::{RecvFlags, recv};
 use std::io::{Read, Write};
 use thrufs_sys::fd_passing;
-use vhost::vhost_user::message::BackendReq;
+use vhost::vhost_user::message::{BackendReq, VhostUserMMap};
+use vhost::vhost_user::{Backend, VhostUserFrontendReqHandler};
 use wire::{REPLY, VERSION};
 
 const MAP: u32 = BackendReq::SHMEM_MAP as u32;
@@ -89,6 +90,12 @@ fn map(stream: &UnixStream, offset: u64) {
     send(stream, &request, 1);
 }
 
+/// Fills the buffer of the socket's peer, and returns the number of bytes.
+fn fill(stream: &UnixStream) -> usize {
+    let send = || fd_passing::send_now(stream.as_fd(), &[0; 512], &[]);
+    std::iter::from_fn(|| send().ok()).sum()
+}
+
 fn reply_to(stream: &UnixStream, code: u32, result: u64) {
     let reply = bytes_of(code, VERSION | REPLY, &result.to_le_bytes());
     send(stream, &reply, 0);
@@ -149,6 +156,31 @@ fn requests_of_the_worker_and_their_replies_pass() {
 }
 
 #[test]
+fn requests_of_the_vhost_crate_pass() {
+    let play = Play::new();
+    let (worker, _) = play.worker_with_channel();
+    let ends = play.open(&worker);
+    let backend = Backend::from_stream(ends.worker);
+    backend.set_reply_ack_flag(true);
+    backend.set_shmem_flag(true);
+    let request = VhostUserMMap {
+        shm_offset: 1,
+        len: 4096,
+        flags: 1,
+        ..VhostUserMMap::default()
+    };
+    let sender = std::thread::spawn(move || {
+        let mapped = backend.shmem_map(&request, &null()).is_ok();
+        (mapped, backend.shmem_unmap(&request).is_ok())
+    });
+    hear_request(&ends.front_end, MAP, 1);
+    reply_to(&ends.front_end, MAP, 0);
+    hear_request(&ends.front_end, UNMAP, 1);
+    reply_to(&ends.front_end, UNMAP, 1);
+    assert_eq!(sender.join().unwrap(), (true, false));
+}
+
+#[test]
 fn messages_that_arrive_in_parts_are_forwarded_whole() {
     let play = Play::new();
     let (worker, _) = play.worker_with_channel();
@@ -199,7 +231,8 @@ fn a_late_reply_is_discarded_while_there_is_no_worker() {
     let ends = play.open(&first);
     map(&ends.worker, 1);
     hear_request(&ends.front_end, MAP, 1);
-    drop((first, ends.worker));
+    drop(first);
+    assert_ends(&ends.worker);
     reply_to(&ends.front_end, MAP, 7);
     let (_second, channel) = play.worker_with_channel();
     let channel = channel.unwrap();
@@ -273,10 +306,7 @@ fn a_front_end_that_does_not_read_its_channel_does_not_delay_its_messages() {
     let play = Play::new();
     let (worker, _) = play.worker_with_channel();
     let (mut front_end, passed) = UnixStream::pair().unwrap();
-    let mut filled = Vec::new();
-    while let Ok(bytes) = fd_passing::send_now(passed.as_fd(), &[0; 512], &[]) {
-        filled.resize(filled.len() + bytes, 1);
-    }
+    let mut filled = vec![0; fill(&passed)];
     play.say_channel(0, passed);
     let channel = channel_of(hear(&worker));
     map(&channel, 1);
@@ -290,6 +320,21 @@ fn a_front_end_that_does_not_read_its_channel_does_not_delay_its_messages() {
     hear_request(&front_end, MAP, 1);
     reply_to(&front_end, MAP, 0);
     hear_request(&front_end, MAP, 2);
+}
+
+#[test]
+fn a_reply_to_a_request_that_was_not_sent_closes_the_channel() {
+    let play = Play::new();
+    let (worker, _) = play.worker_with_channel();
+    let (front_end, passed) = UnixStream::pair().unwrap();
+    fill(&passed);
+    play.say_channel(0, passed);
+    let channel = channel_of(hear(&worker));
+    map(&channel, 1);
+    play.ask(&worker);
+    reply_to(&front_end, MAP, 0);
+    assert_ends(&channel);
+    play.ask(&worker);
 }
 
 #[test]
