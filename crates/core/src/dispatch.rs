@@ -27,7 +27,6 @@ mod tests;
 pub use again::Begun;
 pub use init_failure::InitFailure;
 pub use message::Message;
-pub use window::WindowReply;
 
 use crate::backing::Services;
 use crate::context::Context;
@@ -38,7 +37,7 @@ use crate::file_system::FileSystem;
 use crate::interrupt::Interrupts;
 use crate::metrics::{Metrics, bump};
 use crate::reply::{HEADER_BYTES, put_header};
-use crate::window::{WindowChange, WindowCoverage};
+use crate::window::{WindowChange, WindowCoverage, WindowReply};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -297,7 +296,12 @@ impl<F: FileSystem> Dispatcher<F> {
                 });
             }
             Ok(Done::Window(change)) => {
-                return Outcome::Window(WindowReply::new(unique, opcode, started, change));
+                return Outcome::Window(WindowReply {
+                    unique,
+                    opcode,
+                    started,
+                    change,
+                });
             }
             Err(Errno::DEFER) if !may_block => {
                 bump(&self.metrics.figures.deferred);

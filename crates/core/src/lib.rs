@@ -73,9 +73,7 @@ pub use backing::{Backing, Backings, Services};
 pub use context::Context;
 pub use data::{LowerFile, NoWait, OutOfLineData, ReadAnswer, ReadPart, ReadReply, WriteSource};
 pub use directory::{DirectorySink, EntryKind};
-pub use dispatch::{
-    Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait, WindowReply,
-};
+pub use dispatch::{Begun, Dispatcher, FileReply, InitFailure, Message, Outcome, Wait};
 pub use errno::{Errno, Result};
 pub use features::{Features, Negotiation, Refusal};
 pub use file_system::FileSystem;
@@ -94,4 +92,4 @@ pub use thrufs_abi::{
     BackingId, FileHandle, Generation, InitFlags, LockOwner, Name, NodeId, Opcode, OpenReplyFlags,
     Unique,
 };
-pub use window::{MapArgs, MappedFile, WindowChange, WindowCoverage};
+pub use window::{MapArgs, MappedFile, WindowChange, WindowCoverage, WindowReply};

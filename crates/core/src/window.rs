@@ -3,7 +3,8 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use thrufs_abi::NodeId;
+use std::time::Instant;
+use thrufs_abi::{NodeId, Opcode, Unique};
 
 /// Log2 of the alignment of everything that is mapped, for INIT (`map_alignment`): pages of 4 KiB.
 pub(crate) const MAP_ALIGNMENT_LOG2: u16 = 12;
@@ -59,4 +60,20 @@ pub trait WindowCoverage: fmt::Debug + Send + Sync {
     /// The largest size of the file that the guest may be told: up to which it reads the file's bytes by the
     /// mappings that it has now. `None` for any.
     fn covered(&self, node: NodeId) -> Option<u64>;
+}
+
+/// The reply to a request that changes the window, and the change.
+#[derive(Debug)]
+pub struct WindowReply {
+    pub(crate) unique: Unique,
+    pub(crate) opcode: Opcode,
+    pub(crate) started: Instant,
+    pub(crate) change: WindowChange,
+}
+
+impl WindowReply {
+    /// The change.
+    pub fn change(&self) -> &WindowChange {
+        &self.change
+    }
 }

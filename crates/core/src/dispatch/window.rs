@@ -5,45 +5,14 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::file_system::FileSystem;
 use crate::reply::put_header;
-use crate::window::{MapArgs, WindowChange};
-use std::time::Instant;
+use crate::window::{MapArgs, WindowChange, WindowReply};
+use thrufs_abi::NodeId;
 use thrufs_abi::layout::{RemovemappingOne, SetupmappingIn};
-use thrufs_abi::{NodeId, Opcode, Unique};
 
 /// `FUSE_SETUPMAPPING_FLAG_WRITE`.
 const FLAG_WRITE: u64 = 1;
 /// `FUSE_SETUPMAPPING_FLAG_READ`.
 const FLAG_READ: u64 = 2;
-
-/// The reply to a request that changes the window, and the change.
-#[derive(Debug)]
-pub struct WindowReply {
-    unique: Unique,
-    opcode: Opcode,
-    started: Instant,
-    change: WindowChange,
-}
-
-impl WindowReply {
-    pub(super) fn new(
-        unique: Unique,
-        opcode: Opcode,
-        started: Instant,
-        change: WindowChange,
-    ) -> WindowReply {
-        WindowReply {
-            unique,
-            opcode,
-            started,
-            change,
-        }
-    }
-
-    /// The change.
-    pub fn change(&self) -> &WindowChange {
-        &self.change
-    }
-}
 
 impl<F: FileSystem> Dispatcher<F> {
     /// Completes the reply after the window was changed, or could not be. Returns the bytes to send.

@@ -1,0 +1,108 @@
+//! What other threads see of the window.
+
+use super::abilities::Abilities;
+use super::channel::Patience;
+use super::table::{FileId, Table};
+use crate::journal::WindowRecord;
+use crate::mailbox::signal;
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use thrufs::metrics::WindowEvent;
+use thrufs::{Metrics, NodeId, WindowCoverage};
+
+pub(super) fn file_id(file: impl AsFd) -> io::Result<FileId> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+#[derive(Debug)]
+pub(crate) struct WindowState {
+    pub(super) table: Mutex<Table>,
+    /// The file with which the front end is tried out.
+    pub(super) tried: Mutex<Option<FileId>>,
+    /// How many regions of memory were added that are parts of the window.
+    pub(super) announced: AtomicU64,
+    pub(super) abilities: OnceLock<Abilities>,
+    /// Signalled when a session has ended.
+    eventfd: OwnedFd,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl WindowState {
+    /// Of a window of `bytes`, with the mappings in `record`.
+    pub(super) fn new(
+        bytes: u64,
+        record: Option<&WindowRecord>,
+        metrics: &Arc<Metrics>,
+    ) -> io::Result<WindowState> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let table = Table::new(bytes, record.cloned());
+        metrics.count_window(WindowEvent::Mappings(table.len() as u64));
+        let state = WindowState {
+            table: Mutex::new(table),
+            tried: Mutex::default(),
+            announced: AtomicU64::new(0),
+            abilities: OnceLock::new(),
+            eventfd: eventfd(0, flags)?,
+            metrics: Arc::clone(metrics),
+        };
+        if let Some(known) = record.and_then(|record| Abilities::decode(record.abilities())) {
+            let _ = state.abilities.set(known);
+        }
+        Ok(state)
+    }
+
+    /// Whether a region of memory is a part of the window, because the front end maps this file there.
+    pub(crate) fn note_region(&self, file: impl AsFd) -> bool {
+        let has_mapped = |id| *self.tried.lock() == Some(id) || self.table.lock().has_mapped(id);
+        let is_of_window = file_id(file).is_ok_and(has_mapped);
+        if is_of_window {
+            self.announced.fetch_add(1, Ordering::SeqCst);
+        }
+        is_of_window
+    }
+
+    /// Wakes the thread of the window, which gives up what a session that has ended waits for.
+    pub(crate) fn interrupt(&self) {
+        signal(self.eventfd.as_fd());
+    }
+
+    /// Waits for the front end until the timeout, or until `is_over` when the session has ended.
+    pub(super) fn patience<'a>(
+        &'a self,
+        timeout: Duration,
+        is_over: &'a dyn Fn() -> bool,
+    ) -> Patience<'a> {
+        Patience {
+            deadline: Instant::now() + timeout,
+            eventfd: &self.eventfd,
+            is_over,
+        }
+    }
+
+    pub(crate) fn abilities(&self) -> Option<Abilities> {
+        self.abilities.get().copied()
+    }
+}
+
+impl WindowCoverage for WindowState {
+    fn maps_beyond_end(&self) -> bool {
+        self.abilities().is_some_and(|can| can.map_beyond_end)
+    }
+
+    fn maps_read_only(&self) -> bool {
+        self.abilities().is_some_and(|can| can.map_read_only)
+    }
+
+    fn covered(&self, node: NodeId) -> Option<u64> {
+        if self.maps_beyond_end() {
+            return None;
+        }
+        self.table.lock().covered(node.0)
+    }
+}
