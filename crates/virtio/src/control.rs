@@ -42,6 +42,12 @@ const FEATURES: u64 = VIRTIO_F_VERSION_1
     | PROTOCOL_FEATURES
     | LOG_ALL;
 
+/// Without these, SHMEM_MAP cannot be sent, or has no reply.
+const OF_WINDOW: VhostUserProtocolFeatures = VhostUserProtocolFeatures::SHMEM
+    .union(VhostUserProtocolFeatures::BACKEND_REQ)
+    .union(VhostUserProtocolFeatures::BACKEND_SEND_FD)
+    .union(VhostUserProtocolFeatures::REPLY_ACK);
+
 /// How much longer than a queue waits for its requests the control thread waits for the queue.
 const MARGIN: Duration = Duration::from_secs(1);
 
@@ -64,6 +70,7 @@ fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
 pub(crate) struct Control<M: MakeFileSystem> {
     shared: Arc<Shared<M>>,
     features: u64,
+    protocol_features: u64,
     setup: Setup,
     vrings: Vec<Vring>,
     /// Set by SET_LOG_BASE; used once LOG_ALL is negotiated.
@@ -82,6 +89,7 @@ impl<M: MakeFileSystem> Control<M> {
         Control {
             shared,
             features: 0,
+            protocol_features: 0,
             setup: Setup::default(),
             vrings: mailboxes.iter().enumerate().map(vring).collect(),
             log: None,
@@ -90,9 +98,10 @@ impl<M: MakeFileSystem> Control<M> {
         }
     }
 
-    /// Uses the channel for the window.
+    /// Uses the channel for the window, if the front end has agreed on all that it takes.
     pub(crate) fn connect_window(&self, channel: UnixStream) {
-        if let Some(window) = &self.shared.window {
+        let agreed = self.protocol_features & OF_WINDOW.bits() == OF_WINDOW.bits();
+        if let Some(window) = self.shared.window.as_ref().filter(|_| agreed) {
             window.connect(channel);
         }
     }
@@ -358,8 +367,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
             features |= VhostUserProtocolFeatures::CONFIG;
         }
         if self.shared.config.window_bytes.is_some() {
-            features |=
-                VhostUserProtocolFeatures::SHMEM | VhostUserProtocolFeatures::BACKEND_SEND_FD;
+            features |= OF_WINDOW;
             features -= VhostUserProtocolFeatures::DEVICE_STATE;
         }
         Ok(features)
@@ -370,6 +378,7 @@ impl<M: MakeFileSystem> VhostUserBackendReqHandlerMut for Control<M> {
         if features & !offered.bits() != 0 {
             return Err(Error::InvalidParam);
         }
+        self.protocol_features = features;
         Ok(())
     }
 

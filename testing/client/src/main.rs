@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Ls, Mount, Target};
+use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Ls, Mount, Target, WindowBench};
 
 #[derive(Debug)]
 struct Arguments {
@@ -121,7 +121,30 @@ fn command() -> Command {
                 ),
         )
         .subcommand(bench_command())
+        .subcommand(window_command())
         .subcommand(conform_command())
+}
+
+fn window_command() -> Command {
+    let usual = WindowBench::default();
+    Command::new("window")
+        .about("Measure reads through the server's DAX window beside reads by requests")
+        .arg(
+            number("rounds", "N", usual.rounds.into(), 1..=1000)
+                .help("How often each row is measured"),
+        )
+        .arg(
+            number("sample", "MS", millis(usual.sample), 1..=600_000)
+                .help("For how many milliseconds, each time"),
+        )
+        .arg(switch("as-qemu").help("Behave as QEMU 11.1, not as specified"))
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help("Write every sample"),
+        )
 }
 
 fn bench_command() -> Command {
@@ -258,6 +281,12 @@ impl Arguments {
                 directory: taken(&mut own, "directory"),
                 file_bytes: taken(&mut own, "file-bytes"),
                 entries: narrow(taken(&mut own, "entries")),
+                json: own.remove_one("json"),
+            }),
+            "window" => tool::Command::Window(WindowBench {
+                rounds: narrow(taken(&mut own, "rounds")),
+                sample: Duration::from_millis(taken(&mut own, "sample")),
+                as_qemu: own.get_flag("as-qemu"),
                 json: own.remove_one("json"),
             }),
             "conform" => tool::Command::Conform(Conform {

@@ -10,6 +10,7 @@ mod mount;
 mod outcome;
 mod share;
 mod show;
+mod window;
 
 pub use bench::{Bench, Target, row_names};
 pub use cat::Cat;
@@ -18,6 +19,7 @@ pub use connection::Connection;
 pub use list::Ls;
 pub use mount::Mount;
 pub use outcome::{Outcome, ToolError};
+pub use window::WindowBench;
 
 use share::Share;
 use std::io::{self, Write};
@@ -31,6 +33,8 @@ pub enum Command {
     Cat(Cat),
     /// Benchmarks servers side by side.
     Bench(Bench),
+    /// Measures reads through a DAX window.
+    Window(WindowBench),
     /// Checks a server for conformance.
     Conform(Conform),
     /// Mounts the share on this machine, until it is unmounted.
@@ -66,6 +70,7 @@ fn carry_out(
         Command::Ls(ls) => list::ls(&Share::mount(connection)?, ls, out)?,
         Command::Cat(cat) => cat::cat(&Share::mount(connection)?, cat, out)?,
         Command::Bench(bench) => bench::run(connection, bench, out)?,
+        Command::Window(bench) => window::run(connection, bench, out)?,
         Command::Mount(mount) => mount::mount(connection, mount, out)?,
         Command::Conform(conform) => outcome = conform::run(connection, conform, out)?,
     }

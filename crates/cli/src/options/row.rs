@@ -127,6 +127,7 @@ impl MountOption {
             ("xattrmap", _) => ":map::user.v.:",
             ("translate_uid" | "translate_gid", _) => "map:0:1:2",
             ("modcaps", _) => "-mknod",
+            ("dax_window", _) => "2M",
             (_, value) if value.is_switch() => return None,
             (_, Value::Choice(words, _)) => words[0],
             (_, Value::Count(least, ..)) => &least.to_string(),

@@ -23,6 +23,8 @@ impl Host {
         if args.write {
             self.config.writable()?;
         }
+        let size = self.tree.stat(&inode)?.stx_size;
+        self.tree.dax.may_map(&inode, size)?;
         let may_come_to_write = inode.has_writers() || !inode.is_executable();
         if !self.config.read_only
             && may_come_to_write

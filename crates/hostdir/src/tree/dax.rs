@@ -87,9 +87,22 @@ impl Dax {
         AttrFlags::DAX.bits()
     }
 
+    /// Whether the guest may map a file of this size, whatever it was told.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` where it would read zeroes in the last page.
+    pub(crate) fn may_map(&self, inode: &Inode, size: u64) -> Result<()> {
+        if self.strict_window().is_some() && !size.is_multiple_of(PAGE_BYTES) {
+            return Err(Errno::EINVAL);
+        }
+        inode.dax().report();
+        Ok(())
+    }
+
     /// The size that the guest is told.
     pub(crate) fn size(&self, inode: &Inode, size: u64) -> u64 {
-        let window = self.strict_window().filter(|_| inode.is_regular());
+        let window = self.strict_window().filter(|_| inode.dax().is_reported());
         let covered = window.and_then(|window| window.covered(inode.node()));
         covered.map_or(size, |covered| size.min(covered))
     }

@@ -479,6 +479,29 @@ fn without_a_channel_there_is_no_window() {
     end(serving, guest);
 }
 
+/// It would take the message for an error.
+#[test]
+fn a_front_end_that_has_not_agreed_on_it_is_asked_for_nothing() {
+    let mut ground = connect(false);
+    let features = ground.guest.front_end.get_protocol_features().unwrap();
+    let without = features - VhostUserProtocolFeatures::SHMEM;
+    ground
+        .guest
+        .front_end
+        .set_protocol_features(without)
+        .unwrap();
+    let (monitor, channel) = Monitor::start(false);
+    ground
+        .guest
+        .front_end
+        .set_backend_request_fd(&channel)
+        .unwrap();
+    ground.monitor.asked();
+    ground.guest.init().unwrap();
+    assert_eq!(monitor.asked(), []);
+    end(ground.serving, ground.guest);
+}
+
 #[test]
 fn a_device_without_a_window_offers_none() {
     let make = || Ok(Arc::new(Mapped(tempfile::tempfile()?.into())));

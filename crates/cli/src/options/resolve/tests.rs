@@ -96,6 +96,7 @@ fn every_option_is_resolved() {
         let partner = match sample.option.name {
             "namespace_uidmap" => "namespace_gidmap=0:1:2",
             "namespace_gidmap" => "namespace_uidmap=0:1:2",
+            "dax" | "dax_min_size" => "dax_window=2M",
             _ => "",
         };
         let mut settings = options::parse(partner).unwrap();
