@@ -369,12 +369,13 @@ fn open_window(
     watch: Watch<'_>,
 ) -> Result<Option<OpenWindow>, ConnectError> {
     let size = handshake::window_bytes(link, config, agreed)?;
-    let Some((size, config)) = size.zip(config.window) else {
+    let Some((size, rules)) = size.zip(config.window) else {
         return Ok(None);
     };
     let (own, other) = UnixStream::pair()?;
-    let mut window = OpenWindow::new(size, config, own, link.clone());
-    if config.behaviour == WindowBehaviour::AsSpecified {
+    own.set_write_timeout(config.time_limit)?;
+    let mut window = OpenWindow::new(size, rules, own, link.clone());
+    if rules.behaviour == WindowBehaviour::AsSpecified {
         window.start()?;
     }
     handshake::give_channel(link, &other)?;

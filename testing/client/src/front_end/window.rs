@@ -269,8 +269,9 @@ impl OpenWindow {
 impl Drop for OpenWindow {
     fn drop(&mut self) {
         let shared = &self.window.shared;
-        shared.hooks.close();
+        // First the socket: a thread that sends an answer holds the lock of the hooks.
         let _ = shared.stream.shutdown(std::net::Shutdown::Both);
+        shared.hooks.close();
         if let Some(thread) = self.thread.take() {
             // Its panic was reported where it happened.
             let _ = thread.join();

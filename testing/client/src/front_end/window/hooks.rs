@@ -30,7 +30,7 @@ pub struct WindowCounts {
     pub announced: u64,
     /// REM_MEM_REG that the back end has confirmed.
     pub withdrawn: u64,
-    /// ADD_MEM_REG and REM_MEM_REG that it refused, or did not answer within the time limit.
+    /// ADD_MEM_REG and REM_MEM_REG that it refused, or did not answer before the connection ended.
     pub announcements_failed: u64,
     /// Whether the channel has ended.
     pub ended: bool,

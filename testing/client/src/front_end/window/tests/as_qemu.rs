@@ -2,7 +2,7 @@
 
 use super::super::wire::{SHMEM_MAP, SHMEM_UNMAP};
 use super::back_end::{ADD_MEM_REG, GET_VRING_BASE, LIMIT, REM_MEM_REG, Sent};
-use super::common::{Ground, file, read_only};
+use super::common::{A_WHILE, Ground, file, read_only};
 use crate::front_end::{Refusal, WindowConfig};
 
 #[test]
@@ -107,9 +107,25 @@ fn no_message_is_taken_while_the_main_thread_is_busy() {
     ground.front_end.on_main_thread(|_| {
         channel.send_map(Sent::at(0, 4096), file(4096));
         assert!(window.has_message(LIMIT));
-        assert_eq!(window.counts().messages, 0);
+        assert!(!window.wait_until(A_WHILE, |counts| counts.messages > 0));
     });
     assert_eq!(channel.answer(SHMEM_MAP), 0);
+}
+
+#[test]
+fn no_queue_is_stopped_while_the_main_thread_is_busy() {
+    let ground = Ground::new(WindowConfig::as_qemu());
+    let front_end = &ground.front_end;
+    std::thread::scope(|scope| {
+        let stopped = front_end.on_main_thread(|_| {
+            let stopped = scope.spawn(|| front_end.stop_queue(1));
+            std::thread::sleep(A_WHILE);
+            assert!(!ground.back_end.codes().contains(&GET_VRING_BASE));
+            stopped
+        });
+        assert!(stopped.join().unwrap().is_ok());
+    });
+    assert!(ground.back_end.codes().contains(&GET_VRING_BASE));
 }
 
 #[test]
