@@ -69,13 +69,13 @@ pub(crate) fn main() -> ExitCode {
     let _ = std::env::set_current_dir("/");
     let mut target = MountTarget {
         mountpoint: config.mountpoint,
-        device: None,
+        mounted: None,
     };
     let mut abort = None;
     loop {
         match supervisor.receive() {
             Ok(Some(Message::Mounted(file))) => {
-                target.device = mounting::device_number(&target.mountpoint);
+                target.mounted = mounting::fuse_on(&target.mountpoint);
                 abort = file;
             }
             Ok(Some(Message::Background)) => drop(log.leave_the_terminal()),
@@ -95,7 +95,7 @@ fn unmount_after_death(target: &MountTarget, abort: Option<OwnedFd>) {
     }
     let deadline = Instant::now() + DEATH_TIMEOUT;
     // Without a device number, the mount may not exist yet.
-    while target.device.is_none() || target.is_mounted() {
+    while target.mounted.is_none() || target.is_mounted() {
         if !target.dead().is_empty() {
             match target.unmount_dead() {
                 Ok(()) => tracing::error!("the supervisor died: unmounted {mountpoint}"),

@@ -151,7 +151,7 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
         return Err(MountCommandError::MountPointNotDirectory(path.into()));
     }
     // Attributes of a dead mount may be cached.
-    if mounting::device_number(&canonical).is_some() && mounting::is_dead(&canonical) {
+    if mounting::fuse_on(&canonical).is_some() && mounting::is_dead(&canonical) {
         return Err(DeadMount(path.into()).into());
     }
     Ok(canonical)

@@ -1,7 +1,7 @@
 //! The mount table (`/proc/thread-self/mountinfo`, proc_pid_mountinfo(5)).
 //!
-//! A mount is identified by the device number of its file system, which is unique while it exists; its
-//! path can be covered, moved or bound.
+//! A mount is identified by the device number of its file system, which is unique while it exists, and by its
+//! source: the number of one that has ended is the next one's. Its path can be covered, moved or bound.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,6 +15,14 @@ pub(crate) struct DeviceNumber {
     pub(crate) major: u32,
     /// For FUSE, the connection's number.
     pub(crate) minor: u32,
+}
+
+/// A mounted FUSE file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FuseFileSystem {
+    pub(crate) device: DeviceNumber,
+    /// What is mounted, in words.
+    source: OsString,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,15 +39,23 @@ pub(crate) struct Mount {
     pub(crate) is_shared: bool,
     /// `fuse.thrufs`
     pub(crate) kind: String,
+    pub(crate) source: OsString,
     /// The user of a FUSE mount.
     pub(crate) user: Option<u32>,
 }
 
 impl Mount {
-    /// Whether it is a mount of the FUSE file system with this number. The kernel gives the number of an
-    /// ended one to the next file system, of any type.
-    pub(crate) fn is_fuse_on(&self, device: DeviceNumber) -> bool {
-        self.device == device && self.kind.starts_with("fuse")
+    /// The FUSE file system that is mounted.
+    pub(crate) fn fuse(&self) -> Option<FuseFileSystem> {
+        self.kind.starts_with("fuse").then(|| FuseFileSystem {
+            device: self.device,
+            source: self.source.clone(),
+        })
+    }
+
+    /// Whether it is a mount of this FUSE file system.
+    pub(crate) fn is_of(&self, mounted: &FuseFileSystem) -> bool {
+        self.fuse().as_ref() == Some(mounted)
     }
 }
 
@@ -104,7 +120,8 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         .count()
         > 0;
     let kind = String::from_utf8_lossy(&unescape_field(fields.next()?)).into_owned();
-    let options = fields.nth(1).unwrap_or_default();
+    let source = OsString::from_vec(unescape_field(fields.next()?));
+    let options = fields.next().unwrap_or_default();
     let user = options
         .split(|byte| *byte == b',')
         .find_map(|option| option.strip_prefix(b"user_id="))
@@ -117,6 +134,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         root,
         is_shared,
         kind,
+        source,
         user,
     })
 }
@@ -149,17 +167,16 @@ mod tests {
     }
 
     #[test]
-    fn device_number_of_another_file_system_is_not_fuse() {
-        let device = DeviceNumber {
-            major: 0,
-            minor: 53,
-        };
+    fn another_file_system_with_the_same_number_is_another() {
+        let mounted = parse_line(b"7 1 0:53 / /n rw - fuse.thrufs /s rw").unwrap();
+        let mounted = mounted.fuse().unwrap();
         for (line, is_it) in [
             (&b"36 35 0:53 / /m rw - fuse.thrufs /s rw"[..], true),
             (b"36 35 0:53 / /m rw - tmpfs other rw", false),
             (b"36 35 0:54 / /m rw - fuse.thrufs /s rw", false),
+            (b"36 35 0:53 / /m rw - fuse.thrufs /other rw", false),
         ] {
-            assert_eq!(parse_line(line).unwrap().is_fuse_on(device), is_it);
+            assert_eq!(parse_line(line).unwrap().is_of(&mounted), is_it);
         }
     }
 

@@ -5,7 +5,7 @@
 pub(crate) mod error;
 
 use crate::config::MountConfig;
-use crate::mount_table::{self, DeviceNumber, Mount};
+use crate::mount_table::{self, FuseFileSystem, Mount};
 use crate::task::Task;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -66,11 +66,10 @@ pub(crate) fn unmount(path: &Path, lazy: bool) -> Result<(), MountError> {
     }
 }
 
-/// The device number of the FUSE file system on `mountpoint`; `None` without one, or without `/proc`.
-pub(crate) fn device_number(mountpoint: &Path) -> Option<DeviceNumber> {
+/// The FUSE file system on `mountpoint`; `None` without one, or without `/proc`.
+pub(crate) fn fuse_on(mountpoint: &Path) -> Option<FuseFileSystem> {
     let mounts = mount_table::all().ok()?;
-    let mount = mount_table::on_top_at(&mounts, mountpoint)?;
-    mount.kind.starts_with("fuse").then_some(mount.device)
+    mount_table::on_top_at(&mounts, mountpoint)?.fuse()
 }
 
 /// Whether the connection of this `/dev/fuse` descriptor is alive.
@@ -91,7 +90,7 @@ pub(crate) struct DeadMount(pub(crate) PathBuf);
 pub(crate) struct MountTarget {
     pub(crate) mountpoint: PathBuf,
     /// Without it, only the mount point is known.
-    pub(crate) device: Option<DeviceNumber>,
+    pub(crate) mounted: Option<FuseFileSystem>,
 }
 
 impl MountTarget {
@@ -123,14 +122,13 @@ impl MountTarget {
         outcome
     }
 
-    /// Its mounts after the end of the connection. The device number alone is not enough: the next mount
-    /// may have it. A dead mount returns ENOTCONN.
+    /// Its mounts after the end of the connection, which return ENOTCONN.
     pub(crate) fn dead(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = match (self.device, mount_table::all()) {
-            (Some(device), Ok(mounts)) => mounts
+        let mut paths: Vec<PathBuf> = match (&self.mounted, mount_table::all()) {
+            (Some(mounted), Ok(mounts)) => mounts
                 .into_iter()
                 .rev()
-                .filter(|mount| mount.is_fuse_on(device))
+                .filter(|mount| mount.is_of(mounted))
                 .map(|mount| mount.path)
                 .collect(),
             _ => vec![self.mountpoint.clone()],
@@ -141,7 +139,7 @@ impl MountTarget {
 
     /// The fusectl file that aborts its connection, if available. `device` is of that connection.
     pub(crate) fn abort_file(&self, device: impl AsFd) -> Option<OwnedFd> {
-        let opened = mount::abort_file(self.device?.minor);
+        let opened = mount::abort_file(self.mounted.as_ref()?.device.minor);
         // The number is valid while the connection lives.
         opened.ok().filter(|_| connection_lives(device))
     }
@@ -152,10 +150,10 @@ impl MountTarget {
     ///
     /// See [`mount::abort_mounted`]; ENOENT also if no mount of it is on top.
     pub(crate) fn abort(&self) -> io::Result<()> {
-        let device = self.device.ok_or(io::ErrorKind::NotFound)?;
+        let mounted = self.mounted.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let mounts = mount_table::all()?;
         let on_top = |mount: &&Mount| {
-            mount_table::on_top_at(&mounts, &mount.path).is_some_and(|top| top.is_fuse_on(device))
+            mount_table::on_top_at(&mounts, &mount.path).is_some_and(|top| top.is_of(mounted))
         };
         let mount = mounts.iter().find(on_top);
         mount::abort_mounted(&mount.ok_or(io::ErrorKind::NotFound)?.path)
@@ -164,9 +162,9 @@ impl MountTarget {
     /// Sets the read-ahead of the kernel, beyond what INIT grants.
     pub(crate) fn set_readahead(&self, bytes: u32) {
         const GRANTED_BY_INIT: u32 = 128 << 10;
-        let device = self.device.filter(|_| bytes > GRANTED_BY_INIT);
-        let Some(device) = device else { return };
-        if let Err(error) = mount::set_readahead(device.minor, bytes) {
+        let mounted = self.mounted.as_ref().filter(|_| bytes > GRANTED_BY_INIT);
+        let Some(mounted) = mounted else { return };
+        if let Err(error) = mount::set_readahead(mounted.device.minor, bytes) {
             tracing::warn!("max_readahead stays at 128K: {error}");
         }
     }
@@ -175,13 +173,13 @@ impl MountTarget {
         &self,
         unmount_one: impl Fn(&Path) -> Result<(), MountError>,
     ) -> Result<(), MountError> {
-        let (Some(device), Ok(mounts)) = (self.device, mount_table::all()) else {
+        let (Some(mounted), Ok(mounts)) = (&self.mounted, mount_table::all()) else {
             return unmount_one(&self.mountpoint);
         };
         let mut outcome = Ok(());
-        for mount in mounts.iter().rev().filter(|it| it.is_fuse_on(device)) {
+        for mount in mounts.iter().rev().filter(|it| it.is_of(mounted)) {
             let covered = mount_table::on_top_at(&mounts, &mount.path)
-                .is_none_or(|top: &Mount| top.device != device);
+                .is_none_or(|top: &Mount| !top.is_of(mounted));
             let result = if covered {
                 Err(MountError::Unmount {
                     path: mount.path.clone(),
@@ -198,8 +196,8 @@ impl MountTarget {
 
     /// Whether it is mounted in this mount namespace.
     pub(crate) fn is_mounted(&self) -> bool {
-        match (self.device, mount_table::all()) {
-            (Some(device), Ok(mounts)) => mounts.iter().any(|mount| mount.is_fuse_on(device)),
+        match (&self.mounted, mount_table::all()) {
+            (Some(mounted), Ok(mounts)) => mounts.iter().any(|mount| mount.is_of(mounted)),
             _ => false,
         }
     }

@@ -133,13 +133,13 @@ impl MountSupervisor {
         let privileged = mounting::is_privileged();
         let mut target = MountTarget {
             mountpoint: config.mountpoint.clone(),
-            device: None,
+            mounted: None,
         };
         let device = if privileged {
             thrufs::mount::open_device()?.0
         } else {
             let device = mounting::mount_unprivileged(&config)?;
-            target.device = mounting::device_number(&config.mountpoint);
+            target.mounted = mounting::fuse_on(&config.mountpoint);
             device
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
@@ -195,7 +195,7 @@ impl MountSupervisor {
                     mounted
                         .unwrap_or_else(panicked)
                         .map_err(|error| self.exit_reason().unwrap_or(error.into()))?;
-                    self.target.device = mounting::device_number(&self.config.mountpoint);
+                    self.target.mounted = mounting::fuse_on(&self.config.mountpoint);
                 }
                 MountEvent::Worker(Message::Ready) => ready = true,
                 MountEvent::Worker(Message::Failed(why)) => {
@@ -243,8 +243,8 @@ impl MountSupervisor {
         let Some(control) = self.control.take() else {
             return;
         };
-        match self.target.device {
-            Some(device) => self.control = control.published(file_name(device)),
+        match &self.target.mounted {
+            Some(mounted) => self.control = control.published(file_name(mounted.device)),
             None => tracing::warn!(
                 "no control socket: the mount is not in the mount table (is /proc mounted?)"
             ),
@@ -292,9 +292,9 @@ impl MountSupervisor {
         // A blocked call ends with this process; a successful one is undone.
         let mounted = mounting.and_then(|mounting| mounting.finish_within(WORKER_EXIT_TIMEOUT));
         if let Some(Ok(())) = mounted {
-            self.target.device = mounting::device_number(&self.config.mountpoint);
+            self.target.mounted = mounting::fuse_on(&self.config.mountpoint);
         }
-        if self.target.device.is_some()
+        if self.target.mounted.is_some()
             && let Err(error) = self.target.unmount_by_force()
         {
             tracing::warn!("{error}");

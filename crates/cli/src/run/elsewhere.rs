@@ -88,6 +88,7 @@ mod tests {
             path: path.into(),
             root: root.into(),
             is_shared: false,
+            source: "source".into(),
             kind: "ext4".into(),
             user: None,
         }

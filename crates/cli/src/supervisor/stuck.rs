@@ -11,7 +11,7 @@ use crate::mounting::error::MountCommandError;
 impl MountSupervisor {
     /// Unmounts by force and aborts the connection; kills the worker, if possible.
     pub(super) fn force_unmount(&mut self) -> Result<(), MountCommandError> {
-        if self.target.device.is_none() || self.target.is_mounted() {
+        if self.target.mounted.is_none() || self.target.is_mounted() {
             let shown = self.config.mountpoint.display();
             tracing::warn!("requests to {shown} do not end: force unmount");
             let target = self.target.clone();

@@ -90,15 +90,19 @@ fn files_are_read_and_written_whole() {
 
 #[test]
 fn share_conforms_to_the_protocol() {
-    let place = Place::new();
-    let server = place.share("control=none,seccomp=kill,queues=2");
-    let conform = tool::Command::Conform(Conform::default());
-    let (outcome, report) = ask(&place.socket, &conform).unwrap();
-    let report = String::from_utf8_lossy(&report);
-    assert!(outcome.is_success(), "{report}");
-    assert_eq!(cat(&place.socket, "/file").unwrap(), b"content");
-    let said = server.ends_by(Signal::TERM);
-    assert!(!said.contains("the worker died"), "{said}");
+    for (options, has_window) in [("", false), (",dax_window=8M", true)] {
+        let place = Place::new();
+        let server = place.share(&format!("control=none,seccomp=kill,queues=2{options}"));
+        let conform = tool::Command::Conform(Conform::default());
+        let (outcome, report) = ask(&place.socket, &conform).unwrap();
+        let report = String::from_utf8_lossy(&report);
+        assert!(outcome.is_success(), "{report}");
+        let checked = report.contains("pass  window-loads-and-stores");
+        assert_eq!(checked, has_window, "{report}");
+        assert_eq!(cat(&place.socket, "/file").unwrap(), b"content");
+        let said = server.ends_by(Signal::TERM);
+        assert!(!said.contains("the worker died"), "{said}");
+    }
 }
 
 #[test]

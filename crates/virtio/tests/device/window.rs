@@ -337,6 +337,31 @@ fn invalid_requests_reach_no_front_end() {
 }
 
 #[test]
+fn ten_thousand_set_ups_leave_no_descriptor_and_few_mappings() {
+    let Ground {
+        monitor,
+        serving,
+        mut guest,
+        device,
+    } = begin(false);
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = descriptors();
+    for number in 0..10_000_u64 {
+        let at = number * 4096 % (WINDOW + RANGE);
+        let flags = 1 + number % 3;
+        map(&mut guest, 5 + number % 5, number % 7 * 4096, at, flags);
+    }
+    let mappings = monitor.live().len() as u64;
+    assert!(mappings <= WINDOW / RANGE, "{mappings}");
+    assert_eq!(device.metrics().window_mappings, mappings);
+    assert!(
+        descriptors() < before + 50,
+        "other tests of this process have some"
+    );
+    end(serving, guest);
+}
+
+#[test]
 fn there_are_no_more_mappings_than_ranges() {
     let Ground {
         monitor,

@@ -5,6 +5,7 @@
 //! | `offer` | features on the socket and in INIT |
 //! | `answers` | lengths, ids and errors of replies; queues that are full, wrap, stop and start |
 //! | `files` | reading, writing, listing, linking |
+//! | `window` | the DAX window, of a server that has one |
 //! | `hostile` | that faulty chains and messages affect no other connection |
 //!
 //! `finding` has what a check finds, `session` what it has at hand, `report` the lines and their count.
@@ -18,6 +19,7 @@ mod hostile;
 mod offer;
 mod report;
 mod session;
+mod window;
 
 use super::connection::Connection;
 use super::outcome::{Outcome, ToolError};
@@ -46,7 +48,10 @@ pub fn check_names() -> Vec<String> {
     let last = answers::LAST_CHECKS.iter();
     let last = last.map(|check| check.name.to_owned());
     let well_behaved = offers.chain(sessions).chain(again).chain(last);
-    well_behaved.chain(hostile::names()).collect()
+    well_behaved
+        .chain(window::names())
+        .chain(hostile::names())
+        .collect()
 }
 
 fn session_checks() -> impl Iterator<Item = &'static Check> {
@@ -77,6 +82,7 @@ pub(crate) fn run(
         skipped: 0,
     };
     well_behaved(connection, &mut report)?;
+    window::run(connection, &mut report)?;
     hostile::run(connection, &mut report)?;
     writeln!(
         report.out,

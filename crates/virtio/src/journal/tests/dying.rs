@@ -164,3 +164,28 @@ fn a_session_in_the_place_of_another() {
         },
     );
 }
+
+#[test]
+fn a_mapping_in_the_place_of_another() {
+    let [one, other] = [1, 2].map(|value| RecordedMapping([value; 8]));
+    let mut certain = one;
+    certain.0[5] = 0;
+    let begun = || {
+        let record = Journal::new().unwrap().window();
+        record.store(7, &one);
+        record
+    };
+    die_everywhere(
+        begun,
+        |record| {
+            record.store(7, &certain);
+            record.clear(7);
+            record.store(7, &other);
+        },
+        |record| {
+            let mapping = record.load(7);
+            let whole = [None, Some(one), Some(certain), Some(other)];
+            assert!(whole.contains(&mapping), "{mapping:?}");
+        },
+    );
+}
