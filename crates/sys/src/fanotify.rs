@@ -89,6 +89,24 @@ impl Group {
         self.change(libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM, of, events)
     }
 
+    /// Reports no more [`DATA`] of an inode, whatever other marks say.
+    ///
+    /// # Errors
+    /// As [`mark`](Self::mark); EINVAL before Linux 6.0.
+    pub fn ignore_data(&self, inode: BorrowedFd<'_>) -> Result<()> {
+        let ignore = libc::FAN_MARK_IGNORE | libc::FAN_MARK_IGNORED_SURV_MODIFY;
+        self.change(libc::FAN_MARK_ADD | ignore, inode, DATA)
+    }
+
+    /// Ends [`ignore_data`](Self::ignore_data).
+    ///
+    /// # Errors
+    /// As [`unmark`](Self::unmark); EACCES without read permission.
+    pub fn report_data(&self, inode: BorrowedFd<'_>) -> Result<()> {
+        let ignore = libc::FAN_MARK_REMOVE | libc::FAN_MARK_IGNORE;
+        self.change(ignore, inode, DATA)
+    }
+
     /// Reports no more [`DATA`] of what is written by the mount of a descriptor, whatever the marks of inodes
     /// say. Writes by other mounts of the same file system are reported.
     ///
@@ -291,6 +309,42 @@ mod tests {
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!((events[0].mask, events[0].name), (ATTRIBUTES, c""));
         assert!(is_of(events[0].target.unwrap(), &file));
+    }
+
+    #[test]
+    fn data_of_an_ignored_file_are_not_reported() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        std::fs::write(&path, "data").unwrap();
+        let group = Group::new().unwrap();
+        let (directory, file) = (path_fd(place.path()), path_fd(&path));
+        let all = NAMES | DATA | ATTRIBUTES | OF_ENTRIES;
+        group.mark(directory.as_fd(), all).unwrap();
+        if group.ignore_data(file.as_fd()).is_err() {
+            return eprintln!("SKIPPED: needs Linux 6.0");
+        }
+        // Each of them by itself would end it, were it not to survive.
+        (0..2).for_each(|_| std::fs::write(&path, "other data").unwrap());
+        let mut buffer = vec![0; BUFFER_BYTES];
+        assert_eq!(
+            group.read(&mut buffer).unwrap_err(),
+            rustix::io::Errno::AGAIN
+        );
+        // Beside a mark of its own, which goes on reporting the rest.
+        group.mark(file.as_fd(), DATA | ATTRIBUTES).unwrap();
+        std::fs::write(&path, "data").unwrap();
+        rustix::fs::chmod(&path, Mode::RUSR).unwrap();
+        let events: Vec<_> = group.read(&mut buffer).unwrap().collect();
+        assert!(events.iter().all(|event| event.mask == ATTRIBUTES));
+        group.report_data(file.as_fd()).unwrap();
+        rustix::fs::chmod(&path, Mode::RWXU).unwrap();
+        std::fs::write(&path, "other data").unwrap();
+        let mut events = group.read(&mut buffer).unwrap();
+        assert!(events.any(|event| event.mask & DATA != 0));
+        std::fs::write(place.path().join("other"), "").unwrap();
+        let other = path_fd(&place.path().join("other"));
+        let unmarked = group.report_data(other.as_fd());
+        assert_eq!(unmarked, Err(rustix::io::Errno::NOENT));
     }
 
     #[test]
