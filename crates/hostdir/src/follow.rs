@@ -18,6 +18,8 @@
 //! * Where something is mounted or unmounted beneath, which gives no event, [the table of mounts](submounts)
 //!   tells.
 //! * What this process does itself, the kernel above knows.
+//! * A file that is written again and again, and not looked at above, is [silent]: it is reported again from the
+//!   next question on, before that is answered.
 //! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`losses`]).
 //!
 //! **Access.** Requests mark, and read atomics. One thread reads events and waits for nothing else, another takes marks off; the lanes
@@ -31,6 +33,7 @@ mod marks;
 mod mount_table;
 mod reader;
 mod sender;
+mod silent;
 mod submounts;
 mod watch;
 
@@ -74,6 +77,7 @@ fn start_unmarking(watch: &Arc<Watch>) -> std::io::Result<mpsc::Sender<Arc<Inode
     let watch = Arc::clone(watch);
     let unmark = move || {
         for inode in forgotten {
+            watch.silent.end(&watch.marks, &watch.tree, &inode);
             watch.marks.forget(&watch.tree, &inode);
         }
     };
@@ -89,6 +93,10 @@ impl Started {
             let _ = rustix::io::write(&self.wakeup, b"!");
         }
         has_mark
+    }
+
+    fn is_silent(&self, inode: &Inode) -> bool {
+        self.watch.silent.has(&self.watch.marks, inode)
     }
 }
 
@@ -226,6 +234,7 @@ impl Follow {
             follow: self,
             directory: directory.node(),
             mount: directory.mount().index(),
+            silence_ends: self.silence_ends(),
             seen: watch.map(|watch| (watch, watch.changes.seen(directory.identity()))),
         }
     }
@@ -237,14 +246,30 @@ impl Follow {
         {
             started.has_mark(inode);
         }
+        self.is_asked(inode);
     }
 
-    /// A lookup without a directory, whose answer gets the timeouts of what is not followed.
+    /// To be called before attributes or data of a known inode are read that the kernel above may keep.
+    pub(crate) fn is_asked(&self, inode: &Arc<Inode>) {
+        if let Some(Started { watch, .. }) = self.started.get() {
+            watch.silent.end(&watch.marks, &watch.tree, inode);
+        }
+    }
+
+    /// How often a silent file was made to be reported again.
+    fn silence_ends(&self) -> u64 {
+        let started = self.started.get();
+        started.map_or(0, |started| started.watch.silent.ends())
+    }
+
+    /// A lookup without a directory, whose answer gets the timeouts of what is not followed. To be called before
+    /// attributes are read.
     pub(crate) fn unfollowed_lookup(&self) -> PendingLookup<'_> {
         PendingLookup {
             follow: self,
             directory: NodeId(0),
             mount: 0,
+            silence_ends: self.silence_ends(),
             seen: None,
         }
     }
@@ -262,7 +287,7 @@ impl Follow {
     /// How long the attributes of a known inode may be kept.
     pub(crate) fn attr_timeout(&self, inode: &Inode) -> Duration {
         match self.started.get() {
-            Some(started) if self.is_followed(inode) => {
+            Some(started) if self.is_followed(inode) && !started.is_silent(inode) => {
                 self.of_attributes(started.watch.losses.timeout(self.config.follow_timeout))
             }
             _ => self.config.attr_timeout(),
@@ -276,7 +301,7 @@ impl Follow {
     /// The kernel has forgotten an inode, whose mark goes soon.
     pub(crate) fn forgotten(&self, inode: &Arc<Inode>) {
         if let Some(started) = self.started.get()
-            && inode.followed().any(Followed::MARKED)
+            && (inode.followed().any(Followed::MARKED) || started.is_silent(inode))
         {
             let _ = started.forgotten.send(Arc::clone(inode));
         }
@@ -289,6 +314,8 @@ pub(crate) struct PendingLookup<'a> {
     directory: NodeId,
     /// Of the directory.
     mount: u32,
+    /// Before the attributes were read. Of a silent file, they may have changed since without an event.
+    silence_ends: u64,
     /// What had happened in the directory; `None` if it is not watched.
     seen: Option<(&'a Watch, Seen)>,
 }
@@ -305,12 +332,16 @@ impl PendingLookup<'_> {
 
     /// How long the name and the attributes may be kept of an inode that was found with `links` names, and
     /// that is in the table by now.
-    pub(crate) fn found(&self, inode: &Inode, links: u32) -> Timeouts {
+    pub(crate) fn found(&self, inode: &Arc<Inode>, links: u32) -> Timeouts {
         let config = &self.follow.config;
+        self.follow.is_asked(inode);
+        let was_silent = self.follow.silence_ends() != self.silence_ends;
+        let zero = self.follow.of_attributes(Duration::ZERO);
         let (Some((watch, seen)), Some(followed)) = (&self.seen, self.followed()) else {
+            let attr = self.follow.attr_timeout(inode);
             return Timeouts {
                 entry: config.entry_timeout(),
-                attr: self.follow.attr_timeout(inode),
+                attr: if was_silent { zero } else { attr },
             };
         };
         // The directory's mark tells nothing of a file that is mounted on the name.
@@ -325,13 +356,15 @@ impl PendingLookup<'_> {
         let mut attr = self.follow.attr_timeout(inode);
         // The next GETATTR marks it. Until then no event reports other names, or what is in a directory.
         let is_marked_later = !is_by_its_name || inode.is_directory();
-        if is_marked_later && !inode.followed().any(Followed::MARKED | Followed::REFUSED) {
-            attr = self.follow.of_attributes(Duration::ZERO);
+        let is_marked_later =
+            is_marked_later && !inode.followed().any(Followed::MARKED | Followed::REFUSED);
+        if is_marked_later || was_silent {
+            attr = zero;
         }
         // After the bit was set: an event that comes later clears it.
         if watch.changes.since(*seen) {
             inode.followed().clear(Followed::BY_ITS_NAME);
-            attr = self.follow.of_attributes(Duration::ZERO);
+            attr = zero;
         }
         Timeouts {
             entry: config.entry_timeout.unwrap_or(followed),
@@ -342,5 +375,68 @@ impl PendingLookup<'_> {
     fn followed(&self) -> Option<Duration> {
         let (watch, _) = self.seen.as_ref()?;
         Some(watch.losses.timeout(self.follow.config.follow_timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// Followed without threads. `None` without fanotify(7) that ignores (Linux 6.0).
+    fn followed(place: &std::path::Path) -> Option<Follow> {
+        let config = Config::default();
+        let source = std::fs::File::open(place).unwrap();
+        let tree = Arc::new(Tree::new(source.into(), &config, None, None, false).unwrap());
+        let wanted = Wanted {
+            most: 10,
+            whole_file_systems: false,
+            mounts_are_private: false,
+        };
+        let marks = Marks::new(wanted).ok()?;
+        marks.mark(&tree, &tree.root).ok()?;
+        let probe = std::fs::File::open(place.join("log")).unwrap();
+        marks.ignore_data(probe.as_fd()).ok()?;
+        let follow = Follow::new(Arc::clone(&tree), Arc::new(config));
+        let started = Started {
+            watch: Arc::new(Watch::new(tree, marks, Arc::clone(&follow.hides))),
+            wakeup: rustix::pipe::pipe().unwrap().1,
+            forgotten: mpsc::channel().0,
+        };
+        follow.started.set(started).ok()?;
+        Some(follow)
+    }
+
+    /// They were read before the file was reported again, by this lookup or another request.
+    #[test]
+    fn attributes_of_a_silent_file_are_not_kept_by_lookups_under_way() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("log"), "").unwrap();
+        let Some(follow) = followed(place.path()) else {
+            return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
+        };
+        let Started { watch, .. } = follow.started.get().unwrap();
+        let (tree, marks) = (&watch.tree, &watch.marks);
+        let looked_up = |meanwhile: &dyn Fn(&Arc<Inode>)| {
+            let pending = follow.begin_lookup(&tree.root);
+            let (inode, _) = tree.lookup_name(&tree.root, c"log").unwrap();
+            meanwhile(&inode);
+            let timeouts = pending.found(&inode, 1);
+            assert_eq!(timeouts.entry, follow.config.follow_timeout);
+            (inode, timeouts.attr)
+        };
+        let kept = follow.config.follow_timeout;
+        let (log, attr) = looked_up(&|_| ());
+        assert_eq!(attr, kept);
+        assert!(watch.silent.begin(marks, tree, &log));
+        assert_eq!(looked_up(&|_| ()).1, Duration::ZERO);
+        assert_eq!(looked_up(&|_| ()).1, kept);
+        assert!(watch.silent.begin(marks, tree, &log));
+        let ended = looked_up(&|inode| watch.silent.end(marks, tree, inode));
+        assert_eq!(ended.1, Duration::ZERO);
+        assert!(watch.silent.begin(marks, tree, &log));
+        follow.mark(&log);
+        assert!(!watch.silent.has(marks, &log));
+        assert_eq!(follow.attr_timeout(&log), kept);
     }
 }

@@ -42,6 +42,8 @@ pub struct Following {
     pub notifications: u64,
     /// Times that events were lost, so that all that the kernel keeps was dropped.
     pub losses: u64,
+    /// Times that a file became silent: it was written often and not looked at, and is not reported until it is.
+    pub silenced: u64,
     /// The longest time from reading an event until the kernel above was told, microseconds.
     pub lag_max_us: u64,
 }
@@ -71,8 +73,13 @@ impl fmt::Display for Following {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            " follow_marks={} follow_events={} follow_notifications={} follow_losses={} follow_lag_max_us={}",
-            self.marks, self.events, self.notifications, self.losses, self.lag_max_us
+            " follow_marks={} follow_events={} follow_notifications={} follow_losses={} follow_silenced={} follow_lag_max_us={}",
+            self.marks,
+            self.events,
+            self.notifications,
+            self.losses,
+            self.silenced,
+            self.lag_max_us
         )
     }
 }

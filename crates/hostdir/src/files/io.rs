@@ -96,6 +96,7 @@ impl Files {
         reply: ReadReply<'_>,
     ) -> Result<ReadAnswer> {
         let file = self.file_of(node, args.handle)?;
+        self.follow.is_asked(file.inode());
         if let Some(filter) = file.guard.filter() {
             return self.read_filtered(context, &file, filter, args, reply);
         }
@@ -120,6 +121,8 @@ impl Files {
         let file = self.file_of(node, args.handle)?;
         self.config.writable()?;
         self.may_write(&file)?;
+        // The kernel keeps the pages.
+        self.follow.is_asked(file.inode());
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
             // Elsewhere than at the end: forbidden by the file, and the lower file would append instead.

@@ -4,7 +4,7 @@ use crate::identity::Identity;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Directories share a count with others: a change in one of them disturbs lookups in all of those.
-const COUNTS: usize = 1024;
+pub(super) const COUNTS: usize = 1024;
 
 pub(super) struct Changes([AtomicU64; COUNTS]);
 
@@ -46,10 +46,15 @@ impl Changes {
     }
 }
 
-/// FNV-1a.
-fn index_of(handle: &[u8]) -> usize {
-    let hash = handle.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+/// The count of an inode, by its handle.
+pub(super) fn index_of(handle: &[u8]) -> usize {
+    hash_of(handle) as usize % COUNTS
+}
+
+/// FNV-1a, the upper half first.
+pub(super) fn hash_of(bytes: &[u8]) -> u64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
     });
-    (hash >> 32) as usize % COUNTS
+    hash.rotate_left(32)
 }

@@ -10,6 +10,7 @@ pub(super) struct Figures {
     events: AtomicU64,
     losses: AtomicU64,
     notifications: AtomicU64,
+    silenced: AtomicU64,
     /// From reading an event until the kernel above had been told, the longest, µs.
     lag_max: AtomicU64,
 }
@@ -21,6 +22,10 @@ impl Figures {
 
     pub(super) fn lost(&self) {
         self.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn silenced(&self) {
+        self.silenced.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn told(&self, lag: Duration) {
@@ -36,6 +41,7 @@ impl Figures {
             events: count(&self.events),
             notifications: count(&self.notifications),
             losses: count(&self.losses),
+            silenced: count(&self.silenced),
             lag_max_us: count(&self.lag_max),
         }
     }

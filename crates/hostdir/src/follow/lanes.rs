@@ -31,6 +31,10 @@ pub(super) enum Message {
         data: bool,
         name: Option<Name>,
     },
+    /// A file is written again and again.
+    Silence(NodeId),
+    /// So is one that the kernel does not know, of which this is a name.
+    SilenceUnknown(Name),
     /// All that the kernel has is to be dropped.
     Repair,
 }
@@ -136,8 +140,8 @@ impl Lanes {
 
     fn lane_of(&self, message: &Message) -> &Lane {
         let node = match message {
-            Message::Name { name, .. } => name.0,
-            Message::Node { node, .. } => *node,
+            Message::Name { name, .. } | Message::SilenceUnknown(name) => name.0,
+            Message::Node { node, .. } | Message::Silence(node) => *node,
             Message::Repair => NodeId::ROOT,
         };
         &self.lanes[node.0 as usize % LANES]

@@ -212,6 +212,36 @@ impl Marks {
         });
     }
 
+    /// Reports no more data of a file, by whatever mark.
+    pub(super) fn ignore_data(&self, file: BorrowedFd<'_>) -> Result<()> {
+        let ignored = self
+            .groups()
+            .into_iter()
+            .map(|group| group.ignore_data(file));
+        let mut ignored = ignored.filter(|it| *it != Err(rustix::io::Errno::XDEV));
+        Ok(ignored.next().ok_or(Errno::EXDEV)??)
+    }
+
+    /// Ends [`ignore_data`](Self::ignore_data); also if the mark is gone with its inode.
+    ///
+    /// # Errors
+    /// `EACCES` for a file that the server may not read any more.
+    pub(super) fn report_data(&self, file: BorrowedFd<'_>) -> Result<()> {
+        for group in self.groups() {
+            match group.report_data(file) {
+                Err(rustix::io::Errno::NOENT | rustix::io::Errno::XDEV) => {}
+                reported => return Ok(reported?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The `f_fsid` of a served mount, if anything on it is marked.
+    pub(super) fn file_system(&self, mount: u32) -> Option<u64> {
+        let known = self.file_systems.read();
+        known.iter().find(|it| it.mount == mount).map(|it| it.id)
+    }
+
     /// Whether what is changed by one mount may have to be told of another.
     pub(super) fn has_aliases(&self) -> bool {
         self.has_aliases.load(Ordering::SeqCst)
@@ -251,11 +281,16 @@ impl Marks {
     }
 
     fn is_shared(&self, tree: &Tree, inode: &Inode) -> bool {
+        let mut known = self.everywhere(tree, inode).into_iter();
+        known.any(|it| it.followed().any(Followed::MARKED))
+    }
+
+    /// The known inodes with the handle of `inode`: it may be known by several mounts.
+    pub(super) fn everywhere(&self, tree: &Tree, inode: &Inode) -> Vec<Arc<Inode>> {
         let mounts = self.file_systems.read();
-        mounts.iter().any(|it| {
-            let known = tree.nodes.find(&inode.identity().on(it.mount));
-            known.is_some_and(|known| known.followed().any(Followed::MARKED))
-        })
+        let mounts = mounts.iter();
+        let known = mounts.filter_map(|it| tree.nodes.find(&inode.identity().on(it.mount)));
+        known.collect()
     }
 
     /// The known inodes with a handle: one for each served mount that shows it.

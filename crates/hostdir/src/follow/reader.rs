@@ -1,6 +1,8 @@
 //! The reader: turns events into messages for the kernel above.
 
+use super::changes::hash_of;
 use super::lanes::{Message, Name};
+use super::silent::Repeated;
 use super::submounts::Submounts;
 use super::watch::Watch;
 use crate::tree::{Followed, Inode};
@@ -37,7 +39,7 @@ pub(super) fn start(watch: &Arc<Watch>, submounts: Option<Submounts>) -> std::io
 fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
     let mut buffer = vec![0; BUFFER_BYTES];
     let own = std::process::id();
-    let mut last_read = None;
+    let (mut last_read, mut repeated) = (None, Repeated::default());
     loop {
         let groups = watch.marks.groups();
         let woken = match wait(&groups, wakeup, submounts.as_ref()) {
@@ -62,7 +64,7 @@ fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
             std::thread::sleep(PAUSE);
         }
         for group in &groups {
-            watch.read_some(group, &mut buffer, own);
+            watch.read_some(group, (&mut buffer, &mut repeated), own);
         }
         watch.end_round();
         last_read = Some(Instant::now());
@@ -114,7 +116,7 @@ fn wait(
 
 impl Watch {
     /// Reads what is queued.
-    fn read_some(&self, group: &Group, buffer: &mut [u8], own: u32) {
+    fn read_some(&self, group: &Group, (buffer, repeated): (&mut [u8], &mut Repeated), own: u32) {
         while let Ok(events) = group.read(buffer) {
             let (read, are_all) = (Instant::now(), events.are_all());
             let mut batch = Batch::default();
@@ -131,7 +133,7 @@ impl Watch {
             if batch.has_losses {
                 self.lose("events were lost");
             } else if !batch
-                .messages()
+                .messages(repeated)
                 .all(|message| self.lanes.push(message, read))
             {
                 self.lose("too many notifications");
@@ -189,6 +191,16 @@ impl Watch {
             if has_data || event.mask & (ATTRIBUTES | MOVED) != 0 {
                 batch.node(inode, has_data, name.clone());
             }
+            if has_data {
+                let node = inode.node();
+                batch.written.insert(node.0, Message::Silence(node));
+            }
+        }
+        if let (true, Some(name), Some(target)) = (targets.is_empty(), name, event.target)
+            && event.mask & DATA != 0
+        {
+            let file = hash_of(target.bytes);
+            batch.written.insert(file, Message::SilenceUnknown(name));
         }
     }
 
@@ -204,6 +216,9 @@ impl Watch {
 struct Batch {
     names: HashMap<Name, bool>,
     nodes: HashMap<NodeId, (bool, Option<Name>)>,
+    /// What is to be done with files whose data have changed, if they do again and again. By their nodes, or the
+    /// hashes of their handles.
+    written: HashMap<u64, Message>,
     has_losses: bool,
 }
 
@@ -223,10 +238,13 @@ impl Batch {
         }
     }
 
-    fn messages(self) -> impl Iterator<Item = Message> {
+    fn messages(self, repeated: &mut Repeated) -> impl Iterator<Item = Message> {
         let names = self.names.into_iter();
         let names = names.map(|(name, expire_only)| Message::Name { name, expire_only });
         let nodes = self.nodes.into_iter();
-        names.chain(nodes.map(|(node, (data, name))| Message::Node { node, data, name }))
+        let nodes = nodes.map(|(node, (data, name))| Message::Node { node, data, name });
+        let written = self.written.into_iter();
+        let often = written.filter(|(file, _)| repeated.again(*file));
+        names.chain(nodes).chain(often.map(|(_, message)| message))
     }
 }

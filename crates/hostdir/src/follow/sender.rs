@@ -1,14 +1,19 @@
 //! The threads that send: each takes the messages of one lane to the kernel above.
 
-use super::lanes::{LANES, Message, Next};
+use super::lanes::{LANES, Message, Name, Next};
 use super::watch::Watch;
+use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
 
 /// How long the first answer about the root is on its way at most.
 const FIRST_ANSWER: Duration = Duration::from_millis(20);
+
+/// When answers have arrived that were on their way.
+const ANSWERS: Duration = Duration::from_secs(1);
 
 /// Starts the threads, which end with the lanes or with the connection.
 pub(super) fn start(watch: &Arc<Watch>, notifier: &Notifier) -> std::io::Result<()> {
@@ -70,7 +75,50 @@ impl Watch {
                 Ok(is_known(notifier.inval_inode_now(*node, offset, 0))?
                     || self.is_forgotten(*node))
             }
+            Message::Silence(node) => {
+                self.silence(*node);
+                self.send(&Message::all_of(*node), notifier)
+            }
+            Message::SilenceUnknown(name) => match self.silence_unknown(name) {
+                Ok(node) => self.send(&Message::all_of(node), notifier),
+                Err(_) => Ok(true),
+            },
             Message::Repair => self.repair(notifier).map(|()| true),
+        }
+    }
+
+    /// The same for a file that the kernel did not know. Returns its node, which the kernel may know meanwhile.
+    fn silence_unknown(&self, (directory, name): &Name) -> Result<NodeId> {
+        let directory = self.tree.nodes.get(*directory)?;
+        let name = CString::new(&name[..]).map_err(|_| Errno::EINVAL)?;
+        let (inode, _) = self.tree.lookup_name(&directory, &name)?;
+        // Without its handle, it could not be found again to be reported.
+        if inode.identity().handle().is_some() {
+            self.silence(inode.node());
+        }
+        self.tree.forget(inode.node(), 1);
+        Ok(inode.node())
+    }
+
+    /// To be followed by a notification about the node: what the kernel above has asked for before, it may get
+    /// and keep. It installs some answers (SETATTR, CREATE, LINK) after a notification that overtook them, so
+    /// that there is another when those have arrived.
+    fn silence(&self, node: NodeId) {
+        let Ok(inode) = self.tree.nodes.get(node) else {
+            return;
+        };
+        // A rule on what the file contains may hide its name.
+        if self.hides.load(Ordering::SeqCst) || !self.silent.begin(&self.marks, &self.tree, &inode)
+        {
+            return;
+        }
+        self.figures.silenced();
+        self.drop_later(node, ANSWERS);
+        for other in self.marks.everywhere(&self.tree, &inode) {
+            if other.node() != node {
+                self.drop_all_of(other.node());
+                self.drop_later(other.node(), ANSWERS);
+            }
         }
     }
 

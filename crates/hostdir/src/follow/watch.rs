@@ -5,6 +5,7 @@ use super::figures::Figures;
 use super::lanes::{Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
+use super::silent::Silent;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::os::fd::OwnedFd;
@@ -20,6 +21,7 @@ pub(super) struct Watch {
     pub(super) lanes: Lanes,
     pub(super) losses: Losses,
     pub(super) figures: Figures,
+    pub(super) silent: Silent,
     /// Whether a name may be hidden by what it leads to, so that it is looked up again after each change.
     pub(super) hides: Arc<AtomicBool>,
     /// When it was first seen that the attributes of the root had been reported.
@@ -38,6 +40,7 @@ impl Watch {
             lanes: Lanes::default(),
             losses: Losses::default(),
             figures: Figures::default(),
+            silent: Silent::default(),
             hides,
             root_reported: OnceLock::new(),
             rounds: Mutex::default(),

@@ -236,6 +236,7 @@ impl Host {
             let clear = || self.files.clear_privileges(context, &inode, fd, set);
             self.files.change_attributes(&inode, fd, clear)?;
         }
+        self.follow.is_asked(&inode);
         let stat = stat_open(fd)?;
         Ok(self.attributes(&inode, &stat))
     }

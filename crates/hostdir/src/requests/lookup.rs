@@ -72,8 +72,9 @@ impl Host {
             return Err(Errno::ESTALE);
         }
         let inode = self.tree.nodes.add_lookup(node)?;
+        let pending = self.follow.unfollowed_lookup();
         match self.tree.stat(&inode) {
-            Ok(stat) => Ok(self.entry(&self.follow.unfollowed_lookup(), &inode, &stat)),
+            Ok(stat) => Ok(self.entry(&pending, &inode, &stat)),
             Err(error) => {
                 self.tree.forget(node, 1);
                 Err(error)
@@ -97,8 +98,9 @@ impl Host {
         }
         // Above the root of a submount is another mount, with its own handles.
         let mount = self.tree.mount_of(&parent, inode.mount())?;
+        let pending = self.follow.unfollowed_lookup();
         let (found, stat) = self.tree.lookup_opened_on(&mount, None, parent.as_fd())?;
-        Ok(self.entry(&self.follow.unfollowed_lookup(), &found, &stat))
+        Ok(self.entry(&pending, &found, &stat))
     }
 }
 
