@@ -59,7 +59,7 @@ fn tmpfs<'a>(at: &'a Path, name: &str) -> Detach<&'a Path> {
 
 /// As soon as nothing above uses it.
 #[track_caller]
-fn unmount_idle(mounted: Detach<&Path>) {
+pub fn unmount_idle(mounted: Detach<&Path>) {
     let unmounted = || unmount(mounted.0, UnmountFlags::empty()).is_ok();
     wait_until("idle", unmounted);
     // Its place may be another's next.
@@ -94,7 +94,7 @@ fn what_changes_beneath_shows_at_once() {
     });
 }
 
-fn bind<'a>(from: &Path, at: &'a Path) -> Detach<&'a Path> {
+pub fn bind<'a>(from: &Path, at: &'a Path) -> Detach<&'a Path> {
     rustix::mount::mount_bind(from, at).unwrap();
     Detach(at)
 }
@@ -323,11 +323,16 @@ fn an_open_shows_what_no_event_reported() {
     }
 }
 
-fn events(mounted: &Mounted) -> u64 {
+/// One of the numbers that `thrufs ctl MOUNT statistics` prints.
+pub fn figure(mounted: &Mounted, name: &str) -> u64 {
     let statistics = mounted.ctl("statistics");
-    let words = statistics.split_whitespace();
-    let mut counts = words.filter_map(|word| word.strip_prefix("follow_events="));
-    counts.next().unwrap().parse().unwrap()
+    let mut figures = statistics.split_whitespace();
+    let found = figures.find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap().parse().unwrap()
+}
+
+fn events(mounted: &Mounted) -> u64 {
+    figure(mounted, "follow_events")
 }
 
 /// Events about what the kernel writes itself have the process ids of its callers.

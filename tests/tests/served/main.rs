@@ -21,6 +21,7 @@ mod rules;
 #[allow(dead_code)]
 #[path = "../policy/samples.rs"]
 mod samples;
+mod silent;
 mod views;
 mod waits;
 mod xattrs;
