@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, Timespec, Timestamps, XattrFlags,
@@ -26,13 +26,18 @@ const WRITERS_MAX: usize = 6;
 /// Largest file: some pages.
 const FILE_BYTES_MAX: usize = 20_000;
 
+/// Writes to one file, at intervals in which one is reported by itself: more than it takes until the server wants
+/// no more events about it.
+const OFTEN: usize = 40;
+const INTERVAL: Duration = Duration::from_micros(1200);
+
 /// Records that are kept.
 const RECORDS_MAX: usize = 4000;
 
 /// A kind of change, and how often it is chosen.
 type Kind = (usize, fn(&mut Changes) -> io::Result<String>);
 
-const KINDS: [Kind; 25] = [
+const KINDS: [Kind; 26] = [
     (10, Changes::create),
     (6, Changes::write),
     (5, Changes::append),
@@ -56,6 +61,7 @@ const KINDS: [Kind; 25] = [
     (3, Changes::open_writer),
     (6, Changes::write_by_writer),
     (3, Changes::close_writer),
+    (2, Changes::write_often),
     (3, Changes::move_out),
     (3, Changes::move_in),
 ];
@@ -459,6 +465,26 @@ impl Changes {
         file.write_all_at(&bytes, self.random.below(FILE_BYTES_MAX) as u64)?;
         let number = file.metadata()?.ino();
         Ok(format!("write by writer once {} #{number}", path.display()))
+    }
+
+    /// By a writer that may stay, so that it is written again later.
+    fn write_often(&mut self) -> io::Result<String> {
+        if self.writers.is_empty() || self.random.once_in(3) {
+            self.open_writer()?;
+        }
+        let at = self.random.below(self.writers.len());
+        let (path, file) = &self.writers[at];
+        let number = file.metadata()?.ino();
+        let offset = self.random.below(FILE_BYTES_MAX - OFTEN) as u64;
+        for count in 0..OFTEN {
+            let byte = self.random.bytes(1);
+            file.write_all_at(&byte, offset + count as u64)?;
+            std::thread::sleep(INTERVAL);
+        }
+        Ok(format!(
+            "write often by writer once {} #{number}",
+            path.display()
+        ))
     }
 
     fn close_writer(&mut self) -> io::Result<String> {

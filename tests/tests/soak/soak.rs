@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use thrufs_hostdir::FileHandles;
 use thrufs_testing::Random;
+use thrufs_tests::mount_point::shrink_dcache;
 
 use crate::changes::Changes;
 use crate::compare::{Compared, StaleAnswer};
@@ -129,7 +130,9 @@ impl Soak {
         }
         assert!(!hung.load(Ordering::SeqCst), "a call into the mount hung");
         held.lock().unwrap().clear();
-        eprintln!("{outcome:?} {}", server.ask("figures"));
+        let figures = server.ask("figures");
+        eprintln!("{outcome:?} {figures}");
+        assert!(!figures.contains("silenced: 0"), "no file became silent");
         round.store(u64::MAX, Ordering::SeqCst);
         outcome
     }
@@ -165,6 +168,10 @@ impl Soak {
             round.fetch_add(1, Ordering::SeqCst);
             for _ in 0..=random.below(60) {
                 changes.one();
+                if random.once_in(50) {
+                    // Only root may make the kernel forget what is not in use.
+                    let _ = shrink_dcache(&order.mnt);
+                }
                 if random.once_in(3) {
                     thread::sleep(Duration::from_micros(random.below(1500) as u64));
                 }
