@@ -7,21 +7,16 @@
 //!
 //! What is forbidden stays forbidden in any case; only the error number can be wrong. The caller gets EIO
 //! if the lower file changes between our check and the kernel's open: a program started on the host within
-//! these microseconds, a mount that became read-only within [`MOUNT_FLAGS_MS`], a running program that lost
+//! these microseconds, a mount that became read-only within `MOUNT_FLAGS_MS`, a running program that lost
 //! its execute bits.
 
 use super::Files;
 use super::open::access;
 use crate::tree::Inode;
-use rustix::fs::{StatVfsMountFlags, Statx, StatxAttributes};
-use std::os::fd::AsFd;
+use rustix::fs::{Statx, StatxAttributes};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_policy::Access;
-
-/// How long the flags of a lower mount are cached, in milliseconds, so that programs that open one file
-/// after another do not pay for reading them.
-const MOUNT_FLAGS_MS: u64 = 10;
 
 /// What the inode flags of the lower file forbid to an open with these flags. The kernel above does not know
 /// them, and does not check them when it opens the lower file.
@@ -64,7 +59,7 @@ impl Files {
         inode: &Arc<Inode>,
         flags: i32,
     ) -> Result<()> {
-        if access(flags) == Access::Change && self.mount_is_read_only(inode)? {
+        if access(flags) == Access::Change && self.tree.mount_is_read_only(inode)? {
             return Err(Errno::EROFS);
         }
         let Some(trial) = trial(flags, inode.is_executable()) else {
@@ -78,19 +73,6 @@ impl Files {
             }
             tried => tried.map(drop),
         }
-    }
-
-    /// Whether the lower mount is read-only, cached for at most [`MOUNT_FLAGS_MS`].
-    fn mount_is_read_only(&self, inode: &Arc<Inode>) -> Result<bool> {
-        let now_ms = self.tree.mounts.now_ms();
-        if let Some(known) = inode.mount().known_read_only(now_ms, MOUNT_FLAGS_MS) {
-            return Ok(known);
-        }
-        let descriptor = self.tree.descriptor(inode)?;
-        let flags = rustix::fs::fstatvfs(descriptor.as_fd())?.f_flag;
-        let is_read_only = flags.contains(StatVfsMountFlags::RDONLY);
-        inode.mount().record_read_only(now_ms, is_read_only);
-        Ok(is_read_only)
     }
 }
 

@@ -69,14 +69,15 @@ impl Host {
 
     /// Marks submounts, for which a guest shows a device of their own. Not for the root, which has one
     /// already.
-    fn attribute_flags(&self, inode: &Inode, stat: &Statx) -> u32 {
+    fn attribute_flags(&self, inode: &Arc<Inode>, stat: &Statx) -> u32 {
         let is_mounted_on = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
             && inode.is_directory()
             && inode.node() != NodeId::ROOT;
         if is_mounted_on && self.announces_submounts.load(Ordering::Relaxed) {
             AttrFlags::SUBMOUNT.bits()
         } else {
-            self.tree.dax.flags(inode, stat)
+            let is_read_only = || self.tree.mount_is_read_only(inode).unwrap_or(true);
+            self.tree.dax.flags(inode, stat, is_read_only)
         }
     }
 

@@ -13,19 +13,20 @@ impl Host {
     ///
     /// A file that the guest writes, or may come to write, is open for writing from the start: a mapping cannot be
     /// exchanged for another while the guest uses it. A program that the guest only reads is not, since it could
-    /// not be executed on the host meanwhile (`ETXTBSY`).
+    /// not be executed on the host meanwhile (`ETXTBSY`); unless the monitor maps nothing else, and the file has
+    /// become a program after the guest was told to map it.
     pub(crate) fn map(&self, _: &Context<'_>, node: NodeId, args: &MapArgs) -> Result<MappedFile> {
         let window = self.tree.dax.window().ok_or(Errno::ENOSYS)?;
         let inode = self.tree.nodes.get(node)?;
         if !inode.is_regular() || !inode.is_open() {
             return Err(Errno::EBADF);
         }
+        self.tree.dax.may_map(&inode)?;
         if args.write {
             self.config.writable()?;
         }
-        let size = self.tree.stat(&inode)?.stx_size;
-        self.tree.dax.may_map(&inode, size)?;
-        let may_come_to_write = inode.has_writers() || !inode.is_executable();
+        let may_come_to_write =
+            inode.has_writers() || !inode.is_executable() || !window.maps_read_only();
         if !self.config.read_only
             && may_come_to_write
             && let Some(file) = self.open_to_write(&inode)?

@@ -127,7 +127,8 @@ impl<'a> Rebuild<'a> {
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
         if let Some(name) = mapped_by {
-            self.host.tree.dax.resume(&inode, &name);
+            let stat = || self.host.tree.stat(&inode);
+            self.host.tree.dax.resume(&inode, &name, stat);
         }
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);

@@ -206,7 +206,9 @@ impl Inode {
     }
 
     pub(crate) fn add_lookup(&self) {
-        self.lookups.fetch_add(1, Ordering::AcqRel);
+        if self.lookups.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.dax.reset();
+        }
     }
 
     /// Takes back lookups and returns how many are left; never below zero, whatever a client forgets.

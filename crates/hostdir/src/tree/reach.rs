@@ -5,7 +5,7 @@ use super::Tree;
 use super::inode::{Descriptor, Inode, LowerMount};
 use super::mounts::{open_beneath, opened_identity};
 use crate::stat::stat_open;
-use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, ResolveFlags, StatVfsMountFlags, Statx, StatxFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
@@ -18,6 +18,10 @@ pub(super) const ATTEMPTS_MAX: usize = 16;
 /// Most levels to climb to find an inode without a file handle again.
 const CLIMB_MAX: usize = 4096;
 
+/// How long the flags of a lower mount are cached, in milliseconds, so that programs that open one file
+/// after another do not pay for reading them.
+const MOUNT_FLAGS_MS: u64 = 10;
+
 impl Tree {
     pub(crate) fn descriptor(&self, inode: &Arc<Inode>) -> Result<Descriptor> {
         self.descriptor_within(inode, CLIMB_MAX)
@@ -26,6 +30,19 @@ impl Tree {
     /// The attributes of an inode.
     pub(crate) fn stat(&self, inode: &Arc<Inode>) -> Result<Statx> {
         stat_open(self.descriptor(inode)?)
+    }
+
+    /// Whether the lower mount is read-only, cached for at most [`MOUNT_FLAGS_MS`].
+    pub(crate) fn mount_is_read_only(&self, inode: &Arc<Inode>) -> Result<bool> {
+        let now_ms = self.mounts.now_ms();
+        if let Some(known) = inode.mount().known_read_only(now_ms, MOUNT_FLAGS_MS) {
+            return Ok(known);
+        }
+        let descriptor = self.descriptor(inode)?;
+        let flags = rustix::fs::fstatvfs(descriptor.as_fd())?.f_flag;
+        let is_read_only = flags.contains(StatVfsMountFlags::RDONLY);
+        inode.mount().record_read_only(now_ms, is_read_only);
+        Ok(is_read_only)
     }
 
     fn descriptor_within(&self, inode: &Arc<Inode>, climb: usize) -> Result<Descriptor> {
