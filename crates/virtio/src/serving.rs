@@ -294,7 +294,7 @@ impl<M: MakeFileSystem> Serving<M> {
         self.note_session(None);
         self.shared.sessions.end();
         if let Some(window) = &self.shared.window {
-            window.end_session();
+            window.end_session(|| self.start.mailbox.stops());
         }
         self.look_at_session();
         tracing::debug!(queue = self.start.number, "a guest has ended its session");

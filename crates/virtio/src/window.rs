@@ -60,8 +60,8 @@ enum Job<F: FileSystem> {
     Change(Box<Sleeping<F>>),
     /// Empty the window; then say whether it can be used.
     Begin(Sender<bool>),
-    /// Empty the window.
-    End,
+    /// Empty the window; then say so.
+    End(Sender<()>),
     /// The connection has ended.
     Quit,
 }
@@ -115,22 +115,17 @@ impl<F: FileSystem> Window<F> {
     /// `stops` said so.
     pub(crate) fn begin_session(&self, stops: impl Fn() -> bool) -> Option<bool> {
         let (answer, answered) = channel();
-        if self.jobs.send(Job::Begin(answer)).is_err() {
-            return Some(false);
-        }
-        loop {
-            match answered.recv_timeout(STOP_POLL_INTERVAL) {
-                Ok(has_window) => return Some(has_window),
-                Err(RecvTimeoutError::Timeout) if stops() => return None,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Some(false),
-            }
-        }
+        // Where the thread has ended, the sender is gone as well.
+        let _ = self.jobs.send(Job::Begin(answer));
+        wait_for(&answered, stops, false)
     }
 
-    /// Unmaps everything, in a while.
-    pub(crate) fn end_session(&self) {
-        let _ = self.jobs.send(Job::End);
+    /// Unmaps everything. Returns once that is done, so that nothing is asked of a front end whose device the guest
+    /// stops after its unmount: QEMU 11.1 does not survive it. Or when `stops` says so.
+    pub(crate) fn end_session(&self, stops: impl Fn() -> bool) {
+        let (answer, answered) = channel();
+        let _ = self.jobs.send(Job::End(answer));
+        wait_for(&answered, stops, ());
     }
 
     /// Ends the thread. False when it has not ended by `deadline`.
@@ -140,6 +135,18 @@ impl<F: FileSystem> Window<F> {
         let left = deadline.saturating_duration_since(Instant::now());
         let ended = self.ended.lock().recv_timeout(left);
         ended == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+/// What the thread answers; `without` when it has ended, `None` when `stops` said so.
+fn wait_for<T>(answered: &Receiver<T>, stops: impl Fn() -> bool, without: T) -> Option<T> {
+    loop {
+        match answered.recv_timeout(STOP_POLL_INTERVAL) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Timeout) if stops() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Some(without),
+        }
     }
 }
 
@@ -154,8 +161,9 @@ fn run<F: FileSystem>(mut mapper: Mapper, jobs: &Receiver<Job<F>>) {
                 // The queue may have been stopped meanwhile.
                 let _ = answer.send(has_window);
             }
-            Job::End => {
+            Job::End(answer) => {
                 mapper.end_session();
+                let _ = answer.send(());
             }
             Job::Quit => return,
         }

@@ -459,10 +459,33 @@ fn a_session_begins_with_an_empty_window() {
     assert_eq!(map(&mut guest, 5, RANGE, 0, 3), 0, "the place is free");
     let destroy = guest.request(Opcode::Destroy, 0);
     guest.tell(destroy).unwrap();
-    until("unmapped at DESTROY", || monitor.live().is_empty());
-    until("counted", || device.metrics().window_mappings == 0);
+    // Before the answer: then the guest may stop the device.
+    assert_eq!(monitor.live(), []);
+    assert_eq!(device.metrics().window_mappings, 0);
     guest.init().unwrap();
     assert_eq!(map(&mut guest, 5, RANGE, 0, 3), 0);
+    end(serving, guest);
+}
+
+#[test]
+fn destroy_does_not_wait_for_a_front_end_that_stops_the_queue() {
+    let Ground {
+        monitor,
+        serving,
+        mut guest,
+        ..
+    } = begin(false);
+    assert_eq!(map(&mut guest, 5, 0, 0, 3), 0);
+    monitor.asked();
+    monitor.change(|state| state.holds = true);
+    let destroy = guest.request(Opcode::Destroy, 0).finish();
+    let head = guest.submit(1, &destroy, 16);
+    monitor.wait_for_question();
+    let base = guest.front_end.get_vring_base(1).unwrap() as u16;
+    monitor.change(|state| state.holds = false);
+    guest.start_queue(1, base);
+    assert_eq!(guest.next_used(1).0, head);
+    until("unmapped", || monitor.live().is_empty());
     end(serving, guest);
 }
 
