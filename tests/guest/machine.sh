@@ -3,6 +3,7 @@
 #
 #   GUEST      `uml` or `qemu`
 #   QEMU       the folder of the emulator, with all its libraries
+#   QEMU_WINDOW  the same of one that maps files into a guest, if a script needs it
 #   KERNEL     what to boot
 #   INITRAMFS  what to boot it with: tests/guest/job.sh and all that it runs
 #   SERVER     `thrufs` or `virtiofsd`: how PROGRAM is called
@@ -27,8 +28,11 @@ QEMU_MORE=()
 # More words for the kernel of an emulated guest.
 KERNEL_MORE=
 ON_REBOOT=-no-reboot
-# Where a share is plugged in, if it may be taken out.
-declare -A BUS=()
+# Where a share is plugged in, if it may be taken out, and the size of its DAX window, if it has one.
+declare -A BUS=() WINDOW=()
+# The monitors of emulated guests by their numbers, and how many there were.
+declare -A MONITOR_IN=() MONITOR_OUT=()
+machines=0
 
 # Its panic would leave a core.
 ulimit -c 0
@@ -57,8 +61,11 @@ share() {
     # As many as the guest has processors, but for the peer, which can have one.
     SHARE_QUEUES[$name]=2
     [[ $SERVER == thrufs ]] || SHARE_QUEUES[$name]=1
-    # QEMU has the tag itself, and from 7.1 to 8.0 dies of a server that has it as well.
-    [[ $GUEST == qemu ]] || named=(--tag "$tag")
+    # QEMU has the tag itself, and from 7.1 to 8.0 dies of a server that has it as well. Its device that has
+    # a window knows nothing of file systems, and all of the configuration space is the server's.
+    [[ $GUEST == qemu && -z ${WINDOW[$name]:-} ]] || named=(--tag "$tag")
+    [[ -z ${WINDOW[$name]:-} ]] ||
+        named+=(--queues "${SHARE_QUEUES[$name]}" --dax-window "${WINDOW[$name]}")
     SERVER_LOG[$name]=$WORK/$name.log
     # With SYS_ADMIN, which trusted attributes need.
     case $SERVER in
@@ -123,8 +130,13 @@ uml() { # uml GUEST SHARE...
 
 # fs NAME: the arguments of a device.
 fs() {
-    local device="vhost-user-fs-pci,id=device-$1,chardev=$1,tag=${SHARE_TAG[$1]}"
-    device+=",queue-size=1024,num-request-queues=${SHARE_QUEUES[$1]}${BUS[$1]:+,bus=${BUS[$1]}}"
+    local device=",id=device-$1,chardev=$1${BUS[$1]:+,bus=${BUS[$1]}}" queues=${SHARE_QUEUES[$1]}
+    if [[ -n ${WINDOW[$1]:-} ]]; then
+        # A configuration space as that of virtio-fs (device 26), and a queue more for urgent requests.
+        device="vhost-user-test-device-pci$device,virtio-id=26,config_size=44,vq_size=1024,num_vqs=$((queues + 1))"
+    else
+        device="vhost-user-fs-pci$device,tag=${SHARE_TAG[$1]},queue-size=1024,num-request-queues=$queues"
+    fi
     printf '%s\n' -chardev "socket,id=$1,path=$WORK/$1.socket" -device "$device"
 }
 
@@ -148,6 +160,31 @@ qemu() { # qemu GUEST SHARE...
         -append "console=ttyS0 quiet panic=-1 $KERNEL_MORE thrufs.guest=$guest"
 }
 
+# monitored: gives the next QEMU a monitor, which is called as the number of the machine.
+monitored() {
+    machines=$((machines + 1))
+    local path=$WORK/monitor-$machines in out
+    mkfifo "$path.in" "$path.out"
+    exec {in}<>"$path.in" {out}<>"$path.out"
+    MONITOR_IN[$machines]=$in
+    MONITOR_OUT[$machines]=$out
+    QEMU_MORE=(-chardev "pipe,id=monitor,path=$path" -mon chardev=monitor,mode=control)
+}
+
+# qmp MACHINE COMMAND [ARGUMENTS]: has the monitor do something; what it says is in $RETURNED.
+qmp() {
+    local machine=$1 line=''
+    printf '{"execute":"%s"%s}\n' "$2" "${3:+,\"arguments\":$3}" >&"${MONITOR_IN[$machine]}"
+    # Lines that are neither tell what happened.
+    while IFS= read -r -t 120 line <&"${MONITOR_OUT[$machine]}"; do
+        case $line in
+            '{"return":'*) RETURNED=$line; return ;;
+            '{"error":'*) fail "$2: $line" ;;
+        esac
+    done
+    fail "$2: no answer of the monitor"
+}
+
 # console GUEST [INSIDE]: reads what it says. What the job says goes out as it comes; the account has
 # everything. INSIDE is `yes` where the job runs already.
 console() {
@@ -163,6 +200,8 @@ console() {
                 printf '%s%s\n' "$mark" "$line"
                 [[ -z ${THRUFS_SKIPPED:-} ]] || echo "guest/${line#SKIPPED }" >>"$THRUFS_SKIPPED"
                 ;;
+            # Of QEMU, for each mapping: the server asks it for nothing, to learn when a mapping is in force.
+            *': Shared memory mapping not found at offset 0 with length 0') ;;
             *) [[ -z $inside ]] || printf '%s%s\n' "$mark" "$line" ;;
         esac
     done

@@ -14,6 +14,9 @@ const REAL: [&str; 3] = ["git", "make", "sqlite"];
 
 const GUEST: [&str; 5] = ["posix", "quota", "casefold", "workspace", "follow"];
 
+/// In a guest that has a PCI bus, and an emulator that maps files into it.
+const WINDOW: [&str; 3] = ["--guest", "qemu", "dax"];
+
 /// As `thrufs_test_report::FULL`.
 const FULL: &str = "THRUFS_FULL";
 
@@ -49,7 +52,8 @@ pub(crate) fn full(parts: &[String]) -> Result<(), Failure> {
     let documented = examples();
     let (checked, real) = (check::full(), real::run(&[]));
     let guest = vm_test::run(&GUEST.map(str::to_owned));
-    all([tested, documented, checked, real, guest])
+    let window = vm_test::run(&WINDOW.map(str::to_owned));
+    all([tested, documented, checked, real, guest, window])
 }
 
 fn all<const N: usize>(outcomes: [Result<(), Failure>; N]) -> Result<(), Failure> {

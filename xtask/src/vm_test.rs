@@ -30,8 +30,14 @@ const GUESTS: u32 = 3;
 /// Of a guest: the image, and what scripts keep in memory.
 const MEMORY: &str = "1024M";
 
-/// The test program that `follow` runs in the guest.
+/// The test that runs a test program in the guest.
+const FOLLOW: &str = "follow";
+
+/// That program.
 const SOAK: &str = "thrufs-tests/soak";
+
+/// The test that needs an emulator that maps files into a guest.
+const WINDOW: &str = "dax";
 
 fn add(variables: &mut Variables, name: &str, path: &Path) {
     variables.insert(name.to_owned(), path.display().to_string());
@@ -80,10 +86,18 @@ fn carry_out(
     let _ = fs::remove_dir_all(&place);
     fs::create_dir_all(&place).map_err(Failure::of(&place))?;
     if plan.guest == "qemu" {
-        let Some(qemu) = debian::QEMU.unpacked()? else {
-            return Ok(());
-        };
-        add(&mut variables, "QEMU", &qemu);
+        for (name, package, is_needed) in [
+            ("QEMU", &debian::QEMU, plan.has_others_than(WINDOW)),
+            ("QEMU_WINDOW", &debian::QEMU_WINDOW, plan.has(WINDOW)),
+        ] {
+            if !is_needed {
+                continue;
+            }
+            let Some(qemu) = package.unpacked()? else {
+                return Ok(());
+            };
+            add(&mut variables, name, &qemu);
+        }
     }
     let server = server(&plan.server)?;
     // As `cargo test` builds the workspace, so that nothing is built twice.
@@ -163,7 +177,7 @@ fn put_together(
         _ => Path::new(""),
     };
     let mut soak = PathBuf::new();
-    if plan.follows() {
+    if plan.has(FOLLOW) {
         let mut programs = programs::build(&[SOAK.to_owned()], Tier::Full)?;
         soak = programs.remove(0).executable;
     }
@@ -205,6 +219,7 @@ fn boot(
         .env("LOWER", &plan.lower)
         .env("MEMORY", MEMORY)
         .env("HELPER", project::target().join("debug/thrufs-test-helper"))
+        .env("TOOLS", tools::search_path())
         .env("LIMIT", limit.to_string())
         .env("ACCOUNT", account)
         .run()

@@ -18,34 +18,8 @@ LINES=200000
 # Otherwise the guest itself writes to each page just before a server fills it, and no check would see that
 # the server does not note it.
 KERNEL_MORE=init_on_alloc=0
-declare -A MONITOR_IN=() MONITOR_OUT=()
-# How many there were, and where the guest is.
-machines=0 here=0
-
-# monitored: gives the next QEMU a monitor, which is called as the number of the machine.
-monitored() {
-    machines=$((machines + 1))
-    local path=$WORK/monitor-$machines in out
-    mkfifo "$path.in" "$path.out"
-    exec {in}<>"$path.in" {out}<>"$path.out"
-    MONITOR_IN[$machines]=$in
-    MONITOR_OUT[$machines]=$out
-    QEMU_MORE=(-chardev "pipe,id=monitor,path=$path" -mon chardev=monitor,mode=control)
-}
-
-# qmp MACHINE COMMAND [ARGUMENTS]: has the monitor do something; what it says is in $RETURNED.
-qmp() {
-    local machine=$1 line=''
-    printf '{"execute":"%s"%s}\n' "$2" "${3:+,\"arguments\":$3}" >&"${MONITOR_IN[$machine]}"
-    # Lines that are neither tell what happened.
-    while IFS= read -r -t 120 line <&"${MONITOR_OUT[$machine]}"; do
-        case $line in
-            '{"return":'*) RETURNED=$line; return ;;
-            '{"error":'*) fail "$2: $line" ;;
-        esac
-    done
-    fail "$2: no answer of the monitor"
-}
+# Where the guest is.
+here=0
 
 # sides OPTIONS: two servers, `a` and `b`, for each of the guest's shares.
 sides() {

@@ -20,6 +20,9 @@
 //! storm DIR SEED USER                   does everything at random as USER with DIR as its root, until it is killed (see
 //!                                       `storm`)
 //! stat PATH...                          looks at each, prints "ok" or "errno N"
+//! map PATH                              maps PATH, prints "ok", and does what each line says that comes
+//!                                       by standard input: `load AT COUNT` prints bytes of the map,
+//!                                       `store AT WORD` changes them and prints "ok"
 //! ```
 //!
 //! And what `thrufs_testing::helper` has: locks, `append`, `hold`.
@@ -37,6 +40,7 @@ use std::time::Duration;
 
 use rustix::process::{Gid, Uid, chroot};
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::helper::{self, report, say};
 use thrufs_tests::acknowledged::write_and_sync;
 use thrufs_tests::close::{self, Usage};
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
                 .map(|racer| println!("{}", racer.run()))
         }
         ["storm", dir, seed, user] => storm(Path::new(dir), seed, user),
+        ["map", path] => map(Path::new(path)),
         ["stat", paths @ ..] => report(paths.iter().try_for_each(|path| stat(path))),
         other => helper::run(other),
     };
@@ -69,6 +74,29 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn map(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut map = Mapping::new(&file, bytes, Sharing::Shared)?;
+    say("ok")?;
+    let number = |text: &str| text.parse::<usize>().map_err(io::Error::other);
+    for line in io::stdin().lines() {
+        let line = line?;
+        match line.split(' ').collect::<Vec<_>>().as_slice() {
+            ["load", at, count] => {
+                let loaded = map.load(number(at)?, number(count)?);
+                say(&String::from_utf8_lossy(&loaded))?;
+            }
+            ["store", at, word] => {
+                map.store(number(at)?, word.as_bytes());
+                say("ok")?;
+            }
+            _ => return Err(io::Error::other(line)),
+        }
+    }
+    Ok(())
 }
 
 fn storm(dir: &Path, seed: &str, user: &str) -> io::Result<()> {

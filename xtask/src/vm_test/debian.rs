@@ -16,6 +16,8 @@ pub(super) struct Package {
     pub(super) version: &'static str,
     /// Whether all its dependencies come with it.
     with_needs: bool,
+    /// The suite that its dependencies are taken from first, unless it is the newest release.
+    suite: Option<&'static str>,
 }
 
 const fn package(name: &'static str, version: &'static str) -> Package {
@@ -23,6 +25,7 @@ const fn package(name: &'static str, version: &'static str) -> Package {
         name,
         version,
         with_needs: false,
+        suite: None,
     }
 }
 
@@ -38,6 +41,12 @@ pub(super) const BEFORE: Package = package("linux-image-6.1.0-50-cloud-amd64", "
 pub(super) const QEMU: Package = Package {
     with_needs: true,
     ..package("qemu-system-x86", "1:10.0.13+ds-0+deb13u1")
+};
+/// Maps files into the window of a vhost-user device (11.1).
+pub(super) const QEMU_WINDOW: Package = Package {
+    suite: Some("trixie-backports"),
+    with_needs: true,
+    ..package("qemu-system-x86", "1:11.1.3+ds-1~bpo13+1")
 };
 
 /// The suites of these packages. Debian signs all with a key that bookworm has as well.
@@ -112,8 +121,10 @@ impl Package {
             true => "install",
             false => "download",
         };
+        let release = self.suite.map(|suite| format!("--target-release={suite}"));
         let (status, fetched) = apt_get()
             .args([command, &format!("{}={}", self.name, self.version)])
+            .args(release)
             .args(["--yes", "--no-install-recommends", "--download-only"])
             .record()?;
         if status.success() {

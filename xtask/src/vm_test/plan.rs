@@ -121,9 +121,13 @@ impl Plan {
         format!("{} in a guest: {}", words.trim_end(), run.name)
     }
 
-    /// Whether the soak of following runs in the guest.
-    pub(super) fn follows(&self) -> bool {
-        self.what.iter().any(|name| name == "follow")
+    /// Whether this is run.
+    pub(super) fn has(&self, wanted: &str) -> bool {
+        self.what.iter().any(|name| name == wanted)
+    }
+
+    pub(super) fn has_others_than(&self, one: &str) -> bool {
+        self.what.iter().any(|name| name != one)
     }
 
     /// Time limit of each run in a guest, in seconds.
