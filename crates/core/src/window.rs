@@ -57,6 +57,9 @@ pub trait WindowCoverage: fmt::Debug + Send + Sync {
     /// Whether it maps a file that is open for reading.
     fn maps_read_only(&self) -> bool;
 
+    /// Whether the guest has any of the file mapped.
+    fn has_mapped(&self, node: NodeId) -> bool;
+
     /// The largest size of the file that the guest may be told: up to which it reads the file's bytes by the
     /// mappings that it has now. `None` for any.
     fn covered(&self, node: NodeId) -> Option<u64>;

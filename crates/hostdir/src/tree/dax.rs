@@ -63,10 +63,17 @@ impl Dax {
         }
     }
 
-    /// The same of a session that is resumed. What the guest was told is not known, but can be guessed from the file
-    /// as it is now.
+    /// The same of a session that is resumed. What the guest was told of a file that it has not mapped is guessed
+    /// from the file as it is now.
     pub(crate) fn resume(&self, inode: &Inode, name: &CStr, stat: impl FnOnce() -> Result<Statx>) {
         self.note_name(inode, name);
+        if self
+            .window()
+            .is_some_and(|window| window.has_mapped(inode.node()))
+        {
+            inode.dax().report();
+            return;
+        }
         match inode.dax().is_named().then(stat) {
             Some(Ok(stat)) => {
                 self.flags(inode, &stat, || false);
@@ -122,13 +129,10 @@ impl Dax {
 
     /// The size that the guest is told: of a file that it maps, whole pages, also after the host has added to it.
     pub(crate) fn size(&self, inode: &Inode, size: u64) -> u64 {
-        let Some(window) = self.strict_window().filter(|_| inode.is_regular()) else {
+        let Some(window) = self.strict_window().filter(|_| inode.dax().is_reported()) else {
             return size;
         };
-        let mappable = match inode.dax().is_reported() {
-            true => size / PAGE_BYTES * PAGE_BYTES,
-            false => size,
-        };
+        let mappable = size / PAGE_BYTES * PAGE_BYTES;
         let covered = window.covered(inode.node());
         covered.map_or(mappable, |covered| mappable.min(covered))
     }
@@ -200,6 +204,10 @@ mod tests {
 
         fn maps_read_only(&self) -> bool {
             false
+        }
+
+        fn has_mapped(&self, _: NodeId) -> bool {
+            self.covered.is_some()
         }
 
         fn covered(&self, _: NodeId) -> Option<u64> {

@@ -5,11 +5,10 @@ use super::channel::Patience;
 use super::table::{FileId, Table};
 use crate::journal::WindowRecord;
 use crate::mailbox::signal;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs::metrics::WindowEvent;
@@ -26,7 +25,8 @@ pub(crate) struct WindowState {
     /// The file with which the front end is tried out.
     pub(super) tried: Mutex<Option<FileId>>,
     /// How many regions of memory were added that are parts of the window.
-    pub(super) announced: AtomicU64,
+    announced: Mutex<u64>,
+    announces: Condvar,
     pub(super) abilities: OnceLock<Abilities>,
     /// Signalled when a session has ended.
     eventfd: OwnedFd,
@@ -46,7 +46,8 @@ impl WindowState {
         let state = WindowState {
             table: Mutex::new(table),
             tried: Mutex::default(),
-            announced: AtomicU64::new(0),
+            announced: Mutex::new(0),
+            announces: Condvar::new(),
             abilities: OnceLock::new(),
             eventfd: eventfd(0, flags)?,
             metrics: Arc::clone(metrics),
@@ -62,9 +63,25 @@ impl WindowState {
         let has_mapped = |id| *self.tried.lock() == Some(id) || self.table.lock().has_mapped(id);
         let is_of_window = file_id(file).is_ok_and(has_mapped);
         if is_of_window {
-            self.announced.fetch_add(1, Ordering::SeqCst);
+            *self.announced.lock() += 1;
+            self.announces.notify_all();
         }
         is_of_window
+    }
+
+    /// How many such regions there were so far.
+    pub(super) fn announced(&self) -> u64 {
+        *self.announced.lock()
+    }
+
+    /// Whether there is one more than `before` within the timeout.
+    pub(super) fn is_announced(&self, before: u64, timeout: Duration) -> bool {
+        let mut announced = self.announced.lock();
+        let is_missing = |announced: &mut u64| *announced == before;
+        let waited = self
+            .announces
+            .wait_while_for(&mut announced, is_missing, timeout);
+        !waited.timed_out()
     }
 
     /// Wakes the thread of the window, which gives up what a session that has ended waits for.
@@ -97,6 +114,10 @@ impl WindowCoverage for WindowState {
 
     fn maps_read_only(&self) -> bool {
         self.abilities().is_some_and(|can| can.map_read_only)
+    }
+
+    fn has_mapped(&self, node: NodeId) -> bool {
+        self.table.lock().has_node(node.0)
     }
 
     fn covered(&self, node: NodeId) -> Option<u64> {

@@ -7,7 +7,6 @@ use super::table::PAGE_BYTES;
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thrufs_sys::proc_fd;
 
@@ -47,11 +46,11 @@ pub(super) fn try_out(
         let patience = state.patience(timeout, &|| false);
         try_to_map(channel, file, (length, writable), &patience)
     };
-    let before = state.announced.load(Ordering::SeqCst);
+    let before = state.announced();
     if !try_to_map(file.as_fd(), PAGE_BYTES, true)? {
         return Err(ChannelError::Refused.into());
     }
-    let announces = state.announced.load(Ordering::SeqCst) > before;
+    let announces = state.announced() > before;
     let map_beyond_end = try_to_map(file.as_fd(), 2 * PAGE_BYTES, true)?;
     let map_read_only = match read_only(&file) {
         Ok(file) => try_to_map(file.as_fd(), PAGE_BYTES, false)?,
