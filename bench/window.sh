@@ -21,7 +21,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 mkdir "$work/lower"
 mount -t tmpfs -o size=4G none "$work/lower"
-"$THRUFS" share --socket "$work/socket" --dax-window "$window" --dax '*.img' "$work/lower" 2>"$work/log" &
+"$THRUFS" share --socket "$work/socket" --dax-window "$window" --dax '*.img' --dax-min-size 4K "$work/lower" 2>"$work/log" &
 server=$!
 for _ in $(seq 100); do
     [ ! -S "$work/socket" ] || break

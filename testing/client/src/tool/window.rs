@@ -102,7 +102,7 @@ pub(crate) fn run(
     report(&series, &set_ups, bench, window.size(), out)
 }
 
-/// A file of so many bytes, open.
+/// A file of so many bytes, open. It is looked up when it has its size: then the server says whether it is mapped.
 fn make<'a>(client: &'a Client<FrontEnd>, name: &str, bytes: u64) -> Result<File<'a>, ToolError> {
     let caller = client.root();
     let failed = |errno| failed(name, errno);
@@ -116,10 +116,17 @@ fn make<'a>(client: &'a Client<FrontEnd>, name: &str, bytes: u64) -> Result<File
         let written = caller.write(node, open.fh, offset, part, 0);
         offset += u64::from(written.map_err(failed)?);
     }
+    caller.release(node, open.fh).map_err(failed)?;
+    caller.forget(node, 1);
+    let entry = caller
+        .lookup(NodeId::ROOT, name.as_bytes())
+        .map_err(failed)?;
+    let node = NodeId(entry.nodeid);
+    let open = caller.open(node, OFlags::RDWR.bits().cast_signed());
     Ok(File {
         caller,
         node,
-        fh: open.fh,
+        fh: open.map_err(failed)?.fh,
     })
 }
 
@@ -211,7 +218,7 @@ fn small_files(
     bench: &WindowBench,
 ) -> Result<Series, ToolError> {
     let names: Vec<String> = (0..SMALL_FILES)
-        .map(|number| format!("thrufs-window-{}-{number}", std::process::id()))
+        .map(|number| format!("thrufs-window-{}-{number}.img", std::process::id()))
         .collect();
     let files: Result<Vec<File<'_>>, ToolError> = names
         .iter()
