@@ -112,7 +112,11 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
         minor: minor.parse().ok()?,
     };
     let path = |field| PathBuf::from(OsString::from_vec(unescape_field(field)));
-    let (root, mountpoint) = (path(fields.next()?), path(fields.next()?));
+    // So the kernel shows a name that it has dropped, because it was told that the name has changed. It may still
+    // be there.
+    let root = fields.next()?;
+    let root = path(root.strip_suffix(b"//deleted").unwrap_or(root));
+    let mountpoint = path(fields.next()?);
     let is_shared = fields
         .by_ref()
         .take_while(|field| *field != b"-")
@@ -161,6 +165,8 @@ mod tests {
         assert!(mount.is_shared);
         let bound = parse_line(b"40 1 0:53 /a\\040b /m rw - fuse.thrufs /s rw").unwrap();
         assert_eq!((bound.root, bound.user), ("/a b".into(), None));
+        let dropped = parse_line(b"40 1 0:53 /a//deleted /m rw - fuse.thrufs /s rw").unwrap();
+        assert_eq!(dropped.root, Path::new("/a"));
         assert!(!bound.is_shared);
         assert_eq!(parse_line(b""), None);
         assert_eq!(parse_line(b"1 2 3 4 5"), None);

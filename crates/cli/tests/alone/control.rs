@@ -230,6 +230,14 @@ fn a_mount_is_found_however_it_is_reached() {
     assert_eq!(explained["kind"], "directory");
     let id = &explained["node"]["id"];
     assert_ne!(*id, 1, "a directory that was bound is no root");
+    // The kernel above drops a name that is moved beneath, and shows its bind mount as deleted.
+    let (deep, moved) = (ground.src.join("deep"), ground.src.join("moved"));
+    fs::rename(&deep, &moved).unwrap();
+    fs::rename(&moved, &deep).unwrap();
+    wait_for("the kernel to drop the name", || {
+        mount_line(&bound).contains("//deleted")
+    });
+    assert_eq!(explain(&bound.join("er/inner"))["ino"], ino);
     // A bind mount of a single file.
     let file = ground.path().join("one");
     fs::write(&file, "beneath").unwrap();
