@@ -88,7 +88,7 @@ pub enum Outcome {
     File(FileReply),
     /// Change the DAX window, then call [`Dispatcher::finish_window_reply`]. Only with
     /// [`Dispatcher::with_window`].
-    Window(WindowReply),
+    Window(Box<WindowReply>),
     /// There is no reply.
     Silent,
     /// Nothing was done: dispatch the same bytes again on a thread that may sleep.
@@ -170,7 +170,7 @@ enum Done {
     /// A body to read from a file.
     File(FileRange),
     /// No body, after a change of the window.
-    Window(WindowChange),
+    Window(Box<WindowChange>),
 }
 
 impl<F> Dispatcher<F> {
@@ -296,12 +296,12 @@ impl<F: FileSystem> Dispatcher<F> {
                 });
             }
             Ok(Done::Window(change)) => {
-                return Outcome::Window(WindowReply {
+                return Outcome::Window(Box::new(WindowReply {
                     unique,
                     opcode,
                     started,
-                    change,
-                });
+                    change: *change,
+                }));
             }
             Err(Errno::DEFER) if !may_block => {
                 bump(&self.metrics.figures.deferred);

@@ -14,7 +14,7 @@ pub(crate) enum Left {
     /// To read these data.
     File(FileReply),
     /// To change the window.
-    Window(WindowReply),
+    Window(Box<WindowReply>),
 }
 
 pub(crate) struct Sleeping<F: FileSystem> {

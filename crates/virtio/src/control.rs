@@ -109,14 +109,15 @@ impl<M: MakeFileSystem> Control<M> {
     fn map(&self, region: &VhostUserMemoryRegion, file: &File) -> Result<Region> {
         let (guest, user) = (region.guest_phys_addr, region.user_addr);
         let (length, offset) = (region.memory_size, region.mmap_offset);
-        let mapped = Region::map(guest, user, length, file, offset)?;
         let window = self.shared.window.as_ref();
-        Ok(
-            match window.is_some_and(|window| window.state.note_region(file)) {
-                true => mapped.of_window(),
-                false => mapped,
-            },
-        )
+        Ok(match window.filter(|window| window.state.is_part(file)) {
+            None => Region::map(guest, user, length, file, offset)?,
+            Some(window) => {
+                let mapped = Region::map_window(guest, user, length, file, offset)?;
+                window.state.note_announced();
+                mapped
+            }
+        })
     }
 
     fn vring(&mut self, index: u32) -> Result<&mut Vring> {

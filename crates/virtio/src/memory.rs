@@ -19,7 +19,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 /// A range that is not, or not entirely, in guest memory.
 pub(crate) use thrufs_sys::shared_memory::Outside;
-use thrufs_sys::shared_memory::{SharedMapping, Span};
+use thrufs_sys::shared_memory::{Access, SharedMapping, Span};
 
 /// Most regions of one guest: the maximum of QEMU and libvhost-user.
 pub const REGIONS_MAX: usize = 509;
@@ -59,16 +59,6 @@ pub struct Region {
 }
 
 impl Region {
-    /// Marks it as part of the DAX window. Its file may be truncated at any time, so that only system calls may
-    /// touch it: data are read and written there, headers, names and rings are not.
-    #[must_use]
-    pub(crate) fn of_window(self) -> Region {
-        Region {
-            is_of_window: true,
-            ..self
-        }
-    }
-
     /// Maps `length` bytes of `file` from `offset` on, at the guest address `guest` and the front end's
     /// address `user`.
     ///
@@ -82,18 +72,43 @@ impl Region {
         file: impl AsFd,
         offset: u64,
     ) -> Result<Region, MemoryError> {
+        Region::map_with((guest, user, length), file, offset, false)
+    }
+
+    /// The same of a part of the DAX window. Its file may be truncated at any time, so that it may end before the
+    /// region, and only system calls may touch it: data are read and written there, headers, names and rings are
+    /// not.
+    pub(crate) fn map_window(
+        guest: u64,
+        user: u64,
+        length: u64,
+        file: impl AsFd,
+        offset: u64,
+    ) -> Result<Region, MemoryError> {
+        Region::map_with((guest, user, length), file, offset, true)
+    }
+
+    fn map_with(
+        (guest, user, length): (u64, u64, u64),
+        file: impl AsFd,
+        offset: u64,
+        is_of_window: bool,
+    ) -> Result<Region, MemoryError> {
         let invalid = || MemoryError::Map(rustix::io::Errno::INVAL.into());
         guest.checked_add(length).ok_or_else(invalid)?;
         user.checked_add(length).ok_or_else(invalid)?;
         let length = usize::try_from(length).map_err(|_| invalid())?;
-        let mapping = SharedMapping::new(file.as_fd(), offset, length)
-            .map_err(|errno| MemoryError::Map(errno.into()))?;
+        let mapping = match is_of_window {
+            true => SharedMapping::with(file.as_fd(), offset, length, Access::ReadWrite),
+            false => SharedMapping::new(file.as_fd(), offset, length),
+        };
+        let mapping = mapping.map_err(|errno| MemoryError::Map(errno.into()))?;
         Ok(Region {
             guest,
             user,
             length,
             mapping: Arc::new(mapping),
-            is_of_window: false,
+            is_of_window,
         })
     }
 

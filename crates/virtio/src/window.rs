@@ -10,15 +10,15 @@
 //! memory table, so whatever QEMU waits for must not wait for QEMU. A queue that is stopped leaves its requests
 //! here, as it leaves waits for locks.
 //!
-//! What front ends can do differs, and is tried with a file in memory before the first session ([`try_out`]).
+//! What front ends can do differs, and is probed with a file in memory before the first session ([`probe`]).
 //! The mappings outlive this process, in the front end and in the journal: the next worker goes on with them.
 
 mod abilities;
 mod channel;
 mod mapper;
+mod probe;
 mod state;
 mod table;
-mod try_out;
 
 pub(crate) use state::WindowState;
 

@@ -292,9 +292,10 @@ fn only_open_files_are_mapped_and_as_they_may_be_written() {
 #[test]
 fn many_set_ups_at_once_and_a_monitor_of_one_thread_do_not_wait_for_each_other() {
     let place = Place::new();
-    let share = place.share(&options(""));
+    let share = place.share_with_log(&options(""));
     put(&place, "a.img", WINDOW_RANGES * RANGE);
     let client = mount(&place, WindowConfig::as_qemu());
+    place.wait_for_log("map_beyond_end=false map_read_only=false announces=true");
     let window = window_of(&client);
     let (node, _, _) = open(&client.root(), "a.img", READ_WRITE);
     std::thread::scope(|scope| {

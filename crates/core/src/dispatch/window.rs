@@ -48,12 +48,13 @@ impl<F: FileSystem> Dispatcher<F> {
             write: arg.flags & FLAG_WRITE != 0,
         };
         let file = self.fs.map(context, node, &args)?;
-        Ok(Done::Window(WindowChange::Map {
+        let change = WindowChange::Map {
             node,
             file,
             args,
             at: arg.moffset,
-        }))
+        };
+        Ok(Done::Window(Box::new(change)))
     }
 
     pub(super) fn remove_mappings(
@@ -64,6 +65,6 @@ impl<F: FileSystem> Dispatcher<F> {
             return Err(Errno::ENOSYS);
         }
         let ranges = mappings.map(|one| (one.moffset, one.len)).collect();
-        Ok(Done::Window(WindowChange::Unmap(ranges)))
+        Ok(Done::Window(Box::new(WindowChange::Unmap(ranges))))
     }
 }

@@ -125,7 +125,8 @@ fn pieces_skip_copy_and_read_across_extents() {
 
 #[test]
 fn parts_of_the_window_are_touched_by_system_calls_alone() {
-    let window = region(0x2000, 0x1000).of_window();
+    let mapped = memory_file(0x1000);
+    let window = Region::map_window(0x2000, 0x7000_2000, 0x1000, &mapped, 0).unwrap();
     let regions = Regions::new(vec![region(0x1000, 0x1000), window]).unwrap();
     assert!(regions.locate_user(0x7000_2000, 16).is_err(), "no ring");
     assert!(regions.locate_user(0x7000_1000, 16).is_ok());
@@ -143,4 +144,12 @@ fn parts_of_the_window_are_touched_by_system_calls_alone() {
     let mut seen = [0; 8];
     rustix::io::pread(&file, &mut seen, 8).unwrap();
     assert_eq!(&seen, b"12345678");
+    // It is truncated on the host, also before it is announced.
+    ftruncate(&mapped, 0).unwrap();
+    let efault = Err(rustix::io::Errno::FAULT);
+    let gone = Pieces::new(&regions, &extents[1..], 0, usize::MAX);
+    assert_eq!(gone.read_from(0, file.as_fd(), 0, false), efault);
+    assert_eq!(gone.write_to(0, file.as_fd(), 0), efault);
+    assert!(Region::map_window(0x4000, 0x7000_4000, 0x1000, &mapped, 0).is_ok());
+    assert!(Region::map(0x4000, 0x7000_4000, 0x1000, &mapped, 0).is_err());
 }

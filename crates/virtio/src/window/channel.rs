@@ -52,7 +52,7 @@ pub(super) struct Channel {
 }
 
 /// Until when to wait for a reply.
-pub(super) struct Patience<'a> {
+pub(super) struct WaitLimit<'a> {
     pub(super) deadline: Instant,
     /// Readable when `is_over` may have changed.
     pub(super) eventfd: &'a OwnedFd,
@@ -74,34 +74,27 @@ impl Channel {
         part: Part,
         file: BorrowedFd<'_>,
         writable: bool,
-        patience: &Patience<'_>,
+        limit: &WaitLimit<'_>,
     ) -> Result<(), ChannelError> {
         let flags = if writable { FLAG_WRITABLE } else { 0 };
-        self.exchange(MAP, part, flags, &[file], patience)
+        self.exchange(MAP, part, flags, &[file], limit)
     }
 
     /// Has exactly this part unmapped.
-    pub(super) fn unmap(
-        &mut self,
-        part: Part,
-        patience: &Patience<'_>,
-    ) -> Result<(), ChannelError> {
+    pub(super) fn unmap(&mut self, part: Part, limit: &WaitLimit<'_>) -> Result<(), ChannelError> {
         let part = Part { offset: 0, ..part };
-        self.exchange(UNMAP, part, 0, &[], patience)
+        self.exchange(UNMAP, part, 0, &[], limit)
     }
 
     /// Returns once the front end has done what it does after its last reply. QEMU answers before a mapping is
     /// in force, and reads the next message after: this one names nothing, and is refused.
-    pub(super) fn wait_for_front_end(
-        &mut self,
-        patience: &Patience<'_>,
-    ) -> Result<(), ChannelError> {
+    pub(super) fn wait_for_front_end(&mut self, limit: &WaitLimit<'_>) -> Result<(), ChannelError> {
         let nothing = Part {
             at: 0,
             offset: 0,
             length: 0,
         };
-        match self.unmap(nothing, patience) {
+        match self.unmap(nothing, limit) {
             Ok(()) | Err(ChannelError::Refused) => Ok(()),
             Err(error) => Err(error),
         }
@@ -113,11 +106,11 @@ impl Channel {
         part: Part,
         flags: u64,
         files: &[BorrowedFd<'_>],
-        patience: &Patience<'_>,
+        limit: &WaitLimit<'_>,
     ) -> Result<(), ChannelError> {
         if self.asked.is_some() {
             // Of a request that was given up.
-            let _ = self.wait_for_reply(patience)?;
+            let _ = self.wait_for_reply(limit)?;
         }
         let header = [code, VERSION | NEED_REPLY, BODY_BYTES as u32];
         let mut bytes = header.map(u32::to_ne_bytes).concat();
@@ -130,17 +123,17 @@ impl Channel {
             sent += more.map_err(|_| ChannelError::Closed)?;
         }
         self.asked = Some(code);
-        match self.wait_for_reply(patience)? {
+        match self.wait_for_reply(limit)? {
             0 => Ok(()),
             _ => Err(ChannelError::Refused),
         }
     }
 
     /// The value of the reply to the last request.
-    fn wait_for_reply(&mut self, patience: &Patience<'_>) -> Result<u64, ChannelError> {
+    fn wait_for_reply(&mut self, limit: &WaitLimit<'_>) -> Result<u64, ChannelError> {
         while self.reply.len() < REPLY_BYTES {
             if !self.read_some()? {
-                self.wait(patience)?;
+                self.wait(limit)?;
             }
         }
         let word = |at: usize| self.reply[at..].first_chunk().copied();
@@ -172,19 +165,19 @@ impl Channel {
         }
     }
 
-    fn wait(&self, patience: &Patience<'_>) -> Result<(), ChannelError> {
-        let left = patience.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || (patience.is_over)() {
+    fn wait(&self, limit: &WaitLimit<'_>) -> Result<(), ChannelError> {
+        let left = limit.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || (limit.is_over)() {
             return Err(ChannelError::Unanswered);
         }
         let mut polled = [
             PollFd::new(&self.stream, PollFlags::IN),
-            PollFd::new(patience.eventfd, PollFlags::IN),
+            PollFd::new(limit.eventfd, PollFlags::IN),
         ];
         let timeout = Timespec::try_from(left).map_err(|_| ChannelError::Unanswered)?;
         let _ = poll(&mut polled, Some(&timeout));
         if !polled[1].revents().is_empty() {
-            let _ = rustix::io::read(patience.eventfd, &mut [0_u8; 8]);
+            let _ = rustix::io::read(limit.eventfd, &mut [0_u8; 8]);
         }
         Ok(())
     }
@@ -208,10 +201,10 @@ mod tests {
         [&header[..], &value.to_ne_bytes()].concat()
     }
 
-    fn patient(limit: Duration, run: impl FnOnce(&Patience<'_>)) {
+    fn within(time: Duration, run: impl FnOnce(&WaitLimit<'_>)) {
         let eventfd = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        run(&Patience {
-            deadline: Instant::now() + limit,
+        run(&WaitLimit {
+            deadline: Instant::now() + time,
             eventfd: &eventfd,
             is_over: &|| false,
         });
@@ -224,10 +217,10 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         theirs.write_all(&reply(MAP, 0)).unwrap();
         theirs.write_all(&reply(UNMAP, 1)).unwrap();
-        patient(Duration::from_secs(60), |patience| {
-            let mapped = channel.map(PART, file.as_fd(), true, patience);
+        within(Duration::from_secs(60), |limit| {
+            let mapped = channel.map(PART, file.as_fd(), true, limit);
             assert_eq!(mapped, Ok(()));
-            let refused = channel.unmap(PART, patience);
+            let refused = channel.unmap(PART, limit);
             assert_eq!(refused, Err(ChannelError::Refused));
         });
         let mut bytes = [0; 104];
@@ -249,16 +242,16 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let mut channel = Channel::new(ours);
         let file = tempfile::tempfile().unwrap();
-        patient(Duration::ZERO, |patience| {
-            let mapped = channel.map(PART, file.as_fd(), true, patience);
+        within(Duration::ZERO, |limit| {
+            let mapped = channel.map(PART, file.as_fd(), true, limit);
             assert_eq!(mapped, Err(ChannelError::Unanswered));
-            let next = channel.unmap(PART, patience);
+            let next = channel.unmap(PART, limit);
             assert_eq!(next, Err(ChannelError::Unanswered));
         });
         theirs.write_all(&reply(MAP, 0)).unwrap();
         theirs.write_all(&reply(UNMAP, 1)).unwrap();
-        patient(Duration::from_secs(60), |patience| {
-            assert_eq!(channel.unmap(PART, patience), Err(ChannelError::Refused));
+        within(Duration::from_secs(60), |limit| {
+            assert_eq!(channel.unmap(PART, limit), Err(ChannelError::Refused));
         });
         let mut sent = [0; 104];
         theirs.read_exact(&mut sent).unwrap();
@@ -275,12 +268,12 @@ mod tests {
         let mut channel = Channel::new(ours);
         let eventfd = eventfd(1, EventfdFlags::NONBLOCK).unwrap();
         let looks = std::cell::Cell::new(0);
-        let patience = Patience {
+        let limit = WaitLimit {
             deadline: Instant::now() + Duration::from_secs(3600),
             eventfd: &eventfd,
             is_over: &|| looks.replace(looks.get() + 1) > 0,
         };
-        let unmapped = channel.unmap(PART, &patience);
+        let unmapped = channel.unmap(PART, &limit);
         assert_eq!(unmapped, Err(ChannelError::Unanswered));
     }
 
@@ -294,8 +287,8 @@ mod tests {
                 Some(bytes) => theirs.write_all(&bytes).unwrap(),
                 None => drop(theirs),
             }
-            patient(Duration::from_secs(60), |patience| {
-                let mapped = channel.map(PART, file.as_fd(), false, patience);
+            within(Duration::from_secs(60), |limit| {
+                let mapped = channel.map(PART, file.as_fd(), false, limit);
                 assert_eq!(mapped, Err(ChannelError::Closed));
             });
         }

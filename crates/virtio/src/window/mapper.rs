@@ -1,9 +1,9 @@
 //! Changes the window, for its thread: checks what a guest asks for, and asks the front end.
 
-use super::channel::{Channel, ChannelError, Part, Patience};
+use super::channel::{Channel, ChannelError, Part, WaitLimit};
+use super::probe::probe;
 use super::state::{WindowState, file_id};
 use super::table::{Invalid, Mapping, PAGE_BYTES};
-use super::try_out::try_out;
 use crate::carry_out::{Left, Sleeping};
 use crate::journal::WindowRecord;
 use std::os::fd::{AsFd, OwnedFd};
@@ -133,8 +133,8 @@ impl Mapper {
             Ok(())
         } else {
             let before = self.state.announced();
-            let asked = self.ask(is_over, ANSWER_TIMEOUT, |channel, patience| {
-                channel.map(part(&wanted), file.as_fd(), wanted.writable, patience)
+            let asked = self.ask(is_over, ANSWER_TIMEOUT, |channel, limit| {
+                channel.map(part(&wanted), file.as_fd(), wanted.writable, limit)
             });
             // It answers before the mapping is in force, and announces it after.
             match asked {
@@ -189,8 +189,8 @@ impl Mapper {
                 ..*mapping
             };
             let _ = self.state.table.lock().put(doubtful);
-            let unmapped = self.ask(is_over, timeout, |channel, patience| {
-                channel.unmap(part(mapping), patience)
+            let unmapped = self.ask(is_over, timeout, |channel, limit| {
+                channel.unmap(part(mapping), limit)
             });
             match unmapped {
                 // Refused: it has not mapped this, or has dropped it at a reset.
@@ -231,7 +231,7 @@ impl Mapper {
         if self.state.abilities().is_some() {
             return true;
         }
-        let can = match try_out(&self.state, channel, SESSION_TIMEOUT) {
+        let can = match probe(&self.state, channel, SESSION_TIMEOUT) {
             Ok(can) => can,
             Err(error) => {
                 tracing::warn!(%error, "no DAX window in this session: the front end maps no file");
@@ -255,11 +255,11 @@ impl Mapper {
         &mut self,
         is_over: &dyn Fn() -> bool,
         timeout: Duration,
-        ask: impl FnOnce(&mut Channel, &Patience<'_>) -> Result<(), ChannelError>,
+        ask: impl FnOnce(&mut Channel, &WaitLimit<'_>) -> Result<(), ChannelError>,
     ) -> Result<(), ChannelError> {
         let channel = self.channel.as_mut().ok_or(ChannelError::Closed)?;
-        let patience = self.state.patience(timeout, is_over);
-        let asked = ask(channel, &patience);
+        let limit = self.state.wait_limit(timeout, is_over);
+        let asked = ask(channel, &limit);
         if asked == Err(ChannelError::Closed) {
             self.channel = None;
         }

@@ -1,7 +1,7 @@
 //! What other threads see of the window.
 
 use super::abilities::Abilities;
-use super::channel::Patience;
+use super::channel::WaitLimit;
 use super::table::{FileId, Table};
 use crate::journal::WindowRecord;
 use crate::mailbox::signal;
@@ -22,8 +22,8 @@ pub(super) fn file_id(file: impl AsFd) -> io::Result<FileId> {
 #[derive(Debug)]
 pub(crate) struct WindowState {
     pub(super) table: Mutex<Table>,
-    /// The file with which the front end is tried out.
-    pub(super) tried: Mutex<Option<FileId>>,
+    /// The file with which the front end is probed.
+    pub(super) probed: Mutex<Option<FileId>>,
     /// How many regions of memory were added that are parts of the window.
     announced: Mutex<u64>,
     announces: Condvar,
@@ -45,7 +45,7 @@ impl WindowState {
         metrics.count_window(WindowEvent::Mappings(table.len() as u64));
         let state = WindowState {
             table: Mutex::new(table),
-            tried: Mutex::default(),
+            probed: Mutex::default(),
             announced: Mutex::new(0),
             announces: Condvar::new(),
             abilities: OnceLock::new(),
@@ -58,15 +58,16 @@ impl WindowState {
         Ok(state)
     }
 
-    /// Whether a region of memory is a part of the window, because the front end maps this file there.
-    pub(crate) fn note_region(&self, file: impl AsFd) -> bool {
-        let has_mapped = |id| *self.tried.lock() == Some(id) || self.table.lock().has_mapped(id);
-        let is_of_window = file_id(file).is_ok_and(has_mapped);
-        if is_of_window {
-            *self.announced.lock() += 1;
-            self.announces.notify_all();
-        }
-        is_of_window
+    /// Whether a region of memory with this file is a part of the window: the front end maps the file there.
+    pub(crate) fn is_part(&self, file: impl AsFd) -> bool {
+        let has_mapped = |id| *self.probed.lock() == Some(id) || self.table.lock().has_mapped(id);
+        file_id(file).is_ok_and(has_mapped)
+    }
+
+    /// Such a region was added.
+    pub(crate) fn note_announced(&self) {
+        *self.announced.lock() += 1;
+        self.announces.notify_all();
     }
 
     /// How many such regions there were so far.
@@ -89,13 +90,13 @@ impl WindowState {
         signal(self.eventfd.as_fd());
     }
 
-    /// Waits for the front end until the timeout, or until `is_over` when the session has ended.
-    pub(super) fn patience<'a>(
+    /// A wait for the front end until the timeout, or until the session has ended, which `is_over` says.
+    pub(super) fn wait_limit<'a>(
         &'a self,
         timeout: Duration,
         is_over: &'a dyn Fn() -> bool,
-    ) -> Patience<'a> {
-        Patience {
+    ) -> WaitLimit<'a> {
+        WaitLimit {
             deadline: Instant::now() + timeout,
             eventfd: &self.eventfd,
             is_over,

@@ -1,10 +1,10 @@
 //! The DAX window, with a front end that is played by the test: what is asked of it, and when.
 
-use crate::ground::{ALL_FEATURES, Guest, Serving, end, serve, until};
+use crate::ground::{ALL_FEATURES, Guest, SIZE, Serving, USER, end, serve, until};
 use rustix::net::RecvFlags;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -15,8 +15,8 @@ use thrufs::{
 use thrufs_abi::layout::{GetattrIn, RemovemappingIn, RemovemappingOne, SetupmappingIn};
 use thrufs_sys::fd_passing;
 use thrufs_virtio::{DeviceConfig, DeviceHandle};
-use vhost::VhostBackend;
 use vhost::vhost_user::{VhostUserFrontend, VhostUserProtocolFeatures};
+use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 
 const RANGE: u64 = 2 << 20;
 const WINDOW: u64 = 4 * RANGE;
@@ -78,6 +78,8 @@ struct MonitorState {
     /// Refuses what reaches beyond the end of a file.
     is_strict: bool,
     refuses: bool,
+    /// The last that it has mapped.
+    file: Option<OwnedFd>,
 }
 
 impl MonitorState {
@@ -98,6 +100,7 @@ impl MonitorState {
         {
             return false;
         }
+        self.file = Some(file.try_clone().unwrap());
         self.live.insert((asked.at, asked.length))
     }
 }
@@ -525,6 +528,46 @@ fn without_a_channel_there_is_no_window() {
     assert_eq!(guest.init().unwrap().map_alignment, 0);
     assert_eq!(map(&mut guest, 5, 0, 0, 3), 38, "ENOSYS");
     end(serving, guest);
+}
+
+/// Its file may be truncated on the host at any time.
+#[test]
+fn a_part_of_the_window_that_is_announced_holds_no_ring() {
+    let Ground {
+        monitor,
+        serving,
+        mut guest,
+        ..
+    } = begin(false);
+    assert_eq!(map(&mut guest, 5, 0, 0, 3), 0);
+    let file = monitor.state.0.lock().unwrap().file.take().unwrap();
+    let announced = |number: u64| VhostUserMemoryRegionInfo {
+        guest_phys_addr: (1 << 32) + number * RANGE,
+        memory_size: RANGE,
+        userspace_addr: USER + (1 << 32) + number * RANGE,
+        mmap_offset: 0,
+        mmap_handle: file.as_raw_fd(),
+    };
+    guest.front_end.add_mem_region(&announced(0)).unwrap();
+    rustix::fs::ftruncate(&file, 4096).unwrap();
+    guest.front_end.add_mem_region(&announced(1)).unwrap();
+    rustix::fs::ftruncate(&file, RANGE).unwrap();
+    guest.front_end.get_vring_base(1).unwrap();
+    let at = announced(0).userspace_addr;
+    let layout = VringConfigData {
+        queue_max_size: SIZE,
+        queue_size: SIZE,
+        flags: 0,
+        desc_table_addr: at,
+        avail_ring_addr: at + 0x1000,
+        used_ring_addr: at + 0x2000,
+        log_addr: None,
+    };
+    guest.front_end.set_vring_addr(1, &layout).unwrap();
+    let started = guest.front_end.set_vring_kick(1, &guest.queues[1].kick);
+    assert!(started.is_err(), "the queue is served");
+    drop(guest);
+    assert!(serving.join().unwrap().is_err());
 }
 
 /// It would take the message for an error.

@@ -53,7 +53,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "The size of the window, a multiple of 2M, 512M at most. The guest reads and writes the \
                  mapped files in the host's page cache, without requests and without a copy of its own. \
                  The machine monitor must support it (VHOST_USER_PROTOCOL_F_SHMEM). A file that is truncated \
-                 on the host while it is mapped ends the machine monitor, if the guest touches it (SIGBUS). \
+                 while it is mapped ends the machine monitor, if the guest touches it (SIGBUS). \
                  The machine does not migrate.",
             ),
         row("dax", Text(Share(|it, names| it.serving.dax.push(names))))

@@ -1,7 +1,7 @@
-//! What a front end does with SHMEM_MAP: no message says it, so it is tried.
+//! Finds out what a front end does with SHMEM_MAP: no message says it.
 
 use super::abilities::Abilities;
-use super::channel::{Channel, ChannelError, Part, Patience};
+use super::channel::{Channel, ChannelError, Part, WaitLimit};
 use super::state::{WindowState, file_id};
 use super::table::PAGE_BYTES;
 use rustix::fs::{MemfdFlags, OFlags};
@@ -11,8 +11,8 @@ use std::time::Duration;
 use thrufs_sys::proc_fd;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TryOutError {
-    #[error("no file to try it with: {0}")]
+pub(super) enum ProbeError {
+    #[error("no file to probe it with: {0}")]
     File(#[from] Errno),
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -34,29 +34,38 @@ fn read_only(file: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 
 /// Has the front end map a file in memory in the ways in which front ends differ, in a window that has nothing
 /// else. Each step waits for `timeout` at most.
-pub(super) fn try_out(
+pub(super) fn probe(
     state: &WindowState,
     channel: &mut Channel,
     timeout: Duration,
-) -> Result<Abilities, TryOutError> {
+) -> Result<Abilities, ProbeError> {
     let file = memory_file()?;
-    let file_id = file_id(&file).ok();
-    *state.tried.lock() = file_id;
-    let mut try_to_map = |file: BorrowedFd<'_>, length, writable| {
-        let patience = state.patience(timeout, &|| false);
-        try_to_map(channel, file, (length, writable), &patience)
+    *state.probed.lock() = file_id(&file).ok();
+    let probed = probe_with(&file, state, channel, timeout);
+    *state.probed.lock() = None;
+    probed
+}
+
+fn probe_with(
+    file: &OwnedFd,
+    state: &WindowState,
+    channel: &mut Channel,
+    timeout: Duration,
+) -> Result<Abilities, ProbeError> {
+    let mut maps = |file: BorrowedFd<'_>, length, writable| {
+        let limit = state.wait_limit(timeout, &|| false);
+        probe_map(channel, file, (length, writable), &limit)
     };
     let before = state.announced();
-    if !try_to_map(file.as_fd(), PAGE_BYTES, true)? {
+    if !maps(file.as_fd(), PAGE_BYTES, true)? {
         return Err(ChannelError::Refused.into());
     }
     let announces = state.announced() > before;
-    let map_beyond_end = try_to_map(file.as_fd(), 2 * PAGE_BYTES, true)?;
-    let map_read_only = match read_only(&file) {
-        Ok(file) => try_to_map(file.as_fd(), PAGE_BYTES, false)?,
+    let map_beyond_end = maps(file.as_fd(), 2 * PAGE_BYTES, true)?;
+    let map_read_only = match read_only(file) {
+        Ok(file) => maps(file.as_fd(), PAGE_BYTES, false)?,
         Err(_) => false,
     };
-    *state.tried.lock() = None;
     Ok(Abilities {
         map_beyond_end,
         map_read_only,
@@ -65,11 +74,11 @@ pub(super) fn try_out(
 }
 
 /// Whether the front end maps it. It is unmapped again, after the front end has announced it, if it does.
-fn try_to_map(
+fn probe_map(
     channel: &mut Channel,
     file: BorrowedFd<'_>,
     (length, writable): (u64, bool),
-    patience: &Patience<'_>,
+    limit: &WaitLimit<'_>,
 ) -> Result<bool, ChannelError> {
     let part = Part {
         at: 0,
@@ -77,15 +86,15 @@ fn try_to_map(
         length,
     };
     // A worker that died may have left it.
-    match channel.unmap(part, patience) {
+    match channel.unmap(part, limit) {
         Ok(()) | Err(ChannelError::Refused) => {}
         Err(error) => return Err(error),
     }
-    match channel.map(part, file, writable, patience) {
+    match channel.map(part, file, writable, limit) {
         Ok(()) => {}
         Err(ChannelError::Refused) => return Ok(false),
         Err(error) => return Err(error),
     }
-    channel.wait_for_front_end(patience)?;
-    channel.unmap(part, patience).map(|()| true)
+    channel.wait_for_front_end(limit)?;
+    channel.unmap(part, limit).map(|()| true)
 }
