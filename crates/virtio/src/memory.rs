@@ -98,8 +98,10 @@ impl Region {
         guest.checked_add(length).ok_or_else(invalid)?;
         user.checked_add(length).ok_or_else(invalid)?;
         let length = usize::try_from(length).map_err(|_| invalid())?;
+        let for_access = |access| SharedMapping::with(file.as_fd(), offset, length, access);
         let mapping = match is_of_window {
-            true => SharedMapping::with(file.as_fd(), offset, length, Access::ReadWrite),
+            // It may be open for reading.
+            true => for_access(Access::ReadWrite).or_else(|_| for_access(Access::Read)),
             false => SharedMapping::new(file.as_fd(), offset, length),
         };
         let mapping = mapping.map_err(|errno| MemoryError::Map(errno.into()))?;

@@ -4,7 +4,7 @@ use crate::ground::{ALL_FEATURES, Guest, SIZE, Serving, USER, end, serve, until}
 use rustix::net::RecvFlags;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use thrufs_abi::Reply;
 use thrufs_abi::layout::{GetattrIn, InitOut, RemovemappingIn, RemovemappingOne, SetupmappingIn};
 use thrufs_sys::fd_passing;
 use thrufs_virtio::{DeviceConfig, DeviceHandle};
-use vhost::vhost_user::{VhostUserFrontend, VhostUserProtocolFeatures};
+use vhost::vhost_user::{Frontend, VhostUserFrontend, VhostUserProtocolFeatures};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 
 const RANGE: u64 = 2 << 20;
@@ -83,6 +83,9 @@ struct MonitorState {
     refuses: bool,
     /// The last that it has mapped.
     file: Option<OwnedFd>,
+    /// Where it announces what it has mapped, as QEMU after its reply.
+    announces_to: Option<Frontend>,
+    holds_announcements: bool,
 }
 
 impl MonitorState {
@@ -147,6 +150,14 @@ impl Monitor {
                 let header = [asked.code, 1 | 4, 8].map(u32::to_ne_bytes).concat();
                 let reply = [&header[..], &value.to_ne_bytes()].concat();
                 let _ = fd_passing::send(ours.as_fd(), &reply, &[]);
+                while state.holds_announcements {
+                    state = changed.wait(state).unwrap();
+                }
+                let announces_to = state.announces_to.clone();
+                drop(state);
+                if let Some(mut front_end) = announces_to.filter(|_| value == 0) {
+                    announce(&mut front_end, &asked, &received.descriptors);
+                }
             }
         });
         (monitor, theirs)
@@ -172,6 +183,28 @@ impl Monitor {
         while state.asked.is_empty() {
             state = changed.wait(state).unwrap();
         }
+    }
+}
+
+/// Adds a part of the window to the guest's memory, or removes it.
+fn announce(front_end: &mut Frontend, asked: &Asked, files: &[OwnedFd]) {
+    let file = files.first().map_or(-1, AsRawFd::as_raw_fd);
+    let region = region(asked.at, asked.length, file);
+    let announced = match asked.code {
+        MAP => front_end.add_mem_region(&region).map(drop),
+        _ => front_end.remove_mem_region(&region),
+    };
+    announced.unwrap();
+}
+
+/// The memory of a part of the window.
+fn region(at: u64, length: u64, file: RawFd) -> VhostUserMemoryRegionInfo {
+    VhostUserMemoryRegionInfo {
+        guest_phys_addr: (1 << 32) + at,
+        memory_size: length,
+        userspace_addr: USER + (1 << 32) + at,
+        mmap_offset: 0,
+        mmap_handle: file,
     }
 }
 
@@ -552,6 +585,29 @@ fn without_a_channel_there_is_no_window() {
     end(serving, guest);
 }
 
+#[test]
+fn a_mapping_is_confirmed_to_the_guest_once_it_is_announced() {
+    let Ground {
+        monitor,
+        serving,
+        mut guest,
+        ..
+    } = connect(true);
+    let front_end = guest.front_end.clone();
+    monitor.change(|state| state.announces_to = Some(front_end));
+    guest.init().unwrap();
+    monitor.asked();
+    monitor.change(|state| state.holds_announcements = true);
+    let request = set_up(&mut guest, 5, 0, 0, 3);
+    let head = guest.submit(1, &request, 16);
+    monitor.wait_for_question();
+    assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
+    monitor.change(|state| state.holds_announcements = false);
+    assert_eq!(guest.next_used(1).0, head);
+    monitor.change(|state| state.announces_to = None);
+    end(serving, guest);
+}
+
 /// Its file may be truncated on the host at any time.
 #[test]
 fn a_part_of_the_window_that_is_announced_holds_no_ring() {
@@ -563,13 +619,7 @@ fn a_part_of_the_window_that_is_announced_holds_no_ring() {
     } = begin(false);
     assert_eq!(map(&mut guest, 5, 0, 0, 3), 0);
     let file = monitor.state.0.lock().unwrap().file.take().unwrap();
-    let announced = |number: u64| VhostUserMemoryRegionInfo {
-        guest_phys_addr: (1 << 32) + number * RANGE,
-        memory_size: RANGE,
-        userspace_addr: USER + (1 << 32) + number * RANGE,
-        mmap_offset: 0,
-        mmap_handle: file.as_raw_fd(),
-    };
+    let announced = |number: u64| region(number * RANGE, RANGE, file.as_raw_fd());
     guest.front_end.add_mem_region(&announced(0)).unwrap();
     rustix::fs::ftruncate(&file, 4096).unwrap();
     guest.front_end.add_mem_region(&announced(1)).unwrap();
