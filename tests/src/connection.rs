@@ -38,6 +38,13 @@ impl Connection {
         }
     }
 
+    /// How many requests the kernel has that are not answered.
+    #[track_caller]
+    pub fn waiting(&self) -> u32 {
+        let waiting = fs::read_to_string(self.directory.join("waiting")).unwrap();
+        waiting.trim().parse().unwrap()
+    }
+
     /// Aborts it: every call into the mount returns with an error. Nothing happens when it has ended.
     pub fn abort(&self) {
         let _ = fs::write(self.directory.join("abort"), "1");

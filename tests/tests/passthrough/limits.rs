@@ -17,6 +17,7 @@ use thrufs_testing::user::ALICE;
 use thrufs_tests::fence::lease::{ignore_lease_signal, take_write_lease};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
+use thrufs_tests::wait_until;
 
 use crate::ground::{LOWERS, on_each};
 
@@ -168,7 +169,8 @@ fn a_running_program_is_busy() {
                 }
                 assert!(fs::read(&path).unwrap() == before);
                 drop(running);
-                open(&path, libc::O_WRONLY).unwrap();
+                // Whoever reads about the process in /proc keeps its memory, and its program busy, a moment longer.
+                wait_until("the program's end", || open(&path, libc::O_WRONLY).is_ok());
             }
         });
     }

@@ -1,17 +1,21 @@
 //! A caller that waits for a lock delays no other, and can be interrupted.
 
+use std::fs::File;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::AbortOnPanic;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::{cpus, on_cpu};
 use thrufs_tests::programs;
+use thrufs_tests::server::kill_process;
 use thrufs_tests::transport::must_skip_ring;
+use thrufs_tests::wait_until;
 
-use crate::load::serve;
+use crate::load::{own_cpus, serve, serve_alone};
 
 /// More than a queue has memory for at once.
 const WAITERS: usize = 24;
@@ -95,4 +99,45 @@ fn waiters_for_shared_locks_at_depth_one_delay_no_other_request() {
     if !must_skip_ring() {
         waiters_delay_no_other("locks=shared,cache=never,ring_depth=1", "process");
     }
+}
+
+/// The kernel hands over a request that finds all slots of its queue taken with the next reply. There is none when
+/// those slots have waits for a lock.
+#[test]
+fn a_request_behind_waiters_that_have_come_at_once_is_answered() {
+    if must_skip_ring() {
+        return;
+    }
+    // No other test starts a process meanwhile: it would close the files of this one, and wait for the server.
+    let _alone = own_cpus();
+    let (ground, server) = serve_alone(Lower::Tmpfs, "locks=shared,cache=never,ring_depth=2");
+    let path = ground.mnt().join("file");
+    std::fs::write(&path, "x").unwrap();
+    let open = || File::open(&path).unwrap();
+    let (holder, first, second) = (open(), open(), open());
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    let connection = Connection::of(ground.mnt());
+    let cpu = cpus()[0];
+    kill_process(server.worker(), Signal::STOP);
+    std::thread::scope(|scope| {
+        let abort = AbortOnPanic(Connection::of(ground.mnt()));
+        let waiters = [&first, &second].map(|file| {
+            scope.spawn(move || on_cpu(cpu, || flock(file, FlockOperation::LockExclusive)))
+        });
+        wait_until("two requests", || connection.waiting() == 2);
+        let other = scope.spawn(|| on_cpu(cpu, || std::fs::symlink_metadata(&path)));
+        wait_until("three requests", || connection.waiting() == 3);
+        kill_process(server.worker(), Signal::CONT);
+        wait_until("an answer", || other.is_finished());
+        assert!(!waiters[0].is_finished() && !waiters[1].is_finished());
+        flock(&holder, FlockOperation::Unlock).unwrap();
+        drop(abort);
+        // One after the other: each file is closed once it is locked.
+        wait_until("a lock", || waiters.iter().any(|it| it.is_finished()));
+        for file in [&first, &second] {
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+    });
+    drop((holder, first, second));
+    server.stop();
 }

@@ -38,6 +38,8 @@ struct QueueSlots {
     detached: usize,
     /// Those of `detached` that the kernel reads into.
     reading: usize,
+    /// No reply has been sent since a slot was added: requests that found none may wait.
+    needs_kick: bool,
 }
 
 pub(super) struct WorkerThread<'a, F> {
@@ -61,6 +63,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             active: 0,
             detached: 0,
             reading: 0,
+            needs_kick: false,
         };
         WorkerThread {
             connection: &pool.connection,
@@ -160,6 +163,11 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if busy {
             self.worker.end_requests();
         }
+        for number in 0..self.queues.len() {
+            if std::mem::take(&mut self.queues[number].needs_kick) {
+                self.kick(self.queues[number].queue);
+            }
+        }
     }
 
     fn carry_out(&mut self, mut slot: Slot) {
@@ -205,6 +213,8 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if large {
             self.note_large();
         }
+        let number = self.position(slot.queue());
+        self.queues[number].needs_kick = false;
         let mut sent = self.ring.commit(slot, length);
         if large {
             sent = sent.and_then(|()| self.ring.flush());
@@ -355,10 +365,10 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if !missing || slots.reading > READS_MAX || self.pool.is_ending() {
             return;
         }
-        let (last, queue) = (slots.active == 0, slots.queue);
         match self.add_slot(number) {
-            Ok(()) if last => self.kick(queue),
-            Ok(()) => {}
+            // Not only of the last slot: all may have been taken at once, and each be replaced before the next is
+            // looked at.
+            Ok(()) => self.queues[number].needs_kick = true,
             // Requests wait until a slot is back.
             Err(error) => tracing::debug!(%error, "no further memory for requests"),
         }
