@@ -2,7 +2,7 @@
 //!
 //! Features are tried rather than derived from versions or sysctls, where that leaves no trace: a
 //! container's filter may refuse them. The findings are for a mount with default options by the same
-//! user.
+//! user; one is for shares.
 
 mod device;
 mod directory;
@@ -11,6 +11,7 @@ mod kernel;
 mod ring;
 mod sandbox;
 mod threads;
+mod window;
 
 use crate::confinement;
 use crate::error::StartupError;
@@ -66,6 +67,7 @@ fn look(directory: Option<&Path>) -> Result<Vec<Finding>, StartupError> {
         descriptors.called("descriptors"),
         kernel::request_size().called("request size"),
         threads::system_calls().called("seccomp"),
+        window::look().called("DAX window"),
     ]);
     if has_device {
         findings.push(sandbox::look());

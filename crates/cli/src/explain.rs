@@ -1,6 +1,6 @@
 //! `thrufs explain` and `thrufs ctl`: queries of servers.
 
-use crate::control::client::{ask, ask_share, printable, share_at};
+use crate::control::client::{ShareSocket, ask, ask_share, printable, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
@@ -8,22 +8,27 @@ use crate::output::{print, print_json};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
+use std::ffi::CString;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
 use thrufs_policy::DataPath;
 
-/// Show how files on a live mount are served, and why
+/// Show how files on a live mount or share are served, and why
 #[derive(Parser)]
 #[command(name = "explain")]
 pub(crate) struct ExplainArguments {
     /// Print an array of objects
     #[arg(long)]
     json: bool,
-    /// The control socket, where the mount was given control=PATH
+    /// The control socket, where the mount or share was given control=PATH
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// The socket of a share; each PATH is then one of its guests', without their mount point
+    #[arg(long, value_name = "SOCKET")]
+    share: Option<PathBuf>,
     /// What to explain; a symbolic link at its end is not followed
     #[arg(id = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -36,7 +41,7 @@ pub(crate) struct CtlArguments {
     /// Print an object
     #[arg(long)]
     json: bool,
-    /// The control socket, where the mount was given control=PATH
+    /// The control socket, where the mount or share was given control=PATH
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// The mount point, or anything on the mount; the socket of a share
@@ -56,19 +61,43 @@ enum CtlQuery {
 #[derive(Serialize)]
 struct Explained {
     path: String,
-    mountpoint: String,
+    #[serde(flatten)]
+    server: Server,
     #[serde(flatten)]
     explanation: Explanation,
 }
 
+/// What serves a file.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Server {
+    Mount {
+        mountpoint: String,
+    },
+    /// The worker of one machine.
+    Share {
+        share: String,
+        process: u64,
+    },
+}
+
 /// Explains each path that can be; fails with the last error, after printing the earlier ones.
 pub(crate) fn explain(arguments: ExplainArguments) -> Result<ExitCode, QueryError> {
+    let ExplainArguments { share, control, .. } = &arguments;
+    let share = share
+        .as_deref()
+        .map(|socket| share_at(socket).ok_or_else(|| QueryError::NotShare(socket.into())));
+    let share = share.transpose()?;
     let mut failed = None;
     let mut explained = Vec::new();
-    for path in arguments.paths {
-        match explain_one(&path, arguments.control.as_deref()) {
-            Ok(one) if arguments.json => explained.push(one),
-            Ok(one) => print(as_text(&path, &one)),
+    for path in &arguments.paths {
+        let of_path = match &share {
+            Some(share) => explain_on_share(path, share, control.as_deref()),
+            None => explain_on_mount(path, control.as_deref()).map(|one| vec![one]),
+        };
+        match of_path {
+            Ok(all) if arguments.json => explained.extend(all),
+            Ok(all) => all.iter().for_each(|one| print(as_text(path, one))),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
                     eprintln!("thrufs: {earlier}");
@@ -82,16 +111,57 @@ pub(crate) fn explain(arguments: ExplainArguments) -> Result<ExitCode, QueryErro
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-fn explain_one(path: &Path, control: Option<&Path>) -> Result<Explained, QueryError> {
+fn explain_on_mount(path: &Path, control: Option<&Path>) -> Result<Explained, QueryError> {
     let located = locate(path)?;
     let components = located.components.clone();
     let answer = ask(path, &located, control, &Query::Explain { components })?;
     let explanation = serde_json::from_value(answer).map_err(QueryError::query(path))?;
     Ok(Explained {
         path: escape(path.as_os_str().as_bytes()),
-        mountpoint: escape(located.mount.path.as_os_str().as_bytes()),
+        server: Server::Mount {
+            mountpoint: escape(located.mount.path.as_os_str().as_bytes()),
+        },
         explanation,
     })
+}
+
+/// One explanation for each machine.
+fn explain_on_share(
+    path: &Path,
+    share: &ShareSocket<'_>,
+    control: Option<&Path>,
+) -> Result<Vec<Explained>, QueryError> {
+    let components = components_on_share(path).map_err(|source| QueryError::Explained {
+        path: path.into(),
+        source,
+    })?;
+    let mut answer = ask_share(path, share, control, &Query::Explain { components })?;
+    let malformed = || QueryError::query(path)(io::Error::from(ErrorKind::InvalidData));
+    let machines = answer.get_mut("machines").map(Value::take);
+    let Some(Value::Array(machines)) = machines else {
+        return Err(malformed());
+    };
+    let of_machine = |machine: Value| {
+        Ok(Explained {
+            path: escape(path.as_os_str().as_bytes()),
+            server: Server::Share {
+                share: escape(share.path.as_os_str().as_bytes()),
+                process: machine["process"].as_u64().ok_or_else(malformed)?,
+            },
+            explanation: serde_json::from_value(machine).map_err(QueryError::query(path))?,
+        })
+    };
+    machines.into_iter().map(of_machine).collect()
+}
+
+/// The names of a path on a share, of which `/` is the root.
+fn components_on_share(path: &Path) -> io::Result<Vec<CString>> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(CString::new(name.as_bytes()).map_err(io::Error::from)),
+        Component::ParentDir => Some(Err(io::Error::other("`..` leads out of what is explained"))),
+        _ => None,
+    });
+    names.collect()
 }
 
 /// Sends one query to the server of the mount that the path is on, or of the share whose socket it is.
@@ -164,7 +234,13 @@ fn as_text(path: &Path, explained: &Explained) -> String {
         beneath.push_str(if is_so { word } else { "" });
     }
     line("beneath", beneath);
-    line("mount", explained.mountpoint.clone());
+    match &explained.server {
+        Server::Mount { mountpoint } => line("mount", mountpoint.clone()),
+        Server::Share { share, process } => {
+            line("machine", format!("process {process}"));
+            line("share", share.clone());
+        }
+    }
     text
 }
 

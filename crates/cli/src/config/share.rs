@@ -69,7 +69,7 @@ pub(crate) struct ShareConfig {
     /// Most helper threads of a queue; depends on the number of CPUs unless given.
     pub(crate) queue_helpers_max: Option<usize>,
     /// Bytes of the DAX window; 0 for none.
-    pub(crate) window_bytes: u32,
+    pub(crate) window_bytes: u64,
     pub(crate) machines_max: usize,
     /// Deaths of one connection's workers within a minute before it is closed.
     pub(crate) deaths_max: usize,
@@ -143,7 +143,7 @@ impl ShareConfig {
             request_queues: self.request_queues,
             queue_size_max: self.queue_size_max,
             queue_helpers_max: self.queue_helpers_max,
-            window_bytes: NonZeroU64::new(self.window_bytes.into()),
+            window_bytes: NonZeroU64::new(self.window_bytes),
             drain_timeout: self.server.stop_timeout,
             ..DeviceConfig::default()
         }

@@ -77,11 +77,11 @@ impl Subject {
     pub(crate) fn answer(&self, command: &Command) -> Reply {
         match command {
             Command::Explain { components } => {
-                let explained = match self.served.file_system() {
-                    Some(file_system) => file_system.explain(&borrowed(components)),
-                    None => Err(Errno::ENOTCONN),
+                let Some(file_system) = self.served.file_system() else {
+                    let refusal = Refusal::because(libc::ENOTCONN, "no guest has mounted it");
+                    return Reply::Error(refusal);
                 };
-                match explained {
+                match file_system.explain(&borrowed(components)) {
                     Ok(explanation) => Reply::Result(json!(explanation)),
                     Err(errno) => Reply::Error(Refusal::failed(errno.raw())),
                 }

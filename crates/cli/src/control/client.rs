@@ -56,25 +56,31 @@ pub(crate) fn ask(
     exchange_with(path, &stream, command)
 }
 
-/// The metadata of a share's socket, if `path` is one.
-pub(crate) fn share_at(path: &Path) -> Option<Stat> {
-    let stat = rustix::fs::stat(path).ok();
-    stat.filter(is_socket)
+/// A socket that may be a share's.
+pub(crate) struct ShareSocket<'a> {
+    pub(crate) path: &'a Path,
+    stat: Stat,
 }
 
-/// Queries the server of the share that listens at `path`, through its usual socket or the given one.
+/// The socket at `path`, if there is one.
+pub(crate) fn share_at(path: &Path) -> Option<ShareSocket<'_>> {
+    let stat = rustix::fs::stat(path).ok().filter(is_socket)?;
+    Some(ShareSocket { path, stat })
+}
+
+/// Queries the server of a share about `path`, through its usual socket or the given one.
 pub(crate) fn ask_share(
     path: &Path,
-    share: &Stat,
+    share: &ShareSocket<'_>,
     socket: Option<&Path>,
     command: &Command,
 ) -> Result<Value, QueryError> {
-    let user = share.st_uid;
-    let name = file_name_of_share(share.st_dev, share.st_ino);
+    let user = share.stat.st_uid;
+    let name = file_name_of_share(share.stat.st_dev, share.stat.st_ino);
     let (socket, follow) = place_of(socket, user, name)?;
     let stream = reach(&socket, follow, user).map_err(|errno| match errno {
-        Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(path.into()),
-        other => QueryError::query(path)(other),
+        Errno::NOENT | Errno::CONNREFUSED => QueryError::NoSocketOfShare(share.path.into()),
+        other => QueryError::query(share.path)(other),
     })?;
     exchange_with(path, &stream, command)
 }

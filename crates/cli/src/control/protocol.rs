@@ -87,6 +87,14 @@ impl Refusal {
         )
     }
 
+    /// As `failed`, with the reason.
+    pub(crate) fn because(errno: i32, message: &str) -> Refusal {
+        Refusal {
+            errno: Some(errno),
+            ..Refusal::new("failed", message)
+        }
+    }
+
     pub(crate) fn too_long() -> Refusal {
         let message = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
         Refusal::new("too_long", message)
@@ -94,10 +102,7 @@ impl Refusal {
 
     pub(crate) fn failed(errno: i32) -> Refusal {
         let error = std::io::Error::from_raw_os_error(errno);
-        Refusal {
-            errno: Some(errno),
-            ..Refusal::new("failed", error.to_string())
-        }
+        Refusal::because(errno, &error.to_string())
     }
 }
 

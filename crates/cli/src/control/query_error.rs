@@ -29,6 +29,8 @@ pub(crate) enum QueryError {
         mountpoint: PathBuf,
         socket: PathBuf,
     },
+    #[error("there is no socket at {0}: name the socket of a share")]
+    NotShare(PathBuf),
     #[error(
         "no share with a control socket listens at {0}: it was started with control=none, or with \
          control=PATH (use --control PATH), or it has ended"

@@ -85,7 +85,7 @@ fn size(pages: u64) -> String {
 }
 
 /// `6.18.44-1` is 6, 18.
-fn version(release: &str) -> Option<(u32, u32)> {
+pub(super) fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }

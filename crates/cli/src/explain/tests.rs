@@ -5,7 +5,9 @@ use thrufs_policy::DataPath;
 fn explained() -> Explained {
     Explained {
         path: "/mnt/file".into(),
-        mountpoint: "/mnt".into(),
+        server: Server::Mount {
+            mountpoint: "/mnt".into(),
+        },
         explanation: Explanation {
             kind: FileKind::Regular,
             ino: 7,
@@ -93,6 +95,40 @@ fn replies_are_printed_without_control_characters() {
 fn json_is_one_flat_object() {
     let value = serde_json::to_value(explained()).unwrap();
     assert_eq!(value["path"], "/mnt/file");
+    assert_eq!(value["mountpoint"], "/mnt");
     assert_eq!(value["opens"]["total"], 2);
     assert_eq!(value["backing"], Value::Null);
+}
+
+#[test]
+fn a_file_of_a_share_has_its_machine_and_socket() {
+    let mut explained = explained();
+    explained.server = Server::Share {
+        share: "/run/s".into(),
+        process: 11,
+    };
+    let text = as_text(Path::new("/file"), &explained);
+    let end =
+        "  beneath     ext4, by file handle\n  machine     process 11\n  share       /run/s\n";
+    assert!(text.ends_with(end), "{text}");
+    let value = serde_json::to_value(explained).unwrap();
+    assert_eq!(
+        (&value["share"], &value["process"]),
+        (&"/run/s".into(), &11.into())
+    );
+    assert_eq!(value["mountpoint"], Value::Null);
+}
+
+#[test]
+fn paths_on_a_share_begin_at_its_root() {
+    let names = |path: &str| components_on_share(Path::new(path));
+    for path in ["a/b", "/a/b", "./a//b/."] {
+        assert_eq!(
+            names(path).unwrap(),
+            [c"a", c"b"].map(CString::from),
+            "{path}"
+        );
+    }
+    assert!(names("/").unwrap().is_empty());
+    assert!(names("a/../b").is_err());
 }

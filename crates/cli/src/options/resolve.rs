@@ -62,17 +62,24 @@ fn check_queue_size(config: &ShareConfig, effective: &[Setting]) -> Result<(), O
 }
 
 /// QEMU ends itself at 512 regions of memory: a window of 512 MiB has 256.
-const WINDOW_BYTES_MAX: u32 = 512 << 20;
+const WINDOW_BYTES_MAX: u64 = 512 << 20;
+/// Most that the device has.
+const FORCED_WINDOW_BYTES_MAX: u64 = 64 << 30;
 
 fn check_window(config: &ShareConfig, effective: &[Setting]) -> Result<(), OptionError> {
     let bytes = config.window_bytes;
     if let Some(window) = given(effective, "dax_window") {
-        if bytes == 0 || !bytes.is_multiple_of(2 << 20) || bytes > WINDOW_BYTES_MAX {
-            return Err(window.bad("it must be a multiple of 2M, 512M at most".to_owned()));
+        if bytes == 0 || !bytes.is_multiple_of(2 << 20) || bytes > FORCED_WINDOW_BYTES_MAX {
+            return Err(window.bad("it must be a multiple of 2M, 64G at most".to_owned()));
+        }
+        if bytes > WINDOW_BYTES_MAX && given(effective, "dax_window_force").is_none() {
+            let problem = "QEMU ends itself when a guest maps more than about 512M; for another machine \
+                           monitor, use dax_window_force";
+            return Err(window.bad(problem.to_owned()));
         }
         return Ok(());
     }
-    let names = ["dax", "dax_min_size"];
+    let names = ["dax", "dax_min_size", "dax_window_force"];
     match names.iter().find_map(|name| given(effective, name)) {
         Some(alone) => Err(alone.bad("it needs dax_window=SIZE".to_owned())),
         None => Ok(()),

@@ -64,7 +64,7 @@ pub(crate) fn parse_seconds(value: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn parse_bytes(value: &str) -> Result<u32, String> {
+pub(super) fn parse_bytes(value: &str, below_gib: u64) -> Result<u64, String> {
     let (number, shift) = match value.char_indices().next_back() {
         Some((end, 'k' | 'K')) => (&value[..end], 10),
         Some((end, 'm' | 'M')) => (&value[..end], 20),
@@ -72,9 +72,9 @@ pub(crate) fn parse_bytes(value: &str) -> Result<u32, String> {
         _ => (value, 0),
     };
     let bytes = digits(number).and_then(|number| number.checked_mul(1 << shift));
-    let bytes = bytes.and_then(|bytes| u32::try_from(bytes).ok());
+    let bytes = bytes.filter(|bytes| *bytes < below_gib << 30);
     bytes.ok_or_else(|| {
-        "it must be a number of bytes below 4G, such as 131072, 128K or 1M".to_owned()
+        format!("it must be a number of bytes below {below_gib}G, such as 131072, 128K or 1M")
     })
 }
 
@@ -215,9 +215,10 @@ mod tests {
 
     #[test]
     fn numbers_with_units() {
-        assert_eq!(parse_bytes("128K"), Ok(131_072));
-        assert_eq!(parse_bytes("1m"), Ok(1 << 20));
-        assert_eq!(parse_bytes("3G"), Ok(3 << 30));
+        assert_eq!(parse_bytes("128K", 4), Ok(131_072));
+        assert_eq!(parse_bytes("1m", 4), Ok(1 << 20));
+        assert_eq!(parse_bytes("3G", 4), Ok(3 << 30));
+        assert_eq!(parse_bytes("64G", 1024), Ok(64 << 30));
         for bad in [
             "",
             "K",
@@ -228,7 +229,7 @@ mod tests {
             "1KB",
             "99999999999999999999",
         ] {
-            assert!(parse_bytes(bad).is_err(), "{bad}");
+            assert!(parse_bytes(bad, 4).is_err(), "{bad}");
         }
         assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1500)));
         for bad in ["", "-1", "inf", "1s", "1e300"] {

@@ -81,8 +81,8 @@ pub(crate) enum Value {
     Choice(&'static [&'static str], Setter<&'static str>),
     /// With a fraction.
     Seconds(Setter<Duration>),
-    /// With K, M or G.
-    Bytes(Setter<u32>),
+    /// Less than so many GiB; with K, M or G.
+    Bytes(u64, Setter<u64>),
     /// Minimum and maximum.
     Count(u64, u64, Setter<u64>),
     /// Number or name.
@@ -109,7 +109,7 @@ impl Value {
             Value::Ignored | Value::Any | Value::On(_) | Value::Off(_) | Value::Atime(_) => "",
             Value::Choice(..) => "WORD",
             Value::Seconds(_) => "SECONDS",
-            Value::Bytes(_) => "BYTES",
+            Value::Bytes(..) => "BYTES",
             Value::Count(..) => "N",
             Value::User(_) => "USER",
             Value::Group(_) => "GROUP",
@@ -134,8 +134,8 @@ impl Value {
             Value::On(set) => set.used(),
             Value::Choice(_, set) => set.used(),
             Value::Seconds(set) => set.used(),
-            Value::Bytes(set) | Value::User(set) | Value::Group(set) => set.used(),
-            Value::Count(_, _, set) => set.used(),
+            Value::User(set) | Value::Group(set) => set.used(),
+            Value::Bytes(_, set) | Value::Count(_, _, set) => set.used(),
             Value::Range(set) => set.used(),
             Value::Text(set) => set.used(),
             Value::Rule(set) => set.used(),
@@ -155,7 +155,7 @@ impl Value {
             }
             Value::Choice(words, set) => set.set(target, syntax::one_of(words, text)?),
             Value::Seconds(set) => set.set(target, syntax::parse_seconds(text)?),
-            Value::Bytes(set) => set.set(target, syntax::parse_bytes(text)?),
+            Value::Bytes(below_gib, set) => set.set(target, syntax::parse_bytes(text, *below_gib)?),
             Value::Count(least, most, set) => {
                 set.set(target, syntax::parse_count(text, *least, *most)?)
             }

@@ -1,10 +1,11 @@
-//! The statistics of all workers of a share.
+//! The statistics and explanations of all workers of a share.
 //!
 //! The supervisor answers queries of the share: it queries each worker over a private socket. Replies are
 //! limited in length and time: a guest may control a worker.
 
 use crate::control::client::exchange;
 use crate::control::protocol::{Command, Refusal, Reply};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io;
@@ -13,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use thrufs_hostdir::Explanation;
 
 /// A worker that does not reply in time is not queried again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -143,17 +145,32 @@ impl Machines {
     }
 }
 
-/// The first successful reply: all serve the same directory.
+/// The explanations of all machines that have one; the first refusal if there are none, of a machine that has
+/// mounted the share if there is one.
 fn explain(connected: &[(u32, Arc<QueryChannel>)], command: &Command) -> Reply {
-    let mut refusal = Refusal::failed(libc::ENOTCONN);
-    for (_, queries) in connected {
+    let reason = match connected {
+        [] => "no machine is connected",
+        _ => "the server processes do not answer",
+    };
+    let mut refusal = Refusal::because(libc::ENOTCONN, reason);
+    let mut machines = Vec::new();
+    for (process, queries) in connected {
         match queries.ask(command) {
-            Some(Reply::Error(other)) => refusal = other,
-            Some(result) => return result,
-            None => {}
+            Some(Reply::Error(other)) if refusal.errno == Some(libc::ENOTCONN) => refusal = other,
+            // A malformed one does not spoil the others.
+            Some(Reply::Result(Value::Object(mut fields)))
+                if Explanation::deserialize(&fields).is_ok() =>
+            {
+                fields.insert("process".to_owned(), (*process).into());
+                machines.push(fields);
+            }
+            _ => {}
         }
     }
-    Reply::Error(refusal)
+    match machines.is_empty() {
+        true => Reply::Error(refusal),
+        false => Reply::Result(json!({ "machines": machines })),
+    }
 }
 
 fn take_text(figures: &mut Map<String, Value>) -> String {
@@ -167,6 +184,33 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader, Write as _};
     use std::time::Instant;
+
+    const EXPLANATION: &str = concat!(
+        r#"{"version":1,"result":{"kind":"regular","ino":7,"data_path":"cached","reason":"r","#,
+        r#""opens":{"total":0,"writable":0},"cache":{"mode":"auto","writeback":false,"#,
+        r#""entry_timeout_s":1.0,"attr_timeout_s":1.0,"negative_timeout_s":0.0,"#,
+        r#""data_version_remembered":false},"lower":{"file_system":null,"magic":1,"#,
+        r#""handles":true,"remote":false,"memory":false}}}"#,
+        "\n"
+    );
+
+    /// Adds a worker that replies to one query.
+    fn add(machines: &Machines, process: u32, line: &'static str) {
+        let (ours, theirs) = QueryChannel::pair().unwrap();
+        machines.add(process, Arc::new(ours));
+        worker(theirs, line);
+    }
+
+    fn explain(machines: &Machines) -> Reply {
+        machines.answer(&Command::Explain { components: vec![] })
+    }
+
+    fn refusal(machines: &Machines) -> String {
+        match explain(machines) {
+            Reply::Error(refusal) => refusal.message,
+            Reply::Result(value) => panic!("{value}"),
+        }
+    }
 
     /// Replies to one query.
     fn worker(theirs: OwnedFd, line: &'static str) -> std::thread::JoinHandle<String> {
@@ -251,9 +295,37 @@ mod tests {
         let begun = Instant::now();
         machines.answer(&Command::Statistics);
         assert!(begun.elapsed() < ANSWER_TIMEOUT);
-        let explained = machines.answer(&Command::Explain { components: vec![] });
-        assert!(
-            matches!(explained, Reply::Error(refusal) if refusal.errno == Some(libc::ENOTCONN))
-        );
+        assert!(refusal(&machines).contains("do not answer"));
+    }
+
+    #[test]
+    fn every_machine_explains_and_malformed_replies_are_left_out() {
+        let machines = Machines::new("/run/s".into());
+        for (process, line) in [
+            (11, EXPLANATION),
+            (12, "{\"version\":1,\"result\":[\"regular\",7]}\n"),
+            (13, "nonsense\n"),
+            (14, EXPLANATION),
+        ] {
+            add(&machines, process, line);
+        }
+        let explained = result(explain(&machines));
+        let of = explained["machines"].as_array().unwrap().iter();
+        let of: Vec<_> = of.map(|it| (&it["process"], &it["ino"])).collect();
+        assert_eq!(of, [(&json!(11), &json!(7)), (&json!(14), &json!(7))]);
+    }
+
+    #[test]
+    fn a_machine_that_has_mounted_the_share_says_why_none_explains() {
+        let machines = Machines::new("/run/s".into());
+        assert_eq!(refusal(&machines), "no machine is connected");
+        let idle =
+            "{\"version\":1,\"error\":{\"code\":\"failed\",\"message\":\"idle\",\"errno\":107}}\n";
+        let absent =
+            "{\"version\":1,\"error\":{\"code\":\"failed\",\"message\":\"absent\",\"errno\":2}}\n";
+        for (process, line) in [(11, idle), (12, absent), (13, idle)] {
+            add(&machines, process, line);
+        }
+        assert_eq!(refusal(&machines), "absent");
     }
 }

@@ -63,7 +63,7 @@ fn kill_repeatedly(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u64
 }
 
 /// Kills the serving worker, and waits for the next.
-fn replace(place: &Place) {
+pub fn replace(place: &Place) {
     let before = serving(place);
     wait_for("a worker to kill", || kill(place));
     wait_for("the next", || {

@@ -3,7 +3,7 @@
 
 use crate::ground::share::Place;
 use crate::ground::{stdout, thrufs};
-use crate::resume::kill;
+use crate::resume::{kill, replace};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -384,6 +384,43 @@ fn mappings_stay_right_when_workers_are_killed() {
 }
 
 #[test]
+fn a_window_of_gigabytes_is_mapped_to_its_end() {
+    const PLACES: [u64; 4] = [0, 600 << 20, 5 << 30, (8 << 30) - DAX_RANGE_BYTES];
+    for config in BOTH {
+        let place = Place::new();
+        let share = place.share("control=none,dax_window=8G,dax_window_force,dax=*.img");
+        let (path, content) = put(&place, "a.img", 2 * RANGE);
+        let client = mount(&place, config);
+        let (root, window) = (client.root(), window_of(&client));
+        assert_eq!(window.size(), 8 << 30);
+        let (node, ..) = open(&root, "a.img", READ_WRITE);
+        for at in PLACES {
+            map(&root, node, at / DAX_RANGE_BYTES, SETUPMAPPING_WRITE).unwrap();
+        }
+        for (number, at) in PLACES.into_iter().enumerate() {
+            let mut seen = [0; 4096];
+            window.read(at + 4096, &mut seen).unwrap();
+            assert!(seen == content[4096..8192], "{at}");
+            window.write(at + number as u64, b"!").unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap()[..4], *b"!!!!");
+        let beyond = map(&root, node, 4096, SETUPMAPPING_READ);
+        assert_eq!(beyond, Err(Errno::EINVAL));
+        // The next worker has the same mappings.
+        replace(&place);
+        let all = PLACES.map(|moffset| RemovemappingOne {
+            moffset,
+            len: DAX_RANGE_BYTES,
+        });
+        root.remove_mapping(node, &all).unwrap();
+        // QEMU answers before it unmaps.
+        assert!(window.wait_until(crate::ground::LIMIT, |counts| counts.live == 0));
+        client.unmount();
+        share.ends_by(Signal::TERM);
+    }
+}
+
+#[test]
 fn the_options_of_a_window_are_checked() {
     let place = Place::new();
     let policy = place.path("policy.toml");
@@ -391,7 +428,7 @@ fn the_options_of_a_window_are_checked() {
     let policy = format!("dax_window=4M,policy={}", policy.display());
     for (options, problem) in [
         ("dax_window=3M", "multiple of 2M"),
-        ("dax_window=1G", "512M at most"),
+        ("dax_window=1G", "use dax_window_force"),
         ("dax=*.img", "needs dax_window"),
         ("dax_window=4M,dax=[", "dax:"),
         (&policy, "drop one of them"),

@@ -100,7 +100,7 @@ fn every_finding_is_reported() {
     let place = TempDir::new().unwrap();
     let findings = agreed(place.path().to_str().unwrap());
     let expected = "kernel, /dev/fuse, mounting, enable_uring, io_uring, processors, transport, \
-                    passthrough, pairing, descriptors, request size, seccomp, file system, \
+                    passthrough, pairing, descriptors, request size, seccomp, DAX window, file system, \
                     file handles, RWF_NOWAIT, mounts beneath, confinement";
     for name in expected.split(", ") {
         finding(&findings, name);

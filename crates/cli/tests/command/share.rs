@@ -18,6 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use thrufs::NodeId;
 
 fn waits_at_most(stream: &UnixStream, milliseconds: u64) {
     let limit = Duration::from_millis(milliseconds);
@@ -416,6 +417,75 @@ fn statistics_of_a_share_by_socket_and_signal() {
     place.wait_for_log("no requests yet");
     child.ends_by(Signal::TERM);
     assert!(!control.exists());
+}
+
+#[test]
+fn files_of_a_share_are_explained_for_each_machine() {
+    let place = Place::new();
+    let control = place.path("control");
+    let child = place.share(&format!("control={}", control.display()));
+    wait_for("the control socket", || control.exists());
+    let explain = |path: &str| {
+        let control = ["--json", "--control", control.to_str().unwrap()];
+        let mut command = Command::new(THRUFS);
+        command.args(["explain", "--share"]).arg(&place.socket);
+        run(command.args(control).arg(path))
+    };
+    let processes = |path: &str| -> Vec<(u64, u64)> {
+        let output = explain(path);
+        succeeded(&output);
+        let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let of = |one: &Value| {
+            assert_eq!(
+                (&one["path"], &one["kind"]),
+                (&path.into(), &"regular".into())
+            );
+            assert_eq!(one["share"], place.socket.to_str().unwrap());
+            let opens = one["opens"]["total"].as_u64().unwrap();
+            (one["process"].as_u64().unwrap(), opens)
+        };
+        all.iter().map(of).collect()
+    };
+    fails(&explain("/file"), 1, "/file: no machine is connected");
+    let idle = place.connect();
+    wait_for("the machine to be listed", || {
+        stderr(&explain("/file")).contains("no guest has mounted it")
+    });
+    let (one, other) = (place.mount(), place.mount());
+    let root = one.root();
+    let node = NodeId(root.lookup(NodeId::ROOT, b"file").unwrap().nodeid);
+    root.open(node, libc::O_RDONLY).unwrap();
+    let of = processes("/file");
+    assert_eq!(of.iter().map(|(_, opens)| opens).sum::<u64>(), 1, "{of:?}");
+    let workers = place.workers();
+    let is_worker = |process| {
+        workers
+            .iter()
+            .any(|it| it.as_raw_nonzero().get() as u64 == process)
+    };
+    assert!(
+        of.len() == 2 && of.iter().all(|it| is_worker(it.0)),
+        "{of:?}"
+    );
+    assert_eq!(processes("file"), of);
+    fails(&explain("nothing"), 1, "nothing: No such file");
+    fails(&explain("dir/../file"), 1, "`..`");
+    let not_one = thrufs!("explain", "--share", &place.dir, "/file");
+    fails(&not_one, 1, "name the socket of a share");
+    let shown = thrufs!(
+        "explain",
+        "--share",
+        &place.socket,
+        "--control",
+        &control,
+        "/file"
+    );
+    let line = format!("  machine     process {}\n", of[0].0);
+    assert!(stdout(&shown).contains(&line), "{}", stdout(&shown));
+    drop(idle);
+    one.unmount();
+    other.unmount();
+    child.ends_by(Signal::TERM);
 }
 
 #[test]

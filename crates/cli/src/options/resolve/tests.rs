@@ -96,7 +96,7 @@ fn every_option_is_resolved() {
         let partner = match sample.option.name {
             "namespace_uidmap" => "namespace_gidmap=0:1:2",
             "namespace_gidmap" => "namespace_uidmap=0:1:2",
-            "dax" | "dax_min_size" => "dax_window=2M",
+            "dax" | "dax_min_size" | "dax_window_force" => "dax_window=2M",
             _ => "",
         };
         let mut settings = options::parse(partner).unwrap();
@@ -293,6 +293,25 @@ fn inapplicable_options_of_a_share_name_the_remedy() {
         let error = share(list).unwrap_err().to_string();
         assert!(error.contains("does not apply to a share"), "{error}");
         assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_window_beyond_what_qemu_bears_is_forced() {
+    let bytes = |list: &str| share(list).unwrap().device().window_bytes.unwrap().get();
+    assert_eq!(bytes("dax_window=512M"), 512 << 20);
+    assert_eq!(bytes("dax_window=514M,dax_window_force"), 514 << 20);
+    assert_eq!(bytes("dax_window_force,dax_window=64G"), 64 << 30);
+    for (list, part) in [
+        ("dax_window=514M", "use dax_window_force"),
+        ("dax_window_force,dax_window=65538M", "64G at most"),
+        ("dax_window=3M", "multiple of 2M"),
+        ("dax_window=0", "multiple of 2M"),
+        ("dax_window=1024G", "below 1024G"),
+        ("dax_window_force", "needs dax_window"),
+    ] {
+        let error = share(list).unwrap_err().to_string();
+        assert!(error.contains(part), "{list}: {error}");
     }
 }
 

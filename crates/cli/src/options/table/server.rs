@@ -50,7 +50,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  the scheduling class of threads, which root has.",
             ),
         row("nopairing", Off("pairing")).help("leave the placement of threads to the scheduler"),
-        row("max_write", Bytes(Serving(|it, bytes| it.max_write = Some(bytes))))
+        row("max_write", Bytes(4, Serving(|it, bytes| it.max_write = Some(count(bytes)))))
             .help("most bytes in one read or write request")
             .long(
                 "1M unless given; from 4K to 16M. The kernel grants no more than \
@@ -59,7 +59,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row("max_background", Count(1, 65_535, Serving(|it, n| it.max_background = Some(count(n)))))
             .help("most background requests in flight")
             .long("These are read-ahead, writeback and asynchronous I/O."),
-        row("max_readahead", Bytes(Serving(|it, bytes| it.max_readahead = Some(bytes))))
+        row("max_readahead", Bytes(4, Serving(|it, bytes| it.max_readahead = Some(count(bytes)))))
             .help("most bytes to read ahead")
             .long(
                 "128K unless given; more requires root. A larger value speeds up sequential reads, and \

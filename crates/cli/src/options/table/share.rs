@@ -43,18 +43,25 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                 "With 1, only the queue's own thread. Unless given, as many as half of the processors \
                  allow; the others are left to the machine.",
             ),
-        row("dax_window", Bytes(Share(|it, bytes| it.window_bytes = bytes)))
+        row("dax_window", Bytes(1024, Share(|it, bytes| it.window_bytes = bytes)))
             .help("map files of the host into the machine's address space (DAX)")
             .conflicts(&[(
                 "policy",
                 "what the machine maps is read and written without a check; drop one of them",
             )])
             .long(
-                "The size of the window, a multiple of 2M, 512M at most. The guest reads and writes the \
+                "The size of the window, a multiple of 2M, 512M at most unless dax_window_force is given. The guest reads and writes the \
                  mapped files in the host's page cache, without requests and without a copy of its own. \
                  The machine monitor must support it (VHOST_USER_PROTOCOL_F_SHMEM). A file that is truncated \
                  while it is mapped ends the machine monitor, if the guest touches it (SIGBUS). \
                  The machine does not migrate.",
+            ),
+        // check_window asks whether it is given.
+        row("dax_window_force", On(Share(|_, _| ())))
+            .help("allow a window of more than 512M, 64G at most")
+            .long(
+                "Not with QEMU: it ends itself when the guest's memory has 512 regions, and each mapping of \
+                 2M is one.",
             ),
         row("dax", Text(Share(|it, names| it.serving.dax.push(names))))
             .help("the files that are mapped, by name: *.img")
@@ -65,7 +72,7 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  that does not (QEMU) maps only files of whole pages that are named here, and the guest cannot \
                  change their size.",
             ),
-        row("dax_min_size", Bytes(Share(|it, bytes| it.serving.dax_bytes_min = bytes.into())))
+        row("dax_min_size", Bytes(1024, Share(|it, bytes| it.serving.dax_bytes_min = bytes)))
             .default("2M")
             .help("the least size of a file that is mapped")
             .long("Each mapping costs a request and a message to the machine monitor, for 2 MiB."),
