@@ -1,8 +1,11 @@
 //! A share with a DAX window: a guest's loads and stores beside what the host has, and workers that are killed
 //! meanwhile.
 
+mod set_ids;
+mod set_ups;
+
 use crate::ground::share::Place;
-use crate::ground::{stdout, thrufs};
+use crate::ground::{Foreground, stdout, thrufs};
 use crate::resume::{kill, replace};
 use rustix::process::Signal;
 use std::fs;
@@ -11,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use thrufs::{Errno, NodeId};
-use thrufs_abi::layout::{FallocateIn, RemovemappingOne, SetattrIn, SetupmappingIn};
+use thrufs_abi::layout::{FallocateIn, SetattrIn, SetupmappingIn};
 use thrufs_abi::{AttrFlags, SetattrValid};
 use thrufs_client::{
     Caller, Client, DAX_RANGE_BYTES, DaxClient, DaxError, FrontEnd, FrontEndConfig,
@@ -26,8 +29,8 @@ const BOTH: [WindowConfig; 2] = [WindowConfig::as_specified(), WindowConfig::as_
 
 type Root<'a> = Caller<'a, FrontEnd>;
 
-fn options(more: &str) -> String {
-    let bytes = WINDOW_RANGES * RANGE;
+fn options(ranges: usize, more: &str) -> String {
+    let bytes = ranges * RANGE;
     format!("control=none,dax_window={bytes},dax=*.img,dax_min_size=1{more}")
 }
 
@@ -42,8 +45,42 @@ fn mount(place: &Place, window: WindowConfig) -> Client<FrontEnd> {
     Client::mount_with_window(front_end).unwrap()
 }
 
-fn window_of(client: &Client<FrontEnd>) -> Window {
-    client.carrier().window().unwrap().clone()
+/// A share with a window, and a guest that has mounted it.
+struct Mounted {
+    share: Foreground,
+    client: Client<FrontEnd>,
+    window: Window,
+}
+
+impl Mounted {
+    /// With `more` options.
+    fn new(place: &Place, more: &str, window: WindowConfig) -> Mounted {
+        Mounted::with_ranges(place, WINDOW_RANGES, more, window)
+    }
+
+    fn with_ranges(place: &Place, ranges: usize, more: &str, window: WindowConfig) -> Mounted {
+        let share = place.share_with_log(&options(ranges, more));
+        let client = mount(place, window);
+        Mounted {
+            share,
+            window: client.carrier().window().unwrap().clone(),
+            client,
+        }
+    }
+
+    fn root(&self) -> Root<'_> {
+        self.client.root()
+    }
+
+    fn dax(&self) -> DaxClient<'_, FrontEnd> {
+        DaxClient::new(self.root(), &self.window)
+    }
+
+    /// Unmounts, and ends the share.
+    fn end(self) {
+        self.client.unmount();
+        self.share.ends_by(Signal::TERM);
+    }
 }
 
 /// Aperiodic content.
@@ -65,10 +102,21 @@ fn open(root: &Root<'_>, name: &str, flags: i32) -> (NodeId, u64, bool) {
     (node, root.open(node, flags).unwrap().fh, is_dax)
 }
 
+/// Maps the beginning of a file into a range of the window.
 fn map(root: &Root<'_>, node: NodeId, range: u64, flags: u64) -> Result<(), Errno> {
+    map_part(root, node, (0, range), flags)
+}
+
+/// Maps a range of a file into one of the window.
+fn map_part(
+    root: &Root<'_>,
+    node: NodeId,
+    (part, range): (u64, u64),
+    flags: u64,
+) -> Result<(), Errno> {
     let arg = SetupmappingIn {
         fh: u64::MAX,
-        foffset: 0,
+        foffset: part * DAX_RANGE_BYTES,
         len: DAX_RANGE_BYTES,
         flags,
         moffset: range * DAX_RANGE_BYTES,
@@ -91,11 +139,10 @@ fn a_guest_s_loads_and_stores_go_to_the_host_s_file() {
     ];
     for config in BOTH {
         let place = Place::new();
-        let share = place.share(&options(""));
         let files = sizes.map(|bytes| put(&place, &format!("{bytes}.img"), bytes));
-        let client = mount(&place, config);
-        let (root, window) = (client.root(), window_of(&client));
-        let dax = DaxClient::new(root, &window);
+        let mounted = Mounted::new(&place, "", config);
+        let root = mounted.root();
+        let dax = mounted.dax();
         for (size, (path, content)) in sizes.into_iter().zip(files) {
             let (node, fh, is_dax) = open(&root, &format!("{size}.img"), READ_WRITE);
             let maps_it = config.behaviour == WindowBehaviour::AsSpecified || size % 4096 == 0;
@@ -118,21 +165,19 @@ fn a_guest_s_loads_and_stores_go_to_the_host_s_file() {
             assert_eq!((now[size / 2], now[0] == b'G' || size < 2), (b'g', true));
             root.release(node, fh).unwrap();
         }
-        assert_eq!(window.counts().announcements_failed, 0);
-        client.unmount();
-        share.ends_by(Signal::TERM);
+        assert_eq!(mounted.window.counts().announcements_failed, 0);
+        mounted.end();
     }
 }
 
 #[test]
 fn where_the_monitor_maps_beyond_the_end_a_mapped_file_grows() {
     let place = Place::new();
-    let share = place.share(&options(""));
     let (path, mut expected) = put(&place, "a.img", 4097);
-    let client = mount(&place, WindowConfig::as_specified());
-    let (root, window) = (client.root(), window_of(&client));
+    let mounted = Mounted::new(&place, "", WindowConfig::as_specified());
+    let (root, window) = (mounted.root(), &mounted.window);
     let tried = window.counts().maps;
-    let dax = DaxClient::new(root, &window);
+    let dax = mounted.dax();
     let (node, fh, _) = open(&root, "a.img", READ_WRITE);
     dax.write(node, 0, b"x").unwrap();
     expected[0] = b'x';
@@ -161,19 +206,17 @@ fn where_the_monitor_maps_beyond_the_end_a_mapped_file_grows() {
         "an error, and no dead process"
     );
     assert_eq!(window.counts().maps - tried, 1);
-    client.unmount();
-    share.ends_by(Signal::TERM);
+    mounted.end();
 }
 
 #[test]
 fn where_the_monitor_maps_whole_pages_alone_the_size_of_a_mapped_file_stays() {
     let place = Place::new();
-    let share = place.share(&options(""));
     let (path, _) = put(&place, "a.img", 8192);
     put(&place, "other", 8192);
-    let client = mount(&place, WindowConfig::as_qemu());
-    let (root, window) = (client.root(), window_of(&client));
-    let dax = DaxClient::new(root, &window);
+    let mounted = Mounted::new(&place, "", WindowConfig::as_qemu());
+    let root = mounted.root();
+    let dax = mounted.dax();
     let (node, fh, is_dax) = open(&root, "a.img", READ_WRITE);
     assert!(is_dax);
     dax.write(node, 4096, b"y").unwrap();
@@ -218,20 +261,18 @@ fn where_the_monitor_maps_whole_pages_alone_the_size_of_a_mapped_file_stays() {
     let (other, other_fh, is_dax) = open(&root, "other", READ_WRITE);
     assert!(!is_dax, "it is not named");
     assert_eq!(root.write(other, other_fh, 8190, b"123", 0), Ok(3));
-    client.unmount();
-    share.ends_by(Signal::TERM);
+    mounted.end();
 }
 
 #[test]
 fn only_open_files_are_mapped_and_as_they_may_be_written() {
     let place = Place::new();
-    let share = place.share(&options(""));
     let (path, _) = put(&place, "a.img", RANGE);
     let (program, _) = put(&place, "program.img", RANGE);
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     fs::create_dir(place.dir.join("d.img")).unwrap();
-    let client = mount(&place, WindowConfig::as_specified());
-    let (root, window) = (client.root(), window_of(&client));
+    let mounted = Mounted::new(&place, "", WindowConfig::as_specified());
+    let (root, window) = (mounted.root(), &mounted.window);
     let entry = root.lookup(NodeId::ROOT, b"a.img").unwrap();
     let node = NodeId(entry.nodeid);
     assert_eq!(map(&root, node, 0, SETUPMAPPING_READ), Err(Errno::EBADF));
@@ -260,12 +301,10 @@ fn only_open_files_are_mapped_and_as_they_may_be_written() {
     map(&root, node, 3, SETUPMAPPING_READ | SETUPMAPPING_WRITE).unwrap();
     assert!(window.mappings()[2].writable);
     root.release(node, fh).unwrap();
-    client.unmount();
-    share.ends_by(Signal::TERM);
+    mounted.end();
 
-    let share = place.share(&options(",ro"));
-    let client = mount(&place, WindowConfig::as_specified());
-    let (root, window) = (client.root(), window_of(&client));
+    let mounted = Mounted::new(&place, ",ro", WindowConfig::as_specified());
+    let (root, window) = (mounted.root(), &mounted.window);
     let (node, _, is_dax) = open(&root, "a.img", libc::O_RDONLY);
     assert!(is_dax);
     map(&root, node, 0, SETUPMAPPING_READ).unwrap();
@@ -274,53 +313,15 @@ fn only_open_files_are_mapped_and_as_they_may_be_written() {
     assert_eq!(error, Err(Errno::EROFS));
     assert!(window.write(0, b"x").is_err());
     assert_eq!(fs::read(&path).unwrap()[0], content(1)[0]);
-    client.unmount();
-    share.ends_by(Signal::TERM);
+    mounted.end();
 
-    let share = place.share(&options(",ro"));
-    let client = mount(&place, WindowConfig::as_qemu());
-    let root = client.root();
+    let mounted = Mounted::new(&place, ",ro", WindowConfig::as_qemu());
+    let root = mounted.root();
     let (node, _, is_dax) = open(&root, "a.img", libc::O_RDONLY);
     assert!(!is_dax, "this monitor maps for writing alone");
     let error = map(&root, node, 0, SETUPMAPPING_READ);
     assert_eq!(error, Err(Errno::EOPNOTSUPP));
-    client.unmount();
-    share.ends_by(Signal::TERM);
-}
-
-/// The monitor answers by the thread that also changes the memory table and stops queues.
-#[test]
-fn many_set_ups_at_once_and_a_monitor_of_one_thread_do_not_wait_for_each_other() {
-    let place = Place::new();
-    let share = place.share_with_log(&options(""));
-    put(&place, "a.img", WINDOW_RANGES * RANGE);
-    let client = mount(&place, WindowConfig::as_qemu());
-    place.wait_for_log("map_beyond_end=false map_read_only=false announces=true");
-    let window = window_of(&client);
-    let (node, _, _) = open(&client.root(), "a.img", READ_WRITE);
-    std::thread::scope(|scope| {
-        for range in 0..WINDOW_RANGES as u64 {
-            let client = &client;
-            scope.spawn(move || {
-                let root = client.root();
-                let moffset = range * DAX_RANGE_BYTES;
-                let one = RemovemappingOne {
-                    moffset,
-                    len: DAX_RANGE_BYTES,
-                };
-                for _ in 0..200 {
-                    map(&root, node, range, SETUPMAPPING_READ).unwrap();
-                    map(&root, node, range, SETUPMAPPING_WRITE).unwrap();
-                    root.remove_mapping(node, &[one]).unwrap();
-                }
-            });
-        }
-    });
-    let counts = window.counts();
-    assert_eq!((counts.live, counts.announcements_failed), (0, 0));
-    assert!(counts.maps >= 200 * WINDOW_RANGES as u64, "{counts:?}");
-    client.unmount();
-    share.ends_by(Signal::TERM);
+    mounted.end();
 }
 
 /// One thread of the guest uses each file, and knows what is in it.
@@ -330,23 +331,18 @@ fn mappings_stay_right_when_workers_are_killed() {
     const PAGES: u64 = 3 * DAX_RANGE_BYTES / 4096;
     for config in BOTH {
         let place = Place::new();
-        let share = place.share(&options(",resume=1000"));
         for file in 0..4 {
             put(&place, &format!("{file}.img"), 3 * RANGE);
         }
-        let client = mount(&place, config);
-        let (window, stop, steps) = (
-            window_of(&client),
-            AtomicBool::new(false),
-            AtomicU64::new(0),
-        );
-        let dax = DaxClient::new(client.root(), &window);
+        let mounted = Mounted::new(&place, ",resume=1000", config);
+        let (stop, steps) = (AtomicBool::new(false), AtomicU64::new(0));
+        let dax = mounted.dax();
         std::thread::scope(|scope| {
             for file in 0..4_u64 {
-                let (dax, client, stop, steps) = (&dax, &client, &stop, &steps);
+                let (dax, mounted, stop, steps) = (&dax, &mounted, &stop, &steps);
                 scope.spawn(move || {
                     let stops = crate::ground::share::Stop(stop);
-                    let (node, _, _) = open(&client.root(), &format!("{file}.img"), READ_WRITE);
+                    let (node, _, _) = open(&mounted.root(), &format!("{file}.img"), READ_WRITE);
                     let mut written = std::collections::HashMap::new();
                     let mut random = file + 1;
                     while !stop.load(Ordering::SeqCst) {
@@ -377,9 +373,8 @@ fn mappings_stay_right_when_workers_are_killed() {
             }
             stop.store(true, Ordering::SeqCst);
         });
-        assert_eq!(window.counts().announcements_failed, 0);
-        client.unmount();
-        share.ends_by(Signal::TERM);
+        assert_eq!(mounted.window.counts().announcements_failed, 0);
+        mounted.end();
     }
 }
 

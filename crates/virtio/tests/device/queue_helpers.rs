@@ -11,7 +11,6 @@ use thrufs_abi::layout::{CreateIn, EntryOut, GetattrIn, LkIn, ReadIn, WriteIn};
 use thrufs_abi::{Reply, RequestBuilder};
 use thrufs_virtio::{DeviceConfig, DeviceHandle};
 use vhost::VhostBackend;
-use vhost::vhost_user::VhostUserFrontend;
 use zerocopy::FromBytes;
 
 /// One less than the queue holds.
@@ -68,14 +67,6 @@ fn read_piece(guest: &mut Guest, node: u64, fh: u64, number: usize) -> RequestBu
     guest.request(Opcode::Read, node).arg(&arg)
 }
 
-/// Submits several requests that the device sees at once.
-fn at_once<T>(guest: &mut Guest, submit: impl FnOnce(&mut Guest) -> T) -> T {
-    guest.front_end.set_vring_enable(1, false).unwrap();
-    let submitted = submit(guest);
-    guest.front_end.set_vring_enable(1, true).unwrap();
-    submitted
-}
-
 fn submit_reads(guest: &mut Guest, node: u64, count: usize) -> Vec<(u16, usize)> {
     let submit = |number| {
         let request = read_piece(guest, node, node, number).finish();
@@ -105,7 +96,7 @@ fn helpers_serve_parallel_requests() {
     let has_helped = || journal.readers.lock().unwrap().contains("thrufs-helper");
     while !has_helped() {
         assert!(Instant::now() < deadline, "no helper has served");
-        let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
+        let reads = guest.at_once(|guest| submit_reads(guest, node, MANY));
         take_reads(&mut guest, reads);
     }
     assert_eq!(guest.next_used_within(1, Duration::from_millis(20)), None);
@@ -123,7 +114,7 @@ fn without_helpers_the_queue_s_thread_serves_alone() {
     guest.init().unwrap();
     let node = create(&mut guest);
     for _ in 0..20 {
-        let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
+        let reads = guest.at_once(|guest| submit_reads(guest, node, MANY));
         take_reads(&mut guest, reads);
     }
     let readers = journal.readers.lock().unwrap().clone();
@@ -136,7 +127,7 @@ fn blocked_requests_delay_no_others() {
     let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let (mut slow, mut reads) = (Vec::new(), Vec::new());
-    at_once(&mut guest, |guest| {
+    guest.at_once(|guest| {
         for number in 0..6 {
             let request = read_piece(guest, node, 99, number).finish();
             slow.push((guest.submit(1, &request, 16 + PIECE_BYTES), number));
@@ -156,7 +147,7 @@ fn lock_waits_and_session_ends_among_parallel_requests() {
     for round in 1..=30 {
         let node = create(&mut guest);
         let (mut reads, mut locks) = (Vec::new(), Vec::new());
-        at_once(&mut guest, |guest| {
+        guest.at_once(|guest| {
             reads = submit_reads(guest, node, 5);
             for _ in 0..3 {
                 let request = guest.request(Opcode::Setlkw, node).arg(&LkIn::default());
@@ -169,7 +160,7 @@ fn lock_waits_and_session_ends_among_parallel_requests() {
         // The session ends among requests; each is answered, by either session. Heads of lock waits are
         // not reused.
         let mut others = Vec::new();
-        at_once(&mut guest, |guest| {
+        guest.at_once(|guest| {
             for number in 0..7 {
                 let request = match number {
                     4 => guest.request(Opcode::Destroy, 0),
@@ -207,7 +198,7 @@ fn a_queue_that_breaks_during_a_lease_stops_without_delay() {
     let (_, _, serving, mut guest) = begin(config);
     let node = create(&mut guest);
     for _ in 0..30 {
-        at_once(&mut guest, |guest| {
+        guest.at_once(|guest| {
             submit_reads(guest, node, 9);
             guest.offer(1, SIZE);
             guest.offer(1, 0);
@@ -231,7 +222,7 @@ fn a_queue_stopped_during_a_lease_continues_where_it_was() {
     let (_, _, serving, mut guest) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     for _ in 0..50 {
-        let reads = at_once(&mut guest, |guest| submit_reads(guest, node, MANY));
+        let reads = guest.at_once(|guest| submit_reads(guest, node, MANY));
         let base = guest.front_end.get_vring_base(1).unwrap() as u16;
         guest.start_queue(1, base);
         take_reads(&mut guest, reads);

@@ -294,6 +294,14 @@ impl Guest {
         head
     }
 
+    /// Submits several requests to queue 1 that the device sees at once.
+    pub fn at_once<T>(&mut self, submit: impl FnOnce(&mut Guest) -> T) -> T {
+        self.front_end.set_vring_enable(1, false).unwrap();
+        let submitted = submit(self);
+        self.front_end.set_vring_enable(1, true).unwrap();
+        submitted
+    }
+
     pub fn guest_address(&self, queue: usize, at: u64) -> u64 {
         GUEST + self.offset(queue, at)
     }

@@ -32,6 +32,8 @@ pub struct WindowCounts {
     pub withdrawn: u64,
     /// ADD_MEM_REG and REM_MEM_REG that it refused, or did not answer before the connection ended.
     pub announcements_failed: u64,
+    /// Longest that an ADD_MEM_REG or REM_MEM_REG waited for its answer.
+    pub announcement_wait_max: Duration,
     /// Whether the channel has ended.
     pub ended: bool,
 }

@@ -1,11 +1,12 @@
 //! What the window's thread and its users share.
 
 use super::config::{WindowBehaviour, WindowConfig};
-use super::hooks::Hooks;
+use super::hooks::{Hooks, WindowCounts};
 use super::table::{Live, Table};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
 use vhost::VhostUserMemoryRegionInfo;
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 
@@ -75,11 +76,10 @@ impl Shared {
             counts.live_max = counts.live_max.max(count);
         });
         if self.is_as_qemu() {
-            let done = self.link.clone().add_mem_region(&region).is_ok();
-            self.hooks.count(|counts| match done {
-                true => counts.announced += 1,
-                false => counts.announcements_failed += 1,
-            });
+            self.announce(
+                |link| link.add_mem_region(&region).map(drop),
+                |counts| &mut counts.announced,
+            );
         }
     }
 
@@ -111,10 +111,27 @@ impl Shared {
         if !self.is_as_qemu() {
             return;
         }
-        let done = self.link.clone().remove_mem_region(&region(live)).is_ok();
-        self.hooks.count(|counts| match done {
-            true => counts.withdrawn += 1,
-            false => counts.announcements_failed += 1,
+        self.announce(
+            |link| link.remove_mem_region(&region(live)),
+            |counts| &mut counts.withdrawn,
+        );
+    }
+
+    /// Sends a message with NEED_REPLY, and counts it in `done` once it is confirmed.
+    fn announce(
+        &self,
+        send: impl FnOnce(&mut Frontend) -> vhost::Result<()>,
+        done: impl FnOnce(&mut WindowCounts) -> &mut u64,
+    ) {
+        let begun = Instant::now();
+        let sent = send(&mut self.link.clone());
+        let waited = begun.elapsed();
+        self.hooks.count(|counts| {
+            counts.announcement_wait_max = counts.announcement_wait_max.max(waited);
+            *match sent {
+                Ok(()) => done(counts),
+                Err(_) => &mut counts.announcements_failed,
+            } += 1;
         });
     }
 }
