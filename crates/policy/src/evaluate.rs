@@ -2,7 +2,7 @@
 //! when a rule depends on them. Several names of a file are combined by the caller.
 
 use super::content::{ContentType, HEAD_BYTES};
-use super::decision::{Decision, FilePath, Redaction, Refusal, RuleId, Visibility};
+use super::decision::{Access, Decision, FilePath, Redaction, Refusal, RuleId, Visibility};
 use super::globs::{GlobMatches, GlobTable};
 use super::rule::{Action, Rule};
 use super::subject::{Attributes, Caller, Subject};
@@ -136,6 +136,29 @@ impl Policy {
     #[must_use]
     pub fn file_path(&self, subject: &Subject<'_>) -> FilePath {
         self.walk(subject, None).file
+    }
+
+    /// What every caller may do with a file of this name and type, whatever its attributes and content are or become:
+    /// for data that are then accessed without a question. `None` where a rule other than `passthrough` and
+    /// `read-only` may match, and for `read-only` with other conditions than `path` and `type`. For directories above
+    /// that are hidden, ask [`visibility`](Self::visibility).
+    pub fn lasting_access(&self, path: &[u8], file_type: FileType) -> Option<Access> {
+        self.globs.with_matches(path, |paths| {
+            let mut access = Access::Change;
+            for rule in &self.rules {
+                if !match_lasting(rule, paths, file_type) {
+                    continue;
+                }
+                match (rule.action, rule.matchers.are_lasting()) {
+                    (Action::Data(DataPath::Passthrough), true) => return Some(access),
+                    // Those that it does not match go on to the next rule.
+                    (Action::Data(DataPath::Passthrough), false) => {}
+                    (Action::ReadOnly, true) => access = Access::Read,
+                    _ => return None,
+                }
+            }
+            (self.default == DataPath::Passthrough).then_some(access)
+        })
     }
 
     fn walk(&self, subject: &Subject<'_>, caller: Option<&Caller<'_>>) -> Decision {

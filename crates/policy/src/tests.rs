@@ -501,3 +501,66 @@ fn uses_lists_what_rules_need() {
         }
     );
 }
+
+#[test]
+fn access_lasts_where_no_rule_can_restrict_it() {
+    let (all, read, none) = (Some(Access::Change), Some(Access::Read), None);
+    for (items, expected) in [
+        (&[][..], all),
+        (&["path = 'other'; action = 'deny'"], all),
+        (&["path = 'a'; action = 'deny'"], none),
+        (&["path = 'a'; action = 'hide'"], none),
+        (&["path = 'a'; action = 'direct'"], none),
+        (&["path = 'a'; action = 'cached'"], none),
+        (&["path = 'a'; action = 'redact'; redact = 'gps'"], none),
+        (&["path = 'a'; action = 'read-only'"], read),
+        (
+            &[
+                "path = 'a'; action = 'read-only'",
+                "path = 'a'; action = 'deny'",
+            ],
+            none,
+        ),
+        // What changes may come to match.
+        (&["owner = 1; action = 'deny'"], none),
+        (&["owner = 1; path = 'other'; action = 'deny'"], all),
+        (&["size = '>1MiB'; action = 'hide'"], none),
+        (&["content = 'image/jpeg'; action = 'deny'"], none),
+        (&["caller-uid = 1; action = 'deny'"], none),
+        (&["caller-uid = 1; action = 'read-only'"], none),
+        (&["mode = 'u+s'; action = 'read-only'"], none),
+        // An exception before counts only if it stays.
+        (
+            &[
+                "path = 'a'; action = 'passthrough'",
+                "owner = 1; action = 'deny'",
+            ],
+            all,
+        ),
+        (
+            &[
+                "owner = 1; action = 'passthrough'",
+                "path = 'a'; action = 'deny'",
+            ],
+            none,
+        ),
+        (&["default = 'cached'"], none),
+        (
+            &["default = 'cached'", "path = 'a'; action = 'passthrough'"],
+            all,
+        ),
+        (
+            &[
+                "path = 'a'; action = 'read-only'",
+                "path = 'a'; action = 'passthrough'",
+            ],
+            read,
+        ),
+    ] {
+        let access = rules(items).lasting_access(b"a", FileType::RegularFile);
+        assert_eq!(access, expected, "{items:?}");
+    }
+    let audited = policy("audit-log = '/log'\n[[rule]]\npath = 'a'\naction = 'audit'\n");
+    assert_eq!(audited.lasting_access(b"a", FileType::RegularFile), none);
+    assert_eq!(audited.lasting_access(b"b", FileType::RegularFile), all);
+}

@@ -164,6 +164,7 @@ impl Mapper {
         }
     }
 
+    /// Succeeds where nothing is mapped: the request is carried out again after a worker's death or a stop of its queue.
     fn unmap(&mut self, ranges: &[(u64, u64)], is_over: &dyn Fn() -> bool) -> Result<(), Errno> {
         for &(at, length) in ranges {
             let within = self.state.table.lock().within(at, length);
@@ -271,9 +272,7 @@ impl Mapper {
         self.count(WindowEvent::Invalid);
         match invalid {
             Invalid::ReadOnly => Errno::EACCES,
-            Invalid::Range | Invalid::Overlap | Invalid::TooMany | Invalid::NotMapped => {
-                Errno::EINVAL
-            }
+            Invalid::Range | Invalid::Overlap | Invalid::TooMany | Invalid::Cut => Errno::EINVAL,
         }
     }
 

@@ -18,8 +18,8 @@ pub(super) enum Invalid {
     Overlap,
     #[error("the window has as many mappings as ranges of 2 MiB")]
     TooMany,
-    #[error("a range is not that of a mapping")]
-    NotMapped,
+    #[error("a range to unmap cuts a mapping")]
+    Cut,
     #[error("the file is mapped for reading")]
     ReadOnly,
 }
@@ -132,8 +132,8 @@ impl Table {
             .take_while(|mapping| mapping.end() > at)
             .collect();
         let is_cut = |mapping: &Mapping| mapping.at < at || mapping.end() > end;
-        if overlapping.is_empty() || overlapping.iter().any(is_cut) {
-            return Err(Invalid::NotMapped);
+        if overlapping.iter().any(is_cut) {
+            return Err(Invalid::Cut);
         }
         Ok(overlapping)
     }
@@ -293,12 +293,9 @@ mod tests {
         table.put(mapping(2, 8192, 4096)).unwrap();
         assert_eq!(table.within(0, 8192).unwrap(), [mapping(1, 0, 8192)]);
         assert_eq!(table.within(0, 4 * RANGE_BYTES).unwrap().len(), 2);
-        for (at, length) in [(0, 4096), (4096, 8192), (16384, 4096)] {
-            assert_eq!(
-                table.within(at, length),
-                Err(Invalid::NotMapped),
-                "{at} {length}"
-            );
+        assert_eq!(table.within(16384, 4096).unwrap(), []);
+        for (at, length) in [(0, 4096), (4096, 8192)] {
+            assert_eq!(table.within(at, length), Err(Invalid::Cut), "{at} {length}");
         }
     }
 

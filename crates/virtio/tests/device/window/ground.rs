@@ -365,7 +365,8 @@ impl Ground {
         map(&mut self.guest, node, file_offset, at, flags)
     }
 
-    pub fn unmap(&mut self, ranges: &[(u64, u64)]) -> i32 {
+    /// Submits REMOVEMAPPING, and returns its head.
+    pub fn submit_unmap(&mut self, ranges: &[(u64, u64)]) -> u16 {
         let arg = RemovemappingIn {
             count: ranges.len() as u32,
         };
@@ -373,7 +374,12 @@ impl Ground {
         for &(moffset, len) in ranges {
             request = request.arg(&RemovemappingOne { moffset, len });
         }
-        error_of(&self.guest.transact(1, &request.finish(), 16))
+        self.guest.submit(1, &request.finish(), 16)
+    }
+
+    pub fn unmap(&mut self, ranges: &[(u64, u64)]) -> i32 {
+        let head = self.submit_unmap(ranges);
+        self.answer_to(head)
     }
 
     pub fn end(self) {

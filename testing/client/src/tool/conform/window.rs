@@ -159,13 +159,10 @@ fn refusals(session: &Session<'_>) -> Verdict {
         let mapped = session.map(at, offset, length, SETUPMAPPING_READ);
         ensure(mapped.is_err(), || format!("{what} is mapped"))?;
     }
-    for (what, at, length) in [
-        ("what is not mapped", DAX_RANGE_BYTES, DAX_RANGE_BYTES),
-        ("a part of a mapping", 0, 4096),
-    ] {
-        let unmapped = session.unmap(at, length);
-        ensure(unmapped.is_err(), || format!("{what} is unmapped"))?;
-    }
+    let unmapped = session.unmap(0, 4096);
+    ensure(unmapped.is_err(), || {
+        "a part of a mapping is unmapped".to_owned()
+    })?;
     let mut seen = [0; 16];
     session.window.read(0, &mut seen).map_err(failed)?;
     session.unmap(0, DAX_RANGE_BYTES)?;
