@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use thrufs::{Errno, NodeId};
-use thrufs_abi::layout::{FallocateIn, SetattrIn, SetupmappingIn};
+use thrufs_abi::layout::{FallocateIn, RemovemappingOne, SetattrIn, SetupmappingIn};
 use thrufs_abi::{AttrFlags, SetattrValid};
 use thrufs_client::{
     Caller, Client, DAX_RANGE_BYTES, DaxClient, DaxError, FrontEnd, FrontEndConfig,
@@ -383,10 +383,9 @@ fn a_window_of_gigabytes_is_mapped_to_its_end() {
     const PLACES: [u64; 4] = [0, 600 << 20, 5 << 30, (8 << 30) - DAX_RANGE_BYTES];
     for config in BOTH {
         let place = Place::new();
-        let share = place.share("control=none,dax_window=8G,dax_window_force,dax=*.img");
         let (path, content) = put(&place, "a.img", 2 * RANGE);
-        let client = mount(&place, config);
-        let (root, window) = (client.root(), window_of(&client));
+        let mounted = Mounted::with_ranges(&place, 4096, ",dax_window_force", config);
+        let (root, window) = (mounted.root(), &mounted.window);
         assert_eq!(window.size(), 8 << 30);
         let (node, ..) = open(&root, "a.img", READ_WRITE);
         for at in PLACES {
@@ -410,8 +409,7 @@ fn a_window_of_gigabytes_is_mapped_to_its_end() {
         root.remove_mapping(node, &all).unwrap();
         // QEMU answers before it unmaps.
         assert!(window.wait_until(crate::ground::LIMIT, |counts| counts.live == 0));
-        client.unmount();
-        share.ends_by(Signal::TERM);
+        mounted.end();
     }
 }
 
