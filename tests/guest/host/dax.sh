@@ -7,11 +7,11 @@
 #           QEMU 11.1: docs/upstream/qemu-shmem.md)
 # shellcheck source=tests/guest/machine.sh
 source "$(dirname "$0")/../machine.sh"
-need fio fsx xfs_io fallocate
+need fio fsx xfs_io fallocate setpriv
 [[ $GUEST == qemu ]] || fail "this needs a window: --guest qemu"
 [[ $SERVER == thrufs ]] || fail "this is about thrufs"
 
-PARTS=${PARTS:-kinds bytes at_once size exerciser reclaim stopped modes remounts unbinds restarts}
+PARTS=${PARTS:-kinds bytes at_once direct set_ids size exerciser reclaim stopped modes remounts unbinds restarts}
 QEMU=$QEMU_WINDOW
 # With QEMU, a machine that starts again stays.
 ON_REBOOT=
@@ -123,31 +123,106 @@ at_once() {
     local turn at
     random live.img 4M
     mapped live.img live.img
-    asks guest 'mkfifo /tmp/live
-        thrufs-test-helper map /shared/live.img <>/tmp/live >/tmp/lived 2>&1 & echo $! >/tmp/maps'
-    told 1 ok
+    maps_it live.img
     for turn in 1 2 3; do
         at=$((turn * 1048576 - 4))
         printf 'of host%d' $turn | dd of="$served/live.img" bs=1 seek=$at conv=notrunc status=none
         tells "load $at 8"
-        told $((turn * 2)) "of host$turn"
+        expect "what the guest loads" "$ANSWER" "of host$turn"
         tells "store $at of-guest$turn"
-        told $((turn * 2 + 1)) ok
         expect "what the guest has stored" "$(dd if="$served/live.img" bs=1 skip=$at count=9 status=none)" "of-guest$turn"
     done
-    asks guest 'kill $(cat /tmp/maps)'
+    unmaps_it
     same "a file that the guest has mapped" live.img
     say "what the host writes is in a map of the guest at once, and the reverse"
 }
 
-# tells LINE: to that process.
-tells() { asks guest "echo '$1' >/tmp/live"; }
+# The map is the buffer of read(2) and write(2) with O_DIRECT on a file that is not mapped, also while ranges of
+# the window are taken away for another file.
+direct() {
+    local place at count
+    random buffer.img 8M
+    random direct.dat 8M
+    mapped buffer.img buffer.img direct.dat
+    maps_it buffer.img
+    asks guest '{ until [[ -e /tmp/enough ]]; do md5sum </shared/big.img; done >/tmp/sums; : >/tmp/over; } &'
+    for place in "0 4096" "2093056 8192" "1048576 1048576" "3145728 4194304" "0 8388608"; do
+        read -r at count <<<"$place"
+        moves read "$at" "$count"
+        random more "$count"
+        dd if="$served/more" of="$served/buffer.img" bs=4096 seek=$((at / 4096)) conv=notrunc status=none
+        moves write "$at" "$count"
+    done
+    unmaps_it
+    asks guest ': >/tmp/enough; until [[ -e /tmp/over ]]; do sleep 0.1; done; sort -u /tmp/sums
+        rm /tmp/enough /tmp/over'
+    expect "another file, meanwhile" "$ANSWER" "$(md5sum <"$served/big.img")"
+    same "O_DIRECT with a map as the buffer" buffer.img direct.dat
+    say "O_DIRECT from a file that is not mapped into a map, and the reverse"
+}
 
-# told NUMBER WANTED: its line of that number, within 20 s.
+# moves HOW AT COUNT: both files have the same bytes there.
+moves() {
+    tells "$1 $2 $3 /shared/direct.dat"
+    expect "O_DIRECT, $1 of $3 bytes at $2" "$ANSWER" "$3"
+    cmp --ignore-initial="$2" --bytes="$3" "$served/buffer.img" "$served/direct.dat" ||
+        fail "O_DIRECT, $1 of $3 bytes at $2: other bytes"
+}
+
+# A store by a user who may not keep them keeps set-id bits, and a write clears them, as on the host.
+set_ids() {
+    local mode name wanted
+    for mode in 6666 4666 2666; do
+        name=$mode.img
+        random $name 4M
+        random native 4M
+        chmod $mode "$served/$name" "$served/native"
+        mapped $name $name
+        as_user store "$served/native"
+        asks guest "$(declare -f as_user); as_user store /shared/$name"
+        expect "$mode natively, after a store" "$(stat -c %a "$served/native")" $mode
+        expect "$mode after a store" "$(stat -c %a "$served/$name")" $mode
+        as_user write "$served/native"
+        asks guest "$(declare -f as_user); as_user write /shared/$name; stat -c %a /shared/$name"
+        wanted=$(stat -c %a "$served/native")
+        expect "$mode after a write, on the host" "$(stat -c %a "$served/$name")" "$wanted"
+        expect "$mode after a write, in the guest" "$ANSWER" "$wanted"
+        same "a file with set-id bits" $name
+    done
+    say "set-id bits as natively"
+}
+
+# as_user HOW FILE: changes its beginning, as a user in its group.
+as_user() {
+    local user=(setpriv --reuid 4001 --regid 0 --clear-groups)
+    case $1 in
+        store) "${user[@]}" xfs_io -c 'mmap -rw 0 4096' -c 'mwrite -S 0x61 0 8' "$2" ;;
+        write) printf written | "${user[@]}" dd of="$2" conv=notrunc status=none ;;
+    esac
+}
+
+# maps_it NAME: a process of the guest maps the file, and does what it is told.
+maps_it() {
+    asks guest "mkfifo /tmp/live
+        thrufs-test-helper map /shared/$1 <>/tmp/live >/tmp/lived 2>&1 & echo \$! >/tmp/maps"
+    lines_told=0
+    told
+    expect "a process that maps a file" "$ANSWER" ok
+}
+
+unmaps_it() { asks guest 'kill $(cat /tmp/maps); rm /tmp/live'; }
+
+# tells LINE: to that process; what it says is in $ANSWER.
+tells() {
+    asks guest "echo '$1' >/tmp/live"
+    told
+}
+
+# told: its next line, within 20 s.
 told() {
+    lines_told=$((lines_told + 1))
     asks guest "for ((n = 0; n < 400; n++)); do
-        line=\$(sed -n $1p /tmp/lived); [[ -z \$line ]] || break; sleep 0.05; done; echo \"\$line\""
-    expect "line $1 of a process that has mapped a file" "$ANSWER" "$2"
+        line=\$(sed -n ${lines_told}p /tmp/lived); [[ -z \$line ]] || break; sleep 0.05; done; echo \"\$line\""
 }
 
 size() {

@@ -22,7 +22,9 @@
 //! stat PATH...                          looks at each, prints "ok" or "errno N"
 //! map PATH                              maps PATH, prints "ok", and does what each line says that comes
 //!                                       by standard input: `load AT COUNT` prints bytes of the map,
-//!                                       `store AT WORD` changes them and prints "ok"
+//!                                       `store AT WORD` changes them and prints "ok"; `read AT COUNT FILE`
+//!                                       reads FILE with O_DIRECT at AT into the map, there, `write AT
+//!                                       COUNT FILE` the reverse; both print how many bytes, or "errno N"
 //! ```
 //!
 //! And what `thrufs_testing::helper` has: locks, `append`, `hold`.
@@ -31,6 +33,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,6 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use libc::O_DIRECT;
 use rustix::process::{Gid, Uid, chroot};
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
@@ -93,10 +98,35 @@ fn map(path: &Path) -> io::Result<()> {
                 map.store(number(at)?, word.as_bytes());
                 say("ok")?;
             }
+            [what @ ("read" | "write"), at, count, file] => {
+                let range = number(at)?..number(at)? + number(count)?;
+                let moved = move_directly(&mut map, what, range, Path::new(file));
+                moved.map_or_else(|error| report(Err(error)), |count| say(&count.to_string()))?;
+            }
             _ => return Err(io::Error::other(line)),
         }
     }
     Ok(())
+}
+
+/// By one call with `O_DIRECT`, between the same places of the map and of the file.
+fn move_directly(
+    map: &mut Mapping,
+    what: &str,
+    range: Range<usize>,
+    path: &Path,
+) -> io::Result<usize> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .write(true)
+        .custom_flags(O_DIRECT)
+        .open(path)?;
+    let at = range.start as u64;
+    match what {
+        "read" => map.read_from(range, file, at),
+        _ => map.write_to(range, file, at),
+    }
 }
 
 fn storm(dir: &Path, seed: &str, user: &str) -> io::Result<()> {

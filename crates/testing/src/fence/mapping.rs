@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
@@ -75,6 +76,41 @@ impl Mapping {
         // SAFETY: both pieces are readable for their length as long as the call takes, which only reads.
         let written = unsafe { libc::pwritev(file, pieces.as_ptr(), 2, 0) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Reads a file at `at` into this range of the map by one call, pread(2). The map must be writable.
+    #[track_caller]
+    pub fn read_from(
+        &mut self,
+        range: Range<usize>,
+        file: impl AsFd,
+        at: u64,
+    ) -> io::Result<usize> {
+        let place = self.place(&range);
+        let (file, at) = (file.as_fd().as_raw_fd(), at.cast_signed());
+        // SAFETY: the range is writable as long as the call takes, and no reference into it exists.
+        let read = unsafe { libc::pread(file, place.cast(), range.len(), at) };
+        usize::try_from(read).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Writes this range of the map to a file at `at` by one call, pwrite(2).
+    #[track_caller]
+    pub fn write_to(&self, range: Range<usize>, file: impl AsFd, at: u64) -> io::Result<usize> {
+        let place = self.place(&range);
+        let (file, at) = (file.as_fd().as_raw_fd(), at.cast_signed());
+        // SAFETY: the range is readable as long as the call takes, which only reads.
+        let written = unsafe { libc::pwrite(file, place.cast(), range.len(), at) };
+        usize::try_from(written).map_err(|_| io::Error::last_os_error())
+    }
+
+    #[track_caller]
+    fn place(&self, range: &Range<usize>) -> *mut u8 {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "within the map"
+        );
+        // SAFETY: it is within the map, see above.
+        unsafe { self.start.add(range.start) }
     }
 
     /// Copies `bytes` into the map at `offset`. The map must be writable.
