@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
-use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState};
+use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState, WindowUse};
 use thrufs_policy::DataPath;
 
 /// Show how files on a live mount or share are served, and why
@@ -217,6 +217,9 @@ fn as_text(path: &Path, explained: &Explained) -> String {
             _ => format!("{total} times, {writable} of them for writing"),
         },
     );
+    if let Some(used) = &explanation.window {
+        line("window", window(used));
+    }
     line("cache", cache(&explanation.cache));
     let known = explanation.node.as_ref().map(node);
     line("kernel", known.unwrap_or("not looked up".to_owned()));
@@ -242,6 +245,14 @@ fn as_text(path: &Path, explained: &Explained) -> String {
         }
     }
     text
+}
+
+fn window(used: &WindowUse) -> String {
+    match (used.mapped, used.ranges) {
+        (true, 1) => format!("mapped, 1 range: {}", used.reason),
+        (true, ranges) => format!("mapped, {ranges} ranges: {}", used.reason),
+        (false, _) => format!("not mapped: {}", used.reason),
+    }
 }
 
 /// As in JSON, with spaces.

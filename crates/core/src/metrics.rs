@@ -39,10 +39,20 @@ pub enum WindowEvent {
     Mapped,
     /// A mapping was removed, at the guest's request.
     Unmapped,
-    /// A request was refused: its range, or the file's protection.
-    Invalid,
-    /// The machine monitor has refused, or not answered.
-    Failed,
+    /// Refused: a range that is not aligned to pages, empty or outside of the window.
+    BadRange,
+    /// Refused: a range with another mapping.
+    Overlap,
+    /// Refused: there are as many mappings as the window has ranges of 2 MiB.
+    Full,
+    /// Refused: a range to unmap that cuts a mapping.
+    Cut,
+    /// Refused: a mapping for writing of what may be read, or is mapped for reading.
+    ReadOnly,
+    /// The machine monitor has refused.
+    MonitorRefused,
+    /// The machine monitor has not answered in time, or has closed its channel.
+    MonitorSilent,
 }
 
 /// The metrics of one connection: its operations, queues and pools.
@@ -107,11 +117,18 @@ impl Metrics {
         match event {
             WindowEvent::Mappings(mappings) => {
                 figures.window_mappings.store(mappings, Ordering::Relaxed);
+                let most = &figures.window_mappings_max;
+                most.fetch_max(mappings, Ordering::Relaxed);
             }
             WindowEvent::Mapped => bump(&figures.window_maps),
             WindowEvent::Unmapped => bump(&figures.window_unmaps),
-            WindowEvent::Invalid => bump(&figures.window_invalid),
-            WindowEvent::Failed => bump(&figures.window_failed),
+            WindowEvent::BadRange => bump(&figures.window_bad_range),
+            WindowEvent::Overlap => bump(&figures.window_overlap),
+            WindowEvent::Full => bump(&figures.window_full),
+            WindowEvent::Cut => bump(&figures.window_cut),
+            WindowEvent::ReadOnly => bump(&figures.window_read_only),
+            WindowEvent::MonitorRefused => bump(&figures.window_monitor_refused),
+            WindowEvent::MonitorSilent => bump(&figures.window_monitor_silent),
         }
     }
 

@@ -57,12 +57,16 @@ pub trait WindowCoverage: fmt::Debug + Send + Sync {
     /// Whether it maps a file that is open for reading.
     fn maps_read_only(&self) -> bool;
 
-    /// Whether the guest has any of the file mapped.
-    fn has_mapped(&self, node: NodeId) -> bool;
+    /// How many parts of the file the guest has mapped.
+    fn mappings(&self, node: NodeId) -> usize;
 
     /// The largest size of the file that the guest may be told: up to which it reads the file's bytes by the
     /// mappings that it has now. `None` for any.
     fn covered(&self, node: NodeId) -> Option<u64>;
+
+    /// Unmaps what the guest has mapped of the file, without waiting. The guest does not notice, and reads what its
+    /// machine monitor shows where nothing is mapped.
+    fn withdraw(&self, node: NodeId);
 }
 
 /// The reply to a request that changes the window, and the change.

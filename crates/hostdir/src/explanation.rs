@@ -27,6 +27,9 @@ pub struct Explanation {
     pub backing: Option<u32>,
     /// How often it is open.
     pub opens: Opens,
+    /// Whether a guest maps it, for a regular file of a share with a DAX window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowUse>,
     /// How long the kernel may answer from its cache.
     pub cache: CacheState,
     /// The inode that the kernel has looked up; `None` if it never did, or has forgotten it.
@@ -72,6 +75,17 @@ pub struct Opens {
     pub total: usize,
     /// Those for writing.
     pub writable: usize,
+}
+
+/// Whether a guest maps a file from the host's page cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowUse {
+    /// Whether the guest was told to.
+    pub mapped: bool,
+    /// Ranges of the window that it has mapped from the file, now.
+    pub ranges: usize,
+    /// Why it maps it or not, for people.
+    pub reason: String,
 }
 
 /// How long the kernel may answer from its cache.

@@ -179,11 +179,9 @@ impl FileSystem for HostDir {
         }
         // Submounts may be on other file systems. Few are.
         negotiation.set_prompt(self.host.tree.root.mount().is_memory());
-        // Guests offer it whose machine monitor has a window. What rules forbid now or later is never mapped.
+        // Guests offer it whose machine monitor has a window.
         let of_window = InitFlags::MAP_ALIGNMENT | InitFlags::HAS_INODE_DAX;
-        if !self.host.judge.has_policy() {
-            negotiation.want(of_window & negotiation.offered());
-        }
+        negotiation.want(of_window & negotiation.offered());
         if let Some(bytes) = config.max_write {
             negotiation.set_write_bytes_max(bytes);
         }

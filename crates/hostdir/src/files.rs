@@ -23,6 +23,7 @@ mod keeping;
 mod listings;
 mod lock_owners;
 mod locks;
+mod mapped;
 mod open;
 mod open_directory;
 mod open_file;

@@ -142,7 +142,9 @@ impl HostDir {
         if audit_log.is_some() {
             host.judge.audit_log().replace(audit_log);
         }
-        host.judge.reload_rules(policy)
+        host.judge.reload_rules(policy)?;
+        host.files.withdraw_mappings();
+        Ok(())
     }
 
     /// Follows what is mounted and unmounted beneath, by the table of a process that sees the mounts as this one
@@ -185,6 +187,7 @@ impl HostDir {
             .map(|shares| shares.refused())
             .sum(),
             following: host.follow.figures(),
+            dax: host.tree.dax.figures(),
         }
     }
 }

@@ -53,7 +53,7 @@ pub use config::{
     CacheMode, Config, ConfigError, FileHandles, FollowMode, IdMap, IdRange, Locks, Migration,
     MigrationMode, MigrationOnError, Translation, TranslationError, XattrMap, XattrMapError,
 };
-pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens};
+pub use explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse};
 pub use follow::MountTable;
 pub use host::HostDir;
 pub use judge::{AuditLog, Programs};
@@ -61,7 +61,7 @@ pub use ledger::{Ledger, Strongbox};
 pub use requests::EXPLAINED_DEPTH_MAX;
 pub use resources::Resources;
 pub use setup_error::SetupError;
-pub use statistics::{Following, Statistics};
+pub use statistics::{DaxCounts, Following, Statistics};
 pub use thrufs_policy as policy;
 pub use thrufs_redact as redact;
 pub use tree::{Handles, MountProperties};

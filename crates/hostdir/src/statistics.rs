@@ -29,6 +29,33 @@ pub struct Statistics {
     pub refused_to_users: u64,
     /// Following changes beneath; `None` where the kernel asks again.
     pub following: Option<Following>,
+    /// The DAX window; `None` without one.
+    pub dax: Option<DaxCounts>,
+}
+
+/// Files that a guest looked up, by whether it maps them, and what the machine monitor can map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DaxCounts {
+    /// Whether the machine monitor maps beyond the end of a file.
+    pub maps_beyond_end: bool,
+    /// Whether it maps what is open for reading.
+    pub maps_read_only: bool,
+    /// Files that the guest was told to map.
+    pub files: u64,
+    /// Files that it was not: none of those that are to be mapped.
+    pub unnamed: u64,
+    /// The same: smaller than [`dax_bytes_min`](crate::Config::dax_bytes_min).
+    pub too_small: u64,
+    /// The same: the monitor maps whole pages, and the file does not end with one.
+    pub part_of_page: u64,
+    /// The same: the monitor maps what is open for writing alone, and the file cannot be.
+    pub read_only: u64,
+    /// The same: rules restrict it, or may.
+    pub rules: u64,
+    /// Files whose mapping was withdrawn, because rules have changed.
+    pub withdrawn: u64,
+    /// Requests to map what is not open, not to be mapped, or not to be written.
+    pub refused: u64,
 }
 
 /// Following changes beneath, counts since the start.
@@ -53,7 +80,7 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "inodes={} exported_nodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
-             lock_owners={} backing_files={} refused_to_users={}{}",
+             lock_owners={} backing_files={} refused_to_users={}{}{}",
             self.inodes,
             self.exported_nodes,
             self.descriptors,
@@ -64,7 +91,28 @@ impl fmt::Display for Statistics {
             self.lock_owners,
             self.backing_files,
             self.refused_to_users,
-            self.following.map_or_else(String::new, |it| it.to_string())
+            self.following.map_or_else(String::new, |it| it.to_string()),
+            self.dax.map_or_else(String::new, |it| it.to_string())
+        )
+    }
+}
+
+impl fmt::Display for DaxCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            " dax_maps_beyond_end={} dax_maps_read_only={} dax_files={} dax_unnamed={} dax_too_small={} \
+             dax_part_of_page={} dax_read_only={} dax_rules={} dax_withdrawn={} dax_refused={}",
+            self.maps_beyond_end,
+            self.maps_read_only,
+            self.files,
+            self.unnamed,
+            self.too_small,
+            self.part_of_page,
+            self.read_only,
+            self.rules,
+            self.withdrawn,
+            self.refused
         )
     }
 }

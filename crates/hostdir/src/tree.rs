@@ -53,6 +53,7 @@ use crate::quota::UserQuotas;
 use crate::setup_error::{SetupError, system};
 use crate::stat::stat_with_birth;
 use dax::Dax;
+pub(crate) use dax::Look;
 use descriptor_limits::DescriptorLimits;
 use descriptors::Descriptors;
 use mounts::Mounts;
@@ -157,9 +158,9 @@ impl Tree {
             ),
             credentials,
             retries: Retries::default(),
+            dax: Dax::new(config, notes.clone()),
             notes,
             strongbox,
-            dax: Dax::new(config),
             notifier: OnceLock::new(),
             tracks_names,
             name_changes: NameChanges::default(),

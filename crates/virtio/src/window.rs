@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use thrufs::serving::ServingThreads;
-use thrufs::{FileSystem, Metrics};
+use thrufs::{FileSystem, Metrics, NodeId};
 use thrufs_sys::fd_passing;
 
 /// How often a wait of a queue's thread looks whether the queue is to stop.
@@ -58,6 +58,8 @@ enum Job<F: FileSystem> {
     Connect(UnixStream),
     /// A request.
     Change(Box<Sleeping<F>>),
+    /// Unmap a file.
+    Withdraw(NodeId),
     /// Empty the window; then say whether it can be used.
     Begin(Sender<bool>),
     /// Empty the window; then say so.
@@ -84,6 +86,11 @@ impl<F: FileSystem> Window<F> {
     ) -> io::Result<Window<F>> {
         let state = Arc::new(WindowState::new(bytes, record.as_ref(), metrics)?);
         let (jobs, received) = channel();
+        let withdrawals = jobs.clone();
+        let _ = state.withdraw.set(Box::new(move |node| {
+            // Fails after the end of the thread.
+            let _ = withdrawals.send(Job::Withdraw(node));
+        }));
         let (end, ended) = channel::<()>();
         let mapper = Mapper::new(Arc::clone(&state), record);
         std::thread::Builder::new()
@@ -156,6 +163,7 @@ fn run<F: FileSystem>(mut mapper: Mapper, jobs: &Receiver<Job<F>>) {
         match job {
             Job::Connect(stream) => mapper.connect(stream),
             Job::Change(sleeping) => mapper.carry_out(*sleeping),
+            Job::Withdraw(node) => mapper.withdraw(node),
             Job::Begin(answer) => {
                 let has_window = mapper.begin_session();
                 // The queue may have been stopped meanwhile.

@@ -133,7 +133,11 @@ fn a_request_behind_waiters_that_have_come_at_once_is_answered() {
         flock(&holder, FlockOperation::Unlock).unwrap();
         drop(abort);
         // One after the other: each file is closed once it is locked.
-        wait_until("a lock", || waiters.iter().any(|it| it.is_finished()));
+        wait_until("a lock", || {
+            waiters
+                .iter()
+                .any(std::thread::ScopedJoinHandle::is_finished)
+        });
         for file in [&first, &second] {
             let _ = flock(file, FlockOperation::Unlock);
         }

@@ -19,6 +19,7 @@ fn explained() -> Explained {
                 total: 2,
                 writable: 1,
             },
+            window: None,
             cache: CacheState {
                 mode: CacheMode::Auto,
                 writeback: false,
@@ -67,6 +68,11 @@ fn optional_fields_have_a_line_when_present() {
     explained.explanation.rule = Some("photos".into());
     explained.explanation.backing = Some(3);
     explained.explanation.node = None;
+    explained.explanation.window = Some(WindowUse {
+        mapped: true,
+        ranges: 2,
+        reason: "so".into(),
+    });
     explained.explanation.opens = Opens {
         total: 1,
         writable: 1,
@@ -76,6 +82,7 @@ fn optional_fields_have_a_line_when_present() {
         "  rule        photos\n",
         "  backing id  3\n",
         "  open        once, for writing\n",
+        "  window      mapped, 2 ranges: so\n",
         "  kernel      not looked up\n",
     ] {
         assert!(text.contains(line), "{text}");

@@ -229,6 +229,9 @@ impl Files {
             }
         }
         self.release_owners_of(args.handle);
+        let inode = Arc::clone(file.inode());
+        drop(file);
+        self.tree.dax.closed(&inode);
     }
 
     pub(crate) fn fsync(

@@ -171,6 +171,7 @@ impl Files {
         if flags & libc::O_TRUNC != 0 {
             self.tree.dax.may_resize(inode)?;
         }
+        self.require_mapping_as_granted(inode)?;
         let guard = self.use_file_once_released(context, inode, args.flags as i32, wanted)?;
         if let Some(filter) = guard.filter().filter(|_| access(flags) == Access::Read) {
             self.require_no_writer(context.uid(), inode, filter)?;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
 use thrufs_abi::NodeId;
-use thrufs_policy::{Caller, Decision, FileType, RuleId, Subject, Visibility};
+use thrufs_policy::{Access, Caller, Decision, FileType, RuleId, Subject, Visibility};
 
 const DEPTH_MAX: usize = 4096;
 
@@ -266,6 +266,28 @@ impl Judge {
             }
         }
         false
+    }
+
+    /// What all rules permit every caller for as long as a file has its names; `None` where they may restrict it, and
+    /// for one with many names.
+    pub(crate) fn lasting_access(&self, inode: &Arc<Inode>) -> Option<Access> {
+        let Some(rules) = self.active_policy() else {
+            return Some(Access::Change);
+        };
+        if inode.names().count() >= MANY_NAMES {
+            return None;
+        }
+        let uses = rules.policy.uses();
+        let names = self.paths(uses.hide.then_some(&rules), inode).ok()?;
+        let mut all = Access::Change;
+        for name in &names {
+            let access = rules.policy.lasting_access(&name.path, inode.file_type());
+            match access.filter(|_| name.hidden.is_none())? {
+                Access::Read => all = Access::Read,
+                Access::Change => {}
+            }
+        }
+        (!uses.redact || self.are_all_names(inode, &names)).then_some(all)
     }
 
     /// Whether every name of an inode is hidden.

@@ -34,6 +34,8 @@ pub(super) const LOOKUPS: usize = 8;
 /// Mount and kind of the identity, type and length of the identity: 32 bits each.
 pub(super) const MOUNT_AND_KIND: usize = 16;
 pub(super) const TYPE_AND_LENGTH: usize = 24;
+/// Above the type, what a guest was told of mapping the file.
+pub(super) const DAX_SHIFT: u32 = 48;
 pub(super) const IDENTITY: usize = 32;
 pub(super) const IDENTITY_ROOM: usize = 32;
 
@@ -280,6 +282,13 @@ impl Notes {
     pub(crate) fn add_lookups(&self, node: NodeId, more: u64) {
         if let Some(record) = self.nodes.at(node.0 as u32) {
             record.add(LOOKUPS, more);
+        }
+    }
+
+    /// Adds bits of what a guest was told of mapping the file, each once.
+    pub(crate) fn note_dax(&self, node: NodeId, bits: u8) {
+        if let Some(record) = self.nodes.at(node.0 as u32) {
+            record.add(TYPE_AND_LENGTH, u64::from(bits) << DAX_SHIFT);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use super::names::NamesRead;
 use super::notes::{
-    FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, LEFT, LONG_IDENTITY,
-    LOOKUPS, MOUNT_AND_KIND, NODE, Notes, OPENER, OWNER, OwnerNote, PLACE_BYTES, PROCESS,
-    SECOND_PLACE, STATE, TYPE_AND_LENGTH, USED, name_at,
+    DAX_SHIFT, FIRST_PLACE, FLAGS, FLOCK, FileNote, HANDLE, IDENTITY, IDENTITY_ROOM, LEFT,
+    LONG_IDENTITY, LOOKUPS, MOUNT_AND_KIND, NODE, Notes, OPENER, OWNER, OwnerNote, PLACE_BYTES,
+    PROCESS, SECOND_PLACE, STATE, TYPE_AND_LENGTH, USED, name_at,
 };
 use super::opener::OpenerIds;
 use super::route::Route;
@@ -20,6 +20,8 @@ pub(crate) struct NodeRecord {
     pub(crate) node: NodeId,
     pub(crate) lookups: u64,
     pub(crate) file_type: u32,
+    /// What a guest was told of mapping it.
+    pub(crate) dax: u8,
     pub(crate) identity: Identity,
     pub(crate) place: Option<(NodeId, CString)>,
     /// The place to which it was being moved.
@@ -128,7 +130,8 @@ impl Notes {
             lookups => lookups.cast_unsigned(),
         };
         let (mount, kind) = halves(record.load(MOUNT_AND_KIND));
-        let (file_type, length) = halves(record.load(TYPE_AND_LENGTH));
+        let type_and_length = record.load(TYPE_AND_LENGTH);
+        let (file_type, length) = halves(type_and_length);
         let length = length as usize;
         if length > HANDLE_BYTES_MAX {
             return None;
@@ -151,6 +154,7 @@ impl Notes {
             node,
             lookups,
             file_type: file_type & libc::S_IFMT,
+            dax: (type_and_length >> DAX_SHIFT) as u8,
             identity: Identity::from_parts(mount, kind.cast_signed(), &bytes)?,
             place,
             possible_place,

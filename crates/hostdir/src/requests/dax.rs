@@ -4,8 +4,9 @@ use crate::host::Host;
 use crate::tree::Inode;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use thrufs::{Context, Errno, MapArgs, MappedFile, Result};
+use thrufs::{Context, Errno, MapArgs, MappedFile, Result, WindowCoverage};
 use thrufs_abi::NodeId;
+use thrufs_policy::Access;
 
 impl Host {
     /// Opens the file anew: the descriptor is for the machine monitor. The guest must have the file open; the
@@ -17,17 +18,28 @@ impl Host {
     /// become a program after the guest was told to map it.
     pub(crate) fn map(&self, _: &Context<'_>, node: NodeId, args: &MapArgs) -> Result<MappedFile> {
         let window = self.tree.dax.window().ok_or(Errno::ENOSYS)?;
+        let mapped = self.open_to_map(window, node, args);
+        mapped.inspect_err(|_| self.tree.dax.count_refused())
+    }
+
+    fn open_to_map(
+        &self,
+        window: &dyn WindowCoverage,
+        node: NodeId,
+        args: &MapArgs,
+    ) -> Result<MappedFile> {
         let inode = self.tree.nodes.get(node)?;
         if !inode.is_regular() || !inode.is_open() {
             return Err(Errno::EBADF);
         }
-        self.tree.dax.may_map(&inode)?;
+        self.tree.dax.may_map(&inode, self.judge.has_policy())?;
         if args.write {
             self.config.writable()?;
         }
+        let is_read_only = self.config.read_only || inode.dax().granted() == Some(Access::Read);
         let may_come_to_write =
             inode.has_writers() || !inode.is_executable() || !window.maps_read_only();
-        if !self.config.read_only
+        if !is_read_only
             && may_come_to_write
             && let Some(file) = self.open_to_write(&inode)?
         {

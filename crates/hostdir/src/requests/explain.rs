@@ -4,18 +4,22 @@
 //! Nothing is counted, cached or changed.
 
 use crate::config::CacheMode;
-use crate::explanation::{CacheState, Explanation, FileKind, LowerState, NodeState, Opens};
+use crate::explanation::{
+    CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse,
+};
 use crate::host::{Host, HostDir};
 use crate::judge::{PASSTHROUGH, StatSource};
 use crate::stat::{stat_open, stat_with_birth};
-use crate::tree::{Inode, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity};
+use crate::tree::{
+    Inode, Look, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity,
+};
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::{Errno, Result};
-use thrufs_policy::{DataPath, FilePath, FileType, Subject};
+use thrufs_policy::{Access, DataPath, FilePath, FileType, Subject};
 
 /// Most components of a path: as deep as inodes without handles are found again.
 pub const EXPLAINED_DEPTH_MAX: usize = 4096;
@@ -83,6 +87,9 @@ impl Host {
             rule: report.rule,
             backing: report.backing,
             opens: inode.map_or_else(Opens::default, |inode| self.opens_of(inode)),
+            window: (kind == FileKind::Regular)
+                .then(|| self.window_use(inode, components, &stat, &path))
+                .flatten(),
             cache: self.cache_state(inode),
             node: inode.map(|inode| NodeState {
                 id: inode.node().0,
@@ -142,6 +149,29 @@ impl Host {
         let wanted = rules.policy.file_path(&subject);
         let rule = wanted.rule.and_then(|rule| rules.policy.rule(rule));
         (wanted, rule.map(|rule| rule.to_string()))
+    }
+
+    fn window_use(
+        &self,
+        inode: Option<&Arc<Inode>>,
+        components: &[&CStr],
+        stat: &Statx,
+        path: &[u8],
+    ) -> Option<WindowUse> {
+        let access = || match (inode, self.judge.active_policy()) {
+            (Some(inode), _) => self.judge.lasting_access(inode),
+            (None, Some(rules)) => rules.policy.lasting_access(path, FileType::RegularFile),
+            (None, None) => Some(Access::Change),
+        };
+        let look = Look {
+            access: &access,
+            is_mount_read_only: &|| {
+                inode.is_some_and(|inode| self.tree.mount_is_read_only(inode).unwrap_or(true))
+            },
+        };
+        let name = components.last()?.to_bytes();
+        let inode = inode.map(|inode| &**inode);
+        self.tree.dax.explain(inode, name, stat, &look)
     }
 
     fn reason(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {

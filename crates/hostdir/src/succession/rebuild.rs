@@ -97,7 +97,7 @@ impl<'a> Rebuild<'a> {
         &mut self,
         node: NodeId,
         lookups: u64,
-        file_type: u32,
+        (file_type, dax): (u32, u8),
         found: thrufs::Result<Found>,
     ) -> io::Result<()> {
         if node == NodeId::ROOT || lookups == 0 {
@@ -108,9 +108,6 @@ impl<'a> Rebuild<'a> {
         // After a death, the ledger has the names.
         let place = found.place.as_ref().filter(|_| self.notes);
         let name = place.map(|at| KnownName::new(at.parent.node(), at.name.to_bytes()));
-        let has_window = self.host.tree.dax.window().is_some();
-        let mapped_by = found.place.as_ref().filter(|_| has_window);
-        let mapped_by = mapped_by.map(|at| at.name.clone());
         let is_found_by_place = found.identity.handle().is_none();
         let new = NewInode {
             identity: found.identity,
@@ -126,10 +123,7 @@ impl<'a> Rebuild<'a> {
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
-        if let Some(name) = mapped_by {
-            let stat = || self.host.tree.stat(&inode);
-            self.host.tree.dax.resume(&inode, &name, stat);
-        }
+        inode.dax().resume(dax);
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
             inode.names().record_if(noting, name, u32::MAX, || true);

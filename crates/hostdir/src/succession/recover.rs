@@ -36,7 +36,10 @@ impl Host {
         for key in kept.into_keys() {
             self.tree.discard(key);
         }
-        rebuild.finish(highest)
+        rebuild.finish(highest)?;
+        // The process that died may not have come to it.
+        self.files.withdraw_mappings();
+        Ok(())
     }
 
     fn recover_all(
@@ -68,7 +71,8 @@ impl Host {
             }
         }
         for (node, record) in pending {
-            rebuild.node(node, record.lookups, record.file_type, Err(Errno::ESTALE))?;
+            let of_type = (record.file_type, record.dax);
+            rebuild.node(node, record.lookups, of_type, Err(Errno::ESTALE))?;
         }
         self.recover_orphans(kept);
         self.recover_names(records.names, notes);
@@ -142,7 +146,8 @@ impl Host {
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
         let found = self.found_again(&record, mounts);
-        let inserted = rebuild.node(record.node, record.lookups, record.file_type, found);
+        let of_type = (record.file_type, record.dax);
+        let inserted = rebuild.node(record.node, record.lookups, of_type, found);
         // An invalid record is one of a compromised process.
         inserted.or_else(|error| match error.kind() {
             io::ErrorKind::InvalidData => rebuild.lose("node", record.node.0, Errno::EINVAL),

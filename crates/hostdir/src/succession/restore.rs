@@ -79,7 +79,8 @@ impl Host {
             };
             let expected = reader.handle()?;
             let found = found.and_then(|found| found.check(file_type, &expected));
-            rebuild.node(node, lookups, file_type, found)?;
+            // A session with a window does not migrate.
+            rebuild.node(node, lookups, (file_type, 0), found)?;
         }
         if header.is_under_policy {
             read_names(&mut reader, &rebuild)?;

@@ -6,16 +6,45 @@
 
 use super::inode::Inode;
 use crate::config::{Config, compile};
+use crate::explanation::WindowUse;
+use crate::ledger::Notes;
+use crate::statistics::DaxCounts;
 use globset::GlobSet;
 use rustix::fs::{Statx, StatxAttributes};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thrufs::{Errno, Result, WindowCoverage};
 use thrufs_abi::AttrFlags;
+use thrufs_policy::Access;
 
 /// What is mapped, in bytes.
 const PAGE_BYTES: u64 = 4096;
+
+/// Why a guest does not map a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unmapped {
+    #[error("it is none of the files that are to be mapped (dax=)")]
+    Name,
+    #[error("it is too small (dax_min_size=)")]
+    Size,
+    #[error("it does not end with a page, and the machine monitor maps whole pages")]
+    PartOfPage,
+    #[error("it cannot be written, and the machine monitor maps what is open for writing")]
+    ReadOnly,
+    #[error("rules restrict it, or may")]
+    Rules,
+}
+
+const REASONS: usize = Unmapped::Rules as usize + 1;
+
+/// What is looked at of a file that could be mapped otherwise.
+pub(crate) struct Look<'a> {
+    /// What rules permit for as long as the file has its names.
+    pub(crate) access: &'a dyn Fn() -> Option<Access>,
+    pub(crate) is_mount_read_only: &'a dyn Fn() -> bool,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Dax {
@@ -25,16 +54,22 @@ pub(crate) struct Dax {
     read_only: bool,
     /// Set by INIT, if files are to be mapped.
     window: OnceLock<Arc<dyn WindowCoverage>>,
+    notes: Option<Arc<Notes>>,
+    reported: AtomicU64,
+    unmapped: [AtomicU64; REASONS],
+    withdrawn: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Dax {
     /// A configuration that was checked.
-    pub(crate) fn new(config: &Config) -> Dax {
+    pub(crate) fn new(config: &Config, notes: Option<Arc<Notes>>) -> Dax {
         Dax {
             names: compile(&config.dax).unwrap_or_default(),
             bytes_min: config.dax_bytes_min,
             read_only: config.read_only,
-            window: OnceLock::new(),
+            notes,
+            ..Dax::default()
         }
     }
 
@@ -52,66 +87,159 @@ impl Dax {
         self.window().filter(|window| !window.maps_beyond_end())
     }
 
+    fn names_to_map(&self, window: &dyn WindowCoverage, name: &[u8]) -> bool {
+        let is_all = self.names.is_empty() && window.maps_beyond_end();
+        is_all || self.names.is_match(OsStr::from_bytes(name))
+    }
+
     /// Notes a file that was looked up by this name.
     pub(crate) fn note_name(&self, inode: &Inode, name: &CStr) {
-        let Some(window) = self.window().filter(|_| inode.is_regular()) else {
-            return;
-        };
-        let is_all = self.names.is_empty() && window.maps_beyond_end();
-        if is_all || self.names.is_match(OsStr::from_bytes(name.to_bytes())) {
+        if let Some(window) = self.window().filter(|_| inode.is_regular())
+            && self.names_to_map(window, name.to_bytes())
+        {
             inode.dax().name();
         }
     }
 
-    /// The same of a session that is resumed. What the guest was told of a file that it has not mapped is guessed
-    /// from the file as it is now.
-    pub(crate) fn resume(&self, inode: &Inode, name: &CStr, stat: impl FnOnce() -> Result<Statx>) {
-        self.note_name(inode, name);
-        if self
-            .window()
-            .is_some_and(|window| window.has_mapped(inode.node()))
-        {
-            inode.dax().report();
-            return;
+    /// Whether a file is to be mapped, and what rules permit then.
+    ///
+    /// A monitor that maps only what is open for writing gets no file that cannot be opened so: by its attributes, the
+    /// mount or a rule. Nor a program, which could not be executed on the host meanwhile (`ETXTBSY`).
+    fn judge(
+        &self,
+        window: &dyn WindowCoverage,
+        is_named: bool,
+        stat: &Statx,
+        look: &Look<'_>,
+    ) -> std::result::Result<Access, Unmapped> {
+        if !is_named {
+            return Err(Unmapped::Name);
         }
-        match inode.dax().is_named().then(stat) {
-            Some(Ok(stat)) => {
-                self.flags(inode, &stat, || false);
-            }
-            _ => inode.dax().decline(),
+        if stat.stx_size < self.bytes_min {
+            return Err(Unmapped::Size);
+        }
+        let is_of_pages = stat.stx_size.is_multiple_of(PAGE_BYTES) && stat.stx_size > 0;
+        if !window.maps_beyond_end() && !is_of_pages {
+            return Err(Unmapped::PartOfPage);
+        }
+        let access = (look.access)().ok_or(Unmapped::Rules)?;
+        let may_write = || {
+            let permits = !self.read_only && access == Access::Change;
+            permits && is_writable(stat) && !(look.is_mount_read_only)()
+        };
+        if window.maps_read_only() || may_write() {
+            Ok(access)
+        } else {
+            Err(Unmapped::ReadOnly)
         }
     }
 
     /// The flag of a file that the guest is to map. The same until the guest forgets the file, as it looks at the
     /// first only: a file that it makes itself, and that would be large enough some time, can have any size.
-    ///
-    /// A monitor that maps only what is open for writing gets no file that cannot be opened so: by its attributes, or
-    /// as `is_mount_read_only` says. Nor a program, which could not be executed on the host meanwhile (`ETXTBSY`).
-    pub(crate) fn flags(
-        &self,
-        inode: &Inode,
-        stat: &Statx,
-        is_mount_read_only: impl FnOnce() -> bool,
-    ) -> u32 {
+    pub(crate) fn flags(&self, inode: &Inode, stat: &Statx, look: &Look<'_>) -> u32 {
         let Some(window) = self.window().filter(|_| inode.is_regular()) else {
             return 0;
         };
         let dax = inode.dax();
         if !dax.is_decided() {
-            let is_of_pages = stat.stx_size.is_multiple_of(PAGE_BYTES) && stat.stx_size > 0;
-            let is_mapped = dax.is_named()
-                && (window.maps_beyond_end() || is_of_pages)
-                && stat.stx_size >= self.bytes_min
-                && (window.maps_read_only()
-                    || !self.read_only && is_writable(stat) && !is_mount_read_only());
-            match is_mapped {
-                true => dax.report(),
-                false => dax.decline(),
+            let judged = self.judge(window, dax.is_named(), stat, look);
+            if let Some(noted) = dax.decide(judged.ok()) {
+                let counter = match judged {
+                    Ok(_) => &self.reported,
+                    Err(reason) => &self.unmapped[reason as usize],
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+                self.note(inode, noted);
             }
         }
-        match dax.is_reported() {
+        // A guest forgets a file soon whose flag has changed.
+        match dax.is_reported() && !dax.is_withdrawn() {
             true => AttrFlags::DAX.bits(),
             false => 0,
+        }
+    }
+
+    /// For the next process, before the guest knows it.
+    fn note(&self, inode: &Inode, bits: u8) {
+        if let Some(notes) = self.notes.as_ref().filter(|_| bits != 0) {
+            notes.note_dax(inode.node(), bits);
+        }
+    }
+
+    /// How a file is mapped, and why it is not, for people. The inode is one that the guest knows.
+    pub(crate) fn explain(
+        &self,
+        inode: Option<&Inode>,
+        name: &[u8],
+        stat: &Statx,
+        look: &Look<'_>,
+    ) -> Option<WindowUse> {
+        let window = self.window()?;
+        let judged = self.judge(window, self.names_to_map(window, name), stat, look);
+        let reason = match judged {
+            Ok(_) => "it is a DAX file".to_owned(),
+            Err(reason) => reason.to_string(),
+        };
+        let known = inode.filter(|inode| inode.dax().is_decided());
+        let dax = known.map(Inode::dax);
+        let is_mapped = dax.is_some_and(|dax| dax.is_reported() && !dax.is_withdrawn());
+        let reason = match dax {
+            None => format!("not looked up; then: {reason}"),
+            Some(dax) if dax.is_withdrawn() => {
+                "rules have changed; until it is forgotten, opens fail with EBUSY".to_owned()
+            }
+            Some(_) if is_mapped == judged.is_ok() => reason,
+            Some(_) if is_mapped => {
+                format!("it was a DAX file when it was looked up; now: {reason}")
+            }
+            Some(_) => "it was none when it was looked up; until it is forgotten".to_owned(),
+        };
+        Some(WindowUse {
+            mapped: is_mapped,
+            ranges: known.map_or(0, |inode| window.mappings(inode.node())),
+            reason,
+        })
+    }
+
+    /// Counts of files and requests, if there is a window.
+    pub(crate) fn figures(&self) -> Option<DaxCounts> {
+        let window = self.window()?;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let unmapped = |reason: Unmapped| count(&self.unmapped[reason as usize]);
+        Some(DaxCounts {
+            maps_beyond_end: window.maps_beyond_end(),
+            maps_read_only: window.maps_read_only(),
+            files: count(&self.reported),
+            unnamed: unmapped(Unmapped::Name),
+            too_small: unmapped(Unmapped::Size),
+            part_of_page: unmapped(Unmapped::PartOfPage),
+            read_only: unmapped(Unmapped::ReadOnly),
+            rules: unmapped(Unmapped::Rules),
+            withdrawn: count(&self.withdrawn),
+            refused: count(&self.refused),
+        })
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back that the guest may map the file, which it keeps mapped while it has it open.
+    pub(crate) fn withdraw(&self, inode: &Inode) {
+        if let Some(noted) = inode.dax().withdraw() {
+            self.withdrawn.fetch_add(1, Ordering::Relaxed);
+            self.note(inode, noted);
+        }
+        self.closed(inode);
+    }
+
+    /// Unmaps a file that is open no more, if it was withdrawn.
+    pub(crate) fn closed(&self, inode: &Inode) {
+        if inode.dax().is_withdrawn()
+            && !inode.is_open()
+            && let Some(window) = self.window()
+        {
+            window.withdraw(inode.node());
         }
     }
 
@@ -119,10 +247,10 @@ impl Dax {
     ///
     /// # Errors
     ///
-    /// `EOPNOTSUPP` for one of which the monitor would not map the end.
-    pub(crate) fn may_map(&self, inode: &Inode) -> Result<()> {
-        match self.strict_window() {
-            Some(_) if !inode.dax().is_reported() => Err(Errno::EOPNOTSUPP),
+    /// `EOPNOTSUPP` for one that it was not told to map, where there are rules or the monitor would not map the end.
+    pub(crate) fn may_map(&self, inode: &Inode, has_rules: bool) -> Result<()> {
+        match has_rules || self.strict_window().is_some() {
+            true if !inode.dax().is_reported() => Err(Errno::EOPNOTSUPP),
             _ => Ok(()),
         }
     }
@@ -183,153 +311,4 @@ fn is_writable(stat: &Statx) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::Tree;
-    use super::*;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-    use thrufs_abi::NodeId;
-
-    /// As QEMU maps: whole pages within a file, and only what is open for writing.
-    #[derive(Debug)]
-    struct WithinFiles {
-        covered: Option<u64>,
-    }
-
-    impl WindowCoverage for WithinFiles {
-        fn maps_beyond_end(&self) -> bool {
-            false
-        }
-
-        fn maps_read_only(&self) -> bool {
-            false
-        }
-
-        fn has_mapped(&self, _: NodeId) -> bool {
-            self.covered.is_some()
-        }
-
-        fn covered(&self, _: NodeId) -> Option<u64> {
-            self.covered
-        }
-    }
-
-    fn serve(place: &Path, covered: Option<u64>) -> Tree {
-        serve_with(place, covered, Config::default())
-    }
-
-    fn serve_with(place: &Path, covered: Option<u64>, more: Config) -> Tree {
-        let config = Config {
-            dax: vec!["*.img".to_owned()],
-            dax_bytes_min: 2 * PAGE_BYTES,
-            ..more
-        };
-        let source = fs::File::open(place).unwrap();
-        let tree = Tree::new(source.into(), &config, None, None, false).unwrap();
-        tree.dax.begin(Arc::new(WithinFiles { covered }));
-        tree
-    }
-
-    fn make(place: &Path, name: &str, bytes: u64) {
-        let file = fs::File::create(place.join(name)).unwrap();
-        file.set_len(bytes).unwrap();
-    }
-
-    /// A lookup by the guest, and whether it is told to map the file.
-    fn look_up(tree: &Tree, name: &CStr) -> (Arc<Inode>, bool) {
-        let (inode, _) = tree.lookup_name(&tree.root, name).unwrap();
-        tree.dax.note_name(&inode, name);
-        let is_mapped = is_mapped(tree, &inode);
-        (inode, is_mapped)
-    }
-
-    fn is_mapped(tree: &Tree, inode: &Arc<Inode>) -> bool {
-        let stat = tree.stat(inode).unwrap();
-        let flags = tree.dax.flags(inode, &stat, || false);
-        let may_map = tree.dax.may_map(inode);
-        assert_eq!(may_map.is_ok(), flags != 0, "{may_map:?}");
-        flags != 0
-    }
-
-    #[test]
-    fn only_files_are_mapped_that_the_monitor_can_map_for_writing_to_their_end() {
-        let place = tempfile::tempdir().unwrap();
-        for (name, bytes) in [
-            ("whole.img", 2 * PAGE_BYTES),
-            ("odd.img", 2 * PAGE_BYTES + 1),
-            ("small.img", PAGE_BYTES),
-            ("program.img", 2 * PAGE_BYTES),
-            ("other", 2 * PAGE_BYTES),
-        ] {
-            make(place.path(), name, bytes);
-        }
-        let program = place.path().join("program.img");
-        fs::set_permissions(program, Permissions::from_mode(0o755)).unwrap();
-        let tree = serve(place.path(), None);
-        assert!(look_up(&tree, c"whole.img").1);
-        for name in [c"odd.img", c"small.img", c"program.img", c"other"] {
-            assert!(!look_up(&tree, name).1, "{name:?}");
-        }
-        let on_read_only_mount = serve(place.path(), None);
-        let (inode, stat) = on_read_only_mount
-            .lookup_name(&on_read_only_mount.root, c"whole.img")
-            .unwrap();
-        on_read_only_mount.dax.note_name(&inode, c"whole.img");
-        assert_eq!(on_read_only_mount.dax.flags(&inode, &stat, || true), 0);
-    }
-
-    #[test]
-    fn a_file_is_mapped_or_not_until_the_guest_forgets_it() {
-        // An exported inode outlives its last lookup.
-        for export in [false, true] {
-            let place = tempfile::tempdir().unwrap();
-            make(place.path(), "grows.img", 0);
-            let more = Config {
-                export,
-                ..Config::default()
-            };
-            let tree = serve_with(place.path(), None, more);
-            let (inode, is_first_mapped) = look_up(&tree, c"grows.img");
-            assert!(!is_first_mapped);
-            make(place.path(), "grows.img", 2 * PAGE_BYTES);
-            assert!(!is_mapped(&tree, &inode));
-            assert!(!look_up(&tree, c"grows.img").1);
-            tree.dax.may_resize(&inode).unwrap();
-            tree.forget(inode.node(), 2);
-            drop(inode);
-            let (inode, is_mapped_anew) = look_up(&tree, c"grows.img");
-            assert!(is_mapped_anew);
-            assert_eq!(tree.dax.may_resize(&inode), Err(Errno::EPERM));
-            make(place.path(), "grows.img", PAGE_BYTES + 1);
-            assert!(is_mapped(&tree, &inode));
-        }
-    }
-
-    #[test]
-    fn of_a_mapped_file_that_the_host_has_grown_the_guest_is_told_whole_pages() {
-        let place = tempfile::tempdir().unwrap();
-        make(place.path(), "a.img", 2 * PAGE_BYTES);
-        make(place.path(), "other", 2 * PAGE_BYTES);
-        let size = 3 * PAGE_BYTES + 100;
-        for (covered, told) in [
-            (None, 3 * PAGE_BYTES),
-            (Some(2 * PAGE_BYTES), 2 * PAGE_BYTES),
-        ] {
-            let tree = serve(place.path(), covered);
-            let (mapped, _) = look_up(&tree, c"a.img");
-            assert_eq!(tree.dax.size(&mapped, size), told);
-            // What lies beyond is as if the guest made the file larger.
-            let write_to = |end| tree.dax.may_write_to(&mapped, end, || Ok(size));
-            assert_eq!(
-                (write_to(told), write_to(told + 1)),
-                (Ok(()), Err(Errno::EPERM))
-            );
-            let resize = |wanted| tree.dax.may_set_size(&mapped, wanted, || Ok(size));
-            assert_eq!((resize(told), resize(size)), (Ok(()), Err(Errno::EPERM)));
-        }
-        let tree = serve(place.path(), None);
-        let (other, _) = look_up(&tree, c"other");
-        assert_eq!(tree.dax.size(&other, size), size);
-    }
-}
+mod tests;

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 use thrufs::metrics::WindowEvent;
-use thrufs::{Errno, FileSystem, WindowChange};
+use thrufs::{Errno, FileSystem, NodeId, WindowChange};
 
 /// How long a guest's request waits for the front end. A monitor may be stopped for a while (a debugger, a
 /// snapshot), and the guest's virtual CPUs with it.
@@ -177,6 +177,16 @@ impl Mapper {
         Ok(())
     }
 
+    /// Unmaps all of a file.
+    pub(super) fn withdraw(&mut self, node: NodeId) {
+        let mappings = self.state.table.lock().of_node(node.0);
+        // What the front end does not unmap now it does at the latest when the place is used again.
+        let _ = mappings
+            .iter()
+            .try_for_each(|mapping| self.remove(mapping, &|| false, ANSWER_TIMEOUT));
+        self.count_mappings();
+    }
+
     /// Unmaps, whether the front end has it or not.
     fn remove(
         &mut self,
@@ -269,16 +279,23 @@ impl Mapper {
 
     fn invalid(&self, invalid: Invalid) -> Errno {
         tracing::debug!(%invalid, "a guest's request for the DAX window is refused");
-        self.count(WindowEvent::Invalid);
-        match invalid {
-            Invalid::ReadOnly => Errno::EACCES,
-            Invalid::Range | Invalid::Overlap | Invalid::TooMany | Invalid::Cut => Errno::EINVAL,
-        }
+        let (event, errno) = match invalid {
+            Invalid::Range => (WindowEvent::BadRange, Errno::EINVAL),
+            Invalid::Overlap => (WindowEvent::Overlap, Errno::EINVAL),
+            Invalid::TooMany => (WindowEvent::Full, Errno::EINVAL),
+            Invalid::Cut => (WindowEvent::Cut, Errno::EINVAL),
+            Invalid::ReadOnly => (WindowEvent::ReadOnly, Errno::EACCES),
+        };
+        self.count(event);
+        errno
     }
 
     fn failed(&self, error: ChannelError) -> Errno {
         tracing::debug!(%error, "a change of the DAX window failed");
-        self.count(WindowEvent::Failed);
+        self.count(match error {
+            ChannelError::Refused => WindowEvent::MonitorRefused,
+            ChannelError::Unanswered | ChannelError::Closed => WindowEvent::MonitorSilent,
+        });
         Errno::EIO
     }
 

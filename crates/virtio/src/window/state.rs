@@ -7,6 +7,7 @@ use crate::journal::WindowRecord;
 use crate::mailbox::signal;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,9 @@ pub(super) fn file_id(file: impl AsFd) -> io::Result<FileId> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-#[derive(Debug)]
+/// Has the thread of the window unmap a file.
+pub(super) type Withdraw = Box<dyn Fn(NodeId) + Send + Sync>;
+
 pub(crate) struct WindowState {
     pub(super) table: Mutex<Table>,
     /// The file with which the front end is probed.
@@ -28,9 +31,17 @@ pub(crate) struct WindowState {
     announced: Mutex<u64>,
     announces: Condvar,
     pub(super) abilities: OnceLock<Abilities>,
+    pub(super) withdraw: OnceLock<Withdraw>,
     /// Signalled when a session has ended.
     eventfd: OwnedFd,
     pub(super) metrics: Arc<Metrics>,
+}
+
+impl fmt::Debug for WindowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("WindowState");
+        shown.field("table", &self.table).finish_non_exhaustive()
+    }
 }
 
 impl WindowState {
@@ -49,6 +60,7 @@ impl WindowState {
             announced: Mutex::new(0),
             announces: Condvar::new(),
             abilities: OnceLock::new(),
+            withdraw: OnceLock::new(),
             eventfd: eventfd(0, flags)?,
             metrics: Arc::clone(metrics),
         };
@@ -117,8 +129,8 @@ impl WindowCoverage for WindowState {
         self.abilities().is_some_and(|can| can.map_read_only)
     }
 
-    fn has_mapped(&self, node: NodeId) -> bool {
-        self.table.lock().has_node(node.0)
+    fn mappings(&self, node: NodeId) -> usize {
+        self.table.lock().of_node(node.0).len()
     }
 
     fn covered(&self, node: NodeId) -> Option<u64> {
@@ -126,5 +138,11 @@ impl WindowCoverage for WindowState {
             return None;
         }
         self.table.lock().covered(node.0)
+    }
+
+    fn withdraw(&self, node: NodeId) {
+        if let Some(withdraw) = self.withdraw.get() {
+            withdraw(node);
+        }
     }
 }

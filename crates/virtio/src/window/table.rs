@@ -173,10 +173,9 @@ impl Table {
             .any(|(_, mapping)| mapping.file == file)
     }
 
-    pub(super) fn has_node(&self, node: u64) -> bool {
-        self.mappings
-            .values()
-            .any(|(_, mapping)| mapping.node == node)
+    pub(super) fn of_node(&self, node: u64) -> Vec<Mapping> {
+        let mappings = self.mappings.values().map(|(_, mapping)| *mapping);
+        mappings.filter(|mapping| mapping.node == node).collect()
     }
 
     /// The size up to which the live mappings of `node` cover the file; `None` when they cover what there may be.
@@ -314,7 +313,8 @@ mod tests {
         table.remove(2 * RANGE_BYTES);
         assert_eq!(new_table().all(), [mapping(1, 0, 8192), doubtful]);
         assert!(new_table().has_mapped((8, 2)) && !new_table().has_mapped((8, 3)));
-        assert!(new_table().has_node(2) && !new_table().has_node(3));
+        assert_eq!(new_table().of_node(2), [doubtful]);
+        assert_eq!(new_table().of_node(3), []);
         let certain = mapping(2, RANGE_BYTES, 4096);
         table.put(certain).unwrap();
         let mut next = new_table();

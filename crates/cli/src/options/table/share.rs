@@ -45,10 +45,6 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             ),
         row("dax_window", Bytes(1024, Share(|it, bytes| it.window_bytes = bytes)))
             .help("map files of the host into the machine's address space (DAX)")
-            .conflicts(&[(
-                "policy",
-                "what the machine maps is read and written without a check; drop one of them",
-            )])
             .long(
                 "The size of the window, a multiple of 2M, 512M at most unless dax_window_force is given. The guest reads and writes the \
                  mapped files in the host's page cache, without requests and without a copy of its own. \
