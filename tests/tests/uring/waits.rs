@@ -1,10 +1,8 @@
 //! A caller that waits for a lock delays no other, and can be interrupted.
 
-use std::fs::File;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::AbortOnPanic;
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 use thrufs_testing::process::Process;
 use thrufs_tests::connection::Connection;
@@ -15,7 +13,7 @@ use thrufs_tests::server::kill_process;
 use thrufs_tests::transport::must_skip_ring;
 use thrufs_tests::wait_until;
 
-use crate::load::{own_cpus, serve, serve_alone};
+use crate::load::serve;
 
 /// More than a queue has memory for at once.
 const WAITERS: usize = 24;
@@ -108,40 +106,47 @@ fn a_request_behind_waiters_that_have_come_at_once_is_answered() {
     if must_skip_ring() {
         return;
     }
-    // No other test starts a process meanwhile: it would close the files of this one, and wait for the server.
-    let _alone = own_cpus();
-    let (ground, server) = serve_alone(Lower::Tmpfs, "locks=shared,cache=never,ring_depth=2");
+    let (ground, server) = serve(Lower::Tmpfs, "locks=shared,cache=never,ring_depth=2");
+    let gate = ground.outside().join("gate");
     let path = ground.mnt().join("file");
-    std::fs::write(&path, "x").unwrap();
-    let open = || File::open(&path).unwrap();
-    let (holder, first, second) = (open(), open(), open());
-    flock(&holder, FlockOperation::LockExclusive).unwrap();
-    let connection = Connection::of(ground.mnt());
+    for file in [&gate, &path] {
+        std::fs::write(file, "x").unwrap();
+    }
+    let (gate, path) = (gate.to_str().unwrap(), path.to_str().unwrap());
+    let hold = |file| {
+        let holder = programs::start_helper(&["lock-hold", "process", "write", file, "0", "0"]);
+        assert_eq!(
+            (holder.line(), holder.line()),
+            ("waiting".into(), "ok".into())
+        );
+        holder
+    };
+    let (closed, holder) = (hold(gate), hold(path));
     let cpu = cpus()[0];
+    // Open files are those of other processes: closing one, as whoever starts a process meanwhile does with its
+    // copy of ours, would wait for the server that is stopped.
+    let wait = ["lock-two", "process", "read", gate, "0", "0", path];
+    let waiters = [0, 1].map(|_| on_cpu(cpu, || programs::start_helper(&wait)));
+    for waiter in &waiters {
+        assert_eq!(waiter.line(), "waiting");
+    }
+    let connection = Connection::of(ground.mnt());
+    let _abort = AbortOnPanic(Connection::of(ground.mnt()));
     kill_process(server.worker(), Signal::STOP);
-    std::thread::scope(|scope| {
-        let abort = AbortOnPanic(Connection::of(ground.mnt()));
-        let waiters = [&first, &second].map(|file| {
-            scope.spawn(move || on_cpu(cpu, || flock(file, FlockOperation::LockExclusive)))
-        });
-        wait_until("two requests", || connection.waiting() == 2);
-        let other = scope.spawn(|| on_cpu(cpu, || std::fs::symlink_metadata(&path)));
-        wait_until("three requests", || connection.waiting() == 3);
-        kill_process(server.worker(), Signal::CONT);
-        wait_until("an answer", || other.is_finished());
-        assert!(!waiters[0].is_finished() && !waiters[1].is_finished());
-        flock(&holder, FlockOperation::Unlock).unwrap();
-        drop(abort);
-        // One after the other: each file is closed once it is locked.
-        wait_until("a lock", || {
-            waiters
-                .iter()
-                .any(std::thread::ScopedJoinHandle::is_finished)
-        });
-        for file in [&first, &second] {
-            let _ = flock(file, FlockOperation::Unlock);
-        }
+    closed.finish();
+    wait_until("two requests", || connection.waiting() == 2);
+    let other = std::thread::spawn({
+        let path = path.to_owned();
+        move || on_cpu(cpu, || std::fs::symlink_metadata(path))
     });
-    drop((holder, first, second));
+    wait_until("three requests", || connection.waiting() == 3);
+    kill_process(server.worker(), Signal::CONT);
+    wait_until("an answer", || other.is_finished());
+    holder.finish();
+    for waiter in waiters {
+        let lines = [(); 3].map(|()| waiter.line());
+        assert_eq!(lines, ["ok", "waiting", "ok"]);
+        waiter.finish();
+    }
     server.stop();
 }
