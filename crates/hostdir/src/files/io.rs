@@ -229,9 +229,11 @@ impl Files {
             }
         }
         self.release_owners_of(args.handle);
-        let inode = Arc::clone(file.inode());
-        drop(file);
-        self.tree.dax.closed(&inode);
+        if self.tree.dax.window().is_some() {
+            let inode = Arc::clone(file.inode());
+            drop(file);
+            self.tree.dax.closed(&inode);
+        }
     }
 
     pub(crate) fn fsync(

@@ -285,10 +285,11 @@ impl Notes {
         }
     }
 
-    /// Adds bits of what a guest was told of mapping the file, each once.
-    pub(crate) fn note_dax(&self, node: NodeId, bits: u8) {
+    /// What a guest was told of mapping a file. Not from two threads at once.
+    pub(crate) fn note_dax(&self, node: NodeId, told: u8) {
         if let Some(record) = self.nodes.at(node.0 as u32) {
-            record.add(TYPE_AND_LENGTH, u64::from(bits) << DAX_SHIFT);
+            let others = record.load(TYPE_AND_LENGTH) & !(u64::from(u8::MAX) << DAX_SHIFT);
+            record.store(TYPE_AND_LENGTH, others | u64::from(told) << DAX_SHIFT);
         }
     }
 

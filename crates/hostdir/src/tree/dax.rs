@@ -10,6 +10,7 @@ use crate::explanation::WindowUse;
 use crate::ledger::Notes;
 use crate::statistics::DaxCounts;
 use globset::GlobSet;
+use parking_lot::Mutex;
 use rustix::fs::{Statx, StatxAttributes};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +56,7 @@ pub(crate) struct Dax {
     /// Set by INIT, if files are to be mapped.
     window: OnceLock<Arc<dyn WindowCoverage>>,
     notes: Option<Arc<Notes>>,
+    noting: Mutex<()>,
     reported: AtomicU64,
     unmapped: [AtomicU64; REASONS],
     withdrawn: AtomicU64,
@@ -143,13 +145,13 @@ impl Dax {
         let dax = inode.dax();
         if !dax.is_decided() {
             let judged = self.judge(window, dax.is_named(), stat, look);
-            if let Some(noted) = dax.decide(judged.ok()) {
+            if dax.decide(judged.ok()) {
                 let counter = match judged {
                     Ok(_) => &self.reported,
                     Err(reason) => &self.unmapped[reason as usize],
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
-                self.note(inode, noted);
+                self.note(inode);
             }
         }
         // A guest forgets a file soon whose flag has changed.
@@ -160,9 +162,10 @@ impl Dax {
     }
 
     /// For the next process, before the guest knows it.
-    fn note(&self, inode: &Inode, bits: u8) {
-        if let Some(notes) = self.notes.as_ref().filter(|_| bits != 0) {
-            notes.note_dax(inode.node(), bits);
+    fn note(&self, inode: &Inode) {
+        if let Some(notes) = &self.notes {
+            let _one_at_a_time = self.noting.lock();
+            notes.note_dax(inode.node(), inode.dax().noted());
         }
     }
 
@@ -226,9 +229,9 @@ impl Dax {
 
     /// Takes back that the guest may map the file, which it keeps mapped while it has it open.
     pub(crate) fn withdraw(&self, inode: &Inode) {
-        if let Some(noted) = inode.dax().withdraw() {
+        if inode.dax().withdraw() {
             self.withdrawn.fetch_add(1, Ordering::Relaxed);
-            self.note(inode, noted);
+            self.note(inode);
         }
         self.closed(inode);
     }

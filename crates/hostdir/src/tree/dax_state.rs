@@ -9,7 +9,6 @@ const DECIDED: u8 = 2;
 const REPORTED: u8 = 4;
 const READ_ONLY: u8 = 8;
 const WITHDRAWN: u8 = 16;
-/// Those that the next process needs.
 const NOTED: u8 = REPORTED | READ_ONLY | WITHDRAWN;
 
 #[derive(Debug, Default)]
@@ -41,16 +40,14 @@ impl DaxState {
         self.has(DECIDED)
     }
 
-    /// The guest is told to map it, as far as rules permit, or not to. Returns what to note; `None` if it was told
-    /// before.
-    pub(crate) fn decide(&self, access: Option<Access>) -> Option<u8> {
+    /// The guest is told to map it, as far as rules permit, or not to. False if it was told before.
+    pub(crate) fn decide(&self, access: Option<Access>) -> bool {
         let bits = match access {
             Some(Access::Change) => REPORTED,
             Some(Access::Read) => REPORTED | READ_ONLY,
             None => 0,
         };
-        let is_undecided = |state| state & DECIDED == 0;
-        self.set_if(is_undecided, bits | DECIDED).then_some(bits)
+        self.set_if(|state| state & DECIDED == 0, bits | DECIDED)
     }
 
     /// The guest was told to map it.
@@ -66,14 +63,19 @@ impl DaxState {
         })
     }
 
-    /// Rules that came later forbid it. Returns what to note; `None` if it is so already.
-    pub(crate) fn withdraw(&self) -> Option<u8> {
+    /// Rules that came later forbid it. False if it is so already.
+    pub(crate) fn withdraw(&self) -> bool {
         let is_mapped = |state| state & (REPORTED | WITHDRAWN) == REPORTED;
-        self.set_if(is_mapped, WITHDRAWN).then_some(WITHDRAWN)
+        self.set_if(is_mapped, WITHDRAWN)
     }
 
     pub(crate) fn is_withdrawn(&self) -> bool {
         self.has(WITHDRAWN)
+    }
+
+    /// What the next process needs.
+    pub(crate) fn noted(&self) -> u8 {
+        self.0.load(Ordering::Relaxed) & NOTED
     }
 
     /// What a process that died has noted. What is not noted was not reported.

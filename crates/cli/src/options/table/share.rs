@@ -46,11 +46,12 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
         row("dax_window", Bytes(1024, Share(|it, bytes| it.window_bytes = bytes)))
             .help("map files of the host into the machine's address space (DAX)")
             .long(
-                "The size of the window, a multiple of 2M, 512M at most unless dax_window_force is given. The guest reads and writes the \
-                 mapped files in the host's page cache, without requests and without a copy of its own. \
-                 The machine monitor must support it (VHOST_USER_PROTOCOL_F_SHMEM). A file that is truncated \
-                 while it is mapped ends the machine monitor, if the guest touches it (SIGBUS). \
-                 The machine does not migrate.",
+                "The size of the window, a multiple of 2M, 512M at most unless dax_window_force is given. The \
+                 guest reads and writes the mapped files in the host's page cache, without requests and \
+                 without a copy of its own. The machine monitor must support it \
+                 (VHOST_USER_PROTOCOL_F_SHMEM). A file that is truncated while it is mapped ends the machine \
+                 monitor, if the guest touches it (SIGBUS). Under policy=, files are mapped that no rule may \
+                 restrict. The machine does not migrate.",
             ),
         // check_window asks whether it is given.
         row("dax_window_force", On(Share(|_, _| ())))
