@@ -11,7 +11,7 @@ need fio fsx xfs_io fallocate setpriv
 [[ $GUEST == qemu ]] || fail "this needs a window: --guest qemu"
 [[ $SERVER == thrufs ]] || fail "this is about thrufs"
 
-PARTS=${PARTS:-kinds bytes at_once direct set_ids size exerciser reclaim stopped modes remounts unbinds restarts}
+PARTS=${PARTS:-kinds bytes at_once direct set_ids size exerciser reclaim stopped modes rules remounts unbinds restarts}
 QEMU=$QEMU_WINDOW
 # With QEMU, a machine that starts again stays.
 ON_REBOOT=
@@ -369,6 +369,46 @@ modes() {
     say "with dax=never and dax=always"
 }
 
+# rule PATTERN ACTION: the share's only rule from now on.
+rule() {
+    printf '[[rule]]\npath = "%s"\naction = "%s"\n' "$1" "$2" >"$WORK/rules.toml"
+}
+
+# Rules come to restrict files that the guest has mapped: it goes on with what it has open, and then has to forget
+# them.
+rules() {
+    local withdrawn='s/^.*dax_withdrawn=([0-9]+).*$/\1/p' turn
+    random used.img 4M
+    random idle.img 4M
+    mapped "used.img idle.img" used.img idle.img
+    same "files without a rule" used.img idle.img
+    maps_it used.img
+    rule '{used,idle}.img' direct
+    kill -HUP "${SERVER_PID[shared]}"
+    for ((turn = 0; turn < 200; turn++)); do
+        (($("$PROGRAM" ctl "$WORK/shared.socket" statistics | sed -nE "$withdrawn") < 2)) || break
+        sleep 0.1
+    done
+    printf 'of host' | dd of="$served/used.img" bs=1 seek=4096 conv=notrunc status=none
+    tells 'load 4096 7'
+    expect "what a guest has mapped stays" "$ANSWER" "of host"
+    unmaps_it
+    # EBUSY until the guest's attributes have timed out, and it has forgotten the file.
+    asks guest 'cd /shared; for ((n = 0; n < 100; n++)); do
+        md5sum used.img idle.img >/tmp/log 2>&1 && break; sleep 0.1; done; cat /tmp/log'
+    expect "files of a rule, once they are forgotten" "$ANSWER" "$(md5 used.img idle.img)"
+    mapped '' used.img idle.img
+    rule none direct
+    kill -HUP "${SERVER_PID[shared]}"
+    asks guest 'cd /shared; for ((n = 0; n < 100; n++)); do
+        echo 2 >/proc/sys/vm/drop_caches
+        (($(xfs_io -r -c "statx -r" idle.img | sed -n "s/^stat.attributes = //p") & 0x200000)) && break
+        sleep 0.1; done'
+    mapped "used.img idle.img" used.img idle.img
+    same "files whose rule is gone" used.img idle.img
+    say "files that rules restrict are not mapped any more, and read right"
+}
+
 # exchange: other bytes under each name.
 exchange() {
     mv "$served/one.img" "$served/was"
@@ -442,7 +482,8 @@ truncated() {
 lower "$WORK/lower" 512M
 mkdir "$served"
 files
-share shared "${OPTIONS:+$OPTIONS,}dax=*.img"
+rule none direct
+share shared "${OPTIONS:+$OPTIONS,}dax=*.img,policy=$WORK/rules.toml"
 share_beneath
 monitored
 boot guest shared beneath
