@@ -9,6 +9,7 @@
 //! | `read`, `write`, `flush`, `fsync`, `fallocate`, `lseek`, `copy_file_range` | requests on its data |
 //! | `change_content`, `clear_privileges`, `drop_privileges`, `drop_privileges_of_others` | set-id bits and capabilities |
 //! | `change_attributes`, `change_file`, `may_write` | changes of a file that may be redacted |
+//! | `withdraw_mappings` | files that a guest maps, under rules that have changed |
 //! | `opendir`, `readdir`, `releasedir`, `fsyncdir`, `directory_of` | open directories |
 //! | `getlk`, `setlk`, `release_owner`, `held_locks`, `suspend_locks` | shared locks |
 

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `has_policy`, `active_policy`, `for_opens`, `reload_rules` | the policy in force, and another one |
 //! | `decide_inode`, `decide_new`, `decide_again`, `is_redacted` | what it decides of a file and a caller |
+//! | `lasting_access` | what all rules leave of a file, whatever changes |
 //! | `may_change`, `may_resize`, `may_make`, `may_link`, `may_move`, `may_replace`, `may_reveal` | a request is refused or not |
 //! | `hidden_from_lookup`, `rules_of_entries` | names that are hidden |
 //! | `permit`, `refuse`, `record_open` | refusals and opens, in the audit log |
