@@ -44,6 +44,46 @@ pub fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> T {
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
+/// Who has something open on the mount at `point`, as `PROCESS NAME: FILE`.
+pub fn users_of_mount(point: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let is_it = |line: &&str| line.split(' ').nth(4).map(Path::new) == Some(point);
+    let id = table
+        .lines()
+        .rfind(is_it)
+        .and_then(|line| line.split(' ').next());
+    let Some(id) = id.map(|id| format!("mnt_id:\t{id}")) else {
+        return Vec::new();
+    };
+    let mut users = Vec::new();
+    let files = entries_of("/proc")
+        .into_iter()
+        .flat_map(|process| entries_of(process.join("fdinfo")));
+    for info in files {
+        if fs::read_to_string(&info).is_ok_and(|text| text.lines().any(|line| line == id)) {
+            let process = info
+                .parent()
+                .and_then(Path::parent)
+                .unwrap_or(Path::new(""));
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let number = info.file_name().unwrap_or_default();
+            let file = fs::read_link(process.join("fd").join(number)).unwrap_or_default();
+            users.push(format!(
+                "{} {}: {}",
+                process.display(),
+                name.trim(),
+                file.display()
+            ));
+        }
+    }
+    users
+}
+
+fn entries_of(directory: impl AsRef<Path>) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
 /// A file of the kernel with another value for the lifetime of this object. A process of its own restores
 /// the old value, also when this one is killed.
 pub struct Changed {

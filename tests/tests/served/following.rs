@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
+use thrufs_tests::machine::users_of_mount;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
@@ -60,8 +61,12 @@ fn tmpfs<'a>(at: &'a Path, name: &str) -> Detach<&'a Path> {
 /// As soon as nothing above uses it.
 #[track_caller]
 pub fn unmount_idle(mounted: Detach<&Path>) {
-    let unmounted = || unmount(mounted.0, UnmountFlags::empty()).is_ok();
-    wait_until("idle", unmounted);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = unmount(mounted.0, UnmountFlags::empty()) {
+        let users = || users_of_mount(mounted.0);
+        assert!(Instant::now() < deadline, "{error}: {:#?}", users());
+        thread::sleep(Duration::from_millis(5));
+    }
     // Its place may be another's next.
     mem::forget(mounted);
 }
