@@ -6,8 +6,8 @@ use crate::dax::{DAX_RANGE_BYTES, SETUPMAPPING_READ, SETUPMAPPING_WRITE};
 use crate::front_end::{FrontEnd, FrontEndConfig, Window, WindowConfig, WindowError};
 use crate::tool::{Connection, ToolError};
 use rustix::fs::OFlags;
-use thrufs_abi::NodeId;
 use thrufs_abi::layout::{RemovemappingOne, SetupmappingIn};
+use thrufs_abi::{AttrFlags, NodeId};
 use thrufs_testing::{Caller, Client};
 
 const BYTES: usize = DAX_RANGE_BYTES as usize + 4096;
@@ -59,25 +59,34 @@ fn within(connection: &Connection, check: fn(&Session<'_>) -> Verdict) -> Verdic
     let (caller, name) = (client.root(), b"thrufs-conform-window.img");
     let flags = OFlags::RDWR | OFlags::CREATE;
     let (entry, open) = caller.create(NodeId::ROOT, name, flags.bits().cast_signed(), 0o644)?;
-    let session = Session {
-        caller,
-        window,
-        node: NodeId(entry.nodeid),
-        fh: open.fh,
-    };
-    let verdict = fill(&session).and_then(|()| check(&session));
+    let node = NodeId(entry.nodeid);
+    let verdict = fill(&caller, (node, open.fh)).and_then(|()| {
+        // A file that a guest maps is one that it has looked up.
+        caller.release(node, open.fh)?;
+        caller.forget(node, 1);
+        let entry = caller.lookup(NodeId::ROOT, name)?;
+        if entry.attr.flags & AttrFlags::DAX.bits() == 0 {
+            return skip("the server does not have this file mapped");
+        }
+        let node = NodeId(entry.nodeid);
+        let session = Session {
+            caller,
+            window,
+            node,
+            fh: caller.open(node, OFlags::RDWR.bits().cast_signed())?.fh,
+        };
+        check(&session)
+    });
     caller.unlink(NodeId::ROOT, name)?;
     client.unmount();
     verdict
 }
 
-fn fill(session: &Session<'_>) -> Verdict {
+fn fill(caller: &Caller<'_, FrontEnd>, (node, fh): (NodeId, u64)) -> Verdict {
     let data: Vec<u8> = (0..BYTES).map(|at| (at * 7 + at / 251) as u8).collect();
     for (number, part) in data.chunks(1 << 16).enumerate() {
         let offset = (number << 16) as u64;
-        session
-            .caller
-            .write(session.node, session.fh, offset, part, 0)?;
+        caller.write(node, fh, offset, part, 0)?;
     }
     Ok(())
 }
