@@ -122,11 +122,11 @@ impl Metrics {
             }
             WindowEvent::Mapped => bump(&figures.window_maps),
             WindowEvent::Unmapped => bump(&figures.window_unmaps),
-            WindowEvent::BadRange => bump(&figures.window_bad_range),
-            WindowEvent::Overlap => bump(&figures.window_overlap),
-            WindowEvent::Full => bump(&figures.window_full),
-            WindowEvent::Cut => bump(&figures.window_cut),
-            WindowEvent::ReadOnly => bump(&figures.window_read_only),
+            WindowEvent::BadRange => bump(&figures.window_refused_range),
+            WindowEvent::Overlap => bump(&figures.window_refused_overlap),
+            WindowEvent::Full => bump(&figures.window_refused_full),
+            WindowEvent::Cut => bump(&figures.window_refused_cut),
+            WindowEvent::ReadOnly => bump(&figures.window_refused_write),
             WindowEvent::MonitorRefused => bump(&figures.window_monitor_refused),
             WindowEvent::MonitorSilent => bump(&figures.window_monitor_silent),
         }

@@ -53,7 +53,7 @@ use crate::quota::UserQuotas;
 use crate::setup_error::{SetupError, system};
 use crate::stat::stat_with_birth;
 use dax::Dax;
-pub(crate) use dax::Look;
+pub(crate) use dax::MapConditions;
 use descriptor_limits::DescriptorLimits;
 use descriptors::Descriptors;
 use mounts::Mounts;

@@ -441,7 +441,7 @@ fn explain_and_statistics_say_which_files_are_mapped() {
     for line in [
         "window      mapped, 1 range: it is a DAX file",
         "window      not mapped: it is too small (dax_min_size=)",
-        "window      not mapped: not looked up; then: it is none of the files that are to be mapped (dax=)",
+        "window      not mapped: the guest has not looked it up; it would not map it: it is none of the files that are to be mapped (dax=)",
     ] {
         assert!(said.contains(line), "{said}");
     }
@@ -452,7 +452,7 @@ fn explain_and_statistics_say_which_files_are_mapped() {
         "dax_maps_beyond_end=false",
         "dax_files=1",
         "dax_too_small=1",
-        "window: bad range",
+        "window refused range",
     ] {
         assert!(said.contains(figure), "{said}");
     }

@@ -108,25 +108,25 @@ figures! {
     /// Mappings in the DAX window, now.
     window_mappings: "window mappings",
     /// The most mappings in the DAX window at once.
-    window_mappings_max: "window mappings, most",
+    window_mappings_max: "window mappings at most",
     /// Mappings that were made in the DAX window.
     window_maps: "window maps",
     /// Mappings that the guest has removed from the DAX window.
     window_unmaps: "window unmaps",
     /// Requests for the DAX window that were refused: a range that is not aligned, empty or outside.
-    window_bad_range: "window: bad range",
+    window_refused_range: "window refused range",
     /// The same: another mapping was in the way.
-    window_overlap: "window: overlap",
+    window_refused_overlap: "window refused overlap",
     /// The same: there were as many mappings as ranges of 2 MiB.
-    window_full: "window: full",
+    window_refused_full: "window refused full",
     /// The same: a range to unmap cut a mapping.
-    window_cut: "window: mapping cut",
+    window_refused_cut: "window refused cut",
     /// The same: a mapping for writing of what may only be read.
-    window_read_only: "window: read-only",
+    window_refused_write: "window refused write",
     /// Requests for the DAX window that the machine monitor has refused.
-    window_monitor_refused: "window: monitor refused",
+    window_monitor_refused: "window monitor refused",
     /// Requests for the DAX window that the machine monitor has not answered.
-    window_monitor_silent: "window: monitor silent",
+    window_monitor_silent: "window monitor silent",
 }
 
 impl Snapshot {

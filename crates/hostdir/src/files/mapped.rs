@@ -2,7 +2,8 @@
 //!
 //! A mapping is part of what an open grants: it stays while the file is open, whatever rules say then. A guest that
 //! was told to map a file does so at each open, also of what is redacted now. So under other rules than those by
-//! which it was told, the file is not opened again until the guest has forgotten it.
+//! which it was told, the file is not opened again: the guest looks it up anew (`ESTALE`), and gets another inode
+//! ([`is_to_be_replaced`](Inode::is_to_be_replaced)), which it maps or not by the rules in force.
 
 use super::Files;
 use crate::tree::Inode;
@@ -11,7 +12,7 @@ use thrufs::{Errno, Result};
 
 impl Files {
     /// Withdraws the mapping of a file for which the rules in force permit something else than those by which the
-    /// guest was told to map it. Fails with `EBUSY` for such a file.
+    /// guest was told to map it. Fails for such a file: with `EBUSY` while it is open, then with `ESTALE`.
     pub(super) fn require_mapping_as_granted(&self, inode: &Arc<Inode>) -> Result<()> {
         let Some(granted) = inode.dax().granted().filter(|_| self.judge.has_policy()) else {
             return Ok(());
@@ -20,7 +21,10 @@ impl Files {
             return Ok(());
         }
         self.tree.dax.withdraw(inode);
-        Err(Errno::EBUSY)
+        Err(match inode.is_open() {
+            true => Errno::EBUSY,
+            false => Errno::ESTALE,
+        })
     }
 
     /// The same for all files, after the rules have changed. Those that are not open are unmapped.

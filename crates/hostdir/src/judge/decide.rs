@@ -268,15 +268,11 @@ impl Judge {
         false
     }
 
-    /// What all rules permit every caller for as long as a file has its names; `None` where they may restrict it, and
-    /// for one with many names.
+    /// What all rules permit every caller for as long as a file has its names; `None` where they may restrict it.
     pub(crate) fn lasting_access(&self, inode: &Arc<Inode>) -> Option<Access> {
         let Some(rules) = self.active_policy() else {
             return Some(Access::Change);
         };
-        if inode.names().count() >= MANY_NAMES {
-            return None;
-        }
         let uses = rules.policy.uses();
         let names = self.paths(uses.hide.then_some(&rules), inode).ok()?;
         let mut all = Access::Change;

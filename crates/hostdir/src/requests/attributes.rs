@@ -8,7 +8,7 @@ use crate::files::OpenFile;
 use crate::follow::PendingLookup;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
-use crate::tree::{Inode, Look};
+use crate::tree::{Inode, MapConditions};
 use rustix::fs::{
     AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
 };
@@ -76,11 +76,11 @@ impl Host {
         if is_mounted_on && self.announces_submounts.load(Ordering::Relaxed) {
             AttrFlags::SUBMOUNT.bits()
         } else {
-            let look = Look {
-                access: &|| self.judge.lasting_access(inode),
+            let conditions = MapConditions {
+                lasting_access: &|| self.judge.lasting_access(inode),
                 is_mount_read_only: &|| self.tree.mount_is_read_only(inode).unwrap_or(true),
             };
-            self.tree.dax.flags(inode, stat, &look)
+            self.tree.dax.flags(inode, stat, &conditions)
         }
     }
 

@@ -11,7 +11,7 @@ use crate::host::{Host, HostDir};
 use crate::judge::{PASSTHROUGH, StatSource};
 use crate::stat::{stat_open, stat_with_birth};
 use crate::tree::{
-    Inode, Look, LowerMount, Obstacle, mount_id_mask, open_beneath, opened_identity,
+    Inode, LowerMount, MapConditions, Obstacle, mount_id_mask, open_beneath, opened_identity,
 };
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, Statx};
 use std::ffi::CStr;
@@ -163,15 +163,15 @@ impl Host {
             (None, Some(rules)) => rules.policy.lasting_access(path, FileType::RegularFile),
             (None, None) => Some(Access::Change),
         };
-        let look = Look {
-            access: &access,
+        let conditions = MapConditions {
+            lasting_access: &access,
             is_mount_read_only: &|| {
                 inode.is_some_and(|inode| self.tree.mount_is_read_only(inode).unwrap_or(true))
             },
         };
         let name = components.last()?.to_bytes();
         let inode = inode.map(|inode| &**inode);
-        self.tree.dax.explain(inode, name, stat, &look)
+        self.tree.dax.explain(inode, name, stat, &conditions)
     }
 
     fn reason(&self, path: DataPath, obstacle: Option<Obstacle>) -> String {

@@ -40,10 +40,10 @@ pub(crate) enum Unmapped {
 
 const REASONS: usize = Unmapped::Rules as usize + 1;
 
-/// What is looked at of a file that could be mapped otherwise.
-pub(crate) struct Look<'a> {
+/// What else decides whether a file is mapped; evaluated where nothing else excludes it.
+pub(crate) struct MapConditions<'a> {
     /// What rules permit for as long as the file has its names.
-    pub(crate) access: &'a dyn Fn() -> Option<Access>,
+    pub(crate) lasting_access: &'a dyn Fn() -> Option<Access>,
     pub(crate) is_mount_read_only: &'a dyn Fn() -> bool,
 }
 
@@ -107,12 +107,12 @@ impl Dax {
     ///
     /// A monitor that maps only what is open for writing gets no file that cannot be opened so: by its attributes, the
     /// mount or a rule. Nor a program, which could not be executed on the host meanwhile (`ETXTBSY`).
-    fn judge(
+    fn mappable(
         &self,
         window: &dyn WindowCoverage,
         is_named: bool,
         stat: &Statx,
-        look: &Look<'_>,
+        conditions: &MapConditions<'_>,
     ) -> std::result::Result<Access, Unmapped> {
         if !is_named {
             return Err(Unmapped::Name);
@@ -124,10 +124,10 @@ impl Dax {
         if !window.maps_beyond_end() && !is_of_pages {
             return Err(Unmapped::PartOfPage);
         }
-        let access = (look.access)().ok_or(Unmapped::Rules)?;
+        let access = (conditions.lasting_access)().ok_or(Unmapped::Rules)?;
         let may_write = || {
             let permits = !self.read_only && access == Access::Change;
-            permits && is_writable(stat) && !(look.is_mount_read_only)()
+            permits && is_writable(stat) && !(conditions.is_mount_read_only)()
         };
         if window.maps_read_only() || may_write() {
             Ok(access)
@@ -138,15 +138,15 @@ impl Dax {
 
     /// The flag of a file that the guest is to map. The same until the guest forgets the file, as it looks at the
     /// first only: a file that it makes itself, and that would be large enough some time, can have any size.
-    pub(crate) fn flags(&self, inode: &Inode, stat: &Statx, look: &Look<'_>) -> u32 {
+    pub(crate) fn flags(&self, inode: &Inode, stat: &Statx, conditions: &MapConditions<'_>) -> u32 {
         let Some(window) = self.window().filter(|_| inode.is_regular()) else {
             return 0;
         };
         let dax = inode.dax();
         if !dax.is_decided() {
-            let judged = self.judge(window, dax.is_named(), stat, look);
-            if dax.decide(judged.ok()) {
-                let counter = match judged {
+            let mappable = self.mappable(window, dax.is_named(), stat, conditions);
+            if dax.decide(mappable.ok()) {
+                let counter = match mappable {
                     Ok(_) => &self.reported,
                     Err(reason) => &self.unmapped[reason as usize],
                 };
@@ -154,8 +154,7 @@ impl Dax {
                 self.note(inode);
             }
         }
-        // A guest forgets a file soon whose flag has changed.
-        match dax.is_reported() && !dax.is_withdrawn() {
+        match dax.is_reported() {
             true => AttrFlags::DAX.bits(),
             false => 0,
         }
@@ -175,27 +174,31 @@ impl Dax {
         inode: Option<&Inode>,
         name: &[u8],
         stat: &Statx,
-        look: &Look<'_>,
+        conditions: &MapConditions<'_>,
     ) -> Option<WindowUse> {
         let window = self.window()?;
-        let judged = self.judge(window, self.names_to_map(window, name), stat, look);
-        let reason = match judged {
-            Ok(_) => "it is a DAX file".to_owned(),
-            Err(reason) => reason.to_string(),
-        };
+        let mappable = self.mappable(window, self.names_to_map(window, name), stat, conditions);
         let known = inode.filter(|inode| inode.dax().is_decided());
         let dax = known.map(Inode::dax);
         let is_mapped = dax.is_some_and(|dax| dax.is_reported() && !dax.is_withdrawn());
-        let reason = match dax {
-            None => format!("not looked up; then: {reason}"),
-            Some(dax) if dax.is_withdrawn() => {
-                "rules have changed; until it is forgotten, opens fail with EBUSY".to_owned()
+        let reason = match (dax, mappable) {
+            (None, Ok(_)) => "the guest has not looked it up; it would map it".to_owned(),
+            (None, Err(why)) => {
+                format!("the guest has not looked it up; it would not map it: {why}")
             }
-            Some(_) if is_mapped == judged.is_ok() => reason,
-            Some(_) if is_mapped => {
-                format!("it was a DAX file when it was looked up; now: {reason}")
+            (Some(dax), _) if dax.is_withdrawn() => {
+                "rules have changed: it is unmapped once it is closed, and looked up anew"
+                    .to_owned()
             }
-            Some(_) => "it was none when it was looked up; until it is forgotten".to_owned(),
+            (_, Ok(_)) if is_mapped => "it is a DAX file".to_owned(),
+            (_, Ok(_)) => {
+                "it was no DAX file when the guest looked it up, which has to forget it first"
+                    .to_owned()
+            }
+            (_, Err(why)) if is_mapped => {
+                format!("it was a DAX file when the guest looked it up; it would not be now: {why}")
+            }
+            (_, Err(why)) => why.to_string(),
         };
         Some(WindowUse {
             mapped: is_mapped,
@@ -238,8 +241,7 @@ impl Dax {
 
     /// Unmaps a file that is open no more, if it was withdrawn.
     pub(crate) fn closed(&self, inode: &Inode) {
-        if inode.dax().is_withdrawn()
-            && !inode.is_open()
+        if inode.is_to_be_replaced()
             && let Some(window) = self.window()
         {
             window.withdraw(inode.node());

@@ -185,6 +185,12 @@ impl Inode {
         &self.dax
     }
 
+    /// Whether the next lookup gives the guest another inode of the file: it would map this one, which rules forbid
+    /// now, until it forgets it. While the file is open, both would have it open in different ways.
+    pub(crate) fn is_to_be_replaced(&self) -> bool {
+        self.dax.is_withdrawn() && !self.is_open()
+    }
+
     /// The names by which it was looked up.
     pub(crate) fn names(&self) -> &Names {
         &self.names

@@ -103,11 +103,7 @@ impl Nodes {
     pub(crate) fn find_or_insert(&self, new: NewInode<'_>) -> Result<(Arc<Inode>, bool)> {
         let hash = self.hasher.hash_one(&new.identity);
         let mut shard = self.shard(hash).lock();
-        let found = shard.find(hash, |&index| {
-            self.slots
-                .get_by_index(index)
-                .is_some_and(|inode| *inode.identity() == new.identity)
-        });
+        let found = shard.find(hash, |&index| self.is_of(index, &new.identity));
         if let Some(inode) = found.and_then(|&index| self.slots.get_by_index(index)) {
             inode.add_lookup();
             self.note_lookups(inode.node(), 1);
@@ -183,11 +179,7 @@ impl Nodes {
         inode.set_lookups(lookups);
         let mut shard = self.shard(hash).lock();
         let inode = self.slots.insert_at(node.0, RESTORED_INDICES, inode)?;
-        let is_there = shard.find(hash, |&index| {
-            self.slots
-                .get_by_index(index)
-                .is_some_and(|other| other.identity() == inode.identity())
-        });
+        let is_there = shard.find(hash, |&index| self.is_of(index, inode.identity()));
         // Two inodes there may be one here. Lookups find the first.
         if is_there.is_none() {
             shard.insert_unique(hash, node.0 as u32, |&index| self.hash_at(index));
@@ -216,12 +208,14 @@ impl Nodes {
     pub(crate) fn find(&self, identity: &Identity) -> Option<Arc<Inode>> {
         let hash = self.hasher.hash_one(identity);
         let shard = self.shard(hash).lock();
-        let index = shard.find(hash, |&index| {
-            self.slots
-                .get_by_index(index)
-                .is_some_and(|inode| inode.identity() == identity)
-        })?;
+        let index = shard.find(hash, |&index| self.is_of(index, identity))?;
         self.slots.get_by_index(*index)
+    }
+
+    /// Whether lookups of this identity find the inode: not one that another has to replace.
+    fn is_of(&self, index: u32, identity: &Identity) -> bool {
+        let inode = self.slots.get_by_index(index);
+        inode.is_some_and(|inode| inode.identity() == identity && !inode.is_to_be_replaced())
     }
 
     fn hash_at(&self, index: u32) -> u64 {

@@ -89,10 +89,10 @@ fn invalid_requests_reach_no_front_end() {
     assert_eq!(ground.monitor.asked(), []);
     let metrics = ground.device.metrics();
     let refused = [
-        metrics.window_bad_range,
-        metrics.window_overlap,
-        metrics.window_cut,
-        metrics.window_read_only,
+        metrics.window_refused_range,
+        metrics.window_refused_overlap,
+        metrics.window_refused_cut,
+        metrics.window_refused_write,
     ];
     assert!(refused.iter().all(|&count| count > 0), "{refused:?}");
     assert_eq!(ground.unmap(&[(0, WINDOW)]), 0, "all that is there");

@@ -38,8 +38,6 @@ struct QueueSlots {
     detached: usize,
     /// Those of `detached` that the kernel reads into.
     reading: usize,
-    /// No reply has been sent since a slot was added: requests that found none may wait.
-    needs_kick: bool,
 }
 
 pub(super) struct WorkerThread<'a, F> {
@@ -48,6 +46,8 @@ pub(super) struct WorkerThread<'a, F> {
     worker: &'a Arc<Worker>,
     ring: Ring,
     queues: Vec<QueueSlots>,
+    /// Those that were given a slot since the last wait.
+    to_kick: Vec<QueueIndex>,
     /// When a request last carried much data; nothing once memory was released.
     large: Option<Instant>,
 }
@@ -63,7 +63,6 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             active: 0,
             detached: 0,
             reading: 0,
-            needs_kick: false,
         };
         WorkerThread {
             connection: &pool.connection,
@@ -71,6 +70,7 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             worker,
             ring,
             queues: worker.group.queues.iter().map(slots).collect(),
+            to_kick: Vec::new(),
             large: None,
         }
     }
@@ -163,10 +163,8 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if busy {
             self.worker.end_requests();
         }
-        for number in 0..self.queues.len() {
-            if std::mem::take(&mut self.queues[number].needs_kick) {
-                self.kick(self.queues[number].queue);
-            }
+        for queue in std::mem::take(&mut self.to_kick) {
+            self.kick(queue);
         }
     }
 
@@ -213,8 +211,6 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if large {
             self.note_large();
         }
-        let number = self.position(slot.queue());
-        self.queues[number].needs_kick = false;
         let mut sent = self.ring.commit(slot, length);
         if large {
             sent = sent.and_then(|()| self.ring.flush());
@@ -365,10 +361,11 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         if !missing || slots.reading > READS_MAX || self.pool.is_ending() {
             return;
         }
+        let queue = slots.queue;
         match self.add_slot(number) {
-            // Not only of the last slot: all may have been taken at once, and each be replaced before the next is
-            // looked at.
-            Ok(()) => self.queues[number].needs_kick = true,
+            // Also when other slots are registered: requests may have taken them already, and another found none.
+            Ok(()) if !self.to_kick.contains(&queue) => self.to_kick.push(queue),
+            Ok(()) => {}
             // Requests wait until a slot is back.
             Err(error) => tracing::debug!(%error, "no further memory for requests"),
         }

@@ -54,9 +54,9 @@ fn make(place: &Path, name: &str, bytes: u64) {
     file.set_len(bytes).unwrap();
 }
 
-fn look(is_mount_read_only: &dyn Fn() -> bool) -> Look<'_> {
-    Look {
-        access: &|| Some(Access::Change),
+fn conditions(is_mount_read_only: &dyn Fn() -> bool) -> MapConditions<'_> {
+    MapConditions {
+        lasting_access: &|| Some(Access::Change),
         is_mount_read_only,
     }
 }
@@ -71,7 +71,7 @@ fn look_up(tree: &Tree, name: &CStr) -> (Arc<Inode>, bool) {
 
 fn is_mapped(tree: &Tree, inode: &Arc<Inode>) -> bool {
     let stat = tree.stat(inode).unwrap();
-    let flags = tree.dax.flags(inode, &stat, &look(&|| false));
+    let flags = tree.dax.flags(inode, &stat, &conditions(&|| false));
     let may_map = tree.dax.may_map(inode, false);
     assert_eq!(may_map.is_ok(), flags != 0, "{may_map:?}");
     flags != 0
@@ -101,7 +101,9 @@ fn only_files_are_mapped_that_the_monitor_can_map_for_writing_to_their_end() {
         .lookup_name(&on_read_only_mount.root, c"whole.img")
         .unwrap();
     on_read_only_mount.dax.note_name(&inode, c"whole.img");
-    let flags = on_read_only_mount.dax.flags(&inode, &stat, &look(&|| true));
+    let flags = on_read_only_mount
+        .dax
+        .flags(&inode, &stat, &conditions(&|| true));
     assert_eq!(flags, 0);
 }
 
