@@ -47,7 +47,10 @@ pub(super) struct WorkerThread<'a, F> {
     ring: Ring,
     queues: Vec<QueueSlots>,
     /// Those that were given a slot since the last wait.
-    to_kick: Vec<QueueIndex>,
+    replenished: Vec<QueueIndex>,
+    /// A queue may have had no free slot once: since then, requests may wait in the kernel, and each that is carried
+    /// out elsewhere may be the one whose reply would have fetched the next.
+    has_run_out: bool,
     /// When a request last carried much data; nothing once memory was released.
     large: Option<Instant>,
 }
@@ -70,7 +73,8 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
             worker,
             ring,
             queues: worker.group.queues.iter().map(slots).collect(),
-            to_kick: Vec::new(),
+            replenished: Vec::new(),
+            has_run_out: false,
             large: None,
         }
     }
@@ -144,11 +148,12 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
     }
 
     fn handle_events(&mut self) {
-        let mut busy = false;
+        // Those that have arrived since nothing was left here: until then, each queue had `depth` free slots.
+        let mut requests = 0;
         while let Some(event) = self.ring.next_event() {
             match event {
                 Event::Request(slot) => {
-                    busy = true;
+                    requests += 1;
                     self.carry_out(slot);
                 }
                 Event::Read(slot, reading, result) => {
@@ -160,11 +165,13 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
                 Event::Gone(slot, errno) => self.lose(slot.queue(), errno),
             }
         }
-        if busy {
+        if requests > 0 {
             self.worker.end_requests();
         }
-        for queue in std::mem::take(&mut self.to_kick) {
-            self.kick(queue);
+        self.has_run_out |= requests >= usize::from(self.pool.depth);
+        let replenished = std::mem::take(&mut self.replenished);
+        if self.has_run_out {
+            replenished.into_iter().for_each(|queue| self.kick(queue));
         }
     }
 
@@ -358,16 +365,22 @@ impl<'a, F: FileSystem> WorkerThread<'a, F> {
         slots.active -= 1;
         slots.detached += 1;
         let missing = slots.active < usize::from(self.pool.depth);
-        if !missing || slots.reading > READS_MAX || self.pool.is_ending() {
+        if !missing || self.pool.is_ending() {
+            return;
+        }
+        if slots.reading > READS_MAX {
+            self.has_run_out = true;
             return;
         }
         let queue = slots.queue;
         match self.add_slot(number) {
-            // Also when other slots are registered: requests may have taken them already, and another found none.
-            Ok(()) if !self.to_kick.contains(&queue) => self.to_kick.push(queue),
+            Ok(()) if !self.replenished.contains(&queue) => self.replenished.push(queue),
             Ok(()) => {}
-            // Requests wait until a slot is back.
-            Err(error) => tracing::debug!(%error, "no further memory for requests"),
+            Err(error) => {
+                // Requests wait until a slot is back.
+                self.has_run_out = true;
+                tracing::debug!(%error, "no further memory for requests");
+            }
         }
     }
 
