@@ -143,7 +143,8 @@ impl Stream {
         } else {
             offset
         };
-        if self.position == offset && self.end > 0 {
+        // What was read ahead belongs to the walk that goes on. At 0 another one begins (rewinddir(3)).
+        if self.position == offset && offset != 0 && self.end > 0 {
             return Ok(());
         }
         rustix::fs::seek(fd, SeekFrom::Start(offset))?;

@@ -54,8 +54,8 @@ fn age(stat: &Statx, now: Duration) -> Option<Duration> {
     now.checked_sub(changed(&stat.stx_mtime).max(changed(&stat.stx_ctime)))
 }
 
-/// Whether the last change is older than the required age.
-fn is_settled(mount: &LowerMount, stat: &Statx) -> bool {
+/// Whether the last change is older than the required age, so that another one gives another version.
+pub(super) fn is_settled(mount: &LowerMount, stat: &Statx) -> bool {
     let margin = if mount.is_remote() {
         SETTLED_REMOTE
     } else {
