@@ -220,6 +220,16 @@ impl Notifier {
         self.queue.push(&Notification::IncEpoch)
     }
 
+    /// As [`increment_epoch`](Self::increment_epoch), and the kernel has done it when this returns. It takes no
+    /// lock for it.
+    ///
+    /// # Errors
+    /// `ENOTCONN` without a connection that takes notifications, or once it has ended; the kernel's, `EINVAL`
+    /// before 7.44.
+    pub fn increment_epoch_now(&self) -> Result<()> {
+        self.send(&Notification::IncEpoch)
+    }
+
     /// Asks the kernel to forget those of these nodes that are not in use (7.45).
     ///
     /// # Errors

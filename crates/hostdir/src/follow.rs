@@ -86,9 +86,9 @@ fn start_unmarking(watch: &Arc<Watch>) -> std::io::Result<mpsc::Sender<Arc<Inode
 }
 
 impl Started {
-    /// Whether an inode is marked, perhaps from now on.
-    fn has_mark(&self, inode: &Arc<Inode>) -> bool {
-        let has_mark = self.watch.marks.has(&self.watch.tree, inode);
+    /// Whether an inode is marked, perhaps from now on, for the caller.
+    fn has_mark(&self, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
+        let has_mark = self.watch.marks.has(&self.watch.tree, inode, uid);
         if self.watch.marks.has_new_group() {
             let _ = rustix::io::write(&self.wakeup, b"!");
         }
@@ -147,9 +147,10 @@ impl Follow {
             whole_file_systems: self.config.follow == FollowMode::Filesystem,
             mounts_are_private: self.mounts.lock().as_ref().is_some_and(|it| it.is_private),
         };
-        let marks = Marks::new(wanted).map_err(|error| error.to_string())?;
+        let server_uid = self.tree.credentials.server_uid();
+        let marks = Marks::new(wanted, server_uid).map_err(|error| error.to_string())?;
         marks
-            .mark(&self.tree, &self.tree.root)
+            .mark(&self.tree, &self.tree.root, None)
             .map_err(|error| format!("cannot mark the source: {error}"))?;
         let watch = Arc::new(Watch::new(
             Arc::clone(&self.tree),
@@ -158,7 +159,7 @@ impl Follow {
         ));
         let submounts = self.submounts();
         let started = sender::start(&watch, notifier);
-        let started = started.and_then(|()| reader::start(&watch, submounts));
+        let started = started.and_then(|()| reader::start(&watch, submounts, notifier));
         let wakeup = started.map_err(|error| error.to_string())?;
         let forgotten = start_unmarking(&watch).map_err(|error| error.to_string())?;
         Ok(Started {
@@ -179,9 +180,9 @@ impl Follow {
 
     /// To be called before a directory is read whose listing the kernel keeps for good: if it cannot be
     /// followed, the kernel is told to drop it after as long as names are valid.
-    pub(crate) fn listing_begins(&self, directory: &Arc<Inode>) {
+    pub(crate) fn listing_begins(&self, uid: Option<u32>, directory: &Arc<Inode>) {
         if let Some(started) = self.started.get()
-            && !started.has_mark(directory)
+            && !started.has_mark(directory, uid)
         {
             started
                 .watch
@@ -213,7 +214,8 @@ impl Follow {
     /// What happened so far, if changes are followed.
     pub(crate) fn figures(&self) -> Option<crate::statistics::Following> {
         let watch = &self.started.get()?.watch;
-        Some(watch.figures.following(watch.marks.count()))
+        let oldest = watch.lanes.oldest();
+        Some(watch.figures.following(watch.marks.count(), oldest))
     }
 
     /// See [`HostDir::settle`](crate::HostDir::settle).
@@ -226,25 +228,33 @@ impl Follow {
     }
 
     /// To be called before a name in `directory` is looked up or changed.
-    pub(crate) fn begin_lookup(&self, directory: &Arc<Inode>) -> PendingLookup<'_> {
+    pub(crate) fn begin_lookup(
+        &self,
+        uid: Option<u32>,
+        directory: &Arc<Inode>,
+    ) -> PendingLookup<'_> {
         let started = self.started.get();
-        let started = started.filter(|started| started.has_mark(directory));
+        let started = started.filter(|started| started.has_mark(directory, uid));
         let watch = started.map(|started| &*started.watch);
         PendingLookup {
             follow: self,
             directory: directory.node(),
             mount: directory.mount().index(),
             silence_ends: self.silence_ends(),
-            seen: watch.map(|watch| (watch, watch.changes.seen(directory.identity()))),
+            seen: watch.map(|watch| Before {
+                watch,
+                seen: watch.changes.seen(directory.identity()),
+                timeout: watch.losses.timeout(self.config.follow_timeout),
+            }),
         }
     }
 
     /// To be called before the attributes of a known inode are read.
-    pub(crate) fn mark(&self, inode: &Arc<Inode>) {
+    pub(crate) fn mark(&self, uid: Option<u32>, inode: &Arc<Inode>) {
         if let Some(started) = self.started.get()
             && !inode.followed().any(Followed::BY_ITS_NAME)
         {
-            started.has_mark(inode);
+            started.has_mark(inode, uid);
         }
         self.is_asked(inode);
     }
@@ -316,8 +326,17 @@ pub(crate) struct PendingLookup<'a> {
     mount: u32,
     /// Before the attributes were read. Of a silent file, they may have changed since without an event.
     silence_ends: u64,
-    /// What had happened in the directory; `None` if it is not watched.
-    seen: Option<(&'a Watch, Seen)>,
+    /// `None` if the directory is not watched.
+    seen: Option<Before<'a>>,
+}
+
+/// What there was before a lookup.
+struct Before<'a> {
+    watch: &'a Watch,
+    /// What had happened in the directory.
+    seen: Seen,
+    /// How long names could be kept. What changes while that is short may not be told.
+    timeout: Duration,
 }
 
 impl PendingLookup<'_> {
@@ -337,7 +356,8 @@ impl PendingLookup<'_> {
         self.follow.is_asked(inode);
         let was_silent = self.follow.silence_ends() != self.silence_ends;
         let zero = self.follow.of_attributes(Duration::ZERO);
-        let (Some((watch, seen)), Some(followed)) = (&self.seen, self.followed()) else {
+        let (Some(Before { watch, seen, .. }), Some(followed)) = (&self.seen, self.followed())
+        else {
             let attr = self.follow.attr_timeout(inode);
             return Timeouts {
                 entry: config.entry_timeout(),
@@ -373,8 +393,9 @@ impl PendingLookup<'_> {
     }
 
     fn followed(&self) -> Option<Duration> {
-        let (watch, _) = self.seen.as_ref()?;
-        Some(watch.losses.timeout(self.follow.config.follow_timeout))
+        let Before { watch, timeout, .. } = self.seen.as_ref()?;
+        let now = watch.losses.timeout(self.follow.config.follow_timeout);
+        Some(now.min(*timeout))
     }
 }
 
@@ -383,18 +404,20 @@ mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
+    const MARKS: usize = 10;
+
     /// Followed without threads. `None` without fanotify(7) that ignores (Linux 6.0).
     fn followed(place: &std::path::Path) -> Option<Follow> {
         let config = Config::default();
         let source = std::fs::File::open(place).unwrap();
         let tree = Arc::new(Tree::new(source.into(), &config, None, None, false).unwrap());
         let wanted = Wanted {
-            most: 10,
+            most: MARKS,
             whole_file_systems: false,
             mounts_are_private: false,
         };
-        let marks = Marks::new(wanted).ok()?;
-        marks.mark(&tree, &tree.root).ok()?;
+        let marks = Marks::new(wanted, 0).ok()?;
+        marks.mark(&tree, &tree.root, None).ok()?;
         let probe = std::fs::File::open(place.join("log")).unwrap();
         marks.ignore_data(probe.as_fd()).ok()?;
         let follow = Follow::new(Arc::clone(&tree), Arc::new(config));
@@ -405,6 +428,37 @@ mod tests {
         };
         follow.started.set(started).ok()?;
         Some(follow)
+    }
+
+    /// One that is not marked for a user may be for another.
+    #[test]
+    fn a_user_takes_half_of_the_marks() {
+        const USER: u32 = 1000;
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("log"), "").unwrap();
+        let Some(follow) = followed(place.path()) else {
+            return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
+        };
+        let Started { watch, .. } = follow.started.get().unwrap();
+        let tree = &watch.tree;
+        let directory = |number: usize| {
+            let name = format!("directory-{number}");
+            std::fs::create_dir(place.path().join(&name)).unwrap();
+            let name = std::ffi::CString::new(name).unwrap();
+            tree.lookup_name(&tree.root, &name).unwrap().0
+        };
+        let directories: Vec<_> = (0..MARKS).map(directory).collect();
+        let has = |inode, user| watch.marks.has(tree, inode, user);
+        let marked = directories.iter().filter(|it| has(it, Some(USER)));
+        assert_eq!(marked.count(), MARKS / 2);
+        let [.., refused] = &directories[..] else {
+            unreachable!("there are some");
+        };
+        assert!(!has(refused, Some(USER)) && has(refused, None));
+        assert!(has(refused, Some(USER)), "it is marked");
+        tree.forget(directories[0].node(), 1);
+        watch.marks.forget(tree, &directories[0]);
+        assert!(has(&directories[MARKS - 2], Some(USER)));
     }
 
     /// They were read before the file was reported again, by this lookup or another request.
@@ -418,7 +472,7 @@ mod tests {
         let Started { watch, .. } = follow.started.get().unwrap();
         let (tree, marks) = (&watch.tree, &watch.marks);
         let looked_up = |meanwhile: &dyn Fn(&Arc<Inode>)| {
-            let pending = follow.begin_lookup(&tree.root);
+            let pending = follow.begin_lookup(None, &tree.root);
             let (inode, _) = tree.lookup_name(&tree.root, c"log").unwrap();
             meanwhile(&inode);
             let timeouts = pending.found(&inode, 1);
@@ -435,7 +489,7 @@ mod tests {
         let ended = looked_up(&|inode| watch.silent.end(marks, tree, inode));
         assert_eq!(ended.1, Duration::ZERO);
         assert!(watch.silent.begin(marks, tree, &log));
-        follow.mark(&log);
+        follow.mark(None, &log);
         assert!(!watch.silent.has(marks, &log));
         assert_eq!(follow.attr_timeout(&log), kept);
     }

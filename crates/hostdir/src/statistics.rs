@@ -71,7 +71,11 @@ pub struct Following {
     pub losses: u64,
     /// Times that a file became silent: it was written often and not looked at, and is not reported until it is.
     pub silenced: u64,
-    /// The longest time from reading an event until the kernel above was told, microseconds.
+    /// Times that notifications were late, so that answers were valid for a second at most: somebody holds the lock
+    /// of a directory above for long.
+    pub late: u64,
+    /// The longest time from reading an event until the kernel above was told, or until now if it was not,
+    /// microseconds.
     pub lag_max_us: u64,
 }
 
@@ -121,12 +125,14 @@ impl fmt::Display for Following {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            " follow_marks={} follow_events={} follow_notifications={} follow_losses={} follow_silenced={} follow_lag_max_us={}",
+            " follow_marks={} follow_events={} follow_notifications={} follow_losses={} follow_silenced={} follow_late={} \
+             follow_lag_max_us={}",
             self.marks,
             self.events,
             self.notifications,
             self.losses,
             self.silenced,
+            self.late,
             self.lag_max_us
         )
     }

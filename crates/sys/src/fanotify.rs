@@ -42,10 +42,14 @@ pub const OF_ENTRIES: u64 = libc::FAN_EVENT_ON_CHILD;
 /// A group of marks and their queue of events, 16,384 of them unless `fs.fanotify.max_queued_events` says
 /// otherwise.
 #[derive(Debug)]
-pub struct Group(OwnedFd);
+pub struct Group {
+    fd: OwnedFd,
+    has_unlimited_marks: bool,
+}
 
 impl Group {
-    /// A group without marks, whose reads do not wait.
+    /// A group without marks, whose reads do not wait. With CAP_SYS_ADMIN its marks do not count among those of
+    /// the user (`user.max_fanotify_marks`), who may need them for other programs.
     ///
     /// # Errors
     /// Those of `fanotify_init(2)`: EMFILE (`user.max_fanotify_groups`), EINVAL before Linux 5.17, ENOSYS.
@@ -57,9 +61,21 @@ impl Group {
             | libc::FAN_REPORT_TARGET_FID;
         let flags = libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | reports;
         // SAFETY: no pointers.
-        let group = check_int(unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) })?;
-        // SAFETY: a new descriptor, owned from here on.
-        Ok(Group(unsafe { OwnedFd::from_raw_fd(group) }))
+        let init = |flags| check_int(unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) });
+        let (group, has_unlimited_marks) = match init(flags | libc::FAN_UNLIMITED_MARKS) {
+            Err(rustix::io::Errno::PERM) => (init(flags)?, false),
+            group => (group?, true),
+        };
+        Ok(Group {
+            // SAFETY: a new descriptor, owned from here on.
+            fd: unsafe { OwnedFd::from_raw_fd(group) },
+            has_unlimited_marks,
+        })
+    }
+
+    /// Whether its marks do not count among those of the user.
+    pub fn has_unlimited_marks(&self) -> bool {
+        self.has_unlimited_marks
     }
 
     /// Adds `events` to the mark of the inode behind a descriptor (also `O_PATH`).
@@ -130,7 +146,7 @@ impl Group {
 
     fn change(&self, action: u32, inode: BorrowedFd<'_>, events: u64) -> Result<()> {
         let link = Link::of(inode);
-        let (group, path) = (self.0.as_raw_fd(), link.path().as_ptr());
+        let (group, path) = (self.fd.as_raw_fd(), link.path().as_ptr());
         // SAFETY: `path` ends with a zero byte and lives across the call.
         let done = unsafe { libc::fanotify_mark(group, action, events, libc::AT_FDCWD, path) };
         check_int(done).map(drop)
@@ -141,14 +157,14 @@ impl Group {
     /// # Errors
     /// EAGAIN if there are none, EINVAL for a buffer too small for the next.
     pub fn read<'a>(&self, buffer: &'a mut [u8]) -> Result<Events<'a>> {
-        let length = rustix::io::read(&self.0, &mut *buffer)?;
+        let length = rustix::io::read(&self.fd, &mut *buffer)?;
         Ok(Events(&buffer[..length]))
     }
 }
 
 impl AsFd for Group {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 

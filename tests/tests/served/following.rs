@@ -1,7 +1,7 @@
 //! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
 //! is mounted and unmounted there gives no event.
 
-use rustix::fs::{Stat, stat};
+use rustix::fs::{Stat, chmod, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
 use std::io::{Read, Write};
@@ -10,10 +10,13 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::process::Process;
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
 use thrufs_tests::mounted::Mounted;
+use thrufs_tests::programs;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
@@ -26,6 +29,14 @@ const LATE: Duration = Duration::from_secs(1);
 fn on_each_transport(test: impl Fn(&Mounted)) {
     over_each(|transport| {
         let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(FOLLOWED)).unwrap();
+        test(&mounted);
+        mounted.stop().unwrap();
+    });
+}
+
+fn on_each_transport_by_default(test: impl Fn(&Mounted)) {
+    over_each(|transport| {
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with("follow=auto")).unwrap();
         test(&mounted);
         mounted.stop().unwrap();
     });
@@ -326,6 +337,138 @@ fn an_open_shows_what_no_event_reported() {
         drop(file);
         mounted.stop().unwrap();
     }
+}
+
+/// Makes a file when it is dropped.
+struct Opened<'a>(&'a Path);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0, "");
+    }
+}
+
+/// Listings into memory that does not come hold their directories, and so the notifications about names in them.
+#[test]
+fn held_directories_delay_no_notifications_about_others() {
+    const HELD: usize = 8;
+    on_each_transport_by_default(|mounted| {
+        let gate = mounted.outside().join("gate");
+        let memory = mounted.outside().join("memory");
+        fs::create_dir(&memory).unwrap();
+        let at = [&memory, &gate].map(|path| path.to_str().unwrap());
+        let mut slow = Process::start(&programs::slow_files(), &at);
+        assert_eq!(slow.line(), "ok");
+        let other = mounted.source().join("other");
+        fs::create_dir(&other).unwrap();
+        fs::write(other.join("file"), "").unwrap();
+        let above = mounted.mnt().join("other");
+        assert_eq!(names(&above), ["file"]);
+        assert!(fs::metadata(above.join("absent")).is_err());
+        let held: Vec<_> = (0..HELD).map(|number| format!("held-{number}")).collect();
+        let beneath = |name: &String| mounted.source().join(name);
+        held.iter()
+            .for_each(|name| fs::create_dir(beneath(name)).unwrap());
+        // Also if this fails: the threads wait for it.
+        let opened = Opened(&gate);
+        thread::scope(|scope| {
+            let _opened = opened;
+            for (number, name) in held.iter().enumerate() {
+                let page = fs::File::open(memory.join(format!("page-{number}"))).unwrap();
+                let directory = fs::File::open(mounted.mnt().join(name)).unwrap();
+                scope.spawn(move || {
+                    let mut page = Mapping::new(&page, 4096, Sharing::Private).unwrap();
+                    page.list(&directory).unwrap()
+                });
+                assert_eq!(slow.line(), "slow");
+            }
+            held.iter()
+                .for_each(|name| fs::write(beneath(name).join("new"), "").unwrap());
+            let mode = |path: &Path| stat(path).unwrap().st_mode & 0o777;
+            chmod(&other, 0o711.into()).unwrap();
+            wait_until("mode", || mode(&above) == 0o711);
+            fs::rename(other.join("file"), other.join("absent")).unwrap();
+            wait_until("name", || names(&above) == ["absent"]);
+            wait_until("late", || figure(mounted, "follow_late") > 0);
+            assert!(figure(mounted, "follow_lag_max_us") >= 100_000);
+            // What is looked up now is not kept either.
+            fs::rename(other.join("absent"), other.join("later")).unwrap();
+            wait_until("later", || names(&above) == ["later"]);
+        });
+        mounted.settle();
+        for name in &held {
+            assert_eq!(names(&mounted.mnt().join(name)), ["new"]);
+        }
+        fs::remove_file(other.join("later")).unwrap();
+        wait_until("empty", || names(&above).is_empty());
+    });
+}
+
+/// What was read ahead for a listing is shown to no other: not to those that begin after a change, by the same
+/// thread or another, whoever else lists the directory at the same time.
+#[test]
+fn a_listing_that_is_left_unfinished_is_shown_to_nobody_else() {
+    const NAMES: usize = 2000;
+    over_each(|transport| {
+        for options in ["follow=auto", "follow=no", "cache=always"] {
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(options)).unwrap();
+            let trials = [false, true].map(|looks_up| [false, true].map(|above| (looks_up, above)));
+            for (looks_up, is_changed_above) in trials.into_iter().flatten() {
+                if !is_changed_above && options == "cache=always" {
+                    continue;
+                }
+                let name = format!("{looks_up}-{is_changed_above}");
+                let (beneath, above) = (mounted.source().join(&name), mounted.mnt().join(&name));
+                fs::create_dir(&beneath).unwrap();
+                let name_of = |number: usize| format!("some-name-{number:04}");
+                (0..NAMES).for_each(|it| fs::write(beneath.join(name_of(it)), "").unwrap());
+                // In what the server has read, but has not returned.
+                let order = fs::read_dir(&beneath).unwrap();
+                let order: Vec<_> = order.map(|entry| entry.unwrap().file_name()).collect();
+                let removed = order[300..800].iter().step_by(2);
+                let look = |entry: fs::DirEntry| {
+                    if looks_up {
+                        drop(entry.metadata());
+                    }
+                };
+                let begin = |entries: usize| {
+                    let mut listing = fs::read_dir(&above).unwrap();
+                    listing
+                        .by_ref()
+                        .take(entries)
+                        .for_each(|it| look(it.unwrap()));
+                    listing
+                };
+                // One that goes on later, and others that do not.
+                let goes_on = begin(3);
+                drop(begin(3));
+                thread::scope(|scope| drop(scope.spawn(|| drop(begin(3)))));
+                let changed = if is_changed_above { &above } else { &beneath };
+                removed.for_each(|name| fs::remove_file(changed.join(name)).unwrap());
+                if options == "follow=auto" {
+                    mounted.settle();
+                }
+                let expected = names(&beneath);
+                let shown = || {
+                    let entries = fs::read_dir(&above).unwrap().map(Result::unwrap);
+                    let mut shown: Vec<_> = entries
+                        .map(|entry| entry.file_name().into_string().unwrap())
+                        .collect();
+                    shown.sort_unstable();
+                    shown
+                };
+                assert!(shown() == expected, "{options} {name}, the same thread");
+                let other = thread::scope(|scope| scope.spawn(shown).join().unwrap());
+                assert!(other == expected, "{options} {name}, another thread");
+                goes_on.for_each(|entry| look(entry.unwrap()));
+                assert!(
+                    shown() == expected,
+                    "{options} {name}, after one that went on"
+                );
+            }
+            mounted.stop().unwrap();
+        }
+    });
 }
 
 /// One of the numbers that `thrufs ctl MOUNT statistics` prints.

@@ -4,10 +4,12 @@
 
 use super::Files;
 use super::open_directory::{Listing, OpenDirectory, Stream};
+use super::versions::is_settled;
 use crate::config::CacheMode;
 use crate::follow::PendingLookup;
 use crate::judge::{ActivePolicy, AuditedOpen, RulesOfEntries};
 use crate::ledger::{FileNote, OpenerIds};
+use crate::stat::{content_version, stat_open};
 use crate::tree::Inode;
 use rustix::fs::Statx;
 use std::ffi::CStr;
@@ -180,19 +182,38 @@ impl Files {
             let directory = self.directory_of(node, handle)?;
             return self.readdir_from(context, &directory, offset, sink, entry_of);
         }
-        let directory = match self.part_read.take(node, offset) {
-            Some(directory) => directory,
-            None => self.open_unnumbered(node)?,
+        let reader = context.pid();
+        let rest = match offset {
+            0 => None,
+            _ => self.part_read.take(node, offset, reader),
         };
-        self.follow.listing_begins(&directory.inode);
+        let (directory, version) = match rest {
+            Some(rest) => rest,
+            None => {
+                let directory = self.open_unnumbered(node)?;
+                let version = self.listing_version(&directory);
+                (directory, version)
+            }
+        };
+        if offset == 0 {
+            self.part_read.begin(node, reader, version);
+        }
+        self.follow.listing_begins(context.uid(), &directory.inode);
         self.readdir_from(context, &directory, offset, sink, entry_of)?;
         if !sink.is_empty() {
             directory.stream.lock().is_without_attributes |= !sink.is_plus();
-            self.part_read.keep(directory);
+            self.part_read.keep(directory, reader, version);
         } else if directory.stream.lock().is_without_attributes {
             self.follow.listed_without_attributes(&directory.inode);
         }
         Ok(())
+    }
+
+    /// A number that another change of a directory's entries changes, if there is one.
+    fn listing_version(&self, directory: &OpenDirectory) -> Option<u64> {
+        let fd = directory.stream.lock().fd.clone()?;
+        let stat = stat_open(&fd).ok()?;
+        is_settled(directory.inode.mount(), &stat).then(|| content_version(&stat))
     }
 
     fn is_opened_by_kernel(&self, handle: FileHandle) -> bool {
@@ -245,7 +266,14 @@ impl Files {
                 stream.start = stream.end;
                 continue;
             };
-            if !self.list((directory, fd), rules.as_ref(), &entry, sink, &entry_of) {
+            if !self.list(
+                context,
+                (directory, fd),
+                rules.as_ref(),
+                &entry,
+                sink,
+                &entry_of,
+            ) {
                 return Ok(());
             }
             stream.position = entry.off as u64;
@@ -256,6 +284,7 @@ impl Files {
     /// Returns one entry; false when the sink is full.
     fn list(
         &self,
+        context: &Context<'_>,
         (directory, fd): (&OpenDirectory, BorrowedFd<'_>),
         rules: Option<&RulesOfEntries>,
         entry: &DirEntry<'_>,
@@ -276,7 +305,7 @@ impl Files {
         if !sink.is_plus() || name == b"." || name == b".." {
             return sink.entry(ino, next, entry.kind, name);
         }
-        let pending = self.follow.begin_lookup(parent);
+        let pending = self.follow.begin_lookup(context.uid(), parent);
         match self.tree.lookup_at(parent, fd, entry.name) {
             Ok(found) => {
                 let found = entry_of(&pending, entry.name, found);

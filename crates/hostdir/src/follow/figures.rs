@@ -11,6 +11,7 @@ pub(super) struct Figures {
     losses: AtomicU64,
     notifications: AtomicU64,
     silenced: AtomicU64,
+    late: AtomicU64,
     /// From reading an event until the kernel above had been told, the longest, µs.
     lag_max: AtomicU64,
 }
@@ -28,13 +29,24 @@ impl Figures {
         self.silenced.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notifications have become late.
+    pub(super) fn late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn told(&self, lag: Duration) {
         self.notifications.fetch_add(1, Ordering::Relaxed);
+        self.lag(lag);
+    }
+
+    fn lag(&self, lag: Duration) {
         let lag = lag.as_micros().try_into().unwrap_or(u64::MAX);
         self.lag_max.fetch_max(lag, Ordering::Relaxed);
     }
 
-    pub(super) fn following(&self, marks: usize) -> Following {
+    /// With the age of the oldest notification that the kernel above has not got.
+    pub(super) fn following(&self, marks: usize, oldest: Duration) -> Following {
+        self.lag(oldest);
         let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         Following {
             marks,
@@ -42,6 +54,7 @@ impl Figures {
             notifications: count(&self.notifications),
             losses: count(&self.losses),
             silenced: count(&self.silenced),
+            late: count(&self.late),
             lag_max_us: count(&self.lag_max),
         }
     }

@@ -1,5 +1,10 @@
-//! Lanes: queues of messages to the kernel above, one for each thread that sends. A message waits as long as a
-//! request that holds a directory's lock in the kernel above, so there are several, and each node has its own.
+//! Lanes: queues of messages to the kernel above, one for each thread that sends.
+//!
+//! A message about a name waits for the lock of its directory in the kernel above, as long as somebody holds it:
+//! with a listing into memory that does not come (a map of a file of another FUSE server), for as long as they
+//! like. So names have lanes of their own, and what waits for no such lock has others. A lane whose message is on
+//! its way for long is *late*: the [reader](super::reader) sees that, and nothing relies on messages any more
+//! ([`Losses`](super::losses::Losses)).
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -7,8 +12,13 @@ use std::time::{Duration, Instant};
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 
+/// The lanes of attributes and data come first.
+const NODE_LANES: usize = 2;
+
 /// More wait for each other in vain: all of them together hold up four directories at a time.
-pub(super) const LANES: usize = 4;
+const NAME_LANES: usize = 4;
+
+pub(super) const LANES: usize = NODE_LANES + NAME_LANES;
 
 /// Most messages in one lane. With more, dropping all is cheaper.
 const MESSAGES_MAX: usize = 16 * 1024;
@@ -31,6 +41,13 @@ pub(super) enum Message {
         data: bool,
         name: Option<Name>,
     },
+    /// The same of a node that the kernel did not know, though an answer about it is on its way: the kernel has
+    /// the directory of the name locked until that is installed.
+    Arriving {
+        node: NodeId,
+        data: bool,
+        name: Name,
+    },
     /// A file is written again and again.
     Silence(NodeId),
     /// So is one that the kernel does not know, of which this is a name.
@@ -46,6 +63,15 @@ impl Message {
             data: true,
             name: None,
         }
+    }
+
+    /// What is left of a message that may not wait for the lock of a directory.
+    fn without_name(self) -> Option<Message> {
+        let Message::Arriving { node, data, .. } = self else {
+            return None;
+        };
+        let name = None;
+        Some(Message::Node { node, data, name })
     }
 }
 
@@ -66,9 +92,18 @@ struct State {
     later: Vec<Later>,
     /// How many messages there were. The first has the number 0.
     queued: u64,
-    /// The number of the message that is being sent.
-    sending: Option<u64>,
+    /// The message that is being sent.
+    sending: Option<Sending>,
+    /// Messages are of no use until the one that is being sent has arrived.
+    is_given_up: bool,
     has_ended: bool,
+}
+
+/// A message on its way.
+struct Sending {
+    number: u64,
+    /// When what it tells was read.
+    since: Instant,
 }
 
 /// A message that is sent when it is due.
@@ -84,11 +119,21 @@ struct Later {
 const UNNUMBERED: u64 = u64::MAX;
 
 impl State {
+    fn age(&self) -> Duration {
+        let waiting = self.messages.front().map(|(_, read)| *read);
+        let sending = self.sending.as_ref().map(|sending| sending.since);
+        let oldest = waiting.into_iter().chain(sending).min();
+        oldest.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Whether all messages before this number are sent, those too that had to be tried again.
     fn has_sent(&self, number: u64) -> bool {
         let taken = self.queued - self.messages.len() as u64;
         taken >= number
-            && self.sending.is_none_or(|sending| sending >= number)
+            && self
+                .sending
+                .as_ref()
+                .is_none_or(|sending| sending.number >= number)
             && self.later.iter().all(|later| later.number >= number)
     }
 }
@@ -106,6 +151,12 @@ impl Lanes {
     pub(super) fn push(&self, message: Message, read: Instant) -> bool {
         let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
+        if state.is_given_up {
+            drop(state);
+            return message
+                .without_name()
+                .is_none_or(|message| self.push(message, read));
+        }
         if state.messages.len() + state.later.len() >= MESSAGES_MAX {
             return false;
         }
@@ -121,7 +172,7 @@ impl Lanes {
     pub(super) fn push_later(&self, message: Message, due: Instant) -> bool {
         let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
-        if state.later.iter().any(|later| later.message == message) {
+        if state.is_given_up || state.later.iter().any(|later| later.message == message) {
             return true;
         }
         if state.messages.len() + state.later.len() >= MESSAGES_MAX {
@@ -139,12 +190,53 @@ impl Lanes {
     }
 
     fn lane_of(&self, message: &Message) -> &Lane {
-        let node = match message {
-            Message::Name { name, .. } | Message::SilenceUnknown(name) => name.0,
-            Message::Node { node, .. } | Message::Silence(node) => *node,
-            Message::Repair => NodeId::ROOT,
+        let (nodes, names) = self.lanes.split_at(NODE_LANES);
+        let (lanes, node) = match message {
+            Message::Name { name, .. }
+            | Message::Arriving { name, .. }
+            | Message::SilenceUnknown(name) => (names, name.0),
+            Message::Silence(node) => (names, *node),
+            Message::Node { node, .. } => (nodes, *node),
+            Message::Repair => (nodes, NodeId::ROOT),
         };
-        &self.lanes[node.0 as usize % LANES]
+        &lanes[node.0 as usize % lanes.len()]
+    }
+
+    /// Whether no message is on its way, or will be.
+    pub(super) fn are_idle(&self) -> bool {
+        self.lanes.iter().all(|lane| {
+            let state = lane.state.lock();
+            state.sending.is_none() && state.messages.is_empty() && state.later.is_empty()
+        })
+    }
+
+    /// How long the oldest message has been on its way, or waiting for its turn.
+    pub(super) fn oldest(&self) -> Duration {
+        let ages = self.lanes.iter().map(|lane| lane.state.lock().age());
+        ages.max().unwrap_or_default()
+    }
+
+    /// Gives up the names of lanes whose message has been on its way for `age`: those that wait, and those that
+    /// come until it has arrived. Returns whether there are any, but those that were given up before.
+    pub(super) fn give_up(&self, age: Duration) -> bool {
+        let mut given_up = false;
+        for lane in &self.lanes[NODE_LANES..] {
+            let mut state = lane.state.lock();
+            if state.sending.is_none() || state.age() < age || state.is_given_up {
+                continue;
+            }
+            (state.is_given_up, given_up) = (true, true);
+            let messages = state.messages.drain(..).map(|(message, _)| message);
+            let messages: Vec<_> = messages.collect();
+            let later = std::mem::take(&mut state.later).into_iter();
+            drop(state);
+            let messages = messages.into_iter().chain(later.map(|later| later.message));
+            for message in messages.filter_map(Message::without_name) {
+                // A full lane is late as well.
+                let _ = self.push(message, Instant::now());
+            }
+        }
+        given_up
     }
 
     pub(super) fn replace_all_by_repair(&self) {
@@ -188,7 +280,9 @@ impl Lanes {
     pub(super) fn done(&self, lane: usize, work: Next, sent: Result<bool>) {
         let lane = &self.lanes[lane];
         let mut state = lane.state.lock();
-        let number = state.sending.take().unwrap_or(UNNUMBERED);
+        let sending = state.sending.take();
+        let number = sending.map_or(UNNUMBERED, |sending| sending.number);
+        state.is_given_up = false;
         let (message, attempts) = match work {
             Next::Send(message, _) => (message, 0),
             Next::Retry(message, attempts) => (message, attempts),
@@ -223,12 +317,18 @@ impl Lane {
             let now = Instant::now();
             if let Some(at) = state.later.iter().position(|later| later.due <= now) {
                 let later = state.later.swap_remove(at);
-                state.sending = Some(later.number);
+                state.sending = Some(Sending {
+                    number: later.number,
+                    since: now,
+                });
                 return Next::Retry(later.message, later.attempts);
             }
             if let Some((message, read)) = state.messages.pop_front() {
                 let taken = state.queued - state.messages.len() as u64;
-                state.sending = Some(taken - 1);
+                state.sending = Some(Sending {
+                    number: taken - 1,
+                    since: read,
+                });
                 return Next::Send(message, read);
             }
             match state.later.iter().map(|later| later.due).min() {
@@ -291,6 +391,36 @@ mod tests {
         let (_, next) = taken(&lanes, 0);
         lanes.done(0, next, Err(Errno::ENOTCONN));
         assert!(matches!(lanes.next(0), Next::End));
+    }
+
+    #[test]
+    fn names_behind_a_late_one_are_given_up_until_it_has_arrived() {
+        let (lanes, now) = (Lanes::default(), Instant::now());
+        let name = |name: &[u8]| (NodeId(1), Box::from(name));
+        let named = |text: &[u8]| Message::Name {
+            name: name(text),
+            expire_only: false,
+        };
+        let lane = NODE_LANES + 1;
+        assert!(lanes.are_idle() && lanes.oldest().is_zero());
+        assert!(lanes.push(named(b"late"), now) && lanes.push(named(b"behind"), now));
+        assert!(!lanes.are_idle() && !lanes.oldest().is_zero());
+        let (message, next) = taken(&lanes, lane);
+        assert_eq!(message, named(b"late"));
+        assert!(!lanes.give_up(Duration::from_secs(60)));
+        assert!(lanes.give_up(Duration::ZERO));
+        assert!(!lanes.give_up(Duration::ZERO), "again");
+        assert!(lanes.push(named(b"later"), now));
+        let arriving = Message::Arriving {
+            node: NodeId(7),
+            data: false,
+            name: name(b"arriving"),
+        };
+        assert!(lanes.push(arriving, now));
+        lanes.done(lane, next, Ok(true));
+        assert!(lanes.push(named(b"next"), now));
+        assert_eq!(taken(&lanes, lane).0, named(b"next"));
+        assert_eq!(taken(&lanes, 7 % NODE_LANES).0, about(7));
     }
 
     #[test]

@@ -1,24 +1,36 @@
-//! Losses of events: the kernel above drops all that it has, and may keep nothing until that is done.
+//! Losses of events: the kernel above drops all that it has, and may keep nothing until that is done. While
+//! notifications are late, it keeps what it gets for as long as without any.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+/// What is kept while notifications are late.
+const LATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Losses that began, and those that were repaired.
 #[derive(Default)]
 pub(super) struct Losses {
     begun: AtomicU64,
     repaired: AtomicU64,
+    is_late: AtomicBool,
 }
 
 impl Losses {
-    /// `followed`, or nothing while a loss is being repaired.
+    /// `followed`, or less while notifications are late, or nothing while a loss is being repaired.
     pub(super) fn timeout(&self, followed: Duration) -> Duration {
         let begun = self.begun.load(Ordering::SeqCst);
-        if self.repaired.load(Ordering::SeqCst) == begun {
-            followed
-        } else {
+        if self.repaired.load(Ordering::SeqCst) != begun {
             Duration::ZERO
+        } else if self.is_late.load(Ordering::SeqCst) {
+            followed.min(LATE_TIMEOUT)
+        } else {
+            followed
         }
+    }
+
+    /// Returns whether notifications have become late.
+    pub(super) fn set_late(&self, is_late: bool) -> bool {
+        self.is_late.swap(is_late, Ordering::SeqCst) != is_late && is_late
     }
 
     pub(super) fn lose(&self) {
@@ -38,6 +50,16 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn little_is_kept_while_notifications_are_late() {
+        let (losses, hour) = (Losses::default(), Duration::from_secs(3600));
+        assert!(losses.set_late(true) && !losses.set_late(true));
+        assert_eq!(losses.timeout(hour), LATE_TIMEOUT);
+        assert_eq!(losses.timeout(Duration::ZERO), Duration::ZERO);
+        assert!(!losses.set_late(false));
+        assert_eq!(losses.timeout(hour), hour);
+    }
 
     #[test]
     fn nothing_is_kept_until_the_last_loss_is_repaired() {

@@ -2,12 +2,15 @@
 //! bytes, and holds its inode in memory (about 1 KB).
 
 use crate::identity::Identity;
+use crate::quota::{QuotaCharge, UserQuotas};
 use crate::tree::{Followed, Inode, LowerMount, Tree, folds_case};
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use thrufs::{Errno, Result};
+use thrufs_abi::NodeId;
 use thrufs_sys::fanotify::{
     ATTRIBUTES, DATA, Group, Handle, MOVED, NAMES, OF_ENTRIES, ON_DIRECTORY,
 };
@@ -24,6 +27,9 @@ pub(super) struct Marks {
     /// There is a group that the reader does not know.
     has_new_group: AtomicBool,
     count: AtomicUsize,
+    /// So that no user takes all marks by looking at many directories.
+    quotas: Arc<UserQuotas>,
+    charges: Mutex<HashMap<NodeId, QuotaCharge>>,
     /// Orders marking and unmarking.
     changing: Mutex<()>,
     file_systems: RwLock<Vec<FileSystem>>,
@@ -65,12 +71,19 @@ impl FileSystem {
 }
 
 impl Marks {
-    pub(super) fn new(wanted: Wanted) -> Result<Marks> {
+    pub(super) fn new(mut wanted: Wanted, server_uid: u32) -> Result<Marks> {
+        let group = Group::new()?;
+        if !group.has_unlimited_marks() {
+            wanted.most = wanted.most.min(marks_of_user() / 2);
+        }
+        let most = wanted.most;
         Ok(Marks {
             wanted,
-            groups: RwLock::new(vec![Arc::new(Group::new()?)]),
+            groups: RwLock::new(vec![Arc::new(group)]),
             has_new_group: AtomicBool::new(false),
             count: AtomicUsize::new(0),
+            quotas: UserQuotas::new(most / 2, most / 4 * 3, server_uid),
+            charges: Mutex::default(),
             changing: Mutex::new(()),
             file_systems: RwLock::default(),
             has_aliases: AtomicBool::new(false),
@@ -93,16 +106,18 @@ impl Marks {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether an inode is marked, perhaps from now on.
-    pub(super) fn has(&self, tree: &Tree, inode: &Arc<Inode>) -> bool {
+    /// Whether an inode is marked, perhaps from now on, for a user.
+    pub(super) fn has(&self, tree: &Tree, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
         if inode.followed().any(Followed::MARKED) {
             return true;
         }
         if inode.followed().any(Followed::REFUSED) {
             return false;
         }
-        match self.mark(tree, inode) {
+        match self.mark(tree, inode, uid) {
             Ok(()) => true,
+            // Another user may have it marked.
+            Err(Errno::ENFILE) => false,
             Err(error) => {
                 inode.followed().set(Followed::REFUSED);
                 if error == Errno::ENOSPC && !self.logged.swap(true, Ordering::Relaxed) {
@@ -119,8 +134,9 @@ impl Marks {
     }
 
     /// # Errors
-    /// `EOPNOTSUPP` where others may change it unseen, `ENOSPC`, and those of fanotify_mark(2).
-    pub(super) fn mark(&self, tree: &Tree, inode: &Arc<Inode>) -> Result<()> {
+    /// `EOPNOTSUPP` where others may change it unseen, `ENFILE` if the user has too many, `ENOSPC`, and those of
+    /// fanotify_mark(2).
+    pub(super) fn mark(&self, tree: &Tree, inode: &Arc<Inode>, uid: Option<u32>) -> Result<()> {
         if inode.mount().is_remote() {
             return Err(Errno::EOPNOTSUPP);
         }
@@ -137,7 +153,12 @@ impl Marks {
         }
         match self.is_whole(id, inode.mount()) {
             Some(true) => _ = inode.followed().set(Followed::BY_FILE_SYSTEM),
-            Some(false) => drop(self.mark_inode(inode, descriptor.as_fd())?),
+            Some(false) => {
+                let charge = self.quotas.charge(uid)?;
+                self.mark_inode(inode, descriptor.as_fd())?;
+                let charge = charge.map(|charge| (inode.node(), charge));
+                self.charges.lock().extend(charge);
+            }
             None => {
                 let group = self.mark_inode(inode, descriptor.as_fd())?;
                 self.enter(tree, (id, inode.mount()), (&group, descriptor.as_fd()));
@@ -270,6 +291,7 @@ impl Marks {
         }
         let Some(descriptor) = descriptor else { return };
         self.count.fetch_sub(1, Ordering::Relaxed);
+        drop(self.charges.lock().remove(&inode.node()));
         if self.is_shared(tree, inode) {
             return;
         }
@@ -300,6 +322,13 @@ impl Marks {
         here.filter_map(|it| tree.nodes.find(&it.identity(handle)?))
             .collect()
     }
+}
+
+/// How many marks this user may have in all (`user.max_fanotify_marks`).
+fn marks_of_user() -> usize {
+    let limit = std::fs::read_to_string("/proc/sys/user/max_fanotify_marks");
+    let limit = limit.ok().and_then(|limit| limit.trim().parse().ok());
+    limit.unwrap_or(usize::MAX)
 }
 
 fn events_of(inode: &Inode) -> u64 {

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use thrufs::Notifier;
 use thrufs_abi::NodeId;
 use thrufs_sys::fanotify::{
     ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, Group, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
@@ -23,26 +24,39 @@ use thrufs_sys::fanotify::{
 /// are left to gather for this long.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// While messages are on their way, it is looked how old they are.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Starts the thread. It ends with what is returned, and a byte written to that wakes it.
-pub(super) fn start(watch: &Arc<Watch>, submounts: Option<Submounts>) -> std::io::Result<OwnedFd> {
+pub(super) fn start(
+    watch: &Arc<Watch>,
+    submounts: Option<Submounts>,
+    notifier: &Notifier,
+) -> std::io::Result<OwnedFd> {
     let (wakeup, until) = pipe_with(PipeFlags::CLOEXEC)?;
-    let watch = Arc::clone(watch);
+    let (watch, notifier) = (Arc::clone(watch), notifier.clone());
     std::thread::Builder::new()
         .name("follow".into())
         .spawn(move || {
-            read_all(&watch, &wakeup, submounts);
+            read_all(&watch, &wakeup, submounts, &notifier);
             watch.lanes.end();
         })?;
     Ok(until)
 }
 
-fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
+fn read_all(
+    watch: &Watch,
+    wakeup: &OwnedFd,
+    mut submounts: Option<Submounts>,
+    notifier: &Notifier,
+) {
     let mut buffer = vec![0; BUFFER_BYTES];
     let own = std::process::id();
     let (mut last_read, mut repeated) = (None, Repeated::default());
+    let mut look_in = None;
     loop {
         let groups = watch.marks.groups();
-        let woken = match wait(&groups, wakeup, submounts.as_ref()) {
+        let woken = match wait(&groups, wakeup, submounts.as_ref(), look_in) {
             Ok(woken) => woken,
             Err(error) => {
                 tracing::error!(%error, "changes beneath are followed no longer");
@@ -66,6 +80,7 @@ fn read_all(watch: &Watch, wakeup: &OwnedFd, mut submounts: Option<Submounts>) {
         for group in &groups {
             watch.read_some(group, (&mut buffer, &mut repeated), own);
         }
+        look_in = watch.look_for_late(notifier).then_some(LOOK);
         watch.end_round();
         last_read = Some(Instant::now());
     }
@@ -83,6 +98,7 @@ fn wait(
     groups: &[Arc<Group>],
     wakeup: &OwnedFd,
     submounts: Option<&Submounts>,
+    look_in: Option<Duration>,
 ) -> rustix::io::Result<Woken> {
     let (table, of_table) = match submounts {
         Some(submounts) => (submounts.as_fd(), PollFlags::PRI),
@@ -98,6 +114,7 @@ fn wait(
         .map(|group| PollFd::new(&**group, PollFlags::IN));
     fds.extend(of_groups);
     let due = submounts.and_then(Submounts::due_in);
+    let due = due.into_iter().chain(look_in).min();
     let due = due.and_then(|due| Timespec::try_from(due).ok());
     match poll(&mut fds, due.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -12,6 +12,10 @@ use thrufs_abi::NodeId;
 /// How long the first answer about the root is on its way at most.
 const FIRST_ANSWER: Duration = Duration::from_millis(20);
 
+/// When a message is late, and when no other is sent behind it.
+const LATE: Duration = Duration::from_millis(100);
+const GIVEN_UP: Duration = Duration::from_millis(500);
+
 /// When answers have arrived that were on their way.
 const ANSWERS: Duration = Duration::from_secs(1);
 
@@ -42,7 +46,38 @@ fn run(lane: usize, watch: &Watch, notifier: &Notifier) {
     }
 }
 
+/// Where data have changed; `-1` if they have not.
+fn first_byte(data: bool) -> i64 {
+    if data { 0 } else { -1 }
+}
+
+/// Whether the kernel knew what it was told of.
+fn is_known(sent: Result<()>) -> Result<bool> {
+    match sent {
+        Err(Errno::ENOENT) => Ok(false),
+        sent => sent.map(|()| true),
+    }
+}
+
 impl Watch {
+    /// Sees to messages that are late: answers are valid for a second until they have arrived. If that takes
+    /// long, the kernel looks all names up again, for which no message has to arrive. Returns whether it is to be
+    /// called again soon.
+    pub(super) fn look_for_late(&self, notifier: &Notifier) -> bool {
+        let age = self.lanes.oldest();
+        if self.losses.set_late(age >= LATE) {
+            self.figures.late();
+            tracing::debug!("notifications are late: answers are valid for a second");
+        }
+        if age >= GIVEN_UP
+            && self.lanes.give_up(GIVEN_UP)
+            && let Err(error) = notifier.increment_epoch_now()
+        {
+            tracing::debug!(%error, "cannot invalidate cached names");
+        }
+        age >= LATE || !self.lanes.are_idle()
+    }
+
     /// Sends a message. False if the kernel does not know its node yet, though it is about to.
     fn send(&self, message: &Message, notifier: &Notifier) -> Result<bool> {
         match message {
@@ -57,23 +92,29 @@ impl Watch {
                     // Or there is nothing to drop.
                     return Ok(self.tree.root.reported().owner().is_none());
                 }
-                let offset = if *data { 0 } else { -1 };
-                let is_known = |sent| match sent {
-                    Err(Errno::ENOENT) => Ok(false),
-                    sent => sent.map(|()| true),
-                };
-                if is_known(notifier.inval_inode_now(*node, offset, 0))? {
+                if is_known(notifier.inval_inode_now(*node, first_byte(*data), 0))? {
                     return Ok(true);
                 }
                 if self.is_forgotten(*node) {
                     return Ok(true);
                 }
-                // An answer is on its way. The kernel has the directory locked until it is installed.
-                if let Some((directory, name)) = name {
-                    is_known(notifier.inval_entry_now(*directory, name, false))?;
-                }
-                Ok(is_known(notifier.inval_inode_now(*node, offset, 0))?
-                    || self.is_forgotten(*node))
+                let Some(name) = name.clone() else {
+                    return Ok(false);
+                };
+                let (node, data) = (*node, *data);
+                self.push(Message::Arriving { node, data, name });
+                Ok(true)
+            }
+            Message::Arriving {
+                node,
+                data,
+                name: (directory, name),
+            } => {
+                is_known(notifier.inval_entry_now(*directory, name, false))?;
+                Ok(
+                    is_known(notifier.inval_inode_now(*node, first_byte(*data), 0))?
+                        || self.is_forgotten(*node),
+                )
             }
             Message::Silence(node) => {
                 self.silence(*node);
@@ -138,7 +179,7 @@ impl Watch {
     pub(super) fn repair(&self, notifier: &Notifier) -> Result<()> {
         let losses = self.losses.count();
         // Names and listings, and answers on their way: each has the number from before its request.
-        match notifier.increment_epoch().and_then(|()| notifier.flush()) {
+        match notifier.increment_epoch_now() {
             Err(Errno::ENOTCONN) => return Err(Errno::ENOTCONN),
             Err(error) => tracing::warn!("cannot invalidate cached names: {error}"),
             Ok(()) => {}

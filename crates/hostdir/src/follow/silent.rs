@@ -224,8 +224,8 @@ mod tests {
                 whole_file_systems: false,
                 mounts_are_private: false,
             };
-            let marks = Marks::new(wanted).ok()?;
-            marks.mark(&tree, &tree.root).ok()?;
+            let marks = Marks::new(wanted, 0).ok()?;
+            marks.mark(&tree, &tree.root, None).ok()?;
             let silent = Silent::default();
             let watched = Watched {
                 place,

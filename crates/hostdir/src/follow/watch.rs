@@ -57,11 +57,15 @@ impl Watch {
         self.lanes.replace_all_by_repair();
     }
 
-    /// The kernel above drops what it has of a node.
-    pub(super) fn drop_all_of(&self, node: NodeId) {
-        if !self.lanes.push(Message::all_of(node), Instant::now()) {
+    pub(super) fn push(&self, message: Message) {
+        if !self.lanes.push(message, Instant::now()) {
             self.lose("too many notifications");
         }
+    }
+
+    /// The kernel above drops what it has of a node.
+    pub(super) fn drop_all_of(&self, node: NodeId) {
+        self.push(Message::all_of(node));
     }
 
     /// As [`drop_all_of`](Self::drop_all_of), but not now.

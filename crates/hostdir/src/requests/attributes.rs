@@ -137,20 +137,20 @@ impl Host {
 
     pub(crate) fn getattr(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         _: Option<FileHandle>,
     ) -> Result<Attributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
-        self.follow.mark(&inode);
+        self.follow.mark(context.uid(), &inode);
         let stat = self.tree.stat(&inode)?;
         Ok(self.attributes(&inode, &stat))
     }
 
     pub(crate) fn statx(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         _: Option<FileHandle>,
         flags: u32,
@@ -158,7 +158,7 @@ impl Host {
     ) -> Result<ExtendedAttributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
-        self.follow.mark(&inode);
+        self.follow.mark(context.uid(), &inode);
         let descriptor = self.tree.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | StatxFlags::BASIC_STATS;

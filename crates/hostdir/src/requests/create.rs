@@ -32,7 +32,7 @@ impl Host {
         self.config.writable()?;
         let parent = self.tree.nodes.get(parent)?;
         // Marking takes on the credentials of the server.
-        self.follow.mark(&parent);
+        self.follow.mark(context.uid(), &parent);
         self.create_as_caller(context, umask)?;
         if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
             // The lower file system decides, by the one group of the caller that is known.
@@ -57,7 +57,7 @@ impl Host {
         if self.judge.has_policy() {
             self.judge.may_make(context, end, &new())?;
         }
-        let pending = self.follow.begin_lookup(&parent);
+        let pending = self.follow.begin_lookup(context.uid(), &parent);
         make(end.fd, name).map_err(|error| self.judge.taken(Some(context), end, error.into()))?;
         let (inode, stat) = self.tree.lookup_at(&parent, end.fd, name)?;
         let made = self.entry(&pending, &inode, &stat);
@@ -213,7 +213,8 @@ impl Host {
                 Some(_) => self.open_named(recording, end, new, args, wanted)?,
                 None => self.open_unnamed(end, new, args, wanted)?,
             };
-            let (entry, opened) = self.enter_created((&parent, name), fd, args, wanted, charge)?;
+            let (entry, opened) =
+                self.enter_created(context, (&parent, name), fd, args, wanted, charge)?;
             if name.is_none() {
                 let inode = self.tree.nodes.get(entry.node)?;
                 let charged = self.tree.charge_removed(context.uid(), &inode);
@@ -320,6 +321,7 @@ impl Host {
     /// The entry and the handle of a new file.
     fn enter_created(
         &self,
+        context: &Context<'_>,
         (parent, name): (&Arc<Inode>, Option<&CStr>),
         fd: OwnedFd,
         args: &OpenArgs,
@@ -327,7 +329,7 @@ impl Host {
         charge: Option<QuotaCharge>,
     ) -> Result<(Entry, Opened)> {
         let pending = match name {
-            Some(_) => self.follow.begin_lookup(parent),
+            Some(_) => self.follow.begin_lookup(context.uid(), parent),
             None => self.follow.unfollowed_lookup(),
         };
         let (inode, stat) = self.tree.lookup_opened(parent, name, fd.as_fd())?;

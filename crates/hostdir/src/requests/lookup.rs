@@ -25,7 +25,7 @@ impl Host {
             return self.lookup_parent(parent);
         }
         let parent = self.tree.nodes.get(parent)?;
-        let pending = self.follow.begin_lookup(&parent);
+        let pending = self.follow.begin_lookup(context.uid(), &parent);
         let found = if self.tree.retries.begins(context) {
             self.tree.lookup_and_keep(context, &parent, name.as_cstr())
         } else {

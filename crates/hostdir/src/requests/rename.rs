@@ -37,7 +37,7 @@ impl Host {
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
         self.link_beneath(descriptor.as_fd(), to)
             .map_err(|error| self.judge.taken(Some(context), to, error))?;
-        let pending = self.follow.begin_lookup(&parent);
+        let pending = self.follow.begin_lookup(context.uid(), &parent);
         let (linked, stat) = self.tree.lookup_at(&parent, to.fd, name)?;
         if let Err(error) = self.is_still_permitted(context, &linked, to) {
             let _ = rustix::fs::unlinkat(to.fd, name, AtFlags::empty());

@@ -93,6 +93,15 @@ impl Mapping {
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Lists a directory into the map by one call, getdents64(2). The map must be writable.
+    pub fn list(&mut self, directory: impl AsFd) -> io::Result<usize> {
+        let directory = directory.as_fd().as_raw_fd();
+        // SAFETY: the map is writable as long as the call takes, and no reference into it exists.
+        let listed =
+            unsafe { libc::syscall(libc::SYS_getdents64, directory, self.start, self.len) };
+        usize::try_from(listed).map_err(|_| io::Error::last_os_error())
+    }
+
     /// Writes this range of the map to a file at `at` by one call, pwrite(2).
     #[track_caller]
     pub fn write_to(&self, range: Range<usize>, file: impl AsFd, at: u64) -> io::Result<usize> {
