@@ -51,16 +51,32 @@ fn is_dead(mnt: &Path) -> bool {
     rustix::fs::statfs(mnt).err() == Some(Errno::NOTCONN)
 }
 
+/// Why a path cannot be looked at or listed.
+fn refusal(path: &Path) -> Option<Errno> {
+    let looked = rustix::fs::stat(path).err();
+    let listed = fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let listed = listed.err().and_then(|error| Errno::from_io_error(&error));
+    assert_eq!(looked, listed, "{}", path.display());
+    looked
+}
+
 fn killed_while_writing(victim: Victim, options: &str) {
     let ground = Ground::prepare(Lower::Default).unwrap();
     let mut server = Server::start(&ground, options, None);
     let acknowledged = AtomicU64::new(0);
     let path = ground.mnt().join("file");
+    // What the kernel has cached, for an hour.
+    let directory = ground.mnt().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let look = || [ground.mnt(), &directory, &directory.join("absent")].map(refusal);
+    let looked = look();
+    assert_eq!(looked, [None, None, Some(Errno::NOENT)]);
     let error = thread::scope(|scope| {
         let writer = scope.spawn(|| write_and_sync(&path, store(&acknowledged)));
         wait_until("some writes", || {
             acknowledged.load(Ordering::SeqCst) >= 20 || writer.is_finished()
         });
+        look();
         let pid = match victim {
             Victim::Supervisor => server.pid(),
             Victim::Worker => server.worker(),
@@ -72,6 +88,7 @@ fn killed_while_writing(victim: Victim, options: &str) {
     let status = server.ended_within(END_TIMEOUT).expect("it ends");
     assert!(!status.success(), "a server that was killed is no success");
     wait_until("ENOTCONN", || is_dead(ground.mnt()));
+    assert_eq!(look(), [Some(Errno::NOTCONN); 3]);
     rustix::mount::unmount(ground.mnt(), UnmountFlags::DETACH).unwrap();
     let count = acknowledged.load(Ordering::SeqCst);
     assert!(count >= 20, "the writer ended early: {error}");

@@ -6,7 +6,7 @@ pub(crate) mod error;
 
 use crate::config::MountConfig;
 use crate::mount_table::{self, FuseFileSystem, Mount};
-use crate::task::Task;
+use crate::task::{self, Task};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
@@ -77,6 +77,22 @@ pub(crate) fn connection_lives(device: impl AsFd) -> bool {
     let mut polled = [PollFd::new(&device, PollFlags::empty())];
     let at_once = Timespec::default();
     poll(&mut polled, Some(&at_once)).is_ok() && !polled[0].revents().contains(PollFlags::ERR)
+}
+
+/// How long [`expire_cached`] is waited for.
+const EXPIRY_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Makes the kernel ask again for what it has cached, by a connection that is about to be aborted: whoever looks at
+/// the mount sees then that it is dead.
+pub(crate) fn expire_cached(expire: impl FnOnce() + Send + 'static) {
+    let (sender, done) = std::sync::mpsc::channel();
+    let started = task::start_thread("thrufs-expire", move || {
+        expire();
+        let _ = sender.send(());
+    });
+    if started.is_ok() {
+        let _ = done.recv_timeout(EXPIRY_TIMEOUT);
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -11,12 +11,14 @@ use crate::confinement::{self, Duty, Inherited, Outcome, Serving};
 use crate::control::answer::{Served, Subject};
 use crate::control::connection::Answer;
 use crate::control::server::answer_all;
+use crate::mounting;
 use crate::watcher::Watched;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use thrufs::NodeId;
 use thrufs::session::{self, Session, SessionConfig, SessionError, SessionHandle, Threads};
 use thrufs_hostdir::{HostDir, Programs};
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -105,6 +107,11 @@ impl Watched for MountWatch {
 
     /// Aborts the connection first: blocked threads may delay the exit, and hold it.
     fn on_orphaned(&mut self) {
+        let notifier = self.handle.notifier();
+        mounting::expire_cached(move || {
+            let _ = notifier.increment_epoch_now();
+            let _ = notifier.inval_inode_now(NodeId::ROOT, 0, 0);
+        });
         if let Some(abort) = &self.abort {
             let _ = thrufs::mount::abort_by(abort);
         }

@@ -12,7 +12,9 @@ mod error;
 mod helper;
 mod options;
 
-pub use connection::{abort_by, abort_connection, abort_file, abort_mounted, set_readahead};
+pub use connection::{
+    abort_by, abort_connection, abort_file, abort_mounted, expire_cached, set_readahead,
+};
 pub use error::MountError;
 pub(crate) use helper::{AutoUnmount, mount_by_helper};
 pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};

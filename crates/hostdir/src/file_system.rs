@@ -85,9 +85,6 @@ impl FileSystem for HostDir {
             node: NodeId, name: &CStr, value: &[u8], flags: u32, clear_set_group_id: bool
         ) -> Result<()>;
         fn removexattr(node: NodeId, name: &CStr) -> Result<()>;
-    }
-
-    answered_by! { files, outcome_noted:
         fn open(node: NodeId, args: &OpenArgs) -> Result<Opened>;
     }
 

@@ -45,7 +45,7 @@ use changes::Seen;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use submounts::Submounts;
@@ -61,6 +61,15 @@ pub(crate) struct Follow {
     /// Until it is started.
     mounts: Mutex<Option<MountTable>>,
     started: OnceLock<Started>,
+    /// Renames by the kernel above that have begun and ended.
+    renames: [AtomicU64; 2],
+}
+
+/// A question about attributes, from before they are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    /// How many renames had ended.
+    renames: u64,
 }
 
 struct Started {
@@ -115,7 +124,26 @@ impl Follow {
             hides: Arc::default(),
             mounts: Mutex::new(None),
             started: OnceLock::new(),
+            renames: Default::default(),
         }
+    }
+
+    /// To be called before the answer to a request that changes an attribute. Its `ctime` is known above to have
+    /// changed, but an answer that was read before, and arrives later, would be kept.
+    pub(crate) fn changed_above(&self, inode: &Inode) {
+        if self.is_started() {
+            self.tree.attributes_changed(inode);
+        }
+    }
+
+    /// Carries out a rename by the kernel above, which changes the times of an inode that need not be known. An
+    /// answer that was read before may arrive after the kernel above has noted the change.
+    pub(crate) fn during_rename<T>(&self, rename: impl FnOnce() -> T) -> T {
+        let [begun, ended] = &self.renames;
+        begun.fetch_add(1, Ordering::SeqCst);
+        let renamed = rename();
+        ended.fetch_add(1, Ordering::SeqCst);
+        renamed
     }
 
     /// To be called before it is started.
@@ -250,13 +278,25 @@ impl Follow {
     }
 
     /// To be called before the attributes of a known inode are read.
-    pub(crate) fn mark(&self, uid: Option<u32>, inode: &Arc<Inode>) {
+    pub(crate) fn mark(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Question {
+        let renames = self.renames[1].load(Ordering::SeqCst);
         if let Some(started) = self.started.get()
             && !inode.followed().any(Followed::BY_ITS_NAME)
         {
             started.has_mark(inode, uid);
         }
         self.is_asked(inode);
+        Question { renames }
+    }
+
+    /// How long the attributes may be kept that answer a question.
+    pub(crate) fn answer_timeout(&self, question: Question, inode: &Inode) -> Duration {
+        let timeout = self.attr_timeout(inode);
+        if self.renames[0].load(Ordering::SeqCst) == question.renames {
+            timeout
+        } else {
+            timeout.min(self.config.attr_timeout())
+        }
     }
 
     /// To be called before attributes or data of a known inode are read that the kernel above may keep.

@@ -6,12 +6,15 @@ use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
 use std::io::{Read, Write};
 use std::mem;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::process::Process;
+use thrufs_tests::acl;
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
@@ -336,6 +339,72 @@ fn an_open_shows_what_no_event_reported() {
         assert_eq!(text, "content and more", "{option}");
         drop(file);
         mounted.stop().unwrap();
+    }
+}
+
+/// By a name in a directory that nobody has looked at, and by a descriptor of it: there is no event.
+#[test]
+fn an_open_is_checked_by_what_no_event_reported() {
+    const USER: u32 = 1000;
+    type Taken = fn(&Path, &fs::File);
+    let acl = |others: u16| acl::List {
+        group: 0,
+        others: 0,
+        mask: Some(6),
+        user: Some((USER, others)),
+        other_group: None,
+    };
+    let taken: [(&str, Taken); 4] = [
+        ("mode", |stray, _| chmod(stray, 0.into()).unwrap()),
+        ("mode by a descriptor", |_, file| {
+            file.set_permissions(fs::Permissions::from_mode(0))
+                .unwrap();
+        }),
+        ("owner", |stray, _| {
+            chmod(stray, 0o640.into()).unwrap();
+            std::os::unix::fs::chown(stray, Some(0), Some(0)).unwrap();
+        }),
+        ("ACL", |stray, _| {
+            rustix::fs::removexattr(stray, acl::NAME).unwrap();
+            chmod(stray, 0o660.into()).unwrap();
+        }),
+    ];
+    for option in ["passthrough", "nopassthrough"] {
+        over_each(|transport| {
+            let options = transport.with(&format!("follow=auto,allow_other,acl,{option}"));
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+            let hidden = mounted.source().join("hidden");
+            fs::create_dir(&hidden).unwrap();
+            for (what, take) in taken {
+                let (beneath, above) = (mounted.source().join(what), mounted.mnt().join(what));
+                fs::write(&beneath, what).unwrap();
+                std::os::unix::fs::chown(&beneath, Some(USER), Some(USER)).unwrap();
+                if what == "ACL" {
+                    std::os::unix::fs::chown(&beneath, Some(0), Some(0)).unwrap();
+                    let value = acl(6).value_with(&[]);
+                    let flags = rustix::fs::XattrFlags::empty();
+                    rustix::fs::setxattr(&beneath, acl::NAME, &value, flags).unwrap();
+                }
+                let reads = || {
+                    let mut cat = Command::new("cat");
+                    let cat = cat.arg(&above).uid(USER).gid(USER).output().unwrap();
+                    cat.status
+                        .success()
+                        .then(|| String::from_utf8(cat.stdout).unwrap())
+                };
+                assert_eq!(reads().as_deref(), Some(what), "{option}");
+                mounted.settle();
+                let stray = hidden.join(what);
+                fs::hard_link(&beneath, &stray).unwrap();
+                mounted.settle();
+                let file = fs::File::open(&stray).unwrap();
+                assert_eq!(reads().as_deref(), Some(what), "{option}");
+                take(&stray, &file);
+                fs::write(&stray, "a secret").unwrap();
+                assert_eq!(reads(), None, "{option}: {what}");
+            }
+            mounted.stop().unwrap();
+        });
     }
 }
 

@@ -8,8 +8,8 @@
 use super::{MountSupervisor, WORKER_EXIT_TIMEOUT};
 use crate::channel::Message;
 use crate::error::system;
-use crate::mounting::connection_lives;
 use crate::mounting::error::MountCommandError;
+use crate::mounting::{self, connection_lives};
 use std::time::Duration;
 
 /// Before the connection of an exiting worker is aborted.
@@ -29,8 +29,12 @@ impl MountSupervisor {
 
     /// Aborts the connection, if it is alive: pending requests fail.
     fn abort(&self) {
-        if !self.device.as_ref().is_some_and(connection_lives) {
+        let Some(device) = self.device.as_ref().filter(|it| connection_lives(it)) else {
             return;
+        };
+        // Who looks at the mount sees that it is dead.
+        if let Ok(device) = device.try_clone() {
+            mounting::expire_cached(move || thrufs::mount::expire_cached(device));
         }
         let aborted = match &self.abort {
             Some(file) => thrufs::mount::abort_by(file),

@@ -11,6 +11,7 @@ use rustix::mount::{
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use thrufs_abi::{NodeId, Notification};
 
 /// The usual mount point of the control file system.
 const USUAL_PLACE: &str = "/sys/fs/fuse/connections";
@@ -44,6 +45,26 @@ pub fn abort_file(connection: u32) -> io::Result<OwnedFd> {
 pub fn abort_by(file: impl AsFd) -> io::Result<()> {
     rustix::io::write(file, b"1")?;
     Ok(())
+}
+
+/// Makes the kernel ask again for names, listings and the root, at their next use. To be called before a connection
+/// is aborted whose answers are valid for long: an aborted one refuses what is asked, and goes on showing what is
+/// cached. What is open, or a working directory, keeps its attributes. Before 7.44 (Linux 6.16), only the root is
+/// asked for again.
+///
+/// `device` is a descriptor of the connection. An unmount that waits for others may hold it up.
+pub fn expire_cached(device: impl AsFd) {
+    let root = |off| Notification::InvalInode {
+        node: NodeId::ROOT,
+        off,
+        len: 0,
+    };
+    for notification in [Notification::IncEpoch, root(0)] {
+        if let Some(bytes) = notification.encode() {
+            // What the kernel does not know it need not drop.
+            let _ = rustix::io::write(&device, &bytes);
+        }
+    }
 }
 
 /// Aborts the connection of the mount on `target`, which stays: for root where the control file system is

@@ -81,6 +81,11 @@ impl Host {
         }
     }
 
+    /// Whether a file has an ACL, as far as that can be read.
+    pub(crate) fn has_acl(&self, inode: &Arc<Inode>) -> bool {
+        inode.mount().may_have_acls() && self.acl_of(inode, &mut [0; USUAL_BYTES]).is_ok()
+    }
+
     fn acl_of<'a>(&self, inode: &Arc<Inode>, usual: &'a mut [u8]) -> Result<Cow<'a, [u8]>> {
         let name = c"system.posix_acl_access";
         match self.read_xattr(inode, name, usual) {

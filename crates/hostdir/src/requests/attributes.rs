@@ -143,9 +143,12 @@ impl Host {
     ) -> Result<Attributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
-        self.follow.mark(context.uid(), &inode);
+        let question = self.follow.mark(context.uid(), &inode);
         let stat = self.tree.stat(&inode)?;
-        Ok(self.attributes(&inode, &stat))
+        Ok(Attributes {
+            attr: self.attr(&inode, &stat),
+            timeout: self.follow.answer_timeout(question, &inode),
+        })
     }
 
     pub(crate) fn statx(
@@ -158,7 +161,7 @@ impl Host {
     ) -> Result<ExtendedAttributes> {
         let inode = self.tree.nodes.get(node)?;
         self.judge.may_reveal(&inode)?;
-        self.follow.mark(context.uid(), &inode);
+        let question = self.follow.mark(context.uid(), &inode);
         let descriptor = self.tree.descriptor(&inode)?;
         let sync = AtFlags::from_bits_retain(flags & libc::AT_STATX_SYNC_TYPE as u32);
         let mask = StatxFlags::from_bits_retain(mask & WIRE_STATX_MASK) | StatxFlags::BASIC_STATS;
@@ -166,7 +169,7 @@ impl Host {
         let statx = self.wire_statx(&inode, &stat);
         Ok(ExtendedAttributes {
             statx,
-            timeout: self.follow.attr_timeout(&inode),
+            timeout: self.follow.answer_timeout(question, &inode),
         })
     }
 

@@ -32,7 +32,7 @@ impl Host {
         self.config.writable()?;
         let parent = self.tree.nodes.get(parent)?;
         // Marking takes on the credentials of the server.
-        self.follow.mark(context.uid(), &parent);
+        let _ = self.follow.mark(context.uid(), &parent);
         self.create_as_caller(context, umask)?;
         if runs_in_its_group(mode) && !self.gives_group_as_reported(context, &parent)? {
             // The lower file system decides, by the one group of the caller that is known.

@@ -25,13 +25,14 @@
 
 use crate::credentials::OF_OWNERS;
 use crate::host::Host;
-use crate::stat::stat_open;
+use crate::stat::{content_version, stat_open};
 use crate::tree::{End, Inode, Owner};
 use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use thrufs::{Context, Errno, Result};
+use thrufs::{Context, Errno, OpenArgs, Opened, Result};
+use thrufs_abi::NodeId;
 use thrufs_sys::cred::Capabilities;
 
 /// A change that only an owner may make.
@@ -129,6 +130,40 @@ impl Host {
             self.files.drop_privileges(fd, &stat)?;
         }
         Ok(())
+    }
+
+    /// OPEN. The kernel above checks callers by what was last reported, for as long as nothing tells it of a change:
+    /// by a name in a directory that nobody has looked at, or by a descriptor that was opened by such a name. So an
+    /// open of a file whose owner, mode or ACL is another fails with ESTALE, after which the kernel above asks and
+    /// checks again.
+    pub(crate) fn open(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        args: &OpenArgs,
+    ) -> Result<Opened> {
+        if self.follow.is_started()
+            && self.restricted_caller(context).is_some()
+            && !self.tree.retries.expects(context)
+        {
+            let inode = self.tree.nodes.get(node)?;
+            if !self.is_as_reported(&inode)? {
+                self.tree.attributes_changed(&inode);
+                return Err(Errno::ESTALE);
+            }
+        }
+        self.files.open(context, node, args)
+    }
+
+    fn is_as_reported(&self, inode: &Arc<Inode>) -> Result<bool> {
+        let stat = self.tree.stat(inode)?;
+        let reported = inode.reported();
+        let mode = self.reported_mode(inode, u32::from(stat.stx_mode));
+        // Of a change of an ACL, the mode shows the mask alone, and the times that there was one.
+        let is_current = reported.owner() == Some(self.owner_of(&stat))
+            && reported.mode() == mode
+            && (reported.is_of(content_version(&stat)) || !self.has_acl(inode));
+        Ok(is_current)
     }
 
     /// Refuses a change of a caller other than root that the kernel above has checked by an outdated owner

@@ -160,7 +160,8 @@ impl Host {
         }
         let rename = || {
             self.as_owner_of_names(context, &[from, to], || {
-                self.rename_beneath(context.uid(), from, to, flags)
+                let rename = || self.rename_beneath(context.uid(), from, to, flags);
+                self.follow.during_rename(rename)
             })
         };
         if !self.judge.has_policy() {

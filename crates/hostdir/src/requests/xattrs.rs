@@ -149,7 +149,9 @@ impl Host {
                 }
                 Ok(xattr::set(fd, name, &value, flags)?)
             })
-        })
+        })?;
+        self.follow.changed_above(inode);
+        Ok(())
     }
 
     pub(crate) fn listxattr(
@@ -217,7 +219,9 @@ impl Host {
             } else {
                 remove()
             }
-        })
+        })?;
+        self.follow.changed_above(inode);
+        Ok(())
     }
 }
 

@@ -86,6 +86,12 @@ impl Retries {
         self.has_threads.store(true, Ordering::Release);
     }
 
+    /// Whether a request belongs to a second attempt.
+    pub(crate) fn expects(&self, context: &Context<'_>) -> bool {
+        let is_caller = |expected: &Expected| expected.thread == context.pid();
+        self.has_threads.load(Ordering::Acquire) && self.threads.lock().iter().any(is_caller)
+    }
+
     /// Whether this LOOKUP belongs to a second attempt.
     #[inline]
     pub(crate) fn begins(&self, context: &Context<'_>) -> bool {
