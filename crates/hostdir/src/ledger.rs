@@ -22,7 +22,7 @@
 //! | table | a record | most |
 //! |---|---|---|
 //! | nodes, by index | state and generation, lookups, mount, type, handle (or number and birth) | 2^24 |
-//! | places, by the node's index | two places (parent, name), of which one counts; a handle of more than 32 bytes | 2^24 |
+//! | places, by the node's index | two places (parent, name), at one of which the node is; a handle of more than 32 bytes | 2^24 |
 //! | files and directories, by index | state and generation, node, flags, kind of `flock(2)` | 2^20 each |
 //! | owners of locks | state, node, owner, open file, process | 15,360 |
 //! | mounts, by number | state, directory and name that it is mounted on | 7,168 |

@@ -10,6 +10,7 @@ mod ground;
 mod hostile;
 mod locks;
 mod owners;
+mod places;
 mod random;
 mod rules;
 #[allow(dead_code)]

@@ -83,6 +83,8 @@ struct ShareSupervisor {
     phase: StandbyState,
     /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Keeping>,
+    /// An accepted front end whose worker another connection has got, and since when it is silent.
+    displaced: Option<(OwnedFd, Instant)>,
     /// Start of the standby worker.
     started: Instant,
     /// Failures of standby workers in a row.
@@ -139,6 +141,7 @@ impl ShareSupervisor {
             workers,
             phase: StandbyState::Starting,
             orphans: VecDeque::new(),
+            displaced: None,
             started: Instant::now(),
             failures: 0,
             once,
@@ -209,8 +212,8 @@ impl ShareSupervisor {
             }
             ShareEvent::Incoming => self.accept(),
             ShareEvent::FrontEndSent => self.hand_over()?,
-            ShareEvent::FrontEndClosed => self.phase = StandbyState::Ready,
-            ShareEvent::Deadline => self.on_deadline(),
+            ShareEvent::FrontEndClosed => self.standby_is_ready()?,
+            ShareEvent::Deadline => self.on_deadline()?,
             ShareEvent::Worker(index, message) => return self.on_message(index, message),
             ShareEvent::WorkerEnded(index) => {
                 let mut worker = self.workers.swap_remove(index);
@@ -232,13 +235,27 @@ impl ShareSupervisor {
     }
 
     /// The accepted front end is silent, or the standby worker does not get ready.
-    fn on_deadline(&mut self) {
+    fn on_deadline(&mut self) -> Result<(), ShareError> {
         if matches!(self.phase, StandbyState::Accepted(..)) {
             tracing::warn!("the front end sends nothing: disconnecting it");
-            self.phase = StandbyState::Ready;
-        } else if let Some(worker) = self.standby() {
+            return self.standby_is_ready();
+        }
+        if let Some(worker) = self.standby() {
             worker.process.kill();
         }
+        Ok(())
+    }
+
+    /// The standby worker serves the next connection: one that is resumed, one that was accepted before, or
+    /// one that is yet to come.
+    fn standby_is_ready(&mut self) -> Result<(), ShareError> {
+        self.phase = StandbyState::Ready;
+        if self.orphans.is_empty()
+            && let Some((stream, since)) = self.displaced.take()
+        {
+            self.phase = StandbyState::Accepted(stream, since);
+        }
+        self.resume_orphans()
     }
 
     fn standby(&mut self) -> Option<&mut ShareWorker> {
@@ -255,10 +272,7 @@ impl ShareSupervisor {
         let worker = &mut self.workers[index];
         let is_standby = worker.kept.is_none();
         match message {
-            Message::Ready if is_standby => {
-                self.phase = StandbyState::Ready;
-                self.resume_orphans()?;
-            }
+            Message::Ready if is_standby => self.standby_is_ready()?,
             Message::Signalled(number) if is_standby => {
                 return self.stop(number);
             }
@@ -273,7 +287,10 @@ impl ShareSupervisor {
 
     fn accept(&mut self) {
         match self.listener.accept() {
-            Ok(Some(stream)) => self.phase = StandbyState::Accepted(stream, Instant::now()),
+            Ok(Some(stream)) => {
+                tracing::debug!("a connection is accepted");
+                self.phase = StandbyState::Accepted(stream, Instant::now());
+            }
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!("cannot accept a front end: {error}");
@@ -293,8 +310,7 @@ impl ShareSupervisor {
             Ok(kept) => self.assign(kept),
             Err(error) => {
                 tracing::warn!("cannot serve the front end: {error}");
-                self.phase = StandbyState::Ready;
-                Ok(())
+                self.standby_is_ready()
             }
         }
     }
@@ -320,21 +336,26 @@ impl ShareSupervisor {
     fn resume_orphans(&mut self) -> Result<(), ShareError> {
         match self.phase {
             _ if self.orphans.is_empty() => Ok(()),
-            StandbyState::Ready => {
+            // An accepted front end has sent nothing: it can wait for the next worker.
+            StandbyState::Ready | StandbyState::Accepted(..) => {
                 tracing::info!("resuming the virtual machine");
                 self.orphans
                     .pop_front()
                     .map_or(Ok(()), |kept| self.assign(kept))
             }
             StandbyState::Full => self.start_standby(),
-            // The worker that is starting, or the one after the accepted front end, resumes it.
-            StandbyState::Starting | StandbyState::Accepted(..) => Ok(()),
+            // The worker that is starting resumes it.
+            StandbyState::Starting => Ok(()),
         }
     }
 
     /// Starts the next standby worker, unless the limit is reached.
     fn start_standby(&mut self) -> Result<(), ShareError> {
         let enough = self.once || self.serving() >= self.config.machines_max;
+        let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
+        if let StandbyState::Accepted(stream, since) = phase {
+            self.displaced = Some((stream, since));
+        }
         if enough && self.orphans.is_empty() {
             self.phase = StandbyState::Full;
             return Ok(());
@@ -454,7 +475,6 @@ impl ShareSupervisor {
             self.failures += 1;
         }
         if self.failures < FAILURES_MAX || !self.orphans.is_empty() {
-            // An accepted front end that has sent nothing is disconnected, and can reconnect.
             return self.start_standby();
         }
         let died = || ShareError::WorkerDied(shown(status));

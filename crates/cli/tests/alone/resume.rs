@@ -2,10 +2,12 @@
 
 mod policy;
 
-use crate::ground::share::{Place, Stop, mount_at};
+use crate::ground::share::{Place, Stop, get_features, mount_at};
 use crate::ground::{stdout, thrufs, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use thrufs::layout::{FileLock, LkIn};
@@ -405,6 +407,29 @@ fn deaths_of_starting_workers_do_not_end_the_share() {
     }
     let attributes = client.root().getattr(NodeId::ROOT);
     attributes.unwrap_or_else(|error| panic!("{error} after {kills}"));
+}
+
+/// A connection that has sent nothing has the standby worker, which resumes the machine instead. Then it is
+/// served by the next.
+#[test]
+fn machine_is_resumed_while_another_connection_is_silent() {
+    let place = Place::new();
+    let _server = place.share_with_log("control=none,log=debug");
+    let client = mount(&place);
+    let accepted = || place.log().matches("a connection is accepted").count();
+    let mut silent = UnixStream::connect(&place.socket).unwrap();
+    wait_for("the connection to be accepted", || accepted() == 2);
+    assert!(kill(&place));
+    let attributes = client.root().getattr(NodeId::ROOT);
+    attributes.expect("the machine goes on");
+    assert!(
+        !place.log().contains("sends nothing"),
+        "before it was disconnected"
+    );
+    get_features(&mut silent);
+    let mut answer = [0; 12];
+    silent.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[0], 1, "the answer to GET_FEATURES");
 }
 
 #[test]

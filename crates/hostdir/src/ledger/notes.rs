@@ -25,7 +25,8 @@ use thrufs_sys::shared_memory::SharedMapping;
 pub(super) const USED: u64 = 1;
 pub(super) const FIRST_PLACE: u64 = 2;
 pub(super) const SECOND_PLACE: u64 = 4;
-const PLACES_MASK: u64 = FIRST_PLACE | SECOND_PLACE;
+/// Of the two records of places.
+const PLACE_BITS: [u64; 2] = [FIRST_PLACE, SECOND_PLACE];
 
 pub(super) const STATE: usize = 0;
 
@@ -234,48 +235,45 @@ impl Notes {
         true
     }
 
-    /// The new place of a node. Under the lock of its identity.
-    pub(crate) fn note_place(&self, node: NodeId, place: Option<NotedPlace<'_>>) {
-        self.change_places(node, place, !PLACES_MASK);
-    }
-
-    /// A second place of a node that is about to be moved. Under the lock of its identity.
-    pub(crate) fn note_possible_place(&self, node: NodeId, place: NotedPlace<'_>) {
-        self.change_places(node, Some(place), !0);
-    }
-
-    /// Keeps these bits of the state, and adds a place.
-    fn change_places(&self, node: NodeId, place: Option<NotedPlace<'_>>, kept: u64) {
+    /// The places at which a node may be found, instead of those before. Between any two stores, one of those
+    /// or of these is there. Under the lock of its identity.
+    pub(crate) fn note_places(&self, node: NodeId, places: &[NotedPlace<'_>]) {
         let index = node.0 as u32;
         let Some(record) = self.record(&self.nodes, index) else {
             return;
         };
-        let before = record.load(STATE);
-        let bit = match place {
-            Some(place) => self.put_place_beside(index, before, place),
-            None => Some(0),
-        };
-        if let Some(bit) = bit {
-            record.store(STATE, before & kept | bit);
-        }
-    }
-
-    /// Writes a place into the unused one of two records, unless it is there; returns its bit.
-    fn put_place_beside(&self, index: u32, state: u64, place: NotedPlace<'_>) -> Option<u64> {
-        let (which, bit) = match state & PLACES_MASK {
-            PLACES_MASK => {
-                let first = self.place(index, 0);
-                let is_first =
-                    first.is_some_and(|(parent, name)| (parent, name.as_c_str()) == place);
-                if is_first {
-                    return Some(FIRST_PLACE);
-                }
-                (1, SECOND_PLACE)
+        let mut now = record.load(STATE);
+        let mut wanted = 0;
+        let mut missing = Vec::new();
+        for &place in places {
+            let there = (0..2).find(|&which| {
+                let noted = self
+                    .place(index, which)
+                    .filter(|_| now & PLACE_BITS[which] != 0);
+                noted.is_some_and(|(parent, name)| (parent, name.as_c_str()) == place)
+            });
+            match there {
+                Some(which) => wanted |= PLACE_BITS[which],
+                None => missing.push(place),
             }
-            FIRST_PLACE => (1, SECOND_PLACE),
-            _ => (0, FIRST_PLACE),
-        };
-        self.put_place(index, which, place).then_some(bit)
+        }
+        for place in missing {
+            // An unused record, or else the second of those that are not wanted.
+            let unwanted = || (0..2).filter(|&which| wanted & PLACE_BITS[which] == 0);
+            let unused = unwanted().find(|&which| now & PLACE_BITS[which] == 0);
+            let Some(which) = unused.or_else(|| unwanted().next_back()) else {
+                break;
+            };
+            now &= !PLACE_BITS[which];
+            record.store(STATE, now);
+            if !self.put_place(index, which, place) {
+                return;
+            }
+            wanted |= PLACE_BITS[which];
+            now |= PLACE_BITS[which];
+            record.store(STATE, now);
+        }
+        record.store(STATE, now & !(FIRST_PLACE | SECOND_PLACE) | wanted);
     }
 
     #[inline]

@@ -23,9 +23,8 @@ pub(crate) struct NodeRecord {
     /// What a guest was told of mapping it.
     pub(crate) dax: u8,
     pub(crate) identity: Identity,
-    pub(crate) place: Option<(NodeId, CString)>,
-    /// The place to which it was being moved.
-    pub(crate) possible_place: Option<(NodeId, CString)>,
+    /// Where it may be: two if it had two names, or was being moved.
+    pub(crate) places: Vec<(NodeId, CString)>,
 }
 
 pub(crate) struct OpenRecord {
@@ -143,21 +142,15 @@ impl Notes {
             let beside = self.places.at_or_grow(index, self.memory(), &self.header)?;
             beside.get(LONG_IDENTITY, &mut bytes).ok()?;
         }
-        let has = |bit| state & bit != 0;
-        let first = self.place(index, 0).filter(|_| has(FIRST_PLACE));
-        let second = self.place(index, 1).filter(|_| has(SECOND_PLACE));
-        let (place, possible_place) = match first {
-            Some(first) => (Some(first), second),
-            None => (second, None),
-        };
+        let of = |(which, bit): (usize, u64)| self.place(index, which).filter(|_| state & bit != 0);
+        let places = [(0, FIRST_PLACE), (1, SECOND_PLACE)];
         Some(NodeRecord {
             node,
             lookups,
             file_type: file_type & libc::S_IFMT,
             dax: (type_and_length >> DAX_SHIFT) as u8,
             identity: Identity::from_parts(mount, kind.cast_signed(), &bytes)?,
-            place,
-            possible_place,
+            places: places.into_iter().filter_map(of).collect(),
         })
     }
 

@@ -44,6 +44,7 @@ impl Host {
             linked
                 .names()
                 .removed(self.tree.noting(&linked), &to.known_name());
+            self.tree.nodes.left(&linked, &to.place());
             self.tree.forget(linked.node(), 1);
             return Err(error);
         }
@@ -99,7 +100,7 @@ impl Host {
             AtFlags::empty()
         };
         if let Some(inode) = known.as_ref().or(victim.as_ref()) {
-            self.tree.keep_if_last_name(inode);
+            self.tree.keep_if_last_name(inode, end);
         }
         self.tree.name_changes.during(|| {
             self.as_owner_of_names(context, &[end], || {
@@ -112,7 +113,7 @@ impl Host {
             Ok(())
         })?;
         if let Some(victim) = victim {
-            self.tree.forget_place(context.uid(), &victim);
+            self.tree.forget_place(context.uid(), &victim, end);
         }
         match (held, &known) {
             (Some(held), _) => self.keep_removed(context.uid(), held),
@@ -258,40 +259,46 @@ impl Host {
                 Err(rustix::io::Errno::EXIST | rustix::io::Errno::INVAL) => {
                     held = self.tree.hold(to);
                     if let Some(replaced) = &held {
-                        self.tree.keep_if_last_name(replaced);
+                        self.tree.keep_if_last_name(replaced, to);
                     }
                 }
                 renamed => return Ok(renamed?),
             }
         }
         let moved = self.tree.hold_without_handles(from);
-        let replaced = self.tree.hold_without_handles(to);
-        let exchanged = flags.contains(RenameFlags::EXCHANGE);
-        if let Some(replaced) = replaced.as_ref().filter(|_| !exchanged) {
-            self.tree.keep_if_last_name(replaced);
+        let other = self.tree.hold_without_handles(to);
+        // Of two names of one file, both stay.
+        let other = other.filter(|other| {
+            let is_same = |moved: &Arc<Inode>| Arc::ptr_eq(moved, other);
+            !moved.as_ref().is_some_and(is_same)
+        });
+        let (exchanged, replaced) = match flags.contains(RenameFlags::EXCHANGE) {
+            true => (other, None),
+            false => (None, other),
+        };
+        if let Some(replaced) = &replaced {
+            self.tree.keep_if_last_name(replaced, to);
         }
-        // Only its descriptor leads to a replaced inode: it stays reachable, as above.
         let moves = [
-            replaced.as_ref().map(|it| (it, exchanged.then_some(from))),
-            moved.as_ref().map(|moved| (moved, Some(to))),
+            exchanged.as_ref().map(|exchanged| (exchanged, [to, from])),
+            moved.as_ref().map(|moved| (moved, [from, to])),
         ];
-        for (inode, end) in moves.iter().flatten() {
-            if let Some(end) = end {
-                self.tree.nodes.may_move(inode, &end.place());
-            }
+        for (inode, ends) in moves.iter().flatten() {
+            let [from, to] = ends.map(End::place);
+            self.tree.nodes.may_move(inode, [&from, &to]);
         }
         let renamed = rustix::fs::renameat_with(from.fd, from.name, to.fd, to.name, flags);
         let held = held.as_ref().filter(|_| renamed.is_ok());
         if let Some(held) = held.and_then(|held| self.hold_removed(held)) {
             self.keep_removed(uid, held);
         }
-        for (inode, end) in moves.into_iter().flatten() {
-            let place = match renamed {
-                Ok(()) => end.map(End::place),
-                Err(_) => inode.boxed_place(),
-            };
-            self.tree.nodes.set_place(inode, place);
-            self.tree.drop_if_over_quota(uid, inode);
+        for (inode, ends) in moves.into_iter().flatten() {
+            self.tree
+                .nodes
+                .moved(inode, ends.map(End::place), renamed.is_ok());
+        }
+        if let Some(replaced) = replaced.filter(|_| renamed.is_ok()) {
+            self.tree.forget_replaced(uid, &replaced, to);
         }
         Ok(renamed?)
     }

@@ -52,20 +52,21 @@ impl Host {
         let highest = records.highest;
         let mut pending: HashMap<NodeId, NodeRecord> = HashMap::new();
         let mut mounts = HashMap::from([(0, Arc::clone(self.tree.root.mount()))]);
-        let mut moving = Vec::new();
+        let mut others_of = Vec::new();
         for record in records.nodes {
-            moving.extend(record.possible_place.clone().map(|to| (record.node, to)));
+            let others = record.places.iter().skip(1);
+            others_of.extend(others.map(|place| (record.node, place.clone())));
             pending.insert(record.node, record);
         }
         self.recover_nodes(&mut pending, &mounts, rebuild)?;
-        self.recover_moves(&mut moving);
+        self.recover_other_places(&mut others_of);
         // In the order in which they were entered: each mount point is on an earlier mount.
         for (number, parent, name) in records.mounts {
             match self.mount_again(number, parent, &name) {
                 Ok(found) => {
                     mounts.insert(number, found);
                     self.recover_nodes(&mut pending, &mounts, rebuild)?;
-                    self.recover_moves(&mut moving);
+                    self.recover_other_places(&mut others_of);
                 }
                 Err(why) => rebuild.lose("mount", u64::from(number), why)?,
             }
@@ -107,7 +108,7 @@ impl Host {
         for node in nodes {
             let mut next = Some(node);
             while let Some(record) = next.and_then(|node| ready.remove(&node)) {
-                let parent = record.place.as_ref().map(|(parent, _)| *parent);
+                let parent = record.places.first().map(|(parent, _)| *parent);
                 next = parent.filter(|_| chain.len() < DEPTH_MAX);
                 chain.push(record);
             }
@@ -118,23 +119,15 @@ impl Host {
         Ok(())
     }
 
-    /// Checks nodes that were being moved when the process died.
-    fn recover_moves(&self, moving: &mut Vec<(NodeId, (NodeId, CString))>) {
-        moving.retain(|(node, (parent, name))| {
-            let (Ok(inode), Ok(parent)) =
-                (self.tree.nodes.get(*node), self.tree.nodes.get(*parent))
-            else {
+    /// The second places of nodes. Whether a node is there is seen when it is used.
+    fn recover_other_places(&self, others_of: &mut Vec<(NodeId, (NodeId, CString))>) {
+        others_of.retain(|(node, (parent, name))| {
+            let nodes = &self.tree.nodes;
+            let (Ok(inode), Ok(parent)) = (nodes.get(*node), nodes.get(*parent)) else {
                 // Perhaps on a mount that comes later.
                 return true;
             };
-            let to = KnownName::new(parent.node(), name.to_bytes());
-            let place = if self.tree.leads_to(&to, &inode).unwrap_or(false) {
-                let name = name.clone();
-                Some(Box::new(Place { parent, name }))
-            } else {
-                inode.boxed_place()
-            };
-            self.tree.nodes.set_place(&inode, place);
+            nodes.seen_at(&inode, Place::new(parent, name.clone()));
             false
         });
     }
@@ -165,13 +158,11 @@ impl Host {
         if mount.has_handles() != record.identity.handle().is_some() {
             return Err(Errno::ESTALE);
         }
-        let place = match &record.place {
-            Some((parent, name)) => Some(Box::new(Place {
-                parent: self.tree.nodes.get(*parent)?,
-                name: name.clone(),
-            })),
-            None => None,
-        };
+        // The client may have forgotten the directory, and know another name of the file, or have it open.
+        let place = record.places.first().and_then(|(parent, name)| {
+            let parent = self.tree.nodes.get(*parent).ok()?;
+            Some(Place::new(parent, name.clone()))
+        });
         Ok(Found {
             identity: record.identity.clone(),
             mount: Arc::clone(mount),

@@ -120,7 +120,7 @@ impl Host {
             None => (Some(Arc::clone(&self.tree.root)), path),
         };
         let name = CString::new(name).map_err(|_| Errno::ENOENT)?;
-        Ok(parent.map(|parent| Box::new(Place { parent, name })))
+        Ok(parent.map(|parent| Place::new(parent, name)))
     }
 
     fn find_mount(

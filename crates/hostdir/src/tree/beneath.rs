@@ -34,10 +34,7 @@ impl<'a> End<'a> {
     }
 
     pub(crate) fn place(self) -> Box<Place> {
-        Box::new(Place {
-            parent: Arc::clone(self.parent),
-            name: self.name.to_owned(),
-        })
+        Place::new(Arc::clone(self.parent), self.name.to_owned())
     }
 }
 
@@ -103,6 +100,14 @@ impl Tree {
         } else {
             self.hold(end)
         }
+    }
+
+    /// Whether an inode without a file handle is also at another known place than this.
+    pub(crate) fn is_also_elsewhere(&self, inode: &Inode, end: End<'_>) -> bool {
+        let here = end.known_name();
+        let places = inode.places().into_iter();
+        let mut names = places.map(|(parent, name)| KnownName::new(parent.node(), name.to_bytes()));
+        names.any(|name| name != here && self.leads_to(&name, inode).unwrap_or(false))
     }
 
     /// Whether an inode has this name now.

@@ -22,16 +22,100 @@ use thrufs::{Backing, LowerFile, NoWait};
 use thrufs_abi::NodeId;
 use thrufs_sys::handle::FileHandleBuf;
 
-/// Where an inode without a file handle was last seen.
+/// Where an inode without a file handle was seen.
 pub(crate) struct Place {
     pub(crate) parent: Arc<Inode>,
     pub(crate) name: CString,
+    /// Where it was seen before.
+    other: Option<Box<Place>>,
 }
 
 impl Place {
+    pub(crate) fn new(parent: Arc<Inode>, name: CString) -> Box<Place> {
+        Box::new(Place {
+            parent,
+            name,
+            other: None,
+        })
+    }
+
     /// As the ledger records it.
     pub(super) fn noted(&self) -> NotedPlace<'_> {
         (self.parent.node(), &self.name)
+    }
+}
+
+/// The last two places of an inode without a file handle, so that a file with two names is found again after
+/// it lost one. It may have left either.
+#[derive(Default)]
+pub(super) struct Places(Option<Box<Place>>);
+
+/// Places, and those that are to be dropped outside of the lock: they may hold the last reference to a directory.
+pub(super) type ChangedPlaces = (Places, [Option<Box<Place>>; 2]);
+
+impl Places {
+    fn of(last: Option<Box<Place>>, other: Option<Box<Place>>) -> Places {
+        Places(match last {
+            Some(mut last) => {
+                last.other = other;
+                Some(last)
+            }
+            None => other,
+        })
+    }
+
+    /// After it was seen at this place.
+    pub(super) fn with(self, place: Box<Place>) -> ChangedPlaces {
+        // It may be there already, as the last one or the other.
+        let (before, [same, _]) = self.without(place.noted());
+        let [last, dropped] = before.into_both();
+        (Places::of(Some(place), last), [same, dropped])
+    }
+
+    /// After it has left this place.
+    pub(super) fn without(self, place: NotedPlace<'_>) -> ChangedPlaces {
+        let [last, other] = self.into_both();
+        let is_it = |known: &Option<Box<Place>>| {
+            let known = known.as_deref().map(Place::noted);
+            known == Some(place)
+        };
+        if is_it(&last) {
+            (Places(other), [last, None])
+        } else if is_it(&other) {
+            (Places(last), [other, None])
+        } else {
+            (Places::of(last, other), [None, None])
+        }
+    }
+
+    /// After it was moved.
+    pub(super) fn moved(self, from: NotedPlace<'_>, to: Box<Place>) -> ChangedPlaces {
+        let (places, [left, _]) = self.without(from);
+        // Two at most are there: none is dropped but that of before at this place.
+        let (places, [same, _]) = places.with(to);
+        (places, [left, same])
+    }
+
+    /// After it has left all of them.
+    pub(super) fn without_any(self) -> ChangedPlaces {
+        (Places::default(), self.into_both())
+    }
+
+    fn into_both(self) -> [Option<Box<Place>>; 2] {
+        let mut last = self.0;
+        let other = last.as_mut().and_then(|last| last.other.take());
+        [last, other]
+    }
+
+    /// The last one first.
+    fn iter(&self) -> impl Iterator<Item = &Place> {
+        let last = self.0.as_deref();
+        let other = last.and_then(|last| last.other.as_deref());
+        last.into_iter().chain(other)
+    }
+
+    fn last(&self) -> Option<NotedPlace<'_>> {
+        self.0.as_deref().map(Place::noted)
     }
 }
 
@@ -76,7 +160,7 @@ pub(crate) struct Inode {
 /// What leads to it, beside its handle.
 #[derive(Default)]
 struct Reach {
-    place: Option<Box<Place>>,
+    places: Places,
     held: Held,
 }
 
@@ -122,7 +206,7 @@ impl Inode {
             file_type,
             lookups: AtomicU64::new(1),
             reach: Mutex::new(Reach {
-                place,
+                places: Places(place),
                 held: Held::default(),
             }),
             recently_used: AtomicBool::new(false),
@@ -199,7 +283,7 @@ impl Inode {
     /// Records it as new, with one lookup.
     pub(super) fn note_in(&self, notes: &Notes) {
         let reach = self.reach.lock();
-        let place = reach.place.as_deref().map(Place::noted);
+        let place = reach.places.last();
         notes.note_node(self.node, &self.identity, self.file_type, place);
     }
 
@@ -248,7 +332,7 @@ impl Inode {
 
     pub(crate) fn can_be_found_again(&self) -> bool {
         let by_handle = self.identity.handle().is_some() && !self.only_held.load(Ordering::Relaxed);
-        by_handle || self.reach.lock().place.is_some()
+        by_handle || self.reach.lock().places.0.is_some()
     }
 
     /// Takes the descriptor unless it was used since the clock hand's last visit.
@@ -277,7 +361,8 @@ impl Inode {
     pub(crate) fn charge_descriptor(&self, charge: Option<QuotaCharge>) {
         let charge = charge.map(Box::new);
         let reach = &mut *self.reach.lock();
-        if reach.held.descriptor.is_some() && reach.held.charge.is_none() && reach.place.is_none() {
+        let has_place = reach.places.0.is_some();
+        if reach.held.descriptor.is_some() && reach.held.charge.is_none() && !has_place {
             reach.held.charge = charge;
         }
     }
@@ -392,25 +477,38 @@ impl Inode {
         self.opened.lock().upgrade()
     }
 
+    /// Where it was last seen.
     pub(crate) fn place(&self) -> Option<(Arc<Inode>, CString)> {
+        self.places().into_iter().next()
+    }
+
+    /// Where it may be found, the likeliest place first.
+    pub(crate) fn places(&self) -> Vec<(Arc<Inode>, CString)> {
         let reach = self.reach.lock();
-        let place = reach.place.as_ref()?;
-        Some((Arc::clone(&place.parent), place.name.clone()))
+        let places = reach.places.iter();
+        places
+            .map(|place| (Arc::clone(&place.parent), place.name.clone()))
+            .collect()
     }
 
-    pub(crate) fn boxed_place(&self) -> Option<Box<Place>> {
-        let (parent, name) = self.place()?;
-        Some(Box::new(Place { parent, name }))
+    pub(super) fn was_last_seen_at(&self, place: &Place) -> bool {
+        self.reach.lock().places.last() == Some(place.noted())
     }
 
-    pub(crate) fn set_place(&self, place: Option<Box<Place>>) {
+    /// Changes where it may be found, and records that with `note`.
+    pub(super) fn change_places(
+        &self,
+        change: impl FnOnce(Places) -> ChangedPlaces,
+        note: impl FnOnce(&[NotedPlace<'_>]),
+    ) {
         let mut reach = self.reach.lock();
-        // It can be found again, so its descriptor is no longer charged to a user.
-        let charge = place.as_ref().and_then(|_| reach.held.charge.take());
-        let old = std::mem::replace(&mut reach.place, place);
-        // The old place may hold the last reference to a parent: dropped outside the lock.
+        let (places, dropped) = change(std::mem::take(&mut reach.places));
+        note(&places.iter().map(Place::noted).collect::<Vec<_>>());
+        // If it can be found again, its descriptor is no longer charged to a user.
+        let charge = places.last().and_then(|_| reach.held.charge.take());
+        reach.places = places;
         drop(reach);
-        drop((old, charge));
+        drop((dropped, charge));
     }
 
     /// Whether the kernel has cached data of this version; records it.

@@ -2,6 +2,7 @@
 //! process or charged to the user who removed them.
 
 use super::Tree;
+use super::beneath::End;
 use super::inode::Inode;
 use crate::ledger::{Key, Strongbox};
 use crate::stat::stat_open;
@@ -36,18 +37,24 @@ impl Tree {
         }
     }
 
-    /// A name of an inode is about to be removed. If it is the last name, or the only known one, of an open
-    /// file, nothing else would lead a resuming process to it.
-    pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>) {
-        if self.strongbox().is_none() || !inode.is_open() {
+    /// A name of an inode is about to be removed. If it is the last name of an open file, or the only known one
+    /// of an inode without a file handle, nothing else would lead a resuming process to it.
+    pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>, end: End<'_>) {
+        let is_found_by_name = !inode.mount().has_handles();
+        let is_in_question = inode.is_open() || is_found_by_name && !inode.is_directory();
+        if self.strongbox().is_none() || !is_in_question {
             return;
         }
         let Ok(descriptor) = self.descriptor(inode) else {
             return;
         };
-        let stat = stat_open(&descriptor);
-        let is_found_by_name = !inode.mount().has_handles();
-        if stat.is_ok_and(|stat| stat.stx_nlink <= 1 || is_found_by_name) {
+        let has_other_names = stat_open(&descriptor).is_ok_and(|stat| stat.stx_nlink > 1);
+        let is_needed = match (has_other_names, is_found_by_name) {
+            (true, true) => !self.is_also_elsewhere(inode, end),
+            (true, false) => false,
+            (false, _) => inode.is_open(),
+        };
+        if is_needed {
             self.keep_inode(inode, descriptor.as_fd());
         }
     }
@@ -76,11 +83,13 @@ impl Tree {
         Some(forgotten)
     }
 
-    /// The name of an inode without a file handle was removed. It keeps its descriptor, since it may have
-    /// other names; but not a file without links, which must be freed, nor beyond the user's quota of
-    /// removed inodes.
-    pub(crate) fn forget_place(&self, uid: Option<u32>, inode: &Arc<Inode>) {
-        self.nodes.set_place(inode, None);
+    /// A name of an inode without a file handle was removed. Without another place it keeps its descriptor,
+    /// since it may have other names; but not a file without links, which must be freed, nor beyond the
+    /// user's quota of removed inodes.
+    pub(crate) fn forget_place(&self, uid: Option<u32>, inode: &Arc<Inode>, end: End<'_>) {
+        if self.is_elsewhere_now(inode, end) {
+            return;
+        }
         let links = self
             .descriptor(inode)
             .map(|fd| rustix::fs::fstat(fd.as_fd()));
@@ -88,6 +97,25 @@ impl Tree {
             inode.last_name_removed();
         }
         self.drop_if_over_quota(uid, inode);
+    }
+
+    /// As [`forget_place`](Self::forget_place), for a name that is another inode's now: clients that have looked
+    /// it up before still reach this one.
+    pub(crate) fn forget_replaced(&self, uid: Option<u32>, inode: &Arc<Inode>, end: End<'_>) {
+        if !self.is_elsewhere_now(inode, end) {
+            self.drop_if_over_quota(uid, inode);
+        }
+    }
+
+    /// Forgets a place of an inode without a file handle; returns whether another one leads to it.
+    fn is_elsewhere_now(&self, inode: &Arc<Inode>, end: End<'_>) -> bool {
+        let is_elsewhere = self.is_also_elsewhere(inode, end);
+        if is_elsewhere {
+            self.nodes.left(inode, &end.place());
+        } else {
+            self.nodes.left_all(inode);
+        }
+        is_elsewhere
     }
 
     pub(crate) fn drop_if_over_quota(&self, uid: Option<u32>, inode: &Arc<Inode>) {

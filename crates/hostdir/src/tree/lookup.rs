@@ -1,6 +1,6 @@
 //! From a name to an inode: looks one component up, and counts the lookup. Under a policy, records the name.
 
-use super::inode::{Descriptor, Inode, LowerMount};
+use super::inode::{Descriptor, Inode, LowerMount, Place};
 use super::mounts::opened_identity;
 use super::names::Noting;
 use super::nodes::NewInode;
@@ -117,12 +117,7 @@ impl Tree {
                 .enter(stat.stx_mnt_id, parent, parent_fd, name)?
         };
         let identity = opened_identity(&mount, &fd, &stat)?;
-        let place = (!mount.has_handles()).then(|| {
-            Box::new(crate::tree::Place {
-                parent: Arc::clone(parent),
-                name: name.to_owned(),
-            })
-        });
+        let place = (!mount.has_handles()).then(|| Place::new(Arc::clone(parent), name.to_owned()));
         self.enter_node(identity, &mount, stat, Some((fd, place)))
     }
 
@@ -149,12 +144,7 @@ impl Tree {
         if mount.has_handles() {
             return self.enter_node(identity, mount, stat, None);
         }
-        let place = found.map(|(parent, name)| {
-            Box::new(crate::tree::Place {
-                parent: Arc::clone(parent),
-                name: name.to_owned(),
-            })
-        });
+        let place = found.map(|(parent, name)| Place::new(Arc::clone(parent), name.to_owned()));
         let path_fd = self.reopen(fd.as_fd(), libc::O_PATH)?;
         self.enter_node(identity, mount, stat, Some((path_fd, place)))
     }
@@ -164,7 +154,7 @@ impl Tree {
         identity: Identity,
         mount: &Arc<LowerMount>,
         stat: Statx,
-        held: Option<(OwnedFd, Option<Box<crate::tree::Place>>)>,
+        held: Option<(OwnedFd, Option<Box<Place>>)>,
     ) -> Result<(Arc<Inode>, Statx)> {
         let (fd, place) = held.map_or((None, None), |(fd, place)| (Some(fd), place));
         let file_type = u32::from(stat.stx_mode) & libc::S_IFMT;

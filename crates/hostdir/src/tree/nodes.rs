@@ -6,7 +6,7 @@
 //! inode from both. So an inode found in the map was not removed, and is not while it has lookups. A
 //! shard's lock is taken before a slot's, never after.
 
-use super::inode::{Inode, LowerMount, Place};
+use super::inode::{ChangedPlaces, Inode, LowerMount, Place, Places};
 use super::names::Noting;
 use crate::identity::Identity;
 use crate::ledger::Notes;
@@ -108,8 +108,8 @@ impl Nodes {
             inode.add_lookup();
             self.note_lookups(inode.node(), 1);
             drop(shard);
-            if new.place.is_some() {
-                self.set_place(&inode, new.place);
+            if let Some(place) = new.place {
+                self.seen_at(&inode, place);
             }
             return Ok((inode, false));
         }
@@ -137,31 +137,54 @@ impl Nodes {
         }
     }
 
-    /// Records the place of an inode without a file handle.
-    pub(crate) fn set_place(&self, inode: &Arc<Inode>, place: Option<Box<Place>>) {
-        let Some(notes) = &self.notes else {
-            return inode.set_place(place);
-        };
-        let hash = self.hasher.hash_one(inode.identity());
-        let shard = self.shard(hash).lock();
-        // A forgotten inode has no record, and its slot may be another's.
-        let is_known = self.slots.get(inode.node().0).is_some();
-        if is_known {
-            notes.note_place(inode.node(), place.as_deref().map(Place::noted));
+    /// An inode without a file handle was seen at this place.
+    pub(crate) fn seen_at(&self, inode: &Arc<Inode>, place: Box<Place>) {
+        if !inode.was_last_seen_at(&place) {
+            self.change_places(inode, |places| places.with(place));
         }
-        inode.set_place(place);
-        drop(shard);
     }
 
-    /// Records a possible second place of an inode without a file handle, which is about to be moved: a
-    /// resuming process checks both. [`set_place`](Self::set_place) ends that.
-    pub(crate) fn may_move(&self, inode: &Arc<Inode>, place: &Place) {
-        let Some(notes) = &self.notes else { return };
-        let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
-        let is_known = self.slots.get(inode.node().0).is_some();
-        if is_known {
-            notes.note_possible_place(inode.node(), place.noted());
+    /// An inode without a file handle has left this place.
+    pub(crate) fn left(&self, inode: &Arc<Inode>, place: &Place) {
+        self.change_places(inode, |places| places.without(place.noted()));
+    }
+
+    /// An inode without a file handle is at no known place.
+    pub(crate) fn left_all(&self, inode: &Arc<Inode>) {
+        self.change_places(inode, Places::without_any);
+    }
+
+    /// Records that an inode without a file handle is about to be moved: a resuming process looks at both
+    /// places. [`moved`](Self::moved) ends that.
+    pub(crate) fn may_move(&self, inode: &Arc<Inode>, [from, to]: [&Place; 2]) {
+        if let Some(notes) = &self.notes {
+            let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
+            if self.slots.get(inode.node().0).is_some() {
+                notes.note_places(inode.node(), &[from, to].map(Place::noted));
+            }
         }
+    }
+
+    /// An inode without a file handle was moved, or was not.
+    pub(crate) fn moved(&self, inode: &Arc<Inode>, [from, to]: [Box<Place>; 2], was_moved: bool) {
+        self.change_places(inode, |places| match was_moved {
+            true => places.moved(from.noted(), to),
+            false => places.with(from),
+        });
+    }
+
+    fn change_places(&self, inode: &Arc<Inode>, change: impl FnOnce(Places) -> ChangedPlaces) {
+        let Some(notes) = &self.notes else {
+            return inode.change_places(change, |_| {});
+        };
+        let _shard = self.shard(self.hasher.hash_one(inode.identity())).lock();
+        // A forgotten inode has no record, and its slot may be another's.
+        let is_known = self.slots.get(inode.node().0).is_some();
+        inode.change_places(change, |places| {
+            if is_known {
+                notes.note_places(inode.node(), places);
+            }
+        });
     }
 
     /// Inserts a node of another process under its id, with its lookups. To be followed by
@@ -339,16 +362,13 @@ mod tests {
         assert_eq!(nodes.find_or_insert(new()).unwrap().0.node(), node);
         let entries = nodes.shards.iter().map(|shard| shard.lock().len());
         assert_eq!(entries.sum::<usize>(), 2, "and the root");
-        let [from, to] = [c"old", c"new"].map(|name| Place {
-            parent: Arc::clone(root),
-            name: name.to_owned(),
-        });
-        nodes.set_place(&inode, Some(Box::new(from)));
-        nodes.may_move(&inode, &to);
+        let [from, to] = [c"old", c"new"].map(|name| Place::new(Arc::clone(root), name.to_owned()));
+        nodes.may_move(&inode, [&from, &to]);
         let noted = Notes::new(ledger).unwrap().read().unwrap().nodes;
         let noted = noted.iter().find(|noted| noted.node == node).unwrap();
         assert_eq!(noted.lookups, 4, "with that of now");
-        assert_eq!(noted.possible_place, Some((NodeId::ROOT, to.name)));
+        let both = [from, to].map(|place| (NodeId::ROOT, place.name));
+        assert_eq!(noted.places, both);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::inode::{Descriptor, Inode, LowerMount};
 use super::mounts::{open_beneath, opened_identity};
 use crate::stat::stat_open;
 use rustix::fs::{AtFlags, OFlags, ResolveFlags, StatVfsMountFlags, Statx, StatxFlags};
+use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
@@ -83,12 +84,27 @@ impl Tree {
         self.mounts.anchor(mount, |parent| self.descriptor(parent))
     }
 
-    /// Finds an inode without a file handle at its last place.
+    /// Finds an inode without a file handle at one of its last places.
     fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
-        let (parent, name) = inode.place().ok_or(Errno::ESTALE)?;
         let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
-        let parent = self.descriptor_within(&parent, climb)?;
-        let (fd, stat) = self.open_component(&parent, &name)?;
+        let mut found = Err(Errno::ESTALE);
+        for place in inode.places() {
+            found = self.walk_to(inode, &place, climb);
+            if found.is_ok() {
+                break;
+            }
+        }
+        found
+    }
+
+    fn walk_to(
+        &self,
+        inode: &Inode,
+        (parent, name): &(Arc<Inode>, CString),
+        climb: usize,
+    ) -> Result<OwnedFd> {
+        let parent = self.descriptor_within(parent, climb)?;
+        let (fd, stat) = self.open_component(&parent, name)?;
         let identity = opened_identity(inode.mount(), &fd, &stat)?;
         if identity == *inode.identity() && stat.stx_mnt_id == inode.mount().id() {
             Ok(fd)
