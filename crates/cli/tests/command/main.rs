@@ -8,6 +8,7 @@ mod guest;
 mod messages;
 mod migration;
 mod mounting;
+mod options;
 mod owners;
 mod podman;
 mod policy;

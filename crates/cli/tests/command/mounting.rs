@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -191,6 +191,29 @@ fn busy_mount_is_detached_after_the_timeout() {
     // Over io_uring, a request that comes while the connection ends gets one of the others.
     let over = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
     assert!(over.contains(&error.raw_os_error().unwrap()), "{error}");
+}
+
+#[test]
+fn busy_mount_is_detached_with_what_the_kernel_has_not_yet_written() {
+    let Some(ground) = Ground::new() else { return };
+    let server = ground.mount_in_foreground(&["--stop-timeout=1", "--writeback"]);
+    // It closes no copy of the file, as a process that starts others does: that would write the data back.
+    let script = "exec >>\"$1\" && printf ' and more' && read end";
+    let mut writer = Command::new("sh");
+    writer
+        .args(["-c", script, "sh"])
+        .arg(ground.mnt.join("file"));
+    let mut writer = writer.stdin(Stdio::piped()).spawn().unwrap();
+    wait_for("it to write", || {
+        fs::metadata(ground.mnt.join("file")).unwrap().len() == 16
+    });
+    let said = server.ends_by(Signal::TERM);
+    assert!(said.contains("still in use"), "{said}");
+    ground.wait_gone();
+    let written = fs::read(ground.src.join("file")).unwrap();
+    assert_eq!(written, b"content and more");
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
 }
 
 fn append_to(path: &Path) -> fs::File {
@@ -551,21 +574,4 @@ fn ordinary_user_mounts_through_fusermount3() {
     succeeded(&user(&["mount", src, mnt]));
     kill_process(ground.process("--supervisor"), Signal::TERM).unwrap();
     ground.wait_gone();
-}
-
-#[test]
-fn max_readahead_is_set() {
-    let Some(ground) = Ground::new() else { return };
-    let readahead = |options: &[&str]| {
-        succeeded(&ground.mount(options));
-        let device = rustix::fs::stat(&ground.mnt).unwrap().st_dev;
-        let minor = rustix::fs::minor(device);
-        let path = format!("/sys/class/bdi/0:{minor}/read_ahead_kb");
-        let kib = fs::read_to_string(path).unwrap().trim().to_owned();
-        ground::unmount_by_command(&ground.mnt);
-        kib
-    };
-    assert_eq!(readahead(&[]), "128");
-    assert_eq!(readahead(&["-o", "max_readahead=64K"]), "64");
-    assert_eq!(readahead(&["-o", "max_readahead=1M"]), "1024");
 }

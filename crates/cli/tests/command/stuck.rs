@@ -170,11 +170,21 @@ fn callers_of_a_killed_worker_get_an_error() {
 /// The blocked worker cannot exit, and no other process is left.
 #[test]
 fn callers_get_an_error_when_the_supervisor_is_killed() {
-    for (options, stays) in [("cache=never", true), ("cache=never,auto_unmount", false)] {
+    let unmounted = "cache=never,auto_unmount";
+    for (options, worker_too, stays) in [
+        ("cache=never", false, true),
+        (unmounted, false, false),
+        // None is left that could abort the connection but the process that unmounts.
+        (unmounted, true, false),
+    ] {
         let Some(source) = Source::new() else { return };
         let ground = &source.ground;
         let mut server = ground.mount_in_foreground(&["-o", options]);
         let client = source.ask();
+        if worker_too {
+            ground::stop_process(server.pid());
+            kill_process(ground.process("--worker"), Signal::KILL).unwrap();
+        }
         server.signal(Signal::KILL);
         assert_aborted(client);
         server.wait_supervisor();

@@ -212,6 +212,11 @@ pub struct Item {
 
 /// A HEIF file with these items, numbered from 1.
 pub fn heif(items: &[Item]) -> Vec<u8> {
+    heif_with(items, b"")
+}
+
+/// The same with another box in `meta`.
+pub fn heif_with(items: &[Item], another: &[u8]) -> Vec<u8> {
     let head = a_box(b"ftyp", &[b"heic", &[0; 4], b"mif1heic"]);
     let build = |data_start: u32| {
         let (mut infos, mut places) = (Vec::new(), Vec::new());
@@ -248,6 +253,7 @@ pub fn heif(items: &[Item]) -> Vec<u8> {
             full_box(b"iinf", 0, &[&count, &infos]),
             full_box(b"iloc", 1, &[&[0x44, 0x00], &count, &places]),
             a_box(b"idat", &[&inside]),
+            another.to_vec(),
         ];
         (full_box(b"meta", 0, &[&children.concat()]), data)
     };

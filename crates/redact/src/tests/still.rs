@@ -90,6 +90,44 @@ fn webp_with_exif_and_xmp() {
     assert!(planned(&picture(ImageFormat::WebP)).is_empty());
 }
 
+/// A chunk of a RIFF file.
+fn chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    let size = (body.len() as u32).to_le_bytes();
+    let padding = &[0][..body.len() % 2];
+    [kind, &size[..], body, padding].concat()
+}
+
+fn animation(chunks: &[u8]) -> Vec<u8> {
+    let start = [chunk(b"VP8X", &[2; 10]), chunk(b"ANIM", &[0; 6])].concat();
+    chunk(b"RIFF", &[b"WEBP", start.as_slice(), chunks].concat())
+}
+
+/// A frame of an animation has chunks of its own.
+#[test]
+fn webp_frames_are_searched() {
+    let header = b"place and delay.";
+    let frame = |chunks: &[u8]| chunk(b"ANMF", &[header, chunks].concat());
+    let picture = chunk(b"VP8L", b"coded picture");
+    let exif = chunk(b"EXIF", &exif_block(false));
+    let xmp = chunk(b"XMP ", drone_packet().as_bytes());
+    let unknown = chunk(b"what", &exif_segment(&exif_block(true)).1);
+    for metadata in [&exif, &xmp, &unknown] {
+        let inner = frame(&[picture.as_slice(), metadata].concat());
+        for frames in [inner.clone(), frame(&inner), [&inner[..], &inner].concat()] {
+            let seen = cleaned(&animation(&frames));
+            for kept in [header.as_slice(), &picture, &metadata[..8]] {
+                let found = memchr::memmem::find_iter(&seen, kept).count();
+                let before = memchr::memmem::find_iter(&frames, kept).count();
+                assert_eq!(found, before, "{:?}", String::from_utf8_lossy(kept));
+            }
+        }
+    }
+    assert!(planned(&animation(&frame(&picture))).is_empty());
+    assert!(is_refused(&animation(&chunk(b"ANMF", &header[1..]))));
+    let deep = (0..100).fold(xmp, |inner, _| frame(&inner));
+    assert!(is_refused(&animation(&deep)));
+}
+
 #[test]
 fn heif_of_a_phone() {
     let photograph = phone_photograph();
@@ -170,6 +208,35 @@ fn heif_with_boxes_that_it_does_not_need() {
     let seen = cleaned(&photograph);
     assert_exif_without_gps(&photograph, &seen);
     assert!(holds(&seen, xmp) && holds(&seen, b"<rdf:RDF") && holds(&seen, b"coded picture"));
+}
+
+#[test]
+fn heif_keeps_what_says_how_to_show_the_picture() {
+    for (kind, stays) in [
+        (b"iprp", true),
+        (b"iref", true),
+        (b"dinf", true),
+        (b"ipro", true),
+        (b"grpl", true),
+        (b"xml ", false),
+        (b"udta", false),
+        (b"free", false),
+        (b"what", false),
+    ] {
+        let photograph = heif_with(&[], &a_box(kind, &[b"what the box says"]));
+        let seen = redacted(&photograph);
+        assert_eq!(holds(&seen, b"what the box says"), stays, "{kind:?}");
+    }
+    for place in [
+        b"GPSLatitude 48.13".as_slice(),
+        b"Exif\0\0",
+        b"II*\0\x08\0\0\0",
+        b"http://ns.adobe.com/xap/1.0/",
+    ] {
+        let property = a_box(b"ipco", &[&a_box(b"uuid", &[place])]);
+        let photograph = heif_with(&[], &a_box(b"iprp", &[&property]));
+        assert!(is_refused(&photograph), "{place:?}");
+    }
 }
 
 #[test]

@@ -1,3 +1,5 @@
+mod effects;
+
 use super::*;
 use crate::config::ControlLocation;
 use crate::config::{FilterAction, Sandbox};
