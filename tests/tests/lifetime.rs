@@ -54,7 +54,7 @@ fn is_dead(mnt: &Path) -> bool {
 /// Why a path cannot be looked at or listed.
 fn refusal(path: &Path) -> Option<Errno> {
     let looked = rustix::fs::stat(path).err();
-    let listed = fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let listed = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let listed = listed.err().and_then(|error| Errno::from_io_error(&error));
     assert_eq!(looked, listed, "{}", path.display());
     looked

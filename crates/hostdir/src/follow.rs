@@ -61,15 +61,15 @@ pub(crate) struct Follow {
     /// Until it is started.
     mounts: Mutex<Option<MountTable>>,
     started: OnceLock<Started>,
-    /// Renames by the kernel above that have begun and ended.
-    renames: [AtomicU64; 2],
+    /// Changes by the kernel above that have begun and ended: renames, and of extended attributes.
+    own_changes: [AtomicU64; 2],
 }
 
 /// A question about attributes, from before they are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Question {
-    /// How many renames had ended.
-    renames: u64,
+    /// How many changes by the kernel above had ended.
+    own_changes: u64,
 }
 
 struct Started {
@@ -124,26 +124,19 @@ impl Follow {
             hides: Arc::default(),
             mounts: Mutex::new(None),
             started: OnceLock::new(),
-            renames: Default::default(),
+            own_changes: Default::default(),
         }
     }
 
-    /// To be called before the answer to a request that changes an attribute. Its `ctime` is known above to have
-    /// changed, but an answer that was read before, and arrives later, would be kept.
-    pub(crate) fn changed_above(&self, inode: &Inode) {
-        if self.is_started() {
-            self.tree.attributes_changed(inode);
-        }
-    }
-
-    /// Carries out a rename by the kernel above, which changes the times of an inode that need not be known. An
-    /// answer that was read before may arrive after the kernel above has noted the change.
-    pub(crate) fn during_rename<T>(&self, rename: impl FnOnce() -> T) -> T {
-        let [begun, ended] = &self.renames;
+    /// Carries out a change by the kernel above, of which that notes only that the `ctime` is another: attributes that
+    /// were read before, and arrive after, would be kept. A rename need not know what it renames, so these changes
+    /// are counted for all inodes.
+    pub(crate) fn during_change<T>(&self, change: impl FnOnce() -> T) -> T {
+        let [begun, ended] = &self.own_changes;
         begun.fetch_add(1, Ordering::SeqCst);
-        let renamed = rename();
+        let changed = change();
         ended.fetch_add(1, Ordering::SeqCst);
-        renamed
+        changed
     }
 
     /// To be called before it is started.
@@ -279,20 +272,20 @@ impl Follow {
 
     /// To be called before the attributes of a known inode are read.
     pub(crate) fn mark(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Question {
-        let renames = self.renames[1].load(Ordering::SeqCst);
+        let own_changes = self.own_changes[1].load(Ordering::SeqCst);
         if let Some(started) = self.started.get()
             && !inode.followed().any(Followed::BY_ITS_NAME)
         {
             started.has_mark(inode, uid);
         }
         self.is_asked(inode);
-        Question { renames }
+        Question { own_changes }
     }
 
     /// How long the attributes may be kept that answer a question.
     pub(crate) fn answer_timeout(&self, question: Question, inode: &Inode) -> Duration {
         let timeout = self.attr_timeout(inode);
-        if self.renames[0].load(Ordering::SeqCst) == question.renames {
+        if self.own_changes[0].load(Ordering::SeqCst) == question.own_changes {
             timeout
         } else {
             timeout.min(self.config.attr_timeout())

@@ -357,7 +357,7 @@ fn an_open_is_checked_by_what_no_event_reported() {
     let taken: [(&str, Taken); 4] = [
         ("mode", |stray, _| chmod(stray, 0.into()).unwrap()),
         ("mode by a descriptor", |_, file| {
-            file.set_permissions(fs::Permissions::from_mode(0))
+            file.set_permissions(fs::Permissions::from_mode(0o0))
                 .unwrap();
         }),
         ("owner", |stray, _| {
@@ -426,7 +426,7 @@ fn held_directories_delay_no_notifications_about_others() {
         let memory = mounted.outside().join("memory");
         fs::create_dir(&memory).unwrap();
         let at = [&memory, &gate].map(|path| path.to_str().unwrap());
-        let mut slow = Process::start(&programs::slow_files(), &at);
+        let slow = Process::start(&programs::slow_files(), &at);
         assert_eq!(slow.line(), "ok");
         let other = mounted.source().join("other");
         fs::create_dir(&other).unwrap();

@@ -162,7 +162,7 @@ impl Host {
         let rename = || {
             self.as_owner_of_names(context, &[from, to], || {
                 let rename = || self.rename_beneath(context.uid(), from, to, flags);
-                self.follow.during_rename(rename)
+                self.follow.during_change(rename)
             })
         };
         if !self.judge.has_policy() {

@@ -134,7 +134,7 @@ impl Host {
             // The ACL may let other users write.
             self.files.drop_privileges_of_others(context, inode)?;
         }
-        self.files.change_attributes(inode, fd, || {
+        let set = || {
             if !is_acl(name) {
                 return Ok(xattr::set(fd, name, &value, flags)?);
             }
@@ -149,9 +149,9 @@ impl Host {
                 }
                 Ok(xattr::set(fd, name, &value, flags)?)
             })
-        })?;
-        self.follow.changed_above(inode);
-        Ok(())
+        };
+        let set = || self.files.change_attributes(inode, fd, set);
+        self.follow.during_change(set)
     }
 
     pub(crate) fn listxattr(
@@ -212,16 +212,16 @@ impl Host {
         let name = &*self.changed_on_host(context, inode, name)?;
         let descriptor = self.tree.descriptor(inode)?;
         let fd = descriptor.as_fd();
-        self.files.change_attributes(inode, fd, || {
+        let remove = || {
             let remove = || Ok(xattr::remove(fd, name)?);
             if is_acl(name) {
                 self.as_owner(context, inode, fd, OwnerChange::Permissions, remove)
             } else {
                 remove()
             }
-        })?;
-        self.follow.changed_above(inode);
-        Ok(())
+        };
+        let remove = || self.files.change_attributes(inode, fd, remove);
+        self.follow.during_change(remove)
     }
 }
 
