@@ -1,7 +1,7 @@
 //! A server on a test directory that outlives it, for tests of its end: another can follow, and the files
 //! beneath can be checked.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -68,28 +68,41 @@ impl Server {
         started.unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Another mount of the ground's source, over any transport.
+    pub fn try_start_at(ground: &Ground, mnt: &Path, options: &str) -> Result<Self, String> {
+        Self::try_start_logged((ground, mnt, "other.log"), options, None)
+    }
+
     fn try_start_unproved(
         ground: &Ground,
         options: &str,
         files_max: Option<u32>,
     ) -> Result<Self, String> {
+        Self::try_start_logged((ground, ground.mnt(), "server.log"), options, files_max)
+    }
+
+    fn try_start_logged(
+        (ground, mnt, log): (&Ground, &Path, &str),
+        options: &str,
+        files_max: Option<u32>,
+    ) -> Result<Self, String> {
         let options = format!("allow_other,{options}");
-        let log = ground.base().join("server.log");
+        let log = ground.base().join(log);
         let stand = |text: &str| text.matches(MOUNTED).count();
         let before = stand(&std::fs::read_to_string(&log).unwrap_or_default());
         let arguments = |command: &mut std::process::Command| {
             command
                 .args(["mount", "-f", "-o", &options])
-                .args([ground.source(), ground.mnt()]);
+                .args([ground.source(), mnt]);
         };
         let mut server = Self {
             process: Running::start(&programs::thrufs()?, arguments, files_max, log)?,
-            mount: Mount(ground.mnt().to_owned()),
+            mount: Mount(mnt.to_owned()),
         };
         // Before it logs that, it takes SIGTERM for a failed start.
-        let stands = || is_mounted(ground.mnt()) && stand(&server.log_text()) > before;
+        let stands = || is_mounted(mnt) && stand(&server.log_text()) > before;
         let answers = server.process.wait_until("the mount", stands);
-        let answers = answers.and_then(|()| answers_within(ground.mnt(), START_TIMEOUT));
+        let answers = answers.and_then(|()| answers_within(mnt, START_TIMEOUT));
         if let Err(error) = answers {
             // Ends the connection, and with it the thread that asked.
             server.kill();

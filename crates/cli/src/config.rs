@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use thrufs::{Transport, UringConfig};
-use thrufs_hostdir::Config;
+use thrufs_hostdir::{Config, Locks};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -70,7 +70,11 @@ impl Default for MountConfig {
             auto_unmount: false,
             fsname: None,
             subtype: "thrufs".to_owned(),
-            serving: Config::default(),
+            serving: Config {
+                // Programs above and beneath share a machine.
+                locks: Locks::Shared,
+                ..Config::default()
+            },
             transport: Transport::Auto,
             ring: UringConfig::default(),
             threads: None,

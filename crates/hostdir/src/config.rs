@@ -55,10 +55,12 @@ impl CacheMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FollowMode {
-    /// Where that is possible, by [`Directories`](Self::Directories).
+    /// Where that is possible: by [`Filesystem`](Self::Filesystem) if file handles are used, and else by
+    /// [`Directories`](Self::Directories).
     #[default]
     Auto,
-    /// Each directory in use is watched.
+    /// Each directory in use is watched. What is changed by a file handle may not be seen: by an NFS server, or by
+    /// another server of this kind.
     Directories,
     /// The whole file system is, where that is possible, and else each directory in use. There is no most of
     /// directories then, but everybody who writes on that file system pays for it. Requires CAP_SYS_ADMIN.

@@ -208,11 +208,13 @@ impl FileSystem for HostDir {
         }
         let passthrough = &files.passthrough;
         passthrough.settle(wanted, privileged, features, services.backings);
-        // If the kernel keeps no locks and no written data, close(2) needs no FLUSH.
         let flags = features.flags;
         let set = |flag: &AtomicBool, is_set| flag.store(is_set, Ordering::Relaxed);
-        let settles = flags.intersects(InitFlags::POSIX_LOCKS | InitFlags::WRITEBACK_CACHE);
-        set(&files.may_skip_flush, !settles);
+        set(
+            &files.may_skip_flush,
+            !flags.contains(InitFlags::WRITEBACK_CACHE),
+        );
+        set(&files.keeps_locks, flags.contains(InitFlags::POSIX_LOCKS));
         set(
             &files.kernel_opens_directories,
             flags.contains(InitFlags::NO_OPENDIR_SUPPORT) && self.host.follow.is_started(),

@@ -83,8 +83,10 @@ pub(crate) struct Files {
     lock_waits: Waits,
     /// The locks of a session that was saved.
     suspended: Suspended,
-    /// Whether close(2) needs no FLUSH; set by INIT.
+    /// Whether the kernel keeps no written data that a FLUSH sends; set by INIT.
     pub(crate) may_skip_flush: AtomicBool,
+    /// Whether POSIX locks are kept here; set by INIT.
+    pub(crate) keeps_locks: AtomicBool,
     /// Requests that wait for a redacted file.
     waiting: Waiting,
 }
@@ -112,6 +114,7 @@ impl Files {
             lock_waits: Waits::default(),
             suspended: Suspended::default(),
             may_skip_flush: AtomicBool::new(false),
+            keeps_locks: AtomicBool::new(false),
             waiting: Waiting::new(server_uid),
         }
     }

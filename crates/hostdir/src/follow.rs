@@ -8,8 +8,8 @@
 //!
 //! Rules by which an answer with a long timeout is never older than the last event that was delivered:
 //!
-//! * A directory is [marked](marks) before the first answer from it. Its mark tells of its names, and of the
-//!   attributes and data of its entries. A file with several names has a mark of its own, and so has a
+//! * A directory is [marked](marks) before the first answer from it, or its file system is. Its mark tells of its
+//!   names, and of the attributes and data of its entries. A file with several names has a mark of its own, and so has a
 //!   directory for what is in it; both get one at the second question about them.
 //! * Events that come while a name is looked up, before its inode is in the table of nodes, are counted by
 //!   directory ([`PendingLookup`]): then the attributes are not kept.
@@ -39,7 +39,7 @@ mod watch;
 
 pub use mount_table::MountTable;
 
-use crate::config::{Config, FollowMode};
+use crate::config::{Config, FileHandles, FollowMode};
 use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
 use marks::{Marks, Wanted};
@@ -165,7 +165,12 @@ impl Follow {
     fn begin(&self, notifier: &Notifier) -> std::result::Result<Started, String> {
         let wanted = Wanted {
             most: self.config.follow_marks,
-            whole_file_systems: self.config.follow == FollowMode::Filesystem,
+            whole_file_systems: match self.config.follow {
+                FollowMode::Filesystem => true,
+                // Its events name what is elsewhere. A worker that can be held in the source gets none of them.
+                FollowMode::Auto => self.config.file_handles != FileHandles::Never,
+                FollowMode::Directories | FollowMode::No => false,
+            },
             mounts_are_private: self.mounts.lock().as_ref().is_some_and(|it| it.is_private),
         };
         let server_uid = self.tree.credentials.server_uid();

@@ -16,7 +16,7 @@ const INLINE_BYTES: usize = 20;
 
 pub(crate) const HANDLE_BYTES_MAX: usize = MAX_HANDLE_SIZE;
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Bytes {
     Inline(u8, [u8; INLINE_BYTES]),
     Heap(Box<[u8]>),
@@ -24,7 +24,7 @@ enum Bytes {
 
 /// The index of an inode's lower mount, and its file handle there. A handle includes a generation, so that
 /// an inode number that was freed and used again makes another identity.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Identity {
     mount: u32,
     kind: i32,

@@ -6,18 +6,21 @@ use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
 use std::io::{Read, Write};
 use std::mem;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::process::Process;
 use thrufs_tests::acl;
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
+use thrufs_tests::mount_point::shrink_dcache;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::programs;
 use thrufs_tests::transport::over_each;
@@ -29,12 +32,16 @@ const FOLLOWED: &str = "follow=auto,entry_timeout=3600,attr_timeout=3600,negativ
 /// Later than this, nobody would call it following.
 const LATE: Duration = Duration::from_secs(1);
 
+/// With a mark on the file system, and with one on each directory.
 fn on_each_transport(test: impl Fn(&Mounted)) {
-    over_each(|transport| {
-        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(FOLLOWED)).unwrap();
-        test(&mounted);
-        mounted.stop().unwrap();
-    });
+    for marks in ["auto", "directories"] {
+        over_each(|transport| {
+            let options = transport.with(&FOLLOWED.replace("auto", marks));
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+            test(&mounted);
+            mounted.stop().unwrap();
+        });
+    }
 }
 
 fn on_each_transport_by_default(test: impl Fn(&Mounted)) {
@@ -340,6 +347,35 @@ fn an_open_shows_what_no_event_reported() {
         drop(file);
         mounted.stop().unwrap();
     }
+}
+
+/// A directory gets no event about a file whose name is not in memory when it is opened by its handle.
+#[test]
+fn changes_by_file_handle_show() {
+    over_each(|transport| {
+        let options = transport.with("follow=auto");
+        let mut mounted = Mounted::start_on(Lower::Ext4, &options).unwrap();
+        let (beneath, above) = (mounted.source().join("file"), mounted.mnt().join("file"));
+        fs::write(&beneath, "old").unwrap();
+        mounted.settle();
+        assert_eq!(stat(&above).unwrap().st_size, 3);
+        let (source, mut file) = (
+            fs::File::open(mounted.source()).unwrap(),
+            FileHandleBuf::new(),
+        );
+        handle::name_to_handle(&source, c"file", 0, &mut file).unwrap();
+        // Names of files that are not in use leave memory.
+        shrink_dcache(mounted.source()).unwrap();
+        let file = handle::open_by_handle(source.as_fd(), &file, libc::O_RDWR).unwrap();
+        let file = fs::File::from(file);
+        file.write_all_at(b"by handle", 0).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o604))
+            .unwrap();
+        mounted.settle();
+        let now = stat(&above).unwrap();
+        assert_eq!((now.st_size, now.st_mode & 0o777), (9, 0o604));
+        mounted.stop().unwrap();
+    });
 }
 
 /// By a name in a directory that nobody has looked at, and by a descriptor of it: there is no event.

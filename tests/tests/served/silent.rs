@@ -75,12 +75,18 @@ impl Log<'_> {
 
 /// A mount with the default timeouts, for which nothing asks again by itself.
 fn on_each_path(test: impl Fn(&Mounted)) {
+    with_marks(&["auto", "directories"], test);
+}
+
+fn with_marks(marks: &[&str], test: impl Fn(&Mounted)) {
     over_each(|transport| {
         for path in ["passthrough", "nopassthrough"] {
-            let options = transport.with(&format!("follow=auto,{path}"));
-            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
-            test(&mounted);
-            mounted.stop().unwrap();
+            for marks in marks {
+                let options = transport.with(&format!("follow={marks},{path}"));
+                let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+                test(&mounted);
+                mounted.stop().unwrap();
+            }
         }
     });
 }
@@ -166,6 +172,29 @@ fn a_file_that_the_kernel_does_not_know_becomes_silent() {
             assert_eq!(log.length_above(), log.length);
             log.shows_next_append();
         }
+    });
+}
+
+/// Its writer has nothing to do with the source, until it is moved there.
+#[test]
+fn a_file_elsewhere_on_the_file_system_becomes_silent() {
+    with_marks(&["auto"], |mounted| {
+        let elsewhere = mounted.outside().join("log");
+        let mut log = Log {
+            mounted,
+            file: File::create(&elsewhere).unwrap(),
+            length: 0,
+            above: mounted.mnt().join("log"),
+        };
+        log.append_until_silent();
+        let before = figure(mounted, "follow_events");
+        (0..APPENDS).for_each(|_| log.append());
+        mounted.settle();
+        assert!(figure(mounted, "follow_events") - before < APPENDS / 100);
+        fs::rename(&elsewhere, mounted.source().join("log")).unwrap();
+        mounted.settle();
+        assert_eq!(log.length_above(), log.length);
+        log.shows_next_append();
     });
 }
 

@@ -1,8 +1,11 @@
 //! Random changes beneath, of every kind, and a record of them.
 
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,9 +13,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, Timespec, Timestamps, XattrFlags,
 };
+use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::acl;
+use thrufs_tests::mount_point::shrink_dcache;
 
 /// The names that anything may have.
 pub const NAMES: [&str; 9] = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
@@ -37,7 +42,7 @@ const RECORDS_MAX: usize = 4000;
 /// A kind of change, and how often it is chosen.
 type Kind = (usize, fn(&mut Changes) -> io::Result<String>);
 
-const KINDS: [Kind; 26] = [
+const KINDS: [Kind; 27] = [
     (10, Changes::create),
     (6, Changes::write),
     (5, Changes::append),
@@ -64,18 +69,36 @@ const KINDS: [Kind; 26] = [
     (2, Changes::write_often),
     (3, Changes::move_out),
     (3, Changes::move_in),
+    (6, Changes::change_crowd),
 ];
 
-/// Links in directories that are not served.
-const OUTSIDE: [Kind; 2] = [(1, Changes::link_outside), (2, Changes::write_outside)];
+/// By names in directories that are not served, and by file handles.
+const OUTSIDE: [Kind; 4] = [
+    (1, Changes::link_outside),
+    (2, Changes::write_outside),
+    (2, Changes::change_mode_outside),
+    (4, Changes::change_by_handle),
+];
+
+/// A directory of more names than one request returns, and how many there are at first.
+pub const CROWD: &str = "crowd";
+const CROWD_NAMES: usize = 1500;
+const CROWD_CHANGES_MAX: usize = 60;
 
 struct Record {
     at: Instant,
     what: String,
 }
 
+/// The name in the crowd with a number, long enough for few to fit in one request.
+fn crowd_name(number: usize) -> String {
+    format!("one-of-many-names-{number:05}")
+}
+
 pub struct Changes {
     random: Random,
+    /// Another mount of the source, by which some changes are made.
+    writable: Option<PathBuf>,
     source: PathBuf,
     outside: PathBuf,
     has_stray_links: bool,
@@ -90,9 +113,19 @@ fn ino(path: &Path) -> u64 {
 }
 
 impl Changes {
-    pub fn new(source: &Path, outside: &Path, has_stray_links: bool, seed: u64) -> Changes {
+    pub fn new(
+        source: &Path,
+        outside: &Path,
+        writable: Option<&Path>,
+        has_stray_links: bool,
+        seed: u64,
+    ) -> Changes {
+        let crowd = source.join(CROWD);
+        fs::create_dir(&crowd).unwrap();
+        (0..CROWD_NAMES).for_each(|it| fs::write(crowd.join(crowd_name(it)), "").unwrap());
         Changes {
             random: Random(seed),
+            writable: writable.map(Path::to_owned),
             source: source.to_owned(),
             outside: outside.to_owned(),
             has_stray_links,
@@ -146,8 +179,18 @@ impl Changes {
         lines.collect()
     }
 
+    /// How many names lead to a path from the root.
+    fn depth(&self, path: &Path) -> usize {
+        let roots = self.writable.iter().chain([&self.source]);
+        let within = roots.filter_map(|root| path.strip_prefix(root).ok());
+        within.map(|path| path.components().count()).sum()
+    }
+
     fn directory(&mut self) -> PathBuf {
-        let mut at = self.source.clone();
+        let mut at = match &self.writable {
+            Some(mount) if self.random.once_in(3) => mount.clone(),
+            _ => self.source.clone(),
+        };
         for _ in 0..self.random.below(DEPTH_MAX + 1) {
             let found = fs::read_dir(&at).into_iter().flatten().flatten();
             let found = found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -260,10 +303,7 @@ impl Changes {
 
     fn rename_directory(&mut self) -> io::Result<String> {
         let (from, to) = (self.existing(fs::Metadata::is_dir)?, self.name());
-        let within = to
-            .strip_prefix(&self.source)
-            .map_or(0, |to| to.components().count());
-        if within > DEPTH_MAX {
+        if self.depth(&to) > DEPTH_MAX {
             return Err(io::ErrorKind::Other.into());
         }
         self.renamed(&from, &to, RenameFlags::empty())
@@ -280,13 +320,7 @@ impl Changes {
 
     fn make_directory(&mut self) -> io::Result<String> {
         let path = self.name();
-        if path
-            .strip_prefix(&self.source)
-            .unwrap()
-            .components()
-            .count()
-            > DEPTH_MAX
-        {
+        if self.depth(&path) > DEPTH_MAX {
             return Err(io::ErrorKind::Other.into());
         }
         DirBuilder::new().mode(0o755).create(&path)?;
@@ -497,6 +531,50 @@ impl Changes {
         Ok(format!("close writer once {} #{number}", path.display()))
     }
 
+    fn change_crowd(&mut self) -> io::Result<String> {
+        let crowd = self.source.join(CROWD);
+        let changes = self.random.below(CROWD_CHANGES_MAX);
+        for _ in 0..changes {
+            let path = crowd.join(crowd_name(self.random.below(CROWD_NAMES * 5 / 4)));
+            match fs::remove_file(&path) {
+                Ok(()) => {}
+                Err(_) => fs::write(&path, "")?,
+            }
+        }
+        Ok(format!("{changes} names of {}", crowd.display()))
+    }
+
+    /// Of a file whose name is not in memory: no directory gets an event about it.
+    fn change_by_handle(&mut self) -> io::Result<String> {
+        let (path, bytes) = (self.file()?, self.bytes());
+        let number = ino(&path);
+        let source = File::open(&self.source)?;
+        let mut file = FileHandleBuf::new();
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        handle::name_to_handle(CWD, &name, 0, &mut file)?;
+        shrink_dcache(&self.source)?;
+        let flags = libc::O_RDWR | libc::O_NONBLOCK;
+        let file = File::from(handle::open_by_handle(source.as_fd(), &file, flags)?);
+        file.write_all_at(&bytes, self.random.below(FILE_BYTES_MAX) as u64)?;
+        let mode = 0o400 | self.random.below(0o1000) as u32;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        Ok(format!("by handle {} #{number} {mode:o}", path.display()))
+    }
+
+    fn change_mode_outside(&mut self) -> io::Result<String> {
+        let path = self.place_outside();
+        if !fs::symlink_metadata(&path)?.is_file() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let mode = 0o400 | self.random.below(0o1000) as u32;
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        Ok(format!(
+            "chmod outside {} #{} {mode:o}",
+            path.display(),
+            ino(&path)
+        ))
+    }
+
     fn place_outside(&mut self) -> PathBuf {
         self.outside.join(self.random.pick(&NAMES))
     }
@@ -508,10 +586,7 @@ impl Changes {
 
     fn move_in(&mut self) -> io::Result<String> {
         let (from, to) = (self.place_outside(), self.name());
-        let within = to
-            .strip_prefix(&self.source)
-            .map_or(0, |to| to.components().count());
-        if within > DEPTH_MAX {
+        if self.depth(&to) > DEPTH_MAX {
             return Err(io::ErrorKind::Other.into());
         }
         self.renamed(&from, &to, RenameFlags::empty())

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use thrufs_testing::xattrs;
 
-use crate::changes::NAMES;
+use crate::changes::{CROWD, NAMES};
 use crate::readers::{Held, open_regular};
 
 /// How long a difference is watched. One that a timeout of a second ends is told apart from one that stays.
@@ -83,6 +83,8 @@ impl Compared<'_> {
                 }
             }
         }
+        stale.extend(self.difference(Path::new(CROWD), Fact::Attributes));
+        stale.extend(self.difference(Path::new(CROWD), Fact::Listing));
         if self.has_unique_numbers {
             self.compare_held(&paths, &mut stale);
         }

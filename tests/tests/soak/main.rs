@@ -28,6 +28,7 @@ mod soak;
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ use served::{ORDER, Order};
 use soak::{Outcome, SOAK, Soak};
 use thrufs_hostdir::{FileHandles, FollowMode};
 use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::server::Server;
 
 /// Longest delay of a request, µs.
 const DELAY_MAX: usize = 6000;
@@ -136,6 +138,8 @@ impl Setting {
         }
         let takes_one_mark = !matches!(self.lower, Lower::Btrfs | Lower::Overlay);
         let is_whole = self.by == By::Whole && takes_one_mark;
+        // Another server of root's changes files by their handles, which directories do not tell.
+        let other = is_whole.then(|| Other::start(&ground)).transpose()?;
         let soak = Soak {
             order: Order {
                 source: ground.source().to_owned(),
@@ -154,6 +158,7 @@ impl Setting {
                 delay_max: env("THRUFS_SOAK_DELAY").map_or(DELAY_MAX, |text| text.parse().unwrap()),
             },
             outside: ground.outside().to_owned(),
+            writable: other.as_ref().map(|other| other.place.clone()),
             time,
             has_exact_blocks: self.lower == Lower::Tmpfs,
             has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some() || is_whole,
@@ -171,6 +176,24 @@ impl Setting {
             return Err(format!("{outcome:?} with the seed {seed}").into());
         }
         Ok(())
+    }
+}
+
+/// Another mount of the source, by the `thrufs` command.
+struct Other {
+    _server: Server,
+    place: PathBuf,
+}
+
+impl Other {
+    fn start(ground: &Ground) -> Result<Other, Failed> {
+        let place = ground.base().join("other");
+        std::fs::create_dir(&place)?;
+        let server = Server::try_start_at(ground, &place, "descriptors=16,nopassthrough")?;
+        Ok(Other {
+            _server: server,
+            place,
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use thrufs_testing::{Random, xattrs};
 
-use crate::changes::NAMES;
+use crate::changes::{CROWD, NAMES};
 
 /// Files that are held open.
 const HELD_MAX: usize = 8;
@@ -51,14 +51,32 @@ impl Reader {
         for _ in 0..self.random.below(4) {
             path.push(self.random.pick(&NAMES));
         }
-        match self.random.below(8) {
+        match self.random.below(10) {
             0 | 1 => drop(fs::symlink_metadata(&path)),
             2 => drop(fs::read_dir(&path).map(Iterator::count)),
             3 => list_with_types(&path),
             4 => read_if_regular(&path),
             5 => self.hold(&path),
             6 => self.use_held(),
+            8 => self.list_in_part(&path),
+            9 => self.list_in_part(&self.mnt.join(CROWD)),
             _ => drop((xattrs(&path), fs::read_link(&path))),
+        }
+    }
+
+    /// As `ls | head`, and two at once.
+    fn list_in_part(&mut self, path: &Path) {
+        let mut listings: Vec<_> = (0..2).filter_map(|_| fs::read_dir(path).ok()).collect();
+        let looks = self.random.once_in(2);
+        for _ in 0..self.random.below(5) {
+            let most = self.random.below(400);
+            for listing in &mut listings {
+                for entry in listing.by_ref().take(most).flatten() {
+                    if looks {
+                        let _ = entry.metadata();
+                    }
+                }
+            }
         }
     }
 

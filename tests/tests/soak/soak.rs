@@ -31,6 +31,8 @@ const READERS: u64 = 2;
 pub struct Soak {
     pub order: Order,
     pub outside: std::path::PathBuf,
+    /// Where another mount of the source is, by which changes are made as well.
+    pub writable: Option<std::path::PathBuf>,
     pub time: Duration,
     pub has_exact_blocks: bool,
     pub has_stray_links: bool,
@@ -149,6 +151,7 @@ impl Soak {
         let mut changes = Changes::new(
             &order.source,
             &self.outside,
+            self.writable.as_deref(),
             self.has_stray_links,
             order.seed,
         );

@@ -29,6 +29,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thrufs_hostdir::Locks;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -184,7 +185,11 @@ impl ShareSupervisor {
             self.control = control.published(usual);
         }
         let (source, socket) = (self.config.source.display(), self.config.socket.display());
-        tracing::info!("sharing {source} at {socket}");
+        let locks = match self.config.serving.locks {
+            Locks::Local => "of each virtual machine alone (locks=local)",
+            Locks::Shared => "shared with the host (locks=shared)",
+        };
+        tracing::info!("sharing {source} at {socket}, locks are {locks}");
         systemd::notify_ready();
         Ok(())
     }

@@ -14,11 +14,18 @@ use super::lock_owners::{OwnerCharges, OwnerFile};
 use super::suspended::give_up_ranges;
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::UserQuotas;
+use crate::tree::Inode;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::lock::{self, LockKind, RangeLock};
+
+/// How long an attempt at a lock of flock(2) waits for the RELEASE of who had it, in milliseconds.
+const RELEASE_MS_MAX: u32 = 5;
 
 fn kind(args: &LockArgs) -> Result<LockKind> {
     match args.kind as i32 {
@@ -48,6 +55,15 @@ fn range(args: &LockArgs) -> Result<RangeLock> {
 }
 
 impl Files {
+    /// Whether the close of an open needs no FLUSH. A POSIX lock falls with any close of its owner, of which FLUSH
+    /// alone tells. Locks that need a file open for reading are rare: until the first lock of a file, its readers
+    /// send none, and what they lock falls with their RELEASE.
+    pub(super) fn skips_flush(&self, inode: &Inode, writable: bool) -> bool {
+        let keeps_locks = || self.keeps_locks.load(Ordering::Relaxed);
+        self.may_skip_flush.load(Ordering::Relaxed)
+            && !(keeps_locks() && (writable || inode.was_locked()))
+    }
+
     fn owner_file(
         &self,
         context: &Context<'_>,
@@ -66,6 +82,9 @@ impl Files {
 
     /// Inserts an owner, and stores its file outside this process.
     pub(crate) fn enter_owner(&self, file: OwnerFile) -> Result<Arc<OwnerFile>> {
+        if let Ok(inode) = self.tree.nodes.get(file.note.node) {
+            inode.note_lock();
+        }
         let (file, is_new) = self.locks.insert(file, self.tree.notes.is_some())?;
         if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
             self.tree.keep(Key::Owner(place), file.fd.as_fd());
@@ -218,12 +237,18 @@ impl Files {
             self.tree.keep(Key::File(args.handle), lower.as_fd());
         }
         let fd = lower.as_fd();
-        lock_or_wait(
-            context,
-            wait,
-            || Ok(lock::flock(fd, kind)?),
-            || Ok(lock::flock_wait(fd, kind)?),
-        )?;
+        let attempt = || Ok(lock::flock(fd, kind)?);
+        let mut locked = lock_or_wait(context, wait, attempt, || Ok(lock::flock_wait(fd, kind)?));
+        // The kernel tells of a last close by RELEASE, for which close(2) does not wait.
+        for _ in 0..RELEASE_MS_MAX {
+            if locked != Err(Errno::EAGAIN) {
+                break;
+            }
+            context.require_blocking()?;
+            thread::sleep(Duration::from_millis(1));
+            locked = attempt();
+        }
+        locked?;
         file.set_flock(Some(kind));
         self.note_flock(args.handle, kind);
         Ok(())

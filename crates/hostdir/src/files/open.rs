@@ -16,7 +16,6 @@ use crate::tree::Inode;
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use thrufs::{Context, Errno, LowerFile, OpenArgs, Opened, Result};
 use thrufs_abi::{FileHandle, NodeId, OpenReplyFlags};
 use thrufs_policy::{Access, DataPath, FilePath};
@@ -212,7 +211,8 @@ impl Files {
     /// Gives a file under passthrough a handle.
     pub(crate) fn enter_passthrough(&self, guard: UseGuard, flags: i32) -> Result<Opened> {
         let mut reply = OpenReplyFlags::PASSTHROUGH;
-        if self.may_skip_flush.load(Ordering::Relaxed) {
+        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        if self.skips_flush(guard.inode(), writable) {
             reply |= OpenReplyFlags::NOFLUSH;
         }
         let backing = guard.backing();
@@ -427,7 +427,7 @@ impl Files {
         inode.set_cached_version(0);
         if writable || self.config.cache.data_path() == DataPath::Direct {
             OpenReplyFlags::DIRECT_IO
-        } else if self.may_skip_flush.load(Ordering::Relaxed) && !inode.mount().is_remote() {
+        } else if self.skips_flush(inode, writable) && !inode.mount().is_remote() {
             OpenReplyFlags::NOFLUSH
         } else {
             OpenReplyFlags::empty()
@@ -457,7 +457,7 @@ impl Files {
         };
         // A writer's close(2) waits in FLUSH until the lower file is closed.
         let settles = writable || inode.mount().is_remote();
-        if self.may_skip_flush.load(Ordering::Relaxed) && !settles {
+        if self.skips_flush(inode, writable) && !settles {
             flags |= OpenReplyFlags::NOFLUSH;
         }
         flags
@@ -467,6 +467,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn lower_flags_drop_o_append_and_o_direct() {

@@ -6,6 +6,7 @@
 //! its way for long is *late*: the [reader](super::reader) sees that, and nothing relies on messages any more
 //! ([`Losses`](super::losses::Losses)).
 
+use crate::identity::Identity;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -52,6 +53,8 @@ pub(super) enum Message {
     Silence(NodeId),
     /// So is one that the kernel does not know, of which this is a name.
     SilenceUnknown(Name),
+    /// So is one elsewhere on a file system that is marked.
+    SilenceElsewhere(Box<Identity>),
     /// All that the kernel has is to be dropped.
     Repair,
 }
@@ -197,6 +200,7 @@ impl Lanes {
             | Message::SilenceUnknown(name) => (names, name.0),
             Message::Silence(node) => (names, *node),
             Message::Node { node, .. } => (nodes, *node),
+            Message::SilenceElsewhere(_) => (names, NodeId::ROOT),
             Message::Repair => (nodes, NodeId::ROOT),
         };
         &lanes[node.0 as usize % lanes.len()]

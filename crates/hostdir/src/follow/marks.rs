@@ -1,4 +1,4 @@
-//! Marks: one for each directory in use, and for files with several names. A mark costs the kernel some 100
+//! Marks: one for a file system, or one for each directory in use, and for files with several names. A mark costs the kernel some 100
 //! bytes, and holds its inode in memory (about 1 KB).
 
 use crate::identity::Identity;
@@ -261,6 +261,14 @@ impl Marks {
     pub(super) fn file_system(&self, mount: u32) -> Option<u64> {
         let known = self.file_systems.read();
         known.iter().find(|it| it.mount == mount).map(|it| it.id)
+    }
+
+    /// The identity of an inode anywhere on a file system that is marked as a whole, by a mount that leads to it.
+    pub(super) fn identity_of(&self, handle: Handle<'_>) -> Option<Identity> {
+        let known = self.file_systems.read();
+        let mut whole = known.iter().filter(|it| it.is_whole && it.has_handles);
+        let whole = whole.find(|it| it.id == handle.file_system)?;
+        whole.identity(handle)
     }
 
     /// Whether what is changed by one mount may have to be told of another.

@@ -213,11 +213,16 @@ impl Watch {
                 batch.written.insert(node.0, Message::Silence(node));
             }
         }
-        if let (true, Some(name), Some(target)) = (targets.is_empty(), name, event.target)
+        if let (true, Some(target)) = (targets.is_empty(), event.target)
             && event.mask & DATA != 0
         {
+            let elsewhere = || self.marks.identity_of(target).map(Box::new);
+            let message = match name {
+                Some(name) => Some(Message::SilenceUnknown(name)),
+                None => elsewhere().map(Message::SilenceElsewhere),
+            };
             let file = hash_of(target.bytes);
-            batch.written.insert(file, Message::SilenceUnknown(name));
+            batch.written.extend(message.map(|message| (file, message)));
         }
     }
 

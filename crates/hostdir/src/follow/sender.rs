@@ -2,12 +2,16 @@
 
 use super::lanes::{LANES, Message, Name, Next};
 use super::watch::Watch;
+use crate::identity::Identity;
+use crate::tree::Inode;
 use std::ffi::CString;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
+use thrufs_sys::handle::open_by_handle_parts;
 
 /// How long the first answer about the root is on its way at most.
 const FIRST_ANSWER: Duration = Duration::from_millis(20);
@@ -120,25 +124,42 @@ impl Watch {
                 self.silence(*node);
                 self.send(&Message::all_of(*node), notifier)
             }
-            Message::SilenceUnknown(name) => match self.silence_unknown(name) {
-                Ok(node) => self.send(&Message::all_of(node), notifier),
-                Err(_) => Ok(true),
-            },
+            Message::SilenceUnknown(name) => self.silence_found(self.look_up(name), notifier),
+            Message::SilenceElsewhere(identity) => {
+                self.silence_found(self.open_elsewhere(identity), notifier)
+            }
             Message::Repair => self.repair(notifier).map(|()| true),
         }
     }
 
-    /// The same for a file that the kernel did not know. Returns its node, which the kernel may know meanwhile.
-    fn silence_unknown(&self, (directory, name): &Name) -> Result<NodeId> {
-        let directory = self.tree.nodes.get(*directory)?;
-        let name = CString::new(&name[..]).map_err(|_| Errno::EINVAL)?;
-        let (inode, _) = self.tree.lookup_name(&directory, &name)?;
+    /// A file that the kernel did not know becomes silent. It may know it meanwhile.
+    fn silence_found(&self, found: Result<Arc<Inode>>, notifier: &Notifier) -> Result<bool> {
+        let Ok(inode) = found else { return Ok(true) };
         // Without its handle, it could not be found again to be reported.
         if inode.identity().handle().is_some() {
             self.silence(inode.node());
         }
         self.tree.forget(inode.node(), 1);
-        Ok(inode.node())
+        self.send(&Message::all_of(inode.node()), notifier)
+    }
+
+    fn look_up(&self, (directory, name): &Name) -> Result<Arc<Inode>> {
+        let directory = self.tree.nodes.get(*directory)?;
+        let name = CString::new(&name[..]).map_err(|_| Errno::EINVAL)?;
+        Ok(self.tree.lookup_name(&directory, &name)?.0)
+    }
+
+    fn open_elsewhere(&self, identity: &Identity) -> Result<Arc<Inode>> {
+        let mount = self
+            .tree
+            .mounts
+            .get(identity.mount())
+            .ok_or(Errno::ESTALE)?;
+        let (kind, handle) = identity.handle().ok_or(Errno::ESTALE)?;
+        self.tree.credentials.as_server()?;
+        let anchor = self.tree.anchor_of(&mount)?;
+        let file = open_by_handle_parts(anchor.as_fd(), kind, handle, libc::O_PATH)?;
+        Ok(self.tree.lookup_opened_on(&mount, None, file)?.0)
     }
 
     /// To be followed by a notification about the node: what the kernel above has asked for before, it may get

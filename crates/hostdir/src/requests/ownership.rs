@@ -27,7 +27,7 @@ use crate::credentials::OF_OWNERS;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
 use crate::tree::{End, Inode, Owner};
-use rustix::fs::{AtFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -149,7 +149,13 @@ impl Host {
             let inode = self.tree.nodes.get(node)?;
             if !self.is_as_reported(&inode)? {
                 self.tree.attributes_changed(&inode);
-                return Err(Errno::ESTALE);
+                // open(2) of 64-bit programs has it. What the kernel opens for an ioctl(2), it opens only once.
+                let is_by_path = args.flags & OFlags::LARGEFILE.bits() != 0;
+                return Err(if is_by_path {
+                    Errno::ESTALE
+                } else {
+                    Errno::EPERM
+                });
             }
         }
         self.files.open(context, node, args)

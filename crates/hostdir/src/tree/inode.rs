@@ -153,6 +153,8 @@ pub(crate) struct Inode {
     /// It was removed, and the kernel above may have it open without a handle here.
     only_held: AtomicBool,
     in_strongbox: AtomicBool,
+    /// Somebody has set a POSIX lock, through this mount.
+    was_locked: AtomicBool,
     followed: Followed,
     dax: DaxState,
 }
@@ -221,6 +223,7 @@ impl Inode {
             is_gone: AtomicBool::new(false),
             only_held: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
+            was_locked: AtomicBool::new(false),
             followed: Followed::default(),
             dax: DaxState::default(),
         }
@@ -434,6 +437,15 @@ impl Inode {
 
     pub(crate) fn in_strongbox(&self) -> &AtomicBool {
         &self.in_strongbox
+    }
+
+    /// Whether somebody has set a POSIX lock, through this mount.
+    pub(crate) fn was_locked(&self) -> bool {
+        self.was_locked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_lock(&self) {
+        self.was_locked.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn type_bits(&self) -> u32 {

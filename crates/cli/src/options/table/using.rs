@@ -148,11 +148,12 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
             .default("auto")
             .help("keep names and attributes until they change in the source")
             .long(
-                "With cache=auto alone. The server watches the directories in use (fanotify(7)) and tells \
-                 the kernel what changes. What cannot be watched, as in network file systems, is asked for \
-                 again after a second. filesystem: root's server watches the whole file system of the source \
-                 instead, where that is possible. Then follow_marks is no limit, but everybody who writes \
-                 on that file system pays for it.",
+                "With cache=auto alone. The server watches what is in use (fanotify(7)) and tells the kernel \
+                 what changes. What cannot be watched, as in network file systems, is asked for again after \
+                 a second. filesystem: root's server watches the whole file system of the source, where \
+                 that is possible; everybody who writes on that file system pays for it. directories: each \
+                 directory in use, at most follow_marks; changes by file handles (another mount, an NFS \
+                 server) may not be seen. auto: filesystem, but directories with inode_file_handles=never.",
             ),
         row("follow_timeout", Seconds(Mount(|it, time| it.serving.follow_timeout = time)))
             .default("3600")
@@ -240,11 +241,11 @@ pub(super) const SECTIONS: &[&[MountOption]] = &[
                  something else than was shown.",
             ),
         row("locks", Choice(&["local", "shared"], Serving(|it, word| it.locks = named(word))))
-            .default("local")
             .help("scope of file locks")
             .long(
-                "local: among the users of this mount or guest, without a round trip. shared: also with \
-                 all other processes that use the source; closing a file then costs another round trip.",
+                "shared, the default of a mount: with all other processes that use the source. A lock costs a \
+                 round trip, and so does closing a file that is open for writing. local, the default of a \
+                 share: among the users of this mount or guest, without a round trip.",
             ),
         row("export", On(Serving(|it, on| it.export = on)))
             .help("keep file handles valid after the kernel has forgotten a file")
