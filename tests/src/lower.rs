@@ -181,6 +181,11 @@ impl Ground {
     }
 
     /// The directory that holds all the others, for logs.
+    /// The root of the lower file system.
+    pub fn lower(&self) -> &Path {
+        &self.lower_dir
+    }
+
     pub fn base(&self) -> &Path {
         self.base.path()
     }

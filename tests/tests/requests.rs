@@ -212,7 +212,7 @@ fn old_data_stay_cached_across_opens() {
 }
 
 #[test]
-fn a_new_file_costs_lookup_create_and_release() {
+fn a_new_file_costs_lookup_create_flush_and_release() {
     counted(|mounted, tracer| {
         // The root's attributes.
         fs::metadata(mounted.mnt()).unwrap();
@@ -222,7 +222,7 @@ fn a_new_file_costs_lookup_create_and_release() {
         assert!(attributes <= 1, "{attributes} GETATTR");
         assert_eq!(
             seen,
-            requests(&[("CREATE", 1), ("LOOKUP", 1), ("RELEASE", 1)])
+            requests(&[("CREATE", 1), ("FLUSH", 1), ("LOOKUP", 1), ("RELEASE", 1)])
         );
     });
 }
@@ -353,6 +353,7 @@ fn a_warm_open_by_a_user_costs_at_most_one_getxattr_more() {
         let mut seen = tracer.count(open);
         let attributes = seen.remove("GETXATTR").unwrap_or(0);
         assert!(attributes <= 1, "{attributes} GETXATTR");
-        assert_eq!(seen, requests(&[("OPEN", 1), ("RELEASE", 1)]));
+        let expected = requests(&[("FLUSH", 1), ("OPEN", 1), ("RELEASE", 1)]);
+        assert_eq!(seen, expected, "a file that is open for writing");
     });
 }

@@ -323,7 +323,7 @@ fn changes_in_a_directory_that_was_only_looked_up_show() {
 #[test]
 fn an_open_shows_what_no_event_reported() {
     for option in ["passthrough", "nopassthrough"] {
-        let options = format!("follow=auto,{option}");
+        let options = format!("follow=directories,{option}");
         let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
         let hidden = mounted.source().join("hidden");
         fs::create_dir(&hidden).unwrap();
@@ -365,7 +365,7 @@ fn changes_by_file_handle_show() {
         );
         handle::name_to_handle(&source, c"file", 0, &mut file).unwrap();
         // Names of files that are not in use leave memory.
-        shrink_dcache(mounted.source()).unwrap();
+        shrink_dcache(mounted.ground().lower()).unwrap();
         let file = handle::open_by_handle(source.as_fd(), &file, libc::O_RDWR).unwrap();
         let file = fs::File::from(file);
         file.write_all_at(b"by handle", 0).unwrap();
@@ -407,7 +407,7 @@ fn an_open_is_checked_by_what_no_event_reported() {
     ];
     for option in ["passthrough", "nopassthrough"] {
         over_each(|transport| {
-            let options = transport.with(&format!("follow=auto,allow_other,acl,{option}"));
+            let options = transport.with(&format!("follow=directories,allow_other,acl,{option}"));
             let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
             let hidden = mounted.source().join("hidden");
             fs::create_dir(&hidden).unwrap();

@@ -552,7 +552,7 @@ impl Changes {
         let mut file = FileHandleBuf::new();
         let name = CString::new(path.as_os_str().as_bytes())?;
         handle::name_to_handle(CWD, &name, 0, &mut file)?;
-        shrink_dcache(&self.source)?;
+        shrink_dcache(&self.outside.join(".."))?;
         let flags = libc::O_RDWR | libc::O_NONBLOCK;
         let file = File::from(handle::open_by_handle(source.as_fd(), &file, flags)?);
         file.write_all_at(&bytes, self.random.below(FILE_BYTES_MAX) as u64)?;

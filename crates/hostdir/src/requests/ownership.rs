@@ -142,20 +142,18 @@ impl Host {
         node: NodeId,
         args: &OpenArgs,
     ) -> Result<Opened> {
-        if self.follow.is_started()
+        // open(2) has it, but for a 32-bit program's without O_LARGEFILE. What the kernel opens for an ioctl(2) has not,
+        // is checked with that, and is opened only once.
+        let is_by_path = args.flags & OFlags::LARGEFILE.bits() != 0;
+        if is_by_path
+            && self.follow.is_started()
             && self.restricted_caller(context).is_some()
             && !self.tree.retries.expects(context)
         {
             let inode = self.tree.nodes.get(node)?;
             if !self.is_as_reported(&inode)? {
                 self.tree.attributes_changed(&inode);
-                // open(2) of 64-bit programs has it. What the kernel opens for an ioctl(2), it opens only once.
-                let is_by_path = args.flags & OFlags::LARGEFILE.bits() != 0;
-                return Err(if is_by_path {
-                    Errno::ESTALE
-                } else {
-                    Errno::EPERM
-                });
+                return Err(Errno::ESTALE);
             }
         }
         self.files.open(context, node, args)
