@@ -7,7 +7,7 @@ use crate::judge::Judge;
 use crate::resources::Resources;
 use crate::setup_error::{SetupError, system};
 use crate::statistics::Statistics;
-use crate::tree::Tree;
+use crate::tree::{Tree, start_storing};
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -92,6 +92,7 @@ impl HostDir {
         } = resources;
         let tree = Tree::new(source, &config, ledger, strongbox, policy.is_some())?;
         let (config, tree) = (Arc::new(config), Arc::new(tree));
+        start_storing(&tree);
         let judge = Judge::new(Arc::clone(&tree), &config, policy, audit_log, programs);
         let judge = Arc::new(judge);
         let opened = tree.descriptor(&tree.root);

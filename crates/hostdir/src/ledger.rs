@@ -29,7 +29,8 @@
 //! | names, under a policy, in any order | state, rank, node, directory and name | 2^24 |
 //! | the last audit records | state, request, digest of the record | 1024 |
 //!
-//! The file is sparse: unused records take no memory.
+//! The file is sparse: unused records take no memory. When the client has forgotten most of many nodes, that of
+//! their records and names is given back, and the header keeps the highest generation.
 
 mod memory;
 mod name_slots;

@@ -9,7 +9,9 @@
 //! on what is in it, and not on untrusted numbers. Until all values are there, each is an outlier.
 
 use parking_lot::{Mutex, RwLock};
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +21,9 @@ const FIRST: u64 = 64;
 const CHUNKS: usize = 27;
 /// A slot of this generation is retired: its ids would repeat. Two bits of ids stay free.
 pub(crate) const GENERATION_MAX: u32 = u32::MAX >> 2;
+
+/// Indices that are given back together: their records in the ledger are whole pages.
+const BLOCK: u32 = 64;
 
 /// A chunk is made for values of another process if it has at most so many slots per value.
 const SLOTS_FOR_EACH: u64 = 16;
@@ -41,6 +46,25 @@ pub(crate) struct Slots<T> {
 struct Free {
     indices: Vec<u32>,
     next: u32,
+}
+
+/// The whole blocks of indices among free ones, one range for neighbours. Sorts the indices, the lowest last: they
+/// are used first, so that other blocks stay empty.
+pub(crate) fn empty_blocks(free: &mut [u32]) -> Vec<Range<u32>> {
+    free.sort_unstable_by_key(|&index| Reverse(index));
+    let mut blocks: Vec<Range<u32>> = Vec::new();
+    for same in free
+        .chunk_by(|one, other| one / BLOCK == other / BLOCK)
+        .rev()
+    {
+        let first = same[0] / BLOCK * BLOCK;
+        match (same.len() == BLOCK as usize, blocks.last_mut()) {
+            (true, Some(last)) if last.end == first => last.end += BLOCK,
+            (true, _) => blocks.push(first..first + BLOCK),
+            (false, _) => {}
+        }
+    }
+    blocks
 }
 
 /// The table is full: 2^32 values at once.
@@ -262,6 +286,15 @@ impl<T> Slots<T> {
         in_slots.chain(outlying)
     }
 
+    /// Calls `empty` with the ranges of indices that have no value, and get none meanwhile.
+    pub(crate) fn with_empty_blocks(&self, empty: impl FnOnce(Vec<Range<u32>>)) {
+        let mut indices = std::mem::take(&mut self.free.lock().indices);
+        empty(empty_blocks(&mut indices));
+        let mut free = self.free.lock();
+        let freed_meanwhile = std::mem::replace(&mut free.indices, indices);
+        free.indices.extend(freed_meanwhile);
+    }
+
     #[cfg(test)]
     fn slots(&self) -> usize {
         let chunks = self.chunks.iter().filter_map(OnceLock::get);
@@ -276,6 +309,16 @@ impl<T> Slots<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_blocks_are_whole() {
+        let mut free: Vec<u32> = (1..64).chain(64..192).chain(193..256).collect();
+        free.extend(512..576);
+        free.reverse();
+        assert_eq!(empty_blocks(&mut free), [64..192, 512..576]);
+        assert_eq!(free.last(), Some(&1));
+        assert_eq!(empty_blocks(&mut []), []);
+    }
 
     #[test]
     fn chunks_cover_all_indices() {

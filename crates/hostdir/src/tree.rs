@@ -8,6 +8,7 @@
 //! | `known`, `hold`, `tracked`, `leads_to`, `path_leads_to` | what stands under a name, without a lookup |
 //! | `parent_of`, `must_be_inside`, `is_root`, `mount_of` | up, never above the root |
 //! | `keep`, `keep_inode`, `keep_if_last_name`, `forget_place`, `charge_removed` | what would be lost with its last name |
+//! | `was_opened`, `was_closed` | what would be lost with this process |
 //! | `record_name`, `record_new_name`, `noting`, `name_changes` | names, under a policy |
 
 mod beneath;
@@ -26,6 +27,7 @@ mod magic;
 mod mounts;
 mod names;
 mod nodes;
+mod open_store;
 mod parents;
 mod reach;
 mod reported;
@@ -42,6 +44,7 @@ pub use mounts::{Handles, MountProperties};
 pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
 pub(crate) use names::NAMES_MAX;
 pub(crate) use nodes::NewInode;
+pub(crate) use open_store::start as start_storing;
 pub(crate) use reported::Owner;
 pub(crate) use retries::ATTEMPTS_MAX;
 pub(crate) use uses::{Obstacle, Use};
@@ -59,6 +62,8 @@ use descriptors::Descriptors;
 use mounts::Mounts;
 use names::NameChanges;
 use nodes::Nodes;
+use open_store::OpenStore;
+use parking_lot::Mutex;
 use retries::Retries;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -82,6 +87,11 @@ pub(crate) struct Tree {
     pub(crate) notes: Option<Arc<Notes>>,
     /// Descriptors for a process that resumes the session.
     pub(crate) strongbox: Option<Arc<dyn Strongbox>>,
+    /// Stores those of open files.
+    pub(crate) open_store: Arc<OpenStore>,
+    /// How many inodes have a stored descriptor. Locked while one is stored or discarded, but for a node that
+    /// is forgotten.
+    stored: Mutex<usize>,
     pub(crate) dax: Dax,
     /// To the kernel above; set by INIT.
     pub(crate) notifier: OnceLock<Notifier>,
@@ -94,8 +104,9 @@ pub(crate) struct Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // Ends the housekeeping thread: otherwise one per session would pile up.
+        // Ends the threads: otherwise some per session would pile up.
         self.mounts.wakeup().notify();
+        self.open_store.end();
     }
 }
 
@@ -161,6 +172,8 @@ impl Tree {
             dax: Dax::new(config, notes.clone()),
             notes,
             strongbox,
+            open_store: Arc::default(),
+            stored: Mutex::new(0),
             notifier: OnceLock::new(),
             tracks_names,
             name_changes: NameChanges::default(),

@@ -132,4 +132,21 @@ mod tests {
         assert_eq!((end.bytes, end.descriptors.len()), (0, 0));
         assert_eq!(send(other.as_fd(), b"late", &[]), Err(Errno::PIPE));
     }
+
+    /// Where the control data do not fit, or the process has no descriptors left.
+    #[test]
+    fn message_that_has_lost_descriptors_is_not_whole() {
+        let kind = SocketType::SEQPACKET;
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        // The sender's credentials take some of the space.
+        rustix::net::sockopt::set_socket_passcred(&other, true).unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        for (count, is_whole) in [(1, true), (DESCRIPTORS_MAX, false)] {
+            send(one.as_fd(), b"four", &vec![null.as_fd(); count]).unwrap();
+            let received = receive(other.as_fd(), &mut [0; 4], RecvFlags::empty()).unwrap();
+            assert_eq!((received.bytes, received.is_whole), (4, is_whole));
+            assert_eq!(received.descriptors.len() == count, is_whole);
+        }
+    }
 }

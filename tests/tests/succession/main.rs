@@ -9,6 +9,7 @@ mod cost;
 mod ground;
 mod hostile;
 mod locks;
+mod moved;
 mod owners;
 mod places;
 mod random;

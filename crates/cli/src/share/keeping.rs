@@ -44,7 +44,7 @@ impl Keeping {
             keeper: Keeper::start(UnixStream::from(stream), journal.clone())?,
             journal,
             ledger: Ledger::new()?,
-            strongbox: strongbox::begin()?,
+            strongbox: strongbox::begin(config.machines_max)?,
             callers,
             deaths: VecDeque::new(),
             deaths_max: config.deaths_max,

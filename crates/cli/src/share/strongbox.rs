@@ -32,13 +32,14 @@ const BEGIN: u8 = b'B';
 const END: u8 = b'E';
 const PACKET_BYTES: usize = 9;
 
-/// Most descriptors, if RLIMIT_NOFILE allows.
+/// Most descriptors of a machine, if RLIMIT_NOFILE allows.
 const KEPT_MAX: usize = 32 << 10;
 
-/// At most half of RLIMIT_NOFILE, which workers and supervisor share.
-fn kept_max() -> usize {
+/// Each machine has an equal share of half of RLIMIT_NOFILE, which workers and supervisor have in common.
+fn kept_max(machines_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).maximum;
-    limit.map_or(KEPT_MAX, |limit| KEPT_MAX.min(limit as usize / 2))
+    let of_all = limit.map_or(usize::MAX, |limit| limit as usize / 2);
+    KEPT_MAX.min(of_all / machines_max.max(1))
 }
 
 type Packet = (u8, u64, Option<OwnedFd>);
@@ -70,13 +71,13 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Packet>> {
 
 /// Starts the thread. Returns the workers' end of its socket; the thread ends when all copies of that are
 /// closed.
-pub(super) fn begin() -> io::Result<OwnedFd> {
-    packets_to_thread("thrufs-strongbox", |ours| keep(&ours))
+pub(super) fn begin(machines_max: usize) -> io::Result<OwnedFd> {
+    let kept_max = kept_max(machines_max);
+    packets_to_thread("thrufs-strongbox", move |ours| keep(&ours, kept_max))
 }
 
-fn keep(workers: &OwnedFd) {
+fn keep(workers: &OwnedFd, kept_max: usize) {
     let mut kept: HashMap<u64, OwnedFd> = HashMap::new();
-    let kept_max = kept_max();
     while let Ok(Some((word, key, file))) = receive(workers.as_fd()) {
         match (word, file) {
             (KEEP, Some(file)) if kept.len() < kept_max || kept.contains_key(&key) => {
@@ -107,11 +108,11 @@ pub(super) struct OfSupervisor {
 }
 
 impl OfSupervisor {
-    pub(super) fn new(socket: OwnedFd) -> OfSupervisor {
+    pub(super) fn new(socket: OwnedFd, machines_max: usize) -> OfSupervisor {
         OfSupervisor {
             socket,
             keys: Mutex::default(),
-            kept_max: kept_max(),
+            kept_max: kept_max(machines_max),
         }
     }
 
@@ -131,6 +132,10 @@ impl Strongbox for OfSupervisor {
         send(self.socket.as_fd(), KEEP, key, Some(fd))?;
         keys.insert(key);
         Ok(())
+    }
+
+    fn kept_max(&self) -> usize {
+        self.kept_max
     }
 
     fn discard(&self, key: u64) {
@@ -173,8 +178,8 @@ mod tests {
 
     #[test]
     fn next_worker_receives_the_stored_descriptors() {
-        let socket = begin().unwrap();
-        let first = OfSupervisor::new(socket.try_clone().unwrap());
+        let socket = begin(1).unwrap();
+        let first = OfSupervisor::new(socket.try_clone().unwrap(), 1);
         let paths = ["/", "/proc", "/dev"];
         let files = paths.map(|path| OwnedFd::from(File::open(path).unwrap()));
         for (key, file) in files.iter().enumerate() {
@@ -183,7 +188,7 @@ mod tests {
         first.keep(0, files[2].as_fd()).unwrap();
         first.discard(1);
         drop(first);
-        let second = OfSupervisor::new(socket);
+        let second = OfSupervisor::new(socket, 1);
         let mut taken = second.take();
         taken.sort_by_key(|(key, _)| *key);
         let seen: Vec<_> = taken
@@ -201,8 +206,8 @@ mod tests {
 
     #[test]
     fn worker_that_dies_while_it_receives_does_not_disturb_the_next() {
-        let socket = begin().unwrap();
-        let first = OfSupervisor::new(socket.try_clone().unwrap());
+        let socket = begin(1).unwrap();
+        let first = OfSupervisor::new(socket.try_clone().unwrap(), 1);
         let file = OwnedFd::from(File::open("/").unwrap());
         for key in 0..3 {
             first.keep(key, file.as_fd()).unwrap();
@@ -212,7 +217,7 @@ mod tests {
         assert_eq!(receive(socket.as_fd()).unwrap().unwrap().0, BEGIN);
         assert_eq!(receive(socket.as_fd()).unwrap().unwrap().0, KEEP);
         drop(first);
-        let second = OfSupervisor::new(socket);
+        let second = OfSupervisor::new(socket, 1);
         for _ in 0..2 {
             let mut keys: Vec<u64> = second.take().iter().map(|(key, _)| *key).collect();
             keys.sort_unstable();
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn stored_descriptors_are_limited() {
-        let mut strongbox = OfSupervisor::new(begin().unwrap());
+        let mut strongbox = OfSupervisor::new(begin(1).unwrap(), 1);
         strongbox.kept_max = 2;
         let file = File::open("/").unwrap();
         strongbox.keep(1, file.as_fd()).unwrap();

@@ -44,6 +44,7 @@ fn serve(inherited: Inherited, config: ShareConfig, source: OwnedFd) -> Outcome 
         connect: Some(connect),
         handle: device.handle(),
         tree,
+        machines_max: config.machines_max,
     };
     let serving = confined.start(device, &subject, watched)?;
     serving.supervisor.send(&Message::Ready)?;
@@ -64,6 +65,7 @@ struct ShareWatch {
     connect: Option<Sender<(UnixStream, ConnectionOptions)>>,
     handle: DeviceHandle,
     tree: Arc<SharedTree>,
+    machines_max: usize,
 }
 
 impl Watched for ShareWatch {
@@ -96,7 +98,7 @@ impl ShareWatch {
             tracing::error!("cannot map the journal");
             return self.stop();
         };
-        let strongbox = Arc::new(OfSupervisor::new(strongbox));
+        let strongbox = Arc::new(OfSupervisor::new(strongbox, self.machines_max));
         self.tree
             .note_in(Ledger::from(ledger), strongbox, journal.clone());
         let mut files = callers.into_iter().map(File::from);

@@ -8,7 +8,6 @@ use super::open_file::{OpenFile, lock_number};
 use crate::ledger::{FileNote, Key, OpenerIds, Route};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use thrufs_abi::FileHandle;
 use thrufs_policy::{FilePath, Redaction};
 use thrufs_sys::lock::{self, LockKind};
@@ -19,12 +18,8 @@ impl Files {
         if let Some(notes) = &self.tree.notes {
             notes.wipe();
         }
+        self.tree.end_storing();
         if let Some(strongbox) = self.tree.strongbox() {
-            for (_, inode) in self.tree.nodes.iter() {
-                if inode.in_strongbox().swap(false, Ordering::Relaxed) {
-                    strongbox.discard(Key::Node(inode.node()).into());
-                }
-            }
             for (handle, file) in self.files.iter() {
                 if file.was_locked() {
                     strongbox.discard(Key::File(FileHandle(handle)).into());
@@ -100,6 +95,7 @@ impl Files {
             }
             self.tree.discard(Key::File(handle));
         }
+        self.tree.was_closed(file.inode());
         self.files.remove(handle.0)
     }
 

@@ -385,6 +385,7 @@ impl Files {
                 OpenFile::new(new)
             })
             .map_err(|_| Errno::ENFILE)?;
+        self.tree.was_opened(file.inode());
         self.note_file(FileNote {
             handle,
             node: file.node(),

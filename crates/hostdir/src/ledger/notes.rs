@@ -6,13 +6,15 @@ use super::name_slots::{Free, NameSlots};
 use super::opener::OpenerIds;
 use super::route::Route;
 use super::table::{
-    DIRECTORIES, FILES, INCOMPLETE_AT, LEDGER_BYTES, MAGIC, MAGIC_AT, MOUNTS, NAMES, NODES, OWNERS,
-    PLACES, Record, TELLINGS, Table, map_header,
+    DIRECTORIES, FILES, GENERATIONS_AT, INCOMPLETE_AT, LEDGER_BYTES, MAGIC, MAGIC_AT, MOUNTS,
+    NAMES, NODES, OWNERS, PLACES, Record, TELLINGS, Table, map_header,
 };
 use super::telling::Tellings;
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
+use crate::slots::empty_blocks;
 use rustix::fs::FallocateFlags;
 use std::ffi::{CStr, CString};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use std::sync::atomic::Ordering;
@@ -294,6 +296,40 @@ impl Notes {
     /// Frees a node that the client has forgotten, before its slot is used again.
     pub(crate) fn forget_node(&self, node: NodeId) {
         self.free(&self.nodes, node.0);
+    }
+
+    /// Gives the memory of free nodes back, whose generations were up to `highest`. None of them is used
+    /// meanwhile.
+    pub(crate) fn give_nodes_back(&self, nodes: &[Range<u32>], highest: u32) {
+        // First, so that no id is used again.
+        let word = self.header.load_u64(GENERATIONS_AT, Ordering::Acquire);
+        let highest = u64::from(highest).max(word.unwrap_or(0));
+        let _ = self
+            .header
+            .store_u64(GENERATIONS_AT, highest, Ordering::Release);
+        for nodes in nodes {
+            self.give_back(&self.nodes, nodes);
+            self.give_back(&self.places, nodes);
+        }
+    }
+
+    /// Gives the memory of free names back.
+    pub(crate) fn give_names_back(&self) {
+        let mut free = std::mem::take(&mut self.name_slots.free.lock().indices);
+        for names in empty_blocks(&mut free) {
+            self.give_back(&self.names, &names);
+        }
+        let mut slots = self.name_slots.free.lock();
+        let freed_meanwhile = std::mem::replace(&mut slots.indices, free);
+        slots.indices.extend(freed_meanwhile);
+    }
+
+    fn give_back(&self, table: &Table, records: &Range<u32>) {
+        let (at, bytes) = table.bytes_of(records);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if let Err(error) = rustix::fs::fallocate(self.memory(), flags, at, bytes) {
+            tracing::debug!(%error, "cannot give memory of the ledger back");
+        }
     }
 
     /// Keeps the generation, so that no id is used again.

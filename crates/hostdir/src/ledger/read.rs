@@ -8,7 +8,7 @@ use super::notes::{
 };
 use super::opener::OpenerIds;
 use super::route::Route;
-use super::table::{INCOMPLETE_AT, MAGIC, MAGIC_AT, Record, Table};
+use super::table::{GENERATIONS_AT, INCOMPLETE_AT, MAGIC, MAGIC_AT, Record, Table};
 use crate::identity::{HANDLE_BYTES_MAX, Identity};
 use std::ffi::CString;
 use std::io;
@@ -97,6 +97,8 @@ impl Notes {
         })?;
         records.names = self.read_names()?;
         self.read_tellings()?;
+        let given_back = header(GENERATIONS_AT).min(u64::from(u32::MAX));
+        highest[0] = highest[0].max(given_back as u32);
         records.highest = highest;
         Ok(records)
     }

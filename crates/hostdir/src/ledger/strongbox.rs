@@ -24,6 +24,11 @@ pub trait Strongbox: Send + Sync {
     /// Closes what is stored under `key`, soon.
     fn discard(&self, key: u64);
 
+    /// How many it takes.
+    fn kept_max(&self) -> usize {
+        usize::MAX
+    }
+
     /// Duplicates of everything that is stored. Called once, by the resuming process.
     fn take(&self) -> Vec<(u64, OwnedFd)>;
 }

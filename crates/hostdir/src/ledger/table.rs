@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use rustix::io::{Errno, Result};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,9 @@ const CHUNKS_MAX: usize = 14;
 const HEADER_BYTES: u64 = 64 * 1024;
 /// Where the header has the number of used chunks of each table.
 const CHUNKS_AT: usize = 64;
+
+/// Where the header has the highest generation of records that were given back.
+pub(super) const GENERATIONS_AT: usize = 128;
 
 /// First word of the header: these eight bytes, of which the last is the version.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"THRULED\x02");
@@ -117,6 +121,16 @@ impl Table {
         let chunk = (shifted / FIRST).ilog2();
         let offset = (shifted - (FIRST << chunk)) as usize;
         (chunk as usize, offset * self.shape.record_bytes)
+    }
+
+    /// Where records are in the memory: the first byte, and how many.
+    pub(super) fn bytes_of(&self, records: &Range<u32>) -> (u64, u64) {
+        let bytes = self.shape.record_bytes as u64;
+        let count = u64::from(records.end - records.start);
+        (
+            self.shape.start + u64::from(records.start) * bytes,
+            count * bytes,
+        )
     }
 
     /// The most records of this table.

@@ -253,6 +253,7 @@ impl<'a> Rebuild<'a> {
         }
         let file = host.files.files.insert_at(note.handle.0, OPENS_MAX, file);
         file.ok_or_else(|| invalid(format!("there can be no file {:#x}", note.handle.0)))?;
+        host.tree.was_opened(&inode);
         if self.notes {
             host.files.note_restored_file(note, flock);
         }

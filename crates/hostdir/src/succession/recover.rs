@@ -15,7 +15,6 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use thrufs::Errno;
 use thrufs_abi::NodeId;
 
@@ -199,7 +198,7 @@ impl Host {
         for (key, inode) in kept.keys().filter_map(known).collect::<Vec<_>>() {
             if let Some(fd) = kept.remove(&key).filter(|fd| self.tree.is_of(fd, &inode)) {
                 self.tree.descriptors.keep(&inode, fd);
-                inode.in_strongbox().store(true, Ordering::Relaxed);
+                self.tree.is_stored(&inode);
             }
         }
     }

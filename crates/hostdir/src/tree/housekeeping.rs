@@ -55,6 +55,9 @@ fn run(tree: &Weak<Tree>, wakeup: &Wakeup) {
             tree.retries.release_mount(*mount);
         }
         let was_much_forgotten = tree.nodes.shrink();
+        if was_much_forgotten {
+            tree.nodes.give_records_back();
+        }
         drop(tree);
         if was_much_forgotten {
             thrufs_sys::heap::give_back();

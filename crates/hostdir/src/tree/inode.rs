@@ -338,6 +338,11 @@ impl Inode {
         by_handle || self.reach.lock().places.0.is_some()
     }
 
+    /// Whether nothing else leads to it, and it has names or may be given some.
+    pub(super) fn is_found_by_descriptor_alone(&self) -> bool {
+        !self.is_gone.load(Ordering::Relaxed) && !self.can_be_found_again()
+    }
+
     /// Takes the descriptor unless it was used since the clock hand's last visit.
     pub(crate) fn give_up_descriptor(&self) -> Option<Arc<OwnedFd>> {
         if self.recently_used.swap(false, Ordering::Relaxed) || !self.can_be_found_again() {

@@ -3,7 +3,8 @@
 
 use super::Tree;
 use super::beneath::End;
-use super::inode::Inode;
+use super::inode::{Descriptor, Inode};
+use super::open_store::STORED_MAX;
 use crate::ledger::{Key, Strongbox};
 use crate::stat::stat_open;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,19 +56,107 @@ impl Tree {
             (false, _) => inode.is_open(),
         };
         if is_needed {
-            self.keep_inode(inode, descriptor.as_fd());
+            self.store(&mut self.stored.lock(), inode, &descriptor);
         }
     }
 
     /// As [`keep_if_last_name`](Self::keep_if_last_name), for a file without a name.
     pub(crate) fn keep_inode(&self, inode: &Arc<Inode>, fd: BorrowedFd<'_>) {
-        if self.strongbox().is_none() || inode.in_strongbox().load(Ordering::Relaxed) {
+        if self.strongbox().is_none() {
             return;
         }
         // O_PATH: an open file would stay busy as long as it is stored.
-        let opened = self.reopen(fd, libc::O_PATH);
-        let kept = opened.is_ok_and(|fd| self.keep(Key::Node(inode.node()), fd.as_fd()));
-        inode.in_strongbox().store(kept, Ordering::Relaxed);
+        if let Ok(fd) = self.reopen(fd, libc::O_PATH) {
+            self.store(
+                &mut self.stored.lock(),
+                inode,
+                &Descriptor::Cached(Arc::new(fd)),
+            );
+        }
+    }
+
+    fn store(&self, stored: &mut usize, inode: &Arc<Inode>, descriptor: &Descriptor) {
+        if inode.in_strongbox().load(Ordering::SeqCst) {
+            return;
+        }
+        let key = Key::Node(inode.node());
+        let is_stored = match descriptor {
+            Descriptor::Cached(fd) => self.keep(key, fd.as_fd()),
+            // As above.
+            Descriptor::Opened(file) => self
+                .reopen(file.as_fd(), libc::O_PATH)
+                .is_ok_and(|fd| self.keep(key, fd.as_fd())),
+        };
+        if is_stored {
+            *stored += 1;
+            inode.in_strongbox().store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A file was opened.
+    pub(crate) fn was_opened(&self, inode: &Arc<Inode>) {
+        if self.strongbox.is_some() && !inode.in_strongbox().load(Ordering::SeqCst) {
+            self.open_store.enter(inode);
+        }
+    }
+
+    /// An open file was closed, perhaps the last one of its inode.
+    pub(crate) fn was_closed(&self, inode: &Arc<Inode>) {
+        if inode.in_strongbox().load(Ordering::SeqCst) {
+            self.open_store.enter(inode);
+        }
+    }
+
+    /// Stores a descriptor of an open file, or discards that of a closed one. Called by one thread.
+    pub(super) fn store_if_open(&self, inode: &Arc<Inode>) {
+        let Some(strongbox) = self.strongbox() else {
+            return;
+        };
+        let is_stored = inode.in_strongbox();
+        let is_to_be_stored = !is_stored.load(Ordering::SeqCst) && inode.is_open();
+        // Before the lock: the file system beneath may let it wait.
+        let descriptor = is_to_be_stored.then(|| self.descriptor(inode).ok());
+        let stored = &mut *self.stored.lock();
+        if self.open_store.is_over() {
+            return;
+        }
+        let stored_max = STORED_MAX.min(strongbox.kept_max() / 2);
+        if inode.is_open() {
+            if let Some(descriptor) = descriptor.flatten().filter(|_| *stored < stored_max) {
+                self.store(stored, inode, &descriptor);
+            }
+        } else if is_stored.swap(false, Ordering::SeqCst) {
+            // An open from now on enters the inode again; one from before shows here.
+            if inode.is_open() || inode.is_found_by_descriptor_alone() {
+                is_stored.store(true, Ordering::SeqCst);
+            } else {
+                *stored = stored.saturating_sub(1);
+                self.discard(Key::Node(inode.node()));
+            }
+        }
+        // Forgotten meanwhile: whoever sees both, discards it.
+        if self.nodes.get(inode.node()).is_err() && is_stored.swap(false, Ordering::SeqCst) {
+            *stored = stored.saturating_sub(1);
+            self.discard(Key::Node(inode.node()));
+        }
+    }
+
+    /// A descriptor that another process has stored.
+    pub(crate) fn is_stored(&self, inode: &Inode) {
+        *self.stored.lock() += 1;
+        inode.in_strongbox().store(true, Ordering::SeqCst);
+    }
+
+    /// The session is over: discards all.
+    pub(crate) fn end_storing(&self) {
+        self.open_store.end();
+        let stored = &mut *self.stored.lock();
+        for (_, inode) in self.nodes.iter() {
+            if inode.in_strongbox().swap(false, Ordering::SeqCst) {
+                self.discard(Key::Node(inode.node()));
+            }
+        }
+        *stored = 0;
     }
 
     pub(crate) fn forget(&self, node: NodeId, count: u64) {
@@ -77,7 +166,9 @@ impl Tree {
     /// Takes back lookups of a node. Returns its inode if they were the last.
     pub(crate) fn take_lookups(&self, node: NodeId, count: u64) -> Option<Arc<Inode>> {
         let forgotten = self.nodes.forget(node, count)?;
-        if forgotten.in_strongbox().swap(false, Ordering::Relaxed) {
+        if forgotten.in_strongbox().swap(false, Ordering::SeqCst) {
+            let mut stored = self.stored.lock();
+            *stored = stored.saturating_sub(1);
             self.discard(Key::Node(node));
         }
         Some(forgotten)

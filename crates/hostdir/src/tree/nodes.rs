@@ -23,7 +23,7 @@ use thrufs_abi::NodeId;
 const SHARDS: usize = 16;
 
 /// Tables that never had this many nodes are not shrunk.
-const MANY: usize = 1 << 16;
+const MANY: usize = 1 << 10;
 
 /// Tables are shrunk when at most one in so many of their nodes is left.
 const FEW: usize = 8;
@@ -81,6 +81,16 @@ impl Nodes {
         is_large
     }
 
+    /// Gives the memory of forgotten nodes' records back. Not by a thread that answers requests.
+    pub(crate) fn give_records_back(&self) {
+        if let Some(notes) = &self.notes {
+            self.slots.with_empty_blocks(|nodes| {
+                notes.give_nodes_back(&nodes, self.slots.generation_max());
+            });
+            notes.give_names_back();
+        }
+    }
+
     pub(crate) fn get(&self, node: NodeId) -> Result<Arc<Inode>> {
         self.slots.get(node.0).ok_or(Errno::ESTALE)
     }
@@ -121,6 +131,10 @@ impl Nodes {
             })
             .map_err(|_| Errno::ENFILE)?;
         shard.insert_unique(hash, inode.node().0 as u32, |&index| self.hash_at(index));
+        if self.dormant_max == 0 {
+            // Many may come and go between two looks.
+            self.most.fetch_max(self.len(), Ordering::Relaxed);
+        }
         if let Some(notes) = &self.notes
             && inode.node() != NodeId::ROOT
         {
@@ -333,6 +347,7 @@ mod tests {
     use super::super::Tree;
     use super::*;
     use crate::config::Config;
+    use crate::identity::KnownName;
     use crate::ledger::Ledger;
 
     fn tree_with(config: &Config, ledger: Option<Ledger>) -> (tempfile::TempDir, Tree) {
@@ -369,6 +384,56 @@ mod tests {
         assert_eq!(noted.lookups, 4, "with that of now");
         let both = [from, to].map(|place| (NodeId::ROOT, place.name));
         assert_eq!(noted.places, both);
+    }
+
+    #[test]
+    fn records_of_forgotten_nodes_take_no_memory() {
+        const NODES: u64 = 20_000;
+        const LEFT: u64 = 100;
+        let ledger = Ledger::new().unwrap();
+        let kib = || rustix::fs::fstat(&ledger).unwrap().st_blocks / 2;
+        let (_place, tree) = tree_with(&Config::default(), Some(ledger.clone()));
+        let (nodes, root) = (&tree.nodes, &tree.root);
+        let insert = |number: u64| {
+            let name = std::ffi::CString::new(format!("file-{number}")).unwrap();
+            let new = NewInode {
+                identity: Identity::by_number(0, number, (0, 0)),
+                mount: root.mount(),
+                file_type: libc::S_IFREG,
+                place: Some(Place::new(Arc::clone(root), name)),
+            };
+            let inode = nodes.find_or_insert(new).unwrap().0;
+            // As under a policy.
+            let name = KnownName::new(NodeId::ROOT, format!("{number}").as_bytes());
+            let names = inode.names();
+            assert!(names.record_if(tree.noting(&inode), name, 1, || true));
+            inode.node()
+        };
+        let known: Vec<_> = (0..NODES).map(insert).collect();
+        let full = kib();
+        assert!(full > 1000 * NODES as i64 / 1024, "{full} KiB");
+        let (left, forgotten) = known.split_at(LEFT as usize);
+        forgotten
+            .iter()
+            .for_each(|node| nodes.forget(*node, 1).map_or((), drop));
+        assert!(nodes.shrink());
+        nodes.give_records_back();
+        let empty = kib();
+        assert!(empty < full / 50, "{empty} of {full} KiB");
+        // Those that are left are there, and new ones: with numbers of their own, and beside them.
+        let again: Vec<_> = (NODES..NODES + LEFT).map(insert).collect();
+        assert!(kib() < full / 50);
+        assert!(again.iter().all(|node| !known.contains(node)));
+        let read = Notes::new(ledger.clone()).unwrap().read().unwrap();
+        let mut noted: Vec<_> = read.nodes.iter().map(|noted| noted.node).collect();
+        noted.sort_unstable();
+        let mut expected = [left, &again].concat();
+        expected.sort_unstable();
+        assert_eq!(noted, expected);
+        let places = read.nodes.iter().map(|noted| noted.places.len());
+        let names = read.names.values().map(Vec::len);
+        assert_eq!([places.sum::<usize>(), names.sum()], [expected.len(); 2]);
+        assert!(read.highest[0] > 0, "of what was given back");
     }
 
     #[test]

@@ -184,6 +184,36 @@ fn a_stopped_queue_is_not_started_for_the_next_worker() {
 }
 
 #[test]
+fn what_a_reset_has_ended_is_not_told_to_the_next_worker() {
+    for reset in [code::RESET_OWNER, code::RESET_DEVICE] {
+        let play = Play::new();
+        let first = play.worker();
+        messages_of(&first);
+        let file = File::open("/dev/null").unwrap();
+        let table = [&words([1, 0])[..], &[9; 32]].concat();
+        let addresses = [&words([1, 0])[..], &[7; 32]].concat();
+        play.say(code::SET_FEATURES, &5_u64.to_le_bytes(), &[]);
+        play.say(code::SET_MEM_TABLE, &table, &[&file]);
+        play.say(code::SET_VRING_NUM, &words([1, 64]), &[]);
+        play.say(code::SET_VRING_BASE, &words([1, 7]), &[]);
+        play.say(code::SET_VRING_ADDR, &addresses, &[]);
+        play.say(code::SET_VRING_CALL, &words([1, 0]), &[&file]);
+        play.say(code::SET_VRING_ENABLE, &words([1, 1]), &[]);
+        play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
+        play.say(reset, &[], &[]);
+        (0..9).for_each(|_| drop(hear(&first)));
+        drop(first);
+        let messages = messages_of(&play.worker());
+        let expected = [
+            code::SET_FEATURES,
+            code::SET_MEM_TABLE,
+            code::SET_VRING_CALL,
+        ];
+        assert_eq!(codes(&messages), expected, "{reset:?}");
+    }
+}
+
+#[test]
 fn refused_messages_and_removed_regions_are_not_replayed() {
     let play = Play::new();
     let first = play.worker();

@@ -316,3 +316,68 @@ fn part(mapping: &Mapping) -> Part {
         length: mapping.mapped,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::abilities::Abilities;
+    use super::*;
+    use crate::journal::Journal;
+    use std::io::{Read, Write};
+    use thrufs::Metrics;
+
+    const MAP: u8 = 9;
+    const UNMAP: u8 = 10;
+
+    /// Answers all that it is asked, and returns what the record of the first mapping had at each question.
+    fn front_end(mut stream: UnixStream, record: &WindowRecord) -> Vec<(u8, Option<Mapping>)> {
+        let (mut seen, mut message) = (Vec::new(), [0; 52]);
+        while stream.read_exact(&mut message).is_ok() {
+            seen.push((message[0], record.load(0).map(Mapping::from)));
+            let header = [u32::from(message[0]), 1 | 4, 8].map(u32::to_ne_bytes);
+            stream.write_all(&header.concat()).unwrap();
+            stream.write_all(&0_u64.to_ne_bytes()).unwrap();
+        }
+        seen
+    }
+
+    /// If this process dies while the front end carries it out, the next one does not know whether it has.
+    #[test]
+    fn record_is_doubtful_while_the_front_end_is_asked() {
+        let record = Journal::new().unwrap().window();
+        let state = WindowState::new(4 << 20, Some(&record), &Arc::new(Metrics::default()));
+        let mut mapper = Mapper::new(Arc::new(state.unwrap()), Some(record.clone()));
+        let can = Abilities {
+            map_beyond_end: true,
+            map_read_only: true,
+            announces: false,
+        };
+        assert!(mapper.state.abilities.set(can).is_ok());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let file = OwnedFd::from(tempfile::tempfile().unwrap());
+        let wanted = Mapping {
+            node: 5,
+            at: 0,
+            offset: 0,
+            length: 2 << 20,
+            mapped: 2 << 20,
+            writable: true,
+            is_doubtful: true,
+            file: file_id(&file).unwrap(),
+        };
+        let certain = Mapping {
+            is_doubtful: false,
+            ..wanted
+        };
+        let seen = std::thread::scope(|scope| {
+            let seen = scope.spawn(|| front_end(theirs, &record));
+            mapper.connect(ours);
+            mapper.map(wanted, true, &file, &|| false).unwrap();
+            assert_eq!(record.load(0).map(Mapping::from), Some(certain));
+            mapper.unmap(&[(0, 2 << 20)], &|| false).unwrap();
+            assert!(record.load(0).is_none());
+            mapper.channel = None;
+            seen.join().unwrap()
+        });
+        assert_eq!(seen, [(MAP, Some(wanted)), (UNMAP, Some(wanted))]);
+    }
+}

@@ -284,14 +284,14 @@ pub struct Ground {
     pub device: DeviceHandle,
 }
 
-/// A guest before INIT, with a file of one and a half ranges.
+/// A guest before INIT, with a file of one and a half ranges, and a byte, whose page is cut.
 pub fn connect(is_strict: bool) -> Ground {
     connect_with(is_strict, DeviceConfig::default())
 }
 
 fn connect_with(is_strict: bool, config: DeviceConfig) -> Ground {
     let file = tempfile::tempfile().unwrap();
-    file.set_len(RANGE + RANGE / 2).unwrap();
+    file.set_len(RANGE + RANGE / 2 + 1).unwrap();
     let file = OwnedFd::from(file);
     let meeting = Arc::<Meeting>::default();
     let meets = Arc::clone(&meeting);

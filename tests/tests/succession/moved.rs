@@ -1,0 +1,125 @@
+//! Open files that the host moves, replaces or removes, before a worker dies and while there is none.
+
+use crate::ground::{Server, Way, config_for, mounted};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use thrufs_hostdir::{Config, FileHandles};
+use thrufs_tests::lower::{Ground, Lower};
+
+const LOWERS: [(Lower, FileHandles); 3] = [
+    (Lower::Default, FileHandles::Never),
+    (Lower::Default, FileHandles::Prefer),
+    (Lower::Overlay, FileHandles::Prefer),
+];
+
+/// What happens to each file, whose content is its name.
+fn change(source: &Path) {
+    let at = |name: &str| source.join(name);
+    fs::rename(at("renamed"), at("elsewhere")).unwrap();
+    fs::remove_file(at("removed")).unwrap();
+    fs::write(at("other"), "other").unwrap();
+    fs::rename(at("other"), at("replaced")).unwrap();
+    fs::rename(at("dir"), at("moved")).unwrap();
+    fs::hard_link(at("linked"), at("link")).unwrap();
+    fs::remove_file(at("linked")).unwrap();
+}
+
+const FILES: [&str; 6] = [
+    "renamed",
+    "removed",
+    "replaced",
+    "dir/inside",
+    "linked",
+    "same",
+];
+
+/// Descriptors are stored by a thread of their own.
+fn wait_for_kept(server: &Server, expected: usize) {
+    let begun = Instant::now();
+    while server.kept() != expected {
+        let kept = server.kept();
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{kept} are stored, not {expected}"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn open_files_that_others_move_or_remove_survive_deaths() {
+    for (lower, file_handles) in LOWERS {
+        for is_before_death in [true, false] {
+            let ground = Ground::prepare(lower).unwrap();
+            let source = ground.source();
+            fs::create_dir(source.join("dir")).unwrap();
+            for file in FILES {
+                fs::write(source.join(file), file).unwrap();
+            }
+            let config = config_for(Way::Death);
+            let server = Server::new(
+                source,
+                Config {
+                    file_handles,
+                    ..config
+                },
+            );
+            let client = mounted(&server);
+            let root = client.root();
+            let open = FILES.map(|file| {
+                let node = root.walk(file).unwrap();
+                (file, node, root.open(node, libc::O_RDWR).unwrap().fh)
+            });
+            wait_for_kept(&server, FILES.len());
+            if is_before_death {
+                change(source);
+                server.died(source);
+            } else {
+                server.died_while(source, || change(source));
+            }
+            for _ in 0..2 {
+                for (file, node, handle) in open {
+                    let case = format!("{} {file_handles:?} {file}", lower.name());
+                    let read = root.read(node, handle, 0, 99);
+                    assert_eq!(read.as_deref(), Ok(file.as_bytes()), "{case}");
+                    let size = root.getattr(node).map(|shown| shown.attr.size);
+                    assert_eq!(size, Ok(file.len() as u64), "{case}");
+                    assert_eq!(
+                        root.write(node, handle, 0, file.as_bytes(), 0),
+                        Ok(file.len() as u32)
+                    );
+                }
+                server.died(source);
+            }
+            for (_, node, handle) in open {
+                root.release(node, handle).unwrap();
+            }
+            // Of what is closed, nothing is stored, though the client still knows it.
+            wait_for_kept(&server, 0);
+        }
+    }
+}
+
+#[test]
+fn files_that_are_opened_again_are_stored_again() {
+    let ground = Ground::prepare(Lower::Default).unwrap();
+    let source = ground.source();
+    fs::write(source.join("file"), "content").unwrap();
+    let server = Server::new(source, config_for(Way::Death));
+    let client = mounted(&server);
+    let root = client.root();
+    let node = root.walk("file").unwrap();
+    for _ in 0..3 {
+        let handles = [0; 2].map(|_| root.open(node, libc::O_RDONLY).unwrap().fh);
+        wait_for_kept(&server, 1);
+        root.release(node, handles[0]).unwrap();
+        root.release(node, handles[1]).unwrap();
+        wait_for_kept(&server, 0);
+    }
+    let handle = root.open(node, libc::O_RDONLY).unwrap().fh;
+    wait_for_kept(&server, 1);
+    root.forget(node, 1 << 20);
+    wait_for_kept(&server, 0);
+    root.release(node, handle).unwrap();
+}
