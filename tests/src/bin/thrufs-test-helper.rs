@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         ["load", dir, name, pause] => load(Path::new(dir), name, pause),
         ["load-inside", dir, name, pause] => load_inside(dir, name, pause),
         ["write-synced", path] => write_synced(path),
+        ["read", path] => report(fs::read(path).map(drop)),
         ["sync", path] => report(sync(path)),
         ["race", dir, seed] => race(Path::new(dir), seed),
         ["close", what, usage, count, through, beneath] => {

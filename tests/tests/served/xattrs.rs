@@ -4,11 +4,13 @@ use super::{Served, Setup, id_range, is_root, one_owner, serve};
 use rustix::fs::XattrFlags;
 use std::os::unix::fs::chown;
 use std::sync::Arc;
-use thrufs::{Errno, Result};
+use thrufs::{Errno, Opcode, Result};
 use thrufs_abi::NodeId;
+use thrufs_abi::layout::{GetxattrIn, GetxattrOut};
 use thrufs_hostdir::{Config, Resources};
 use thrufs_policy::{Accounts, Policy};
 use thrufs_tests::{acl, skip_if};
+use zerocopy::IntoBytes;
 
 #[test]
 fn trusted_attributes_are_shown_to_root_alone() {
@@ -34,6 +36,55 @@ fn trusted_attributes_are_shown_to_root_alone() {
         root.getxattr(node, b"user.thrufs").unwrap_err(),
         Errno::ENODATA
     );
+}
+
+/// Attributes that stay in each filtered list.
+const LISTED: &[u8] = b"user.one\0user.two\0";
+
+/// A list from which names are left out is given whole, or not at all (ERANGE).
+#[test]
+fn no_list_of_attributes_is_cut_off() {
+    skip_if!(!is_root());
+    let mapped = |map: &str| Config {
+        xattr_map: Some(map.parse().unwrap()),
+        ..Config::default()
+    };
+    let without_acl = Config {
+        acl: false,
+        ..Config::default()
+    };
+    for (what, config, uid, hidden) in [
+        ("not filtered", Config::default(), 0, None),
+        ("of a user", Config::default(), 1001, Some("trusted.x")),
+        ("without ACLs", without_acl, 0, None),
+        ("mapped", mapped(":map::user.v.:"), 0, Some("user.x")),
+    ] {
+        let served = serve(config);
+        served.write("file", b"");
+        let prefix = if what == "mapped" { "user.v." } else { "" };
+        let names = ["user.one", "user.two"].map(|name| format!("{prefix}{name}"));
+        for name in names.iter().map(String::as_str).chain(hidden) {
+            rustix::fs::setxattr(served.path("file"), name, b"x", XattrFlags::empty()).unwrap();
+        }
+        let node = served.client.root().walk("file").unwrap();
+        let caller = served.client.user(uid, uid);
+        let list = |size: usize| {
+            let size = u32::try_from(size).unwrap();
+            let arg = GetxattrIn { size, padding: 0 };
+            caller.call(caller.request(Opcode::Listxattr, node).arg(&arg))
+        };
+        let needed = GetxattrOut {
+            size: LISTED.len() as u32,
+            padding: 0,
+        };
+        assert_eq!(list(0).as_deref(), Ok(needed.as_bytes()), "{what}");
+        for size in 1..LISTED.len() {
+            assert_eq!(list(size), Err(Errno::ERANGE), "{what}: {size}");
+        }
+        for size in [LISTED.len(), LISTED.len() + 1, 65_536] {
+            assert_eq!(list(size).as_deref(), Ok(LISTED), "{what}: {size}");
+        }
+    }
 }
 
 const OWNER: u32 = 1001;

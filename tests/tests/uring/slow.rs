@@ -77,6 +77,20 @@ fn look_a_hundred_times(mnt: &Path) {
     }
 }
 
+/// By each thread of the server, more than it may have under way at once: those that have ended must not count.
+fn read_at_once(mnt: &Path, cpu: usize) {
+    thread::scope(|scope| {
+        for number in 0..8 {
+            let path = mnt.join(format!("file-{number}"));
+            scope.spawn(move || {
+                on_cpu(cpu, || {
+                    (0..200).for_each(|_| drop(fs::read(&path).unwrap()));
+                });
+            });
+        }
+    });
+}
+
 /// While processes run the helper with `slow` on one CPU, another there asks for other files.
 fn slow_files_delay_no_other(options: &str, slow: &[[&str; 2]]) {
     let ground = Ground::prepare(Lower::Default).unwrap();
@@ -87,6 +101,7 @@ fn slow_files_delay_no_other(options: &str, slow: &[[&str; 2]]) {
     // for the other.
     on_cpu(cpu, || rustix::fs::statvfs(ground.mnt()).unwrap());
     look_a_hundred_times(ground.mnt());
+    read_at_once(ground.mnt(), cpu);
     let asking: Vec<Process> = slow
         .iter()
         .map(|[command, name]| {
@@ -144,6 +159,19 @@ fn slow_fsyncs_delay_no_other_request() {
         // More than the threads for requests that are not expected to block.
         let names: Vec<String> = (0..8).map(|number| format!("sync-{number}")).collect();
         let slow: Vec<[&str; 2]> = names.iter().map(|name| ["sync", name.as_str()]).collect();
+        slow_files_delay_no_other(options, &slow);
+    }
+}
+
+/// A thread that serves several queues never sleeps for a read: the kernel reads for it.
+#[test]
+fn slow_reads_delay_no_other_request() {
+    skip_if!(must_skip_ring());
+    let one_thread = "cache=never,ring_depth=1,queues_per_thread=64";
+    for options in [OPTIONS[0], OPTIONS[1], one_thread] {
+        // More than there are slots from earlier reads.
+        let names: Vec<String> = (0..8).map(|number| format!("page-{number}")).collect();
+        let slow: Vec<[&str; 2]> = names.iter().map(|name| ["read", name.as_str()]).collect();
         slow_files_delay_no_other(options, &slow);
     }
 }

@@ -187,6 +187,32 @@ mod tests {
     }
 
     #[test]
+    fn a_setattr_with_all_fields_sets_each() {
+        let arg = SetattrIn {
+            valid: SetattrValid::all().bits(),
+            fh: 1,
+            size: 2,
+            lock_owner: 3,
+            ctime: 4,
+            ctimensec: 5,
+            mode: 6,
+            uid: 7,
+            gid: 8,
+            ..SetattrIn::default()
+        };
+        let set = set_attr(&arg);
+        assert_eq!(set.handle, Some(FileHandle(1)));
+        assert_eq!((set.size, set.lock_owner), (Some(2), Some(LockOwner(3))));
+        let ctime = Timestamp {
+            seconds: 4,
+            nanoseconds: 5,
+        };
+        assert_eq!(set.ctime, Some(ctime));
+        assert_eq!((set.mode, set.uid, set.gid), (Some(6), Some(7), Some(8)));
+        assert!(set.kill_suidgid);
+    }
+
+    #[test]
     fn times_before_the_epoch_and_now() {
         let valid = SetattrValid::ATIME | SetattrValid::MTIME | SetattrValid::MTIME_NOW;
         let arg = SetattrIn {

@@ -128,6 +128,37 @@ mod tests {
         assert_eq!(bucket_of((2 << LAST_POWER) - 1), BUCKETS - 1);
     }
 
+    /// The end of the bucket of the request with that rank, counted from 1 and rounded up.
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let end =
+            |microseconds: u64| Duration::from_nanos(bucket_end(bucket_of(microseconds * 1000)));
+        for (count, percentage, rank) in [
+            (1, 0.0, 1),
+            (1, 50.0, 1),
+            (1, 100.0, 1),
+            (2, 50.0, 1),
+            (2, 50.1, 2),
+            (3, 50.0, 2),
+            (4, 50.0, 2),
+            (4, 99.0, 4),
+            (10, 10.0, 1),
+            (10, 11.0, 2),
+            (10, 90.0, 9),
+            (10, 99.0, 10),
+            (10, 100.0, 10),
+        ] {
+            let (histogram, mut latencies) = (Histogram::default(), Latencies::EMPTY);
+            // Each in a bucket of its own.
+            for number in 0..count {
+                histogram.record(Duration::from_micros(1 << number));
+            }
+            histogram.add_to(&mut latencies);
+            let found = latencies.percentile(percentage);
+            assert_eq!(found, end(1 << (rank - 1)), "{percentage} % of {count}");
+        }
+    }
+
     #[test]
     fn percentiles_of_nothing_are_zero() {
         assert_eq!(Latencies::EMPTY.percentile(99.0), Duration::ZERO);

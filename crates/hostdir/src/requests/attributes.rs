@@ -10,7 +10,8 @@ use crate::host::Host;
 use crate::stat::{content_version, stat_open};
 use crate::tree::{Inode, MapConditions};
 use rustix::fs::{
-    AtFlags, Gid, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid,
+    AtFlags, Gid, StatFs, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps,
+    Uid,
 };
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -415,17 +416,7 @@ impl Host {
         }
         let descriptor = self.tree.descriptor(&inode)?;
         let stat = rustix::fs::fstatfs(descriptor.as_fd())?;
-        Ok(FileSystemStatistics {
-            blocks: stat.f_blocks,
-            bfree: stat.f_bfree,
-            bavail: stat.f_bavail,
-            files: stat.f_files,
-            ffree: stat.f_ffree,
-            bsize: stat.f_bsize as u32,
-            namelen: stat.f_namelen as u32,
-            frsize: stat.f_frsize as u32,
-            ..FileSystemStatistics::default()
-        })
+        Ok(file_system_statistics(&stat))
     }
 
     /// Refuses set-id bits that are new, or stay while others gain write permission, where
@@ -513,9 +504,43 @@ fn timespec(time: Option<SetTime>) -> Timespec {
     }
 }
 
+fn file_system_statistics(stat: &StatFs) -> FileSystemStatistics {
+    FileSystemStatistics {
+        blocks: stat.f_blocks,
+        bfree: stat.f_bfree,
+        bavail: stat.f_bavail,
+        files: stat.f_files,
+        ffree: stat.f_ffree,
+        bsize: stat.f_bsize as u32,
+        namelen: stat.f_namelen as u32,
+        frsize: stat.f_frsize as u32,
+        ..FileSystemStatistics::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_figure_of_statfs_is_passed_on() {
+        let mut stat = rustix::fs::statfs("/").unwrap();
+        (stat.f_blocks, stat.f_bfree, stat.f_bavail) = (1, 2, 3);
+        (stat.f_files, stat.f_ffree) = (4, 5);
+        (stat.f_bsize, stat.f_namelen, stat.f_frsize) = (6, 7, 8);
+        let expected = FileSystemStatistics {
+            blocks: 1,
+            bfree: 2,
+            bavail: 3,
+            files: 4,
+            ffree: 5,
+            bsize: 6,
+            namelen: 7,
+            frsize: 8,
+            ..FileSystemStatistics::default()
+        };
+        assert_eq!(file_system_statistics(&stat), expected);
+    }
 
     #[test]
     fn device_numbers_round_trip() {
