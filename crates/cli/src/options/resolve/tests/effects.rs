@@ -56,7 +56,8 @@ both  | noxattr | xattr | serving.acl=true serving.xattr=true
 both  |  | noxattr | serving.acl=false serving.xattr=false
 both  | noacl | acl | serving.acl=true
 both  |  | noacl | serving.acl=false
-both  |  | locks=shared | serving.locks="shared"
+both  | locks=shared | locks=local | serving.locks="local"
+both  | locks=local | locks=shared | serving.locks="shared"
 both  |  | export | serving.export=true
 both  | export | noexport | serving.export=false
 share |  | tag=x | tag="x"
