@@ -1,19 +1,22 @@
 #!/bin/bash
-# sqlite in WAL mode (shared memory maps, POSIX locks) with two writers and a reader.
+# sqlite in WAL mode (shared memory maps, POSIX locks) with two writers and a reader. One of them writes beneath,
+# where maps and locks are shared with that.
 # shellcheck source=tests/real/mount.sh
 source "$(dirname "$0")/mount.sh"
 need sqlite3
 ROWS=${SQLITE_ROWS:-400}
 
-one() { # one OPTIONS JOURNAL
+one() { # one OPTIONS JOURNAL [beneath]
     # Another name each time: what removes it beneath may be seen later.
-    local name=db-${1//[,=]/-}-$2 writer
+    local name=db-${1//[,=]/-}-$2 writer place
     local database=$WORK/mnt/$name
     serve "$WORK/lower/served" "$WORK/mnt" "$1"
     sqlite3 "$database" "PRAGMA journal_mode=$2; CREATE TABLE t(writer INTEGER, n INTEGER, text TEXT,
         PRIMARY KEY(writer, n));" >/dev/null
     local pids=()
     for writer in 1 2; do
+        place=$database
+        [[ ${3-} != beneath || $writer != 2 ]] || place=$WORK/lower/served/$name
         {
             echo ".timeout 60000"
             echo "PRAGMA synchronous=NORMAL;"
@@ -21,7 +24,7 @@ one() { # one OPTIONS JOURNAL
             for ((n = 1; n <= ROWS; n++)); do
                 echo "BEGIN IMMEDIATE; INSERT INTO t VALUES($writer, $n, hex(randomblob(200))); COMMIT;"
             done
-        } | sqlite3 -bail "$database" >"$WORK/writer-$writer.log" 2>&1 &
+        } | sqlite3 -bail "$place" >"$WORK/writer-$writer.log" 2>&1 &
         pids+=($!)
     done
     # A reader must never see rows of one writer out of order: each count equals its greatest number.
@@ -42,7 +45,7 @@ one() { # one OPTIONS JOURNAL
     expect "integrity beneath" "$(sqlite3 "$WORK/lower/served/$name" 'PRAGMA integrity_check;')" ok
     expect "rows beneath" "$(sqlite3 "$WORK/lower/served/$name" 'SELECT count(*) FROM t;')" "$want"
     rm -f "$WORK/lower/served"/db-*
-    say "$1, journal_mode=$2: two writers of $ROWS rows, a reader, integrity ok"
+    say "$1, journal_mode=$2${3:+, one $3}: two writers of $ROWS rows, a reader, integrity ok"
 }
 
 lower "$WORK/lower" 512M
@@ -51,3 +54,8 @@ one allow_other wal
 one allow_other delete
 one allow_other,locks=shared wal
 one allow_other,writeback wal
+if [[ $TRANSPORT != relay ]]; then
+    one allow_other wal beneath
+    one allow_other delete beneath
+    one allow_other,nopassthrough delete beneath
+fi

@@ -464,3 +464,34 @@ fn see_a_link_made_beneath(transport: Transport) {
     assert_eq!(one.ino(), two.ino());
     mounted.stop().unwrap();
 }
+
+/// Without waiting for a notification or for the timeout of attributes.
+#[test]
+fn a_lock_shows_what_was_written_beneath_before() {
+    use rustix::fs::{FlockOperation, fcntl_lock, flock};
+    for path in ["passthrough", "nopassthrough"] {
+        over_each(|transport| {
+            let options = transport.with(&format!("{path},follow=no,attr_timeout=3600"));
+            let mut mounted = Mounted::start_on(Lower::Default, &options).unwrap();
+            let beneath = mounted.source().join("file");
+            fs::write(&beneath, "old").unwrap();
+            let mut above = OpenOptions::new();
+            let above = above.read(true).write(true);
+            let above = above.open(mounted.mnt().join("file")).unwrap();
+            let shown = || {
+                let mut bytes = vec![0; above.metadata().unwrap().len() as usize];
+                above.read_exact_at(&mut bytes, 0).unwrap();
+                String::from_utf8(bytes).unwrap()
+            };
+            assert_eq!(shown(), "old");
+            fs::write(&beneath, "longer").unwrap();
+            fcntl_lock(&above, FlockOperation::NonBlockingLockExclusive).unwrap();
+            assert_eq!(shown(), "longer", "{path}");
+            fs::write(&beneath, "others").unwrap();
+            flock(&above, FlockOperation::NonBlockingLockExclusive).unwrap();
+            assert_eq!(shown(), "others", "{path}");
+            drop(above);
+            mounted.stop().unwrap();
+        });
+    }
+}

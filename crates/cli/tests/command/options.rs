@@ -280,7 +280,11 @@ fn timeouts_are_those_that_were_given() {
         ("attr_timeout=0.01,entry_timeout=3600", "file", "GETATTR"),
         ("negative_timeout=0.01", "missing", "LOOKUP"),
         ("follow=no", "file", "LOOKUP"),
-        ("follow_marks=1", "directory/file", "LOOKUP"),
+        (
+            "follow=directories,follow_marks=1",
+            "directory/file",
+            "LOOKUP",
+        ),
     ] {
         let Some(ground) = Ground::new() else { return };
         fs::create_dir(ground.src.join("directory")).unwrap();

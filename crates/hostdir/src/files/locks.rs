@@ -12,10 +12,12 @@ use super::Files;
 use super::deadlock::{Wait, Waiting, conflicts_with};
 use super::lock_owners::{OwnerCharges, OwnerFile};
 use super::suspended::give_up_ranges;
+use crate::config::CacheMode;
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::UserQuotas;
+use crate::stat::stat_open;
 use crate::tree::Inode;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -206,7 +208,18 @@ impl Files {
                 let _waiting = self.wait_for(node, args.owner, range)?;
                 Ok(lock::ofd_set_wait(&file.fd, &range)?)
             },
-        )
+        )?;
+        self.refresh_locked(node, file.fd.as_fd())
+    }
+
+    /// Whoever takes a lock relies on what others wrote under it before. So the kernel above asks for attributes, and
+    /// drops data that have changed with them, if others than those of now were last reported: the notification
+    /// about a change beneath may still be on its way.
+    fn refresh_locked(&self, node: NodeId, fd: BorrowedFd<'_>) -> Result<()> {
+        if self.config.cache == CacheMode::Auto {
+            self.refresh_size(&*self.tree.nodes.get(node)?, &stat_open(fd)?);
+        }
+        Ok(())
     }
 
     /// Registers an owner as waiting, unless that closes a cycle.
@@ -249,6 +262,7 @@ impl Files {
             locked = attempt();
         }
         locked?;
+        self.refresh_locked(node, fd)?;
         file.set_flock(Some(kind));
         self.note_flock(args.handle, kind);
         Ok(())

@@ -122,6 +122,10 @@ impl Places {
 const EXECUTABLE: u8 = 1;
 /// See [`set_group_id_stays`](Inode::set_group_id_stays).
 const SET_GROUP_ID_STAYS: u8 = 2;
+/// The flags that its last known mode decides.
+const BY_MODE: u8 = EXECUTABLE | SET_GROUP_ID_STAYS;
+/// Somebody has set a POSIX lock, through this mount.
+const WAS_LOCKED: u8 = 4;
 
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
@@ -136,8 +140,8 @@ pub(crate) struct Inode {
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
     reported: ReportedAttributes,
-    /// [`EXECUTABLE`] and [`SET_GROUP_ID_STAYS`], by its last known mode.
-    by_mode: AtomicU8,
+    /// [`BY_MODE`] and [`WAS_LOCKED`].
+    flags: AtomicU8,
     /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
     /// A lower file that a client has open: leads to an inode without names.
@@ -153,8 +157,6 @@ pub(crate) struct Inode {
     /// It was removed, and the kernel above may have it open without a handle here.
     only_held: AtomicBool,
     in_strongbox: AtomicBool,
-    /// Somebody has set a POSIX lock, through this mount.
-    was_locked: AtomicBool,
     followed: Followed,
     dax: DaxState,
 }
@@ -214,7 +216,7 @@ impl Inode {
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
             reported: ReportedAttributes::none(),
-            by_mode: AtomicU8::new(0),
+            flags: AtomicU8::new(0),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
             uses: Mutex::new(None),
@@ -223,7 +225,6 @@ impl Inode {
             is_gone: AtomicBool::new(false),
             only_held: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
-            was_locked: AtomicBool::new(false),
             followed: Followed::default(),
             dax: DaxState::default(),
         }
@@ -446,11 +447,11 @@ impl Inode {
 
     /// Whether somebody has set a POSIX lock, through this mount.
     pub(crate) fn was_locked(&self) -> bool {
-        self.was_locked.load(Ordering::Relaxed)
+        self.flags.load(Ordering::Relaxed) & WAS_LOCKED != 0
     }
 
     pub(crate) fn note_lock(&self) {
-        self.was_locked.store(true, Ordering::Relaxed);
+        self.flags.fetch_or(WAS_LOCKED, Ordering::Relaxed);
     }
 
     pub(crate) fn type_bits(&self) -> u32 {
@@ -474,16 +475,18 @@ impl Inode {
     pub(crate) fn record_mode(&self, mode: u32) {
         let stays = u8::from(set_group_id_stays(mode)) * SET_GROUP_ID_STAYS;
         let executable = u8::from(mode & 0o111 != 0) * EXECUTABLE;
-        self.by_mode.store(stays | executable, Ordering::Relaxed);
+        let by_mode = |flags| Some(flags & !BY_MODE | stays | executable);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.flags.fetch_update(set, fetch, by_mode);
     }
 
     pub(crate) fn is_executable(&self) -> bool {
-        self.by_mode.load(Ordering::Relaxed) & EXECUTABLE != 0
+        self.flags.load(Ordering::Relaxed) & EXECUTABLE != 0
     }
 
     /// [`set_group_id_stays`], by its last known mode.
     pub(crate) fn set_group_id_stays(&self) -> bool {
-        self.by_mode.load(Ordering::Relaxed) & SET_GROUP_ID_STAYS != 0
+        self.flags.load(Ordering::Relaxed) & SET_GROUP_ID_STAYS != 0
     }
 
     pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {
