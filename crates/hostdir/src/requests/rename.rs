@@ -265,13 +265,12 @@ impl Host {
                 renamed => return Ok(renamed?),
             }
         }
-        let moved = self.tree.hold_without_handles(from);
-        let other = self.tree.hold_without_handles(to);
-        // Of two names of one file, both stay.
-        let other = other.filter(|other| {
-            let is_same = |moved: &Arc<Inode>| Arc::ptr_eq(moved, other);
-            !moved.as_ref().is_some_and(is_same)
-        });
+        let ends = [from, to].map(|end| self.tree.hold_without_handles(end));
+        let [moved, other] = match ends {
+            // Of two names of one file, both stay.
+            [Some(moved), Some(other)] if Arc::ptr_eq(&moved, &other) => [None, None],
+            ends => ends,
+        };
         let (exchanged, replaced) = match flags.contains(RenameFlags::EXCHANGE) {
             true => (other, None),
             false => (None, other),

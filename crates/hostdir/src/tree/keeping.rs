@@ -205,6 +205,11 @@ impl Tree {
             self.nodes.left(inode, &end.place());
         } else {
             self.nodes.left_all(inode);
+            // A descriptor that was stored while the file was open may have been discarded before that was known.
+            let is_discarded = || !inode.in_strongbox().load(Ordering::SeqCst);
+            if self.strongbox().is_some() && is_discarded() {
+                self.keep_if_last_name(inode, end);
+            }
         }
         is_elsewhere
     }
