@@ -119,14 +119,14 @@ fn delay_until(mut done: impl FnMut() -> bool) -> Duration {
     start.elapsed()
 }
 
-/// Prints the delays, and returns the median.
+/// Prints the delays, and returns the shortest.
 fn say(name: &str, what: &str, mut delays: Vec<Duration>) -> Duration {
     delays.sort();
     let (median, longest) = (delays[delays.len() / 2], delays[delays.len() - 1]);
     let late = delays.iter().filter(|delay| !delay.is_zero()).count();
     let count = delays.len();
     eprintln!("{name}: {what}: {late} of {count} late, median {median:?}, longest {longest:?}");
-    median
+    delays[0]
 }
 
 /// Waits until the server has received the last RELEASE.
@@ -258,12 +258,12 @@ fn a_mount_beneath_can_be_unmounted() {
             assert_eq!(fs::read_dir(through.join("one/two")).unwrap().count(), 1);
             walked.push(delay_until(|| unmounts(submount.0)));
         }
-        // By the last release, not by half a second of idleness.
-        for median in [
+        // By the last release: by idleness, after a quarter of a second, none would be that fast.
+        for fastest in [
             say(name, "written", written),
             say(name, "walked and read", walked),
         ] {
-            assert!(median < Duration::from_millis(400), "{median:?}");
+            assert!(fastest < Duration::from_millis(200), "{fastest:?}");
         }
         // Without any open file: by idleness.
         let (at, through) = place("looked-at");

@@ -5,7 +5,7 @@
 //! both outputs, and a failure of the run if there are more than [`FLAKY_MAX`].
 
 use crate::failure::Failure;
-use crate::job::{self, Job, Outcome, SECONDS_MAX};
+use crate::job::{self, Job, Outcome, SECONDS_MAX, SECONDS_PER_TEST};
 use crate::step::Step;
 use crate::tools::Tier;
 use std::path::PathBuf;
@@ -180,12 +180,28 @@ pub(crate) fn run(programs: &[Program], variables: &[(&str, &str)]) -> Result<()
 impl Program {
     /// The step that runs it with `arguments` of libtest.
     pub(crate) fn step(&self, arguments: &[&str]) -> Step {
-        Step::limited(SECONDS_MAX)
+        Step::limited(self.seconds_max())
             .args([&self.executable])
             .args(arguments)
             .directory(&self.directory)
             .env("CARGO_PKG_NAME", &self.package)
             .env("CARGO_MANIFEST_DIR", &self.directory)
+    }
+
+    fn seconds_max(&self) -> u32 {
+        // One that lists nothing fails when it runs.
+        let tests = self.tests(&[]).map_or(0, |tests| tests.len());
+        SECONDS_MAX + SECONDS_PER_TEST * u32::try_from(tests).unwrap_or_default()
+    }
+
+    /// The names of its tests, or of those that these further arguments of libtest select.
+    fn tests(&self, selected: &[&str]) -> Result<Vec<String>, Failure> {
+        let step = Step::new(&self.executable).args(["--list", "--format", "terse"]);
+        let listed = step.args(selected).text()?;
+        let names = listed
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
     }
 
     /// Runs the failed tests once more, alone, if they may: those that pass then.
@@ -213,10 +229,9 @@ impl Program {
 
     /// Whether it has ignored tests whose names have none of these parts.
     pub(crate) fn has_ignored(&self, but: &[&str]) -> Result<bool, Failure> {
-        let step = Step::new(&self.executable).args(["--list", "--ignored", "--format", "terse"]);
-        let listed = step.text()?;
-        let mut tests = listed.lines().filter(|line| line.ends_with(": test"));
-        Ok(tests.any(|test| !but.iter().any(|part| test.contains(part))))
+        let tests = self.tests(&["--ignored"])?;
+        let is_excepted = |test: &String| but.iter().any(|part| test.contains(part));
+        Ok(tests.iter().any(|test| !is_excepted(test)))
     }
 }
 

@@ -24,8 +24,9 @@ pub enum CacheMode {
     /// Names, attributes and listings are cached until the kernel needs the memory; no data. For trees in
     /// which files are written on the host, but not created, moved or removed.
     Metadata,
-    /// Names and attributes are cached for one second; data as long as the lower file is unchanged, which
-    /// is checked at every open (close-to-open).
+    /// Names and attributes are cached until they change where the host is followed ([`FollowMode`]), but no
+    /// longer than [`Config::follow_timeout`], and elsewhere for one second; data as long as the lower file is
+    /// unchanged, which is checked at every open (close-to-open).
     #[default]
     Auto,
     /// Everything is cached until the kernel needs the memory. For trees that do not change on the host.

@@ -1,9 +1,9 @@
 //! A directory of the host, served to FUSE clients.
 //!
 //! [`HostDir`] implements [`thrufs::FileSystem`] on a directory: requests are answered by the lower file
-//! system, with its own error numbers. POLL, BMAP, DAX mappings and ioctls other than those on inode flags
-//! are not implemented. The kernel above checks permissions; what it does not check, or checks by outdated
-//! attributes, is listed in `docs/security/requests.md`.
+//! system, with its own error numbers. POLL, BMAP and ioctls other than those on inode flags are not
+//! implemented, DAX mappings only on a device that has a window. The kernel above checks permissions; what it
+//! does not check, or checks by outdated attributes, is listed in `docs/security/requests.md`.
 //!
 //! Imports run one way, down this table:
 //!

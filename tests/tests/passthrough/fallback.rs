@@ -116,6 +116,16 @@ fn on_a_submount_that_is_stacked_deeper() {
     });
 }
 
+/// How many RELEASEs were answered.
+fn released(mnt: &Path) -> u64 {
+    let mut ctl = Command::new(programs::thrufs().unwrap());
+    let output = ctl.arg("ctl").arg(mnt).arg("statistics").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("RELEASE ")?.split_whitespace().next());
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
 /// A FUSE file system beneath does part of its work at close(2).
 #[test]
 fn on_a_fuse_file_system() {
@@ -130,6 +140,9 @@ fn on_a_fuse_file_system() {
             drop(File::open(ground.mnt().join(name)).unwrap());
         }
         said_once(|| server.log_text(), "part of its work at close(2)");
+        // The server closes the files beneath when they are released. At its end it waits for that for five
+        // seconds alone, and on a busy machine the file system there may take longer.
+        wait_until("released", || released(ground.mnt()) == 2);
         server.stop();
         other.finish();
         drop(beneath);

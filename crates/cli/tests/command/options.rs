@@ -354,8 +354,8 @@ const OF_SHARES: &[Effect<Shared>] = &[
         "false",
     ),
     (
-        "modcaps=+sys_boot",
-        |it| has_capability(it.worker(), 22).to_string(),
+        "modcaps=+kill",
+        |it| has_capability(it.worker(), 5).to_string(),
         "true",
     ),
     ("seccomp=none", |it| status(it.worker(), "Seccomp"), "0"),
