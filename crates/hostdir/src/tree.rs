@@ -32,6 +32,7 @@ mod parents;
 mod reach;
 mod reported;
 mod retries;
+mod storing;
 mod uses;
 mod wakeup;
 
@@ -44,9 +45,9 @@ pub use mounts::{Handles, MountProperties};
 pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
 pub(crate) use names::NAMES_MAX;
 pub(crate) use nodes::NewInode;
-pub(crate) use open_store::start as start_storing;
 pub(crate) use reported::Owner;
 pub(crate) use retries::ATTEMPTS_MAX;
+pub(crate) use storing::start as start_storing;
 pub(crate) use uses::{Obstacle, Use};
 
 use crate::config::{Config, FileHandles};

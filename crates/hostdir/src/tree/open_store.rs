@@ -1,23 +1,20 @@
-//! Stores a descriptor of each open file with the process that outlives this one, on a thread of its own.
+//! Open files whose descriptors are to be stored with the process that outlives this one.
 //!
 //! The next worker finds an open file by its handle or its place. Neither leads to a file that the host or
 //! another guest has removed or replaced, and a place to none that was moved. Only a descriptor does.
 //!
 //! **Cost.** To send one costs about as much as an open, and most files are closed at once. So an open only
-//! enters its inode here; [`PAUSE`] later the thread sends descriptors of those that are still open. The last
-//! close of a stored file enters it once more, and the thread discards the descriptor. What is opened and
-//! closed within the pause costs no system call, but for the first after a rest, which wakes the thread.
+//! enters its inode here; two milliseconds later a [thread](super::storing) sends descriptors of those that
+//! are still open. The last close of a stored file enters it once more, and the thread discards the
+//! descriptor. What is opened and closed within that time costs no system call, but for the first after a
+//! rest, which wakes the thread.
 //!
-//! **What remains.** A file that is moved or removed by others, while this process dies, in the pause after it
-//! was opened; and files beyond [`STORED_MAX`].
+//! **What remains.** A file that is moved or removed by others, while this process dies, in those two milliseconds
+//! after it was opened; and files beyond [`STORED_MAX`].
 
-use super::Tree;
 use super::inode::Inode;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-const PAUSE: Duration = Duration::from_millis(2);
 
 /// Most open files with a descriptor, if the other process takes twice as many: the rest is for files without
 /// names and for locks.
@@ -66,7 +63,7 @@ impl OpenStore {
     }
 
     /// Waits for an inode. False at the end.
-    fn wait(&self) -> bool {
+    pub(super) fn wait(&self) -> bool {
         let mut waiting = self.waiting.lock();
         while waiting.inodes.is_empty() && !waiting.is_over {
             self.changed.wait(&mut waiting);
@@ -75,44 +72,9 @@ impl OpenStore {
     }
 
     /// Moves the inodes that wait to `taken`; true if there were too many.
-    fn take(&self, taken: &mut Vec<Weak<Inode>>) -> bool {
+    pub(super) fn take(&self, taken: &mut Vec<Weak<Inode>>) -> bool {
         let mut waiting = self.waiting.lock();
         std::mem::swap(&mut waiting.inodes, taken);
         std::mem::take(&mut waiting.are_too_many)
-    }
-}
-
-/// Starts the thread, which ends with the session, or once `tree` is gone.
-pub(crate) fn start(tree: &Arc<Tree>) {
-    if tree.strongbox.is_none() {
-        return;
-    }
-    let store = Arc::clone(&tree.open_store);
-    let tree = Arc::downgrade(tree);
-    let started = std::thread::Builder::new()
-        .name("thrufs-store".into())
-        .spawn(move || run(&tree, &store));
-    if let Err(error) = started {
-        tracing::warn!("open files that others move or remove are not resumed: {error}");
-    }
-}
-
-fn run(tree: &Weak<Tree>, store: &OpenStore) {
-    let mut taken = Vec::new();
-    while store.wait() {
-        std::thread::sleep(PAUSE);
-        let are_too_many = store.take(&mut taken);
-        let Some(tree) = tree.upgrade() else { return };
-        if let Err(error) = tree.credentials.as_server() {
-            tracing::warn!(%error, "descriptors of open files cannot be stored");
-        }
-        for inode in taken.drain(..).filter_map(|inode| inode.upgrade()) {
-            tree.store_if_open(&inode);
-        }
-        if are_too_many {
-            tree.nodes
-                .iter()
-                .for_each(|(_, inode)| tree.store_if_open(&inode));
-        }
     }
 }
