@@ -1,5 +1,6 @@
 //! A share whose worker is killed: the next worker resumes the session, and files stay open.
 
+mod changed;
 mod policy;
 
 use crate::ground::share::{Place, Stop, get_features, mount_at};
@@ -48,9 +49,14 @@ pub fn kill(place: &Place) -> bool {
 /// Kills serving workers until a machine has failed or the limits are reached; returns the count. `steps`
 /// counts the machines' steps.
 fn kill_repeatedly(place: &Place, steps: &AtomicUsize, stop: &AtomicBool) -> u64 {
+    kill_until(place, steps, stop, KILLS_MIN)
+}
+
+/// The same until so many were killed, at least.
+fn kill_until(place: &Place, steps: &AtomicUsize, stop: &AtomicBool, kills_min: u64) -> u64 {
     let (begun, mut kills) = (Instant::now(), 0);
     let stopped = || stop.load(Ordering::SeqCst);
-    while (begun.elapsed() < LOAD || kills < KILLS_MIN) && !stopped() {
+    while (begun.elapsed() < LOAD || kills < kills_min) && !stopped() {
         let before = steps.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(50 + kills * 37 % 200));
         // Every third is killed while it resumes.
@@ -124,12 +130,13 @@ impl<'a> Machine<'a> {
         }
         let count = self.open.len();
         let which = self.done % count;
-        match self.done % 7 {
+        match self.done % 8 {
             0 => self.close(which),
             1 => self.rename(which),
             2 => self.unlink(which),
             3 => self.list(),
             4 => self.directories(),
+            5 => self.relink(which),
             _ => self.append(which),
         }
         self.read(self.done % self.open.len());
@@ -195,6 +202,30 @@ impl<'a> Machine<'a> {
             let from = (self.directory, name.as_bytes());
             let to = (self.directory, next.as_bytes());
             self.root.rename(from, to, 0).expect("rename");
+            *name = next;
+        }
+    }
+
+    /// Gives it another name, as git and Maildir do.
+    fn relink(&mut self, which: usize) {
+        let open = &mut self.open[which];
+        if let Some(name) = &mut open.name {
+            let next = format!("linked{}", self.done);
+            let link = || self.root.link(open.node, self.directory, next.as_bytes());
+            let linked = match link() {
+                // Others have moved it. As the kernel does: looked up again, and tried once more.
+                Err(Errno::ESTALE) => {
+                    let found = self.root.lookup(self.directory, name.as_bytes());
+                    assert_eq!(found.expect("lookup").nodeid, open.node.0);
+                    self.root.forget(open.node, 1);
+                    link()
+                }
+                linked => linked,
+            };
+            assert_eq!(linked.expect("link").nodeid, open.node.0);
+            let gone = self.root.unlink(self.directory, name.as_bytes());
+            gone.expect("unlink of one of two names");
+            self.root.forget(open.node, 1);
             *name = next;
         }
     }

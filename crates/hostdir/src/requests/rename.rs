@@ -35,8 +35,22 @@ impl Host {
         }
         let descriptor = self.tree.descriptor(&inode)?;
         self.still_permitted(context, &inode, descriptor.as_fd(), Checked::Both)?;
-        self.link_beneath(descriptor.as_fd(), to)
-            .map_err(|error| self.judge.taken(Some(context), to, error))?;
+        let linked = match self.link_beneath(descriptor.as_fd(), to) {
+            // Perhaps the descriptor is one of a worker that died, on its mounts.
+            Err(Errno::EXDEV) => {
+                inode.drop_descriptor();
+                let descriptor = self.tree.descriptor(&inode)?;
+                match self.link_beneath(descriptor.as_fd(), to) {
+                    // The kernel looks it up again.
+                    Err(Errno::EXDEV) if !self.tree.is_on_its_mount(&descriptor, &inode) => {
+                        Err(Errno::ESTALE)
+                    }
+                    linked => linked,
+                }
+            }
+            linked => linked,
+        };
+        linked.map_err(|error| self.judge.taken(Some(context), to, error))?;
         let pending = self.follow.begin_lookup(context.uid(), &parent);
         let (linked, stat) = self.tree.lookup_at(&parent, to.fd, name)?;
         if let Err(error) = self.is_still_permitted(context, &linked, to) {

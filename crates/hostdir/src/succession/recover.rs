@@ -189,7 +189,8 @@ impl Host {
             .enter_as(stat.stx_mnt_id, &parent, fd, name, Some(number))
     }
 
-    /// Files without names, by stored descriptors.
+    /// Files by stored descriptors. Those are of another process's mounts, so that link(2) refuses them: they
+    /// are the last way.
     fn recover_orphans(&self, kept: &mut Contents) {
         let known = |key: &Key| match key {
             Key::Node(node) => Some((*key, self.tree.nodes.get(*node).ok()?)),
@@ -197,7 +198,10 @@ impl Host {
         };
         for (key, inode) in kept.keys().filter_map(known).collect::<Vec<_>>() {
             if let Some(fd) = kept.remove(&key).filter(|fd| self.tree.is_of(fd, &inode)) {
-                self.tree.descriptors.keep(&inode, fd);
+                if self.tree.descriptor(&inode).is_err() {
+                    let found = self.tree.find_by_link(&fd, &inode).unwrap_or(fd);
+                    self.tree.descriptors.keep(&inode, found);
+                }
                 self.tree.is_stored(&inode);
             }
         }

@@ -7,11 +7,12 @@ use crate::identity::{Identity, KnownName};
 use crate::stat::stat_with_birth;
 use rustix::fs::Statx;
 use std::ffi::{CStr, CString};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::Name;
 use thrufs_sys::handle::{self, FileHandleBuf};
+use thrufs_sys::proc_fd;
 
 /// Less than the longest path of a system call (`PATH_MAX`), more than a name.
 const PIECE_BYTES_MAX: usize = 4000;
@@ -123,6 +124,19 @@ impl Tree {
     pub(crate) fn path_leads_to(&self, path: &[u8], inode: &Inode) -> Result<bool> {
         let (fd, _) = self.walk(path)?;
         Ok(self.is_of(&fd, inode))
+    }
+
+    /// Another descriptor of an inode, by the path that the kernel shows of the first one, which may be from another
+    /// mount of the source.
+    pub(crate) fn find_by_link(&self, fd: &OwnedFd, inode: &Inode) -> Option<OwnedFd> {
+        let path = proc_fd::path_hint(fd.as_fd()).ok()?;
+        let root = self.descriptor(&self.root).ok()?;
+        let root = proc_fd::path_hint(root.as_fd()).ok()?;
+        // Of a mount that no process has mounted any more, it begins at the source.
+        let path = path.strip_prefix(root.as_slice()).unwrap_or(&path);
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        let (found, _) = self.walk(path).ok()?;
+        self.is_of(&found, inode).then_some(found)
     }
 
     /// Walks to a path beneath the root, `O_PATH`. Symbolic links are not followed.

@@ -1,22 +1,20 @@
-//! Stores a descriptor of each open file with the process that outlives this one, on a thread of its own.
+//! Open files whose descriptors are to be stored with the process that outlives this one.
 //!
 //! The next worker finds an open file by its handle or its place. Neither leads to a file that the host or
 //! another guest has removed or replaced, and a place to none that was moved. Only a descriptor does.
 //!
 //! **Cost.** To send one costs about as much as an open, and most files are closed at once. So an open only
-//! enters its inode here; [`PAUSE`] later the thread sends descriptors of those that are still open. The last
-//! close of a stored file enters it once more, and the thread discards the descriptor. What is opened and
-//! closed within the pause costs no system call, but for the first after a rest, which wakes the thread.
+//! enters its inode here; two milliseconds later a [thread](super::storing) sends descriptors of those that
+//! are still open. The last close of a stored file enters it once more, and the thread discards the
+//! descriptor. What is opened and closed within that time costs no system call, but for the first after a
+//! rest, which wakes the thread.
 //!
-//! **What remains.** A file that is moved or removed by others, while this process dies, in the pause after it
-//! was opened; and files beyond [`STORED_MAX`].
+//! **What remains.** A file that is moved or removed by others, while this process dies, in those two milliseconds
+//! after it was opened; and files beyond [`STORED_MAX`].
 
 use super::inode::Inode;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-
-pub(super) const PAUSE: Duration = Duration::from_millis(2);
 
 /// Most open files with a descriptor, if the other process takes twice as many: the rest is for files without
 /// names and for locks.

@@ -26,6 +26,11 @@ impl Tree {
         self.mounts.known(id).ok_or(Errno::ESTALE)
     }
 
+    /// Whether a descriptor of an inode is from the mount of this process.
+    pub(crate) fn is_on_its_mount(&self, fd: impl AsFd, inode: &Inode) -> bool {
+        mount_id(fd, c"").is_ok_and(|id| id == inode.mount().id())
+    }
+
     pub(crate) fn parent_of(&self, inode: &Arc<Inode>) -> Result<OwnedFd> {
         if !inode.is_directory() {
             return Err(Errno::ENOTDIR);

@@ -1,9 +1,13 @@
-//! The thread that stores descriptors of open files, and discards those of files that were closed: see
-//! [`OpenStore`].
+//! The thread that stores descriptors of open files, and discards those of closed ones ([`open_store`](super::open_store)).
 
 use super::Tree;
-use super::open_store::{OpenStore, PAUSE};
+use super::inode::Inode;
+use super::open_store::OpenStore;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Most files are closed within this time.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Starts the thread, which ends with the session, or once `tree` is gone.
 pub(crate) fn start(tree: &Arc<Tree>) {
@@ -21,7 +25,7 @@ pub(crate) fn start(tree: &Arc<Tree>) {
 }
 
 fn run(tree: &Weak<Tree>, store: &OpenStore) {
-    let mut taken = Vec::new();
+    let mut taken: Vec<Weak<Inode>> = Vec::new();
     while store.wait() {
         std::thread::sleep(PAUSE);
         let are_too_many = store.take(&mut taken);
