@@ -373,6 +373,11 @@ impl Strongbox for Kept {
         Ok(())
     }
 
+    /// No room for files that are merely open.
+    fn kept_max(&self) -> usize {
+        0
+    }
+
     fn discard(&self, _: u64) {}
 
     fn take(&self) -> Vec<(u64, OwnedFd)> {

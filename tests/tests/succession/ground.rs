@@ -6,12 +6,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 use thrufs::{Begun, Dispatcher};
 use thrufs_hostdir::{
     Config, HostDir, Ledger, Locks, Migration, MigrationMode, Resources, Strongbox,
 };
 use thrufs_policy::Policy;
 use thrufs_testing::{Carrier, Client, OFFERED_BY_GUESTS};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a supervisor keeps for its workers.
 #[derive(Default)]
@@ -106,6 +109,19 @@ impl Server {
     /// How many descriptors the supervisor keeps.
     pub fn kept(&self) -> usize {
         self.setup.read().unwrap().1.len()
+    }
+
+    /// Waits until the supervisor keeps so many: a thread has those of open files stored and discarded.
+    pub fn wait_for_kept(&self, expected: usize) {
+        let begun = Instant::now();
+        while self.kept() != expected {
+            let kept = self.kept();
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{kept} are kept, not {expected}"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub fn statistics(&self) -> thrufs_hostdir::Statistics {

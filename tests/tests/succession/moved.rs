@@ -3,7 +3,6 @@
 use crate::ground::{Server, Way, config_for, mounted};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use thrufs_hostdir::{Config, FileHandles};
 use thrufs_tests::lower::{Ground, Lower};
 
@@ -34,19 +33,6 @@ const FILES: [&str; 6] = [
     "same",
 ];
 
-/// Descriptors are stored by a thread of their own.
-fn wait_for_kept(server: &Server, expected: usize) {
-    let begun = Instant::now();
-    while server.kept() != expected {
-        let kept = server.kept();
-        assert!(
-            begun.elapsed() < Duration::from_secs(60),
-            "{kept} are stored, not {expected}"
-        );
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn open_files_that_others_move_or_remove_survive_deaths() {
     for (lower, file_handles) in LOWERS {
@@ -71,7 +57,7 @@ fn open_files_that_others_move_or_remove_survive_deaths() {
                 let node = root.walk(file).unwrap();
                 (file, node, root.open(node, libc::O_RDWR).unwrap().fh)
             });
-            wait_for_kept(&server, FILES.len());
+            server.wait_for_kept(FILES.len());
             if is_before_death {
                 change(source);
                 server.died(source);
@@ -96,7 +82,7 @@ fn open_files_that_others_move_or_remove_survive_deaths() {
                 root.release(node, handle).unwrap();
             }
             // Of what is closed, nothing is stored, though the client still knows it.
-            wait_for_kept(&server, 0);
+            server.wait_for_kept(0);
         }
     }
 }
@@ -112,14 +98,14 @@ fn files_that_are_opened_again_are_stored_again() {
     let node = root.walk("file").unwrap();
     for _ in 0..3 {
         let handles = [0; 2].map(|_| root.open(node, libc::O_RDONLY).unwrap().fh);
-        wait_for_kept(&server, 1);
+        server.wait_for_kept(1);
         root.release(node, handles[0]).unwrap();
         root.release(node, handles[1]).unwrap();
-        wait_for_kept(&server, 0);
+        server.wait_for_kept(0);
     }
     let handle = root.open(node, libc::O_RDONLY).unwrap().fh;
-    wait_for_kept(&server, 1);
+    server.wait_for_kept(1);
     root.forget(node, 1 << 20);
-    wait_for_kept(&server, 0);
+    server.wait_for_kept(0);
     root.release(node, handle).unwrap();
 }
