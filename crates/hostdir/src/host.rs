@@ -23,6 +23,12 @@ pub struct HostDir {
     pub(crate) host: Arc<Host>,
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.tree.stop_storing();
+    }
+}
+
 /// The parts of a [`HostDir`].
 pub(crate) struct Host {
     pub(crate) config: Arc<Config>,

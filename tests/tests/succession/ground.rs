@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use thrufs::{Begun, Dispatcher};
@@ -21,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Box {
     kept: Mutex<HashMap<u64, OwnedFd>>,
     when_keeping: Mutex<Option<WhenKeeping>>,
+    /// Takes no descriptors of files that are only open.
+    is_small: AtomicBool,
 }
 
 type WhenKeeping = std::boxed::Box<dyn FnMut() + Send>;
@@ -39,6 +42,13 @@ impl Strongbox for Box {
         }
         self.kept.lock().unwrap().insert(key, fd);
         Ok(())
+    }
+
+    fn kept_max(&self) -> usize {
+        match self.is_small.load(Ordering::SeqCst) {
+            true => 0,
+            false => usize::MAX,
+        }
     }
 
     fn discard(&self, key: u64) {
@@ -207,6 +217,12 @@ impl Server {
     /// The next server uses another policy.
     pub fn serve_by(&self, policy: Arc<Policy>) {
         self.setup.write().unwrap().0.resources.policy = Some(policy);
+    }
+
+    /// Takes no descriptors of files that are only open from now on.
+    pub fn keeps_no_open_files(&self) {
+        let setup = self.setup.read().unwrap();
+        setup.1.is_small.store(true, Ordering::SeqCst);
     }
 
     /// Runs `act` while a descriptor is being kept.

@@ -289,6 +289,7 @@ fn a_name_is_noted_before_it_is_given() {
     let plain = root.walk("plain").unwrap();
     root.walk("plain/x").unwrap();
     let replaced = root.walk("plain/replaced").unwrap();
+    server.keeps_no_open_files();
     open(&root, replaced, libc::O_RDONLY).unwrap();
     // A rename that is about to replace an open file has it kept, while it is in progress.
     let (ledger, (tell, heard)) = (server.ledger(), std::sync::mpsc::channel());

@@ -229,9 +229,10 @@ impl Files {
             }
         }
         self.release_owners_of(args.handle);
+        let inode = Arc::clone(file.inode());
+        drop(file);
+        self.tree.was_closed(&inode);
         if self.tree.dax.window().is_some() {
-            let inode = Arc::clone(file.inode());
-            drop(file);
             self.tree.dax.closed(&inode);
         }
     }

@@ -95,8 +95,16 @@ impl Files {
             }
             self.tree.discard(Key::File(handle));
         }
-        self.tree.was_closed(file.inode());
         self.files.remove(handle.0)
+    }
+
+    /// Closes a file whose open failed after all.
+    pub(crate) fn undo_open(&self, handle: FileHandle) {
+        if let Some(file) = self.close_file(handle) {
+            let inode = Arc::clone(file.inode());
+            drop(file);
+            self.tree.was_closed(&inode);
+        }
     }
 
     pub(crate) fn close_directory(&self, handle: FileHandle) -> Option<Arc<OpenDirectory>> {

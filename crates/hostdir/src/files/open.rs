@@ -152,7 +152,7 @@ impl Files {
             }
             Err(error) => {
                 if let Ok(opened) = opened {
-                    drop(self.close_file(opened.handle));
+                    self.undo_open(opened.handle);
                 }
                 Err(error)
             }
@@ -186,7 +186,7 @@ impl Files {
         if access(flags) == Access::Change
             && let Err(error) = self.drop_privileges_of_others(context, inode)
         {
-            drop(self.close_file(opened.handle));
+            self.undo_open(opened.handle);
             return Err(error);
         }
         Ok(opened)
@@ -416,7 +416,7 @@ impl Files {
                 Ok(())
             }
             Err(error) => {
-                drop(self.close_file(handle));
+                self.undo_open(handle);
                 Err(error)
             }
         }

@@ -219,7 +219,7 @@ impl Host {
                 let inode = self.tree.nodes.get(entry.node)?;
                 let charged = self.tree.charge_removed(context.uid(), &inode);
                 charged.inspect_err(|_| {
-                    drop(self.files.close_file(opened.handle));
+                    self.files.undo_open(opened.handle);
                     self.tree.forget(entry.node, 1);
                 })?;
             }

@@ -32,7 +32,7 @@ impl Host {
         (made, opened): (Entry, Opened),
     ) -> Result<(Entry, Opened)> {
         self.label(context, made.node).inspect_err(|_| {
-            drop(self.files.close_file(opened.handle));
+            self.files.undo_open(opened.handle);
             match place {
                 Some(place) => self.take_back(context, place, made.node, false),
                 None => self.tree.forget(made.node, 1),

@@ -90,6 +90,10 @@ impl Tree {
         if is_stored {
             *stored += 1;
             inode.in_strongbox().store(true, Ordering::SeqCst);
+            if !inode.is_open() && !inode.is_found_by_descriptor_alone() {
+                // Closed meanwhile, by a request that did not see it stored.
+                self.open_store.enter(inode);
+            }
         }
     }
 
@@ -145,6 +149,13 @@ impl Tree {
     pub(crate) fn is_stored(&self, inode: &Inode) {
         *self.stored.lock() += 1;
         inode.in_strongbox().store(true, Ordering::SeqCst);
+    }
+
+    /// What is stored stays: files are closed with this process's state, and open for the next worker.
+    pub(crate) fn stop_storing(&self) {
+        // The thread looks whether it is over under this lock.
+        let _stored = self.stored.lock();
+        self.open_store.end();
     }
 
     /// The session is over: discards all.
