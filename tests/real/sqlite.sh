@@ -55,7 +55,8 @@ one allow_other delete
 one allow_other,locks=shared wal
 one allow_other,writeback wal
 if [[ $TRANSPORT != relay ]]; then
-    one allow_other wal beneath
+    # Without passthrough, a map above is another than one beneath.
+    [[ ${OPTIONS-} == *nopassthrough* ]] || one allow_other wal beneath
     one allow_other delete beneath
     one allow_other,nopassthrough delete beneath
 fi

@@ -93,6 +93,8 @@ pub(crate) struct Tree {
     /// How many inodes have a stored descriptor. Locked while one is stored or discarded, but for a node that
     /// is forgotten.
     stored: Mutex<usize>,
+    /// Descriptors were discarded, and may not be closed yet.
+    discarded: AtomicBool,
     pub(crate) dax: Dax,
     /// To the kernel above; set by INIT.
     pub(crate) notifier: OnceLock<Notifier>,
@@ -175,6 +177,7 @@ impl Tree {
             strongbox,
             open_store: Arc::default(),
             stored: Mutex::new(0),
+            discarded: AtomicBool::new(false),
             notifier: OnceLock::new(),
             tracks_names,
             name_changes: NameChanges::default(),

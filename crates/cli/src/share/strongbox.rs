@@ -16,6 +16,7 @@
 use crate::channel::packets_to_thread;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -28,6 +29,8 @@ use thrufs_sys::fd_passing;
 const KEEP: u8 = b'K';
 const DISCARD: u8 = b'D';
 const TAKE: u8 = b'T';
+/// With a pipe, of which the other end ends when what was sent before is done.
+const SETTLE: u8 = b'S';
 const BEGIN: u8 = b'B';
 const END: u8 = b'E';
 const PACKET_BYTES: usize = 9;
@@ -85,6 +88,7 @@ fn keep(workers: &OwnedFd, kept_max: usize) {
             }
             (KEEP, _) => tracing::error!("cannot store a descriptor for the next worker"),
             (DISCARD, _) => drop(kept.remove(&key)),
+            (SETTLE, pipe) => drop(pipe),
             (TAKE, _) => {
                 let _ = send(workers.as_fd(), BEGIN, key, None);
                 for (key, file) in &kept {
@@ -142,6 +146,17 @@ impl Strongbox for OfSupervisor {
         let mut keys = self.keys();
         if keys.remove(&key) {
             let _ = send(self.socket.as_fd(), DISCARD, key, None);
+        }
+    }
+
+    fn settle(&self) {
+        let Ok((end, pipe)) = pipe_with(PipeFlags::CLOEXEC) else {
+            return;
+        };
+        let sent = send(self.socket.as_fd(), SETTLE, 0, Some(pipe.as_fd()));
+        drop(pipe);
+        if sent.is_ok() {
+            let _ = rustix::io::read(&end, &mut [0]);
         }
     }
 

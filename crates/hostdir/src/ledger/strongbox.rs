@@ -24,6 +24,9 @@ pub trait Strongbox: Send + Sync {
     /// Closes what is stored under `key`, soon.
     fn discard(&self, key: u64);
 
+    /// Waits until all that was discarded so far is closed.
+    fn settle(&self) {}
+
     /// How many it takes.
     fn kept_max(&self) -> usize {
         usize::MAX

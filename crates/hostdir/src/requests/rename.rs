@@ -134,6 +134,7 @@ impl Host {
             (None, Some(known)) => known.name_removed(),
             (None, None) => {}
         }
+        self.tree.settle_discards();
         Ok(())
     }
 
@@ -312,6 +313,7 @@ impl Host {
         }
         if let Some(replaced) = replaced.filter(|_| renamed.is_ok()) {
             self.tree.forget_replaced(uid, &replaced, to);
+            self.tree.settle_discards();
         }
         Ok(renamed?)
     }

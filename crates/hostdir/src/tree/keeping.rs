@@ -38,6 +38,15 @@ impl Tree {
         }
     }
 
+    /// Names were removed: the blocks of files without names are free when this returns.
+    pub(crate) fn settle_discards(&self) {
+        if self.discarded.swap(false, Ordering::SeqCst)
+            && let Some(strongbox) = self.strongbox()
+        {
+            strongbox.settle();
+        }
+    }
+
     /// A name of an inode is about to be removed. If it is the last name of an open file, or the only known one
     /// of an inode without a file handle, nothing else would lead a resuming process to it.
     pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>, end: End<'_>) {
@@ -104,14 +113,15 @@ impl Tree {
         }
     }
 
-    /// An open file was closed, perhaps the last one of its inode.
+    /// An open file was closed, perhaps the last one of its inode. Its descriptor is discarded now: a file that is
+    /// removed next is to free its blocks.
     pub(crate) fn was_closed(&self, inode: &Arc<Inode>) {
         if inode.in_strongbox().load(Ordering::SeqCst) {
-            self.open_store.enter(inode);
+            self.store_if_open(inode);
         }
     }
 
-    /// Stores a descriptor of an open file, or discards that of a closed one. Called by one thread.
+    /// Stores a descriptor of an open file, or discards that of a closed one.
     pub(super) fn store_if_open(&self, inode: &Arc<Inode>) {
         let Some(strongbox) = self.strongbox() else {
             return;
@@ -136,6 +146,10 @@ impl Tree {
             } else {
                 *stored = stored.saturating_sub(1);
                 self.discard(Key::Node(inode.node()));
+                self.discarded.store(true, Ordering::SeqCst);
+                if inode.lost_a_name() {
+                    self.settle_discards();
+                }
             }
         }
         // Forgotten meanwhile: whoever sees both, discards it.

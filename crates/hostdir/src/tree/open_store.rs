@@ -5,9 +5,9 @@
 //!
 //! **Cost.** To send one costs about as much as an open, and most files are closed at once. So an open only
 //! enters its inode here; two milliseconds later a [thread](super::storing) sends descriptors of those that
-//! are still open. The last close of a stored file enters it once more, and the thread discards the
-//! descriptor. What is opened and closed within that time costs no system call, but for the first after a
-//! rest, which wakes the thread.
+//! are still open. The last close of a stored file discards the descriptor, and whoever removes a name after
+//! that waits until it is closed, so that its blocks are free. What is opened and closed within that time costs
+//! no system call, but for the first after a rest, which wakes the thread.
 //!
 //! **What remains.** A file that is moved or removed by others, while this process dies, in those two milliseconds
 //! after it was opened; and files beyond [`STORED_MAX`].
