@@ -44,6 +44,7 @@ use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
+use reader::LOOK_AT_MOUNTS;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -99,7 +100,7 @@ impl Started {
     fn has_mark(&self, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
         let has_mark = self.watch.marks.has(&self.watch.tree, inode, uid);
         if self.watch.marks.has_new_group() {
-            let _ = rustix::io::write(&self.wakeup, b"!");
+            let _ = rustix::io::write(&self.wakeup, LOOK_AT_MOUNTS);
         }
         has_mark
     }
@@ -250,6 +251,14 @@ impl Follow {
         match started.watch.settle(&started.wakeup, patience) {
             true => Ok(()),
             false => Err(Errno::ETIMEDOUT),
+        }
+    }
+
+    /// Waits until the kernel above has been told what happened to an inode so far, though not for long. To be called
+    /// before it is made to ask: it ignores an answer that a notification overtakes.
+    pub(crate) fn catch_up(&self, inode: &Inode) {
+        if let Some(started) = self.started.get() {
+            started.watch.catch_up(&started.wakeup, inode.node());
         }
     }
 

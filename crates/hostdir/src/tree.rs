@@ -193,6 +193,7 @@ impl Tree {
         {
             tracing::trace!(node = ?inode.node(), %error, "cannot invalidate attributes");
         }
+        inode.reported().has_expired();
     }
 }
 

@@ -95,6 +95,7 @@ impl Files {
     /// reported.
     pub(crate) fn refresh_size(&self, inode: &Inode, stat: &Statx) {
         if !inode.reported().is_of(content_version(stat)) {
+            self.follow.catch_up(inode);
             self.tree.attributes_changed(inode);
         }
     }

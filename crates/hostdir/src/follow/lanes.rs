@@ -131,13 +131,13 @@ impl State {
 
     /// Whether all messages before this number are sent, those too that had to be tried again.
     fn has_sent(&self, number: u64) -> bool {
+        self.has_tried(number) && self.later.iter().all(|later| later.number >= number)
+    }
+
+    fn has_tried(&self, number: u64) -> bool {
         let taken = self.queued - self.messages.len() as u64;
-        taken >= number
-            && self
-                .sending
-                .as_ref()
-                .is_none_or(|sending| sending.number >= number)
-            && self.later.iter().all(|later| later.number >= number)
+        let sending = self.sending.as_ref();
+        taken >= number && sending.is_none_or(|sending| sending.number >= number)
     }
 }
 
@@ -273,6 +273,19 @@ impl Lanes {
             }
             true
         })
+    }
+
+    /// Waits until the messages are sent that were queued so far about what a node has, or tried, if it is not known
+    /// yet; or until `deadline`.
+    pub(super) fn send_first(&self, node: NodeId, deadline: Instant) {
+        let lane = &self.lanes[node.0 as usize % NODE_LANES];
+        let mut state = lane.state.lock();
+        let target = state.queued;
+        while !state.has_tried(target) && !state.has_ended {
+            if lane.changed.wait_until(&mut state, deadline).timed_out() {
+                return;
+            }
+        }
     }
 
     /// What a lane does next. It ends with the connection.

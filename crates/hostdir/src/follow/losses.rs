@@ -21,7 +21,7 @@ impl Losses {
         let begun = self.begun.load(Ordering::SeqCst);
         if self.repaired.load(Ordering::SeqCst) != begun {
             Duration::ZERO
-        } else if self.is_late.load(Ordering::SeqCst) {
+        } else if self.are_late() {
             followed.min(LATE_TIMEOUT)
         } else {
             followed
@@ -31,6 +31,10 @@ impl Losses {
     /// Returns whether notifications have become late.
     pub(super) fn set_late(&self, is_late: bool) -> bool {
         self.is_late.swap(is_late, Ordering::SeqCst) != is_late && is_late
+    }
+
+    pub(super) fn are_late(&self) -> bool {
+        self.is_late.load(Ordering::SeqCst)
     }
 
     pub(super) fn lose(&self) {

@@ -27,6 +27,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// While messages are on their way, it is looked how old they are.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// What wakes the thread to read events, and to look at the table of mounts as well.
+pub(super) const READ_EVENTS: &[u8; 1] = b".";
+pub(super) const LOOK_AT_MOUNTS: &[u8; 1] = b"!";
+
 /// Starts the thread. It ends with what is returned, and a byte written to that wakes it.
 pub(super) fn start(
     watch: &Arc<Watch>,
@@ -56,7 +60,8 @@ fn read_all(
     let mut look_in = None;
     loop {
         let groups = watch.marks.groups();
-        let woken = match wait(&groups, wakeup, submounts.as_ref(), look_in) {
+        let woken = watch.while_idle(|| wait(&groups, wakeup, submounts.as_ref(), look_in));
+        let woken = match woken {
             Ok(woken) => woken,
             Err(error) => {
                 tracing::error!(%error, "changes beneath are followed no longer");
@@ -70,11 +75,12 @@ fn read_all(
             if woken.mounts_changed {
                 submounts.changed();
             }
-            if woken.is_asked || submounts.due_in() == Some(Duration::ZERO) {
+            if woken.are_mounts_asked || submounts.due_in() == Some(Duration::ZERO) {
                 submounts.look(watch);
             }
         }
-        if last_read.is_some_and(|last: Instant| last.elapsed() < PAUSE) {
+        let is_soon = last_read.is_some_and(|last: Instant| last.elapsed() < PAUSE);
+        if is_soon && !woken.is_hurried {
             std::thread::sleep(PAUSE);
         }
         for group in &groups {
@@ -88,8 +94,10 @@ fn read_all(
 
 /// Why the thread goes on.
 struct Woken {
-    /// Somebody waits until it has done its work, or there is a new group.
-    is_asked: bool,
+    /// Somebody waits until it has read what is queued, or there is a new group.
+    is_hurried: bool,
+    /// Or until it has looked at the table of mounts.
+    are_mounts_asked: bool,
     has_ended: bool,
     mounts_changed: bool,
 }
@@ -120,13 +128,16 @@ fn wait(
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error),
     }
-    let is_asked = fds[0].revents().contains(PollFlags::IN);
-    if is_asked {
-        let _ = rustix::io::read(wakeup, &mut [0; 64]);
-    }
+    let is_hurried = fds[0].revents().contains(PollFlags::IN);
+    let mut asked = [0; 64];
+    let count = match is_hurried {
+        true => rustix::io::read(wakeup, &mut asked).unwrap_or(0),
+        false => 0,
+    };
     Ok(Woken {
-        is_asked,
-        has_ended: !is_asked && fds[0].revents().contains(PollFlags::HUP),
+        is_hurried,
+        are_mounts_asked: asked[..count].contains(&LOOK_AT_MOUNTS[0]),
+        has_ended: !is_hurried && fds[0].revents().contains(PollFlags::HUP),
         mounts_changed: fds[1].revents().contains(PollFlags::PRI),
     })
 }

@@ -96,7 +96,7 @@ impl Watch {
                     // Or there is nothing to drop.
                     return Ok(self.tree.root.reported().owner().is_none());
                 }
-                if is_known(notifier.inval_inode_now(*node, first_byte(*data), 0))? {
+                if self.drop_node(*node, *data, notifier)? {
                     return Ok(true);
                 }
                 if self.is_forgotten(*node) {
@@ -115,10 +115,7 @@ impl Watch {
                 name: (directory, name),
             } => {
                 is_known(notifier.inval_entry_now(*directory, name, false))?;
-                Ok(
-                    is_known(notifier.inval_inode_now(*node, first_byte(*data), 0))?
-                        || self.is_forgotten(*node),
-                )
+                Ok(self.drop_node(*node, *data, notifier)? || self.is_forgotten(*node))
             }
             Message::Silence(node) => {
                 self.silence(*node);
@@ -130,6 +127,15 @@ impl Watch {
             }
             Message::Repair => self.repair(notifier).map(|()| true),
         }
+    }
+
+    /// The kernel drops the attributes of a node, and its data. False if it does not know it.
+    fn drop_node(&self, node: NodeId, data: bool, notifier: &Notifier) -> Result<bool> {
+        let sent = notifier.inval_inode_now(node, first_byte(data), 0);
+        if let Ok(inode) = self.tree.nodes.get(node) {
+            inode.reported().has_expired();
+        }
+        is_known(sent)
     }
 
     /// A file that the kernel did not know becomes silent. It may know it meanwhile.

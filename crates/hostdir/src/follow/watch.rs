@@ -5,14 +5,20 @@ use super::figures::Figures;
 use super::lanes::{Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
+use super::reader::{LOOK_AT_MOUNTS, READ_EVENTS};
 use super::silent::Silent;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
+use thrufs_sys::fanotify::Group;
+
+/// How long a request waits for notifications.
+const CATCH_UP_MAX: Duration = Duration::from_millis(10);
 
 pub(super) struct Watch {
     pub(super) tree: Arc<Tree>,
@@ -26,6 +32,8 @@ pub(super) struct Watch {
     pub(super) hides: Arc<AtomicBool>,
     /// When it was first seen that the attributes of the root had been reported.
     pub(super) root_reported: OnceLock<Instant>,
+    /// Whether the reader waits for events.
+    is_idle: AtomicBool,
     /// Rounds of the reader, each until the queue of events is empty.
     rounds: Mutex<u64>,
     round_ended: Condvar,
@@ -43,6 +51,7 @@ impl Watch {
             silent: Silent::default(),
             hides,
             root_reported: OnceLock::new(),
+            is_idle: AtomicBool::new(false),
             rounds: Mutex::default(),
             round_ended: Condvar::new(),
         }
@@ -86,22 +95,51 @@ impl Watch {
     /// the [reader](super::reader) returned.
     pub(super) fn settle(&self, wakeup: &OwnedFd, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
+        self.read_all(wakeup, LOOK_AT_MOUNTS, deadline) && self.lanes.flush(deadline)
+    }
+
+    /// See [`Follow::catch_up`](super::Follow::catch_up).
+    pub(super) fn catch_up(&self, wakeup: &OwnedFd, node: NodeId) {
+        let deadline = Instant::now() + CATCH_UP_MAX;
+        if !self.losses.are_late()
+            && (self.has_read_all() || self.read_all(wakeup, READ_EVENTS, deadline))
+        {
+            self.lanes.send_first(node, deadline);
+        }
+    }
+
+    /// Waits until the reader has read what is queued now.
+    fn read_all(&self, wakeup: &OwnedFd, asked: &[u8; 1], deadline: Instant) -> bool {
         let mut rounds = self.rounds.lock();
         // The reader may be at the end of a round. The next begins later than this call.
         let target = *rounds + 2;
         while *rounds < target {
-            if rustix::io::write(wakeup, b"!").is_err() {
+            if rustix::io::write(wakeup, asked).is_err() {
                 return false;
             }
-            if self
-                .round_ended
-                .wait_until(&mut rounds, deadline)
-                .timed_out()
-            {
+            let waited = self.round_ended.wait_until(&mut rounds, deadline);
+            if waited.timed_out() {
                 return false;
             }
         }
-        drop(rounds);
-        self.lanes.flush(deadline)
+        true
+    }
+
+    /// Whether the reader has nothing to read, and none of what it has read is left. In this order: it has begun
+    /// before it takes an event.
+    fn has_read_all(&self) -> bool {
+        let has_events = |group: &Arc<Group>| {
+            let mut fds = [PollFd::new(&**group, PollFlags::IN)];
+            poll(&mut fds, Some(&Timespec::default())) != Ok(0)
+        };
+        !self.marks.groups().iter().any(has_events) && self.is_idle.load(Ordering::SeqCst)
+    }
+
+    /// Waits for work, on the reader.
+    pub(super) fn while_idle<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.is_idle.store(true, Ordering::SeqCst);
+        let woken = wait();
+        self.is_idle.store(false, Ordering::SeqCst);
+        woken
     }
 }

@@ -246,7 +246,9 @@ impl Host {
         }
         self.follow.is_asked(&inode);
         let stat = stat_open(fd)?;
-        Ok(self.attributes(&inode, &stat))
+        let attributes = self.attributes(&inode, &stat);
+        inode.reported().was_set();
+        Ok(attributes)
     }
 
     /// Whether this changes content through a file handle that was opened for writing.

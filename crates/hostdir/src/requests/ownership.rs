@@ -49,6 +49,13 @@ pub(crate) enum OwnerChange {
     Flags,
 }
 
+/// Whether a file may be linked, or its times set to those of now, with one mode and not with the other
+/// (`safe_hardlink_source`).
+fn permits_more(before: u32, now: u32) -> bool {
+    const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+    before & !now & 0o666 != 0 || now & !before & SET_ID != 0
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Owner,
@@ -152,6 +159,7 @@ impl Host {
         {
             let inode = self.tree.nodes.get(node)?;
             if !self.is_as_reported(&inode)? {
+                self.follow.catch_up(&inode);
                 self.tree.attributes_changed(&inode);
                 return Err(Errno::ESTALE);
             }
@@ -166,6 +174,7 @@ impl Host {
         // Of a change of an ACL, the mode shows the mask alone, and the times that there was one.
         let is_current = reported.owner() == Some(self.owner_of(&stat))
             && reported.mode() == mode
+            && reported.mode_before().is_none()
             && (reported.is_of(content_version(&stat)) || !self.has_acl(inode));
         Ok(is_current)
     }
@@ -194,7 +203,11 @@ impl Host {
             Some(known) => {
                 let is_owner = caller == known.uid;
                 let mode = || self.reported_mode(inode, u32::from(stat.stx_mode));
-                let has_mode = is_owner || mode() == reported.mode();
+                let has_mode = || {
+                    let (mode, before) = (mode(), reported.mode_before());
+                    mode == reported.mode() && !before.is_some_and(|it| permits_more(it, mode))
+                };
+                let has_mode = is_owner || has_mode();
                 match by {
                     Checked::Mode if !is_owner => (!has_mode).then_some(Errno::EACCES),
                     Checked::Mode => (owner != known).then_some(Errno::EACCES),
@@ -226,7 +239,8 @@ impl Host {
             return Ok(false);
         };
         let stat = self.tree.stat(directory)?;
-        let changed = (u32::from(stat.stx_mode) ^ reported.mode()) & libc::S_ISGID;
+        let reported_mode = reported.mode_before().unwrap_or(reported.mode()) | reported.mode();
+        let changed = (u32::from(stat.stx_mode) ^ reported_mode) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 

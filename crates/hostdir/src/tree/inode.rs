@@ -739,6 +739,6 @@ mod tests {
     fn inode_fits_in_300_bytes() {
         // With the two counts of Arc, a slot in the table and an entry in the map.
         let bytes = size_of::<Inode>() + 16 + 24 + 8;
-        assert!(bytes <= 232, "{bytes} bytes an inode");
+        assert!(bytes <= 240, "{bytes} bytes an inode");
     }
 }

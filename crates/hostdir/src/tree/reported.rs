@@ -1,6 +1,11 @@
 //! What was last reported of an inode to the kernel above.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use thrufs_sys::clock::coarse_time;
+
+/// How long the kernel above may check a caller by what was reported before: it ignores an answer that a
+/// notification overtakes (`fuse_change_attributes`), and that check is by the older attributes.
+const IGNORED_MS_MAX: u32 = 1000;
 
 /// What was last reported of an inode to the kernel above, in ids of the client.
 pub(crate) struct ReportedAttributes {
@@ -9,6 +14,9 @@ pub(crate) struct ReportedAttributes {
     mode: AtomicU16,
     /// Of size and times, see [`content_version`](crate::stat::content_version).
     version: AtomicU32,
+    /// When others than before were reported of owner and mode, in milliseconds; and the mode before that.
+    changed_ms: AtomicU32,
+    mode_before: AtomicU16,
     /// Another owner or group was reported than before, without a request to change it.
     owner_changed: AtomicBool,
 }
@@ -34,12 +42,18 @@ impl Owner {
 
 const NONE: u64 = u64::MAX;
 
+fn now_ms() -> u32 {
+    coarse_time().as_millis() as u32
+}
+
 impl ReportedAttributes {
     pub(crate) const fn none() -> ReportedAttributes {
         ReportedAttributes {
             owner: AtomicU64::new(NONE),
             mode: AtomicU16::new(0),
             version: AtomicU32::new(0),
+            changed_ms: AtomicU32::new(0),
+            mode_before: AtomicU16::new(0),
             owner_changed: AtomicBool::new(false),
         }
     }
@@ -51,10 +65,15 @@ impl ReportedAttributes {
 
     /// To be called before the attributes are reported.
     pub(crate) fn report(&self, (uid, gid, mode): (u32, u32, u32), version: u64) {
-        self.mode.store(mode as u16, Ordering::Relaxed);
-        self.version.store(version as u32, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
         let before = self.owner.load(Ordering::Acquire);
+        let mode_before = self.mode.load(Ordering::Relaxed);
+        if before != NONE && (before, mode_before) != (now, mode as u16) {
+            self.mode_before.store(mode_before, Ordering::Relaxed);
+            self.changed_ms.store(now_ms().max(1), Ordering::Relaxed);
+        }
+        self.mode.store(mode as u16, Ordering::Relaxed);
+        self.version.store(version as u32, Ordering::Relaxed);
         if before == now {
             return;
         }
@@ -62,6 +81,24 @@ impl ReportedAttributes {
             self.owner_changed.store(true, Ordering::Relaxed);
         }
         self.owner.store(now, Ordering::Release);
+    }
+
+    /// The kernel above has been told to ask again.
+    pub(crate) fn has_expired(&self) {
+        self.version.store(0, Ordering::Relaxed);
+    }
+
+    /// The kernel above takes what was reported last in any case: the answer to a change of its own.
+    pub(crate) fn was_set(&self) {
+        self.changed_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// The mode by which the kernel above may still check callers, besides the one that was reported last. Then the
+    /// owner may be another as well.
+    pub(crate) fn mode_before(&self) -> Option<u32> {
+        let changed = self.changed_ms.load(Ordering::Relaxed);
+        let is_recent = changed != 0 && now_ms().wrapping_sub(changed) < IGNORED_MS_MAX;
+        is_recent.then(|| self.mode_before.load(Ordering::Relaxed).into())
     }
 
     /// The kernel above has set this owner itself.
@@ -89,5 +126,36 @@ impl ReportedAttributes {
 
     pub(crate) fn may_be_sticky(&self) -> bool {
         self.mode() & libc::S_ISVTX != 0 || self.owner().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mode_of_before_counts_for_a_while_unless_the_kernel_set_it() {
+        let reported = ReportedAttributes::none();
+        reported.report((1, 1, 0o666), 1);
+        assert_eq!(reported.mode_before(), None, "the first");
+        reported.report((1, 1, 0o644), 2);
+        reported.report((1, 1, 0o644), 3);
+        assert_eq!(reported.mode_before(), Some(0o666));
+        reported.was_set();
+        assert_eq!(reported.mode_before(), None);
+        reported.report((2, 1, 0o644), 3);
+        assert_eq!(reported.mode_before(), Some(0o644), "another owner");
+        let long_ago = now_ms().wrapping_sub(IGNORED_MS_MAX);
+        reported.changed_ms.store(long_ago, Ordering::Relaxed);
+        assert_eq!(reported.mode_before(), None);
+    }
+
+    #[test]
+    fn version_that_has_expired_is_none() {
+        let reported = ReportedAttributes::none();
+        reported.report((1, 1, 0o644), 7);
+        assert!(reported.is_of(7));
+        reported.has_expired();
+        assert!(!reported.is_of(7));
     }
 }
