@@ -3,6 +3,7 @@
 
 use rustix::fs::{Stat, chmod, stat};
 use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::mem;
@@ -23,6 +24,7 @@ use thrufs_tests::machine::users_of_mount;
 use thrufs_tests::mount_point::shrink_dcache;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::programs;
+use thrufs_tests::server::kill_process;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
@@ -513,6 +515,87 @@ fn held_directories_delay_no_notifications_about_others() {
         }
         fs::remove_file(other.join("later")).unwrap();
         wait_until("empty", || names(&above).is_empty());
+    });
+}
+
+/// Stops a worker until this is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(worker: u32) -> Stopped {
+        kill_process(worker, Signal::STOP);
+        Stopped(worker)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// More events than the queue has room for, while nobody reads them: the last are lost, also those of `change`.
+fn lose_events(mounted: &Mounted, change: impl FnOnce()) {
+    let most = fs::read_to_string("/proc/sys/fs/fanotify/max_queued_events").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    let before = figure(mounted, "follow_losses");
+    let stopped = Stopped::new(mounted.worker_pid());
+    for number in 0..most + most / 4 {
+        fs::File::create(mounted.source().join(format!("lost-{number}"))).unwrap();
+    }
+    change();
+    drop(stopped);
+    wait_until("a loss", || figure(mounted, "follow_losses") > before);
+}
+
+#[test]
+fn what_changed_while_events_were_lost_shows() {
+    on_each_transport(|mounted| {
+        let directory = mounted.source().join("directory");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("file"), "old").unwrap();
+        let above = mounted.mnt().join("directory");
+        let length = || stat(above.join("file")).unwrap().st_size;
+        assert_eq!(names(&above), ["file"]);
+        assert!(fs::metadata(above.join("other")).is_err());
+        mounted.settle();
+        assert_eq!((length(), length()), (3, 3));
+        lose_events(mounted, || {
+            fs::write(directory.join("file"), "longer").unwrap();
+            fs::write(directory.join("other"), "").unwrap();
+        });
+        mounted.settle();
+        assert_eq!(length(), 6);
+        assert!(fs::metadata(above.join("other")).is_ok());
+        assert_eq!(names(&above), ["file", "other"]);
+    });
+}
+
+/// The kernel above waits for it before it drops what it has of the file.
+#[test]
+fn a_read_that_does_not_end_holds_up_no_repair_of_losses() {
+    on_each_transport_by_default(|mounted| {
+        let gate = mounted.outside().join("gate");
+        let beneath = mounted.source().join("slow");
+        fs::create_dir(&beneath).unwrap();
+        let at = [&beneath, &gate].map(|path| path.to_str().unwrap());
+        let slow = Process::start(&programs::slow_files(), &at);
+        assert_eq!(slow.line(), "ok");
+        let page = mounted.mnt().join("slow/page-0");
+        wait_until("mounted", || page.exists());
+        // Also if this fails: the reader waits for it.
+        let opened = Opened(&gate);
+        thread::scope(|scope| {
+            let opened = opened;
+            let reader = scope.spawn(|| fs::read(&page).unwrap());
+            assert_eq!(slow.line(), "slow");
+            lose_events(mounted, || ());
+            mounted.settle();
+            assert!(!reader.is_finished());
+            drop(opened);
+            assert_eq!(reader.join().unwrap(), [0xff; 4096]);
+        });
+        slow.finish();
     });
 }
 

@@ -214,7 +214,9 @@ impl Watch {
         for (id, inode) in self.tree.nodes.iter() {
             let node = NodeId(id);
             let is_loaded = node != NodeId::ROOT || self.root_is_loaded();
+            // What others serve is not followed, and a read(2) of it may never end.
             if is_loaded
+                && !inode.mount().is_remote()
                 && inode.lookups() > 0
                 && let Err(Errno::ENOTCONN) = notifier.inval_inode_now(node, 0, 0)
             {
