@@ -20,7 +20,8 @@
 //! until the open is answered, another open may not keep that.
 //!
 //! The kernel's attributes may be older than the data. It reads no further than the size it knows, so an
-//! open of a file that has changed since they were reported makes it refresh them.
+//! open of a file that has changed since they were reported makes it refresh them, once it has been told of
+//! the change: it would ignore an answer that such a notification overtakes.
 
 use super::Files;
 use crate::stat::content_version;

@@ -218,7 +218,7 @@ impl Watch {
             if is_loaded
                 && !inode.mount().is_remote()
                 && inode.lookups() > 0
-                && let Err(Errno::ENOTCONN) = notifier.inval_inode_now(node, 0, 0)
+                && let Err(Errno::ENOTCONN) = self.drop_node(node, true, notifier)
             {
                 return Err(Errno::ENOTCONN);
             }
