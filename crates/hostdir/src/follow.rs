@@ -44,7 +44,6 @@ use crate::tree::{Followed, Inode, Tree};
 use changes::Seen;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
-use reader::LOOK_AT_MOUNTS;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -52,7 +51,7 @@ use std::time::Duration;
 use submounts::Submounts;
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
-use watch::Watch;
+use watch::{LOOK_AT_MOUNTS, Watch};
 
 /// How long the kernel above may keep what it is told.
 pub(crate) struct Follow {

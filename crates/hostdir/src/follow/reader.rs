@@ -4,7 +4,7 @@ use super::changes::hash_of;
 use super::lanes::{Message, Name};
 use super::silent::Repeated;
 use super::submounts::Submounts;
-use super::watch::Watch;
+use super::watch::{LOOK_AT_MOUNTS, Watch};
 use crate::tree::{Followed, Inode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -26,10 +26,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// While messages are on their way, it is looked how old they are.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// What wakes the thread to read events, and to look at the table of mounts as well.
-pub(super) const READ_EVENTS: &[u8; 1] = b".";
-pub(super) const LOOK_AT_MOUNTS: &[u8; 1] = b"!";
 
 /// Starts the thread. It ends with what is returned, and a byte written to that wakes it.
 pub(super) fn start(

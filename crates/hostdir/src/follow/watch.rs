@@ -5,7 +5,6 @@ use super::figures::Figures;
 use super::lanes::{Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
-use super::reader::{LOOK_AT_MOUNTS, READ_EVENTS};
 use super::silent::Silent;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +18,10 @@ use thrufs_sys::fanotify::Group;
 
 /// How long a request waits for notifications.
 const CATCH_UP_MAX: Duration = Duration::from_millis(10);
+
+/// What wakes the [reader](super::reader) to read events, and to look at the table of mounts as well.
+const READ_EVENTS: &[u8; 1] = b".";
+pub(super) const LOOK_AT_MOUNTS: &[u8; 1] = b"!";
 
 pub(super) struct Watch {
     pub(super) tree: Arc<Tree>,
