@@ -4,12 +4,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs_tests::guard::Detach;
 
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
@@ -248,5 +249,55 @@ fn reserved_blocks_stay_reserved() {
         assert_eq!(error, Some(libc::ENOSPC));
         assert!(free().0 >= reserved - (1 << 20), "{:?}, {reserved}", free());
         fs::remove_file(&path).unwrap();
+    });
+}
+
+fn mount(arguments: &[&str], at: &Path) -> Detach<PathBuf> {
+    let status = Command::new("mount").args(arguments).arg(at).status();
+    assert!(status.unwrap().success());
+    Detach(at.to_owned())
+}
+
+/// The number of a file's first block in an image of ext4.
+fn first_block(image: &Path, name: &str) -> u64 {
+    let mut debugfs = Command::new("debugfs");
+    let output = debugfs.args(["-R", &format!("bmap {name} 0")]).arg(image);
+    let output = String::from_utf8(output.output().unwrap().stdout).unwrap();
+    output.trim().parse().unwrap()
+}
+
+/// The block of a file in an image on a full tmpfs gets lost, where only its data need it.
+#[test]
+fn each_open_file_hears_once_that_data_were_lost() {
+    const BLOCK: u64 = 4096;
+    on_each(&[Lower::Tmpfs], "", |mounted| {
+        let [small, disk] = ["small", "disk"].map(|name| mounted.source().join(name));
+        [&small, &disk].map(|at| fs::create_dir(at).unwrap());
+        let _small = mount(&["-t", "tmpfs", "-o", "size=24m", "tmpfs"], &small);
+        let path = small.join("image");
+        let image = File::create(&path).unwrap();
+        image.set_len(16 << 20).unwrap();
+        let mut mkfs = Command::new("mkfs.ext4");
+        let mkfs = mkfs.args(["-q", "-F", "-b", "4096", "-O", "^has_journal"]);
+        assert!(mkfs.arg(&path).status().unwrap().success());
+        let _disk = mount(&["-o", "loop", path.to_str().unwrap()], &disk);
+        for place in [&disk, &mounted.mnt().join("disk")] {
+            fs::write(disk.join("file"), [1; BLOCK as usize]).unwrap();
+            // The error of the round before is its as well.
+            let _ = rustix::fs::syncfs(File::open(&disk).unwrap());
+            let at = first_block(&path, "file") * BLOCK;
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(&image, hole, at, BLOCK).unwrap();
+            fs::write(small.join("rest"), vec![1; 24 << 20]).unwrap_err();
+            let open = || open(&place.join("file"), libc::O_RDWR).unwrap();
+            let (first, second) = (open(), open());
+            first.write_all_at(&[2; BLOCK as usize], 0).unwrap();
+            let sync = |file: &File| file.sync_data().err().and_then(|it| it.raw_os_error());
+            let lost = Some(libc::ENOSPC);
+            let said = [&first, &second, &first, &second].map(sync);
+            assert_eq!(said, [lost, lost, None, None], "{place:?}");
+            assert_eq!(sync(&open()), None, "{place:?}");
+            fs::remove_file(small.join("rest")).unwrap();
+        }
     });
 }

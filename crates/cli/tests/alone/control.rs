@@ -453,8 +453,8 @@ fn query_of_a_mount_without_control_socket_names_the_option() {
     let Some(ground) = mounted(&["--control=none"]) else {
         return;
     };
-    let socket = ground.socket.clone();
-    assert!(!socket.exists());
+    // One of a mount that was killed may be there.
+    UnixStream::connect(&ground.socket).unwrap_err();
     refused(&ground.mnt.join("file"), "control=none");
     ground.ends();
 }

@@ -236,5 +236,6 @@ fn begun(
         opens: 0,
         writable_opens: 0,
         executing_opens: 0,
+        sync_errors: (0, Errno::EIO),
     })
 }

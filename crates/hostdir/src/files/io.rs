@@ -248,7 +248,7 @@ impl Files {
         if !file.inode().mount().is_memory() {
             context.require_blocking()?;
         }
-        sync(&*self.lower(&file, false)?, data_only)
+        file.synced(sync(&*self.lower(&file, false)?, data_only))
     }
 
     pub(crate) fn fallocate(

@@ -5,8 +5,8 @@ use crate::ledger::OpenerIds;
 use crate::tree::{Descriptor, Inode};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use thrufs::LowerFile;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use thrufs::{Errno, LowerFile, Result};
 use thrufs_abi::NodeId;
 use thrufs_policy::DataPath;
 use thrufs_sys::lock::LockKind;
@@ -29,6 +29,8 @@ pub(crate) struct OpenFile {
     pub(super) appends: bool,
     /// See [`Found::version`](crate::files::versions::Found::version).
     pub(super) version: u64,
+    /// How many errors its fsync(2) has reported, of all of the inode since it was opened.
+    sync_errors: AtomicU32,
     /// User and group that opened it, as one word of [`OpenerIds`]; under a policy.
     pub(super) opener: AtomicU64,
     // Last: when the use of the inode ends, its lower file is closed already.
@@ -74,10 +76,15 @@ pub(crate) struct NewOpenFile {
     pub(crate) version: u64,
 }
 
+fn sync_errors(inode: &Inode) -> u32 {
+    inode.uses().as_ref().map_or(0, |uses| uses.sync_errors.0)
+}
+
 impl OpenFile {
     pub(crate) fn new(new: NewOpenFile) -> OpenFile {
         OpenFile {
             writable: new.flags & libc::O_ACCMODE != libc::O_RDONLY,
+            sync_errors: AtomicU32::new(sync_errors(new.guard.inode())),
             guard: new.guard,
             lower: Mutex::new(Lower {
                 file: new.lower,
@@ -127,6 +134,24 @@ impl OpenFile {
 
     pub(crate) fn mark_written(&self) {
         self.written.store(true, Ordering::Relaxed);
+    }
+
+    /// What an fsync(2) says that was carried out by a lower file of its own. That hears of an error only if no other
+    /// has, but each descriptor that was open is told once (errseq_t).
+    pub(super) fn synced(&self, synced: Result<()>) -> Result<()> {
+        let mut uses = self.inode().uses();
+        let Some(uses) = uses.as_mut().filter(|_| self.is_passthrough()) else {
+            return synced;
+        };
+        let (count, last) = &mut uses.sync_errors;
+        if let Err(error @ (Errno::EIO | Errno::ENOSPC | Errno::EDQUOT)) = synced {
+            (*count, *last) = (count.wrapping_add(1), error);
+        }
+        let told = self.sync_errors.swap(*count, Ordering::Relaxed);
+        match synced {
+            Ok(()) if told != *count => Err(*last),
+            synced => synced,
+        }
     }
 
     pub(crate) fn flags(&self) -> i32 {

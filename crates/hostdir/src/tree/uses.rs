@@ -18,6 +18,8 @@ pub(crate) struct Use {
     pub(crate) writable_opens: u32,
     /// Those of execve(2), which end with the last process that runs the program.
     pub(crate) executing_opens: u32,
+    /// How often an fsync(2) said that data could not be written back, and with which error last.
+    pub(crate) sync_errors: (u32, Errno),
 }
 
 impl Use {
