@@ -112,6 +112,13 @@ fn ino(path: &Path) -> u64 {
     fs::symlink_metadata(path).map_or(0, |found| found.ino())
 }
 
+/// What is a file beneath may be a fifo by another mount, whose opening must not wait.
+fn writing() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    options
+}
+
 impl Changes {
     pub fn new(
         source: &Path,
@@ -239,7 +246,11 @@ impl Changes {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let existed = path.exists();
-        fs::write(&path, &bytes)?;
+        writing()
+            .create(true)
+            .truncate(true)
+            .open(&path)?
+            .write_all_at(&bytes, 0)?;
         Ok(format!(
             "create {} #{} existed={existed}",
             path.display(),
@@ -250,10 +261,7 @@ impl Changes {
     fn write(&mut self) -> io::Result<String> {
         let (path, bytes) = (self.file()?, self.bytes());
         let offset = self.random.below(FILE_BYTES_MAX) as u64;
-        OpenOptions::new()
-            .write(true)
-            .open(&path)?
-            .write_all_at(&bytes, offset)?;
+        writing().open(&path)?.write_all_at(&bytes, offset)?;
         Ok(format!(
             "write {} #{} at {offset}",
             path.display(),
@@ -263,14 +271,14 @@ impl Changes {
 
     fn append(&mut self) -> io::Result<String> {
         let (path, bytes) = (self.file()?, self.bytes());
-        io::Write::write_all(&mut OpenOptions::new().append(true).open(&path)?, &bytes)?;
+        io::Write::write_all(&mut writing().append(true).open(&path)?, &bytes)?;
         Ok(format!("append {} #{}", path.display(), ino(&path)))
     }
 
     fn truncate(&mut self) -> io::Result<String> {
         let path = self.file()?;
         let length = self.random.below(FILE_BYTES_MAX) as u64;
-        let file = OpenOptions::new().write(true).open(&path)?;
+        let file = writing().open(&path)?;
         if self.random.once_in(3) {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             rustix::fs::fallocate(&file, flags, length, 5000)?;
@@ -461,7 +469,7 @@ impl Changes {
 
     fn store_by_map(&mut self) -> io::Result<String> {
         let (path, byte) = (self.file()?, self.random.bytes(1));
-        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let file = writing().read(true).open(&path)?;
         let length = file.metadata()?.len() as usize;
         if length == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -480,10 +488,7 @@ impl Changes {
         if self.writers.len() == WRITERS_MAX || is_stray {
             return Err(io::ErrorKind::Other.into());
         }
-        let file = OpenOptions::new()
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&path)?;
+        let file = writing().open(&path)?;
         let what = format!("open writer {} #{}", path.display(), ino(&path));
         self.writers.push((path, file));
         Ok(what)
@@ -602,10 +607,7 @@ impl Changes {
         if !fs::symlink_metadata(&path)?.is_file() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        OpenOptions::new()
-            .write(true)
-            .open(&path)?
-            .write_all_at(&bytes, 0)?;
+        writing().open(&path)?.write_all_at(&bytes, 0)?;
         Ok(format!("write outside {} #{}", path.display(), ino(&path)))
     }
 }
