@@ -1,7 +1,7 @@
 //! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
 //! is mounted and unmounted there gives no event.
 
-use rustix::fs::{Stat, chmod, stat};
+use rustix::fs::{Stat, chmod, fstat, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 use std::fs;
@@ -324,6 +324,31 @@ fn changes_in_a_directory_that_was_only_looked_up_show() {
         let [beneath, above] = paths.map(|path| stat(path).unwrap());
         let shown = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         assert_eq!(shown(&above), shown(&beneath));
+        mounted.stop().unwrap();
+    });
+}
+
+/// The mark of the directory that it was in tells nothing of it any more.
+#[test]
+fn changes_of_an_open_file_show_when_it_was_moved_to_where_nobody_looks() {
+    over_each(|transport| {
+        let options = transport.with(&FOLLOWED.replace("auto", "directories"));
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let [seen, hidden] = ["seen", "hidden"].map(|name| mounted.source().join(name));
+        fs::create_dir(&seen).unwrap();
+        fs::create_dir(&hidden).unwrap();
+        fs::write(seen.join("file"), "").unwrap();
+        let file = fs::File::open(mounted.mnt().join("seen/file")).unwrap();
+        let mode = || fstat(&file).unwrap().st_mode & 0o777;
+        assert_eq!(mode(), 0o644);
+        fs::rename(seen.join("file"), hidden.join("file")).unwrap();
+        mounted.settle();
+        // From now on, it has a mark of its own.
+        assert_eq!(mode(), 0o644);
+        chmod(hidden.join("file"), 0o604.into()).unwrap();
+        mounted.settle();
+        assert_eq!(mode(), 0o604);
+        drop(file);
         mounted.stop().unwrap();
     });
 }
