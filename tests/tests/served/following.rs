@@ -240,6 +240,27 @@ fn what_is_mounted_beneath_shows_and_what_is_unmounted_goes() {
     });
 }
 
+/// A thread that got ESTALE, and looked names up once more, keeps what it found last: the mount goes all the same
+/// when the kernel above has forgotten its files, before anything of it was idle for long.
+#[test]
+fn a_mount_whose_files_were_forgotten_after_a_retry_can_be_unmounted() {
+    over_each(|transport| {
+        let options = transport.with("follow=no,entry_timeout=3600,attr_timeout=0");
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let (beneath, above) = (mounted.source().join("on"), mounted.mnt().join("on"));
+        fs::create_dir(&beneath).unwrap();
+        let first = tmpfs(&beneath, "file");
+        stat(above.join("file")).unwrap();
+        unmount_idle(first);
+        let second = tmpfs(&beneath, "file");
+        // The name that the kernel keeps leads to the first mount.
+        stat(above.join("file")).unwrap();
+        shrink_dcache(mounted.mnt()).unwrap();
+        unmount_idle(second);
+        mounted.stop().unwrap();
+    });
+}
+
 /// The kernel uses their numbers again.
 #[test]
 fn a_mount_that_replaces_another_at_once_shows() {
