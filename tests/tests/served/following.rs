@@ -10,7 +10,7 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use thrufs_tests::acl;
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
-use thrufs_tests::mount_point::shrink_dcache;
+use thrufs_tests::mount_point::{is_mounted, shrink_dcache};
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::programs;
 use thrufs_tests::server::kill_process;
@@ -508,42 +508,72 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// Listings into memory that does not come hold their directories, and so the notifications about names in them.
-#[test]
-fn held_directories_delay_no_notifications_about_others() {
-    const HELD: usize = 8;
-    on_each_transport_by_default(|mounted| {
+/// Directories that are being listed into memory that does not come, which holds them, and so notifications about
+/// names in them.
+struct Held {
+    slow: Process,
+    gate: PathBuf,
+    memory: PathBuf,
+    names: Vec<String>,
+}
+
+impl Held {
+    fn new(mounted: &Mounted) -> Held {
+        const HELD: usize = 8;
         let gate = mounted.outside().join("gate");
         let memory = mounted.outside().join("memory");
         fs::create_dir(&memory).unwrap();
         let at = [&memory, &gate].map(|path| path.to_str().unwrap());
         let slow = Process::start(&programs::slow_files(), &at);
         assert_eq!(slow.line(), "ok");
+        let names: Vec<_> = (0..HELD).map(|number| format!("held-{number}")).collect();
+        let beneath = names.iter().map(|name| mounted.source().join(name));
+        beneath.for_each(|directory| fs::create_dir(directory).unwrap());
+        Held {
+            slow,
+            gate,
+            memory,
+            names,
+        }
+    }
+
+    /// Lists them until what is returned is dropped, and changes them meanwhile.
+    fn hold<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        mounted: &Mounted,
+    ) -> Opened<'scope> {
+        // Also if this fails: the threads wait for it.
+        let opened = Opened(&self.gate);
+        for (number, name) in self.names.iter().enumerate() {
+            let page = fs::File::open(self.memory.join(format!("page-{number}"))).unwrap();
+            let directory = fs::File::open(mounted.mnt().join(name)).unwrap();
+            scope.spawn(move || {
+                let mut page = Mapping::new(&page, 4096, Sharing::Private).unwrap();
+                // It may have ended meanwhile.
+                let _ = page.list(&directory);
+            });
+            assert_eq!(self.slow.line(), "slow");
+        }
+        for name in &self.names {
+            fs::write(mounted.source().join(name).join("new"), "").unwrap();
+        }
+        opened
+    }
+}
+
+#[test]
+fn held_directories_delay_no_notifications_about_others() {
+    on_each_transport_by_default(|mounted| {
+        let held = Held::new(mounted);
         let other = mounted.source().join("other");
         fs::create_dir(&other).unwrap();
         fs::write(other.join("file"), "").unwrap();
         let above = mounted.mnt().join("other");
         assert_eq!(names(&above), ["file"]);
         assert!(fs::metadata(above.join("absent")).is_err());
-        let held: Vec<_> = (0..HELD).map(|number| format!("held-{number}")).collect();
-        let beneath = |name: &String| mounted.source().join(name);
-        held.iter()
-            .for_each(|name| fs::create_dir(beneath(name)).unwrap());
-        // Also if this fails: the threads wait for it.
-        let opened = Opened(&gate);
         thread::scope(|scope| {
-            let _opened = opened;
-            for (number, name) in held.iter().enumerate() {
-                let page = fs::File::open(memory.join(format!("page-{number}"))).unwrap();
-                let directory = fs::File::open(mounted.mnt().join(name)).unwrap();
-                scope.spawn(move || {
-                    let mut page = Mapping::new(&page, 4096, Sharing::Private).unwrap();
-                    page.list(&directory).unwrap()
-                });
-                assert_eq!(slow.line(), "slow");
-            }
-            held.iter()
-                .for_each(|name| fs::write(beneath(name).join("new"), "").unwrap());
+            let _opened = held.hold(scope, mounted);
             let mode = |path: &Path| stat(path).unwrap().st_mode & 0o777;
             chmod(&other, 0o711.into()).unwrap();
             wait_until("mode", || mode(&above) == 0o711);
@@ -556,11 +586,40 @@ fn held_directories_delay_no_notifications_about_others() {
             wait_until("later", || names(&above) == ["later"]);
         });
         mounted.settle();
-        for name in &held {
+        for name in &held.names {
             assert_eq!(names(&mounted.mnt().join(name)), ["new"]);
         }
         fs::remove_file(other.join("later")).unwrap();
         wait_until("empty", || names(&above).is_empty());
+    });
+}
+
+/// The notifications wait in the kernel, which no signal ends, and keep the device open.
+#[test]
+fn a_server_ends_while_notifications_wait_for_held_directories() {
+    over_each(|transport| {
+        let options = transport.with("follow=auto,stop_timeout=0");
+        let mut server = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let held = Held::new(&server);
+        let file = server.source().join("file");
+        fs::write(&file, "content").unwrap();
+        let open = fs::File::open(server.mnt().join("file")).unwrap();
+        let worker = server.worker_pid();
+        thread::scope(|scope| {
+            let opened = held.hold(scope, &server);
+            wait_until("late", || figure(&server, "follow_late") > 0);
+            let ended = server.stop().unwrap_err();
+            assert!(ended.contains("exit status: 1"), "{ended}");
+            assert!(!is_mounted(server.mnt()));
+            let said = server.log_text();
+            let left = format!("process {worker} stays");
+            assert!(said.contains(&left), "{said}");
+            let error = open.metadata().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+            drop(opened);
+        });
+        let left = format!("/proc/{worker}/exe");
+        wait_until("the worker's end", || fs::read_link(&left).is_err());
     });
 }
 
