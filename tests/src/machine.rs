@@ -44,39 +44,45 @@ pub fn on_cpu<T: Send>(cpu: usize, body: impl FnOnce() -> T + Send) -> T {
     ran.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Who has something open on the mount at `point`, as `PROCESS NAME: FILE`.
+/// Who has something open on the file system that is mounted at `point`, as `PROCESS NAME: FILE`: also by a copy of
+/// the mount in another namespace, which keeps this one busy if it is one of its peers.
 pub fn users_of_mount(point: &Path) -> Vec<String> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let is_it = |line: &&str| line.split(' ').nth(4).map(Path::new) == Some(point);
-    let id = table
-        .lines()
-        .rfind(is_it)
-        .and_then(|line| line.split(' ').next());
-    let Some(id) = id.map(|id| format!("mnt_id:\t{id}")) else {
+    let Ok(stat) = rustix::fs::stat(point) else {
         return Vec::new();
     };
-    let mut users = Vec::new();
-    let files = entries_of("/proc")
-        .into_iter()
-        .flat_map(|process| entries_of(process.join("fdinfo")));
-    for info in files {
-        if fs::read_to_string(&info).is_ok_and(|text| text.lines().any(|line| line == id)) {
-            let process = info
-                .parent()
-                .and_then(Path::parent)
-                .unwrap_or(Path::new(""));
-            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            let number = info.file_name().unwrap_or_default();
-            let file = fs::read_link(process.join("fd").join(number)).unwrap_or_default();
-            users.push(format!(
-                "{} {}: {}",
-                process.display(),
-                name.trim(),
-                file.display()
-            ));
-        }
+    let (major, minor) = (
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev),
+    );
+    let device = format!("{major}:{minor}");
+    let processes = entries_of("/proc").into_iter();
+    processes
+        .flat_map(|process| users_of_device(&process, &device))
+        .collect()
+}
+
+/// What a process has open on the mounts of its namespace with a `device`, as `MAJOR:MINOR`.
+fn users_of_device(process: &Path, device: &str) -> Vec<String> {
+    let table = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+    let mounts = table.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let id = fields.next()?;
+        (fields.nth(1) == Some(device)).then(|| format!("mnt_id:\t{id}"))
+    });
+    let mounts: Vec<_> = mounts.collect();
+    if mounts.is_empty() {
+        return Vec::new();
     }
-    users
+    let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let user = |file: &Path| format!("{} {}: {}", process.display(), name.trim(), file.display());
+    let files = entries_of(process.join("fdinfo")).into_iter();
+    let files = files.filter_map(|info| {
+        let text = fs::read_to_string(&info).ok()?;
+        let is_there = text.lines().any(|line| mounts.iter().any(|it| it == line));
+        let file = process.join("fd").join(info.file_name()?);
+        is_there.then(|| user(&fs::read_link(file).unwrap_or_default()))
+    });
+    files.collect()
 }
 
 fn entries_of(directory: impl AsRef<Path>) -> Vec<PathBuf> {

@@ -507,6 +507,36 @@ mod tests {
         assert!(has(&directories[MARKS - 2], Some(USER)));
     }
 
+    /// What happens in the directory after the attributes were read, and before the answer: no event that comes
+    /// later tells of it.
+    #[test]
+    fn attributes_of_a_lookup_are_not_kept_if_the_directory_changed_meanwhile() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("log"), "").unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let Some(follow) = followed(place.path()) else {
+            return thrufs_test_report::skipped("no marks that ignore (Linux 6.0)");
+        };
+        let Started { watch, .. } = follow.started.get().unwrap();
+        let tree = &watch.tree;
+        let looked_up = |meanwhile: &dyn Fn()| {
+            let pending = follow.begin_lookup(None, &tree.root);
+            let (inode, _) = tree.lookup_name(&tree.root, c"file").unwrap();
+            meanwhile();
+            watch.read_queued();
+            let timeouts = pending.found(&inode, 1);
+            (timeouts.attr, inode.followed().any(Followed::BY_ITS_NAME))
+        };
+        let kept = follow.config.follow_timeout;
+        assert_eq!(looked_up(&|| ()), (kept, true));
+        let change = || std::fs::write(&file, "more").unwrap();
+        assert_eq!(looked_up(&change), (Duration::ZERO, false));
+        assert_eq!(looked_up(&|| ()), (kept, true));
+        let link = || std::fs::hard_link(&file, place.path().join("other")).unwrap();
+        assert_eq!(looked_up(&link), (Duration::ZERO, false));
+    }
+
     /// They were read before the file was reported again, by this lookup or another request.
     #[test]
     fn attributes_of_a_silent_file_are_not_kept_by_lookups_under_way() {

@@ -273,7 +273,7 @@ const SHARES: &[Want] = &[
     elsewhere(
         "4k random read and write, mmap, in a guest with DAX",
         "≥ 7 × without",
-        "there is no DAX window yet",
+        "not in a guest: see [DAX window](../../docs/sharing.md#dax-window)",
     ),
 ];
 

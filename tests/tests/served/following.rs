@@ -1,7 +1,7 @@
 //! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
 //! is mounted and unmounted there gives no event.
 
-use rustix::fs::{Stat, chmod, stat};
+use rustix::fs::{Stat, chmod, fstat, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::Signal;
 use std::fs;
@@ -10,7 +10,7 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use thrufs_tests::acl;
 use thrufs_tests::guard::Detach;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::machine::users_of_mount;
-use thrufs_tests::mount_point::shrink_dcache;
+use thrufs_tests::mount_point::{is_mounted, shrink_dcache};
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::programs;
 use thrufs_tests::server::kill_process;
@@ -240,6 +240,27 @@ fn what_is_mounted_beneath_shows_and_what_is_unmounted_goes() {
     });
 }
 
+/// A thread that got ESTALE, and looked names up once more, keeps what it found last: the mount goes all the same
+/// when the kernel above has forgotten its files, before anything of it was idle for long.
+#[test]
+fn a_mount_whose_files_were_forgotten_after_a_retry_can_be_unmounted() {
+    over_each(|transport| {
+        let options = transport.with("follow=no,entry_timeout=3600,attr_timeout=0");
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let (beneath, above) = (mounted.source().join("on"), mounted.mnt().join("on"));
+        fs::create_dir(&beneath).unwrap();
+        let first = tmpfs(&beneath, "file");
+        stat(above.join("file")).unwrap();
+        unmount_idle(first);
+        let second = tmpfs(&beneath, "file");
+        // The name that the kernel keeps leads to the first mount.
+        stat(above.join("file")).unwrap();
+        shrink_dcache(mounted.mnt()).unwrap();
+        unmount_idle(second);
+        mounted.stop().unwrap();
+    });
+}
+
 /// The kernel uses their numbers again.
 #[test]
 fn a_mount_that_replaces_another_at_once_shows() {
@@ -324,6 +345,31 @@ fn changes_in_a_directory_that_was_only_looked_up_show() {
         let [beneath, above] = paths.map(|path| stat(path).unwrap());
         let shown = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         assert_eq!(shown(&above), shown(&beneath));
+        mounted.stop().unwrap();
+    });
+}
+
+/// The mark of the directory that it was in tells nothing of it any more.
+#[test]
+fn changes_of_an_open_file_show_when_it_was_moved_to_where_nobody_looks() {
+    over_each(|transport| {
+        let options = transport.with(&FOLLOWED.replace("auto", "directories"));
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let [seen, hidden] = ["seen", "hidden"].map(|name| mounted.source().join(name));
+        fs::create_dir(&seen).unwrap();
+        fs::create_dir(&hidden).unwrap();
+        fs::write(seen.join("file"), "").unwrap();
+        let file = fs::File::open(mounted.mnt().join("seen/file")).unwrap();
+        let mode = || fstat(&file).unwrap().st_mode & 0o777;
+        assert_eq!(mode(), 0o644);
+        fs::rename(seen.join("file"), hidden.join("file")).unwrap();
+        mounted.settle();
+        // From now on, it has a mark of its own.
+        assert_eq!(mode(), 0o644);
+        chmod(hidden.join("file"), 0o604.into()).unwrap();
+        mounted.settle();
+        assert_eq!(mode(), 0o604);
+        drop(file);
         mounted.stop().unwrap();
     });
 }
@@ -462,42 +508,72 @@ impl Drop for Opened<'_> {
     }
 }
 
-/// Listings into memory that does not come hold their directories, and so the notifications about names in them.
-#[test]
-fn held_directories_delay_no_notifications_about_others() {
-    const HELD: usize = 8;
-    on_each_transport_by_default(|mounted| {
+/// Directories that are being listed into memory that does not come, which holds them, and so notifications about
+/// names in them.
+struct Held {
+    slow: Process,
+    gate: PathBuf,
+    memory: PathBuf,
+    names: Vec<String>,
+}
+
+impl Held {
+    fn new(mounted: &Mounted) -> Held {
+        const HELD: usize = 8;
         let gate = mounted.outside().join("gate");
         let memory = mounted.outside().join("memory");
         fs::create_dir(&memory).unwrap();
         let at = [&memory, &gate].map(|path| path.to_str().unwrap());
         let slow = Process::start(&programs::slow_files(), &at);
         assert_eq!(slow.line(), "ok");
+        let names: Vec<_> = (0..HELD).map(|number| format!("held-{number}")).collect();
+        let beneath = names.iter().map(|name| mounted.source().join(name));
+        beneath.for_each(|directory| fs::create_dir(directory).unwrap());
+        Held {
+            slow,
+            gate,
+            memory,
+            names,
+        }
+    }
+
+    /// Lists them until what is returned is dropped, and changes them meanwhile.
+    fn hold<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        mounted: &Mounted,
+    ) -> Opened<'scope> {
+        // Also if this fails: the threads wait for it.
+        let opened = Opened(&self.gate);
+        for (number, name) in self.names.iter().enumerate() {
+            let page = fs::File::open(self.memory.join(format!("page-{number}"))).unwrap();
+            let directory = fs::File::open(mounted.mnt().join(name)).unwrap();
+            scope.spawn(move || {
+                let mut page = Mapping::new(&page, 4096, Sharing::Private).unwrap();
+                // It may have ended meanwhile.
+                let _ = page.list(&directory);
+            });
+            assert_eq!(self.slow.line(), "slow");
+        }
+        for name in &self.names {
+            fs::write(mounted.source().join(name).join("new"), "").unwrap();
+        }
+        opened
+    }
+}
+
+#[test]
+fn held_directories_delay_no_notifications_about_others() {
+    on_each_transport_by_default(|mounted| {
+        let held = Held::new(mounted);
         let other = mounted.source().join("other");
         fs::create_dir(&other).unwrap();
         fs::write(other.join("file"), "").unwrap();
         let above = mounted.mnt().join("other");
         assert_eq!(names(&above), ["file"]);
         assert!(fs::metadata(above.join("absent")).is_err());
-        let held: Vec<_> = (0..HELD).map(|number| format!("held-{number}")).collect();
-        let beneath = |name: &String| mounted.source().join(name);
-        held.iter()
-            .for_each(|name| fs::create_dir(beneath(name)).unwrap());
-        // Also if this fails: the threads wait for it.
-        let opened = Opened(&gate);
         thread::scope(|scope| {
-            let _opened = opened;
-            for (number, name) in held.iter().enumerate() {
-                let page = fs::File::open(memory.join(format!("page-{number}"))).unwrap();
-                let directory = fs::File::open(mounted.mnt().join(name)).unwrap();
-                scope.spawn(move || {
-                    let mut page = Mapping::new(&page, 4096, Sharing::Private).unwrap();
-                    page.list(&directory).unwrap()
-                });
-                assert_eq!(slow.line(), "slow");
-            }
-            held.iter()
-                .for_each(|name| fs::write(beneath(name).join("new"), "").unwrap());
+            let _opened = held.hold(scope, mounted);
             let mode = |path: &Path| stat(path).unwrap().st_mode & 0o777;
             chmod(&other, 0o711.into()).unwrap();
             wait_until("mode", || mode(&above) == 0o711);
@@ -510,11 +586,40 @@ fn held_directories_delay_no_notifications_about_others() {
             wait_until("later", || names(&above) == ["later"]);
         });
         mounted.settle();
-        for name in &held {
+        for name in &held.names {
             assert_eq!(names(&mounted.mnt().join(name)), ["new"]);
         }
         fs::remove_file(other.join("later")).unwrap();
         wait_until("empty", || names(&above).is_empty());
+    });
+}
+
+/// The notifications wait in the kernel, which no signal ends, and keep the device open.
+#[test]
+fn a_server_ends_while_notifications_wait_for_held_directories() {
+    over_each(|transport| {
+        let options = transport.with("follow=auto,stop_timeout=0");
+        let mut server = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+        let held = Held::new(&server);
+        let file = server.source().join("file");
+        fs::write(&file, "content").unwrap();
+        let open = fs::File::open(server.mnt().join("file")).unwrap();
+        let worker = server.worker_pid();
+        thread::scope(|scope| {
+            let opened = held.hold(scope, &server);
+            wait_until("late", || figure(&server, "follow_late") > 0);
+            let ended = server.stop().unwrap_err();
+            assert!(ended.contains("exit status: 1"), "{ended}");
+            assert!(!is_mounted(server.mnt()));
+            let said = server.log_text();
+            let left = format!("process {worker} stays");
+            assert!(said.contains(&left), "{said}");
+            let error = open.metadata().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENOTCONN));
+            drop(opened);
+        });
+        let left = format!("/proc/{worker}/exe");
+        wait_until("the worker's end", || fs::read_link(&left).is_err());
     });
 }
 

@@ -44,7 +44,8 @@ pub(crate) enum MountCommandError {
     ServerGone,
     #[error("{what}; {}", after_death(.dead.as_deref()))]
     ServerDied { what: String, dead: Option<PathBuf> },
-    #[error("requests to {mountpoint} do not end, because the source does not answer; {}{}",
+    #[error("requests to {mountpoint} do not end, because the source does not answer, or a program that \
+             lists a directory does not go on; {}{}",
         after_death(.dead.then_some(mountpoint)),
         .left.map_or(String::new(), |pid| format!("; process {pid} stays until it does")))]
     Stuck {

@@ -170,7 +170,7 @@ impl MountSupervisor {
                     // Still in use: by another mount namespace, or an underlying file system that does
                     // not respond.
                     tracing::warn!("the worker does not end: killing it");
-                    self.worker.kill();
+                    self.stuck = !self.kill_worker();
                     break;
                 }
                 MountEvent::Signal(SIGTERM | SIGINT) => {

@@ -168,6 +168,15 @@ impl Watch {
         }
     }
 
+    /// Takes the events that are queued, as those of others.
+    #[cfg(test)]
+    pub(super) fn read_queued(&self) {
+        let (mut buffer, mut repeated) = (vec![0; BUFFER_BYTES], Repeated::default());
+        for group in self.marks.groups() {
+            self.read_some(&group, (&mut buffer, &mut repeated), 0);
+        }
+    }
+
     /// What this process did itself, the kernel above knows, but only of the mount by which it was done.
     fn take(&self, event: &Event<'_>, is_own: bool, batch: &mut Batch) {
         if event.mask & OVERFLOW != 0 {

@@ -92,16 +92,7 @@ impl Host {
         let gives_away =
             matches!(asked, OwnerChange::Owner { uid: Some(uid), .. } if uid != owner.uid);
         if gives_away || !self.acts_as_callers(inode) {
-            self.check_owner(inode, owner, &stat_open(fd)?)?;
-            let changed = change()?;
-            let is_of_mode = matches!(
-                asked,
-                OwnerChange::Permissions | OwnerChange::PermissionsOutsideGroup
-            );
-            if is_of_mode {
-                self.drop_if_taken_over(inode, fd, owner)?;
-            }
-            return Ok(changed);
+            return self.between_checks(inode, (fd, owner), asked, change);
         }
         let gid = match asked {
             OwnerChange::Owner { gid: Some(gid), .. } => gid,
@@ -124,6 +115,27 @@ impl Host {
             self.check_owner(inode, owner, &stat_open(fd)?)?;
         }
         changed
+    }
+
+    /// Makes a change by the server's credentials: the owner is compared before, and again after one that may have
+    /// set set-id bits.
+    fn between_checks<T>(
+        &self,
+        inode: &Inode,
+        (fd, owner): (BorrowedFd<'_>, Owner),
+        asked: OwnerChange,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.check_owner(inode, owner, &stat_open(fd)?)?;
+        let changed = change()?;
+        let is_of_mode = matches!(
+            asked,
+            OwnerChange::Permissions | OwnerChange::PermissionsOutsideGroup
+        );
+        if is_of_mode {
+            self.drop_if_taken_over(inode, fd, owner)?;
+        }
+        Ok(changed)
     }
 
     /// Drops the set-id bits of a file if its owner changed while they were set.
@@ -338,33 +350,48 @@ mod tests {
     use crate::{Config, HostDir, Resources};
     use std::fs::{self, Permissions};
     use std::os::fd::AsFd;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
     #[test]
     fn set_id_bits_are_dropped_if_the_owner_changed() {
+        if !rustix::process::geteuid().is_root() {
+            return thrufs_test_report::skipped("needs root, to give files away");
+        }
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("file"), "").unwrap();
         fs::create_dir(place.path().join("directory")).unwrap();
         let served = HostDir::open(place.path(), Config::default(), Resources::default()).unwrap();
         let host = &served.host;
-        let metadata = place.path().metadata().unwrap();
-        let (uid, gid) = (metadata.uid(), metadata.gid());
-        let (own, others) = (Owner { uid, gid }, Owner { uid: 1001, gid });
-        for (name, owner, left) in [
-            ("file", own, 0o6755),
-            ("file", others, 0o755),
-            ("directory", others, 0o2755),
+        let owner = Owner { uid: 0, gid: 0 };
+        for (name, taken_by, left) in [
+            ("file", None, 0o6755),
+            ("file", Some((1001, 0)), 0o755),
+            ("file", Some((0, 1001)), 0o755),
+            ("directory", Some((1001, 0)), 0o2755),
         ] {
             let path = place.path().join(name);
+            chown(&path, Some(owner.uid), Some(owner.gid)).unwrap();
             let bits = if path.is_dir() { 0o2755 } else { 0o6755 };
-            fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
             let entry = std::ffi::CString::new(name).unwrap();
             let inode = host.tree.lookup_name(&host.tree.root, &entry).unwrap().0;
             let descriptor = host.tree.descriptor(&inode).unwrap();
-            host.drop_if_taken_over(&inode, descriptor.as_fd(), owner)
+            let file = (descriptor.as_fd(), owner);
+            let set = || {
+                if let Some((uid, gid)) = taken_by {
+                    chown(&path, Some(uid), Some(gid)).unwrap();
+                }
+                fs::set_permissions(&path, Permissions::from_mode(bits)).unwrap();
+                Ok(())
+            };
+            host.between_checks(&inode, file, OwnerChange::Permissions, set)
                 .unwrap();
-            let mode = path.metadata().unwrap().mode() & 0o7777;
-            assert_eq!(mode, left, "{name}");
+            let mode = || path.metadata().unwrap().mode() & 0o7777;
+            assert_eq!(mode(), left, "{name}");
+            if taken_by.is_some() {
+                let refused =
+                    host.between_checks(&inode, file, OwnerChange::Permissions, || Ok(()));
+                assert_eq!(refused, Err(Errno::EPERM), "{name}");
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Mounts {
 
 /// The result of a [sweep](Mounts::sweep).
 pub(crate) struct Swept {
-    /// The indices of released mounts: the descriptors of their inodes are to be closed.
+    /// The indices of released mounts: descriptors on them are to be closed.
     pub(crate) released: Vec<u32>,
     /// Whether descriptors of submounts are still cached.
     pub(crate) keeps_something: bool,
@@ -192,8 +192,12 @@ impl Mounts {
         // Every inode refers to its mount, and so does a lookup that is about to make one.
         list.retain(|mount| {
             let stays = mount.is_source() || Arc::strong_count(mount) > 1;
-            if let Some(notes) = self.notes.as_ref().filter(|_| !stays) {
-                notes.forget_mount(mount.index);
+            if !stays {
+                // Its inodes have closed theirs; a retrying thread may keep one that it has found.
+                swept.released.push(mount.index);
+                if let Some(notes) = &self.notes {
+                    notes.forget_mount(mount.index);
+                }
             }
             stays
         });
