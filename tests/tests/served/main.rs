@@ -9,6 +9,7 @@ mod following;
 mod handles;
 mod listings;
 mod locks;
+mod losses;
 mod names;
 mod numbers;
 mod opens;
