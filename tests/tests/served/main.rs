@@ -9,6 +9,7 @@ mod following;
 mod handles;
 mod listings;
 mod locks;
+mod mount_locks;
 mod names;
 mod numbers;
 mod opens;
