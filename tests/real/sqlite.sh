@@ -1,6 +1,5 @@
 #!/bin/bash
-# sqlite in WAL mode (shared memory maps, POSIX locks) with two writers and a reader. One of them writes beneath,
-# where maps and locks are shared with that.
+# sqlite in WAL mode (shared memory maps, POSIX locks) with two writers and a reader. One of them writes beneath.
 # shellcheck source=tests/real/mount.sh
 source "$(dirname "$0")/mount.sh"
 need sqlite3
@@ -55,8 +54,9 @@ one allow_other delete
 one allow_other,locks=shared wal
 one allow_other,writeback wal
 if [[ $TRANSPORT != relay ]]; then
-    # Without passthrough, a map above is another than one beneath.
-    [[ ${OPTIONS-} == *nopassthrough* ]] || one allow_other wal beneath
+    one allow_other wal beneath
     one allow_other delete beneath
+    # A map above is another than one beneath: the sides take turns.
+    one allow_other,nopassthrough wal beneath
     one allow_other,nopassthrough delete beneath
 fi

@@ -217,6 +217,10 @@ fn as_text(path: &Path, explained: &Explained) -> String {
             _ => format!("{total} times, {writable} of them for writing"),
         },
     );
+    if explanation.locked_by_mount {
+        let why = "as a whole by the mount, until programs above have unlocked their ranges of it";
+        line("locked", why.to_owned());
+    }
     if let Some(used) = &explanation.window {
         line("window", window(used));
     }

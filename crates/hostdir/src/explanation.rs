@@ -27,6 +27,9 @@ pub struct Explanation {
     pub backing: Option<u32>,
     /// How often it is open.
     pub opens: Opens,
+    /// Whether the mount has locked it as a whole, for programs above that may map it.
+    #[serde(default)]
+    pub locked_by_mount: bool,
     /// Whether a guest maps it, for a regular file of a share with a DAX window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowUse>,

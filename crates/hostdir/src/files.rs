@@ -11,7 +11,7 @@
 //! | `change_attributes`, `change_file`, `may_write` | changes of a file that may be redacted |
 //! | `withdraw_mappings` | files that a guest maps, under rules that have changed |
 //! | `opendir`, `readdir`, `releasedir`, `fsyncdir`, `directory_of` | open directories |
-//! | `getlk`, `setlk`, `release_owner`, `held_locks`, `suspend_locks` | shared locks |
+//! | `getlk`, `setlk`, `release_owner`, `held_locks`, `suspend_locks`, `settle_mount_locks` | shared locks |
 
 mod admission;
 mod datapath;
@@ -25,6 +25,7 @@ mod listings;
 mod lock_owners;
 mod locks;
 mod mapped;
+mod mount_lock;
 mod open;
 mod open_directory;
 mod open_file;
@@ -35,6 +36,7 @@ mod redacted;
 mod suspended;
 mod suspended_locks;
 mod versions;
+mod written_beneath;
 
 pub(crate) use intent::EXECUTES;
 pub(crate) use io::sync;
@@ -55,10 +57,11 @@ use crate::tree::Tree;
 use deadlock::Waits;
 use listings::Listings;
 use lock_owners::{LockOwners, USER_OWNERS_MAX, USERS_OWNERS_MAX};
+use mount_lock::MountLocks;
 use part_read::PartRead;
 use passthrough::Passthrough;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use suspended::Suspended;
 
 /// What clients have open.
@@ -79,7 +82,8 @@ pub(crate) struct Files {
     pub(crate) quotas: Arc<UserQuotas>,
     /// Of owners of shared locks.
     pub(crate) lock_quotas: Arc<UserQuotas>,
-    pub(crate) locks: LockOwners,
+    pub(crate) locks: Arc<LockOwners>,
+    pub(crate) mount_locks: Arc<MountLocks>,
     lock_waits: Waits,
     /// The locks of a session that was saved.
     suspended: Suspended,
@@ -87,6 +91,8 @@ pub(crate) struct Files {
     pub(crate) may_skip_flush: AtomicBool,
     /// Whether POSIX locks are kept here; set by INIT.
     pub(crate) keeps_locks: AtomicBool,
+    /// Opens that cannot be mapped shared.
+    pub(crate) unmapped_opens: AtomicU64,
     /// Requests that wait for a redacted file.
     waiting: Waiting,
 }
@@ -96,6 +102,9 @@ impl Files {
         config: Arc<Config>,
         (tree, judge, follow): (Arc<Tree>, Arc<Judge>, Arc<Follow>),
     ) -> Files {
+        let locks = Arc::<LockOwners>::default();
+        let mount_locks =
+            MountLocks::new(Arc::clone(&locks), Arc::clone(&tree), Arc::clone(&follow));
         let (limits, server_uid) = (tree.limits, tree.credentials.server_uid());
         Files {
             config,
@@ -110,11 +119,13 @@ impl Files {
             passthrough: Passthrough::default(),
             quotas: UserQuotas::new(limits.user, limits.users, server_uid),
             lock_quotas: UserQuotas::new(USER_OWNERS_MAX, USERS_OWNERS_MAX, server_uid),
-            locks: LockOwners::default(),
+            locks,
+            mount_locks: Arc::new(mount_locks),
             lock_waits: Waits::default(),
             suspended: Suspended::default(),
             may_skip_flush: AtomicBool::new(false),
             keeps_locks: AtomicBool::new(false),
+            unmapped_opens: AtomicU64::new(0),
             waiting: Waiting::new(server_uid),
         }
     }

@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use thrufs_policy::Policy;
 
@@ -183,7 +183,9 @@ impl HostDir {
             open_files: host.files.files.len(),
             open_directories: host.files.directories.len(),
             mounts: host.tree.mounts.len(),
-            lock_owners: host.files.locks.len(),
+            lock_owners: host.files.locks.count().0,
+            mount_locks: host.files.locks.count().1,
+            unmapped_opens: host.files.unmapped_opens.load(Ordering::Relaxed),
             backing_files: host.files.passthrough.registered(),
             refused_to_users: [
                 &host.files.quotas,

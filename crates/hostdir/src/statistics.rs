@@ -22,6 +22,10 @@ pub struct Statistics {
     pub mounts: usize,
     /// Owners of shared POSIX locks.
     pub lock_owners: usize,
+    /// Files that the mount has locked as a whole, since programs above lock ranges of them and may map them.
+    pub mount_locks: usize,
+    /// Opens that cannot be mapped shared, since a program beneath had the file open for writing.
+    pub unmapped_opens: u64,
     /// Lower files registered for passthrough.
     pub backing_files: usize,
     /// Opens and locks refused by a user's quota of descriptors
@@ -84,7 +88,7 @@ impl fmt::Display for Statistics {
         write!(
             f,
             "inodes={} exported_nodes={} descriptors={} evicted={} open_files={} open_directories={} mounts={} \
-             lock_owners={} backing_files={} refused_to_users={}{}{}",
+             lock_owners={} mount_locks={} unmapped_opens={} backing_files={} refused_to_users={}{}{}",
             self.inodes,
             self.exported_nodes,
             self.descriptors,
@@ -93,6 +97,8 @@ impl fmt::Display for Statistics {
             self.open_directories,
             self.mounts,
             self.lock_owners,
+            self.mount_locks,
+            self.unmapped_opens,
             self.backing_files,
             self.refused_to_users,
             self.following.map_or_else(String::new, |it| it.to_string()),

@@ -8,6 +8,9 @@ use thrufs_hostdir::Config;
 use thrufs_sys::lock::{LockKind, RangeLock, ofd_set};
 use thrufs_tests::skip_if;
 
+/// Ranges from here on are locked beneath as they are, also where a file could be mapped.
+const AS_THEY_ARE: u64 = 1 << 30;
+
 #[test]
 fn getlk_reports_the_process_that_holds_the_lock() {
     let served = serve(shared_locks());
@@ -19,6 +22,7 @@ fn getlk_reports_the_process_that_holds_the_lock() {
     });
     let range = |fh, owner: u64, kind, start| {
         let mut arg = lock(fh, owner, kind);
+        let start = AS_THEY_ARE + start;
         (arg.lk.start, arg.lk.end, arg.lk.pid) = (start, start + 9, owner as u32 * 100);
         arg
     };
@@ -38,8 +42,8 @@ fn getlk_reports_the_process_that_holds_the_lock() {
     let beneath = File::open(served.path("one")).unwrap();
     let theirs = RangeLock {
         kind: LockKind::Read,
-        start: 40,
-        end: 49,
+        start: AS_THEY_ARE + 40,
+        end: AS_THEY_ARE + 49,
         pid: 0,
     };
     ofd_set(&beneath, &theirs).unwrap();
@@ -47,6 +51,7 @@ fn getlk_reports_the_process_that_holds_the_lock() {
         let found = root.getlk(node, fh, 9, range(fh, 9, write, start + 5).lk);
         let found = found.unwrap();
         if found.kind != libc::F_UNLCK as u32 {
+            let start = AS_THEY_ARE + start;
             assert_eq!((found.start, found.end), (start, start + 9));
         }
         (found.kind as i32, found.pid)
@@ -59,6 +64,59 @@ fn getlk_reports_the_process_that_holds_the_lock() {
     assert_eq!(holder(two, 60).0, libc::F_UNLCK, "its own");
     let statistics = served.client.file_system().statistics();
     assert_eq!(statistics.lock_owners, 6);
+}
+
+fn ten_bytes(kind: LockKind, start: u64) -> RangeLock {
+    RangeLock {
+        kind,
+        start,
+        end: start + 9,
+        pid: 0,
+    }
+}
+
+/// A guest cannot be told to drop the pages that it has mapped: its close does that.
+#[test]
+fn without_notifications_the_mount_keeps_its_lock_until_the_last_owner_closes_the_file() {
+    let served = serve(shared_locks());
+    served.write("file", b"");
+    let root = served.client.root();
+    let node = root.walk("file").unwrap();
+    let fh = root.open(node, libc::O_RDWR).unwrap().fh;
+    let range = |owner, kind, start| {
+        let mut arg = lock(fh, owner, kind);
+        (arg.lk.start, arg.lk.end) = (start, start + 9);
+        arg
+    };
+    let set = |owner, kind, start| root.setlk(node, &range(owner, kind, start), false);
+    let options = File::options().read(true).write(true).clone();
+    let beneath = options.open(served.path("file")).unwrap();
+    let try_beneath = || ofd_set(&beneath, &ten_bytes(LockKind::Write, 100)).is_ok();
+    let unlock_beneath = || ofd_set(&beneath, &ten_bytes(LockKind::Unlock, 100)).unwrap();
+    let mount_locks = || served.client.file_system().statistics().mount_locks;
+    for _ in 0..2 {
+        assert!(try_beneath());
+        assert_eq!(set(1, libc::F_WRLCK, 0), Err(Errno::EAGAIN));
+        unlock_beneath();
+        assert_eq!(set(1, libc::F_WRLCK, 0), Ok(()));
+        assert_eq!(set(2, libc::F_WRLCK, 9), Err(Errno::EAGAIN));
+        assert_eq!(set(2, libc::F_RDLCK, 10), Ok(()));
+        assert_eq!(set(1, libc::F_UNLCK, 0), Ok(()));
+        assert_eq!(set(2, libc::F_UNLCK, 0), Ok(()));
+        root.flush(node, fh, LockOwner(1)).unwrap();
+        assert_eq!(mount_locks(), 1);
+        assert!(!try_beneath());
+        root.flush(node, fh, LockOwner(2)).unwrap();
+        assert_eq!(mount_locks(), 0);
+    }
+    assert!(try_beneath());
+    // Nobody is the mount.
+    unlock_beneath();
+    assert_eq!(set(1, libc::F_WRLCK, 0), Ok(()));
+    let of_mount = u64::MAX;
+    assert_eq!(set(of_mount, libc::F_UNLCK, 0), Err(Errno::EINVAL));
+    root.flush(node, fh, LockOwner(of_mount)).unwrap();
+    assert!(!try_beneath());
 }
 
 /// POSIX: also the close of a read-only descriptor that took no lock.

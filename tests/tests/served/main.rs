@@ -10,6 +10,7 @@ mod handles;
 mod listings;
 mod locks;
 mod losses;
+mod mount_locks;
 mod names;
 mod numbers;
 mod opens;

@@ -12,6 +12,9 @@ use thrufs_tests::lower::{Ground, Lower};
 
 const FLOCK: u32 = 1;
 
+/// Ranges from here on are locked beneath as they are, also where a file could be mapped.
+const AS_THEY_ARE: u64 = 1 << 30;
+
 fn range(fh: u64, owner: u64, kind: i32, start: u64, end: u64) -> LkIn {
     LkIn {
         fh,
@@ -56,14 +59,22 @@ struct Held {
     path: std::path::PathBuf,
 }
 
+fn exactly(fh: u64, owner: u64, kind: i32, start: u64, end: u64) -> LkIn {
+    range(fh, owner, kind, AS_THEY_ARE + start, AS_THEY_ARE + end)
+}
+
+fn is_exactly_free(path: &Path, start: u64, end: u64) -> bool {
+    is_free(path, AS_THEY_ARE + start, AS_THEY_ARE + end)
+}
+
 fn locked(client: &thrufs_testing::Client<&Server>, source: &Path) -> Held {
     let root = client.root();
     let node = root.walk("file").unwrap();
     let fh = root.open(node, libc::O_RDWR).unwrap().fh;
     for lock in [
-        range(fh, 5, libc::F_WRLCK, 0, 9),
-        range(fh, 5, libc::F_RDLCK, 20, 29),
-        range(fh, 6, libc::F_RDLCK, 25, i64::MAX as u64),
+        exactly(fh, 5, libc::F_WRLCK, 0, 9),
+        exactly(fh, 5, libc::F_RDLCK, 20, 29),
+        range(fh, 6, libc::F_RDLCK, AS_THEY_ARE + 25, i64::MAX as u64),
         whole(fh, 9, libc::F_WRLCK),
     ] {
         root.setlk(node, &lock, false).unwrap();
@@ -92,25 +103,58 @@ fn locks_are_held_on() {
         let Held { node, fh, path } = locked(&client, source);
         for round in 0..2 {
             server.passed_on(way, source);
-            assert!(!is_free(&path, 5, 5), "{way:?} {round}");
-            assert!(is_free(&path, 10, 19), "{way:?} {round}");
-            assert!(!is_free(&path, 20, 24), "{way:?} {round}");
+            assert!(!is_exactly_free(&path, 5, 5), "{way:?} {round}");
+            assert!(is_exactly_free(&path, 10, 19), "{way:?} {round}");
+            assert!(!is_exactly_free(&path, 20, 24), "{way:?} {round}");
             assert!(!is_free(&path, 1 << 40, 1 << 41), "{way:?} {round}");
             assert!(!flock_is_free(&path), "{way:?} {round}");
         }
         // They have the same owners.
-        let ours = range(fh, 5, libc::F_WRLCK, 0, 9);
+        let ours = exactly(fh, 5, libc::F_WRLCK, 0, 9);
         root.setlk(node, &ours, false).unwrap();
-        let another = range(fh, 6, libc::F_WRLCK, 0, 0);
+        let another = exactly(fh, 6, libc::F_WRLCK, 0, 0);
         assert_eq!(root.setlk(node, &another, false), Err(Errno::EAGAIN));
         // They are released when the client does so.
         root.flush(node, fh, LockOwner(5)).unwrap();
-        assert!(is_free(&path, 0, 24), "{way:?}");
-        assert!(!is_free(&path, 25, 25), "{way:?}");
+        assert!(is_exactly_free(&path, 0, 24), "{way:?}");
+        assert!(!is_exactly_free(&path, 25, 25), "{way:?}");
         root.setlk(node, &whole(fh, 9, libc::F_UNLCK), false)
             .unwrap();
         assert!(flock_is_free(&path), "{way:?}");
         root.release(node, fh).unwrap();
+        assert!(is_free(&path, 0, i64::MAX as u64), "{way:?}");
+        server.wait_for_kept(0);
+    }
+}
+
+/// Also when the open file is closed whose lock was the first.
+#[test]
+fn the_lock_of_the_mount_is_held_on() {
+    for way in WAYS {
+        let (ground, server) = served(way);
+        let (source, path) = (ground.source(), ground.source().join("file"));
+        let client = mounted(&server);
+        let root = client.root();
+        let node = root.walk("file").unwrap();
+        let open = || root.open(node, libc::O_RDWR).unwrap().fh;
+        let [one, two] = [open(), open()];
+        let set = |fh, owner, start| {
+            let lock = range(fh, owner, libc::F_WRLCK, start, start + 9);
+            root.setlk(node, &lock, false)
+        };
+        assert_eq!([set(one, 5, 0), set(two, 6, 20)], [Ok(()); 2]);
+        for round in 0..2 {
+            server.passed_on(way, source);
+            assert!(!is_free(&path, 10, 19), "{way:?} {round}");
+            assert_eq!(set(two, 6, 40), Ok(()), "{way:?} {round}");
+            assert_eq!(set(two, 7, 40), Err(Errno::EAGAIN), "{way:?} {round}");
+            if round == 0 {
+                assert_eq!(set(two, 6, 0), Err(Errno::EAGAIN), "{way:?}");
+                root.release(node, one).unwrap();
+                assert_eq!(set(two, 6, 0), Ok(()), "{way:?}");
+            }
+        }
+        root.release(node, two).unwrap();
         assert!(is_free(&path, 0, i64::MAX as u64), "{way:?}");
         server.wait_for_kept(0);
     }
@@ -123,7 +167,11 @@ fn locks_are_held_while_no_server_runs() {
     let client = mounted(&server);
     let Held { path, .. } = locked(&client, source);
     server.died_while(source, || {
-        assert!(!flock_is_free(&path) && !is_free(&path, 0, 0) && !is_free(&path, 25, 25));
+        assert!(
+            !flock_is_free(&path)
+                && !is_exactly_free(&path, 0, 0)
+                && !is_exactly_free(&path, 25, 25)
+        );
     });
 }
 
@@ -135,12 +183,12 @@ fn a_lock_that_is_taken_meanwhile_is_an_error() {
     let root = client.root();
     let Held { node, fh, path } = locked(&client, source);
     let state = server.saved().unwrap();
-    assert!(flock_is_free(&path) && is_free(&path, 0, 9));
+    assert!(flock_is_free(&path) && is_exactly_free(&path, 0, 9));
     let thief = File::options().write(true).open(&path).unwrap();
     let stolen = RangeLock {
         kind: LockKind::Write,
-        start: 3,
-        end: 3,
+        start: AS_THEY_ARE + 3,
+        end: AS_THEY_ARE + 3,
         pid: 0,
     };
     lock::ofd_set(&thief, &stolen).unwrap();
@@ -166,5 +214,7 @@ fn a_source_that_resumes_after_all_has_its_locks_again() {
     server.saved().unwrap();
     assert!(flock_is_free(&path) && is_free(&path, 0, i64::MAX as u64));
     assert_eq!(root.read(node, fh, 0, 1).unwrap(), b"c");
-    assert!(!flock_is_free(&path) && !is_free(&path, 0, 0) && !is_free(&path, 25, 25));
+    assert!(
+        !flock_is_free(&path) && !is_exactly_free(&path, 0, 0) && !is_exactly_free(&path, 25, 25)
+    );
 }

@@ -19,6 +19,7 @@ fn explained() -> Explained {
                 total: 2,
                 writable: 1,
             },
+            locked_by_mount: false,
             window: None,
             cache: CacheState {
                 mode: CacheMode::Auto,
@@ -67,6 +68,7 @@ fn optional_fields_have_a_line_when_present() {
     let mut explained = explained();
     explained.explanation.rule = Some("photos".into());
     explained.explanation.backing = Some(3);
+    explained.explanation.locked_by_mount = true;
     explained.explanation.node = None;
     explained.explanation.window = Some(WindowUse {
         mapped: true,
@@ -82,6 +84,7 @@ fn optional_fields_have_a_line_when_present() {
         "  rule        photos\n",
         "  backing id  3\n",
         "  open        once, for writing\n",
+        "  locked      as a whole by the mount, until programs above have unlocked their ranges of it\n",
         "  window      mapped, 2 ranges: so\n",
         "  kernel      not looked up\n",
     ] {

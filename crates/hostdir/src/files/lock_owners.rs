@@ -1,14 +1,20 @@
 //! The owners of shared POSIX and OFD locks, each with a lower open file for each inode.
 
-use crate::ledger::OwnerNote;
+use crate::ledger::{Key, OwnerNote};
 use crate::quota::QuotaCharge;
+use crate::tree::Tree;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use thrufs::{Errno, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
-use thrufs_sys::lock::{self, LockKind, RangeLock};
+use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
+
+/// The owner of the lock that the [mount](crate::files::mount_lock) takes for all owners above. A client that
+/// names itself so is refused; those of a kernel are random numbers. Its note has no handle, since it outlives
+/// that of the first lock.
+pub(crate) const MOUNT: LockOwner = LockOwner(u64::MAX);
 
 /// Most owners with shared locks: each costs a descriptor.
 const OWNERS_MAX: usize = 8192;
@@ -31,6 +37,21 @@ pub(crate) struct OwnerFile {
 impl OwnerFile {
     fn key(&self) -> (NodeId, LockOwner) {
         (self.note.node, self.note.owner)
+    }
+
+    /// Gives up its locks, which a stored duplicate or another request could hold on to.
+    pub(super) fn release(&self, tree: &Tree) {
+        give_up_ranges(&self.fd);
+        if let (Some(notes), Some(place)) = (&tree.notes, self.place) {
+            // The strongbox closes its duplicate later.
+            notes.forget_owner(place);
+            tree.discard(Key::Owner(place));
+        }
+    }
+
+    /// Whether it holds a lock in a range; false on older kernels, which do not say.
+    pub(super) fn holds_any(&self, start: u64, end: u64) -> bool {
+        matches!(own_locks(&self.fd, start, end).next(), Some(Ok(_)))
     }
 }
 
@@ -58,6 +79,18 @@ pub(super) fn own_locks(
     })
 }
 
+pub(super) fn give_up_ranges(fd: impl AsFd) {
+    let everything = RangeLock {
+        kind: LockKind::Unlock,
+        start: 0,
+        end: END_OF_FILE,
+        pid: 0,
+    };
+    if let Err(error) = lock::ofd_set(fd, &everything) {
+        tracing::debug!(%error, "cannot release locks");
+    }
+}
+
 type OwnerFiles = HashMap<(NodeId, LockOwner), Arc<OwnerFile>>;
 
 #[derive(Default)]
@@ -72,8 +105,31 @@ fn free_place(files: &OwnerFiles) -> u32 {
 }
 
 impl LockOwners {
-    pub(crate) fn len(&self) -> usize {
-        self.files.lock().len()
+    /// How many there are beside the mount, and how many files the mount has.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let files = self.files.lock();
+        let of_mount = files.keys().filter(|(_, owner)| *owner == MOUNT).count();
+        (files.len() - of_mount, of_mount)
+    }
+
+    /// The owners of locks on a node, beside the mount.
+    fn others(&self, node: NodeId, owner: LockOwner) -> Vec<Arc<OwnerFile>> {
+        let files = self.files.lock();
+        let is_other = |(n, o): &(NodeId, LockOwner)| *n == node && *o != owner && *o != MOUNT;
+        let others = files.iter().filter(|(key, _)| is_other(key));
+        others.map(|(_, file)| Arc::clone(file)).collect()
+    }
+
+    pub(super) fn has_any(&self, node: NodeId) -> bool {
+        !self.others(node, MOUNT).is_empty()
+    }
+
+    /// Whether no owner of the node surely holds a lock.
+    pub(super) fn hold_nothing(&self, node: NodeId) -> bool {
+        let owners = self.others(node, MOUNT);
+        owners
+            .iter()
+            .all(|owner| own_locks(&owner.fd, 0, END_OF_FILE).next().is_none())
     }
 
     pub(super) fn get(&self, node: NodeId, owner: LockOwner) -> Option<Arc<OwnerFile>> {
@@ -132,11 +188,7 @@ impl LockOwners {
         owner: LockOwner,
         lock: &RangeLock,
     ) -> Option<u32> {
-        let others: Vec<_> = {
-            let files = self.files.lock();
-            let others = files.iter().filter(|((n, o), _)| *n == node && *o != owner);
-            others.map(|(_, file)| Arc::clone(file)).collect()
-        };
+        let others = self.others(node, owner);
         let own = RangeLock {
             kind: LockKind::Unlock,
             ..*lock

@@ -6,12 +6,14 @@
 //! those of other owners here and on the host, merge and split as the owner's own locks do, and end when
 //! the file is closed: at the FLUSH of a POSIX owner, and at the RELEASE of the open file through which an
 //! OFD owner locked. The lower kernel sees no processes, so deadlocks of POSIX locks are detected
-//! [here](crate::files::deadlock).
+//! [here](crate::files::deadlock). What programs above may map shared is locked
+//! [by the mount](crate::files::mount_lock) for all of them.
 
 use super::Files;
 use super::deadlock::{Wait, Waiting, conflicts_with};
-use super::lock_owners::{OwnerCharges, OwnerFile};
-use super::suspended::give_up_ranges;
+use super::lock_owners::{MOUNT, OwnerCharges, OwnerFile};
+use super::mount_lock::{shifted, unshifted};
+use super::open_file::OpenFile;
 use crate::config::CacheMode;
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::UserQuotas;
@@ -48,6 +50,9 @@ fn note(node: NodeId, args: &LockArgs) -> OwnerNote {
 }
 
 fn range(args: &LockArgs) -> Result<RangeLock> {
+    if args.owner == MOUNT {
+        return Err(Errno::EINVAL);
+    }
     Ok(RangeLock {
         kind: kind(args)?,
         start: args.start,
@@ -75,11 +80,20 @@ impl Files {
         if let Some(known) = self.locks.get(node, args.owner) {
             return Ok(known);
         }
-        self.file_of(node, args.handle)?;
+        let file = self.file_of(node, args.handle)?;
+        self.new_owner(context, &file, note(node, args))
+    }
+
+    pub(super) fn new_owner(
+        &self,
+        context: &Context<'_>,
+        file: &OpenFile,
+        note: OwnerNote,
+    ) -> Result<Arc<OwnerFile>> {
         let charge =
             |quotas: &Arc<UserQuotas>| quotas.charge(context.uid()).map_err(|_| Errno::ENOLCK);
         let charges = [charge(&self.lock_quotas)?, charge(&self.quotas)?];
-        self.enter_owner(self.open_for_owner(note(node, args), charges)?)
+        self.enter_owner(self.open_for_owner(file, note, charges)?)
     }
 
     /// Inserts an owner, and stores its file outside this process.
@@ -97,44 +111,48 @@ impl Files {
 
     /// Drops the locks of a POSIX owner that closed a descriptor of the node.
     pub(crate) fn release_owner(&self, node: NodeId, owner: LockOwner) {
+        if owner == MOUNT {
+            return;
+        }
         if let Some(file) = self.locks.remove(node, owner) {
-            self.owner_released(&file);
+            file.release(&self.tree);
+            self.mount_locks.settle(node);
         }
     }
 
     /// Drops the locks made through an open file that is gone.
     pub(crate) fn release_owners_of(&self, handle: FileHandle) {
         for file in self.locks.remove_all_of(handle) {
-            self.owner_released(&file);
+            file.release(&self.tree);
+            self.mount_locks.settle(file.note.node);
         }
     }
 
-    fn owner_released(&self, file: &OwnerFile) {
-        let (Some(notes), Some(place)) = (&self.tree.notes, file.place) else {
-            return;
-        };
-        // The strongbox closes its duplicate later.
-        give_up_ranges(&file.fd);
-        notes.forget_owner(place);
-        self.tree.discard(Key::Owner(place));
+    /// The open files that depend on the locks of an owner: for the mount, all of its node.
+    pub(crate) fn files_of_owner(&self, note: &OwnerNote) -> Vec<Arc<OpenFile>> {
+        if note.owner != MOUNT {
+            return self.files.get(note.handle.0).into_iter().collect();
+        }
+        let files = self.files.iter().map(|(_, file)| file);
+        files.filter(|file| file.node() == note.node).collect()
     }
 
     pub(crate) fn open_for_owner(
         &self,
+        file: &OpenFile,
         note: OwnerNote,
         charges: OwnerCharges,
     ) -> Result<OwnerFile> {
-        let file = self.file(note.handle)?;
         // Both kinds of lock need an open file; one that cannot be written is locked with the access there
         // is. A redacted file is not opened for writing, which its readers rely on.
         let access = match file.guard().filter() {
             Some(_) => libc::O_RDONLY,
             None => libc::O_RDWR,
         };
-        let fd = match self.open_again_raw(&file, access) {
+        let fd = match self.open_again_raw(file, access) {
             Ok(fd) => fd,
             Err(Errno::EACCES | Errno::EROFS | Errno::EPERM | Errno::ETXTBSY) => {
-                self.open_again_raw(&file, libc::O_RDONLY)?
+                self.open_again_raw(file, libc::O_RDONLY)?
             }
             Err(error) => return Err(error),
         };
@@ -154,12 +172,20 @@ impl Files {
     ) -> Result<Option<LockArgs>> {
         self.have_locks();
         let wanted = range(args)?;
-        self.file_of(node, args.handle)?;
-        let file = match self.locks.get(node, args.owner) {
+        let file = self.file_of(node, args.handle)?;
+        let owner = match self.locks.get(node, args.owner) {
             Some(known) => known,
-            None => Arc::new(self.open_for_owner(note(node, args), [None, None])?),
+            None => Arc::new(self.open_for_owner(&file, note(node, args), [None, None])?),
         };
-        let Some(found) = lock::ofd_get(&file.fd, &wanted)? else {
+        // First those above, then those beneath, among which the mount's own is none.
+        let (found, is_shifted) = match self.locks.get(node, MOUNT) {
+            None => (lock::ofd_get(&owner.fd, &wanted)?, false),
+            Some(mount) => match lock::ofd_get(&owner.fd, &shifted(&wanted)?)? {
+                None => (lock::ofd_get(&mount.fd, &wanted)?, false),
+                found => (found, true),
+            },
+        };
+        let Some(found) = found else {
             return Ok(None);
         };
         let kind = match found.kind {
@@ -172,9 +198,10 @@ impl Files {
             Ok(pid) => pid,
             Err(_) => self.locks.holder_of(node, args.owner, &found).unwrap_or(0),
         };
+        let shown = if is_shifted { unshifted(&found) } else { found };
         Ok(Some(LockArgs {
-            start: found.start,
-            end: found.end,
+            start: shown.start,
+            end: shown.end,
             kind: kind as u32,
             pid,
             ..*args
@@ -194,11 +221,11 @@ impl Files {
         }
         let range = range(args)?;
         if range.kind == LockKind::Unlock {
-            return match self.locks.get(node, args.owner) {
-                Some(file) => Ok(lock::ofd_set(&file.fd, &range)?),
-                None => Ok(()),
-            };
+            return self.unlock(node, args.owner, &range);
         }
+        let open = self.file_of(node, args.handle)?;
+        let joined = self.join_locks(context, &open, &range, wait)?;
+        let range = joined.beneath(&range)?;
         let file = self.owner_file(context, node, args)?;
         lock_or_wait(
             context,
@@ -210,6 +237,18 @@ impl Files {
             },
         )?;
         self.refresh_locked(node, file.fd.as_fd())
+    }
+
+    fn unlock(&self, node: NodeId, owner: LockOwner, range: &RangeLock) -> Result<()> {
+        let Some(file) = self.locks.get(node, owner) else {
+            return Ok(());
+        };
+        match self.locks.get(node, MOUNT) {
+            None => lock::ofd_set(&file.fd, range)?,
+            Some(_) => lock::ofd_set(&file.fd, &shifted(range)?)?,
+        }
+        self.mount_locks.settle(node);
+        Ok(())
     }
 
     /// Whoever takes a lock relies on what others wrote under it before. So the kernel above asks for attributes, and

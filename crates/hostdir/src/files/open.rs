@@ -181,7 +181,12 @@ impl Files {
         } else {
             guard.hold(self.quotas.charge(context.uid())?);
             let may_keep_cache = wanted.redaction.is_none();
-            self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?
+            let is_written_beneath = self.is_written_beneath(context, &guard, args)?;
+            let opened = self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?;
+            match is_written_beneath {
+                true => self.without_maps(opened),
+                false => opened,
+            }
         };
         if access(flags) == Access::Change
             && let Err(error) = self.drop_privileges_of_others(context, inode)

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use thrufs::{Errno, Result};
-use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
+use thrufs_sys::lock::{END_OF_FILE, RangeLock};
 
 /// Most ranges of one owner.
 pub(crate) const RANGES_MAX: u32 = 1 << 16;
@@ -34,17 +34,5 @@ pub(super) fn ranges_of(fd: impl AsFd) -> Result<Vec<RangeLock>> {
     match ranges.len() > most {
         true => Err(Errno::ENOLCK),
         false => Ok(ranges),
-    }
-}
-
-pub(crate) fn give_up_ranges(fd: impl AsFd) {
-    let everything = RangeLock {
-        kind: LockKind::Unlock,
-        start: 0,
-        end: END_OF_FILE,
-        pid: 0,
-    };
-    if let Err(error) = lock::ofd_set(fd, &everything) {
-        tracing::debug!(%error, "cannot release locks");
     }
 }

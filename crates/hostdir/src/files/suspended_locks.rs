@@ -1,9 +1,9 @@
 //! Releases the locks of a session that is saved, and takes them again.
 
 use super::Files;
-use super::lock_owners::OwnerFile;
+use super::lock_owners::{OwnerFile, give_up_ranges};
 use super::open_file::OpenFile;
-use super::suspended::{Held, give_up_ranges, ranges_of};
+use super::suspended::{Held, ranges_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thrufs::Result;
@@ -56,9 +56,9 @@ impl Files {
             if let Err(error) = self.take_ranges(owner, ranges) {
                 let note = owner.note;
                 tracing::error!(node = note.node.0, %error, "cannot restore a lock");
-                if let Some(file) = self.files.get(note.handle.0) {
-                    file.lose();
-                }
+                self.files_of_owner(&note)
+                    .iter()
+                    .for_each(|file| file.lose());
             }
         }
         for (file, kind) in self.flocks() {

@@ -87,6 +87,7 @@ impl Host {
             rule: report.rule,
             backing: report.backing,
             opens: inode.map_or_else(Opens::default, |inode| self.opens_of(inode)),
+            locked_by_mount: inode.is_some_and(|inode| self.files.is_locked_by_mount(inode)),
             window: (kind == FileKind::Regular)
                 .then(|| self.window_use(inode, components, &stat, &path))
                 .flatten(),

@@ -293,7 +293,8 @@ impl<'a> Rebuild<'a> {
     /// An owner of locks, which are taken again.
     pub(super) fn owner(&mut self, note: OwnerNote, ranges: &[RangeLock]) -> io::Result<()> {
         let host = self.host;
-        let Some(file) = host.files.files.get(note.handle.0) else {
+        let files = host.files.files_of_owner(&note);
+        let Some(file) = files.first() else {
             // The open file is gone, so there is nothing that could still be reported as lost.
             return match ranges.is_empty() {
                 true => Ok(()),
@@ -307,11 +308,11 @@ impl<'a> Rebuild<'a> {
         }
         let taken = host
             .files
-            .open_for_owner(note, self.charges_of_owner(&file))
+            .open_for_owner(file, note, self.charges_of_owner(file))
             .and_then(|owner| host.files.enter_owner(owner))
             .and_then(|owner| host.files.take_ranges(&owner, ranges));
         if let Err(why) = taken {
-            file.lose();
+            files.iter().for_each(|file| file.lose());
             self.lose("locks of open file", note.handle.0, why)?;
         }
         Ok(())
@@ -326,6 +327,7 @@ impl<'a> Rebuild<'a> {
 
     /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&self, file: &OpenFile, note: OwnerNote, fd: OwnedFd, place: u32) {
+        file.inode().note_lock();
         self.host.files.locks.put(OwnerFile {
             fd,
             note,
@@ -342,6 +344,7 @@ impl<'a> Rebuild<'a> {
         if !settled {
             return Err(invalid("the session has used up its numbers"));
         }
+        host.files.settle_mount_locks();
         if self.lost > 0 {
             tracing::warn!(
                 lost = self.lost,

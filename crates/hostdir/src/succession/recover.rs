@@ -266,20 +266,21 @@ impl Host {
         kept: &mut Contents,
         rebuild: &mut Rebuild<'_>,
     ) -> io::Result<()> {
-        let file = self.files.files.get(note.handle.0);
-        let Some(file) = file.filter(|file| file.node() == note.node) else {
+        let mut files = self.files.files_of_owner(&note);
+        files.retain(|file| file.node() == note.node);
+        let Some(file) = files.first() else {
             notes.forget_owner(index);
             return Ok(());
         };
         let fd = kept.remove(&Key::Owner(index));
         match fd.filter(|fd| self.tree.is_of(fd, file.inode())) {
             Some(fd) => {
-                rebuild.kept_owner(&file, note, fd, index);
+                rebuild.kept_owner(file, note, fd, index);
                 Ok(())
             }
             None => {
                 notes.forget_owner(index);
-                file.lose();
+                files.iter().for_each(|file| file.lose());
                 rebuild.lose("locks of open file", note.handle.0, Errno::ENOLCK)
             }
         }

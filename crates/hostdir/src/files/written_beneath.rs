@@ -1,0 +1,72 @@
+//! Whether a program on the host may be storing to a file that a program above could map shared.
+//!
+//! Without passthrough, such a map shows nothing of what is stored beneath, and its pages are written back over
+//! that. Programs that share memory lock the file, which the [mount](crate::files::mount_lock) sees to. For
+//! others, an open for reading and writing of a file that is open for writing beneath is answered so that the
+//! file is not cached for it, and mmap(2) with `MAP_SHARED` fails with `ENODEV`.
+
+use super::Files;
+use super::guard::UseGuard;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use thrufs::{Context, OpenArgs, Opened, Result};
+use thrufs_abi::OpenReplyFlags;
+use thrufs_policy::DataPath;
+use thrufs_sys::lease;
+
+/// How long a stored duplicate of a file of our own may take to close, in milliseconds.
+const DISCARD_MS_MAX: u32 = 10;
+
+impl Files {
+    /// Whether the file of an open is open for writing beneath. Our own writers cannot be told from others, so it is
+    /// not asked while there are some, nor after it was locked.
+    pub(super) fn is_written_beneath(
+        &self,
+        context: &Context<'_>,
+        guard: &UseGuard,
+        args: &OpenArgs,
+    ) -> Result<bool> {
+        let flags = args.flags as i32;
+        let may_map = flags & libc::O_ACCMODE == libc::O_RDWR && flags & libc::O_TRUNC == 0;
+        let inode = guard.inode();
+        let is_asked = may_map
+            && guard.path() == DataPath::Cached
+            && guard.filter().is_none()
+            && self.follow.is_started()
+            && !inode.was_locked();
+        let is_only_writer = || {
+            inode
+                .uses()
+                .as_ref()
+                .is_some_and(|it| it.writable_opens == 1)
+        };
+        if !is_asked || !is_only_writer() {
+            return Ok(false);
+        }
+        let Ok(lower) = self.tree.open_inode(inode, libc::O_RDONLY) else {
+            return Ok(false);
+        };
+        for _ in 0..DISCARD_MS_MAX {
+            if !lease::has_writers(lower.as_fd()).unwrap_or(false) || !is_only_writer() {
+                return Ok(false);
+            }
+            if self.tree.strongbox().is_none() {
+                break;
+            }
+            context.require_blocking()?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(true)
+    }
+
+    /// Makes an answer to OPEN one that permits no shared map.
+    pub(super) fn without_maps(&self, opened: Opened) -> Opened {
+        self.unmapped_opens.fetch_add(1, Ordering::Relaxed);
+        Opened {
+            flags: opened.flags.difference(OpenReplyFlags::KEEP_CACHE) | OpenReplyFlags::DIRECT_IO,
+            ..opened
+        }
+    }
+}

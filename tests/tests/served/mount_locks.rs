@@ -1,0 +1,196 @@
+//! Files that a program above could map shared, without passthrough: its pages are not those of the host.
+
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use thrufs_sys::lock::{LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_tests::lower::Lower;
+use thrufs_tests::mounted::Mounted;
+use thrufs_tests::programs;
+use thrufs_tests::transport::over_each;
+use thrufs_tests::wait_until;
+
+use LockKind::{Read, Unlock, Write};
+
+const BYTES: usize = 3 * 4096;
+
+/// With a file of [`BYTES`] zeros.
+fn over_each_transport(path: &str, test: impl Fn(&Mounted)) {
+    over_each(|transport| {
+        let mut mounted = Mounted::start_on(Lower::Tmpfs, &transport.with(path)).unwrap();
+        fs::write(mounted.source().join("file"), [0; BYTES]).unwrap();
+        test(&mounted);
+        mounted.stop().unwrap();
+    });
+}
+
+fn open(directory: &Path) -> File {
+    let mut options = File::options();
+    let options = options.read(true).write(true);
+    options.open(directory.join("file")).unwrap()
+}
+
+fn map(file: &File, sharing: Sharing) -> io::Result<Mapping> {
+    Mapping::new(file, BYTES, sharing)
+}
+
+fn ten_bytes(kind: LockKind, start: u64) -> RangeLock {
+    let end = start + 9;
+    let pid = 0;
+    RangeLock {
+        kind,
+        start,
+        end,
+        pid,
+    }
+}
+
+fn set(file: &File, kind: LockKind, start: u64) -> rustix::io::Result<()> {
+    ofd_set(file, &ten_bytes(kind, start))
+}
+
+fn wait_for(file: &File) {
+    ofd_set_wait(file, &ten_bytes(Write, 0)).unwrap();
+}
+
+#[test]
+fn programs_above_share_a_file_among_themselves_and_not_with_the_host() {
+    over_each_transport("nopassthrough", |mounted| {
+        let beneath = open(mounted.source());
+        let [one, two, three] = [(); 3].map(|()| open(mounted.mnt()));
+        set(&beneath, Write, 100).unwrap();
+        let asked = ten_bytes(Read, 105);
+        assert_eq!(ofd_get(&one, &asked).unwrap().unwrap().start, 100);
+        assert_eq!(set(&one, Read, 0), Err(Errno::AGAIN));
+        set(&beneath, Unlock, 100).unwrap();
+        set(&one, Write, 0).unwrap();
+        assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN));
+        set(&two, Read, 20).unwrap();
+        set(&three, Read, 20).unwrap();
+        for start in [0, 20] {
+            assert_eq!(set(&two, Write, start), Err(Errno::AGAIN));
+            let found = ofd_get(&two, &ten_bytes(Write, start + 5)).unwrap();
+            let found = found.map(|lock| (lock.start, lock.end));
+            assert_eq!(found, Some((start, start + 9)));
+        }
+        assert!(mounted.ctl("statistics").contains(" mount_locks=1 "));
+        let mut explain = Command::new(programs::thrufs().unwrap());
+        let explained = explain.arg("explain").arg(mounted.mnt().join("file"));
+        let explained = explained.output().unwrap().stdout;
+        let explained = String::from_utf8(explained).unwrap();
+        assert!(explained.contains("by the mount"), "{explained}");
+        set(&one, Unlock, 0).unwrap();
+        drop(two);
+        assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN));
+        drop(three);
+        wait_until("unlocked", || set(&beneath, Read, 100).is_ok());
+        drop(one);
+        let statistics = || mounted.ctl("statistics");
+        wait_until("none", || statistics().contains(" mount_locks=0 "));
+    });
+}
+
+#[test]
+fn what_one_side_stores_the_other_has_with_the_lock() {
+    over_each_transport("nopassthrough", |mounted| {
+        // Above first: what is mapped, a program beneath opens later.
+        let files = [open(mounted.mnt()), open(mounted.source())];
+        let mut maps = [&files[0], &files[1]].map(|file| map(file, Sharing::Shared).unwrap());
+        let bytes = |map: &Mapping| [7, 4103, 8199].map(|at| map.load(at, 1)[0]);
+        for turn in 1..40 {
+            let (from, to) = (usize::from(turn % 2), usize::from((turn + 1) % 2));
+            wait_for(&files[from]);
+            assert_eq!(bytes(&maps[from]), [turn - 1; 3]);
+            for at in [7, 4103, 8199] {
+                maps[from].store(at, &[turn]);
+            }
+            set(&files[from], Unlock, 0).unwrap();
+            wait_for(&files[to]);
+            assert_eq!(bytes(&maps[to]), [turn; 3]);
+            set(&files[to], Unlock, 0).unwrap();
+        }
+    });
+}
+
+/// Each side counts under its lock until both have had it often: neither starves, and no count is lost.
+#[test]
+fn both_sides_get_their_turn() {
+    const TURNS: u64 = 100;
+    over_each_transport("nopassthrough", |mounted| {
+        let counts: [AtomicU64; 4] = Default::default();
+        let (above, beneath) = (mounted.mnt(), mounted.source());
+        let files = [above, above, beneath, beneath].map(open);
+        let count = |file: &File, own: &AtomicU64| {
+            let mut map = map(file, Sharing::Shared).unwrap();
+            let is_done = |it: &AtomicU64| it.load(Ordering::Relaxed) >= TURNS;
+            while !counts.iter().all(is_done) {
+                wait_for(file);
+                let counted = map.load(4096, 8).try_into().unwrap();
+                let next = u64::from_le_bytes(counted) + 1;
+                map.store(4096, &next.to_le_bytes());
+                own.fetch_add(1, Ordering::Relaxed);
+                set(file, Unlock, 0).unwrap();
+            }
+        };
+        thread::scope(|scope| {
+            for (file, own) in files.iter().zip(&counts) {
+                scope.spawn(|| count(file, own));
+            }
+        });
+        wait_for(&files[2]);
+        let mut count = [0; 8];
+        files[2].read_exact_at(&mut count, 4096).unwrap();
+        let counted: u64 = counts.iter().map(|it| it.load(Ordering::Relaxed)).sum();
+        assert_eq!(u64::from_le_bytes(count), counted);
+    });
+}
+
+#[test]
+fn what_is_open_for_writing_beneath_is_not_mapped_shared() {
+    over_each_transport("nopassthrough", |mounted| {
+        let writer = open(mounted.source());
+        let above = open(mounted.mnt());
+        let refused = map(&above, Sharing::Shared).err().unwrap();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENODEV));
+        assert!(map(&above, Sharing::Private).is_ok());
+        let mut byte = [0];
+        for turn in 1..10 {
+            writer.write_all_at(&[turn], 5000).unwrap();
+            above.read_exact_at(&mut byte, 5000).unwrap();
+            assert_eq!(byte, [turn]);
+            above.write_all_at(&[100 + turn], 5000).unwrap();
+            writer.read_exact_at(&mut byte, 5000).unwrap();
+            assert_eq!(byte, [100 + turn]);
+        }
+        assert!(mounted.ctl("statistics").contains(" unmapped_opens=1 "));
+        drop((writer, above));
+        let reader = File::open(mounted.source().join("file")).unwrap();
+        wait_until("can be mapped", || {
+            map(&open(mounted.mnt()), Sharing::Shared).is_ok()
+        });
+        drop(reader);
+    });
+}
+
+#[test]
+fn with_passthrough_a_map_is_the_host_s_and_locks_are_as_they_are() {
+    over_each_transport("passthrough", |mounted| {
+        let (beneath, above) = (open(mounted.source()), open(mounted.mnt()));
+        set(&beneath, Write, 100).unwrap();
+        set(&above, Write, 0).unwrap();
+        assert_eq!(set(&beneath, Write, 0), Err(Errno::AGAIN));
+        assert_eq!(set(&above, Write, 100), Err(Errno::AGAIN));
+        let [mut stored, shown] =
+            [&above, &beneath].map(|file| map(file, Sharing::Shared).unwrap());
+        stored.store(4096, b"stored");
+        assert_eq!(shown.load(4096, 6), b"stored");
+        let statistics = mounted.ctl("statistics");
+        assert!(statistics.contains(" mount_locks=0 unmapped_opens=0 "));
+    });
+}
