@@ -23,6 +23,7 @@ mod io;
 mod keeping;
 mod listings;
 mod lock_owners;
+mod lock_placement;
 mod locks;
 mod mapped;
 mod mount_lock;

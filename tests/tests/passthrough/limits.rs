@@ -231,7 +231,7 @@ fn reserved_blocks_stay_reserved() {
         // Takes nearly all that callers may have.
         let filler = File::create(mounted.outside().join("filler")).unwrap();
         let length = free().1 - LEFT_BYTES;
-        let none = rustix::fs::FallocateFlags::empty();
+        let none = FallocateFlags::empty();
         rustix::fs::fallocate(&filler, none, 0, length).unwrap();
         let (all, available) = free();
         let reserved = all - available;
@@ -272,7 +272,8 @@ fn each_open_file_hears_once_that_data_were_lost() {
     const BLOCK: u64 = 4096;
     on_each(&[Lower::Tmpfs], "", |mounted| {
         let [small, disk] = ["small", "disk"].map(|name| mounted.source().join(name));
-        [&small, &disk].map(|at| fs::create_dir(at).unwrap());
+        fs::create_dir(&small).unwrap();
+        fs::create_dir(&disk).unwrap();
         let _small = mount(&["-t", "tmpfs", "-o", "size=24m", "tmpfs"], &small);
         let path = small.join("image");
         let image = File::create(&path).unwrap();

@@ -22,12 +22,9 @@
 //! (guests), the lock is kept until the last owner has closed the file, which writes back and drops what was
 //! mapped.
 
-use super::Files;
 use super::lock_owners::{LockOwners, MOUNT, OwnerFile};
-use super::open_file::OpenFile;
 use crate::follow::Follow;
-use crate::ledger::OwnerNote;
-use crate::tree::{Inode, Tree};
+use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -35,15 +32,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use thrufs::{Context, Errno, Notifier, Result};
-use thrufs_abi::{FileHandle, NodeId};
-use thrufs_policy::DataPath;
+use thrufs_abi::NodeId;
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 
 /// Where the locks of owners above begin.
-const SHIFT: u64 = 1 << 62;
+pub(super) const SHIFT: u64 = 1 << 62;
 
 /// Where SQLite's locks of a database begin.
-const RANGES_END: u64 = 1 << 30;
+pub(super) const RANGES_END: u64 = 1 << 30;
 
 /// How long the kernel above may take to drop pages, and another request to take or give up the lock.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -59,7 +55,7 @@ const THREADS_MAX: usize = 8;
 /// Most notifications that wait for a thread when a request asks for one more.
 const JOBS_MAX: usize = 64;
 
-fn of_mount(kind: LockKind) -> RangeLock {
+pub(super) fn of_mount(kind: LockKind) -> RangeLock {
     RangeLock {
         kind,
         start: 0,
@@ -97,7 +93,7 @@ pub(super) fn unshifted(range: &RangeLock) -> RangeLock {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub(super) enum Phase {
     /// Locks are set as they are.
     Exact,
     /// The mount may lock the file.
@@ -139,11 +135,11 @@ pub(crate) struct MountLocks {
 pub(super) struct Joined<'a> {
     locks: &'a Arc<MountLocks>,
     node: NodeId,
-    is_shifted: bool,
+    pub(super) is_shifted: bool,
 }
 
 impl Joined<'_> {
-    fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
+    pub(super) fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
         match self.is_shifted {
             true => shifted(range),
             false => Ok(*range),
@@ -157,120 +153,6 @@ impl Drop for Joined<'_> {
             state.users -= 1;
         }
         self.locks.settle(self.node);
-    }
-}
-
-/// How the locks of an inode are set, while it is held.
-pub(super) struct Placement<'a>(Option<Joined<'a>>);
-
-impl Placement<'_> {
-    /// The range beneath for one above.
-    pub(super) fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
-        self.0
-            .as_ref()
-            .map_or(Ok(*range), |joined| joined.beneath(range))
-    }
-}
-
-impl Files {
-    /// Has the mount lock the file, if its locks demand that.
-    pub(super) fn join_locks(
-        &self,
-        context: &Context<'_>,
-        file: &OpenFile,
-        range: &RangeLock,
-        wait: bool,
-    ) -> Result<Placement<'_>> {
-        if file.path() != DataPath::Cached || file.inode().dax().is_reported() {
-            return Ok(Placement(None));
-        }
-        let (locks, node) = (&self.mount_locks, file.node());
-        let mut joined = locks.join(node, file.is_writable() && range.end < RANGES_END);
-        loop {
-            match locks.phase(node) {
-                Phase::Exact => break,
-                Phase::Held => {
-                    joined.is_shifted = true;
-                    break;
-                }
-                Phase::Free | Phase::Taking | Phase::Leaving => context.require_blocking()?,
-            }
-            if !locks.begin_taking(node) {
-                locks.wait_for_others(context, node, wait)?;
-                continue;
-            }
-            let taken = self.take_for_all(context, file);
-            locks.end_phase(
-                node,
-                if taken.is_ok() {
-                    Phase::Held
-                } else {
-                    Phase::Free
-                },
-            );
-            match taken {
-                Err(Errno::EAGAIN) if wait => self.wait_beneath(context, node)?,
-                taken => taken?,
-            }
-        }
-        Ok(Placement(Some(joined)))
-    }
-
-    /// Locks a file for all owners above, in [`Phase::Taking`]. What another side has changed under its lock is
-    /// read anew, also of other files that are open: a lock may stand for those.
-    fn take_for_all(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
-        let locks = &self.mount_locks;
-        let node = file.node();
-        let mount = match self.locks.get(node, MOUNT) {
-            Some(known) => known,
-            None => self.new_owner(context, file, note(node))?,
-        };
-        match lock::ofd_set(&mount.fd, &of_mount(LockKind::Write)).map_err(Errno::from) {
-            Err(Errno::EACCES) => return Err(Errno::EAGAIN),
-            // A file that the server cannot write either.
-            Err(Errno::EBADF) => return Err(Errno::ENOLCK),
-            set => set?,
-        }
-        let others = self.files.iter().map(|(_, open)| open);
-        let others = others.filter(|open| open.path() == DataPath::Cached);
-        let mut nodes = vec![node];
-        nodes.extend(others.map(|open| open.node()));
-        locks.drop_pages(nodes).inspect_err(|_| {
-            tracing::debug!(?node, "the kernel does not drop its pages for a lock");
-            locks.unlock(&mount);
-        })
-    }
-
-    /// Waits for locks of the host.
-    fn wait_beneath(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
-        let Some(mount) = self.locks.get(node, MOUNT) else {
-            return Ok(());
-        };
-        let range = of_mount(LockKind::Write);
-        context.interruptible(|_| Ok(lock::ofd_set_wait(&mount.fd, &range)?))
-    }
-
-    pub(crate) fn is_locked_by_mount(&self, inode: &Inode) -> bool {
-        let mount = self.locks.get(inode.node(), MOUNT);
-        mount.is_some_and(|mount| mount.holds_any(0, SHIFT - 1))
-    }
-
-    /// Gives up locks of the mount that no owner needs, after a session was resumed.
-    pub(crate) fn settle_mount_locks(&self) {
-        for owner in self.locks.all() {
-            if owner.note.owner == MOUNT {
-                self.mount_locks.settle(owner.note.node);
-            }
-        }
-    }
-}
-
-fn note(node: NodeId) -> OwnerNote {
-    OwnerNote {
-        node,
-        owner: MOUNT,
-        handle: FileHandle(0),
-        pid: 0,
     }
 }
 
@@ -300,7 +182,7 @@ impl MountLocks {
         }
     }
 
-    fn join<'a>(self: &'a Arc<Self>, node: NodeId, is_of_map: bool) -> Joined<'a> {
+    pub(super) fn join<'a>(self: &'a Arc<Self>, node: NodeId, is_of_map: bool) -> Joined<'a> {
         let mut table = self.table.lock();
         let state = table.entry(node).or_insert_with(|| self.found(node));
         let may_change = state.phase == Phase::Exact && state.users == 0;
@@ -317,13 +199,13 @@ impl MountLocks {
     }
 
     /// Of a node that is joined.
-    fn phase(&self, node: NodeId) -> Phase {
+    pub(super) fn phase(&self, node: NodeId) -> Phase {
         let table = self.table.lock();
         table.get(&node).map_or(Phase::Exact, |state| state.phase)
     }
 
     /// From free to taking; false if another request was faster. The host has its turn first.
-    fn begin_taking(&self, node: NodeId) -> bool {
+    pub(super) fn begin_taking(&self, node: NodeId) -> bool {
         let mut table = self.table.lock();
         let Some(state) = table.get_mut(&node).filter(|it| it.phase == Phase::Free) else {
             return false;
@@ -337,7 +219,7 @@ impl MountLocks {
         true
     }
 
-    fn end_phase(&self, node: NodeId, phase: Phase) {
+    pub(super) fn end_phase(&self, node: NodeId, phase: Phase) {
         if let Some(state) = self.table.lock().get_mut(&node) {
             if state.phase == Phase::Leaving {
                 state.freed = Some(Instant::now());
@@ -347,7 +229,12 @@ impl MountLocks {
         self.changed.notify_all();
     }
 
-    fn wait_for_others(&self, context: &Context<'_>, node: NodeId, wait: bool) -> Result<()> {
+    pub(super) fn wait_for_others(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        wait: bool,
+    ) -> Result<()> {
         let started = Instant::now();
         context.interruptible(|token| {
             let mut table = self.table.lock();
@@ -417,14 +304,14 @@ impl MountLocks {
         notifier.filter(|notifier| notifier.is_connected())
     }
 
-    fn unlock(&self, mount: &OwnerFile) {
+    pub(super) fn unlock(&self, mount: &OwnerFile) {
         if let Err(error) = lock::ofd_set(&mount.fd, &of_mount(LockKind::Unlock)) {
             tracing::warn!(%error, "cannot give up a lock of the mount");
         }
     }
 
     /// Waits until the kernel above has dropped the pages of the first node, and the attributes of all.
-    fn drop_pages(self: &Arc<Self>, nodes: Vec<NodeId>) -> Result<()> {
+    pub(super) fn drop_pages(self: &Arc<Self>, nodes: Vec<NodeId>) -> Result<()> {
         if self.notifier().is_none() {
             return Ok(());
         }
