@@ -48,9 +48,11 @@ impl Account {
         accounts.find(|account| account.uid == uid)
     }
 
-    /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns.
+    /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns, unless
+    /// that is root's.
     fn unknown(uid: u32, tree: &Path) -> Account {
-        let owned = fs::metadata(tree).ok().filter(|stat| stat.uid() == uid);
+        let is_its_own = |stat: &fs::Metadata| stat.uid() == uid && stat.gid() != 0;
+        let owned = fs::metadata(tree).ok().filter(is_its_own);
         Account {
             name: String::new(),
             uid,
@@ -148,14 +150,17 @@ fn account(line: &str) -> Option<Account> {
     })
 }
 
-/// Its own group, and those of group(5) that list the user.
+/// Its own group, and those of group(5) that list the user. One without a name is in no list: an empty list, split,
+/// is one empty name.
 fn groups_of(name: &str, gid: u32, groups: &str) -> Vec<u32> {
     let listed = groups.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let [_, _, number, members, ..] = fields[..] else {
             return None;
         };
-        let is_member = members.split(',').any(|member| member == name);
+        let is_member = members
+            .split(',')
+            .any(|member| !name.is_empty() && member == name);
         is_member.then(|| number.parse().ok())?
     });
     let mut all: Vec<u32> = [gid].into_iter().chain(listed).collect();
@@ -180,5 +185,6 @@ mod tests {
         let groups =
             "root:x:0:\nwheel:x:10:bob,ann\nannex:x:11:joann\nann:x:1001:\nbad\nx:x:y:ann\n";
         assert_eq!(groups_of("ann", 1001, groups), [10, 1001]);
+        assert_eq!(groups_of("", 1001, groups), [1001]);
     }
 }

@@ -88,3 +88,16 @@ fn own_files_of_another_group_are_written() {
     assert!(tree.join("shared/new").exists() && !tree.join("own").exists());
     assert_eq!(fs::read_to_string(tree.join("foreign")).unwrap(), "more\n");
 }
+
+/// `/etc/group` lists no members of most groups. The tree's group is not its own if it is root's.
+#[test]
+fn a_user_without_an_account_is_in_its_own_group_alone() {
+    const UNKNOWN: u32 = 54_321;
+    let Some(ground) = RunGround::new(Who::RootOnTreeOfUser) else {
+        return;
+    };
+    chown(&ground.tree, Some(UNKNOWN), Some(0)).unwrap();
+    let output = ground.shell(&[], "id -u; id -G");
+    succeeded(&output);
+    assert_eq!(stdout(&output), format!("{UNKNOWN}\n{UNKNOWN}\n"));
+}
