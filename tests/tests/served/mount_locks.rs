@@ -98,24 +98,29 @@ fn programs_above_share_a_file_among_themselves_and_not_with_the_host() {
 
 #[test]
 fn what_one_side_stores_the_other_has_with_the_lock() {
-    over_each_transport("nopassthrough", |mounted| {
-        // Above first: what is mapped, a program beneath opens later.
-        let files = [open(mounted.mnt()), open(mounted.source())];
-        let mut maps = [&files[0], &files[1]].map(|file| map(file, Sharing::Shared).unwrap());
-        let bytes = |map: &Mapping| [7, 4103, 8199].map(|at| map.load(at, 1)[0]);
-        for turn in 1..40 {
-            let (from, to) = (usize::from(turn % 2), usize::from((turn + 1) % 2));
-            wait_for(&files[from]);
-            assert_eq!(bytes(&maps[from]), [turn - 1; 3]);
-            for at in [7, 4103, 8199] {
-                maps[from].store(at, &[turn]);
-            }
-            set(&files[from], Unlock, 0).unwrap();
-            wait_for(&files[to]);
-            assert_eq!(bytes(&maps[to]), [turn; 3]);
-            set(&files[to], Unlock, 0).unwrap();
+    for cache in ["auto", "metadata", "never"] {
+        let options = format!("nopassthrough,cache={cache}");
+        over_each_transport(&options, sides_store_in_turn);
+    }
+}
+
+fn sides_store_in_turn(mounted: &Mounted) {
+    // Above first: what is mapped, a program beneath opens later.
+    let files = [open(mounted.mnt()), open(mounted.source())];
+    let mut maps = [&files[0], &files[1]].map(|file| map(file, Sharing::Shared).unwrap());
+    let bytes = |map: &Mapping| [7, 4103, 8199].map(|at| map.load(at, 1)[0]);
+    for turn in 1..40 {
+        let (from, to) = (usize::from(turn % 2), usize::from((turn + 1) % 2));
+        wait_for(&files[from]);
+        assert_eq!(bytes(&maps[from]), [turn - 1; 3]);
+        for at in [7, 4103, 8199] {
+            maps[from].store(at, &[turn]);
         }
-    });
+        set(&files[from], Unlock, 0).unwrap();
+        wait_for(&files[to]);
+        assert_eq!(bytes(&maps[to]), [turn; 3]);
+        set(&files[to], Unlock, 0).unwrap();
+    }
 }
 
 /// Each side counts under its lock until both have had it often: neither starves, and no count is lost.

@@ -160,6 +160,30 @@ fn the_lock_of_the_mount_is_held_on() {
     }
 }
 
+/// The kernel above uses the number of an owner again while the RELEASE of its open file is on its way.
+#[test]
+fn locks_belong_to_the_open_file_by_which_their_owner_locked_last() {
+    for way in WAYS {
+        let (ground, server) = served(way);
+        let (source, path) = (ground.source(), ground.source().join("file"));
+        let client = mounted(&server);
+        let root = client.root();
+        let node = root.walk("file").unwrap();
+        let [one, two] = [(); 2].map(|()| root.open(node, libc::O_RDWR).unwrap().fh);
+        for (fh, start) in [(one, 0), (two, 20)] {
+            let lock = exactly(fh, 5, libc::F_WRLCK, start, start + 9);
+            root.setlk(node, &lock, false).unwrap();
+        }
+        root.release(node, one).unwrap();
+        assert!(!is_exactly_free(&path, 20, 29), "{way:?}");
+        server.passed_on(way, source);
+        assert!(!is_exactly_free(&path, 20, 29), "{way:?}");
+        root.release(node, two).unwrap();
+        assert!(is_exactly_free(&path, 0, 29), "{way:?}");
+        server.wait_for_kept(0);
+    }
+}
+
 #[test]
 fn locks_are_held_while_no_server_runs() {
     let (ground, server) = served(Way::Death);

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use thrufs::{Errno, Result};
 use thrufs_abi::{FileHandle, LockOwner, NodeId};
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
@@ -27,16 +28,41 @@ pub(crate) const USERS_OWNERS_MAX: usize = OWNERS_MAX / 4 * 3;
 pub(crate) struct OwnerFile {
     pub(crate) fd: OwnedFd,
     /// With the open file of its first lock.
-    pub(crate) note: OwnerNote,
+    noted: OwnerNote,
+    /// The open file of its last lock.
+    handle: AtomicU64,
     /// Its index in the ledger, if it has one.
     pub(crate) place: Option<u32>,
     /// For the user who locks.
-    pub(crate) _charges: OwnerCharges,
+    _charges: OwnerCharges,
 }
 
 impl OwnerFile {
+    pub(crate) fn new(
+        fd: OwnedFd,
+        noted: OwnerNote,
+        place: Option<u32>,
+        charges: OwnerCharges,
+    ) -> OwnerFile {
+        OwnerFile {
+            fd,
+            handle: AtomicU64::new(noted.handle.0),
+            noted,
+            place,
+            _charges: charges,
+        }
+    }
+
     fn key(&self) -> (NodeId, LockOwner) {
-        (self.note.node, self.note.owner)
+        (self.noted.node, self.noted.owner)
+    }
+
+    /// With the open file of its last lock.
+    pub(crate) fn note(&self) -> OwnerNote {
+        OwnerNote {
+            handle: FileHandle(self.handle.load(Ordering::Relaxed)),
+            ..self.noted
+        }
     }
 
     /// Gives up its locks, which a stored duplicate or another request could hold on to.
@@ -136,6 +162,21 @@ impl LockOwners {
         self.files.lock().get(&(node, owner)).cloned()
     }
 
+    /// An owner that locks by this open file from now on; the second value says whether that is another than before.
+    /// The kernel above gives the number of an owner that is an open file to the next one at the same address, and
+    /// sends the RELEASE of the first when it likes: that must not drop the locks of the second.
+    pub(super) fn get_by(
+        &self,
+        node: NodeId,
+        owner: LockOwner,
+        handle: FileHandle,
+    ) -> Option<(Arc<OwnerFile>, bool)> {
+        let files = self.files.lock();
+        let file = files.get(&(node, owner))?;
+        let before = file.handle.swap(handle.0, Ordering::Relaxed);
+        Some((Arc::clone(file), before != handle.0))
+    }
+
     /// Inserts an owner, with an index in the ledger if `is_noted`. The second value says whether it is
     /// new.
     pub(super) fn insert(
@@ -177,7 +218,7 @@ impl LockOwners {
         if files.is_empty() {
             return Vec::new();
         }
-        let removed = files.extract_if(|_, file| file.note.handle == handle);
+        let removed = files.extract_if(|_, file| file.note().handle == handle);
         removed.map(|(_, file)| file).collect()
     }
 
@@ -203,6 +244,6 @@ impl LockOwners {
         others
             .iter()
             .find(|file| holds(file))
-            .map(|file| file.note.pid)
+            .map(|file| file.noted.pid)
     }
 }

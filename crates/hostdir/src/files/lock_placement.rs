@@ -33,7 +33,7 @@ impl Files {
         range: &RangeLock,
         wait: bool,
     ) -> Result<Placement<'_>> {
-        if file.path() != DataPath::Cached || file.inode().dax().is_reported() {
+        if !self.may_map_shared(file) || file.inode().dax().is_reported() {
             return Ok(Placement(None));
         }
         let (locks, node) = (&self.mount_locks, file.node());
@@ -68,6 +68,16 @@ impl Files {
         Ok(Placement(Some(joined)))
     }
 
+    /// Whether the kernel above has pages of a file that is mapped shared: also where nothing else is cached, by
+    /// `FUSE_DIRECT_IO_ALLOW_MMAP`, which is negotiated for the whole mount.
+    fn may_map_shared(&self, file: &OpenFile) -> bool {
+        match file.path() {
+            DataPath::Cached => true,
+            DataPath::Direct => self.config.cache.data_path() == DataPath::Direct,
+            DataPath::Passthrough | DataPath::Filtered => false,
+        }
+    }
+
     /// Locks a file for all owners above, in [`Phase::Taking`]. What another side has changed under its lock is
     /// read anew, also of other files that are open: a lock may stand for those.
     fn take_for_all(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
@@ -84,7 +94,7 @@ impl Files {
             set => set?,
         }
         let others = self.files.iter().map(|(_, open)| open);
-        let others = others.filter(|open| open.path() == DataPath::Cached);
+        let others = others.filter(|open| self.may_map_shared(open));
         let mut nodes = vec![node];
         nodes.extend(others.map(|open| open.node()));
         locks.drop_pages(nodes).inspect_err(|_| {
@@ -110,8 +120,9 @@ impl Files {
     /// Gives up locks of the mount that no owner needs, after a session was resumed.
     pub(crate) fn settle_mount_locks(&self) {
         for owner in self.locks.all() {
-            if owner.note.owner == MOUNT {
-                self.mount_locks.settle(owner.note.node);
+            let note = owner.note();
+            if note.owner == MOUNT {
+                self.mount_locks.settle(note.node);
             }
         }
     }

@@ -5,7 +5,7 @@
 //! POSIX and OFD locks: each owner has a lower open file for each inode, with OFD locks. They conflict with
 //! those of other owners here and on the host, merge and split as the owner's own locks do, and end when
 //! the file is closed: at the FLUSH of a POSIX owner, and at the RELEASE of the open file through which an
-//! OFD owner locked. The lower kernel sees no processes, so deadlocks of POSIX locks are detected
+//! OFD owner locked last. The lower kernel sees no processes, so deadlocks of POSIX locks are detected
 //! [here](crate::files::deadlock). What programs above may map shared is locked
 //! [by the mount](crate::files::mount_lock) for all of them.
 
@@ -77,7 +77,12 @@ impl Files {
         node: NodeId,
         args: &LockArgs,
     ) -> Result<Arc<OwnerFile>> {
-        if let Some(known) = self.locks.get(node, args.owner) {
+        if let Some((known, has_other_file)) = self.locks.get_by(node, args.owner, args.handle) {
+            if let (true, Some(notes), Some(place)) =
+                (has_other_file, &self.tree.notes, known.place)
+            {
+                notes.note_owner(place, known.note());
+            }
             return Ok(known);
         }
         let file = self.file_of(node, args.handle)?;
@@ -98,13 +103,13 @@ impl Files {
 
     /// Inserts an owner, and stores its file outside this process.
     pub(crate) fn enter_owner(&self, file: OwnerFile) -> Result<Arc<OwnerFile>> {
-        if let Ok(inode) = self.tree.nodes.get(file.note.node) {
+        if let Ok(inode) = self.tree.nodes.get(file.note().node) {
             inode.note_lock();
         }
         let (file, is_new) = self.locks.insert(file, self.tree.notes.is_some())?;
         if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
             self.tree.keep(Key::Owner(place), file.fd.as_fd());
-            notes.note_owner(place, file.note);
+            notes.note_owner(place, file.note());
         }
         Ok(file)
     }
@@ -124,7 +129,7 @@ impl Files {
     pub(crate) fn release_owners_of(&self, handle: FileHandle) {
         for file in self.locks.remove_all_of(handle) {
             file.release(&self.tree);
-            self.mount_locks.settle(file.note.node);
+            self.mount_locks.settle(file.note().node);
         }
     }
 
@@ -156,12 +161,7 @@ impl Files {
             }
             Err(error) => return Err(error),
         };
-        Ok(OwnerFile {
-            fd,
-            note,
-            place: None,
-            _charges: charges,
-        })
+        Ok(OwnerFile::new(fd, note, None, charges))
     }
 
     pub(crate) fn getlk(

@@ -54,7 +54,7 @@ impl Files {
         let mut held = self.suspended.held.lock();
         for (owner, ranges) in &std::mem::take(&mut *held) {
             if let Err(error) = self.take_ranges(owner, ranges) {
-                let note = owner.note;
+                let note = owner.note();
                 tracing::error!(node = note.node.0, %error, "cannot restore a lock");
                 self.files_of_owner(&note)
                     .iter()

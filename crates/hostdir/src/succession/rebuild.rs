@@ -328,12 +328,9 @@ impl<'a> Rebuild<'a> {
     /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&self, file: &OpenFile, note: OwnerNote, fd: OwnedFd, place: u32) {
         file.inode().note_lock();
-        self.host.files.locks.put(OwnerFile {
-            fd,
-            note,
-            place: Some(place),
-            _charges: self.charges_of_owner(file),
-        });
+        let charges = self.charges_of_owner(file);
+        let owner = OwnerFile::new(fd, note, Some(place), charges);
+        self.host.files.locks.put(owner);
     }
 
     pub(super) fn finish(self, highest: [u32; 3]) -> io::Result<()> {

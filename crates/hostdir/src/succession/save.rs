@@ -254,10 +254,11 @@ fn write_names(writer: &mut Writer<'_>, nodes: &[Located]) -> io::Result<()> {
 
 fn write_owners(writer: &mut Writer<'_>, held: &Held) -> io::Result<()> {
     for (owner, ranges) in held {
-        writer.u64(owner.note.node.0)?;
-        writer.u64(owner.note.owner.0)?;
-        writer.u64(owner.note.handle.0)?;
-        writer.u32(owner.note.pid)?;
+        let note = owner.note();
+        writer.u64(note.node.0)?;
+        writer.u64(note.owner.0)?;
+        writer.u64(note.handle.0)?;
+        writer.u32(note.pid)?;
         writer.u32(ranges.len() as u32)?;
         for range in ranges {
             writer.byte(lock_number(range.kind))?;
