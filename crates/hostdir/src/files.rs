@@ -22,6 +22,7 @@ mod intent;
 mod io;
 mod keeping;
 mod listings;
+mod lock_notifications;
 mod lock_owners;
 mod lock_placement;
 mod locks;
@@ -104,8 +105,7 @@ impl Files {
         (tree, judge, follow): (Arc<Tree>, Arc<Judge>, Arc<Follow>),
     ) -> Files {
         let locks = Arc::<LockOwners>::default();
-        let mount_locks =
-            MountLocks::new(Arc::clone(&locks), Arc::clone(&tree), Arc::clone(&follow));
+        let mount_locks = MountLocks::new(Arc::clone(&locks), Arc::clone(&tree));
         let (limits, server_uid) = (tree.limits, tree.credentials.server_uid());
         Files {
             config,

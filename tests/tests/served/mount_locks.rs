@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
-use thrufs_sys::lock::{LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
+use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
@@ -48,6 +49,14 @@ fn ten_bytes(kind: LockKind, start: u64) -> RangeLock {
         start,
         end,
         pid,
+    }
+}
+
+fn everything(kind: LockKind) -> RangeLock {
+    RangeLock {
+        start: 0,
+        end: END_OF_FILE,
+        ..ten_bytes(kind, 0)
     }
 }
 
@@ -93,6 +102,91 @@ fn programs_above_share_a_file_among_themselves_and_not_with_the_host() {
         drop(one);
         let statistics = || mounted.ctl("statistics");
         wait_until("none", || statistics().contains(" mount_locks=0 "));
+    });
+}
+
+fn open_to_read(directory: &Path) -> File {
+    File::open(directory.join("file")).unwrap()
+}
+
+/// Programs that only read keep out those that write on the host, and nobody else.
+#[test]
+fn descriptors_for_reading_lock_the_file_for_reading() {
+    over_each_transport("nopassthrough", |mounted| {
+        let [one, two] = [(); 2].map(|()| open_to_read(mounted.mnt()));
+        let (writer, beneath) = (open(mounted.mnt()), open(mounted.source()));
+        set(&one, Read, 0).unwrap();
+        set(&beneath, Read, 0).unwrap();
+        assert_eq!(set(&beneath, Write, 100), Err(Errno::AGAIN));
+        set(&two, Read, 20).unwrap();
+        for start in [40, 0] {
+            assert_eq!(set(&writer, Write, start), Err(Errno::AGAIN));
+        }
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| ofd_set_wait(&writer, &ten_bytes(Write, 40)));
+            set(&beneath, Unlock, 0).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(set(&beneath, Read, 200), Err(Errno::AGAIN));
+        assert_eq!(set(&writer, Write, 0), Err(Errno::AGAIN));
+        set(&one, Unlock, 0).unwrap();
+        set(&writer, Write, 0).unwrap();
+        drop((one, two, writer));
+        wait_until("unlocked", || set(&beneath, Write, 0).is_ok());
+    });
+}
+
+/// What was locked before the mount locked the file.
+#[test]
+fn other_locks_do_not_leave_a_file_unguarded() {
+    over_each_transport("nopassthrough", |mounted| {
+        let reader = open_to_read(mounted.mnt());
+        let [one, two] = [(); 2].map(|()| open(mounted.mnt()));
+        let beneath = open(mounted.source());
+        let far = 1 << 31;
+        for held in [everything(Read), ten_bytes(Read, 5), ten_bytes(Read, far)] {
+            ofd_set(&reader, &held).unwrap();
+            set(&one, Read, 5000).unwrap();
+            assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN), "{held:?}");
+            assert_eq!(set(&two, Write, held.start), Err(Errno::AGAIN), "{held:?}");
+            set(&one, Unlock, 5000).unwrap();
+            assert_eq!(set(&beneath, Write, 100), Err(Errno::AGAIN), "{held:?}");
+            ofd_set(&reader, &everything(Unlock)).unwrap();
+            set(&two, Write, held.start).unwrap();
+            set(&two, Unlock, held.start).unwrap();
+            wait_until("unlocked", || set(&beneath, Write, 100).is_ok());
+            set(&beneath, Unlock, 100).unwrap();
+        }
+        // One for writing cannot be moved.
+        set(&one, Write, far).unwrap();
+        assert_eq!(set(&two, Read, 0), Err(Errno::AGAIN));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait_for(&two));
+            set(&one, Unlock, far).unwrap();
+            waiting.join().unwrap();
+        });
+        assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN));
+        set(&two, Unlock, 0).unwrap();
+        set(&one, Write, far).unwrap();
+        wait_until("of the same owner", || set(&one, Write, 0).is_ok());
+    });
+}
+
+/// What the host has locked for reading, owners above that lock for reading too do not lose.
+#[test]
+fn locks_for_reading_stay_where_the_mount_cannot_lock_for_writing() {
+    over_each_transport("nopassthrough", |mounted| {
+        let (reader, writer) = (open_to_read(mounted.mnt()), open(mounted.mnt()));
+        let beneath = open(mounted.source());
+        set(&beneath, Read, 100).unwrap();
+        ofd_set(&reader, &everything(Read)).unwrap();
+        assert_eq!(set(&writer, Write, 5000), Err(Errno::AGAIN));
+        assert_eq!(set(&beneath, Write, 3000), Err(Errno::AGAIN));
+        set(&beneath, Unlock, 100).unwrap();
+        assert_eq!(set(&writer, Write, 5000), Err(Errno::AGAIN), "the reader's");
+        assert_eq!(set(&beneath, Write, 3000), Err(Errno::AGAIN));
+        drop(reader);
+        wait_until("unlocked", || set(&writer, Write, 5000).is_ok());
     });
 }
 
@@ -153,6 +247,38 @@ fn both_sides_get_their_turn() {
         files[2].read_exact_at(&mut count, 4096).unwrap();
         let counted: u64 = counts.iter().map(|it| it.load(Ordering::Relaxed)).sum();
         assert_eq!(u64::from_le_bytes(count), counted);
+    });
+}
+
+/// Also while some above has it at any moment.
+#[test]
+fn many_above_leave_the_host_its_turn() {
+    over_each_transport("nopassthrough", |mounted| {
+        let is_done = AtomicBool::new(false);
+        let beneath = open(mounted.source());
+        thread::scope(|scope| {
+            for _ in 0..20 {
+                let above = open(mounted.mnt());
+                let is_done = &is_done;
+                scope.spawn(move || {
+                    while !is_done.load(Ordering::Relaxed) {
+                        wait_for(&above);
+                        set(&above, Unlock, 0).unwrap();
+                    }
+                });
+            }
+            let (turned, turns) = channel();
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    wait_for(&beneath);
+                    set(&beneath, Unlock, 0).unwrap();
+                    turned.send(turn).unwrap();
+                }
+            });
+            let had = turns.iter().zip(0..20).count();
+            is_done.store(true, Ordering::Relaxed);
+            assert_eq!(had, 20);
+        });
     });
 }
 

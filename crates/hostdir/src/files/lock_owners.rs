@@ -1,5 +1,6 @@
 //! The owners of shared POSIX and OFD locks, each with a lower open file for each inode.
 
+use super::mount_lock::{SHIFT, shifted};
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::QuotaCharge;
 use crate::tree::Tree;
@@ -75,10 +76,45 @@ impl OwnerFile {
         }
     }
 
-    /// Whether it holds a lock in a range; false on older kernels, which do not say.
-    pub(super) fn holds_any(&self, start: u64, end: u64) -> bool {
-        matches!(own_locks(&self.fd, start, end).next(), Some(Ok(_)))
+    /// The kind of its first lock in a range; `None` on older kernels, which do not say.
+    pub(super) fn first_lock(&self, start: u64, end: u64) -> Option<LockKind> {
+        let first = own_locks(&self.fd, start, end).next()?;
+        first.ok().map(|first| first.kind)
     }
+
+    /// Moves its locks behind those of the mount, all for reading. Also those that were moved in part.
+    fn move_up(&self) -> Result<()> {
+        let locks: Vec<RangeLock> = own_locks(&self.fd, 0, END_OF_FILE).collect::<Result<_>>()?;
+        let unlock = |start, end| {
+            let kind = LockKind::Unlock;
+            let range = RangeLock {
+                kind,
+                start,
+                end,
+                pid: 0,
+            };
+            lock::ofd_set(&self.fd, &range)
+        };
+        let exact = || locks.iter().filter(|range| range.start < SHIFT);
+        if exact().any(|range| range.end >= SHIFT) {
+            unlock(SHIFT, END_OF_FILE)?;
+        }
+        for range in exact() {
+            lock::ofd_set(&self.fd, &shifted(range)?)?;
+        }
+        Ok(unlock(0, SHIFT - 1)?)
+    }
+}
+
+/// What the owners of a node hold as they asked for it, before the mount has locked the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Exact {
+    Nothing,
+    ForReading,
+    /// Another owner than the one that asks, for writing.
+    ForWriting,
+    /// The one that asks, for writing, or nobody knows (older kernels).
+    Unmovable,
 }
 
 /// A place among the owners, and a descriptor.
@@ -150,12 +186,25 @@ impl LockOwners {
         !self.others(node, MOUNT).is_empty()
     }
 
-    /// Whether no owner of the node surely holds a lock.
-    pub(super) fn hold_nothing(&self, node: NodeId) -> bool {
+    pub(super) fn hold_exactly(&self, node: NodeId, asking: LockOwner) -> Exact {
+        let of = |owner: &Arc<OwnerFile>, held: Result<RangeLock>| match held.map(|held| held.kind)
+        {
+            Ok(LockKind::Read | LockKind::Unlock) => Exact::ForReading,
+            Ok(LockKind::Write) if owner.noted.owner != asking => Exact::ForWriting,
+            _ => Exact::Unmovable,
+        };
+        let owners = self.others(node, MOUNT).into_iter();
+        let held = owners.flat_map(|owner| {
+            let held = own_locks(&owner.fd, 0, END_OF_FILE);
+            held.map(|held| of(&owner, held)).collect::<Vec<_>>()
+        });
+        held.max().unwrap_or(Exact::Nothing)
+    }
+
+    /// Moves the locks of all owners of a node behind those of the mount.
+    pub(super) fn move_up(&self, node: NodeId) -> Result<()> {
         let owners = self.others(node, MOUNT);
-        owners
-            .iter()
-            .all(|owner| own_locks(&owner.fd, 0, END_OF_FILE).next().is_none())
+        owners.iter().try_for_each(|owner| owner.move_up())
     }
 
     pub(super) fn get(&self, node: NodeId, owner: LockOwner) -> Option<Arc<OwnerFile>> {

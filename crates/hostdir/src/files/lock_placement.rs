@@ -2,70 +2,57 @@
 //! [mount](super::mount_lock), which locks the file first.
 
 use super::Files;
-use super::lock_owners::MOUNT;
-use super::mount_lock::{Joined, Phase, RANGES_END, SHIFT, of_mount};
+use super::lock_owners::{Exact, MOUNT};
+use super::mount_lock::{Asked, Joined, PATIENCE, RANGES_END, Step, give_up};
 use super::open_file::OpenFile;
 use crate::ledger::OwnerNote;
 use crate::tree::Inode;
-use thrufs::{Context, Errno, Result};
+use std::time::Instant;
+use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, NodeId};
 use thrufs_policy::DataPath;
-use thrufs_sys::lock::{self, LockKind, RangeLock};
-
-/// How the locks of an inode are set, while it is held.
-pub(super) struct Placement<'a>(Option<Joined<'a>>);
-
-impl Placement<'_> {
-    /// The range beneath for one above.
-    pub(super) fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
-        self.0
-            .as_ref()
-            .map_or(Ok(*range), |joined| joined.beneath(range))
-    }
-}
+use thrufs_sys::lock::LockKind;
 
 impl Files {
-    /// Has the mount lock the file, if its locks demand that.
+    /// Has the mount lock the file, if its locks demand that. `None` where they never do.
     pub(super) fn join_locks(
         &self,
         context: &Context<'_>,
         file: &OpenFile,
-        range: &RangeLock,
+        args: &LockArgs,
         wait: bool,
-    ) -> Result<Placement<'_>> {
+    ) -> Result<Option<Joined<'_>>> {
         if !self.may_map_shared(file) || file.inode().dax().is_reported() {
-            return Ok(Placement(None));
+            return Ok(None);
         }
-        let (locks, node) = (&self.mount_locks, file.node());
-        let mut joined = locks.join(node, file.is_writable() && range.end < RANGES_END);
+        let locks = &self.mount_locks;
+        let asked = Asked {
+            node: file.node(),
+            owner: args.owner,
+            kind: match file.is_writable() {
+                true => LockKind::Write,
+                false => LockKind::Read,
+            },
+            is_of_range: args.end < RANGES_END,
+        };
+        let started = Instant::now();
+        locks.wait_for_turn(context, &asked)?;
         loop {
-            match locks.phase(node) {
-                Phase::Exact => break,
-                Phase::Held => {
-                    joined.is_shifted = true;
-                    break;
+            let patience = match locks.join(&asked) {
+                Step::Placed(joined) => return Ok(Some(joined)),
+                Step::Wait(patience) => patience,
+                Step::Change(mut joined) => {
+                    let taken = self.take_for_all(context, file, &asked, wait);
+                    joined.changed();
+                    match taken {
+                        Ok(()) => return Ok(Some(joined)),
+                        Err(Errno::EAGAIN) if wait => PATIENCE,
+                        Err(error) => return Err(error),
+                    }
                 }
-                Phase::Free | Phase::Taking | Phase::Leaving => context.require_blocking()?,
-            }
-            if !locks.begin_taking(node) {
-                locks.wait_for_others(context, node, wait)?;
-                continue;
-            }
-            let taken = self.take_for_all(context, file);
-            locks.end_phase(
-                node,
-                if taken.is_ok() {
-                    Phase::Held
-                } else {
-                    Phase::Free
-                },
-            );
-            match taken {
-                Err(Errno::EAGAIN) if wait => self.wait_beneath(context, node)?,
-                taken => taken?,
-            }
+            };
+            locks.wait(context, started, (!wait).then_some(patience))?;
         }
-        Ok(Placement(Some(joined)))
     }
 
     /// Whether the kernel above has pages of a file that is mapped shared: also where nothing else is cached, by
@@ -78,52 +65,73 @@ impl Files {
         }
     }
 
-    /// Locks a file for all owners above, in [`Phase::Taking`]. What another side has changed under its lock is
-    /// read anew, also of other files that are open: a lock may stand for those.
-    fn take_for_all(&self, context: &Context<'_>, file: &OpenFile) -> Result<()> {
-        let locks = &self.mount_locks;
-        let node = file.node();
+    /// Locks a file for all owners above.
+    fn take_for_all(
+        &self,
+        context: &Context<'_>,
+        file: &OpenFile,
+        asked: &Asked,
+        wait: bool,
+    ) -> Result<()> {
+        context.require_blocking()?;
+        let (locks, node, uid) = (&self.mount_locks, asked.node, context.uid());
         let mount = match self.locks.get(node, MOUNT) {
             Some(known) => known,
             None => self.new_owner(context, file, note(node))?,
         };
-        match lock::ofd_set(&mount.fd, &of_mount(LockKind::Write)).map_err(Errno::from) {
-            Err(Errno::EACCES) => return Err(Errno::EAGAIN),
-            // A file that the server cannot write either.
-            Err(Errno::EBADF) => return Err(Errno::ENOLCK),
-            set => set?,
+        if locks.held(node).is_some() {
+            locks.set(node, &mount, asked.kind, None)?;
+            return locks.is_locked(node, asked.kind, uid);
         }
-        let others = self.files.iter().map(|(_, open)| open);
-        let others = others.filter(|open| self.may_map_shared(open));
-        let mut nodes = vec![node];
-        nodes.extend(others.map(|open| open.node()));
-        locks.drop_pages(nodes).inspect_err(|_| {
-            tracing::debug!(?node, "the kernel does not drop its pages for a lock");
-            locks.unlock(&mount);
-        })
+        locks.pause(node);
+        let is_alone = self.locks.hold_exactly(node, asked.owner) == Exact::Nothing;
+        let first = if is_alone { asked.kind } else { LockKind::Read };
+        locks.set(node, &mount, first, (wait && is_alone).then_some(context))?;
+        self.refresh_pages(node, uid)
+            .and_then(|()| locks.is_locked(node, first, uid))
+            .inspect_err(|error| {
+                tracing::debug!(?node, %error, "a file cannot be locked by the mount");
+                give_up(&mount);
+            })?;
+        if first != asked.kind {
+            locks.set(node, &mount, asked.kind, None)?;
+            locks.is_locked(node, asked.kind, uid)?;
+        }
+        Ok(())
     }
 
-    /// Waits for locks of the host.
-    fn wait_beneath(&self, context: &Context<'_>, node: NodeId) -> Result<()> {
-        let Some(mount) = self.locks.get(node, MOUNT) else {
-            return Ok(());
-        };
-        let range = of_mount(LockKind::Write);
-        context.interruptible(|_| Ok(lock::ofd_set_wait(&mount.fd, &range)?))
+    /// What another side has changed under its lock is read anew, also of other files that are open: a lock may
+    /// stand for those.
+    fn refresh_pages(&self, node: NodeId, uid: Option<u32>) -> Result<()> {
+        self.mount_locks.drop_pages(node, uid)?;
+        if self.follow.settle(PATIENCE / 2).is_err()
+            && let Some(notifier) = self.tree.notifier.get()
+        {
+            let others = self.files.iter().map(|(_, open)| open);
+            for open in others.filter(|open| self.may_map_shared(open)) {
+                let _ = notifier.expire_attributes(open.node());
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn is_locked_by_mount(&self, inode: &Inode) -> bool {
-        let mount = self.locks.get(inode.node(), MOUNT);
-        mount.is_some_and(|mount| mount.holds_any(0, SHIFT - 1))
+        self.mount_locks.held(inode.node()).is_some()
     }
 
-    /// Gives up locks of the mount that no owner needs, after a session was resumed.
+    /// Completes moves of locks, and gives up locks of the mount that no owner needs, after a session was resumed.
     pub(crate) fn settle_mount_locks(&self) {
         for owner in self.locks.all() {
             let note = owner.note();
-            if note.owner == MOUNT {
-                self.mount_locks.settle(note.node);
+            if note.owner != MOUNT {
+                continue;
             }
+            if self.mount_locks.held(note.node).is_some()
+                && let Err(error) = self.locks.move_up(note.node)
+            {
+                tracing::error!(node = note.node.0, %error, "cannot move locks");
+            }
+            self.mount_locks.settle(note.node);
         }
     }
 }

@@ -178,7 +178,9 @@ impl Files {
             None => Arc::new(self.open_for_owner(&file, note(node, args), [None, None])?),
         };
         // First those above, then those beneath, among which the mount's own is none.
-        let (found, is_shifted) = match self.locks.get(node, MOUNT) {
+        let mount = self.locks.get(node, MOUNT);
+        let mount = mount.filter(|_| self.mount_locks.held(node).is_some());
+        let (found, is_shifted) = match mount {
             None => (lock::ofd_get(&owner.fd, &wanted)?, false),
             Some(mount) => match lock::ofd_get(&owner.fd, &shifted(&wanted)?)? {
                 None => (lock::ofd_get(&mount.fd, &wanted)?, false),
@@ -224,8 +226,11 @@ impl Files {
             return self.unlock(node, args.owner, &range);
         }
         let open = self.file_of(node, args.handle)?;
-        let joined = self.join_locks(context, &open, &range, wait)?;
-        let range = joined.beneath(&range)?;
+        let joined = self.join_locks(context, &open, args, wait)?;
+        let range = match &joined {
+            Some(joined) => joined.beneath(&range)?,
+            None => range,
+        };
         let file = self.owner_file(context, node, args)?;
         lock_or_wait(
             context,
@@ -243,10 +248,7 @@ impl Files {
         let Some(file) = self.locks.get(node, owner) else {
             return Ok(());
         };
-        match self.locks.get(node, MOUNT) {
-            None => lock::ofd_set(&file.fd, range)?,
-            Some(_) => lock::ofd_set(&file.fd, &shifted(range)?)?,
-        }
+        self.mount_locks.unlock(&file, node, range)?;
         self.mount_locks.settle(node);
         Ok(())
     }

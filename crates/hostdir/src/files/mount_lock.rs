@@ -3,36 +3,38 @@
 //! Such a map is the page cache of the kernel above, and not that of the host: what one side stores, the other does
 //! not see, and what the kernel above writes back later destroys what was stored beneath. Programs that share
 //! memory through a file lock ranges of it with fcntl(2). So as long as owners above have such locks, the *mount*
-//! has the file alone: an owner of its own ([`MOUNT`]) holds a write lock from the first byte to [`SHIFT`], and
-//! the locks of the owners are moved behind that, where they conflict with each other alone. Before an owner
-//! gets its first lock, and before the file is unlocked beneath, the kernel above drops its pages, and thereby
-//! writes back those that were stored to.
+//! has the file: an owner of its own ([`MOUNT`]) holds a lock from the first byte to [`SHIFT`], and the locks of the
+//! owners are moved behind that, where they conflict with each other alone. The mount locks for writing, so that it
+//! has the file alone; for reading as long as only descriptors for reading have locked. Before an owner gets its
+//! first lock, and before a file that was locked for writing is unlocked beneath, the kernel above drops its pages,
+//! and thereby writes back those that were stored to.
 //!
-//! **Which files.** Those with the data path cached, from a lock of a writer on, while nobody holds another, of a
-//! finite range below [`RANGES_END`]. What SQLite locks of a database itself is above that, and it reads that with
-//! read(2); so are locks of a whole file.
+//! **Which files.** Those with the data path cached, from a lock of a finite range below [`RANGES_END`] on. What
+//! SQLite locks of a database itself is above that, and it reads that with read(2). Such locks, and those of a whole
+//! file, are set as they are until then. With the first range, those for reading move, while the host is kept out by
+//! a lock of the mount for reading. One for writing keeps the host out by itself, but could not move without a
+//! moment in which the host can take it: ranges of other owners wait for it.
 //!
-//! **Phases.** [`Phase`] is of a node, in a table under a lock. A request that is about to lock is counted
-//! ([`Joined`]): meanwhile the phase does not leave [`Phase::Held`]. Only who has changed the phase to `Taking` or
-//! `Leaving` sets the lock beneath and ends that phase; others wait. A request that waits for a lock of the host
-//! does so in [`Phase::Free`], by the open file of the mount, so what it gets is what the next `Taking` finds.
+//! **Changes.** What is held is of a node, in a table under a lock. A request that is about to lock is counted
+//! ([`Joined`]): meanwhile the file stays locked. One request at a time changes what the mount holds, or a thread
+//! gives it up; others wait.
 //!
-//! **Notifications** wait for pages, which other requests hold, so threads of their own send them, at most
-//! [`THREADS_MAX`] at a time. A request waits for them for a second at most. Where the kernel above takes none
-//! (guests), the lock is kept until the last owner has closed the file, which writes back and drops what was
-//! mapped.
+//! **Turns.** Once a file has been locked for [`TURN`], an owner that holds nothing waits until the others have
+//! unlocked, though not for longer than [`DRAIN`], and the host may lock.
+//!
+//! Where the kernel above takes no notifications (guests), the lock is kept until the last owner has closed the
+//! file, which writes back and drops what was mapped.
 
-use super::lock_owners::{LockOwners, MOUNT, OwnerFile};
-use crate::follow::Follow;
+use super::lock_notifications::LockNotifications;
+use super::lock_owners::{Exact, LockOwners, MOUNT, OwnerFile};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use thrufs::{Context, Errno, Notifier, Result};
-use thrufs_abi::NodeId;
+use thrufs::{Context, Errno, Result};
+use thrufs_abi::{LockOwner, NodeId};
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 
 /// Where the locks of owners above begin.
@@ -41,19 +43,20 @@ pub(super) const SHIFT: u64 = 1 << 62;
 /// Where SQLite's locks of a database begin.
 pub(super) const RANGES_END: u64 = 1 << 30;
 
-/// How long the kernel above may take to drop pages, and another request to take or give up the lock.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the kernel above may take to drop pages, and another request to change what the mount holds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the lock stays with the host at least, so that one who waits for it there gets it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How often a waiting request looks whether it was interrupted.
+/// How often a waiting request looks whether it was interrupted, and for what nothing tells it of.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-const THREADS_MAX: usize = 8;
+const TURN: Duration = Duration::from_millis(50);
+const DRAIN: Duration = Duration::from_millis(50);
 
-/// Most notifications that wait for a thread when a request asks for one more.
-const JOBS_MAX: usize = 64;
+/// How long owners that did not unlock have the file then.
+const LONG_TURN: Duration = Duration::from_secs(5);
 
 pub(super) fn of_mount(kind: LockKind) -> RangeLock {
     RangeLock {
@@ -92,58 +95,68 @@ pub(super) fn unshifted(range: &RangeLock) -> RangeLock {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Locks are set as they are.
-    Exact,
-    /// The mount may lock the file.
-    Free,
-    Taking,
-    Held,
-    Leaving,
+/// What a request is about to lock.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) node: NodeId,
+    pub(super) owner: LockOwner,
+    /// How the mount has to lock the file for it.
+    pub(super) kind: LockKind,
+    /// Whether the mount locks the file on account of it.
+    pub(super) is_of_range: bool,
+}
+
+/// How far a request may go.
+pub(super) enum Step<'a> {
+    Placed(Joined<'a>),
+    /// This request changes what the mount holds.
+    Change(Joined<'a>),
+    /// Another changes it, or is about to lock. One that does not wait for locks waits for this long.
+    Wait(Duration),
 }
 
 struct State {
-    phase: Phase,
+    /// How the mount has locked the file. The locks of owners are moved then.
+    held: Option<LockKind>,
+    /// Whether a request or a thread is about to change that.
+    is_changing: bool,
+    /// Whether that request waits for a lock of the host.
+    waits_beneath: bool,
     /// Requests that are about to lock.
     users: u32,
+    turn_ends: Instant,
     freed: Option<Instant>,
-}
-
-enum Job {
-    /// Drops the pages of the first node, and the attributes of all.
-    Drop(Vec<NodeId>, SyncSender<()>),
-    Leave(NodeId),
-}
-
-#[derive(Default)]
-struct Jobs {
-    queue: VecDeque<Job>,
-    threads: usize,
+    /// The user that made the mount lock it.
+    uid: Option<u32>,
 }
 
 pub(crate) struct MountLocks {
     owners: Arc<LockOwners>,
     tree: Arc<Tree>,
-    follow: Arc<Follow>,
     table: Mutex<HashMap<NodeId, State>>,
     changed: Condvar,
-    jobs: Mutex<Jobs>,
+    notifications: Arc<LockNotifications>,
 }
 
 /// A request that is about to lock, until it is dropped.
 pub(super) struct Joined<'a> {
     locks: &'a Arc<MountLocks>,
     node: NodeId,
-    pub(super) is_shifted: bool,
+    is_moved: bool,
 }
 
 impl Joined<'_> {
+    /// The range beneath for one above.
     pub(super) fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
-        match self.is_shifted {
+        match self.is_moved {
             true => shifted(range),
             false => Ok(*range),
         }
+    }
+
+    /// Ends a change.
+    pub(super) fn changed(&mut self) {
+        self.is_moved = self.locks.end_change(self.node).is_some();
     }
 }
 
@@ -157,98 +170,201 @@ impl Drop for Joined<'_> {
 }
 
 impl MountLocks {
-    pub(super) fn new(owners: Arc<LockOwners>, tree: Arc<Tree>, follow: Arc<Follow>) -> MountLocks {
+    pub(super) fn new(owners: Arc<LockOwners>, tree: Arc<Tree>) -> MountLocks {
         MountLocks {
+            notifications: LockNotifications::new(Arc::clone(&tree)),
             owners,
             tree,
-            follow,
             table: Mutex::default(),
             changed: Condvar::new(),
-            jobs: Mutex::default(),
         }
     }
 
     /// The state of a node that is not in the table, after a session was resumed or before its first lock.
     fn found(&self, node: NodeId) -> State {
-        let phase = match self.owners.get(node, MOUNT) {
-            None => Phase::Exact,
-            Some(mount) if mount.holds_any(0, SHIFT - 1) => Phase::Held,
-            Some(_) => Phase::Free,
-        };
+        let mount = self.owners.get(node, MOUNT);
         State {
-            phase,
+            held: mount.and_then(|mount| mount.first_lock(0, SHIFT - 1)),
+            is_changing: false,
+            waits_beneath: false,
             users: 0,
+            turn_ends: Instant::now(),
             freed: None,
+            uid: None,
         }
     }
 
-    pub(super) fn join<'a>(self: &'a Arc<Self>, node: NodeId, is_of_map: bool) -> Joined<'a> {
+    pub(super) fn join<'a>(self: &'a Arc<Self>, asked: &Asked) -> Step<'a> {
         let mut table = self.table.lock();
-        let state = table.entry(node).or_insert_with(|| self.found(node));
-        let may_change = state.phase == Phase::Exact && state.users == 0;
-        if may_change && is_of_map && self.owners.hold_nothing(node) {
-            state.phase = Phase::Free;
+        let state = table
+            .entry(asked.node)
+            .or_insert_with(|| self.found(asked.node));
+        if state.is_changing {
+            let patience = if state.waits_beneath {
+                Duration::ZERO
+            } else {
+                PATIENCE
+            };
+            return Step::Wait(patience);
+        }
+        let mut is_enough = match state.held {
+            Some(held) => held == LockKind::Write || asked.kind == LockKind::Read,
+            None => !asked.is_of_range,
+        };
+        if !is_enough && state.held.is_none() {
+            if state.users > 0 {
+                return Step::Wait(INTERVAL);
+            }
+            match self.owners.hold_exactly(asked.node, asked.owner) {
+                Exact::Nothing | Exact::ForReading => {}
+                Exact::ForWriting => return Step::Wait(Duration::ZERO),
+                Exact::Unmovable => is_enough = true,
+            }
         }
         state.users += 1;
-        drop(table);
-        Joined {
+        let joined = Joined {
             locks: self,
-            node,
-            is_shifted: false,
-        }
-    }
-
-    /// Of a node that is joined.
-    pub(super) fn phase(&self, node: NodeId) -> Phase {
-        let table = self.table.lock();
-        table.get(&node).map_or(Phase::Exact, |state| state.phase)
-    }
-
-    /// From free to taking; false if another request was faster. The host has its turn first.
-    pub(super) fn begin_taking(&self, node: NodeId) -> bool {
-        let mut table = self.table.lock();
-        let Some(state) = table.get_mut(&node).filter(|it| it.phase == Phase::Free) else {
-            return false;
+            node: asked.node,
+            is_moved: state.held.is_some(),
         };
-        state.phase = Phase::Taking;
-        let freed = state.freed;
-        drop(table);
+        if is_enough {
+            return Step::Placed(joined);
+        }
+        state.is_changing = true;
+        Step::Change(joined)
+    }
+
+    /// How the mount has locked a file.
+    pub(super) fn held(&self, node: NodeId) -> Option<LockKind> {
+        let table = self.table.lock();
+        let state = table.get(&node);
+        state.map_or_else(|| self.found(node).held, |state| state.held)
+    }
+
+    /// The host has its turn first, as long as it takes to be woken.
+    pub(super) fn pause(&self, node: NodeId) {
+        let freed = self.table.lock().get(&node).and_then(|state| state.freed);
         if let Some(rest) = freed.and_then(|freed| PAUSE.checked_sub(freed.elapsed())) {
             thread::sleep(rest);
         }
-        true
     }
 
-    pub(super) fn end_phase(&self, node: NodeId, phase: Phase) {
-        if let Some(state) = self.table.lock().get_mut(&node) {
-            if state.phase == Phase::Leaving {
-                state.freed = Some(Instant::now());
+    /// Locks a file for the mount beneath, by a request that changes it. Waits for the host if `context` is given.
+    pub(super) fn set(
+        &self,
+        node: NodeId,
+        mount: &OwnerFile,
+        kind: LockKind,
+        context: Option<&Context<'_>>,
+    ) -> Result<()> {
+        let range = of_mount(kind);
+        match (
+            lock::ofd_set(&mount.fd, &range).map_err(Errno::from),
+            context,
+        ) {
+            (Err(Errno::EAGAIN | Errno::EACCES), None) => Err(Errno::EAGAIN),
+            (Err(Errno::EAGAIN | Errno::EACCES), Some(context)) => {
+                self.set_waits_beneath(node, true);
+                let waited = context.interruptible(|_| Ok(lock::ofd_set_wait(&mount.fd, &range)?));
+                self.set_waits_beneath(node, false);
+                waited
             }
-            state.phase = phase;
+            // A file that the server cannot write either.
+            (Err(Errno::EBADF), _) => Err(Errno::ENOLCK),
+            (set, _) => set,
+        }
+    }
+
+    fn set_waits_beneath(&self, node: NodeId, waits: bool) {
+        if let Some(state) = self.table.lock().get_mut(&node) {
+            state.waits_beneath = waits;
         }
         self.changed.notify_all();
     }
 
-    pub(super) fn wait_for_others(
+    /// Moves the locks of owners, all for reading, once the mount has locked the file.
+    pub(super) fn is_locked(&self, node: NodeId, kind: LockKind, uid: Option<u32>) -> Result<()> {
+        let mut table = self.table.lock();
+        let Some(state) = table.get_mut(&node) else {
+            return Ok(());
+        };
+        if state.held.is_none() {
+            self.owners.move_up(node)?;
+            state.turn_ends = Instant::now() + TURN;
+        }
+        (state.held, state.uid) = (Some(kind), uid);
+        Ok(())
+    }
+
+    fn end_change(&self, node: NodeId) -> Option<LockKind> {
+        let mut table = self.table.lock();
+        let state = table.get_mut(&node)?;
+        state.is_changing = false;
+        let held = state.held;
+        drop(table);
+        self.changed.notify_all();
+        held
+    }
+
+    /// Waits for a moment, until something has changed, unless a request has waited for as long as it may.
+    pub(super) fn wait(
         &self,
         context: &Context<'_>,
-        node: NodeId,
-        wait: bool,
+        started: Instant,
+        patience: Option<Duration>,
     ) -> Result<()> {
-        let started = Instant::now();
+        if patience.is_some_and(|patience| started.elapsed() >= patience) {
+            return Err(Errno::EAGAIN);
+        }
+        context.require_blocking()?;
         context.interruptible(|token| {
-            let mut table = self.table.lock();
-            while let Some(Phase::Taking | Phase::Leaving) = table.get(&node).map(|it| it.phase) {
-                if token.is_set() {
-                    return Err(Errno::EINTR);
-                }
-                if !wait && started.elapsed() >= PATIENCE {
-                    return Err(Errno::EAGAIN);
-                }
-                self.changed.wait_for(&mut table, INTERVAL);
+            self.changed.wait_for(&mut self.table.lock(), INTERVAL);
+            if token.is_set() {
+                return Err(Errno::EINTR);
             }
             Ok(())
         })
+    }
+
+    /// Has an owner that holds nothing wait once a turn of the side above has ended.
+    pub(super) fn wait_for_turn(&self, context: &Context<'_>, asked: &Asked) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            let mut table = self.table.lock();
+            let Some(state) = table.get_mut(&asked.node) else {
+                return Ok(());
+            };
+            if state.held.is_none() || state.is_changing || started < state.turn_ends {
+                return Ok(());
+            }
+            let holds = |owner: Arc<OwnerFile>| owner.first_lock(SHIFT, END_OF_FILE).is_some();
+            if self.notifications.notifier().is_none()
+                || self.owners.get(asked.node, asked.owner).is_some_and(holds)
+            {
+                return Ok(());
+            }
+            if started.elapsed() >= DRAIN {
+                state.turn_ends = Instant::now() + LONG_TURN;
+                return Ok(());
+            }
+            drop(table);
+            self.wait(context, started, None)?;
+        }
+    }
+
+    /// Unlocks a range of an owner.
+    pub(super) fn unlock(&self, file: &OwnerFile, node: NodeId, range: &RangeLock) -> Result<()> {
+        // Under the lock: the locks of the owner are not moved meanwhile.
+        let table = self.table.lock();
+        let held = match table.get(&node) {
+            Some(state) => state.held,
+            None => self.found(node).held,
+        };
+        let range = match held {
+            Some(_) => shifted(range)?,
+            None => *range,
+        };
+        Ok(lock::ofd_set(&file.fd, &range)?)
     }
 
     /// To be called when an owner may hold less, or is gone: gives up what nobody needs.
@@ -258,20 +374,25 @@ impl MountLocks {
             return;
         }
         let state = table.entry(node).or_insert_with(|| self.found(node));
-        if state.users > 0 {
+        if state.users > 0 || state.is_changing {
             return;
         }
         let has_owners = self.owners.has_any(node);
-        match state.phase {
-            Phase::Held if !self.is_needed(node, has_owners) => {
-                state.phase = Phase::Leaving;
+        match state.held {
+            Some(_) if self.is_needed(node, has_owners) => {}
+            Some(kind) => {
+                state.is_changing = true;
+                let uid = state.uid;
                 drop(table);
-                match self.notifier() {
-                    Some(_) => self.push(Job::Leave(node)),
-                    None => self.leave(node),
+                let locks = Arc::clone(self);
+                if kind == LockKind::Write && self.notifications.notifier().is_some() {
+                    let leave = move || locks.leave(node);
+                    self.notifications.after_drop(node, uid, leave);
+                } else {
+                    locks.leave(node);
                 }
             }
-            Phase::Exact | Phase::Free if !has_owners => {
+            None if !has_owners => {
                 table.remove(&node);
                 let mount = self.owners.remove(node, MOUNT);
                 drop(table);
@@ -279,7 +400,7 @@ impl MountLocks {
                     mount.release(&self.tree);
                 }
             }
-            _ => {}
+            None => {}
         }
     }
 
@@ -293,97 +414,33 @@ impl MountLocks {
             end: END_OF_FILE,
             pid: 0,
         };
-        match self.notifier() {
+        match self.notifications.notifier() {
             None => has_owners,
             Some(_) => lock::ofd_get(&mount.fd, &any) != Ok(None),
         }
     }
 
-    fn notifier(&self) -> Option<&Notifier> {
-        let notifier = self.tree.notifier.get();
-        notifier.filter(|notifier| notifier.is_connected())
-    }
-
-    pub(super) fn unlock(&self, mount: &OwnerFile) {
-        if let Err(error) = lock::ofd_set(&mount.fd, &of_mount(LockKind::Unlock)) {
-            tracing::warn!(%error, "cannot give up a lock of the mount");
-        }
-    }
-
-    /// Waits until the kernel above has dropped the pages of the first node, and the attributes of all.
-    pub(super) fn drop_pages(self: &Arc<Self>, nodes: Vec<NodeId>) -> Result<()> {
-        if self.notifier().is_none() {
-            return Ok(());
-        }
-        if self.jobs.lock().queue.len() >= JOBS_MAX {
-            return Err(Errno::EAGAIN);
-        }
-        let (done, dropped): (_, Receiver<()>) = sync_channel(1);
-        self.push(Job::Drop(nodes, done));
-        dropped.recv_timeout(PATIENCE).map_err(|_| Errno::EAGAIN)
-    }
-
-    fn push(self: &Arc<Self>, job: Job) {
-        let mut jobs = self.jobs.lock();
-        jobs.queue.push_back(job);
-        if jobs.threads == THREADS_MAX {
-            return;
-        }
-        let locks = Arc::clone(self);
-        let thread = thread::Builder::new().name("mount-locks".to_owned());
-        match thread.spawn(move || locks.work()) {
-            Ok(_) => jobs.threads += 1,
-            // Another thread, or the next job, sees to this one.
-            Err(error) => tracing::warn!(%error, "cannot start a thread for notifications"),
-        }
-    }
-
-    fn work(self: &Arc<Self>) {
-        loop {
-            let mut jobs = self.jobs.lock();
-            let Some(job) = jobs.queue.pop_front() else {
-                jobs.threads -= 1;
-                return;
-            };
-            drop(jobs);
-            match job {
-                Job::Leave(node) => self.leave(node),
-                Job::Drop(nodes, done) => {
-                    self.drop_cached(&nodes);
-                    let _ = done.send(());
-                }
-            }
-        }
-    }
-
-    /// The kernel writes back the pages of a file that were stored to, and drops all.
-    fn invalidate(&self, node: NodeId, offset: i64) {
-        let sent = self
-            .notifier()
-            .map(|notifier| notifier.inval_inode_now(node, offset, 0));
-        if let Some(Err(error)) = sent
-            && !matches!(error, Errno::ENOENT | Errno::ENOTCONN)
-        {
-            tracing::warn!(?node, %error, "the kernel refused to drop pages");
-        }
-    }
-
-    fn drop_cached(&self, nodes: &[NodeId]) {
-        let [node, others @ ..] = nodes else { return };
-        self.invalidate(*node, 0);
-        if self.follow.settle(PATIENCE / 2).is_err() {
-            others.iter().for_each(|node| self.invalidate(*node, -1));
-        }
-    }
-
-    /// Gives up the lock, in [`Phase::Leaving`].
+    /// Gives up the lock, once pages were dropped.
     fn leave(self: &Arc<Self>, node: NodeId) {
-        self.invalidate(node, 0);
         if let Some(mount) = self.owners.get(node, MOUNT) {
-            self.unlock(&mount);
+            give_up(&mount);
         }
-        self.end_phase(node, Phase::Free);
+        if let Some(state) = self.table.lock().get_mut(&node) {
+            (state.held, state.freed) = (None, Some(Instant::now()));
+        }
+        self.end_change(node);
         self.settle(node);
+    }
+
+    /// Waits until the kernel above has written back and dropped the pages of a file.
+    pub(super) fn drop_pages(&self, node: NodeId, uid: Option<u32>) -> Result<()> {
+        self.notifications.drop_pages(node, uid)
+    }
+}
+
+pub(super) fn give_up(mount: &OwnerFile) {
+    if let Err(error) = lock::ofd_set(&mount.fd, &of_mount(LockKind::Unlock)) {
+        tracing::warn!(%error, "cannot give up a lock of the mount");
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::Files;
 use super::guard::UseGuard;
+use super::lock_owners::MOUNT;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -21,7 +22,7 @@ const DISCARD_MS_MAX: u32 = 10;
 
 impl Files {
     /// Whether the file of an open is open for writing beneath. Our own writers cannot be told from others, so it is
-    /// not asked while there are some, nor after it was locked.
+    /// not asked while there are some, nor while owners of locks have files of their own.
     pub(super) fn is_written_beneath(
         &self,
         context: &Context<'_>,
@@ -35,7 +36,8 @@ impl Files {
             && guard.path() == DataPath::Cached
             && guard.filter().is_none()
             && self.follow.is_started()
-            && !inode.was_locked();
+            && !self.locks.has_any(inode.node())
+            && self.locks.get(inode.node(), MOUNT).is_none();
         let is_only_writer = || {
             inode
                 .uses()
