@@ -172,6 +172,33 @@ fn other_locks_do_not_leave_a_file_unguarded() {
     });
 }
 
+/// A request that waits for locks that are set as they are holds up no range.
+#[test]
+fn one_that_waits_for_the_whole_file_delays_no_range() {
+    over_each_transport("nopassthrough", |mounted| {
+        let [one, two] = [(); 2].map(|()| open(mounted.mnt()));
+        let beneath = open(mounted.source());
+        let is_locked = AtomicBool::new(false);
+        ofd_set(&one, &everything(Read)).unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                ofd_set_wait(&two, &everything(Write)).unwrap();
+                is_locked.store(true, Ordering::Relaxed);
+            });
+            wait_until("it waits", || {
+                mounted.ctl("statistics").contains(" lock_owners=2 ")
+            });
+            ofd_set(&one, &ten_bytes(Write, 0)).unwrap();
+            assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN));
+            assert!(!is_locked.load(Ordering::Relaxed));
+            ofd_set(&one, &everything(Unlock)).unwrap();
+            waiting.join().unwrap();
+        });
+        assert_eq!(set(&beneath, Read, 100), Err(Errno::AGAIN));
+        assert_eq!(set(&one, Read, 0), Err(Errno::AGAIN));
+    });
+}
+
 /// What the host has locked for reading, owners above that lock for reading too do not lose.
 #[test]
 fn locks_for_reading_stay_where_the_mount_cannot_lock_for_writing() {

@@ -226,7 +226,7 @@ impl Files {
             return self.unlock(node, args.owner, &range);
         }
         let open = self.file_of(node, args.handle)?;
-        let joined = self.join_locks(context, &open, args, wait)?;
+        let mut joined = self.join_locks(context, &open, args, wait)?;
         let range = match &joined {
             Some(joined) => joined.beneath(&range)?,
             None => range,
@@ -237,6 +237,8 @@ impl Files {
             wait,
             || Ok(lock::ofd_set(&file.fd, &range)?),
             || {
+                // What it gets, who makes the mount lock the file moves, or waits for.
+                drop(joined.take_if(|joined| !joined.is_moved()));
                 let _waiting = self.wait_for(node, args.owner, range)?;
                 Ok(lock::ofd_set_wait(&file.fd, &range)?)
             },
@@ -315,7 +317,7 @@ fn lock_or_wait(
     context: &Context<'_>,
     wait: bool,
     attempt: impl Fn() -> Result<()>,
-    sleep: impl Fn() -> Result<()>,
+    sleep: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     match attempt() {
         Err(Errno::EAGAIN | Errno::EACCES) if wait => {

@@ -122,7 +122,7 @@ struct State {
     is_changing: bool,
     /// Whether that request waits for a lock of the host.
     waits_beneath: bool,
-    /// Requests that are about to lock.
+    /// Requests that are about to lock, but for those that wait for a lock as it was asked for.
     users: u32,
     turn_ends: Instant,
     freed: Option<Instant>,
@@ -152,6 +152,10 @@ impl Joined<'_> {
             true => shifted(range),
             false => Ok(*range),
         }
+    }
+
+    pub(super) fn is_moved(&self) -> bool {
+        self.is_moved
     }
 
     /// Ends a change.
@@ -213,7 +217,7 @@ impl MountLocks {
         };
         if !is_enough && state.held.is_none() {
             if state.users > 0 {
-                return Step::Wait(INTERVAL);
+                return Step::Wait(PATIENCE);
             }
             match self.owners.hold_exactly(asked.node, asked.owner) {
                 Exact::Nothing | Exact::ForReading => {}
