@@ -28,6 +28,7 @@ mod lock_placement;
 mod locks;
 mod mapped;
 mod mount_lock;
+mod moved_ranges;
 mod open;
 mod open_directory;
 mod open_file;

@@ -5,7 +5,6 @@
 //! writing back of a file that it may write. So each user has [`USER_MAX`] threads, and there is one notification
 //! about a file at a time.
 
-use super::mount_lock::PATIENCE;
 use crate::quota::{QuotaCharge, UserQuotas};
 use crate::tree::Tree;
 use parking_lot::Mutex;
@@ -13,8 +12,12 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
+use std::time::Duration;
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
+
+/// How long the kernel above may take to drop pages, and another request to change what the mount holds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Most threads at a time for one user, for all but root, and for root and the server's user each.
 const USER_MAX: usize = 4;
@@ -135,7 +138,6 @@ mod tests {
     use super::*;
     use crate::{Config, HostDir, Resources};
     use std::sync::mpsc::channel;
-    use std::time::Duration;
 
     #[test]
     fn a_user_who_holds_up_notifications_delays_its_own() {

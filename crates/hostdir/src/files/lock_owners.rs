@@ -1,6 +1,6 @@
 //! The owners of shared POSIX and OFD locks, each with a lower open file for each inode.
 
-use super::mount_lock::{SHIFT, shifted};
+use super::moved_ranges::{SHIFT, shifted};
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::QuotaCharge;
 use crate::tree::Tree;

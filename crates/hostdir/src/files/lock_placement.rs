@@ -2,8 +2,9 @@
 //! [mount](super::mount_lock), which locks the file first.
 
 use super::Files;
+use super::lock_notifications::PATIENCE;
 use super::lock_owners::{Exact, MOUNT};
-use super::mount_lock::{Asked, Joined, PATIENCE, RANGES_END, Step, give_up};
+use super::mount_lock::{Asked, Joined, RANGES_END, Step, give_up};
 use super::open_file::OpenFile;
 use crate::ledger::OwnerNote;
 use crate::tree::Inode;

@@ -12,7 +12,7 @@
 use super::Files;
 use super::deadlock::{Wait, Waiting, conflicts_with};
 use super::lock_owners::{MOUNT, OwnerCharges, OwnerFile};
-use super::mount_lock::{shifted, unshifted};
+use super::moved_ranges::{shifted, unshifted};
 use super::open_file::OpenFile;
 use crate::config::CacheMode;
 use crate::ledger::{Key, OwnerNote};

@@ -25,8 +25,9 @@
 //! Where the kernel above takes no notifications (guests), the lock is kept until the last owner has closed the
 //! file, which writes back and drops what was mapped.
 
-use super::lock_notifications::LockNotifications;
+use super::lock_notifications::{LockNotifications, PATIENCE};
 use super::lock_owners::{Exact, LockOwners, MOUNT, OwnerFile};
+use super::moved_ranges::{SHIFT, of_mount, shifted};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
@@ -37,14 +38,8 @@ use thrufs::{Context, Errno, Result};
 use thrufs_abi::{LockOwner, NodeId};
 use thrufs_sys::lock::{self, END_OF_FILE, LockKind, RangeLock};
 
-/// Where the locks of owners above begin.
-pub(super) const SHIFT: u64 = 1 << 62;
-
 /// Where SQLite's locks of a database begin.
 pub(super) const RANGES_END: u64 = 1 << 30;
-
-/// How long the kernel above may take to drop pages, and another request to change what the mount holds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the lock stays with the host at least, so that one who waits for it there gets it.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -57,43 +52,6 @@ const DRAIN: Duration = Duration::from_millis(50);
 
 /// How long owners that did not unlock have the file then.
 const LONG_TURN: Duration = Duration::from_secs(5);
-
-pub(super) fn of_mount(kind: LockKind) -> RangeLock {
-    RangeLock {
-        kind,
-        start: 0,
-        end: SHIFT - 1,
-        pid: 0,
-    }
-}
-
-/// The range beneath for one above. Fails with `EOVERFLOW` for one that is too far up.
-pub(super) fn shifted(range: &RangeLock) -> Result<RangeLock> {
-    if range.start >= SHIFT {
-        return Err(Errno::EOVERFLOW);
-    }
-    Ok(RangeLock {
-        start: range.start + SHIFT,
-        end: range.end.saturating_add(SHIFT).min(END_OF_FILE),
-        ..*range
-    })
-}
-
-/// The inverse of [`shifted`]; locks of the host stay as they are.
-pub(super) fn unshifted(range: &RangeLock) -> RangeLock {
-    let Some(start) = range.start.checked_sub(SHIFT) else {
-        return *range;
-    };
-    let end = match range.end {
-        END_OF_FILE.. => END_OF_FILE,
-        end => end - SHIFT,
-    };
-    RangeLock {
-        start,
-        end,
-        ..*range
-    }
-}
 
 /// What a request is about to lock.
 #[derive(Clone, Copy)]
@@ -445,39 +403,5 @@ impl MountLocks {
 pub(super) fn give_up(mount: &OwnerFile) {
     if let Err(error) = lock::ofd_set(&mount.fd, &of_mount(LockKind::Unlock)) {
         tracing::warn!(%error, "cannot give up a lock of the mount");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_moved_and_back() {
-        for (range, beneath) in [
-            ((0, 0), (SHIFT, SHIFT)),
-            ((128, 200), (SHIFT + 128, SHIFT + 200)),
-            ((5, END_OF_FILE), (SHIFT + 5, END_OF_FILE)),
-            ((5, u64::MAX), (SHIFT + 5, END_OF_FILE)),
-            ((SHIFT - 1, SHIFT), (END_OF_FILE, END_OF_FILE)),
-        ] {
-            let of = |(start, end)| RangeLock {
-                kind: LockKind::Read,
-                start,
-                end,
-                pid: 7,
-            };
-            let moved = shifted(&of(range)).unwrap();
-            assert_eq!(moved, of(beneath));
-            let (start, end) = (range.0, range.1.min(END_OF_FILE));
-            let end = if end >= SHIFT { END_OF_FILE } else { end };
-            assert_eq!(unshifted(&moved), of((start, end)));
-            assert_eq!(unshifted(&of((3, END_OF_FILE))), of((3, END_OF_FILE)));
-        }
-        let far = RangeLock {
-            start: SHIFT,
-            ..of_mount(LockKind::Read)
-        };
-        assert_eq!(shifted(&far), Err(Errno::EOVERFLOW));
     }
 }
