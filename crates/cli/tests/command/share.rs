@@ -482,6 +482,7 @@ fn files_of_a_share_are_explained_for_each_machine() {
     );
     let line = format!("  machine     process {}\n", of[0].0);
     assert!(stdout(&shown).contains(&line), "{}", stdout(&shown));
+    assert!(stdout(&shown).contains("or a share)"), "{}", stdout(&shown));
     drop(idle);
     one.unmount();
     other.unmount();

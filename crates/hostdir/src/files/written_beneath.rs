@@ -7,6 +7,7 @@
 
 use super::Files;
 use super::guard::UseGuard;
+use crate::tree::Inode;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -59,6 +60,23 @@ impl Files {
             thread::sleep(Duration::from_millis(1));
         }
         Ok(true)
+    }
+
+    /// Whether the next open for reading and writing would be refused shared maps. `lower` is open for reading only.
+    pub(crate) fn would_refuse_maps(
+        &self,
+        inode: Option<&Inode>,
+        path: DataPath,
+        lower: impl AsFd,
+    ) -> bool {
+        let has_writer = |inode: &Inode| {
+            let uses = inode.uses();
+            uses.as_ref().is_some_and(|it| it.writable_opens > 0)
+        };
+        path == DataPath::Cached
+            && self.follow.is_started()
+            && !inode.is_some_and(|inode| inode.was_locked() || has_writer(inode))
+            && lease::has_writers(lower).unwrap_or(false)
     }
 
     /// Makes an answer to OPEN one that permits no shared map.
