@@ -399,15 +399,22 @@ fn statistics_of_a_share_by_socket_and_signal() {
         succeeded(&output);
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let (one, other) = (place.connect(), place.connect());
+    let (one, other) = (place.mount(), place.connect());
     wait_for("both to be listed", || {
         figures()["machines"].as_array().unwrap().len() == 2
     });
-    drop(one);
+    one.unmount();
     wait_for("the first to have left", || figures()["left"] == 1);
     let printed = figures();
     assert_eq!(printed["machines"].as_array().unwrap().len(), 1);
     assert!(printed["last_left"]["figures"].is_object(), "{printed}");
+    let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
+    let shown = stdout(&output);
+    let (_, last) = shown.split_once("last disconnected:").unwrap();
+    assert!(
+        last.contains("not mounted now\n") && last.contains("\nINIT "),
+        "{last}"
+    );
     drop(other);
     wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
