@@ -180,9 +180,10 @@ fn explain_says_how_long_and_for_which_maps_the_first_open_will_be_good() {
     let Some(ground) = mounted(&["--nopassthrough"]) else {
         return;
     };
-    let file = ground.mnt.join("file");
+    let file = ground.mnt.join("unknown");
     let mut append = fs::OpenOptions::new();
-    let writer = append.append(true).open(ground.src.join("file")).unwrap();
+    append.append(true).create(true);
+    let writer = append.open(ground.src.join("unknown")).unwrap();
     let explained = explain(&file);
     assert_eq!(explained["node"], Value::Null);
     assert_eq!(explained["cache"]["followed"], true);
@@ -193,7 +194,7 @@ fn explain_says_how_long_and_for_which_maps_the_first_open_will_be_good() {
     drop(writer);
     assert_eq!(explain(&file)["maps_refused"], false);
     // The mount's own writer is none on the host.
-    let above = append.append(true).open(&file).unwrap();
+    let above = append.open(&file).unwrap();
     assert_eq!(explain(&file)["maps_refused"], false);
     drop(above);
     ground.ends();
