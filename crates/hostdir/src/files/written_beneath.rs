@@ -8,7 +8,7 @@
 use super::Files;
 use super::guard::UseGuard;
 use crate::tree::Inode;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -62,12 +62,13 @@ impl Files {
         Ok(true)
     }
 
-    /// Whether the next open for reading and writing would be refused shared maps. `lower` is open for reading only.
+    /// Whether the next open for reading and writing would be refused shared maps. `open` opens
+    /// the file beneath for reading only.
     pub(crate) fn would_refuse_maps(
         &self,
         inode: Option<&Inode>,
         path: DataPath,
-        lower: impl AsFd,
+        open: impl FnOnce() -> Option<OwnedFd>,
     ) -> bool {
         let has_writer = |inode: &Inode| {
             let uses = inode.uses();
@@ -76,7 +77,7 @@ impl Files {
         path == DataPath::Cached
             && self.follow.is_started()
             && !inode.is_some_and(|inode| inode.was_locked() || has_writer(inode))
-            && lease::has_writers(lower).unwrap_or(false)
+            && open().is_some_and(|lower| lease::has_writers(lower).unwrap_or(false))
     }
 
     /// Makes an answer to OPEN one that permits no shared map.

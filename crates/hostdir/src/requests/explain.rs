@@ -87,8 +87,7 @@ impl Host {
         let (inode, mount, stat) = (found.inode.as_ref(), &found.mount, &found.stat);
         let kind = FileKind::of_mode(stat.stx_mode.into());
         let path = path_of(components);
-        let lower = self.open_regular(&found);
-        let ruling = self.ruling(&found, &path, lower.as_ref());
+        let ruling = self.ruling(&found, &path);
         let report = match kind {
             FileKind::Regular => self.data_path_report(inode, mount, &ruling),
             _ => DataPathReport {
@@ -106,9 +105,10 @@ impl Host {
             opens: inode.map_or_else(Opens::default, |inode| self.opens_of(inode)),
             locked_by_mount: inode.is_some_and(|inode| self.files.is_locked_by_mount(inode)),
             restrictions: ruling.restrictions,
-            maps_refused: report.data_path.zip(lower).is_some_and(|(path, lower)| {
+            maps_refused: report.data_path.is_some_and(|path| {
                 let inode = inode.map(|inode| &**inode);
-                self.files.would_refuse_maps(inode, path, lower)
+                let open = || self.open_regular(&found);
+                self.files.would_refuse_maps(inode, path, open)
             }),
             window: (kind == FileKind::Regular)
                 .then(|| self.window_use(inode, components, stat, &path))
@@ -159,20 +159,14 @@ impl Host {
 
     /// For what is asked of its data: its first bytes, and its writers.
     fn open_regular(&self, found: &Found) -> Option<OwnedFd> {
-        let asks_content = |rules: &ActivePolicy| rules.policy.uses().content;
-        let is_asked = self.follow.is_started()
-            || self
-                .judge
-                .active_policy()
-                .is_some_and(|it| asks_content(&it));
         let is_regular = FileKind::of_mode(found.stat.stx_mode.into()) == FileKind::Regular;
-        let fd = found.fd.as_ref().filter(|_| is_asked && is_regular)?;
+        let fd = found.fd.as_ref().filter(|_| is_regular)?;
         // Without waiting for a lease of another program.
         let flags = libc::O_RDONLY | libc::O_NONBLOCK;
         self.tree.reopen(fd, flags).ok()
     }
 
-    fn ruling(&self, found: &Found, path: &[u8], lower: Option<&OwnedFd>) -> Ruling {
+    fn ruling(&self, found: &Found, path: &[u8]) -> Ruling {
         let Some(rules) = self.judge.active_policy() else {
             return Ruling {
                 wanted: PASSTHROUGH,
@@ -181,12 +175,14 @@ impl Host {
             };
         };
         let policy = &rules.policy;
+        let asks_content = policy.uses().content;
+        let opened = asks_content.then(|| self.open_regular(found)).flatten();
         let subject = Subject {
             path,
             file_type: FileType::from_raw_mode(found.stat.stx_mode.into()),
             source: &OpenFileSource {
                 stat: &found.stat,
-                file: lower,
+                file: opened.as_ref(),
             },
         };
         let mut decision = policy.decide_for_all(&subject);
