@@ -221,10 +221,22 @@ fn as_text(path: &Path, explained: &Explained) -> String {
         let why = "as a whole by the mount, until programs above have unlocked their ranges of it";
         line("locked", why.to_owned());
     }
+    for restriction in &explanation.restrictions {
+        line("policy", restriction.clone());
+    }
+    if explanation.maps_refused {
+        let why = "refused (ENODEV) to what opens it for reading and writing now, since a program on the host \
+                   has it open for writing";
+        line("shared maps", why.to_owned());
+    }
     if let Some(used) = &explanation.window {
         line("window", window(used));
     }
-    line("cache", cache(&explanation.cache));
+    let once = match explanation.node {
+        Some(_) => "",
+        None => "once looked up: ",
+    };
+    line("cache", format!("{once}{}", cache(&explanation.cache)));
     let known = explanation.node.as_ref().map(node);
     line("kernel", known.unwrap_or("not looked up".to_owned()));
     let lower = &explanation.lower;

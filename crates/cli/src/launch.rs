@@ -133,12 +133,16 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
 }
 
 fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
+    let is_mounted = |path: &Path| mounting::fuse_on(path).is_some();
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountCommandError::MountPointMissing(path.into()),
         Some(Errno::NOTDIR) => MountCommandError::MountPointNotDirectory(path.into()),
         // Over io_uring, the last requests of a dead connection get one of the others.
         Some(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED) => {
             DeadMount(path.into()).into()
+        }
+        Some(Errno::ACCESS) if std::fs::canonicalize(path).is_ok_and(|it| is_mounted(&it)) => {
+            MountCommandError::Occupied(path.into())
         }
         _ => MountCommandError::MountPoint {
             path: path.into(),
@@ -151,7 +155,7 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
         return Err(MountCommandError::MountPointNotDirectory(path.into()));
     }
     // Attributes of a dead mount may be cached.
-    if mounting::fuse_on(&canonical).is_some() && mounting::is_dead(&canonical) {
+    if is_mounted(&canonical) && mounting::is_dead(&canonical) {
         return Err(DeadMount(path.into()).into());
     }
     Ok(canonical)

@@ -313,8 +313,10 @@ impl<F: FileSystem> Dispatcher<F> {
             }
             Err(errno) => (Err(errno), 0),
         };
-        let (latency, failed) = (started.elapsed(), result.is_err());
-        self.metrics.record(opcode, latency, failed, moved as u64);
+        // ENOSYS tells the kernel that it need not ask.
+        let failed = matches!(result, Err(errno) if errno != Errno::ENOSYS);
+        self.metrics
+            .record(opcode, started.elapsed(), failed, moved as u64);
         if is_silent(opcode) {
             return Outcome::Silent;
         }

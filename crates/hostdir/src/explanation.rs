@@ -30,6 +30,13 @@ pub struct Explanation {
     /// Whether the mount has locked it as a whole, for programs above that may map it.
     #[serde(default)]
     pub locked_by_mount: bool,
+    /// What the policy forbids or records, by this name and for all callers, for people.
+    #[serde(default)]
+    pub restrictions: Vec<String>,
+    /// Whether a program on the host has it open for writing, so that the next open for reading and writing
+    /// cannot be mapped shared.
+    #[serde(default)]
+    pub maps_refused: bool,
     /// Whether a guest maps it, for a regular file of a share with a DAX window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowUse>,
@@ -91,7 +98,7 @@ pub struct WindowUse {
     pub reason: String,
 }
 
-/// How long the kernel may answer from its cache.
+/// How long the kernel may answer from its cache. For an inode that it has not looked up: once it has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheState {
     /// `never`, `metadata`, `auto` or `always`.

@@ -132,10 +132,39 @@ impl Policy {
         paths.reduce(FilePath::stricter)
     }
 
+    /// As [`decide`](Self::decide), by the rules without conditions on callers.
+    pub fn decide_for_all(&self, subject: &Subject<'_>) -> Decision {
+        self.walk(subject, None)
+    }
+
     /// The data path of a file: that of [`Policy::decide`] for any caller.
     #[must_use]
     pub fn file_path(&self, subject: &Subject<'_>) -> FilePath {
-        self.walk(subject, None).file
+        self.decide_for_all(subject).file
+    }
+
+    /// What a decision of this policy forbids or records, for people: `read-only (EROFS) by rule 1 (line 3)`. What
+    /// hides or denies is the last.
+    #[must_use]
+    pub fn restrictions(&self, decision: &Decision) -> Vec<String> {
+        let by = |id| match self.rule(id) {
+            Some(rule) => format!("by {rule}"),
+            None => "by a rule".to_owned(),
+        };
+        if let Some(rule) = decision.hidden {
+            return vec![format!("hidden {}", by(rule))];
+        }
+        let audited = decision.audit.map(|rule| format!("audited {}", by(rule)));
+        let refusal = decision.check(Access::Change).err();
+        let refused = refusal.map(|Refusal { errno, rule }| {
+            let what = if decision.deny.is_some() {
+                "denied"
+            } else {
+                "read-only"
+            };
+            format!("{what} ({errno:?}) {}", by(rule))
+        });
+        audited.into_iter().chain(refused).collect()
     }
 
     /// What every caller may do with a file of this name and type, whatever its attributes and content are or become:

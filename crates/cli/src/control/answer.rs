@@ -98,8 +98,10 @@ impl Subject {
     /// The statistics as text.
     pub(crate) fn statistics_text(&self) -> String {
         let place = self.place.display();
+        let metrics = self.served.metrics();
         let carrier = match self.served.carrier() {
             Some(carrier) => format!("transport: {carrier}"),
+            None if metrics.requests() > 0 => "not mounted now".to_owned(),
             None => "no requests yet: INIT was not answered".to_owned(),
         };
         let mut text = format!("thrufs: {place}: {carrier}\n");
@@ -113,7 +115,7 @@ impl Subject {
         if let Some(file_system) = self.served.file_system() {
             text.push_str(&format!("thrufs: {place}: {}\n", file_system.statistics()));
         }
-        text + &self.served.metrics().to_string()
+        text + &metrics.to_string()
     }
 
     fn statistics(&self) -> Reply {

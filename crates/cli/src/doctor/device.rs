@@ -3,11 +3,13 @@
 use super::finding::Finding;
 use super::kernel;
 use crate::mounting;
+use crate::run::user::Account;
 use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{FsOpenFlags, fsopen};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use thrufs_sys::fuse_dev;
 
 /// The number of `/dev/fuse` (`Documentation/admin-guide/devices.txt` of Linux).
@@ -79,6 +81,13 @@ fn mounting_by_helper() -> Finding {
             "start it outside of the sandbox or unit that sets NoNewPrivileges",
         );
     }
+    let uid = rustix::process::getuid().as_raw();
+    if !has_account(uid) {
+        return Finding::bad(
+            format!("user {uid} has no account, which {shown} requires"),
+            format!("as root: useradd --uid {uid} NAME; or mount as root"),
+        );
+    }
     if !is_set_user_id(&helper) {
         let detail = format!("{shown} is not set-user-id root");
         let remedy = format!("as root: chown root {shown} && chmod u+s {shown}");
@@ -91,6 +100,17 @@ fn mounting_by_helper() -> Finding {
         );
     }
     Finding::good(format!("by {shown}"))
+}
+
+/// In `/etc/passwd`, or another source of nsswitch.conf(5), which getent(1) asks.
+fn has_account(uid: u32) -> bool {
+    let is_known_elsewhere = || {
+        let asked = Command::new("getent")
+            .args(["passwd", &uid.to_string()])
+            .output();
+        asked.is_ok_and(|output| output.status.success())
+    };
+    Account::of(uid).is_some() || is_known_elsewhere()
 }
 
 fn is_set_user_id(path: &Path) -> bool {

@@ -20,6 +20,8 @@ fn explained() -> Explained {
                 writable: 1,
             },
             locked_by_mount: false,
+            restrictions: Vec::new(),
+            maps_refused: false,
             window: None,
             cache: CacheState {
                 mode: CacheMode::Auto,
@@ -69,6 +71,8 @@ fn optional_fields_have_a_line_when_present() {
     explained.explanation.rule = Some("photos".into());
     explained.explanation.backing = Some(3);
     explained.explanation.locked_by_mount = true;
+    explained.explanation.restrictions = vec!["audited so".into(), "denied so".into()];
+    explained.explanation.maps_refused = true;
     explained.explanation.node = None;
     explained.explanation.window = Some(WindowUse {
         mapped: true,
@@ -85,7 +89,11 @@ fn optional_fields_have_a_line_when_present() {
         "  backing id  3\n",
         "  open        once, for writing\n",
         "  locked      as a whole by the mount, until programs above have unlocked their ranges of it\n",
+        "  policy      audited so\n  policy      denied so\n",
+        "  shared maps refused (ENODEV) to what opens it for reading and writing now, since a program on the host \
+         has it open for writing\n",
         "  window      mapped, 2 ranges: so\n",
+        "  cache       once looked up: cache=auto;",
         "  kernel      not looked up\n",
     ] {
         assert!(text.contains(line), "{text}");

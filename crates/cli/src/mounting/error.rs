@@ -29,6 +29,11 @@ pub(crate) enum MountCommandError {
     MountPointMissing(PathBuf),
     #[error("the mount point {0} is not a directory")]
     MountPointNotDirectory(PathBuf),
+    #[error(
+        "{0} is mounted already, by a user whose mount nobody else may enter; unmount it first \
+         (`thrufs unmount {0}`)"
+    )]
+    Occupied(PathBuf),
     #[error(transparent)]
     Dead(#[from] DeadMount),
     #[error("cannot use the mount point {path}: {source}")]

@@ -3,7 +3,7 @@
 use super::host_file::{HostFile, SubjectError};
 use rustix::fs::FileType;
 use thrufs_policy::{
-    Access, AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy, RuleId,
+    AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy, RuleId,
     Visibility,
 };
 
@@ -58,21 +58,9 @@ impl Words<'_> {
     }
 
     fn decision(&self, decision: &Decision, is_file: bool) -> Vec<String> {
-        if let Some(rule) = decision.hidden {
-            return vec![format!("hidden by {}", self.rule(rule))];
-        }
-        let mut said = Vec::new();
-        if let Some(rule) = decision.audit {
-            said.push(format!("audited by {}", self.rule(rule)));
-        }
-        if let Some(refusal) = decision.deny {
-            let rule = self.rule(refusal.rule);
-            said.push(format!("denied ({:?}) by {rule}", refusal.errno));
+        let mut said = self.0.restrictions(decision);
+        if decision.hidden.is_some() || decision.deny.is_some() {
             return said;
-        }
-        if let Err(refusal) = decision.check(Access::Change) {
-            let rule = self.rule(refusal.rule);
-            said.push(format!("read-only ({:?}) by {rule}", refusal.errno));
         }
         if is_file {
             said.push(self.path(&decision.file));

@@ -176,6 +176,31 @@ fn explain_adds_no_lookup() {
 }
 
 #[test]
+fn explain_says_how_long_and_for_which_maps_the_first_open_will_be_good() {
+    let Some(ground) = mounted(&["--nopassthrough"]) else {
+        return;
+    };
+    let file = ground.mnt.join("unknown");
+    let mut append = fs::OpenOptions::new();
+    append.append(true).create(true);
+    let writer = append.open(ground.src.join("unknown")).unwrap();
+    let explained = explain(&file);
+    assert_eq!(explained["node"], Value::Null);
+    assert_eq!(explained["cache"]["followed"], true);
+    for timeout in ["entry_timeout_s", "attr_timeout_s", "negative_timeout_s"] {
+        assert_eq!(explained["cache"][timeout], 3600.0, "{timeout}");
+    }
+    assert_eq!(explained["maps_refused"], true);
+    drop(writer);
+    assert_eq!(explain(&file)["maps_refused"], false);
+    // The mount's own writer is none on the host.
+    let above = append.open(&file).unwrap();
+    assert_eq!(explain(&file)["maps_refused"], false);
+    drop(above);
+    ground.ends();
+}
+
+#[test]
 fn explain_handles_directories_symlinks_and_any_bytes() {
     let Some(ground) = mounted(&[]) else { return };
     let odd = OsStr::from_bytes(b"not \xff utf8 \xc3\xa4 100%\n");

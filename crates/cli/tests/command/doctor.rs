@@ -208,6 +208,10 @@ fn doctor_shows_an_ordinary_user_how_to_mount() {
         assert_eq!(state, "ok", "{detail}");
         assert!(detail.contains("fusermount3"), "{detail}");
         assert_eq!(output.status.code(), Some(i32::from(!has_device)));
+        let without_account = run(command.uid(4_000_001));
+        let (state, detail, remedy) = finding(&from_json(&without_account), "mounting");
+        assert!(state == "no" && detail.contains("no account"), "{detail}");
+        assert!(remedy.contains("useradd --uid 4000001 "), "{remedy}");
     } else {
         assert_eq!(state, "no");
         assert!(remedy.contains("fuse3"), "{remedy}");

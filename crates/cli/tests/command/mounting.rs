@@ -552,6 +552,12 @@ fn ordinary_user_mounts_through_fusermount3() {
 
     succeeded(&user(&["mount", src, mnt]));
     assert_eq!(read(), b"content");
+    fails(&user(&["mount", src, mnt]), 1, "unmount it first");
+    fails(
+        &thrufs!("mount", &ground.src, &ground.mnt),
+        1,
+        "`thrufs unmount",
+    );
     ground::unmounts(|| user(&["unmount", mnt]));
     assert!(!ground.is_mounted());
     ground.wait_gone();

@@ -399,15 +399,22 @@ fn statistics_of_a_share_by_socket_and_signal() {
         succeeded(&output);
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let (one, other) = (place.connect(), place.connect());
+    let (one, other) = (place.mount(), place.connect());
     wait_for("both to be listed", || {
         figures()["machines"].as_array().unwrap().len() == 2
     });
-    drop(one);
+    one.unmount();
     wait_for("the first to have left", || figures()["left"] == 1);
     let printed = figures();
     assert_eq!(printed["machines"].as_array().unwrap().len(), 1);
     assert!(printed["last_left"]["figures"].is_object(), "{printed}");
+    let output = thrufs!("ctl", "--control", &control, &place.socket, "statistics");
+    let shown = stdout(&output);
+    let (_, last) = shown.split_once("last disconnected:").unwrap();
+    assert!(
+        last.contains("not mounted now\n") && last.contains("\nINIT "),
+        "{last}"
+    );
     drop(other);
     wait_for("both to have left", || figures()["left"] == 2);
     assert!(!place.workers().contains(&worker));
@@ -482,6 +489,7 @@ fn files_of_a_share_are_explained_for_each_machine() {
     );
     let line = format!("  machine     process {}\n", of[0].0);
     assert!(stdout(&shown).contains(&line), "{}", stdout(&shown));
+    assert!(stdout(&shown).contains("or a share)"), "{}", stdout(&shown));
     drop(idle);
     one.unmount();
     other.unmount();

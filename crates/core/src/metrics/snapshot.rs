@@ -11,7 +11,7 @@ use thrufs_abi::Opcode;
 pub struct OperationCounts {
     /// The operation.
     pub opcode: Opcode,
-    /// Requests that failed.
+    /// Requests that failed. `ENOSYS`, by which the kernel learns what it need not ask, does not count.
     pub errors: u64,
     /// Bytes of data that were read or written.
     pub bytes: u64,

@@ -134,13 +134,19 @@ fn run_helper(
 fn words(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.trim();
-    let said = said.strip_prefix("fusermount3: ").unwrap_or(said);
+    // Behind the path by which it was started.
+    let said = said
+        .split_once("fusermount3: ")
+        .map_or(said, |(_, said)| said);
     if said.contains("user_allow_other") {
         format!("{said} (add the line user_allow_other to /etc/fuse.conf, or drop allow_other)")
     } else if said.contains("/dev/fuse: Permission denied") {
         format!(
             "{said} (the device must be readable and writable for users, as udev makes it: `chmod 666 /dev/fuse`)"
         )
+    } else if said.starts_with("failed to access mountpoint") && said.contains("denied") {
+        // This user has looked at it before.
+        format!("{said} (root may not enter it: if it is mounted already, unmount it first)")
     } else if said.is_empty() {
         output.status.to_string()
     } else {

@@ -8,7 +8,10 @@
 use super::Files;
 use super::guard::UseGuard;
 use super::lock_owners::MOUNT;
+use super::lock_owners::MOUNT;
+use crate::tree::Inode;
 use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
@@ -36,8 +39,7 @@ impl Files {
             && guard.path() == DataPath::Cached
             && guard.filter().is_none()
             && self.follow.is_started()
-            && !self.locks.has_any(inode.node())
-            && self.locks.get(inode.node(), MOUNT).is_none();
+            && !self.have_lock_files(inode);
         let is_only_writer = || {
             inode
                 .uses()
@@ -61,6 +63,29 @@ impl Files {
             thread::sleep(Duration::from_millis(1));
         }
         Ok(true)
+    }
+
+    /// Whether owners of locks, or the mount for them, have the file open.
+    fn have_lock_files(&self, inode: &Inode) -> bool {
+        self.locks.has_any(inode.node()) || self.locks.get(inode.node(), MOUNT).is_some()
+    }
+
+    /// Whether the next open for reading and writing would be refused shared maps. `open` opens
+    /// the file beneath for reading only.
+    pub(crate) fn would_refuse_maps(
+        &self,
+        inode: Option<&Inode>,
+        path: DataPath,
+        open: impl FnOnce() -> Option<OwnedFd>,
+    ) -> bool {
+        let has_writer = |inode: &Inode| {
+            let uses = inode.uses();
+            uses.as_ref().is_some_and(|it| it.writable_opens > 0)
+        };
+        path == DataPath::Cached
+            && self.follow.is_started()
+            && !inode.is_some_and(|inode| self.have_lock_files(inode) || has_writer(inode))
+            && open().is_some_and(|lower| lease::has_writers(lower).unwrap_or(false))
     }
 
     /// Makes an answer to OPEN one that permits no shared map.

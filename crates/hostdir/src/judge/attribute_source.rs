@@ -104,6 +104,22 @@ impl AttributeSource for StatSource<'_> {
     }
 }
 
+/// A regular file that is open for reading, if it could be opened.
+pub(crate) struct OpenFileSource<'a> {
+    pub(crate) stat: &'a Statx,
+    pub(crate) file: Option<&'a OwnedFd>,
+}
+
+impl AttributeSource for OpenFileSource<'_> {
+    fn attributes(&self) -> Option<Attributes> {
+        Some(attributes(self.stat))
+    }
+
+    fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        read_head(self.file?, buffer)
+    }
+}
+
 pub(crate) struct NewFile {
     pub(crate) file_type: FileType,
     pub(crate) attributes: Attributes,

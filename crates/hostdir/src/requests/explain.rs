@@ -8,7 +8,7 @@ use crate::explanation::{
     CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse,
 };
 use crate::host::{Host, HostDir};
-use crate::judge::{PASSTHROUGH, StatSource};
+use crate::judge::{ActivePolicy, OpenFileSource, PASSTHROUGH, StatSource};
 use crate::stat::{stat_open, stat_with_birth};
 use crate::tree::{
     Inode, LowerMount, MapConditions, Obstacle, mount_id_mask, open_beneath, opened_identity,
@@ -18,8 +18,9 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use thrufs::{Errno, Result};
-use thrufs_policy::{Access, DataPath, FilePath, FileType, Subject};
+use thrufs_policy::{Access, DataPath, FilePath, FileType, RuleId, Subject, Visibility};
 
 /// Most components of a path: as deep as inodes without handles are found again.
 pub const EXPLAINED_DEPTH_MAX: usize = 4096;
@@ -57,23 +58,38 @@ struct DataPathReport {
     backing: Option<u32>,
 }
 
+/// What the policy says of a file by one name, for all callers.
+struct Ruling {
+    wanted: FilePath,
+    /// The rule that demands the data path.
+    rule: Option<String>,
+    restrictions: Vec<String>,
+}
+
 struct Step {
     fd: OwnedFd,
     mount: Arc<LowerMount>,
 }
 
+struct Found {
+    inode: Option<Arc<Inode>>,
+    mount: Arc<LowerMount>,
+    stat: Statx,
+    /// None for the root.
+    fd: Option<OwnedFd>,
+    /// The rule that hides a directory above.
+    hidden_above: Option<RuleId>,
+}
+
 impl Host {
     fn explain(&self, components: &[&CStr]) -> Result<Explanation> {
-        let (inode, mount, stat) = self.find_beneath(components)?;
-        let inode = inode.as_ref();
+        let found = self.find_beneath(components)?;
+        let (inode, mount, stat) = (found.inode.as_ref(), &found.mount, &found.stat);
         let kind = FileKind::of_mode(stat.stx_mode.into());
-        let path = components
-            .iter()
-            .map(|name| name.to_bytes())
-            .collect::<Vec<_>>()
-            .join(&b'/');
+        let path = path_of(components);
+        let ruling = self.ruling(&found, &path);
         let report = match kind {
-            FileKind::Regular => self.data_path_report(inode, &mount, &stat, &path),
+            FileKind::Regular => self.data_path_report(inode, mount, &ruling),
             _ => DataPathReport {
                 reason: why_without_data(kind).to_owned(),
                 ..DataPathReport::default()
@@ -88,10 +104,16 @@ impl Host {
             backing: report.backing,
             opens: inode.map_or_else(Opens::default, |inode| self.opens_of(inode)),
             locked_by_mount: inode.is_some_and(|inode| self.files.is_locked_by_mount(inode)),
+            restrictions: ruling.restrictions,
+            maps_refused: report.data_path.is_some_and(|path| {
+                let inode = inode.map(|inode| &**inode);
+                let open = || self.open_regular(&found);
+                self.files.would_refuse_maps(inode, path, open)
+            }),
             window: (kind == FileKind::Regular)
-                .then(|| self.window_use(inode, components, &stat, &path))
+                .then(|| self.window_use(inode, components, stat, &path))
                 .flatten(),
-            cache: self.cache_state(inode),
+            cache: self.cache_state(inode, mount),
             node: inode.map(|inode| NodeState {
                 id: inode.node().0,
                 lookups: inode.lookups(),
@@ -112,16 +134,14 @@ impl Host {
         &self,
         inode: Option<&Arc<Inode>>,
         mount: &LowerMount,
-        stat: &Statx,
-        path: &[u8],
+        ruling: &Ruling,
     ) -> DataPathReport {
-        let (wanted, rule) = self.wanted(path, stat);
         let current = inode.and_then(|inode| {
             let uses = inode.uses();
             let current = uses.as_ref()?;
             Some(((current.path, current.obstacle), current.backing()))
         });
-        let expected = self.files.expected_path(mount, &wanted);
+        let expected = self.files.expected_path(mount, &ruling.wanted);
         let ((path, obstacle), backing) = current.unwrap_or((expected, None));
         let mut reason = self.reason(path, obstacle);
         if current.is_none() {
@@ -132,24 +152,51 @@ impl Host {
         DataPathReport {
             data_path: Some(path),
             reason,
-            rule,
+            rule: ruling.rule.clone(),
             backing: backing.map(|id| id.0.cast_unsigned()),
         }
     }
 
-    /// The data path that the policy demands, and the rule that says so.
-    fn wanted(&self, path: &[u8], stat: &Statx) -> (FilePath, Option<String>) {
+    /// For what is asked of its data: its first bytes, and its writers.
+    fn open_regular(&self, found: &Found) -> Option<OwnedFd> {
+        let is_regular = FileKind::of_mode(found.stat.stx_mode.into()) == FileKind::Regular;
+        let fd = found.fd.as_ref().filter(|_| is_regular)?;
+        // Without waiting for a lease of another program.
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK;
+        self.tree.reopen(fd, flags).ok()
+    }
+
+    fn ruling(&self, found: &Found, path: &[u8]) -> Ruling {
         let Some(rules) = self.judge.active_policy() else {
-            return (PASSTHROUGH, None);
+            return Ruling {
+                wanted: PASSTHROUGH,
+                rule: None,
+                restrictions: Vec::new(),
+            };
         };
+        let policy = &rules.policy;
+        let asks_content = policy.uses().content;
+        let opened = asks_content.then(|| self.open_regular(found)).flatten();
         let subject = Subject {
             path,
-            file_type: FileType::RegularFile,
-            source: &StatSource(stat),
+            file_type: FileType::from_raw_mode(found.stat.stx_mode.into()),
+            source: &OpenFileSource {
+                stat: &found.stat,
+                file: opened.as_ref(),
+            },
         };
-        let wanted = rules.policy.file_path(&subject);
-        let rule = wanted.rule.and_then(|rule| rules.policy.rule(rule));
-        (wanted, rule.map(|rule| rule.to_string()))
+        let mut decision = policy.decide_for_all(&subject);
+        decision.hidden = found.hidden_above.or(decision.hidden);
+        let mut restrictions = policy.restrictions(&decision);
+        if policy.uses().callers {
+            restrictions.push("rules on callers are not considered".to_owned());
+        }
+        let rule = decision.file.rule.and_then(|rule| policy.rule(rule));
+        Ruling {
+            wanted: decision.file,
+            rule: rule.map(|rule| rule.to_string()),
+            restrictions,
+        }
     }
 
     fn window_use(
@@ -211,20 +258,25 @@ impl Host {
         opens
     }
 
-    fn cache_state(&self, inode: Option<&Arc<Inode>>) -> CacheState {
+    fn cache_state(&self, inode: Option<&Arc<Inode>>, mount: &LowerMount) -> CacheState {
         let config = &self.config;
-        let told = inode.filter(|inode| self.follow.is_followed(inode));
-        let attr_timeout = inode.map_or(config.attr_timeout(), |it| self.follow.attr_timeout(it));
-        let (entry_timeout, negative_timeout) = match told {
-            Some(_) => (
-                config.entry_timeout.unwrap_or(config.follow_timeout),
-                config.negative_timeout.unwrap_or(config.follow_timeout),
-            ),
-            None => (config.entry_timeout(), config.negative_timeout()),
+        // What nobody has looked up is followed from the first lookup.
+        let followed = inode.map_or(self.follow.is_started() && !mount.is_remote(), |inode| {
+            self.follow.is_followed(inode)
+        });
+        let kept = |option: Option<Duration>| option.unwrap_or(config.follow_timeout);
+        let (entry_timeout, negative_timeout) = match followed {
+            true => (kept(config.entry_timeout), kept(config.negative_timeout)),
+            false => (config.entry_timeout(), config.negative_timeout()),
+        };
+        let attr_timeout = match inode {
+            Some(inode) => self.follow.attr_timeout(inode),
+            None if followed => kept(config.attr_timeout),
+            None => config.attr_timeout(),
         };
         CacheState {
             mode: config.cache,
-            followed: told.is_some(),
+            followed,
             writeback: config.writeback,
             entry_timeout_s: entry_timeout.as_secs_f64(),
             attr_timeout_s: attr_timeout.as_secs_f64(),
@@ -234,26 +286,40 @@ impl Host {
     }
 
     /// Walks beneath the source, holding one descriptor at a time.
-    fn find_beneath(
-        &self,
-        components: &[&CStr],
-    ) -> Result<(Option<Arc<Inode>>, Arc<LowerMount>, Statx)> {
+    fn find_beneath(&self, components: &[&CStr]) -> Result<Found> {
         let root = &self.tree.root;
         let root_fd = self.tree.descriptor(root)?;
+        let rules = self.judge.active_policy();
+        let mut hidden_above = None;
         let mut at: Option<Step> = None;
-        for name in components {
+        for (depth, name) in components.iter().enumerate() {
+            if let (Some(rules), Some(directory), None) = (&rules, &at, hidden_above) {
+                let path = path_of(&components[..depth]);
+                hidden_above = hidden_by(rules, &path, &stat_open(&directory.fd)?);
+            }
             at = Some(match &at {
                 None => self.step(root_fd.as_fd(), root.mount(), name)?,
                 Some(step) => self.step(step.fd.as_fd(), &step.mount, name)?,
             });
         }
         let Some(Step { fd, mount }) = at else {
-            let mount = Arc::clone(root.mount());
-            return Ok((Some(Arc::clone(root)), mount, stat_open(&root_fd)?));
+            return Ok(Found {
+                inode: Some(Arc::clone(root)),
+                mount: Arc::clone(root.mount()),
+                stat: stat_open(&root_fd)?,
+                fd: None,
+                hidden_above,
+            });
         };
         let stat = stat_with_birth(&fd)?;
         let identity = opened_identity(&mount, &fd, &stat)?;
-        Ok((self.tree.nodes.find(&identity), mount, stat))
+        Ok(Found {
+            inode: self.tree.nodes.find(&identity),
+            mount,
+            stat,
+            fd: Some(fd),
+            hidden_above,
+        })
     }
 
     /// Walks one component. A submount that no client has looked into is not entered: it might be the mount
@@ -272,6 +338,24 @@ impl Host {
             self.tree.mounts.known(id).ok_or(Errno::EXDEV)?
         };
         Ok(Step { fd, mount })
+    }
+}
+
+fn path_of(components: &[&CStr]) -> Vec<u8> {
+    let names: Vec<&[u8]> = components.iter().map(|name| name.to_bytes()).collect();
+    names.join(&b'/')
+}
+
+/// The rule that hides a directory.
+fn hidden_by(rules: &ActivePolicy, path: &[u8], stat: &Statx) -> Option<RuleId> {
+    let subject = Subject {
+        path,
+        file_type: FileType::Directory,
+        source: &StatSource(stat),
+    };
+    match rules.policy.visibility(&subject) {
+        Visibility::Hidden(rule) => Some(rule),
+        Visibility::Visible => None,
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) enum Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Obstacle::TurnedOff => "nopassthrough",
+            Obstacle::TurnedOff => "passthrough is off (nopassthrough, or a share)",
             Obstacle::Rule => "a rule of the policy",
             Obstacle::Writeback => "the kernel has no passthrough together with writeback",
             Obstacle::Kernel => {

@@ -55,6 +55,11 @@ fn unknown_and_unsupported_opcodes_are_refused() {
     assert_eq!(error(&dispatcher, mapping), libc::ENOSYS);
     let removal = request(Opcode::RemoveMapping).arg(&1_u32).bytes(&[0; 16]);
     assert_eq!(error(&dispatcher, removal), libc::ENOSYS);
+    let snapshot = dispatcher.metrics().snapshot();
+    for opcode in [Opcode::SetupMapping, Opcode::RemoveMapping] {
+        let counts = snapshot.operation(opcode).unwrap();
+        assert_eq!((counts.requests(), counts.errors), (1, 0), "{opcode:?}");
+    }
 }
 
 #[test]

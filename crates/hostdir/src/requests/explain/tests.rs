@@ -5,15 +5,20 @@ use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 use thrufs::OpenArgs;
 use thrufs_abi::{FileHandle, NodeId};
+use thrufs_policy::{Accounts, Policy};
 
 fn served(config: Config) -> (TempDir, HostDir) {
+    served_with(config, Resources::default())
+}
+
+fn served_with(config: Config, resources: Resources) -> (TempDir, HostDir) {
     let place = TempDir::new().unwrap();
     std::fs::write(place.path().join("file"), "content").unwrap();
     std::fs::create_dir(place.path().join("dir")).unwrap();
     std::fs::write(place.path().join("dir/inner"), "").unwrap();
     symlink("dir", place.path().join("link")).unwrap();
     symlink("/", place.path().join("out")).unwrap();
-    let served = HostDir::open(place.path(), config, Resources::default()).unwrap();
+    let served = HostDir::open(place.path(), config, resources).unwrap();
     (place, served)
 }
 
@@ -124,7 +129,7 @@ fn explain_counts_open_directories() {
 fn explain_reports_cache_mode_and_timeouts() {
     let config = Config {
         cache: CacheMode::Never,
-        attr_timeout: Some(std::time::Duration::from_millis(1500)),
+        attr_timeout: Some(Duration::from_millis(1500)),
         ..Config::default()
     };
     let (_place, served) = served(config);
@@ -186,4 +191,47 @@ fn explanation_round_trips_through_json() {
         serde_json::from_str::<Explanation>(&json).unwrap(),
         explained
     );
+}
+
+#[test]
+fn explain_says_what_the_policy_forbids() {
+    let rules = [
+        ("path = \"dir\"", "hide"),
+        ("path = \"link\"", "hide"),
+        ("path = \"text\"\ncontent = \"text/plain\"", "deny"),
+        ("path = \"ro/*\"", "read-only"),
+        ("path = \"*.log\"", "audit"),
+        ("path = \"*.log\"", "deny"),
+    ]
+    .map(|(condition, action)| format!("[[rule]]\n{condition}\naction = \"{action}\"\n"));
+    let policy = format!("audit-log = \"/audit\"\n{}", rules.concat());
+    let resources = Resources {
+        policy: Some(Arc::new(
+            Policy::parse(policy.as_bytes(), &Accounts::default()).unwrap(),
+        )),
+        ..Resources::default()
+    };
+    let (place, served) = served_with(Config::default(), resources);
+    std::fs::create_dir(place.path().join("ro")).unwrap();
+    for name in ["text", "ro/file", "a.log"] {
+        std::fs::write(place.path().join(name), "text").unwrap();
+    }
+    for (path, expected) in [
+        ("file", &[][..]),
+        ("dir", &["hidden by rule 1"]),
+        ("dir/inner", &["hidden by rule 1"]),
+        ("link", &["hidden by rule 2"]),
+        ("text", &["denied (EACCES) by rule 3"]),
+        ("ro", &[]),
+        ("ro/file", &["read-only (EROFS) by rule 4"]),
+        ("a.log", &["audited by rule 5", "denied (EACCES) by rule 6"]),
+    ] {
+        let said = explain(&served, path).unwrap().restrictions;
+        let begins = |(said, expected): (&String, &&str)| said.starts_with(expected);
+        let is_so = said.len() == expected.len() && said.iter().zip(expected).all(begins);
+        assert!(is_so, "{path}: {said:?}");
+    }
+    // By its first bytes, not its name.
+    std::fs::write(place.path().join("text"), [0, 1]).unwrap();
+    assert!(explain(&served, "text").unwrap().restrictions.is_empty());
 }
