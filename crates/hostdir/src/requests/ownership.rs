@@ -26,7 +26,7 @@
 use crate::credentials::OF_OWNERS;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
-use crate::tree::{End, Inode, Owner};
+use crate::tree::{End, Inode, ModesBefore, Owner};
 use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -49,11 +49,11 @@ pub(crate) enum OwnerChange {
     Flags,
 }
 
-/// Whether a file may be linked, or its times set to those of now, with one mode and not with the other
+/// Whether a file may be linked, or its times set to those of now, with a mode of before and not with that of now
 /// (`safe_hardlink_source`).
-fn permits_more(before: u32, now: u32) -> bool {
+fn permits_more(before: ModesBefore, now: u32) -> bool {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
-    before & !now & 0o666 != 0 || now & !before & SET_ID != 0
+    before.any & !now & 0o666 != 0 || now & !before.all & SET_ID != 0
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,7 +186,7 @@ impl Host {
         // Of a change of an ACL, the mode shows the mask alone, and the times that there was one.
         let is_current = reported.owner() == Some(self.owner_of(&stat))
             && reported.mode() == mode
-            && reported.mode_before().is_none()
+            && reported.modes_before().is_none()
             && (reported.is_of(content_version(&stat)) || !self.has_acl(inode));
         Ok(is_current)
     }
@@ -216,7 +216,7 @@ impl Host {
                 let is_owner = caller == known.uid;
                 let mode = || self.reported_mode(inode, u32::from(stat.stx_mode));
                 let has_mode = || {
-                    let (mode, before) = (mode(), reported.mode_before());
+                    let (mode, before) = (mode(), reported.modes_before());
                     mode == reported.mode() && !before.is_some_and(|it| permits_more(it, mode))
                 };
                 let has_mode = is_owner || has_mode();
@@ -251,8 +251,8 @@ impl Host {
             return Ok(false);
         };
         let stat = self.tree.stat(directory)?;
-        let reported_mode = reported.mode_before().unwrap_or(reported.mode()) | reported.mode();
-        let changed = (u32::from(stat.stx_mode) ^ reported_mode) & libc::S_ISGID;
+        let before = reported.modes_before().map_or(0, |before| before.any);
+        let changed = (u32::from(stat.stx_mode) ^ (before | reported.mode())) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 
