@@ -41,7 +41,7 @@ mod suspended_locks;
 mod versions;
 mod written_beneath;
 
-pub(crate) use intent::EXECUTES;
+pub(crate) use intent::{EXECUTES, executes};
 pub(crate) use io::sync;
 pub(crate) use lock_owners::{OwnerCharges, OwnerFile};
 pub(crate) use open::{Opening, access, lower_flags};

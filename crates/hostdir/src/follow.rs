@@ -23,7 +23,8 @@
 //! * After a loss of events, all that the kernel has is dropped, and nothing is kept until then ([`losses`]).
 //!
 //! **Access.** Requests mark, and read atomics. One thread reads events and waits for nothing else, another takes marks off; the lanes
-//! wait for locks of the kernel above, so nothing that a request waits for waits for them.
+//! wait for locks of the kernel above, so nothing that a request waits for waits for them. An open reads events itself that are
+//! queued, under the lock of the reader, which waits for nothing.
 
 mod changes;
 mod figures;
@@ -51,7 +52,7 @@ use std::time::Duration;
 use submounts::Submounts;
 use thrufs::{Errno, Notifier, Result};
 use thrufs_abi::NodeId;
-use watch::{LOOK_AT_MOUNTS, Watch};
+use watch::Watch;
 
 /// How long the kernel above may keep what it is told.
 pub(crate) struct Follow {
@@ -99,7 +100,7 @@ impl Started {
     fn has_mark(&self, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
         let has_mark = self.watch.marks.has(&self.watch.tree, inode, uid);
         if self.watch.marks.has_new_group() {
-            let _ = rustix::io::write(&self.wakeup, LOOK_AT_MOUNTS);
+            let _ = rustix::io::write(&self.wakeup, b"!");
         }
         has_mark
     }
@@ -257,8 +258,15 @@ impl Follow {
     /// before it is made to ask: it ignores an answer that a notification overtakes.
     pub(crate) fn catch_up(&self, inode: &Inode) {
         if let Some(started) = self.started.get() {
-            started.watch.catch_up(&started.wakeup, inode.node());
+            started.watch.catch_up(inode.node());
         }
+    }
+
+    /// Whether the kernel above may have found a file by a name that leads elsewhere by now: one has changed that it
+    /// is not told of yet, or was told a moment ago.
+    pub(crate) fn has_outdated_names(&self) -> bool {
+        let started = self.started.get();
+        started.is_some_and(|started| started.watch.has_outdated_names())
     }
 
     /// To be called before a name in `directory` is looked up or changed.
@@ -524,7 +532,9 @@ mod tests {
             let pending = follow.begin_lookup(None, &tree.root);
             let (inode, _) = tree.lookup_name(&tree.root, c"file").unwrap();
             meanwhile();
-            watch.read_queued();
+            // The events are those of others.
+            watch.reading.lock().own = 0;
+            watch.read_queued(None);
             let timeouts = pending.found(&inode, 1);
             (timeouts.attr, inode.followed().any(Followed::BY_ITS_NAME))
         };

@@ -45,7 +45,7 @@ pub use mounts::{Handles, MountProperties};
 pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
 pub(crate) use names::NAMES_MAX;
 pub(crate) use nodes::NewInode;
-pub(crate) use reported::Owner;
+pub(crate) use reported::{ModesBefore, Owner};
 pub(crate) use retries::ATTEMPTS_MAX;
 pub(crate) use storing::start as start_storing;
 pub(crate) use uses::{Obstacle, Use};

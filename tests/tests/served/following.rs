@@ -1,13 +1,13 @@
 //! `follow=auto` by a kernel: names and attributes that are valid for an hour change with what is beneath. What
 //! is mounted and unmounted there gives no event.
 
-use rustix::fs::{Stat, chmod, fstat, stat};
+use rustix::fs::{CWD, RenameFlags, Stat, chmod, fstat, renameat_with, stat};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::mem;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -501,6 +501,93 @@ fn an_open_is_checked_by_what_no_event_reported() {
                 fs::write(&stray, "a secret").unwrap();
                 assert_eq!(reads(), None, "{option}: {what}");
             }
+            mounted.stop().unwrap();
+        });
+    }
+}
+
+type Replaced = fn(&Path);
+
+/// What happens to `directory/file`, beside which `next/file` is prepared.
+const REPLACED: [(&str, Replaced); 6] = [
+    ("replaced", |place| {
+        fs::rename(place.join("next/file"), place.join("directory/file")).unwrap();
+    }),
+    ("replaced, with another name", |place| {
+        fs::hard_link(place.join("directory/file"), place.join("kept")).unwrap();
+        fs::rename(place.join("next/file"), place.join("directory/file")).unwrap();
+    }),
+    ("made anew", |place| {
+        fs::remove_file(place.join("directory/file")).unwrap();
+        fs::write(place.join("directory/file"), "new").unwrap();
+    }),
+    ("moved away", |place| {
+        fs::rename(place.join("directory/file"), place.join("kept")).unwrap();
+        fs::rename(place.join("next/file"), place.join("directory/file")).unwrap();
+    }),
+    ("directories exchanged", |place| {
+        let (one, other) = (place.join("directory"), place.join("next"));
+        renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+    }),
+    ("symbolic link replaced", |place| {
+        fs::rename(place.join("next-link"), place.join("link")).unwrap();
+    }),
+];
+
+/// The kernel above has the name as it was, and is told a moment later.
+#[test]
+fn an_open_just_after_a_name_changed_beneath_gets_the_file_of_now() {
+    for path in ["passthrough", "nopassthrough"] {
+        over_each(|transport| {
+            let options = transport.with(&format!("follow=auto,{path}"));
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+            for ((what, replace), round) in
+                REPLACED.iter().flat_map(|it| (0..5).map(move |n| (it, n)))
+            {
+                let name = format!("{what}-{round}");
+                let (beneath, above) = (mounted.source().join(&name), mounted.mnt().join(&name));
+                for (directory, content) in [("directory", "old"), ("next", "new")] {
+                    fs::create_dir_all(beneath.join(directory)).unwrap();
+                    fs::write(beneath.join(directory).join("file"), content).unwrap();
+                }
+                symlink("directory", beneath.join("link")).unwrap();
+                symlink("next", beneath.join("next-link")).unwrap();
+                let read = || {
+                    let ways = ["directory", "link"].map(|way| above.join(way).join("file"));
+                    let way = usize::from(what.starts_with("symbolic"));
+                    fs::read_to_string(&ways[way]).unwrap()
+                };
+                mounted.settle();
+                assert_eq!(read(), "old", "{what}");
+                mounted.settle();
+                replace(&beneath);
+                assert_eq!(read(), "new", "{path}: {what}");
+            }
+            mounted.stop().unwrap();
+        });
+    }
+}
+
+/// By another name, in a directory that nobody has looked at: there is no event. Root may execute what anybody may.
+#[test]
+fn root_executes_nothing_that_nobody_may() {
+    for path in ["passthrough", "nopassthrough"] {
+        over_each(|transport| {
+            let options = transport.with(&format!("follow=directories,{path}"));
+            let mut mounted = Mounted::start_on(Lower::Tmpfs, &options).unwrap();
+            let hidden = mounted.source().join("hidden");
+            fs::create_dir(&hidden).unwrap();
+            let (beneath, stray) = (mounted.source().join("true"), hidden.join("true"));
+            fs::copy("/bin/true", &beneath).unwrap();
+            let runs = || Command::new(mounted.mnt().join("true")).status();
+            assert!(runs().unwrap().success(), "{path}");
+            mounted.settle();
+            fs::hard_link(&beneath, &stray).unwrap();
+            mounted.settle();
+            assert!(runs().unwrap().success(), "{path}");
+            chmod(&stray, 0o644.into()).unwrap();
+            let refused = runs().map_err(|error| error.kind());
+            assert_eq!(refused.unwrap_err(), ErrorKind::PermissionDenied, "{path}");
             mounted.stop().unwrap();
         });
     }

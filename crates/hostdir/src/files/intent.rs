@@ -4,7 +4,7 @@
 /// `asm-generic/fcntl.h` reserves; open(2) drops it.
 pub(crate) const EXECUTES: i32 = 0x20;
 
-pub(super) fn executes(flags: i32) -> bool {
+pub(crate) fn executes(flags: i32) -> bool {
     flags & EXECUTES != 0
 }
 

@@ -214,6 +214,14 @@ impl Lanes {
         })
     }
 
+    /// Whether no message about a name waits for its turn, or is on its way.
+    pub(super) fn have_sent_names(&self) -> bool {
+        self.lanes[NODE_LANES..].iter().all(|lane| {
+            let state = lane.state.lock();
+            state.sending.is_none() && state.messages.is_empty()
+        })
+    }
+
     /// How long the oldest message has been on its way, or waiting for its turn.
     pub(super) fn oldest(&self) -> Duration {
         let ages = self.lanes.iter().map(|lane| lane.state.lock().age());

@@ -18,14 +18,19 @@ pub(super) struct Losses {
 impl Losses {
     /// `followed`, or less while notifications are late, or nothing while a loss is being repaired.
     pub(super) fn timeout(&self, followed: Duration) -> Duration {
-        let begun = self.begun.load(Ordering::SeqCst);
-        if self.repaired.load(Ordering::SeqCst) != begun {
+        if self.are_pending() {
             Duration::ZERO
         } else if self.are_late() {
             followed.min(LATE_TIMEOUT)
         } else {
             followed
         }
+    }
+
+    /// Whether the kernel above still has what may be outdated.
+    pub(super) fn are_pending(&self) -> bool {
+        let begun = self.begun.load(Ordering::SeqCst);
+        self.repaired.load(Ordering::SeqCst) != begun
     }
 
     /// Returns whether notifications have become late.

@@ -4,8 +4,9 @@ use super::changes::hash_of;
 use super::lanes::{Message, Name};
 use super::silent::Repeated;
 use super::submounts::Submounts;
-use super::watch::{LOOK_AT_MOUNTS, Watch};
+use super::watch::Watch;
 use crate::tree::{Followed, Inode};
+use parking_lot::MutexGuard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::HashMap;
@@ -50,14 +51,10 @@ fn read_all(
     mut submounts: Option<Submounts>,
     notifier: &Notifier,
 ) {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let own = std::process::id();
-    let (mut last_read, mut repeated) = (None, Repeated::default());
-    let mut look_in = None;
+    let (mut last_read, mut look_in) = (None, None);
     loop {
         let groups = watch.marks.groups();
-        let woken = watch.while_idle(|| wait(&groups, wakeup, submounts.as_ref(), look_in));
-        let woken = match woken {
+        let woken = match wait(&groups, wakeup, submounts.as_ref(), look_in) {
             Ok(woken) => woken,
             Err(error) => {
                 tracing::error!(%error, "changes beneath are followed no longer");
@@ -71,17 +68,15 @@ fn read_all(
             if woken.mounts_changed {
                 submounts.changed();
             }
-            if woken.are_mounts_asked || submounts.due_in() == Some(Duration::ZERO) {
+            if woken.is_asked || submounts.due_in() == Some(Duration::ZERO) {
                 submounts.look(watch);
             }
         }
         let is_soon = last_read.is_some_and(|last: Instant| last.elapsed() < PAUSE);
-        if is_soon && !woken.is_hurried {
+        if is_soon && !woken.is_asked {
             std::thread::sleep(PAUSE);
         }
-        for group in &groups {
-            watch.read_some(group, (&mut buffer, &mut repeated), own);
-        }
+        watch.read_queued(None);
         look_in = watch.look_for_late(notifier).then_some(LOOK);
         watch.end_round();
         last_read = Some(Instant::now());
@@ -90,10 +85,8 @@ fn read_all(
 
 /// Why the thread goes on.
 struct Woken {
-    /// Somebody waits until it has read what is queued, or there is a new group.
-    is_hurried: bool,
-    /// Or until it has looked at the table of mounts.
-    are_mounts_asked: bool,
+    /// Somebody waits until it has done its work, or there is a new group.
+    is_asked: bool,
     has_ended: bool,
     mounts_changed: bool,
 }
@@ -124,57 +117,81 @@ fn wait(
         Ok(_) | Err(rustix::io::Errno::INTR) => {}
         Err(error) => return Err(error),
     }
-    let is_hurried = fds[0].revents().contains(PollFlags::IN);
-    let mut asked = [0; 64];
-    let count = match is_hurried {
-        true => rustix::io::read(wakeup, &mut asked).unwrap_or(0),
-        false => 0,
-    };
+    let is_asked = fds[0].revents().contains(PollFlags::IN);
+    if is_asked {
+        let _ = rustix::io::read(wakeup, &mut [0; 64]);
+    }
     Ok(Woken {
-        is_hurried,
-        are_mounts_asked: asked[..count].contains(&LOOK_AT_MOUNTS[0]),
-        has_ended: !is_hurried && fds[0].revents().contains(PollFlags::HUP),
+        is_asked,
+        has_ended: !is_asked && fds[0].revents().contains(PollFlags::HUP),
         mounts_changed: fds[1].revents().contains(PollFlags::PRI),
     })
 }
 
-impl Watch {
-    /// Reads what is queued.
-    fn read_some(&self, group: &Group, (buffer, repeated): (&mut [u8], &mut Repeated), own: u32) {
-        while let Ok(events) = group.read(buffer) {
-            let (read, are_all) = (Instant::now(), events.are_all());
-            let mut batch = Batch::default();
-            let mut count = 0;
-            for event in events {
-                let is_own = event.pid == own;
-                if is_own && !self.marks.has_aliases() {
-                    continue;
-                }
-                count += 1;
-                self.take(&event, is_own, &mut batch);
-            }
-            self.figures.read(count);
-            if batch.has_losses {
-                self.lose("events were lost");
-            } else if !batch
-                .messages(repeated)
-                .all(|message| self.lanes.push(message, read))
-            {
-                self.lose("too many notifications");
-            }
-            if are_all {
-                return;
-            }
+/// What a thread needs that reads events.
+pub(super) struct Reading {
+    buffer: Vec<u8>,
+    repeated: Repeated,
+    /// The process whose events are its own.
+    pub(super) own: u32,
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading {
+            buffer: vec![0; BUFFER_BYTES],
+            repeated: Repeated::default(),
+            own: std::process::id(),
         }
     }
+}
 
-    /// Takes the events that are queued, as those of others.
-    #[cfg(test)]
-    pub(super) fn read_queued(&self) {
-        let (mut buffer, mut repeated) = (vec![0; BUFFER_BYTES], Repeated::default());
-        for group in self.marks.groups() {
-            self.read_some(&group, (&mut buffer, &mut repeated), 0);
+impl Watch {
+    /// Reads what is queued; false if there is more at `deadline`. Other threads read in turn.
+    pub(super) fn read_queued(&self, deadline: Option<Instant>) -> bool {
+        let read = |group: &Arc<Group>| loop {
+            let reading = match deadline {
+                Some(deadline) => self.reading.try_lock_until(deadline),
+                None => Some(self.reading.lock()),
+            };
+            let Some(mut reading) = reading else {
+                return false;
+            };
+            let are_all = self.read_some(group, &mut reading);
+            MutexGuard::unlock_fair(reading);
+            if are_all || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return are_all;
+            }
+        };
+        self.marks.groups().iter().all(read)
+    }
+
+    /// Reads events. Returns whether those are all that were queued.
+    fn read_some(&self, group: &Group, reading: &mut Reading) -> bool {
+        let Ok(events) = group.read(&mut reading.buffer) else {
+            return true;
+        };
+        let (read, are_all) = (Instant::now(), events.are_all());
+        let mut batch = Batch::default();
+        let mut count = 0;
+        for event in events {
+            let is_own = event.pid == reading.own;
+            if is_own && !self.marks.has_aliases() {
+                continue;
+            }
+            count += 1;
+            self.take(&event, is_own, &mut batch);
         }
+        self.figures.read(count);
+        if batch.has_losses {
+            self.lose("events were lost");
+        } else if !batch
+            .messages(&mut reading.repeated)
+            .all(|message| self.lanes.push(message, read))
+        {
+            self.lose("too many notifications");
+        }
+        are_all
     }
 
     /// What this process did itself, the kernel above knows, but only of the mount by which it was done.
@@ -204,7 +221,11 @@ impl Watch {
         if event.mask & NAMES != 0 {
             // The kernel above may have looked it up before this event was read, and have a mount on it. There
             // was nothing before it, unlike where something was moved.
-            let expire_only = event.mask & ON_DIRECTORY != 0 && event.mask & NAMES == CREATE;
+            let is_new = event.mask & NAMES == CREATE;
+            if has_name && !is_new && !directories.is_empty() {
+                self.name_changed();
+            }
+            let expire_only = event.mask & ON_DIRECTORY != 0 && is_new;
             for directory in directories.iter().filter(|_| has_name) {
                 batch.name(name_in(directory), expire_only);
                 batch.node(directory, true, None);

@@ -18,7 +18,7 @@ const FIRST_ANSWER: Duration = Duration::from_millis(20);
 
 /// When a message is late, and when no other is sent behind it.
 const LATE: Duration = Duration::from_millis(100);
-const GIVEN_UP: Duration = Duration::from_millis(500);
+pub(super) const GIVEN_UP: Duration = Duration::from_millis(500);
 
 /// When answers have arrived that were on their way.
 const ANSWERS: Duration = Duration::from_secs(1);
@@ -86,10 +86,10 @@ impl Watch {
     fn send(&self, message: &Message, notifier: &Notifier) -> Result<bool> {
         match message {
             Message::Name { name, expire_only } => {
-                match notifier.inval_entry_now(name.0, &name.1, *expire_only) {
-                    Err(Errno::ENOENT) => Ok(true),
-                    sent => sent.map(|()| true),
+                if is_known(notifier.inval_entry_now(name.0, &name.1, *expire_only))? {
+                    self.name_told();
                 }
+                Ok(true)
             }
             Message::Node { node, data, name } => {
                 if *node == NodeId::ROOT && !self.root_is_loaded() {

@@ -5,12 +5,14 @@ use super::figures::Figures;
 use super::lanes::{Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
+use super::reader::Reading;
+use super::sender::GIVEN_UP;
 use super::silent::Silent;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
@@ -19,9 +21,11 @@ use thrufs_sys::fanotify::Group;
 /// How long a request waits for notifications.
 const CATCH_UP_MAX: Duration = Duration::from_millis(10);
 
-/// What wakes the [reader](super::reader) to read events, and to look at the table of mounts as well.
-const READ_EVENTS: &[u8; 1] = b".";
-pub(super) const LOOK_AT_MOUNTS: &[u8; 1] = b"!";
+/// How long an open reads events. It is answered by looking its path up again if there are more.
+const READ_MAX: Duration = Duration::from_millis(1);
+
+/// How long an open is on its way at most, from the last look at a name above until it is answered.
+const OPEN_MAX: Duration = Duration::from_millis(100);
 
 pub(super) struct Watch {
     pub(super) tree: Arc<Tree>,
@@ -35,11 +39,21 @@ pub(super) struct Watch {
     pub(super) hides: Arc<AtomicBool>,
     /// When it was first seen that the attributes of the root had been reported.
     pub(super) root_reported: OnceLock<Instant>,
-    /// Whether the reader waits for events.
-    is_idle: AtomicBool,
+    /// Held from reading events until their messages are queued.
+    pub(super) reading: Mutex<Reading>,
+    names_changed: Mutex<NamesChanged>,
     /// Rounds of the reader, each until the queue of events is empty.
     rounds: Mutex<u64>,
     round_ended: Condvar,
+}
+
+/// When a name last changed, or went, that the kernel above may have.
+#[derive(Default)]
+struct NamesChanged {
+    /// The event was read.
+    read: Option<Instant>,
+    /// The kernel was told, and had it.
+    told: Option<Instant>,
 }
 
 impl Watch {
@@ -54,7 +68,8 @@ impl Watch {
             silent: Silent::default(),
             hides,
             root_reported: OnceLock::new(),
-            is_idle: AtomicBool::new(false),
+            reading: Mutex::default(),
+            names_changed: Mutex::default(),
             rounds: Mutex::default(),
             round_ended: Condvar::new(),
         }
@@ -94,30 +109,50 @@ impl Watch {
         self.round_ended.notify_all();
     }
 
+    /// A name in a directory that the kernel above knows was changed or removed.
+    pub(super) fn name_changed(&self) {
+        self.names_changed.lock().read = Some(Instant::now());
+    }
+
+    /// The kernel above was told of a name that it had.
+    pub(super) fn name_told(&self) {
+        self.names_changed.lock().told = Some(Instant::now());
+    }
+
+    /// See [`Follow::has_outdated_names`](super::Follow::has_outdated_names).
+    pub(super) fn has_outdated_names(&self) -> bool {
+        if !self.catch_up_reading(READ_MAX) || self.losses.are_pending() {
+            return true;
+        }
+        let within = |time: Option<Instant>, most| time.is_some_and(|it| it.elapsed() < most);
+        // Locked until it is known what is on its way: that takes this lock when it has arrived.
+        let changed = self.names_changed.lock();
+        within(changed.told, OPEN_MAX)
+            || within(changed.read, GIVEN_UP) && !self.lanes.have_sent_names()
+    }
+
     /// Waits until the kernel above has been told of all changes so far; false after `patience`. `wakeup` is what
     /// the [reader](super::reader) returned.
     pub(super) fn settle(&self, wakeup: &OwnedFd, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
-        self.read_all(wakeup, LOOK_AT_MOUNTS, deadline) && self.lanes.flush(deadline)
+        self.read_all(wakeup, deadline) && self.lanes.flush(deadline)
     }
 
     /// See [`Follow::catch_up`](super::Follow::catch_up).
-    pub(super) fn catch_up(&self, wakeup: &OwnedFd, node: NodeId) {
+    pub(super) fn catch_up(&self, node: NodeId) {
         let deadline = Instant::now() + CATCH_UP_MAX;
-        if !self.losses.are_late()
-            && (self.has_read_all() || self.read_all(wakeup, READ_EVENTS, deadline))
-        {
+        if !self.losses.are_late() && self.catch_up_reading(CATCH_UP_MAX) {
             self.lanes.send_first(node, deadline);
         }
     }
 
-    /// Waits until the reader has read what is queued now.
-    fn read_all(&self, wakeup: &OwnedFd, asked: &[u8; 1], deadline: Instant) -> bool {
+    /// Waits until the reader has read what is queued now, and has looked at the table of mounts.
+    fn read_all(&self, wakeup: &OwnedFd, deadline: Instant) -> bool {
         let mut rounds = self.rounds.lock();
         // The reader may be at the end of a round. The next begins later than this call.
         let target = *rounds + 2;
         while *rounds < target {
-            if rustix::io::write(wakeup, asked).is_err() {
+            if rustix::io::write(wakeup, b"!").is_err() {
                 return false;
             }
             let waited = self.round_ended.wait_until(&mut rounds, deadline);
@@ -128,21 +163,16 @@ impl Watch {
         true
     }
 
-    /// Whether the reader has nothing to read, and none of what it has read is left. In this order: it has begun
-    /// before it takes an event.
-    fn has_read_all(&self) -> bool {
+    /// Reads what is queued now, unless the reader has. False if that takes longer than `patience`.
+    fn catch_up_reading(&self, patience: Duration) -> bool {
         let has_events = |group: &Arc<Group>| {
             let mut fds = [PollFd::new(&**group, PollFlags::IN)];
             poll(&mut fds, Some(&Timespec::default())) != Ok(0)
         };
-        !self.marks.groups().iter().any(has_events) && self.is_idle.load(Ordering::SeqCst)
-    }
-
-    /// Waits for work, on the reader.
-    pub(super) fn while_idle<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.is_idle.store(true, Ordering::SeqCst);
-        let woken = wait();
-        self.is_idle.store(false, Ordering::SeqCst);
-        woken
+        // In this order: who reads has locked before it takes an event.
+        if !self.marks.groups().iter().any(has_events) && self.reading.try_lock().is_some() {
+            return true;
+        }
+        self.read_queued(Some(Instant::now() + patience))
     }
 }

@@ -24,9 +24,10 @@
 //! Root (user 0 as the server sees it) is not restricted: it could chown the file first.
 
 use crate::credentials::OF_OWNERS;
+use crate::files::executes;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
-use crate::tree::{End, Inode, Owner};
+use crate::tree::{End, Inode, ModesBefore, Owner};
 use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -49,11 +50,11 @@ pub(crate) enum OwnerChange {
     Flags,
 }
 
-/// Whether a file may be linked, or its times set to those of now, with one mode and not with the other
+/// Whether a file may be linked, or its times set to those of now, with a mode of before and not with that of now
 /// (`safe_hardlink_source`).
-fn permits_more(before: u32, now: u32) -> bool {
+fn permits_more(before: ModesBefore, now: u32) -> bool {
     const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
-    before & !now & 0o666 != 0 || now & !before & SET_ID != 0
+    before.any & !now & 0o666 != 0 || now & !before.all & SET_ID != 0
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -151,10 +152,10 @@ impl Host {
         Ok(())
     }
 
-    /// OPEN. The kernel above checks callers by what was last reported, for as long as nothing tells it of a change:
-    /// by a name in a directory that nobody has looked at, or by a descriptor that was opened by such a name. So an
-    /// open of a file whose owner, mode or ACL is another fails with ESTALE, after which the kernel above asks and
-    /// checks again.
+    /// OPEN. The kernel above finds files by names, and checks callers by attributes, that were reported to it before.
+    /// Both may have changed since: a moment ago, or where nothing tells it (by a name in a directory that nobody has
+    /// looked at, or by a descriptor that was opened by such a name). Then an open fails with ESTALE, after which the
+    /// kernel above asks and checks again.
     pub(crate) fn open(
         &self,
         context: &Context<'_>,
@@ -164,19 +165,31 @@ impl Host {
         // open(2) has it, but for a 32-bit program's without O_LARGEFILE. What the kernel opens for an ioctl(2) has not,
         // is checked with that, and is opened only once.
         let is_by_path = args.flags & OFlags::LARGEFILE.bits() != 0;
-        if is_by_path
-            && self.follow.is_started()
-            && self.restricted_caller(context).is_some()
-            && !self.tree.retries.expects(context)
-        {
+        if is_by_path && self.follow.is_started() {
             let inode = self.tree.nodes.get(node)?;
-            if !self.is_as_reported(&inode)? {
-                self.follow.catch_up(&inode);
-                self.tree.attributes_changed(&inode);
-                return Err(Errno::ESTALE);
+            if !self.tree.retries.expects(context) {
+                self.require_current(context, &inode)?;
+            }
+            // Also for root, for whom nothing else is checked.
+            if executes(args.flags as i32) && self.tree.stat(&inode)?.stx_mode & 0o111 == 0 {
+                return Err(Errno::EACCES);
             }
         }
         self.files.open(context, node, args)
+    }
+
+    /// Fails with ESTALE if the kernel above may have found another file than the one that has the name by now, or
+    /// checked the caller by other attributes than those of now.
+    fn require_current(&self, context: &Context<'_>, inode: &Arc<Inode>) -> Result<()> {
+        // Not with `export`: an NFS server opens by file handles, and tells its client of ESTALE.
+        let may_be_another = !self.config.export && self.follow.has_outdated_names();
+        if self.restricted_caller(context).is_some() && !self.is_as_reported(inode)? {
+            self.follow.catch_up(inode);
+            self.tree.attributes_changed(inode);
+        } else if !may_be_another {
+            return Ok(());
+        }
+        Err(Errno::ESTALE)
     }
 
     fn is_as_reported(&self, inode: &Arc<Inode>) -> Result<bool> {
@@ -186,7 +199,7 @@ impl Host {
         // Of a change of an ACL, the mode shows the mask alone, and the times that there was one.
         let is_current = reported.owner() == Some(self.owner_of(&stat))
             && reported.mode() == mode
-            && reported.mode_before().is_none()
+            && reported.modes_before().is_none()
             && (reported.is_of(content_version(&stat)) || !self.has_acl(inode));
         Ok(is_current)
     }
@@ -216,7 +229,7 @@ impl Host {
                 let is_owner = caller == known.uid;
                 let mode = || self.reported_mode(inode, u32::from(stat.stx_mode));
                 let has_mode = || {
-                    let (mode, before) = (mode(), reported.mode_before());
+                    let (mode, before) = (mode(), reported.modes_before());
                     mode == reported.mode() && !before.is_some_and(|it| permits_more(it, mode))
                 };
                 let has_mode = is_owner || has_mode();
@@ -251,8 +264,8 @@ impl Host {
             return Ok(false);
         };
         let stat = self.tree.stat(directory)?;
-        let reported_mode = reported.mode_before().unwrap_or(reported.mode()) | reported.mode();
-        let changed = (u32::from(stat.stx_mode) ^ reported_mode) & libc::S_ISGID;
+        let before = reported.modes_before().map_or(0, |before| before.any);
+        let changed = (u32::from(stat.stx_mode) ^ (before | reported.mode())) & libc::S_ISGID;
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 

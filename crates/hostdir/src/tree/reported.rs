@@ -14,9 +14,10 @@ pub(crate) struct ReportedAttributes {
     mode: AtomicU16,
     /// Of size and times, see [`content_version`](crate::stat::content_version).
     version: AtomicU32,
-    /// When others than before were reported of owner and mode, in milliseconds; and the mode before that.
+    /// When others than before were reported of owner and mode, in milliseconds; and the modes before that.
     changed_ms: AtomicU32,
-    mode_before: AtomicU16,
+    any_mode_before: AtomicU16,
+    all_modes_before: AtomicU16,
     /// Another owner or group was reported than before, without a request to change it.
     owner_changed: AtomicBool,
 }
@@ -40,6 +41,13 @@ impl Owner {
     }
 }
 
+/// The bits that any of some modes had, and those that all had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ModesBefore {
+    pub(crate) any: u32,
+    pub(crate) all: u32,
+}
+
 const NONE: u64 = u64::MAX;
 
 fn now_ms() -> u32 {
@@ -53,7 +61,8 @@ impl ReportedAttributes {
             mode: AtomicU16::new(0),
             version: AtomicU32::new(0),
             changed_ms: AtomicU32::new(0),
-            mode_before: AtomicU16::new(0),
+            any_mode_before: AtomicU16::new(0),
+            all_modes_before: AtomicU16::new(0),
             owner_changed: AtomicBool::new(false),
         }
     }
@@ -69,7 +78,12 @@ impl ReportedAttributes {
         let before = self.owner.load(Ordering::Acquire);
         let mode_before = self.mode.load(Ordering::Relaxed);
         if before != NONE && (before, mode_before) != (now, mode as u16) {
-            self.mode_before.store(mode_before, Ordering::Relaxed);
+            let others = self.modes_before();
+            let (any, all) = others.map_or((0, u16::MAX), |it| (it.any as u16, it.all as u16));
+            let any = any | mode_before;
+            self.any_mode_before.store(any, Ordering::Relaxed);
+            let all = all & mode_before;
+            self.all_modes_before.store(all, Ordering::Relaxed);
             self.changed_ms.store(now_ms().max(1), Ordering::Relaxed);
         }
         self.mode.store(mode as u16, Ordering::Relaxed);
@@ -93,12 +107,15 @@ impl ReportedAttributes {
         self.changed_ms.store(0, Ordering::Relaxed);
     }
 
-    /// The mode by which the kernel above may still check callers, besides the one that was reported last. Then the
+    /// The modes by which the kernel above may still check callers, besides the one that was reported last. Then the
     /// owner may be another as well.
-    pub(crate) fn mode_before(&self) -> Option<u32> {
+    pub(crate) fn modes_before(&self) -> Option<ModesBefore> {
         let changed = self.changed_ms.load(Ordering::Relaxed);
         let is_recent = changed != 0 && now_ms().wrapping_sub(changed) < IGNORED_MS_MAX;
-        is_recent.then(|| self.mode_before.load(Ordering::Relaxed).into())
+        is_recent.then(|| ModesBefore {
+            any: self.any_mode_before.load(Ordering::Relaxed).into(),
+            all: self.all_modes_before.load(Ordering::Relaxed).into(),
+        })
     }
 
     /// The kernel above has set this owner itself.
@@ -134,20 +151,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mode_of_before_counts_for_a_while_unless_the_kernel_set_it() {
+    fn modes_of_before_count_for_a_while_unless_the_kernel_set_one() {
         let reported = ReportedAttributes::none();
+        let before = |any, all| Some(ModesBefore { any, all });
         reported.report((1, 1, 0o666), 1);
-        assert_eq!(reported.mode_before(), None, "the first");
+        assert_eq!(reported.modes_before(), None, "the first");
         reported.report((1, 1, 0o644), 2);
         reported.report((1, 1, 0o644), 3);
-        assert_eq!(reported.mode_before(), Some(0o666));
+        assert_eq!(reported.modes_before(), before(0o666, 0o666));
+        reported.report((1, 1, 0o4600), 4);
+        reported.report((1, 1, 0o600), 5);
+        assert_eq!(reported.modes_before(), before(0o4666, 0o600));
         reported.was_set();
-        assert_eq!(reported.mode_before(), None);
-        reported.report((2, 1, 0o644), 3);
-        assert_eq!(reported.mode_before(), Some(0o644), "another owner");
+        assert_eq!(reported.modes_before(), None);
+        reported.report((2, 1, 0o600), 5);
+        let of_now = before(0o600, 0o600);
+        assert_eq!(reported.modes_before(), of_now, "another owner");
         let long_ago = now_ms().wrapping_sub(IGNORED_MS_MAX);
         reported.changed_ms.store(long_ago, Ordering::Relaxed);
-        assert_eq!(reported.mode_before(), None);
+        assert_eq!(reported.modes_before(), None);
+        reported.report((2, 1, 0o644), 6);
+        assert_eq!(reported.modes_before(), of_now, "those long ago are gone");
     }
 
     #[test]
