@@ -8,9 +8,7 @@
 use super::Files;
 use super::guard::UseGuard;
 use super::lock_owners::MOUNT;
-use super::lock_owners::MOUNT;
 use crate::tree::Inode;
-use std::os::fd::AsFd;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread;
