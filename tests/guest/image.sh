@@ -76,7 +76,7 @@ done
 cp "$DEBUG/thrufs-guest-init" init
 cp "$DEBUG"/thrufs-{guest-tests,test-helper} usr/bin
 [[ -z ${SERVED:-} ]] || cp "$SERVED" usr/bin/thrufs
-[[ -z ${SOAK:-} ]] || cp "$SOAK" usr/bin/thrufs-soak
+[[ -z ${SOAK:-} ]] || { cp "$SOAK" usr/bin/thrufs-soak && cp "$DEBUG/thrufs-client" usr/bin; }
 
 # The libraries of all of them. The last is loaded when it is needed, so that no program names it.
 find . -type f -perm /111 -exec ldd {} + >"$image.libraries" 2>/dev/null || true

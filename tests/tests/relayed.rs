@@ -6,13 +6,17 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thrufs_tests::skip_if;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
+use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::fence::record_lock::{self, Kind, Owner, Range};
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::{is_mounted, must_skip};
 use thrufs_tests::property;
@@ -157,6 +161,45 @@ fn programs_do_not_notice_that_a_worker_dies() {
     let expected: Vec<u8> = (0..8).flat_map(|round| [round; 10]).collect();
     assert_eq!(content, expected);
     assert_eq!(fs::read_dir(mnt).unwrap().count(), 1);
+}
+
+/// The lock beneath outlives the worker, and what was stored by a map is written back before it falls.
+#[test]
+fn no_count_under_a_lock_is_lost_when_workers_die() {
+    skip_if!(must_skip());
+    let relayed = start("locks=shared");
+    let roots = [relayed.relay().mnt(), relayed.ground().source()];
+    fs::write(roots[1].join("lock"), [0; 4096]).unwrap();
+    let counted = AtomicU64::new(0);
+    // Opens it anew: a guest that has mapped a file before it gets the lock may see what was before.
+    let count = |root: &Path| {
+        let file = open_to_lock(root);
+        let byte = Range { start: 9, len: 1 };
+        record_lock::set(file.as_fd(), Owner::Description, Kind::Write, byte, true).unwrap();
+        let mut map = Mapping::new(&file, 4096, Sharing::Shared).unwrap();
+        for _ in 0..20 {
+            let found = u64::from_le_bytes(map.load(800, 8).try_into().unwrap());
+            assert_eq!(found, counted.load(Ordering::SeqCst), "{}", root.display());
+            counted.store(found + 1, Ordering::SeqCst);
+            map.store(800, &(found + 1).to_le_bytes());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // Fewer deaths than are allowed in a minute.
+    for round in 0..8 {
+        let worker = || serving_workers(relayed.share()).pop();
+        wait_until("a worker", || worker().is_some());
+        std::thread::scope(|scope| {
+            let count = &count;
+            for root in roots {
+                scope.spawn(move || (0..4).for_each(|_| count(root)));
+            }
+            std::thread::sleep(Duration::from_millis(10 + 13 * round));
+            let pid = Pid::from_raw(worker().unwrap().try_into().unwrap()).unwrap();
+            kill_process(pid, Signal::KILL).unwrap();
+        });
+    }
+    count(roots[1]);
 }
 
 #[test]

@@ -72,13 +72,15 @@ const KINDS: [Kind; 27] = [
     (6, Changes::change_crowd),
 ];
 
-/// By names in directories that are not served, and by file handles.
-const OUTSIDE: [Kind; 4] = [
+/// By names in directories that are not served.
+const OUTSIDE: [Kind; 3] = [
     (1, Changes::link_outside),
     (2, Changes::write_outside),
     (2, Changes::change_mode_outside),
-    (4, Changes::change_by_handle),
 ];
+
+/// By file handles, which takes root.
+const BY_HANDLE: [Kind; 1] = [(4, Changes::change_by_handle)];
 
 /// A directory of more names than one request returns, and how many there are at first.
 pub const CROWD: &str = "crowd";
@@ -97,11 +99,12 @@ fn crowd_name(number: usize) -> String {
 
 pub struct Changes {
     random: Random,
-    /// Another mount of the source, by which some changes are made.
-    writable: Option<PathBuf>,
+    /// Where others serve the source, by which some changes are made.
+    writable: Vec<PathBuf>,
     source: PathBuf,
     outside: PathBuf,
     has_stray_links: bool,
+    shows_handles: bool,
     writers: Vec<(PathBuf, File)>,
     maps: Vec<Mapping>,
     records: VecDeque<Record>,
@@ -123,8 +126,9 @@ impl Changes {
     pub fn new(
         source: &Path,
         outside: &Path,
-        writable: Option<&Path>,
+        writable: &[PathBuf],
         has_stray_links: bool,
+        shows_handles: bool,
         seed: u64,
     ) -> Changes {
         let crowd = source.join(CROWD);
@@ -132,10 +136,11 @@ impl Changes {
         (0..CROWD_NAMES).for_each(|it| fs::write(crowd.join(crowd_name(it)), "").unwrap());
         Changes {
             random: Random(seed),
-            writable: writable.map(Path::to_owned),
+            writable: writable.to_owned(),
             source: source.to_owned(),
             outside: outside.to_owned(),
             has_stray_links,
+            shows_handles,
             writers: Vec::new(),
             maps: Vec::new(),
             records: VecDeque::new(),
@@ -146,7 +151,9 @@ impl Changes {
     /// One change, which may fail.
     pub fn one(&mut self) {
         let outside: &[Kind] = if self.has_stray_links { &OUTSIDE } else { &[] };
-        let kinds: Vec<Kind> = KINDS.iter().chain(outside).copied().collect();
+        let by_handle: &[Kind] = if self.shows_handles { &BY_HANDLE } else { &[] };
+        let kinds = KINDS.iter().chain(outside).chain(by_handle);
+        let kinds: Vec<Kind> = kinds.copied().collect();
         let mut at = self.random.below(kinds.iter().map(|kind| kind.0).sum());
         let kind = kinds.iter().find(|kind| {
             let is_it = at < kind.0;
@@ -194,10 +201,10 @@ impl Changes {
     }
 
     fn directory(&mut self) -> PathBuf {
-        let mut at = match &self.writable {
-            Some(mount) if self.random.once_in(3) => mount.clone(),
-            _ => self.source.clone(),
-        };
+        let (mut at, others) = (self.source.clone(), self.writable.len());
+        if others > 0 && self.random.once_in(3) {
+            at.clone_from(&self.writable[self.random.below(others)]);
+        }
         for _ in 0..self.random.below(DEPTH_MAX + 1) {
             let found = fs::read_dir(&at).into_iter().flatten().flatten();
             let found = found.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -549,7 +556,8 @@ impl Changes {
         Ok(format!("{changes} names of {}", crowd.display()))
     }
 
-    /// Of a file whose name is not in memory: no directory gets an event about it.
+    /// Of a file whose name is not in memory: no directory gets an event about it. A server without file handles has
+    /// a descriptor of each file that is known above, which keeps the name.
     fn change_by_handle(&mut self) -> io::Result<String> {
         let (path, bytes) = (self.file()?, self.bytes());
         let number = ino(&path);

@@ -1,6 +1,6 @@
 //! Soak of following: random changes beneath of every kind, readers above whose questions are delayed, and a
 //! comparison of everything whenever all changes have been reported. Timeouts are a day, so that what is
-//! stale stays so.
+//! stale stays so. Meanwhile programs on all sides count in files that they lock, and must lose nothing.
 //!
 //! The trials that are not ignored take a minute in all, with a fixed seed. The ignored ones take
 //! `THRUFS_SOAK_SECONDS` each (60), with a seed of their own or `THRUFS_SEED`.
@@ -10,6 +10,10 @@
 //! * `THRUFS_SOAK_STRAY_LINKS`: second names in directories that the kernel above does not know; one mark on
 //!   the file system reports them.
 //! * `THRUFS_SOAK_REPLACED`: the links of open files whose last name a rename replaced.
+//!
+//! A share counts as well, and makes changes where one mark on the file system reports them. Its options are
+//! `THRUFS_SOAK_SHARE` (`cache=never`): with `cache=auto`, a guest reads what it has cached for up to a second, also
+//! under a lock.
 //!
 //! `THRUFS_SOAK_GOES_ON` goes on after a stale answer; `THRUFS_SOAK_DELAY` is the longest delay of a request in µs.
 //!
@@ -22,6 +26,7 @@
 
 mod changes;
 mod compare;
+mod counters;
 mod readers;
 mod served;
 mod soak;
@@ -37,6 +42,7 @@ use served::{ORDER, Order};
 use soak::{Outcome, SOAK, Soak};
 use thrufs_hostdir::{FileHandles, FollowMode};
 use thrufs_tests::lower::{Ground, Lower};
+use thrufs_tests::relayed::{Queues, Relay, Share};
 use thrufs_tests::server::Server;
 
 /// Longest delay of a request, µs.
@@ -138,8 +144,11 @@ impl Setting {
         }
         let takes_one_mark = !matches!(self.lower, Lower::Btrfs | Lower::Overlay);
         let is_whole = self.by == By::Whole && takes_one_mark;
-        // Another server of root's changes files by their handles, which directories do not tell.
+        // Another mount of root's changes files by their handles, which directories do not tell.
+        let shared = Shared::start(&ground)?;
         let other = is_whole.then(|| Other::start(&ground)).transpose()?;
+        let mut writable = vec![shared.relay.mnt().to_owned()];
+        writable.extend(other.as_ref().map(|other| other.place.clone()));
         let soak = Soak {
             order: Order {
                 source: ground.source().to_owned(),
@@ -158,7 +167,7 @@ impl Setting {
                 delay_max: env("THRUFS_SOAK_DELAY").map_or(DELAY_MAX, |text| text.parse().unwrap()),
             },
             outside: ground.outside().to_owned(),
-            writable: other.as_ref().map(|other| other.place.clone()),
+            writable,
             time,
             has_exact_blocks: self.lower == Lower::Tmpfs,
             has_stray_links: env("THRUFS_SOAK_STRAY_LINKS").is_some() || is_whole,
@@ -172,7 +181,7 @@ impl Setting {
             soak.run()
         };
         eprintln!("{}: {outcome:?}", self.name());
-        if outcome.stale > 0 {
+        if outcome.stale + outcome.lost > 0 {
             return Err(format!("{outcome:?} with the seed {seed}").into());
         }
         Ok(())
@@ -194,6 +203,26 @@ impl Other {
             _server: server,
             place,
         })
+    }
+}
+
+/// A share of the source, which keeps its locks beneath, with a guest's kernel.
+struct Shared {
+    relay: Relay,
+    _share: Share,
+}
+
+impl Shared {
+    fn start(ground: &Ground) -> Result<Shared, Failed> {
+        let options =
+            std::env::var("THRUFS_SOAK_SHARE").unwrap_or_else(|_| "cache=never".to_owned());
+        let options = format!("locks=shared,{options}");
+        let share = Share::start(ground.source(), ground.base(), &options)?;
+        let place = ground.base().join("shared");
+        std::fs::create_dir(&place)?;
+        let relay = Relay::start(share.socket(), &place, Queues::USUAL)?;
+        let _share = share;
+        Ok(Shared { relay, _share })
     }
 }
 

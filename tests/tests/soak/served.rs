@@ -13,10 +13,11 @@ use serde::{Deserialize, Serialize};
 use thrufs::session::Transport;
 use thrufs::{
     Attributes, Context, DirectorySink, Entry, ExtendedAttributes, Features, FileHandle,
-    FileSystem, FileSystemStatistics, LockOwner, MountOptions, Name, Negotiation, NodeId, OpenArgs,
-    Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services, SessionConfig, mount,
+    FileSystem, FileSystemStatistics, LockArgs, LockOwner, MountOptions, Name, Negotiation, NodeId,
+    OpenArgs, Opened, ReadAnswer, ReadArgs, ReadReply, ReleaseArgs, Result, Services,
+    SessionConfig, WriteArgs, WriteSource, mount,
 };
-use thrufs_hostdir::{Config, FileHandles, FollowMode, HostDir, Resources};
+use thrufs_hostdir::{Config, FileHandles, FollowMode, HostDir, Locks, Resources};
 use thrufs_testing::Random;
 
 /// Environment variable with an [`Order`].
@@ -98,6 +99,8 @@ impl FileSystem for Delayed {
         fn open(node: NodeId, args: &OpenArgs) -> Result<Opened>;
         fn opendir(node: NodeId, args: &OpenArgs) -> Result<Opened>;
         fn read(node: NodeId, args: &ReadArgs, reply: ReadReply<'_>) -> Result<ReadAnswer>;
+        fn write(node: NodeId, args: &WriteArgs, data: WriteSource<'_>) -> Result<usize>;
+        fn setlk(node: NodeId, lock: &LockArgs, wait: bool) -> Result<()>;
         fn readdir(
             node: NodeId, handle: FileHandle, offset: u64, sink: &mut DirectorySink<'_>
         ) -> Result<()>;
@@ -132,6 +135,7 @@ pub fn serve(order: &str) -> ExitCode {
         follow_timeout: DAY,
         passthrough: order.passthrough,
         file_handles: order.file_handles,
+        locks: Locks::Shared,
         ..Config::default()
     };
     let host = HostDir::open(&order.source, config, Resources::default()).unwrap();

@@ -15,6 +15,7 @@ use thrufs_tests::mount_point::shrink_dcache;
 
 use crate::changes::Changes;
 use crate::compare::{Compared, StaleAnswer};
+use crate::counters::{Counted, Program};
 use crate::readers::{Held, Reader, Signals};
 use crate::served::{ORDER, Order};
 
@@ -26,13 +27,17 @@ const ROUND_MAX: Duration = Duration::from_secs(60);
 
 const READERS: u64 = 2;
 
+/// Fewest rounds: on a slow machine they take longer.
+const ROUNDS_MIN: u64 = 8;
+
 /// One soak.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Soak {
     pub order: Order,
     pub outside: std::path::PathBuf,
-    /// Where another mount of the source is, by which changes are made as well.
-    pub writable: Option<std::path::PathBuf>,
+    /// Where the share of the source is mounted, and perhaps another mount. With stray links, changes are made there
+    /// as well: servers change a file by any of its names, also one in a directory that is not served.
+    pub writable: Vec<std::path::PathBuf>,
     pub time: Duration,
     pub has_exact_blocks: bool,
     pub has_stray_links: bool,
@@ -48,6 +53,9 @@ pub struct Outcome {
     pub rounds: u64,
     pub changes: u64,
     pub stale: u64,
+    pub counted: u64,
+    /// How often a counter was not what the last who had its lock has stored.
+    pub lost: u64,
 }
 
 /// The server: a child process.
@@ -125,11 +133,22 @@ impl Soak {
                 thread::spawn(move || reader.run(&signals))
             })
             .collect();
-        let outcome = self.rounds(&mut server, &held, &signals, &round);
+        let counted = Counted::new(&self.order.source);
+        let programs = self.programs(&counted);
+        let programs = programs.into_iter().map(|program| {
+            let signals = Arc::clone(&signals);
+            thread::spawn(move || program.run(&signals))
+        });
+        let threads: Vec<_> = readers.into_iter().chain(programs).collect();
+        let mut outcome = self.rounds(&mut server, &held, &signals, &round);
         signals.ends.store(true, Ordering::SeqCst);
-        for reader in readers {
-            reader.join().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
         }
+        // What was stored last shows beneath.
+        self.programs(&counted).swap_remove(0).run(&signals);
+        outcome.counted = counted.sum();
+        outcome.lost = counted.lost.load(Ordering::SeqCst);
         assert!(!hung.load(Ordering::SeqCst), "a call into the mount hung");
         held.lock().unwrap().clear();
         let figures = server.ask("figures");
@@ -137,6 +156,20 @@ impl Soak {
         assert!(!figures.contains("silenced: 0"), "no file became silent");
         round.store(u64::MAX, Ordering::SeqCst);
         outcome
+    }
+
+    /// Two beneath, two above, and one by each other server.
+    fn programs(&self, counted: &Arc<Counted>) -> Vec<Program> {
+        let (beneath, above) = (&self.order.source, &self.order.mnt);
+        let roots = [beneath, beneath, above, above];
+        let roots = roots.into_iter().chain(&self.writable).enumerate();
+        let programs = roots.map(|(number, root)| Program {
+            random: Random(self.order.seed ^ (number as u64 + 1) << 40),
+            root: root.clone(),
+            may_map_first: Some(root) != self.writable.first(),
+            counted: Arc::clone(counted),
+        });
+        programs.collect()
     }
 
     fn rounds(
@@ -151,8 +184,13 @@ impl Soak {
         let mut changes = Changes::new(
             &order.source,
             &self.outside,
-            self.writable.as_deref(),
+            if self.has_stray_links {
+                &self.writable
+            } else {
+                &[]
+            },
             self.has_stray_links,
+            self.has_stray_links || order.file_handles == FileHandles::Never,
             order.seed,
         );
         let compared = Compared {
@@ -167,7 +205,7 @@ impl Soak {
         };
         let (mut outcome, mut known) = (Outcome::default(), HashSet::new());
         let deadline = Instant::now() + self.time;
-        while Instant::now() < deadline {
+        while Instant::now() < deadline || outcome.rounds < ROUNDS_MIN {
             round.fetch_add(1, Ordering::SeqCst);
             for _ in 0..=random.below(60) {
                 changes.one();

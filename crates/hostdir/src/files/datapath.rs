@@ -235,6 +235,7 @@ fn begun(
         filter: wanted.redaction.map(filter),
         opens: 0,
         writable_opens: 0,
+        is_unmapped: false,
         executing_opens: 0,
         sync_errors: (0, Errno::EIO),
     })

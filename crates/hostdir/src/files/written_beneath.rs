@@ -3,7 +3,8 @@
 //! Without passthrough, such a map shows nothing of what is stored beneath, and its pages are written back over
 //! that. Programs that share memory lock the file, which the [mount](crate::files::mount_lock) sees to. For
 //! others, an open for reading and writing of a file that is open for writing beneath is answered so that the
-//! file is not cached for it, and mmap(2) with `MAP_SHARED` fails with `ENODEV`.
+//! file is not cached for it, and mmap(2) with `MAP_SHARED` fails with `ENODEV`. So are all opens until the last of
+//! them ends.
 
 use super::Files;
 use super::guard::UseGuard;
@@ -22,8 +23,9 @@ use thrufs_sys::lease;
 const DISCARD_MS_MAX: u32 = 10;
 
 impl Files {
-    /// Whether the file of an open is open for writing beneath. Our own writers cannot be told from others, so it is
-    /// not asked while there are some, nor while owners of locks have files of their own.
+    /// Whether the file of an open is open for writing beneath, or was at an open that has not ended. Our own writers
+    /// cannot be told from others, so it is not asked while there are some, nor while owners of locks have files of
+    /// their own.
     pub(super) fn is_written_beneath(
         &self,
         context: &Context<'_>,
@@ -33,11 +35,12 @@ impl Files {
         let flags = args.flags as i32;
         let may_map = flags & libc::O_ACCMODE == libc::O_RDWR && flags & libc::O_TRUNC == 0;
         let inode = guard.inode();
-        let is_asked = may_map
-            && guard.path() == DataPath::Cached
-            && guard.filter().is_none()
-            && self.follow.is_started()
-            && !self.have_lock_files(inode);
+        let is_cached = guard.path() == DataPath::Cached && guard.filter().is_none();
+        if is_cached && inode.uses().as_ref().is_some_and(|it| it.is_unmapped) {
+            return Ok(true);
+        }
+        let is_asked =
+            may_map && is_cached && self.follow.is_started() && !self.have_lock_files(inode);
         let is_only_writer = || {
             inode
                 .uses()
@@ -60,7 +63,9 @@ impl Files {
             context.require_blocking()?;
             thread::sleep(Duration::from_millis(1));
         }
-        Ok(true)
+        let mut uses = inode.uses();
+        let only = uses.as_mut().filter(|it| it.writable_opens == 1);
+        Ok(only.map(|it| it.is_unmapped = true).is_some())
     }
 
     /// Whether owners of locks, or the mount for them, have the file open.

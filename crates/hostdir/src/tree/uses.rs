@@ -16,6 +16,8 @@ pub(crate) struct Use {
     pub(crate) filter: Option<Arc<Filter>>,
     pub(crate) opens: u32,
     pub(crate) writable_opens: u32,
+    /// Whether an open was answered so that it has no cache: one that has would write back over what it writes.
+    pub(crate) is_unmapped: bool,
     /// Those of execve(2), which end with the last process that runs the program.
     pub(crate) executing_opens: u32,
     /// How often an fsync(2) said that data could not be written back, and with which error last.
