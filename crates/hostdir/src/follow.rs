@@ -354,6 +354,10 @@ impl Follow {
             Some(started) if self.is_followed(inode) && !started.is_silent(inode) => {
                 self.of_attributes(started.watch.losses.timeout(self.config.follow_timeout))
             }
+            // Whoever locks it relies on what others wrote before.
+            _ if inode.was_locked() && self.tree.connected_notifier().is_none() => {
+                self.of_attributes(Duration::ZERO)
+            }
             _ => self.config.attr_timeout(),
         }
     }

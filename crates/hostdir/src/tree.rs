@@ -185,6 +185,12 @@ impl Tree {
         })
     }
 
+    /// Where the kernel above takes notifications: not in a guest.
+    pub(crate) fn connected_notifier(&self) -> Option<&Notifier> {
+        let notifier = self.notifier.get();
+        notifier.filter(|notifier| notifier.is_connected())
+    }
+
     /// Expires the kernel's attributes of the node that a request is about, after its answer. Guests take
     /// no notifications: there they time out.
     pub(crate) fn attributes_changed(&self, inode: &Inode) {

@@ -59,8 +59,7 @@ impl LockNotifications {
     }
 
     pub(super) fn notifier(&self) -> Option<&Notifier> {
-        let notifier = self.tree.notifier.get();
-        notifier.filter(|notifier| notifier.is_connected())
+        self.tree.connected_notifier()
     }
 
     /// Waits until the kernel above has dropped the pages of a file, for [`PATIENCE`] at most: `EAGAIN`.

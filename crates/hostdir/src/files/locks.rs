@@ -17,7 +17,7 @@ use super::open_file::OpenFile;
 use crate::config::CacheMode;
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::UserQuotas;
-use crate::stat::stat_open;
+use crate::stat::{content_version, stat_open};
 use crate::tree::Inode;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -30,6 +30,9 @@ use thrufs_sys::lock::{self, LockKind, RangeLock};
 
 /// How long an attempt at a lock of flock(2) waits for the RELEASE of who had it, in milliseconds.
 const RELEASE_MS_MAX: u32 = 5;
+
+/// Longest time for which a guest keeps attributes that it relies on after its first lock of a file.
+const KEPT_MAX: Duration = Duration::from_secs(1);
 
 fn kind(args: &LockArgs) -> Result<LockKind> {
     match args.kind as i32 {
@@ -226,6 +229,7 @@ impl Files {
             return self.unlock(node, args.owner, &range);
         }
         let open = self.file_of(node, args.handle)?;
+        let is_first = self.is_first_lock(context, open.inode())?;
         let mut joined = self.join_locks(context, &open, args, wait)?;
         let range = match &joined {
             Some(joined) => joined.beneath(&range)?,
@@ -243,7 +247,11 @@ impl Files {
                 Ok(lock::ofd_set_wait(&file.fd, &range)?)
             },
         )?;
-        self.refresh_locked(node, file.fd.as_fd())
+        match joined {
+            // All was refreshed when the mount locked the file.
+            Some(joined) if joined.is_moved() => Ok(()),
+            _ => self.refresh_locked(open.inode(), file.fd.as_fd(), is_first),
+        }
     }
 
     fn unlock(&self, node: NodeId, owner: LockOwner, range: &RangeLock) -> Result<()> {
@@ -256,13 +264,29 @@ impl Files {
     }
 
     /// Whoever takes a lock relies on what others wrote under it before. So the kernel above asks for attributes, and
-    /// drops data that have changed with them, if others than those of now were last reported: the notification
-    /// about a change beneath may still be on its way.
-    fn refresh_locked(&self, node: NodeId, fd: BorrowedFd<'_>) -> Result<()> {
-        if self.config.cache == CacheMode::Auto {
-            self.refresh_size(&*self.tree.nodes.get(node)?, &stat_open(fd)?);
+    /// drops data that have changed with them: the notification about a change beneath may still be on its way, or
+    /// an older answer. A guest, which takes no notifications, keeps none of a file that was locked once, and with
+    /// the first lock those end that it has.
+    fn refresh_locked(&self, inode: &Inode, fd: BorrowedFd<'_>, is_first: bool) -> Result<()> {
+        if self.config.cache != CacheMode::Auto {
+            return Ok(());
+        }
+        if self.tree.connected_notifier().is_some() {
+            self.follow.catch_up(inode);
+            self.tree.attributes_changed(inode);
+        } else if is_first && !inode.reported().is_of(content_version(&stat_open(fd)?)) {
+            thread::sleep(self.config.attr_timeout().min(KEPT_MAX));
         }
         Ok(())
+    }
+
+    /// Whether a lock is the first of a file; it may sleep then.
+    fn is_first_lock(&self, context: &Context<'_>, inode: &Inode) -> Result<bool> {
+        let is_first = !inode.was_locked();
+        if is_first && self.tree.connected_notifier().is_none() {
+            context.require_blocking()?;
+        }
+        Ok(is_first)
     }
 
     /// Registers an owner as waiting, unless that closes a cycle.
@@ -288,6 +312,7 @@ impl Files {
             let charge = self.quotas.charge(context.uid());
             file.guard().hold(charge.map_err(|_| Errno::ENOLCK)?);
         }
+        let is_first_of_file = self.is_first_lock(context, file.inode())?;
         let lower = self.lower_to_lock(&file)?;
         if is_first {
             self.tree.keep(Key::File(args.handle), lower.as_fd());
@@ -305,7 +330,10 @@ impl Files {
             locked = attempt();
         }
         locked?;
-        self.refresh_locked(node, fd)?;
+        if self.tree.connected_notifier().is_none() {
+            file.inode().note_lock();
+        }
+        self.refresh_locked(file.inode(), fd, is_first_of_file)?;
         file.set_flock(Some(kind));
         self.note_flock(args.handle, kind);
         Ok(())
