@@ -11,6 +11,7 @@ mod connection;
 mod error;
 mod helper;
 mod options;
+mod place;
 
 pub use connection::{
     abort_by, abort_connection, abort_file, abort_mounted, expire_cached, set_readahead,
@@ -21,11 +22,10 @@ pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};
 pub use options::MountOptions;
 
 use error::{kernel_error, unmount_error};
-use rustix::fs::{FileType, Mode, OFlags, fstat, fstatfs};
+use place::{Place, open_target};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount as unmount_call};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use thrufs_sys::fuse_dev;
 
@@ -59,10 +59,7 @@ pub fn mount_on(
     target: &Path,
     options: &MountOptions,
 ) -> Result<(), MountError> {
-    let place = Place {
-        directory: place.as_fd(),
-        name: target,
-    };
+    let place = Place::of(&place, target);
     place.check()?;
     if !api::can_name(options) {
         return classic::mount(device.as_fd(), &place, options);
@@ -76,49 +73,6 @@ pub fn mount_on(
             classic::mount(device.as_fd(), &place, options)
         }
         Err(errno) => Err(kernel_error(target, "fsopen", errno, String::new())),
-    }
-}
-
-/// What is mounted on.
-struct Place<'a> {
-    directory: BorrowedFd<'a>,
-    name: &'a Path,
-}
-
-impl<'a> Place<'a> {
-    fn of(directory: &'a OwnedFd, name: &'a Path) -> Place<'a> {
-        let directory = directory.as_fd();
-        Place { directory, name }
-    }
-
-    fn check(&self) -> Result<(), MountError> {
-        // Attributes of a dead mount may be cached; statfs(2) is not.
-        let asked = fstatfs(self.directory).and_then(|_| fstat(self.directory));
-        let stat = asked.map_err(|errno| unusable_target(self.name, errno))?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Ok(()),
-            _ => Err(MountError::NotADirectory(self.name.into())),
-        }
-    }
-}
-
-fn open_target(target: &Path) -> Result<OwnedFd, MountError> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(target, flags, Mode::empty());
-    opened.map_err(|errno| unusable_target(target, errno))
-}
-
-fn unusable_target(target: &Path, errno: Errno) -> MountError {
-    // Over io_uring, the last requests fail with one of the others.
-    let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
-    let source = if dead.contains(&errno) {
-        io::Error::other("a dead FUSE mount is here (its server has ended): unmount it first")
-    } else {
-        errno.into()
-    };
-    MountError::Target {
-        path: target.into(),
-        source,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Mounting by the mount API: `fsopen(2)`, `fsconfig(2)`, `fsmount(2)`, `move_mount(2)`.
 
-use super::Place;
 use super::error::{MountError, kernel_error};
 use super::options::{MountOptions, parameters};
+use super::place::Place;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,

@@ -1,9 +1,9 @@
 //! Mounting by `mount(2)`: without the mount API (kernels before 5.2, and containers with a seccomp filter
 //! that blocks it), and for sources that are too long for it.
 
-use super::Place;
 use super::error::{MountError, kernel_error};
 use super::options::{MountOptions, parameters};
+use super::place::Place;
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountFlags, mount as mount_call};
 use std::ffi::CString;

@@ -3,7 +3,8 @@
 //! The set-user-id helper checks that the user may mount there, opens the device, mounts, and sends the
 //! device over the socket whose number is in `_FUSE_COMMFD`.
 
-use super::{MountError, MountOptions, Place, open_target};
+use super::place::{Place, open_target};
+use super::{MountError, MountOptions};
 use rustix::mount::MountAttrFlags;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
