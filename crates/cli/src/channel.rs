@@ -20,7 +20,8 @@ const PACKET_BYTES_MAX: usize = 192 * 1024;
 
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// What to serve: the first packet to the supervisor, the worker of a mount, or auto_unmount.
+    /// What to serve: the first packet to the supervisor (with the mount point and the source), to the worker of
+    /// a mount (`/dev/fuse`, source), to the process that builds a sandbox (source), or to auto_unmount.
     Serve(Box<MountConfig>, Vec<OwnedFd>),
     /// Where the worker is queried. Before [`Serve`](Self::Serve): the listening control socket, if any.
     /// Before [`Share`](Self::Share): a socket connected to the supervisor.

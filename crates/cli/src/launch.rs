@@ -6,6 +6,7 @@ use crate::config::MountConfig;
 use crate::confinement;
 use crate::error::system;
 use crate::log;
+use crate::lookup;
 use crate::mounting::error::MountCommandError;
 use crate::mounting::{self, DeadMount};
 use crate::options::{self, Form, Group, OPTIONS, OptionError, Setting, Use};
@@ -15,6 +16,7 @@ use crate::source;
 use crate::supervisor;
 use crate::task::Task;
 use clap::{ArgMatches, Command};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountPropagationFlags};
 use std::io;
@@ -68,8 +70,10 @@ pub(crate) fn arguments(matches: &mut ArgMatches) -> Result<MountArguments, Opti
 #[derive(Debug)]
 pub(crate) struct MountPlan {
     config: MountConfig,
+    /// The mount point.
+    place: OwnedFd,
     /// The source, and the clone of its mounts if the mount point is inside.
-    descriptors: Vec<OwnedFd>,
+    sources: Vec<OwnedFd>,
     policy: Option<PolicyFiles>,
     /// As given.
     settings: Vec<Setting>,
@@ -101,12 +105,11 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
     let policy = checked.server.policy.as_ref();
     let policy = policy.map(|path| PolicyFiles::open(path, &checked.serving));
     let policy = policy.transpose()?;
-    let directory = source::open(&source)?;
-    let source = source::resolve(&source)?;
-    let mountpoint = look_at_mountpoint(&mountpoint)?;
+    let (directory, source) = source::open(&source)?;
+    let (place, mountpoint) = open_mountpoint(&mountpoint)?;
     let is_same = mountpoint == source;
     // A mount on the source itself covers it, so that its path finds only the mount.
-    let descriptors = if mountpoint.starts_with(&source) && (privileged || !is_same) {
+    let sources = if mountpoint.starts_with(&source) && (privileged || !is_same) {
         if !privileged {
             return Err(MountCommandError::Recursive {
                 source_path: source,
@@ -126,13 +129,15 @@ pub(crate) fn plan(arguments: MountArguments) -> Result<MountPlan, MountCommandE
             mountpoint,
             ..checked
         },
-        descriptors,
+        place,
+        sources,
         policy,
         settings,
     })
 }
 
-fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
+/// Opens it, and returns its path without symbolic links, too.
+fn open_mountpoint(path: &Path) -> Result<(OwnedFd, PathBuf), MountCommandError> {
     let is_mounted = |path: &Path| mounting::fuse_on(path).is_some();
     let wrong = |error: io::Error| match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => MountCommandError::MountPointMissing(path.into()),
@@ -149,28 +154,27 @@ fn look_at_mountpoint(path: &Path) -> Result<PathBuf, MountCommandError> {
             source: error,
         },
     };
-    let canonical = std::fs::canonicalize(path).map_err(wrong)?;
-    let metadata = std::fs::metadata(&canonical).map_err(wrong)?;
-    if !metadata.is_dir() {
-        return Err(MountCommandError::MountPointNotDirectory(path.into()));
-    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let place = lookup::open(path, flags, Mode::empty()).map_err(wrong)?;
+    let canonical = lookup::path_of(&place).map_err(wrong)?;
     // Attributes of a dead mount may be cached.
     if is_mounted(&canonical) && mounting::is_dead(&canonical) {
         return Err(DeadMount(path.into()).into());
     }
-    Ok(canonical)
+    Ok((place, canonical))
 }
 
 impl MountPlan {
     /// Mounts; serves until the end in the foreground, otherwise returns when the mount responds.
     pub(crate) fn carry_out(self) -> Result<(), MountCommandError> {
         if self.config.server.foreground {
-            return supervisor::run(self.config, self.descriptors, self.policy, None);
+            return supervisor::run(self.config, self.place, self.sources, self.policy, None);
         }
         let mut supervisor = Process::start(Role::Supervisor, self.config.paths())
             .map_err(system("start the server"))?;
         let policy = self.policy.map(|it| Message::Policy(it.text, it.audit));
-        let serve = Message::Serve(Box::new(self.config.clone()), self.descriptors);
+        let descriptors = [self.place].into_iter().chain(self.sources).collect();
+        let serve = Message::Serve(Box::new(self.config.clone()), descriptors);
         for message in policy.iter().chain([&serve]) {
             let sent = supervisor.channel.send(message);
             sent.map_err(system("send to the server"))?;

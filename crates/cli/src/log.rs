@@ -8,6 +8,7 @@ mod syslog;
 
 use crate::config::ServerConfig;
 use crate::error::{StartupError, system};
+use crate::lookup;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
@@ -128,12 +129,11 @@ fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, StartupError> {
     let Some(path) = &config.log_file else {
         return Ok(None);
     };
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o640)).map_err(|errno| {
-        StartupError::LogFile {
-            path: path.clone(),
-            source: errno.into(),
-        }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
+    let opened = lookup::open(path, flags, Mode::from_raw_mode(0o640));
+    let file = opened.map_err(|source| StartupError::LogFile {
+        path: path.clone(),
+        source,
     })?;
     Ok(Some(file))
 }

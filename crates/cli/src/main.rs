@@ -49,6 +49,7 @@ mod explain;
 mod launch;
 mod listening;
 mod log;
+mod lookup;
 mod manual;
 mod mount_helper;
 mod mount_table;

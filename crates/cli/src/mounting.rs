@@ -5,13 +5,15 @@
 pub(crate) mod error;
 
 use crate::config::MountConfig;
+use crate::lookup;
 use crate::mount_table::{self, FuseFileSystem, Mount};
 use crate::task::{self, Task};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thrufs::MountError;
@@ -38,9 +40,14 @@ fn options(config: &MountConfig) -> MountOptions {
     options
 }
 
-/// Mounts as root. On kernels where mount(2) waits for INIT, blocks until the worker has answered it.
-pub(crate) fn mount(config: &MountConfig, device: OwnedFd) -> Result<(), MountError> {
-    mount::mount(device.as_fd(), &config.mountpoint, &options(config))
+/// Mounts as root on `place`, the opened mount point. On kernels where mount(2) waits for INIT, blocks until the
+/// worker has answered it.
+pub(crate) fn mount(
+    config: &MountConfig,
+    device: OwnedFd,
+    place: OwnedFd,
+) -> Result<(), MountError> {
+    mount::mount_on(device, place, &config.mountpoint, &options(config))
 }
 
 /// Mounts through fusermount3, and returns the device.
@@ -61,9 +68,36 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
 /// Unmounts as root, or through fusermount3.
 pub(crate) fn unmount(path: &Path, lazy: bool) -> Result<(), MountError> {
     match is_privileged() {
-        true => mount::unmount(path, lazy),
+        true => by_its_directory(path, |path| mount::unmount(path, lazy)),
         false => mount::unmount_unprivileged(path, lazy),
     }
+}
+
+/// Unmounts what is at a path of the mount table. Who controls a directory above may have put a symbolic link there
+/// since, which leads to another mount.
+fn by_its_directory(
+    path: &Path,
+    unmount_one: impl FnOnce(&Path) -> Result<(), MountError>,
+) -> Result<(), MountError> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return unmount_one(path);
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let named = |source: io::Error, hint| MountError::Unmount {
+        path: path.into(),
+        source,
+        hint,
+    };
+    let parent = match lookup::without_links(parent, flags, Mode::empty()) {
+        // Before Linux 5.6, or by a seccomp filter.
+        Err(Errno::NOSYS | Errno::PERM) => return unmount_one(path),
+        opened => opened.map_err(|errno| named(errno.into(), ""))?,
+    };
+    let place = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
+    unmount_one(&place.join(name)).map_err(|error| match error {
+        MountError::Unmount { source, hint, .. } => named(source, hint),
+        other => other,
+    })
 }
 
 /// The FUSE file system on `mountpoint`; `None` without one, or without `/proc`.
@@ -123,7 +157,7 @@ impl MountTarget {
     /// connection lives as long as its server.
     pub(crate) fn unmount_by_force(&self) -> Result<(), MountError> {
         if is_privileged() {
-            self.everywhere(mount::unmount_by_force)
+            self.everywhere(|path| by_its_directory(path, mount::unmount_by_force))
         } else {
             self.unmount(true)
         }
@@ -233,4 +267,38 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     // servers never return.
     let ends = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
     answer.is_err_and(|errno| ends.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mount::MountFlags;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn link_that_replaces_a_directory_above_leads_to_no_other_mount() {
+        if !is_privileged() {
+            return eprintln!("SKIPPED link_that_replaces_a_directory_above: mounting needs root");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let [above, other] = ["above", "other"].map(|name| place.path().join(name));
+        let mounted = |directory: &Path| {
+            let path = directory.join("mnt");
+            fs::create_dir_all(&path).unwrap();
+            rustix::mount::mount("test", &path, "tmpfs", MountFlags::empty(), None).unwrap();
+            path
+        };
+        let theirs = mounted(&other);
+        symlink(&other, &above).unwrap();
+        let error = unmount(&above.join("mnt"), true).unwrap_err();
+        assert!(error.to_string().contains("above/mnt"), "{error}");
+        unmount(&theirs, false).unwrap();
+        assert!(
+            mount_table::all()
+                .unwrap()
+                .iter()
+                .all(|it| it.path != theirs)
+        );
+    }
 }

@@ -82,7 +82,7 @@ pub(crate) fn check(command: PolicyCommand) -> Result<ExitCode, StartupError> {
         print(format!("{}: {count} {rules}, no fault\n", name.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let root = source::resolve(&arguments.root)?;
+    let root = std::fs::canonicalize(&arguments.root).map_err(source::unusable(&arguments.root))?;
     let executable = arguments.exe;
     let identity = arguments.identity;
     let identity = identity.unwrap_or_else(Identity::of_this_process);

@@ -3,6 +3,7 @@
 use crate::audit_log;
 use crate::channel::Message;
 use crate::error::{StartupError, system};
+use crate::lookup;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use std::fs::File;
 use std::io;
@@ -100,11 +101,10 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
 }
 
 fn open_audit_log(path: &Path) -> Result<OwnedFd, StartupError> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOCTTY;
-    rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(|errno| {
-        StartupError::AuditLog {
-            path: path.into(),
-            source: errno.into(),
-        }
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
+    let opened = lookup::open(path, flags, Mode::from_raw_mode(0o600));
+    opened.map_err(|source| StartupError::AuditLog {
+        path: path.into(),
+        source,
     })
 }

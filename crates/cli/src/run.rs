@@ -16,7 +16,9 @@ mod arguments;
 mod elsewhere;
 mod error;
 pub(crate) mod init;
+mod log_copy;
 mod plan;
+mod project;
 mod refused;
 mod report;
 pub(crate) mod restrictions;
@@ -26,10 +28,12 @@ pub(crate) mod sandbox;
 mod standard_files;
 pub(crate) mod user;
 
+use crate::audit_log;
 use crate::channel::{Channel, Message};
 use crate::config::MountConfig;
 use crate::error::system;
 use crate::log;
+use crate::lookup;
 use crate::options;
 use crate::output::print;
 use crate::policy_file::PolicyFiles;
@@ -39,14 +43,15 @@ pub(crate) use error::{FAILED, RunError};
 
 use arguments::{RunArguments, arguments};
 use clap::ArgMatches;
+use log_copy::LogCopy;
 use plan::SandboxPlan;
 use report::Report;
 use rules::RuleError;
 use runner::{CommandEnd, Runner, SIGNALS};
+use rustix::fs::FileType;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
@@ -69,33 +74,45 @@ fn receive_plan(runner: &Channel) -> Option<SandboxPlan> {
 /// Runs the command; returns its exit status.
 pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
     let arguments = arguments(matches)?;
+    let tree = match &arguments.tree {
+        Some(given) => given.clone(),
+        None => project::directory()?,
+    };
     if arguments.show {
-        print(compose(&arguments, &arguments.tree)?.0);
+        print(compose(&arguments, &tree)?.0);
         return Ok(ExitCode::SUCCESS);
     }
-    Ok(match carry_out(arguments)? {
+    Ok(match carry_out(arguments, &tree)? {
         CommandEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(FAILED)),
         CommandEnd::Killed(signal) => end_by(signal),
     })
 }
 
-fn carry_out(arguments: RunArguments) -> Result<CommandEnd, RunError> {
-    let source = source::open(&arguments.tree)?;
-    let tree = source::resolve(&arguments.tree)?;
+fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunError> {
+    let (source, tree) = source::open(tree)?;
     if tree == Path::new("/") {
         return Err(RunError::WholeSystem);
     }
-    let user = RunUser::find(arguments.user.as_deref(), &tree)?;
+    let owned = rustix::fs::fstat(&source).map_err(source::unusable(&tree))?;
+    let user = RunUser::find(arguments.user.as_deref(), &owned)?;
     let (text, policy) = compose(&arguments, &tree)?;
     let config = config(&arguments, &tree, &user, policy.uses().callers)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
     let signals = SignalFd::block_and_open(&SIGNALS).map_err(system("receive signals"))?;
     let report = arguments.report.then(Report::default);
-    let message = match &report {
-        Some(report) => files.for_worker_with(|log| report.begin(log)),
-        None => files.for_worker(),
+    let (log, copy) = log_outside(&files, &tree)?.unzip();
+    let mut count = report.as_ref().map(Report::counting);
+    let mut add = copy.as_ref().map(LogCopy::adding);
+    let recorded = move |line: &str, is_written| {
+        if let Some(add) = add.as_mut().filter(|_| is_written) {
+            add(line);
+        }
+        if let Some(count) = &mut count {
+            count(line, is_written);
+        }
     };
+    let message = files.for_worker_with(|log| audit_log::begin_counted(log, recorded));
     let message = message.map_err(system("start the audit log"))?;
     log::begin_in_worker(&config.server)?;
     if !restrictions::can_scope() {
@@ -104,30 +121,43 @@ fn carry_out(arguments: RunArguments) -> Result<CommandEnd, RunError> {
              with Landlock has scopes)"
         );
     }
-    let log = policy.audit_log().and_then(|log| log.canonicalize().ok());
-    let log = log.filter(|log| log.is_file());
-    if let Some(log) = log.clone().filter(|log| log.starts_with(&tree)) {
-        // Through a link that led nowhere before.
-        return Err(RuleError::AuditLogInTree(log).into());
-    }
-    if let Some(log) = log.clone().filter(|log| has_other_names(log)) {
-        return Err(RuleError::AuditLogLinked(log).into());
-    }
     let plan = SandboxPlan::new(&arguments, &tree, user, log)?;
     if plan.user.change.is_some() {
         standard_files::give_pipes(plan.user.uid, plan.user.gid)?;
+    }
+    if arguments.tree.is_none() && Path::new(&plan.directory) != tree {
+        // Patterns count from there.
+        eprintln!("thrufs: serving the whole project, {}", tree.display());
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
     if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
         report.print(&policy, arguments.json);
     }
-    ended
+    let compared = copy.map_or(Ok(()), LogCopy::compare);
+    ended.and_then(|ended| compared.map(|()| ended))
 }
 
-/// One of the names could be in the tree.
-fn has_other_names(file: &Path) -> bool {
-    std::fs::metadata(file).is_ok_and(|it| it.nlink() > 1)
+/// The audit log, if it is a file, and what its records are compared with.
+fn log_outside(files: &PolicyFiles, tree: &Path) -> Result<Option<(PathBuf, LogCopy)>, RunError> {
+    let Some(log) = &files.audit else {
+        return Ok(None);
+    };
+    let stat = rustix::fs::fstat(log).map_err(system("look at the audit log"))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let path = lookup::path_of(log).map_err(system("find the audit log"))?;
+    if path.starts_with(tree) {
+        // Through a link that led nowhere before.
+        return Err(RuleError::AuditLogInTree(path).into());
+    }
+    if stat.st_nlink > 1 {
+        // One of the names could be in the tree.
+        return Err(RuleError::AuditLogLinked(path).into());
+    }
+    let copy = LogCopy::of(&path, log).map_err(system("copy the audit log"))?;
+    Ok(Some((path, copy)))
 }
 
 fn compose(arguments: &RunArguments, tree: &Path) -> Result<(String, Policy), RuleError> {

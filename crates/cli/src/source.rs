@@ -1,6 +1,7 @@
-//! The directory that is served, by its path.
+//! The directory that is served.
 
 use crate::error::StartupError;
+use crate::lookup;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -15,16 +16,15 @@ pub(crate) fn unusable<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Startup
     }
 }
 
-pub(crate) fn open(path: &Path) -> Result<OwnedFd, StartupError> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOENT => StartupError::SourceMissing(path.into()),
-        Errno::NOTDIR => StartupError::SourceNotDirectory(path.into()),
-        other => unusable(path)(other),
-    })
-}
-
-/// The path without symbolic links.
-pub(crate) fn resolve(path: &Path) -> Result<PathBuf, StartupError> {
-    std::fs::canonicalize(path).map_err(unusable(path))
+/// Opens it, and returns its path without symbolic links, too.
+pub(crate) fn open(path: &Path) -> Result<(OwnedFd, PathBuf), StartupError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let opened = lookup::open(path, flags, Mode::empty());
+    let directory = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => StartupError::SourceMissing(path.into()),
+        Some(Errno::NOTDIR) => StartupError::SourceNotDirectory(path.into()),
+        _ => unusable(path)(error),
+    })?;
+    let real = lookup::path_of(&directory).map_err(unusable(path))?;
+    Ok((directory, real))
 }

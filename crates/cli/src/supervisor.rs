@@ -89,7 +89,12 @@ pub(crate) fn main() -> ExitCode {
     let Some((setup, Message::Serve(config, descriptors))) = receive_setup(&launcher) else {
         return ExitCode::FAILURE;
     };
-    match run(*config, descriptors, setup.policy, Some(Arc::new(launcher))) {
+    let mut descriptors = descriptors.into_iter();
+    let Some(place) = descriptors.next() else {
+        return ExitCode::FAILURE;
+    };
+    let (sources, launcher) = (descriptors.collect(), Some(Arc::new(launcher)));
+    match run(*config, place, sources, setup.policy, launcher) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error}");
@@ -98,15 +103,16 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Mounts, serves and unmounts. `descriptors` are the source and, if cloned, its mounts. `launcher`
-/// receives `Ready` or `Failed`.
+/// Mounts, serves and unmounts. `place` is the mount point, `sources` the source and, if cloned, its
+/// mounts. `launcher` receives `Ready` or `Failed`.
 pub(crate) fn run(
     config: MountConfig,
-    descriptors: Vec<OwnedFd>,
+    place: OwnedFd,
+    sources: Vec<OwnedFd>,
     policy: Option<PolicyFiles>,
     launcher: Option<Arc<Channel>>,
 ) -> Result<(), MountCommandError> {
-    match MountSupervisor::start(config, descriptors, policy, launcher.clone()) {
+    match MountSupervisor::start(config, place, sources, policy, launcher.clone()) {
         Ok(mut supervisor) => {
             drop(launcher);
             supervisor.announce();
@@ -124,7 +130,8 @@ pub(crate) fn run(
 impl MountSupervisor {
     fn start(
         config: MountConfig,
-        descriptors: Vec<OwnedFd>,
+        place: OwnedFd,
+        sources: Vec<OwnedFd>,
         policy: Option<PolicyFiles>,
         launcher: Option<Arc<Channel>>,
     ) -> Result<MountSupervisor, MountCommandError> {
@@ -144,7 +151,7 @@ impl MountSupervisor {
         };
         let started = AutoUnmount::start_if_wanted(&config).and_then(|auto_unmount| {
             let policy = policy.as_ref().map(policy_for_worker).transpose()?;
-            let worker = start_worker(&config, &device, descriptors, listener, policy)?;
+            let worker = start_worker(&config, &device, sources, listener, policy)?;
             Ok((auto_unmount, worker))
         });
         let (auto_unmount, worker) = started.inspect_err(|_| {
@@ -168,7 +175,7 @@ impl MountSupervisor {
             control,
         };
         let mut mounting = None;
-        match supervisor.mount(&mut mounting) {
+        match supervisor.mount(place, &mut mounting) {
             Ok(()) => {
                 supervisor.publish_control_socket();
                 Ok(supervisor)
@@ -181,10 +188,14 @@ impl MountSupervisor {
     }
 
     /// Mounts, unless fusermount3 has, and waits for INIT.
-    fn mount(&mut self, mounting: &mut Option<Mounting>) -> Result<(), MountCommandError> {
+    fn mount(
+        &mut self,
+        place: OwnedFd,
+        mounting: &mut Option<Mounting>,
+    ) -> Result<(), MountCommandError> {
         let mut deadline = Instant::now() + START_TIMEOUT;
         if mounting::is_privileged() {
-            *mounting = Some(self.begin_mounting()?);
+            *mounting = Some(self.begin_mounting(place)?);
         }
         let mut ready = false;
         while mounting.is_some() || !ready {
@@ -251,12 +262,12 @@ impl MountSupervisor {
         }
     }
 
-    fn begin_mounting(&self) -> Result<Mounting, StartupError> {
+    fn begin_mounting(&self, place: OwnedFd) -> Result<Mounting, StartupError> {
         let device = self.device.as_ref();
         let device = device.expect("held until the worker has ended").try_clone();
         let device = device.map_err(system("duplicate the device"))?;
         let config = self.config.clone();
-        let task = Task::start(move || mounting::mount(&config, device));
+        let task = Task::start(move || mounting::mount(&config, device, place));
         task.map_err(system("start a thread"))
     }
 
@@ -379,11 +390,11 @@ fn policy_for_worker(files: &PolicyFiles) -> Result<Message, StartupError> {
     files.for_worker().map_err(system("start the audit log"))
 }
 
-/// Starts the worker of a mount. `descriptors` are as for [`run`]; `listener` is that of the control socket.
+/// Starts the worker of a mount. `sources` are as for [`run`]; `listener` is that of the control socket.
 pub(crate) fn start_worker(
     config: &MountConfig,
     device: &OwnedFd,
-    descriptors: Vec<OwnedFd>,
+    sources: Vec<OwnedFd>,
     listener: Option<OwnedFd>,
     policy: Option<Message>,
 ) -> Result<Process, StartupError> {
@@ -391,7 +402,7 @@ pub(crate) fn start_worker(
         Process::start(Role::Worker, config.paths()).map_err(system("start the worker"))?;
     let about = callers::begin().map_err(system("create a socket for the worker"))?;
     let device = device.try_clone().map_err(system("duplicate the device"))?;
-    let all = [device].into_iter().chain(descriptors).collect();
+    let all = [device].into_iter().chain(sources).collect();
     let given = [
         policy,
         listener.map(Message::Control),

@@ -11,6 +11,7 @@ mod connection;
 mod error;
 mod helper;
 mod options;
+mod place;
 
 pub use connection::{
     abort_by, abort_connection, abort_file, abort_mounted, expire_cached, set_readahead,
@@ -21,10 +22,9 @@ pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};
 pub use options::MountOptions;
 
 use error::{kernel_error, unmount_error};
-use rustix::fs::FileType;
+use place::{Place, open_target};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount as unmount_call};
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use thrufs_sys::fuse_dev;
@@ -45,41 +45,34 @@ pub fn open_device() -> Result<(OwnedFd, bool), MountError> {
 /// # Errors
 /// See [`MountError`].
 pub fn mount(device: impl AsFd, target: &Path, options: &MountOptions) -> Result<(), MountError> {
-    check_target(target)?;
+    mount_on(device, open_target(target)?, target, options)
+}
+
+/// As [`mount`], on an open directory (`O_PATH` suffices), whatever `target` leads to by now; that is its name in
+/// messages.
+///
+/// # Errors
+/// See [`MountError`].
+pub fn mount_on(
+    device: impl AsFd,
+    place: impl AsFd,
+    target: &Path,
+    options: &MountOptions,
+) -> Result<(), MountError> {
+    let place = Place::of(&place, target);
+    place.check()?;
     if !api::can_name(options) {
-        return classic::mount(device.as_fd(), target, options);
+        return classic::mount(device.as_fd(), &place, options);
     }
     match api::open() {
-        Ok(context) => api::mount(&context, device.as_fd(), target, options),
+        Ok(context) => api::mount(&context, device.as_fd(), &place, options),
         // An older kernel, or a seccomp filter without the API (old ones return EPERM). If privilege is
         // missing, mount(2) reports that, too.
         Err(errno @ (Errno::NOSYS | Errno::PERM)) => {
             tracing::debug!(%errno, "no mount API: mounting by mount(2)");
-            classic::mount(device.as_fd(), target, options)
+            classic::mount(device.as_fd(), &place, options)
         }
         Err(errno) => Err(kernel_error(target, "fsopen", errno, String::new())),
-    }
-}
-
-fn check_target(target: &Path) -> Result<(), MountError> {
-    // Attributes of a dead mount may be cached; statfs(2) is not.
-    let asked = rustix::fs::statfs(target).and_then(|_| rustix::fs::stat(target));
-    let stat = asked.map_err(|errno| {
-        // Over io_uring, the last requests fail with one of the others.
-        let dead = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
-        let source = if dead.contains(&errno) {
-            io::Error::other("a dead FUSE mount is here (its server has ended): unmount it first")
-        } else {
-            errno.into()
-        };
-        MountError::Target {
-            path: target.into(),
-            source,
-        }
-    })?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Ok(()),
-        _ => Err(MountError::NotADirectory(target.into())),
     }
 }
 

@@ -400,6 +400,12 @@ impl Config {
         !(self.uid_map.is_identity() && self.gid_map.is_identity())
     }
 
+    /// Whether the map gives files of the host's `id` to somebody who is another user on the host. A guest's users are
+    /// none there, and have by the map the ids that are meant for them, unless that is root's.
+    pub(crate) fn lends(&self, map: &IdMap, id: u32) -> bool {
+        map.to_client(id) != id && (self.callers_are_local || id == 0)
+    }
+
     /// Whether changes beneath are to be followed. A guest takes no notifications.
     pub fn follows(&self) -> bool {
         self.cache == CacheMode::Auto && self.follow != FollowMode::No && self.callers_are_local

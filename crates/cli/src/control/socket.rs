@@ -9,6 +9,7 @@
 
 use crate::config::ControlLocation;
 use crate::listening::{DirectoryLock, NamedSocket, SocketError, is_left, is_socket, system};
+use crate::lookup;
 use crate::mount_table::DeviceNumber;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -86,8 +87,7 @@ impl ControlSocket {
                 (parent.to_owned(), Some(name.to_owned()))
             }
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty())
+        let directory = lookup::open(&path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
             .map_err(system("open the directory", &path))?;
         must_be_private(&directory, &path, asked.is_some())?;
         if asked.is_none() {

@@ -17,9 +17,9 @@ use thrufs_sys::fanotify::{Group, NAMES};
 const ENTRIES_MAX: usize = 1000;
 
 pub(super) fn look(path: &Path) -> Result<Vec<Finding>, StartupError> {
-    let directory = source::open(path)?;
+    let (directory, path) = source::open(path)?;
+    let path = path.as_path();
     let properties = MountProperties::of(&directory).map_err(source::unusable(path))?;
-    let path = &std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mounts = mount_table::all().unwrap_or_default();
     Ok(vec![
         file_system(path, &mounts, &properties).called("file system"),

@@ -36,9 +36,10 @@ Examples:
 #[derive(Debug, Parser)]
 #[command(name = "run", override_usage = USAGE, after_help = EXAMPLES)]
 pub(crate) struct RunArguments {
-    /// The directory to serve, at its own path
-    #[arg(id = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
-    pub(crate) tree: PathBuf,
+    /// The directory to serve, at its own path [default: the git project of the working directory, or
+    /// that itself]
+    #[arg(id = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) tree: Option<PathBuf>,
     /// The command and its arguments
     #[arg(id = "COMMAND", last = true, required_unless_present = "show")]
     #[arg(value_hint = ValueHint::CommandWithArguments)]

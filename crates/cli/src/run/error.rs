@@ -48,6 +48,13 @@ pub(crate) enum RunError {
     RunAsRoot,
     #[error("cannot build the sandbox: {0}")]
     Sandbox(String),
+    #[error(
+        "{0} was changed or replaced while the command ran: what thrufs had written there is in it again, \
+         and what others wrote is not to be trusted"
+    )]
+    LogChanged(PathBuf),
+    #[error("{0} was changed or replaced while the command ran, and cannot be written again: {1}")]
+    LogNotRestored(PathBuf, #[source] io::Error),
     #[error("the sandbox was killed")]
     SandboxDied,
     #[error("the worker died ({0})")]

@@ -5,6 +5,8 @@ use super::error::RunError;
 use super::standard_files;
 use super::user::RunUser;
 use crate::error::system;
+use crate::lookup;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -75,12 +77,16 @@ impl SandboxPlan {
 }
 
 fn home_of(user: &RunUser) -> Option<PathBuf> {
-    let home = std::fs::canonicalize(user.home.as_ref()?).ok()?;
-    (home.is_dir() && home != Path::new("/")).then_some(home)
+    let home = Path::new(user.home.as_ref()?);
+    let opened = lookup::open(home, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let home = lookup::path_of(opened.ok()?).ok()?;
+    (home != Path::new("/")).then_some(home)
 }
 
 fn shown_path(path: &Path, tree: &Path) -> Result<PathBuf, RunError> {
-    let canonical = std::fs::canonicalize(path).map_err(|source| RunError::NotShown {
+    let opened = lookup::open(path, OFlags::PATH, Mode::empty());
+    let found = opened.and_then(lookup::path_of);
+    let canonical = found.map_err(|source| RunError::NotShown {
         path: path.into(),
         source,
     })?;

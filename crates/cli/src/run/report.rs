@@ -14,13 +14,12 @@ mod counts;
 mod page;
 mod text;
 
-use crate::audit_log;
 use counts::Counts;
 use page::Size;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use thrufs_policy::Policy;
 
@@ -29,13 +28,13 @@ use thrufs_policy::Policy;
 pub(super) struct Report(Arc<Mutex<Counts>>);
 
 impl Report {
-    /// Starts an audit log thread that counts.
-    pub(super) fn begin(&self, log: OwnedFd) -> io::Result<OwnedFd> {
+    /// What counts a record, for the audit log thread.
+    pub(super) fn counting(&self) -> impl FnMut(&str, bool) + Send + 'static {
         let counts = Arc::clone(&self.0);
-        audit_log::begin_counted(log, move |line, is_written| {
+        move |line, is_written| {
             let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
             counts.add(line, is_written);
-        })
+        }
     }
 
     /// Prints it to standard error: standard output is the command's.

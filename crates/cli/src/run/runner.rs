@@ -110,13 +110,15 @@ impl Runner {
         source: OwnedFd,
         policy: Message,
     ) -> Result<(), RunError> {
-        let serve = Message::Serve(Box::new(config.clone()), Vec::new());
+        let copy = source.try_clone().map_err(system("duplicate the source"))?;
+        let serve = Message::Serve(Box::new(config.clone()), vec![copy]);
         let plan = Message::Sandbox(self.plan.clone());
         for message in [&serve, &plan] {
             self.channel
                 .send(message)
                 .map_err(system("send to the sandbox"))?;
         }
+        drop(serve);
         let device = match self.channel.receive() {
             Ok(Some(Message::Device(device))) => device,
             Ok(Some(Message::Failed(why))) => return Err(RunError::Sandbox(why)),

@@ -12,10 +12,12 @@ use super::plan::{SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
 use crate::channel::{Channel, Message};
+use crate::lookup;
 use crate::mount_table;
 use crate::mounting;
 use crate::process;
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, fstat};
+use rustix::io::Errno;
 use rustix::mount::{
     MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     mount, mount_change, move_mount, open_tree,
@@ -25,7 +27,7 @@ use rustix::thread::CapabilitySet;
 use std::ffi::{CString, OsString};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -73,11 +75,12 @@ pub(super) fn perform(
 fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let gone = || failed_to("receive from the runner")(io::Error::from(io::ErrorKind::BrokenPipe));
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
-    let Ok(Some(Message::Serve(config, _))) = runner.receive() else {
+    let Ok(Some(Message::Serve(config, source))) = runner.receive() else {
         return Err(gone());
     };
     let plan = super::receive_plan(runner).ok_or_else(gone)?;
-    enter(&plan.user)?;
+    let source = source.into_iter().next().ok_or_else(gone)?;
+    let source = enter(&plan.user, source)?;
     cred::die_with_parent().map_err(failed_to("follow the runner"))?;
     let tree = config.mountpoint.as_path();
     let outside = mounts()?;
@@ -91,10 +94,10 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let umask = cred::set_umask(0o022);
     hide(&plan)?;
     let empty = Empty::new()?;
-    let begun = fs::create_dir_all(tree);
-    begun.map_err(failed_to(format!("create {}", tree.display())))?;
+    let place = place_of(tree, &source, &plan)?;
+    drop(source);
     let _ = cred::set_umask(umask);
-    mounting::mount(&config, device).map_err(failed_to_mount(tree))?;
+    mounting::mount(&config, device, place).map_err(failed_to_mount(tree))?;
     // The worker serves from here on.
     match runner.receive() {
         Ok(Some(Message::Ready)) => {}
@@ -114,10 +117,10 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     }
     empty.remove()?;
     let directory = Path::new(&plan.directory);
-    if std::env::set_current_dir(directory).is_err() {
+    if change_directory(directory).is_err() {
         let (directory, shown) = (directory.display(), tree.display());
         eprintln!("thrufs: the sandbox does not show {directory}: starting in {shown}");
-        std::env::set_current_dir(tree).map_err(failed_to("enter the tree"))?;
+        change_directory(tree).map_err(failed_to("enter the tree"))?;
     }
     cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
     let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
@@ -136,8 +139,10 @@ fn failed_to_mount(tree: &Path) -> impl FnOnce(thrufs::MountError) -> Failure {
     move |error| (step, io::Error::other(error))
 }
 
-/// Enters the namespaces in which it may mount.
-fn enter(user: &RunUser) -> Result<(), Failure> {
+/// Enters the namespaces in which it may mount. Returns the source there: a descriptor stays in the mount namespace in
+/// which it was opened, and the working directory does not.
+fn enter(user: &RunUser, source: OwnedFd) -> Result<OwnedFd, Failure> {
+    rustix::process::fchdir(source).map_err(failed_to("enter the tree"))?;
     if user.change.is_none() {
         cred::unshare_user_namespace().map_err(failed_to("create a user namespace"))?;
         cred::map_own_ids((user.uid, user.uid), (user.gid, user.gid))
@@ -147,7 +152,52 @@ fn enter(user: &RunUser) -> Result<(), Failure> {
     }
     cred::unshare_mount_namespace().map_err(failed_to("create a mount namespace"))?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(failed_to("make the mounts private"))
+    mount_change("/", private).map_err(failed_to("make the mounts private"))?;
+    open(Path::new(".")).map_err(failed_to("open the tree"))
+}
+
+/// Opens a path that was resolved before. Who controls a directory above may have put a symbolic link there since.
+fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+    lookup::without_links(path, OFlags::PATH, Mode::empty())
+}
+
+/// The mount point: the directory that is served, or a new one where the sandbox is empty.
+fn place_of(tree: &Path, source: &OwnedFd, plan: &SandboxPlan) -> Result<OwnedFd, Failure> {
+    let step = || failed_to(format!("find {} in the sandbox", tree.display()));
+    let place = make(tree, true).map_err(step())?;
+    let home = plan.empty_home.iter().map(PathBuf::from);
+    let empty = EMPTY.iter().filter_map(|it| fs::canonicalize(it).ok());
+    let mut empty = empty.chain(home);
+    let is_served = lookup::is_same(
+        fstat(&place).map_err(step())?,
+        fstat(source).map_err(step())?,
+    );
+    match is_served || empty.any(|it| tree.starts_with(it)) {
+        true => Ok(place),
+        false => Err(failed_to("mount")(io::Error::other(format!(
+            "{} was moved meanwhile",
+            tree.display()
+        )))),
+    }
+}
+
+/// Opens a path, which is made where the sandbox is empty.
+fn make(path: &Path, is_directory: bool) -> rustix::io::Result<OwnedFd> {
+    let (parent, name) = match (open(path), path.parent(), path.file_name()) {
+        (Err(Errno::NOENT), Some(parent), Some(name)) => (make(parent, true)?, name),
+        (opened, ..) => return opened,
+    };
+    if is_directory {
+        rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777))?;
+    } else {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o666))?;
+    }
+    open(path)
+}
+
+fn change_directory(path: &Path) -> rustix::io::Result<()> {
+    rustix::process::fchdir(open(path)?)
 }
 
 fn mounts() -> Result<Vec<mount_table::Mount>, Failure> {
@@ -171,7 +221,7 @@ impl Empty {
 
     fn cover(&self, path: &Path) -> Result<(), Failure> {
         let name = if path.is_dir() { "directory" } else { "file" };
-        let cover = || {
+        let cover = || -> rustix::io::Result<()> {
             let clone = clone_mount(&self.0.join(name))?;
             set_attributes(&clone, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
             attach(&clone, path)
@@ -200,16 +250,18 @@ fn set_attributes(mount: &OwnedFd, attributes: MountAttrFlags) -> rustix::io::Re
     )
 }
 
-fn attach(mount: &OwnedFd, path: &Path) -> io::Result<()> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    Ok(move_mount(mount, "", CWD, path, flags)?)
+fn attach(mount: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(mount, "", open(path)?, "", flags)
 }
 
 fn tmpfs(path: &Path, options: &str) -> Result<(), Failure> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     let options = CString::new(options).map_err(failed_to("write the options of a tmpfs"))?;
-    let mounted = mount("tmpfs", path, "tmpfs", flags, options.as_c_str());
-    mounted.map_err(failed_to(format!("mount a tmpfs on {}", path.display())))
+    let step = || failed_to(format!("mount a tmpfs on {}", path.display()));
+    let place = open(path).map_err(step())?;
+    let place = format!("/proc/self/fd/{}", place.as_raw_fd());
+    mount("tmpfs", place, "tmpfs", flags, options.as_c_str()).map_err(step())
 }
 
 /// Mounts empty directories over what leads out, and brings back what is to be seen there.
@@ -237,7 +289,7 @@ fn hide(plan: &SandboxPlan) -> Result<(), Failure> {
     if let Some(home) = plan.empty_home.as_ref().map(Path::new) {
         let user = &plan.user;
         // It may be in a directory that is empty now.
-        fs::create_dir_all(home).map_err(failed_to(format!("create {}", home.display())))?;
+        make(home, true).map_err(failed_to(format!("create {}", home.display())))?;
         tmpfs(home, &format!("mode=700,uid={},gid={}", user.uid, user.gid))?;
     }
     make_devices(devices)?;
@@ -261,11 +313,15 @@ fn write_protect_sys() -> Result<(), Failure> {
 }
 
 fn clone_mount(path: &Path) -> rustix::io::Result<OwnedFd> {
-    // rustix has no AT_RECURSIVE for open_tree(2).
+    clone_of(&open(path)?)
+}
+
+fn clone_of(place: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    // rustix has no AT_EMPTY_PATH and AT_RECURSIVE for open_tree(2).
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::from_bits_retain(AT_RECURSIVE);
-    open_tree(CWD, path, flags)
+        | OpenTreeFlags::from_bits_retain(AT_EMPTY_PATH | AT_RECURSIVE);
+    open_tree(place, "", flags)
 }
 
 /// `/dev` without the devices of the machine and without the terminals of other programs.
@@ -308,8 +364,9 @@ impl Kept {
     fn open(shown: &Shown) -> Result<Kept, Failure> {
         let path = PathBuf::from(&shown.path);
         let step = |errno| failed_to(format!("show {}", path.display()))(errno);
-        let stat = rustix::fs::stat(&path).map_err(step)?;
-        let mount = clone_mount(&path).map_err(step)?;
+        let place = open(&path).map_err(step)?;
+        let stat = fstat(&place).map_err(step)?;
+        let mount = clone_of(&place).map_err(step)?;
         if !shown.writable {
             set_attributes(&mount, MountAttrFlags::MOUNT_ATTR_RDONLY).map_err(step)?;
         }
@@ -323,17 +380,7 @@ impl Kept {
 
     fn restore(&self) -> Result<(), Failure> {
         let step = || failed_to(format!("show {}", self.path.display()));
-        if !self.path.exists() {
-            let above = if self.is_directory {
-                Some(self.path.as_path())
-            } else {
-                self.path.parent()
-            };
-            fs::create_dir_all(above.unwrap_or(&self.path)).map_err(step())?;
-            if !self.is_directory {
-                fs::write(&self.path, "").map_err(step())?;
-            }
-        }
+        make(&self.path, self.is_directory).map_err(step())?;
         attach(&self.mount, &self.path).map_err(step())
     }
 }
@@ -343,10 +390,8 @@ fn cover_elsewhere(parts: &[Part], tree: &Path, empty: &Empty) -> Result<(), Fai
     for place in elsewhere::places(&mounts()?, parts, tree) {
         refuse_file(&place.path)?;
         let shown = tree.join(&place.shows);
-        // A bind mount does not follow symbolic links.
-        let is_link = fs::symlink_metadata(&shown).is_ok_and(|it| it.is_symlink());
         match clone_mount(&shown) {
-            Ok(view) if !is_link => attach(&view, &place.path)
+            Ok(view) => attach(&view, &place.path)
                 .map_err(failed_to(format!("cover {}", place.path.display())))?,
             _ => empty.cover(&place.path)?,
         }

@@ -2,12 +2,10 @@
 
 use super::error::RunError;
 use crate::options;
-use crate::source::unusable;
+use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// Ids that no system assigns (systemd's table of ids), for commands of root on a tree of root.
 const UNASSIGNED: std::ops::RangeInclusive<u32> = 60_706..=61_183;
@@ -50,13 +48,12 @@ impl Account {
 
     /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns, unless
     /// that is root's.
-    fn unknown(uid: u32, tree: &Path) -> Account {
-        let is_its_own = |stat: &fs::Metadata| stat.uid() == uid && stat.gid() != 0;
-        let owned = fs::metadata(tree).ok().filter(is_its_own);
+    fn unknown(uid: u32, tree: &Stat) -> Account {
+        let is_its_own = tree.st_uid == uid && tree.st_gid != 0;
         Account {
             name: String::new(),
             uid,
-            gid: owned.map_or(uid, |stat| stat.gid()),
+            gid: if is_its_own { tree.st_gid } else { uid },
             home: "/nonexistent".into(),
         }
     }
@@ -65,7 +62,7 @@ impl Account {
 impl RunUser {
     /// An ordinary user runs commands as itself; root as `wanted`, or as the owner of the tree, or, if that
     /// is root, as a user that owns nothing but sees itself and the tree as root's.
-    pub(super) fn find(wanted: Option<&str>, tree: &Path) -> Result<RunUser, RunError> {
+    pub(super) fn find(wanted: Option<&str>, tree: &Stat) -> Result<RunUser, RunError> {
         let (uid, gid) = (
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
@@ -85,10 +82,7 @@ impl RunUser {
         }
         let found = match wanted {
             Some(text) => options::parse_user(text).map_err(RunError::NoUser)?,
-            None => {
-                let stat = fs::metadata(tree).map_err(unusable(tree))?;
-                stat.uid()
-            }
+            None => tree.st_uid,
         };
         if found == 0 {
             if wanted.is_some() {
@@ -115,7 +109,7 @@ impl RunUser {
         }
     }
 
-    fn with_account(uid: u32, tree: &Path) -> RunUser {
+    fn with_account(uid: u32, tree: &Stat) -> RunUser {
         let account = Account::of(uid).unwrap_or_else(|| Account::unknown(uid, tree));
         let groups = fs::read_to_string("/etc/group").unwrap_or_default();
         RunUser {

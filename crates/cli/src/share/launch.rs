@@ -103,8 +103,7 @@ pub(crate) fn serve(arguments: ShareArguments) -> Result<(), ShareError> {
     let policy = checked.server.policy.as_ref();
     let policy = policy.map(|path| PolicyFiles::open(path, &checked.serving));
     let policy = policy.transpose()?;
-    let directory = source::open(&source)?;
-    let source = source::resolve(&source)?;
+    let (directory, source) = source::open(&source)?;
     let config = ShareConfig {
         source,
         socket: name,

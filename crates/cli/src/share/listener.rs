@@ -4,6 +4,7 @@
 //! worker is ready. Or it is inherited as a descriptor.
 
 use crate::listening::{NamedSocket, SocketError, is_called, system};
+use crate::lookup;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
@@ -133,8 +134,7 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(SocketError::Occupied(path.to_owned()));
     };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(parent, flags, Mode::empty())
+    let directory = lookup::open(parent, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
         .map_err(system("open the directory of the socket,", parent))?;
     // Before connecting to a socket to see whether it is stale: a server for one front end would take
     // that for its front end.

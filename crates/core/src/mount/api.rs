@@ -2,14 +2,13 @@
 
 use super::error::{MountError, kernel_error};
 use super::options::{MountOptions, parameters};
-use rustix::fs::CWD;
+use super::place::Place;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// Longest value of a parameter (`fsconfig(2)`, without its NUL). Paths can be longer.
 const VALUE_BYTES_MAX: usize = 255;
@@ -35,23 +34,23 @@ pub(super) fn open() -> rustix::io::Result<OwnedFd> {
 pub(super) fn mount(
     context: &OwnedFd,
     device: BorrowedFd<'_>,
-    target: &Path,
+    place: &Place<'_>,
     options: &MountOptions,
 ) -> Result<(), MountError> {
     configure(context, device, options)
         .and_then(|()| fsconfig_create(context).map_err(|errno| ("create", errno)))
-        .map_err(|(step, errno)| kernel_error(target, step, errno, messages(context)))?;
+        .map_err(|(step, errno)| kernel_error(place.name, step, errno, messages(context)))?;
     let attributes = options.attributes;
     let mounted = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-        .map_err(|errno| kernel_error(target, "fsmount", errno, messages(context)))?;
+        .map_err(|errno| kernel_error(place.name, "fsmount", errno, messages(context)))?;
     move_mount(
         mounted,
         "",
-        CWD,
-        target,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        place.directory,
+        "",
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH,
     )
-    .map_err(|errno| kernel_error(target, "move_mount", errno, String::new()))
+    .map_err(|errno| kernel_error(place.name, "move_mount", errno, String::new()))
 }
 
 fn configure(

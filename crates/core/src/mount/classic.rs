@@ -3,11 +3,11 @@
 
 use super::error::{MountError, kernel_error};
 use super::options::{MountOptions, parameters};
+use super::place::Place;
 use rustix::io::Errno;
 use rustix::mount::{MountAttrFlags, MountFlags, mount as mount_call};
 use std::ffi::CString;
-use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Mounts in one call. The kernel logs the reason of a failure, if any.
 ///
@@ -15,18 +15,18 @@ use std::path::Path;
 /// [`MountError::NotPermitted`], [`MountError::Kernel`].
 pub(super) fn mount(
     device: BorrowedFd<'_>,
-    target: &Path,
+    place: &Place<'_>,
     options: &MountOptions,
 ) -> Result<(), MountError> {
     let failed = |errno| match errno {
-        Errno::PERM => MountError::NotPermitted(target.into()),
-        other => kernel_error(target, "mount", other, String::new()),
+        Errno::PERM => MountError::NotPermitted(place.name.into()),
+        other => kernel_error(place.name, "mount", other, String::new()),
     };
     let flags = flags(options).map_err(failed)?;
     let list = CString::new(option_list(device, options)).expect("words and numbers without NUL");
     mount_call(
         options.source.as_str(),
-        target,
+        format!("/proc/self/fd/{}", place.directory.as_raw_fd()),
         kind(options),
         flags,
         list.as_c_str(),
@@ -99,7 +99,9 @@ fn flags(options: &MountOptions) -> rustix::io::Result<MountFlags> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{AsFd, AsRawFd};
+    use rustix::fs::{Mode, OFlags};
+    use std::os::fd::AsFd;
+    use std::path::Path;
 
     fn with(attributes: MountAttrFlags) -> MountOptions {
         let mut options = MountOptions::new("a source, with a comma");
@@ -198,14 +200,16 @@ mod tests {
         rich.read_bytes_max = Some(65_536);
         for options in [with(MountAttrFlags::empty()), rich] {
             let by_call = device();
-            mount(by_call.as_fd(), place.path(), &options).unwrap();
+            let directory = rustix::fs::open(place.path(), OFlags::PATH, Mode::empty()).unwrap();
+            let on = Place::of(&directory, place.path());
+            mount(by_call.as_fd(), &on, &options).unwrap();
             let line = mount_line(place.path()).expect("mounted");
             super::super::unmount(place.path(), false).unwrap();
             assert_eq!(mount_line(place.path()), None);
 
             let by_api = device();
             let context = super::super::api::open().unwrap();
-            super::super::api::mount(&context, by_api.as_fd(), place.path(), &options).unwrap();
+            super::super::api::mount(&context, by_api.as_fd(), &on, &options).unwrap();
             let other = mount_line(place.path()).expect("mounted");
             super::super::unmount(place.path(), false).unwrap();
             assert_eq!(line, other);

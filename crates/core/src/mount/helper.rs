@@ -3,7 +3,8 @@
 //! The set-user-id helper checks that the user may mount there, opens the device, mounts, and sends the
 //! device over the socket whose number is in `_FUSE_COMMFD`.
 
-use super::{MountError, MountOptions, check_target};
+use super::place::{Place, open_target};
+use super::{MountError, MountOptions};
 use rustix::mount::MountAttrFlags;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
@@ -105,7 +106,7 @@ fn run_helper(
     target: &Path,
     list: OsString,
 ) -> Result<(rustix::io::Result<Option<OwnedFd>>, OwnedFd, Child), MountError> {
-    check_target(target)?;
+    Place::of(&open_target(target)?, target).check()?;
     let helper = unprivileged_helper()?;
     let failed = |errno: rustix::io::Errno| MountError::HelperRun(errno.into());
     let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);

@@ -101,8 +101,10 @@ impl Files {
         let stat = stat_open(&descriptor)?;
         let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
         let is_hidden = uids.hides(stat.stx_uid) || gids.hides(stat.stx_gid);
+        let is_lent =
+            self.config.lends(uids, stat.stx_uid) || self.config.lends(gids, stat.stx_gid);
         let is_owner = |uid| self.config.callers_are_local && (uid == 0 || uid == stat.stx_uid);
-        if !is_hidden || context.uid().is_some_and(is_owner) {
+        if !(is_hidden || is_lent) || context.uid().is_some_and(is_owner) {
             return Ok(());
         }
         self.drop_privileges(descriptor.as_fd(), &stat)?;

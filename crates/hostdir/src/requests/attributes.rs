@@ -438,7 +438,7 @@ impl Host {
         let kept = if lets_others_write { 0 } else { stat.st_mode };
         self.may_set_ids(mode & !kept, stat.st_uid, stat.st_gid)?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
-            self.may_make_program_of_root(mode & !kept, stat.st_uid, stat.st_gid)?;
+            self.may_make_program_of_another(mode & !kept, stat.st_uid, stat.st_gid)?;
         }
         if lets_others_write {
             self.files.drop_privileges_of_others(context, inode)?;
@@ -457,11 +457,11 @@ impl Host {
         Ok(())
     }
 
-    /// Refuses a program that runs as root on the host, where root is an ordinary user to the client.
-    pub(crate) fn may_make_program_of_root(&self, bits: u32, uid: u32, gid: u32) -> Result<()> {
-        let lends = |map: &IdMap, id| id == 0 && map.to_client(0) != 0;
-        let user = bits & libc::S_ISUID != 0 && lends(&self.config.uid_map, uid);
-        let group = bits & libc::S_ISGID != 0 && lends(&self.config.gid_map, gid);
+    /// Refuses a program that runs on the host as another user than the one who makes it, to whom the map lends
+    /// that user's files.
+    pub(crate) fn may_make_program_of_another(&self, bits: u32, uid: u32, gid: u32) -> Result<()> {
+        let user = bits & libc::S_ISUID != 0 && self.config.lends(&self.config.uid_map, uid);
+        let group = bits & libc::S_ISGID != 0 && self.config.lends(&self.config.gid_map, gid);
         if user || group {
             return Err(Errno::EPERM);
         }

@@ -1,7 +1,7 @@
 //! Other mounts of the tree, of directories around it and in it, and of what is mounted in it.
 
 use super::{Expected, Talk, assert_expected, ground, known, outcomes, python};
-use crate::ground::{fails, run, stdout, succeeded};
+use crate::ground::{fails, run, stderr, stdout, succeeded};
 use crate::run_ground::{RunGround, SECRET, Who};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
@@ -160,6 +160,56 @@ fn other_mounts_of_an_emptied_home_directory_are_empty_too() {
             expected,
             "{options:?}"
         );
+    }
+}
+
+#[test]
+fn audit_log_that_is_removed_replaced_or_cut_is_written_again() {
+    for who in [Who::User, Who::RootOnTreeOfUser] {
+        let Some(ground) = ground(who) else {
+            return;
+        };
+        let log = ground.home.join("log");
+        let change: [(&str, &dyn Fn()); 4] = [
+            ("left alone", &|| {}),
+            ("removed", &|| fs::remove_file(&log).unwrap()),
+            ("replaced", &|| {
+                fs::remove_file(&log).unwrap();
+                ground.write(&log, "forged\n");
+            }),
+            ("cut", &|| fs::write(&log, "").unwrap()),
+        ];
+        for (what, change) in change {
+            let option = format!("--audit={}", log.display());
+            let mut command = ground.thrufs_run(&["--profile=none", &option]);
+            let script = "cat file; echo; echo read; read _";
+            command.current_dir(&ground.tree).args(["sh", "-c", script]);
+            let mut talk = Talk::start(&mut command);
+            talk.wait_for("read");
+            assert!(
+                fs::read_to_string(&log).unwrap().contains("\"file\""),
+                "{what}"
+            );
+            change();
+            let output = talk.end();
+            let (kept, errors) = (fs::read_to_string(&log).unwrap(), stderr(&output));
+            let is_changed = what != "left alone";
+            assert_eq!(
+                errors.contains("was changed or replaced"),
+                is_changed,
+                "{what}: {errors}"
+            );
+            assert_eq!(
+                output.status.code() == Some(125),
+                is_changed,
+                "{what}: {errors}"
+            );
+            assert!(
+                kept.contains("\"file\"") && !kept.contains("forged"),
+                "{what}: {kept}"
+            );
+            fs::remove_file(&log).unwrap();
+        }
     }
 }
 

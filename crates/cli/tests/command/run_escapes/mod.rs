@@ -3,6 +3,7 @@
 
 mod channels;
 mod elsewhere;
+mod exchanged;
 mod lifetimes;
 mod mounts;
 mod names;
