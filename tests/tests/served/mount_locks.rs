@@ -199,6 +199,57 @@ fn one_that_waits_for_the_whole_file_delays_no_range() {
     });
 }
 
+/// On the host, a lock for reading of the whole file reaches to where those of owners above are moved.
+#[test]
+fn a_reader_of_the_host_does_not_keep_a_file_locked() {
+    over_each_transport("nopassthrough", |mounted| {
+        let (reader, beneath) = (open_to_read(mounted.mnt()), open(mounted.source()));
+        set(&reader, Read, 0).unwrap();
+        ofd_set(&beneath, &everything(Read)).unwrap();
+        set(&reader, Unlock, 0).unwrap();
+        let writer = open(mounted.source());
+        ofd_set(&beneath, &everything(Unlock)).unwrap();
+        wait_until("unlocked", || set(&writer, Write, 0).is_ok());
+    });
+}
+
+/// A request that waits for the host, for a lock that is set as it is, gets it with or before the mount.
+#[test]
+fn one_that_waits_for_the_host_may_lock_and_unlock_beside_the_mount() {
+    over_each_transport("nopassthrough", |mounted| {
+        let far = ten_bytes(Read, 1 << 31);
+        let of_kind = |kind| RangeLock { kind, ..far };
+        let beneath = open(mounted.source());
+        for (opened, kind) in [(open_to_read as fn(&Path) -> File, Read), (open, Write)] {
+            let [first, second] = [(); 2].map(|()| opened(mounted.mnt()));
+            let waiters = |count: &str| {
+                wait_until("it waits", || {
+                    let statistics = mounted.ctl("statistics");
+                    let mut lines = statistics.lines();
+                    lines.any(|line| line.starts_with("waiting for locks") && line.ends_with(count))
+                });
+            };
+            ofd_set(&beneath, &of_kind(Write)).unwrap();
+            thread::scope(|scope| {
+                let exact = scope.spawn(|| {
+                    ofd_set_wait(&first, &of_kind(kind)).unwrap();
+                    ofd_set_wait(&first, &ten_bytes(kind, 500)).unwrap();
+                    ofd_set(&first, &everything(Unlock)).unwrap();
+                });
+                waiters(" 1");
+                let range = scope.spawn(|| ofd_set_wait(&second, &ten_bytes(kind, 0)).unwrap());
+                waiters(" 2");
+                ofd_set(&beneath, &of_kind(Unlock)).unwrap();
+                exact.join().unwrap();
+                range.join().unwrap();
+            });
+            set(&second, Unlock, 0).unwrap();
+            wait_until("unlocked", || ofd_set(&beneath, &everything(Write)).is_ok());
+            ofd_set(&beneath, &everything(Unlock)).unwrap();
+        }
+    });
+}
+
 /// What the host has locked for reading, owners above that lock for reading too do not lose.
 #[test]
 fn locks_for_reading_stay_where_the_mount_cannot_lock_for_writing() {

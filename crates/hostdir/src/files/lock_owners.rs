@@ -83,7 +83,7 @@ impl OwnerFile {
     }
 
     /// Moves its locks behind those of the mount, all for reading. Also those that were moved in part.
-    fn move_up(&self) -> Result<()> {
+    pub(super) fn move_up(&self) -> Result<()> {
         let locks: Vec<RangeLock> = own_locks(&self.fd, 0, END_OF_FILE).collect::<Result<_>>()?;
         let unlock = |start, end| {
             let kind = LockKind::Unlock;
@@ -199,6 +199,12 @@ impl LockOwners {
             held.map(|held| of(&owner, held)).collect::<Vec<_>>()
         });
         held.max().unwrap_or(Exact::Nothing)
+    }
+
+    /// Whether an owner of a node beside the mount holds something from here on. On older kernels it may.
+    pub(super) fn any_holds(&self, node: NodeId, start: u64) -> bool {
+        let mut owners = self.others(node, MOUNT).into_iter();
+        owners.any(|owner| own_locks(&owner.fd, start, END_OF_FILE).next().is_some())
     }
 
     /// Moves the locks of all owners of a node behind those of the mount.

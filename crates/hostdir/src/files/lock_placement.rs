@@ -85,7 +85,9 @@ impl Files {
             return locks.is_locked(node, asked.kind, uid);
         }
         locks.pause(node);
-        let is_alone = self.locks.hold_exactly(node, asked.owner) == Exact::Nothing;
+        // In this order. What waits can get its lock first and ask for more, so nobody waits for that beneath.
+        let is_alone = !locks.has_waiters(node)
+            && self.locks.hold_exactly(node, asked.owner) == Exact::Nothing;
         let first = if is_alone { asked.kind } else { LockKind::Read };
         locks.set(node, &mount, first, (wait && is_alone).then_some(context))?;
         self.refresh_pages(node, uid)

@@ -241,10 +241,12 @@ impl Files {
             wait,
             || Ok(lock::ofd_set(&file.fd, &range)?),
             || {
-                // What it gets, who makes the mount lock the file moves, or waits for.
-                drop(joined.take_if(|joined| !joined.is_moved()));
+                if let Some(joined) = &mut joined {
+                    joined.begin_wait();
+                }
                 let _waiting = self.wait_for(node, args.owner, range)?;
-                Ok(lock::ofd_set_wait(&file.fd, &range)?)
+                lock::ofd_set_wait(&file.fd, &range)?;
+                joined.as_ref().map_or(Ok(()), |it| it.end_wait(&file))
             },
         )?;
         match joined {

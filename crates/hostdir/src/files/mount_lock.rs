@@ -80,8 +80,10 @@ struct State {
     is_changing: bool,
     /// Whether that request waits for a lock of the host.
     waits_beneath: bool,
-    /// Requests that are about to lock, but for those that wait for a lock as it was asked for.
+    /// Requests that are about to lock, but for `waiters`.
     users: u32,
+    /// Requests that wait for a lock as it was asked for: they hold up no range.
+    waiters: u32,
     turn_ends: Instant,
     freed: Option<Instant>,
     /// The user that made the mount lock it.
@@ -101,19 +103,37 @@ pub(super) struct Joined<'a> {
     locks: &'a Arc<MountLocks>,
     node: NodeId,
     is_moved: bool,
+    is_waiter: bool,
 }
 
 impl Joined<'_> {
-    /// The range beneath for one above.
+    /// The range beneath for one above. One that is too far up to be moved is never set.
     pub(super) fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
-        match self.is_moved {
-            true => shifted(range),
-            false => Ok(*range),
-        }
+        let moved = shifted(range)?;
+        Ok(if self.is_moved { moved } else { *range })
     }
 
-    pub(super) fn is_moved(&self) -> bool {
-        self.is_moved
+    /// To be called before it waits for a lock that is not moved.
+    pub(super) fn begin_wait(&mut self) {
+        if self.is_moved || self.is_waiter {
+            return;
+        }
+        self.is_waiter = true;
+        if let Some(state) = self.locks.table.lock().get_mut(&self.node) {
+            state.users -= 1;
+            state.waiters += 1;
+        }
+        self.locks.changed.notify_all();
+    }
+
+    /// To be called once it has waited: a lock for reading is granted beside that of the mount, and is moved then.
+    pub(super) fn end_wait(&self, owner: &OwnerFile) -> Result<()> {
+        let table = self.locks.table.lock();
+        let state = table.get(&self.node).filter(|_| self.is_waiter);
+        match state.and_then(|state| state.held) {
+            Some(_) => owner.move_up(),
+            None => Ok(()),
+        }
     }
 
     /// Ends a change.
@@ -125,7 +145,10 @@ impl Joined<'_> {
 impl Drop for Joined<'_> {
     fn drop(&mut self) {
         if let Some(state) = self.locks.table.lock().get_mut(&self.node) {
-            state.users -= 1;
+            match self.is_waiter {
+                true => state.waiters -= 1,
+                false => state.users -= 1,
+            }
         }
         self.locks.settle(self.node);
     }
@@ -150,6 +173,7 @@ impl MountLocks {
             is_changing: false,
             waits_beneath: false,
             users: 0,
+            waiters: 0,
             turn_ends: Instant::now(),
             freed: None,
             uid: None,
@@ -188,6 +212,7 @@ impl MountLocks {
             locks: self,
             node: asked.node,
             is_moved: state.held.is_some(),
+            is_waiter: false,
         };
         if is_enough {
             return Step::Placed(joined);
@@ -201,6 +226,11 @@ impl MountLocks {
         let table = self.table.lock();
         let state = table.get(&node);
         state.map_or_else(|| self.found(node).held, |state| state.held)
+    }
+
+    pub(super) fn has_waiters(&self, node: NodeId) -> bool {
+        let table = self.table.lock();
+        table.get(&node).is_some_and(|state| state.waiters > 0)
     }
 
     /// The host has its turn first, as long as it takes to be woken.
@@ -354,7 +384,7 @@ impl MountLocks {
                     locks.leave(node);
                 }
             }
-            None if !has_owners => {
+            None if !has_owners && state.waiters == 0 => {
                 table.remove(&node);
                 let mount = self.owners.remove(node, MOUNT);
                 drop(table);
@@ -378,18 +408,24 @@ impl MountLocks {
         };
         match self.notifications.notifier() {
             None => has_owners,
-            Some(_) => lock::ofd_get(&mount.fd, &any) != Ok(None),
+            // On the host, a lock for reading may go to the end of the file.
+            Some(_) => {
+                lock::ofd_get(&mount.fd, &any) != Ok(None) && self.owners.any_holds(node, SHIFT)
+            }
         }
     }
 
     /// Gives up the lock, once pages were dropped.
     fn leave(self: &Arc<Self>, node: NodeId) {
+        // Both under the lock: who gets a lock beneath now may unlock it at once.
+        let mut table = self.table.lock();
         if let Some(mount) = self.owners.get(node, MOUNT) {
             give_up(&mount);
         }
-        if let Some(state) = self.table.lock().get_mut(&node) {
+        if let Some(state) = table.get_mut(&node) {
             (state.held, state.freed) = (None, Some(Instant::now()));
         }
+        drop(table);
         self.end_change(node);
         self.settle(node);
     }
