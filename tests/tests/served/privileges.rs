@@ -243,7 +243,7 @@ fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
         ("gid", group(), 0, STRANGER, write, true),
         ("gid, own", group(), STRANGER, STRANGER, write, false),
         ("uidmap, outside", range(), 0, STRANGER, write, true),
-        ("uidmap, inside", range(), OWNER, STRANGER, write, false),
+        ("uidmap, inside", range(), OWNER, STRANGER, write, true),
         ("a guest's", guest(), STRANGER, STRANGER, write, true),
         ("a guest's root", guest(), 0, 0, write, true),
         ("not mapped", Config::default(), 0, STRANGER, write, false),

@@ -89,7 +89,13 @@ impl Files {
         let is_alone = !locks.has_waiters(node)
             && self.locks.hold_exactly(node, asked.owner) == Exact::Nothing;
         let first = if is_alone { asked.kind } else { LockKind::Read };
-        locks.set(node, &mount, first, (wait && is_alone).then_some(context))?;
+        let set = locks.set(node, &mount, first, (wait && is_alone).then_some(context));
+        if set == Err(Errno::ENOLCK) {
+            // The file was executed when the mount opened it. The next request opens it anew.
+            self.locks.remove(node, MOUNT);
+            mount.release(&self.tree);
+        }
+        set?;
         self.refresh_pages(node, uid)
             .and_then(|()| locks.is_locked(node, first, uid))
             .inspect_err(|error| {

@@ -20,7 +20,7 @@
 //! gives it up; others wait.
 //!
 //! **Turns.** Once a file has been locked for [`TURN`], an owner that holds nothing waits until the others have
-//! unlocked, though not for longer than [`DRAIN`], and the host may lock.
+//! unlocked, and the host may lock; not for longer than [`DRAIN_MAX`].
 //!
 //! Where the kernel above takes no notifications (guests), the lock is kept until the last owner has closed the
 //! file, which writes back and drops what was mapped.
@@ -48,7 +48,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 const INTERVAL: Duration = Duration::from_millis(10);
 
 const TURN: Duration = Duration::from_millis(50);
+
+/// How long the host's turn is waited for while nobody unlocks, and while others do.
 const DRAIN: Duration = Duration::from_millis(50);
+const DRAIN_MAX: Duration = Duration::from_millis(300);
 
 /// How long owners that did not unlock have the file then.
 const LONG_TURN: Duration = Duration::from_secs(5);
@@ -85,6 +88,8 @@ struct State {
     /// Requests that wait for a lock as it was asked for: they hold up no range.
     waiters: u32,
     turn_ends: Instant,
+    /// When a request has locked or unlocked.
+    settled: Instant,
     freed: Option<Instant>,
     /// The user that made the mount lock it.
     uid: Option<u32>,
@@ -111,6 +116,10 @@ impl Joined<'_> {
     pub(super) fn beneath(&self, range: &RangeLock) -> Result<RangeLock> {
         let moved = shifted(range)?;
         Ok(if self.is_moved { moved } else { *range })
+    }
+
+    pub(super) fn is_moved(&self) -> bool {
+        self.is_moved
     }
 
     /// To be called before it waits for a lock that is not moved.
@@ -175,6 +184,7 @@ impl MountLocks {
             users: 0,
             waiters: 0,
             turn_ends: Instant::now(),
+            settled: Instant::now(),
             freed: None,
             uid: None,
         }
@@ -335,7 +345,8 @@ impl MountLocks {
             {
                 return Ok(());
             }
-            if started.elapsed() >= DRAIN {
+            let is_held_on = state.settled.max(started).elapsed() >= DRAIN;
+            if is_held_on || started.elapsed() >= DRAIN_MAX {
                 state.turn_ends = Instant::now() + LONG_TURN;
                 return Ok(());
             }
@@ -366,6 +377,7 @@ impl MountLocks {
             return;
         }
         let state = table.entry(node).or_insert_with(|| self.found(node));
+        state.settled = Instant::now();
         if state.users > 0 || state.is_changing {
             return;
         }

@@ -24,6 +24,9 @@ pub(super) const LANES: usize = NODE_LANES + NAME_LANES;
 /// Most messages in one lane. With more, dropping all is cheaper.
 const MESSAGES_MAX: usize = 16 * 1024;
 
+/// When no other is sent behind a message.
+pub(super) const GIVEN_UP: Duration = Duration::from_millis(500);
+
 /// When a node is tried again that the kernel does not know yet, and how often the time is doubled. The last
 /// one is more than four minutes after the answer that was on its way.
 const FIRST_RETRY: Duration = Duration::from_millis(1);

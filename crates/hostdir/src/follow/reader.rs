@@ -4,7 +4,7 @@ use super::changes::hash_of;
 use super::lanes::{Message, Name};
 use super::silent::Repeated;
 use super::submounts::Submounts;
-use super::watch::Watch;
+use super::watch::{Reading, Watch};
 use crate::tree::{Followed, Inode};
 use parking_lot::MutexGuard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use thrufs::Notifier;
 use thrufs_abi::NodeId;
 use thrufs_sys::fanotify::{
-    ATTRIBUTES, BUFFER_BYTES, CREATE, DATA, Event, Group, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
+    ATTRIBUTES, CREATE, DATA, Event, Group, MOVED, NAMES, ON_DIRECTORY, OVERFLOW,
 };
 
 /// A reader that sleeps costs each writer beneath a wake-up (some 5 µs). So events that follow others at once
@@ -126,24 +126,6 @@ fn wait(
         has_ended: !is_asked && fds[0].revents().contains(PollFlags::HUP),
         mounts_changed: fds[1].revents().contains(PollFlags::PRI),
     })
-}
-
-/// What a thread needs that reads events.
-pub(super) struct Reading {
-    buffer: Vec<u8>,
-    repeated: Repeated,
-    /// The process whose events are its own.
-    pub(super) own: u32,
-}
-
-impl Default for Reading {
-    fn default() -> Reading {
-        Reading {
-            buffer: vec![0; BUFFER_BYTES],
-            repeated: Repeated::default(),
-            own: std::process::id(),
-        }
-    }
 }
 
 impl Watch {

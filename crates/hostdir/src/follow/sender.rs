@@ -1,6 +1,6 @@
 //! The threads that send: each takes the messages of one lane to the kernel above.
 
-use super::lanes::{LANES, Message, Name, Next};
+use super::lanes::{GIVEN_UP, LANES, Message, Name, Next};
 use super::watch::Watch;
 use crate::identity::Identity;
 use crate::tree::Inode;
@@ -16,9 +16,8 @@ use thrufs_sys::handle::open_by_handle_parts;
 /// How long the first answer about the root is on its way at most.
 const FIRST_ANSWER: Duration = Duration::from_millis(20);
 
-/// When a message is late, and when no other is sent behind it.
+/// When a message is late.
 const LATE: Duration = Duration::from_millis(100);
-pub(super) const GIVEN_UP: Duration = Duration::from_millis(500);
 
 /// When answers have arrived that were on their way.
 const ANSWERS: Duration = Duration::from_secs(1);

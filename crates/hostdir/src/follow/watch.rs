@@ -2,12 +2,10 @@
 
 use super::changes::Changes;
 use super::figures::Figures;
-use super::lanes::{Lanes, Message};
+use super::lanes::{GIVEN_UP, Lanes, Message};
 use super::losses::Losses;
 use super::marks::Marks;
-use super::reader::Reading;
-use super::sender::GIVEN_UP;
-use super::silent::Silent;
+use super::silent::{Repeated, Silent};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
-use thrufs_sys::fanotify::Group;
+use thrufs_sys::fanotify::{BUFFER_BYTES, Group};
 
 /// How long a request waits for notifications.
 const CATCH_UP_MAX: Duration = Duration::from_millis(10);
@@ -45,6 +43,24 @@ pub(super) struct Watch {
     /// Rounds of the reader, each until the queue of events is empty.
     rounds: Mutex<u64>,
     round_ended: Condvar,
+}
+
+/// What a thread needs that reads events.
+pub(super) struct Reading {
+    pub(super) buffer: Vec<u8>,
+    pub(super) repeated: Repeated,
+    /// The process whose events are its own.
+    pub(super) own: u32,
+}
+
+impl Default for Reading {
+    fn default() -> Reading {
+        Reading {
+            buffer: vec![0; BUFFER_BYTES],
+            repeated: Repeated::default(),
+            own: std::process::id(),
+        }
+    }
 }
 
 /// When a name last changed, or went, that the kernel above may have.

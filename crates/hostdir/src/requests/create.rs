@@ -82,7 +82,7 @@ impl Host {
         }
         let Attributes { uid, gid, .. } = new().attributes;
         self.may_set_ids(mode, uid, gid)?;
-        self.may_make_program_of_another(mode, uid, gid)
+        self.may_make_program_of_another(context, mode, uid, gid)
     }
 
     /// The attributes that rules see of a file that is about to be created.
