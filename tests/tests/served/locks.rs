@@ -119,6 +119,28 @@ fn without_notifications_the_mount_keeps_its_lock_until_the_last_owner_closes_th
     assert!(!try_beneath());
 }
 
+/// A guest cannot be told what changes beneath.
+#[test]
+fn without_notifications_attributes_of_locked_files_are_not_kept() {
+    for flock in [false, true] {
+        let served = serve(shared_locks());
+        served.write("file", b"before");
+        let root = served.client.root();
+        let node = root.walk("file").unwrap();
+        let fh = root.open(node, libc::O_RDWR).unwrap().fh;
+        let kept = || root.getattr(node).unwrap().attr_valid;
+        assert_eq!(kept(), 1);
+        served.write("file", b"later");
+        let mut arg = lock(fh, 1, libc::F_WRLCK);
+        if flock {
+            arg.lk_flags = LkFlags::FLOCK.bits();
+        }
+        root.setlk(node, &arg, false).unwrap();
+        assert_eq!(kept(), 0, "{flock}");
+        assert_eq!(root.lookup(NodeId::ROOT, b"file").unwrap().attr_valid, 0);
+    }
+}
+
 /// POSIX: also the close of a read-only descriptor that took no lock.
 #[test]
 fn a_close_of_any_descriptor_drops_what_its_owner_holds() {

@@ -248,7 +248,7 @@ impl Watch {
     /// Whether it may be the kernel above that wrote a file. Where writes by the mount are not ignored (btrfs
     /// subvolumes), its events have the process ids of its callers.
     fn is_own_write(&self, inode: &Inode) -> bool {
-        inode.is_written_by_kernel() && !self.marks.ignores_own_writes(inode.mount())
+        inode.is_surely_written_by_kernel() && !self.marks.ignores_own_writes(inode.mount())
     }
 }
 

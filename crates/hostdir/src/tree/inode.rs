@@ -464,6 +464,14 @@ impl Inode {
             .is_some_and(|uses| uses.is_written_by_kernel())
     }
 
+    /// As [`is_written_by_kernel`](Self::is_written_by_kernel), for who reads events: an open does, which has locked
+    /// its inode. False while somebody opens it.
+    pub(crate) fn is_surely_written_by_kernel(&self) -> bool {
+        let uses = self.uses.try_lock();
+        let uses = uses.as_ref().and_then(|uses| uses.as_ref());
+        uses.is_some_and(|uses| uses.is_written_by_kernel())
+    }
+
     pub(crate) fn has_writers(&self) -> bool {
         self.uses
             .lock()
