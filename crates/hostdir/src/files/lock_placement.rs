@@ -106,6 +106,9 @@ impl Files {
             locks.set(node, &mount, asked.kind, None)?;
             locks.is_locked(node, asked.kind, uid)?;
         }
+        if asked.kind == LockKind::Write {
+            file.inode().note_turns();
+        }
         Ok(())
     }
 

@@ -25,7 +25,7 @@ const DISCARD_MS_MAX: u32 = 10;
 impl Files {
     /// Whether the file of an open is open for writing beneath, or was at an open that has not ended. Our own writers
     /// cannot be told from others, so it is not asked while there are some, nor while owners of locks have files of
-    /// their own.
+    /// their own; nor where programs have taken turns by locks.
     pub(super) fn is_written_beneath(
         &self,
         context: &Context<'_>,
@@ -39,8 +39,11 @@ impl Files {
         if is_cached && inode.uses().as_ref().is_some_and(|it| it.is_unmapped) {
             return Ok(true);
         }
-        let is_asked =
-            may_map && is_cached && self.follow.is_started() && !self.have_lock_files(inode);
+        let is_asked = may_map
+            && is_cached
+            && self.follow.is_started()
+            && !self.have_lock_files(inode)
+            && !inode.takes_turns();
         let is_only_writer = || {
             inode
                 .uses()
@@ -87,7 +90,9 @@ impl Files {
         };
         path == DataPath::Cached
             && self.follow.is_started()
-            && !inode.is_some_and(|inode| self.have_lock_files(inode) || has_writer(inode))
+            && !inode.is_some_and(|inode| {
+                self.have_lock_files(inode) || inode.takes_turns() || has_writer(inode)
+            })
             && open().is_some_and(|lower| lease::has_writers(lower).unwrap_or(false))
     }
 

@@ -126,6 +126,8 @@ const SET_GROUP_ID_STAYS: u8 = 2;
 const BY_MODE: u8 = EXECUTABLE | SET_GROUP_ID_STAYS;
 /// Somebody has set a POSIX lock, through this mount.
 const WAS_LOCKED: u8 = 4;
+/// See [`takes_turns`](Inode::takes_turns).
+const TAKES_TURNS: u8 = 8;
 
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
@@ -140,7 +142,7 @@ pub(crate) struct Inode {
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
     reported: ReportedAttributes,
-    /// [`BY_MODE`] and [`WAS_LOCKED`].
+    /// [`BY_MODE`], [`WAS_LOCKED`] and [`TAKES_TURNS`].
     flags: AtomicU8,
     /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
@@ -452,6 +454,15 @@ impl Inode {
 
     pub(crate) fn note_lock(&self) {
         self.flags.fetch_or(WAS_LOCKED, Ordering::Relaxed);
+    }
+
+    /// Whether programs that write it take turns with the host by locks, or did.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & TAKES_TURNS != 0
+    }
+
+    pub(crate) fn note_turns(&self) {
+        self.flags.fetch_or(TAKES_TURNS, Ordering::Relaxed);
     }
 
     pub(crate) fn type_bits(&self) -> u32 {
