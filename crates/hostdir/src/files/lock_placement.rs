@@ -36,6 +36,9 @@ impl Files {
             },
             is_of_range: args.end < RANGES_END,
         };
+        if asked.is_of_range && file.is_writable() {
+            file.inode().note_turns();
+        }
         let started = Instant::now();
         locks.wait_for_turn(context, &asked)?;
         loop {
@@ -105,9 +108,6 @@ impl Files {
         if first != asked.kind {
             locks.set(node, &mount, asked.kind, None)?;
             locks.is_locked(node, asked.kind, uid)?;
-        }
-        if asked.kind == LockKind::Write {
-            file.inode().note_turns();
         }
         Ok(())
     }

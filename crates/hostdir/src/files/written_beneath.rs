@@ -9,6 +9,7 @@
 use super::Files;
 use super::guard::UseGuard;
 use super::lock_owners::MOUNT;
+use super::open_file::OpenFile;
 use crate::tree::Inode;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -37,7 +38,13 @@ impl Files {
         let inode = guard.inode();
         let is_cached = guard.path() == DataPath::Cached && guard.filter().is_none();
         if is_cached && inode.uses().as_ref().is_some_and(|it| it.is_unmapped) {
-            return Ok(true);
+            if self.locks.has_any(inode.node()) || self.was_written_through(inode) {
+                return Ok(true);
+            }
+            // SQLite, for one, closes the file when it finds it locked, and opens it again.
+            if let Some(uses) = inode.uses().as_mut() {
+                uses.is_unmapped = false;
+            }
         }
         let is_asked = may_map
             && is_cached
@@ -69,6 +76,13 @@ impl Files {
         let mut uses = inode.uses();
         let only = uses.as_mut().filter(|it| it.writable_opens == 1);
         Ok(only.map(|it| it.is_unmapped = true).is_some())
+    }
+
+    /// Whether an open file of now was written through.
+    fn was_written_through(&self, inode: &Inode) -> bool {
+        let mut files = self.files.iter().map(|(_, file)| file);
+        let is_written = |file: &OpenFile| file.written.load(Ordering::Relaxed);
+        files.any(|file| file.node() == inode.node() && is_written(&file))
     }
 
     /// Whether owners of locks, or the mount for them, have the file open.

@@ -456,7 +456,7 @@ impl Inode {
         self.flags.fetch_or(WAS_LOCKED, Ordering::Relaxed);
     }
 
-    /// Whether programs that write it take turns with the host by locks, or did.
+    /// Whether a program that writes it has tried to lock a range, so that it takes turns with the host.
     pub(crate) fn takes_turns(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & TAKES_TURNS != 0
     }
