@@ -24,9 +24,9 @@ use thrufs_sys::lease;
 const DISCARD_MS_MAX: u32 = 10;
 
 impl Files {
-    /// Whether the file of an open is open for writing beneath, or was at an open that has not ended. Our own writers
-    /// cannot be told from others, so it is not asked while there are some, nor while owners of locks have files of
-    /// their own; nor where programs have taken turns by locks.
+    /// Whether the file of an open is open for writing beneath, or was at an open that has not ended and through which
+    /// somebody wrote or locked. Our own writers cannot be told from others, so it is not asked while there are some,
+    /// nor while owners of locks have files of their own; nor where a writer has tried to lock a range.
     pub(super) fn is_written_beneath(
         &self,
         context: &Context<'_>,
