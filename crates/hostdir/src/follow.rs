@@ -255,11 +255,10 @@ impl Follow {
     }
 
     /// Waits until the kernel above has been told what happened to an inode so far, though not for long. To be called
-    /// before it is made to ask: it ignores an answer that a notification overtakes.
-    pub(crate) fn catch_up(&self, inode: &Inode) {
-        if let Some(started) = self.started.get() {
-            started.watch.catch_up(inode.node());
-        }
+    /// before it is made to ask: it ignores an answer that a notification overtakes. False if it was not in that time.
+    pub(crate) fn catch_up(&self, inode: &Inode) -> bool {
+        let started = self.started.get();
+        started.is_none_or(|started| started.watch.catch_up(inode.node()))
     }
 
     /// Whether the kernel above may have found a file by a name that leads elsewhere by now: one has changed that it

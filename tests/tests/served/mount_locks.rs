@@ -391,6 +391,55 @@ fn what_is_open_for_writing_beneath_is_not_mapped_shared() {
     });
 }
 
+/// A page that one maps holds bytes of the other's, which the kernel writes back with it.
+#[test]
+fn what_an_open_without_a_cache_writes_is_not_written_over_by_maps() {
+    const TURNS: u64 = 3000;
+    over_each_transport("nopassthrough", |mounted| {
+        let writer = open(mounted.source());
+        let writes = open(mounted.mnt());
+        drop(writer);
+        let stores = open(mounted.mnt());
+        let refused = map(&writes, Sharing::Shared).err().unwrap();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENODEV));
+        let is_done = AtomicBool::new(false);
+        let stored = thread::scope(|scope| {
+            let storing = scope.spawn(|| {
+                let mut map = map(&stores, Sharing::Shared).unwrap();
+                let mut stored = 0_u64;
+                while !is_done.load(Ordering::Relaxed) {
+                    ofd_set_wait(&stores, &ten_bytes(Write, 20)).unwrap();
+                    let last = map.load(20, 8).try_into().unwrap();
+                    assert_eq!(u64::from_le_bytes(last), stored);
+                    stored += 1;
+                    map.store(20, &stored.to_le_bytes());
+                    set(&stores, Unlock, 20).unwrap();
+                }
+                stored
+            });
+            let lost = (1..=TURNS).find(|turn| {
+                let mut last = [0; 8];
+                wait_for(&writes);
+                writes.read_exact_at(&mut last, 0).unwrap();
+                writes.write_all_at(&turn.to_le_bytes(), 0).unwrap();
+                set(&writes, Unlock, 0).unwrap();
+                u64::from_le_bytes(last) != turn - 1
+            });
+            is_done.store(true, Ordering::Relaxed);
+            let stored = storing.join().unwrap();
+            assert_eq!(lost, None);
+            stored
+        });
+        let beneath = open(mounted.source());
+        wait_for(&beneath);
+        for (at, counted) in [(0, TURNS), (20, stored)] {
+            let mut bytes = [0; 8];
+            beneath.read_exact_at(&mut bytes, at).unwrap();
+            assert_eq!(u64::from_le_bytes(bytes), counted);
+        }
+    });
+}
+
 #[test]
 fn with_passthrough_a_map_is_the_host_s_and_locks_are_as_they_are() {
     over_each_transport("passthrough", |mounted| {

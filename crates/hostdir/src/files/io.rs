@@ -100,6 +100,9 @@ impl Files {
         if let Some(filter) = file.guard.filter() {
             return self.read_filtered(context, &file, filter, args, reply);
         }
+        if !file.is_uncached.load(Ordering::Relaxed) {
+            file.inode().note_pages_read();
+        }
         Ok(reply.file(self.lower(&file, false)?, args.offset))
     }
 
@@ -133,7 +136,7 @@ impl Files {
         self.tree.dax.may_write_to(file.inode(), end, size)?;
         file.mark_written();
         self.leave_reserved_blocks(context, file.inode())?;
-        let write = || data.write_to(&lower, args.offset);
+        let write = || self.write_past_pages(context, &file, || data.write_to(&lower, args.offset));
         self.change_file(context, (args.handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
         })

@@ -61,7 +61,7 @@ impl Files {
 
     /// Whether the kernel above has pages of a file that is mapped shared: also where nothing else is cached, by
     /// `FUSE_DIRECT_IO_ALLOW_MMAP`, which is negotiated for the whole mount.
-    fn may_map_shared(&self, file: &OpenFile) -> bool {
+    pub(super) fn may_map_shared(&self, file: &OpenFile) -> bool {
         match file.path() {
             DataPath::Cached => true,
             DataPath::Direct => self.config.cache.data_path() == DataPath::Direct,

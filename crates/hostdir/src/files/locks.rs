@@ -252,7 +252,7 @@ impl Files {
         match joined {
             // All was refreshed when the mount locked the file.
             Some(joined) if joined.is_moved() => Ok(()),
-            _ => self.refresh_locked(open.inode(), file.fd.as_fd(), is_first),
+            _ => self.refresh_locked(context, &open, file.fd.as_fd(), is_first),
         }
     }
 
@@ -267,15 +267,28 @@ impl Files {
 
     /// Whoever takes a lock relies on what others wrote under it before. So the kernel above asks for attributes, and
     /// drops data that have changed with them: the notification about a change beneath may still be on its way, or
-    /// an older answer. A guest, which takes no notifications, keeps none of a file that was locked once, and with
+    /// an older answer. A thread that was interrupted may have taken the new time over and drop the data later; so
+    /// where the notification has not arrived, they are dropped first. A guest, which takes no notifications, keeps none of a file that was locked once, and with
     /// the first lock those end that it has.
-    fn refresh_locked(&self, inode: &Inode, fd: BorrowedFd<'_>, is_first: bool) -> Result<()> {
+    fn refresh_locked(
+        &self,
+        context: &Context<'_>,
+        file: &OpenFile,
+        fd: BorrowedFd<'_>,
+        is_first: bool,
+    ) -> Result<()> {
         if self.config.cache != CacheMode::Auto {
             return Ok(());
         }
+        let inode = file.inode();
         if self.tree.connected_notifier().is_some() {
-            self.follow.catch_up(inode);
+            let is_told = self.follow.catch_up(inode);
             self.tree.attributes_changed(inode);
+            if !is_told && self.may_map_shared(file) {
+                context.require_blocking()?;
+                // Without it, the kernel goes by the time.
+                let _ = self.mount_locks.drop_pages(inode.node(), context.uid());
+            }
         } else if is_first && !inode.reported().is_of(content_version(&stat_open(fd)?)) {
             thread::sleep(self.config.attr_timeout().min(KEPT_MAX));
         }
@@ -335,7 +348,7 @@ impl Files {
         if self.tree.connected_notifier().is_none() {
             file.inode().note_lock();
         }
-        self.refresh_locked(file.inode(), fd, is_first_of_file)?;
+        self.refresh_locked(context, &file, fd, is_first_of_file)?;
         file.set_flock(Some(kind));
         self.note_flock(args.handle, kind);
         Ok(())

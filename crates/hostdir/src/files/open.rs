@@ -184,7 +184,7 @@ impl Files {
             let is_written_beneath = self.is_written_beneath(context, &guard, args)?;
             let opened = self.open_lower(context.uid(), guard, flags, args, may_keep_cache)?;
             match is_written_beneath {
-                true => self.without_maps(opened),
+                true => self.without_maps(inode, opened),
                 false => opened,
             }
         };

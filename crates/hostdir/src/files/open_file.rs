@@ -23,6 +23,8 @@ pub(crate) struct OpenFile {
     pub(super) written: AtomicBool,
     /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
     pub(super) locked: AtomicU8,
+    /// It has no cache, while other opens of the file may have one.
+    pub(super) is_uncached: AtomicBool,
     /// It could not be restored as the client has it: requests fail with EIO.
     pub(super) lost: AtomicBool,
     /// The lower file appends, whatever the offset (`chattr +a`).
@@ -93,6 +95,7 @@ impl OpenFile {
             flags: new.flags,
             written: AtomicBool::new(false),
             locked: AtomicU8::new(NEVER_LOCKED),
+            is_uncached: AtomicBool::new(false),
             lost: AtomicBool::new(false),
             appends: new.appends,
             version: new.version,

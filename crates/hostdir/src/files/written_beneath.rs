@@ -20,6 +20,9 @@ use thrufs_abi::OpenReplyFlags;
 use thrufs_policy::DataPath;
 use thrufs_sys::lease;
 
+/// How often a write is repeated.
+const REPEATS_MAX: usize = 100;
+
 /// How long a stored duplicate of a file of our own may take to close, in milliseconds.
 const DISCARD_MS_MAX: u32 = 10;
 
@@ -110,9 +113,42 @@ impl Files {
             && open().is_some_and(|lower| lease::has_writers(lower).unwrap_or(false))
     }
 
+    /// Writes to a file. The kernel above drops the pages that a write without a cache changes before it sends it. If
+    /// another program maps the file, the kernel may have read one again since, and would write it back over what is
+    /// written. So pages are dropped once more, and it is written again until none was read meanwhile.
+    pub(super) fn write_past_pages(
+        &self,
+        context: &Context<'_>,
+        file: &OpenFile,
+        write: impl Fn() -> Result<usize>,
+    ) -> Result<usize> {
+        let inode = file.inode();
+        let is_shared = || inode.uses().as_ref().is_some_and(|it| it.is_shared());
+        if !file.is_uncached.load(Ordering::Relaxed) || !is_shared() {
+            return write();
+        }
+        context.require_blocking()?;
+        for _ in 0..REPEATS_MAX {
+            inode.take_pages_read();
+            if let Err(error) = self.mount_locks.drop_pages(inode.node(), context.uid()) {
+                tracing::debug!(node = ?inode.node(), %error, "pages stay while a file is written");
+                break;
+            }
+            let written = write()?;
+            if !inode.take_pages_read() {
+                return Ok(written);
+            }
+        }
+        write()
+    }
+
     /// Makes an answer to OPEN one that permits no shared map.
-    pub(super) fn without_maps(&self, opened: Opened) -> Opened {
+    pub(super) fn without_maps(&self, inode: &Inode, opened: Opened) -> Opened {
         self.unmapped_opens.fetch_add(1, Ordering::Relaxed);
+        inode.note_uncached();
+        if let Some(file) = self.files.get(opened.handle.0) {
+            file.is_uncached.store(true, Ordering::Relaxed);
+        }
         Opened {
             flags: opened.flags.difference(OpenReplyFlags::KEEP_CACHE) | OpenReplyFlags::DIRECT_IO,
             ..opened

@@ -287,16 +287,17 @@ impl Lanes {
     }
 
     /// Waits until the messages are sent that were queued so far about what a node has, or tried, if it is not known
-    /// yet; or until `deadline`.
-    pub(super) fn send_first(&self, node: NodeId, deadline: Instant) {
+    /// yet; or until `deadline`: false.
+    pub(super) fn send_first(&self, node: NodeId, deadline: Instant) -> bool {
         let lane = &self.lanes[node.0 as usize % NODE_LANES];
         let mut state = lane.state.lock();
         let target = state.queued;
         while !state.has_tried(target) && !state.has_ended {
             if lane.changed.wait_until(&mut state, deadline).timed_out() {
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// What a lane does next. It ends with the connection.

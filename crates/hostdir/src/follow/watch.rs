@@ -155,11 +155,11 @@ impl Watch {
     }
 
     /// See [`Follow::catch_up`](super::Follow::catch_up).
-    pub(super) fn catch_up(&self, node: NodeId) {
+    pub(super) fn catch_up(&self, node: NodeId) -> bool {
         let deadline = Instant::now() + CATCH_UP_MAX;
-        if !self.losses.are_late() && self.catch_up_reading(CATCH_UP_MAX) {
-            self.lanes.send_first(node, deadline);
-        }
+        !self.losses.are_late()
+            && self.catch_up_reading(CATCH_UP_MAX)
+            && self.lanes.send_first(node, deadline)
     }
 
     /// Waits until the reader has read what is queued now, and has looked at the table of mounts.

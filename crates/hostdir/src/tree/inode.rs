@@ -128,6 +128,10 @@ const BY_MODE: u8 = EXECUTABLE | SET_GROUP_ID_STAYS;
 const WAS_LOCKED: u8 = 4;
 /// See [`takes_turns`](Inode::takes_turns).
 const TAKES_TURNS: u8 = 8;
+/// An open was answered so that it has no cache, while others may have one.
+const HAS_UNCACHED: u8 = 16;
+/// The kernel above has read pages of it.
+const PAGES_READ: u8 = 32;
 
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
@@ -142,7 +146,7 @@ pub(crate) struct Inode {
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
     reported: ReportedAttributes,
-    /// [`BY_MODE`], [`WAS_LOCKED`] and [`TAKES_TURNS`].
+    /// [`BY_MODE`], [`WAS_LOCKED`], …
     flags: AtomicU8,
     /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
@@ -463,6 +467,22 @@ impl Inode {
 
     pub(crate) fn note_turns(&self) {
         self.flags.fetch_or(TAKES_TURNS, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_uncached(&self) {
+        self.flags.fetch_or(HAS_UNCACHED, Ordering::Relaxed);
+    }
+
+    /// To be called before the kernel above is given pages. It costs those files that had an open without a cache.
+    pub(crate) fn note_pages_read(&self) {
+        if self.flags.load(Ordering::Relaxed) & HAS_UNCACHED != 0 {
+            self.flags.fetch_or(PAGES_READ, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether the kernel above was given pages since this was last asked.
+    pub(crate) fn take_pages_read(&self) -> bool {
+        self.flags.fetch_and(!PAGES_READ, Ordering::SeqCst) & PAGES_READ != 0
     }
 
     pub(crate) fn type_bits(&self) -> u32 {
