@@ -25,7 +25,10 @@ fn assert_seen<T>(effects: &[Effect<T>], start: impl Fn(&str) -> Option<T>, end:
     for ((option, look, expected), usual) in effects.iter().zip(all) {
         assert_ne!(*expected, usual, "without {option}");
         let Some(started) = start(option) else { return };
-        assert_eq!(*expected, look(&started), "with {option}");
+        // Threads, for one, get their names later.
+        wait_for(&format!("{expected} with {option}"), || {
+            look(&started) == *expected
+        });
         end(started);
     }
 }
