@@ -117,7 +117,7 @@ impl Server {
     }
 
     /// How many descriptors the supervisor keeps.
-    pub fn kept(&self) -> usize {
+    fn kept(&self) -> usize {
         self.setup.read().unwrap().1.len()
     }
 

@@ -171,7 +171,7 @@ fn open_files_without_names_survive_a_death() {
                 .unwrap();
             expected += 1;
         }
-        assert_eq!(server.kept(), expected, "{}", lower.name());
+        server.wait_for_kept(expected);
         for _ in 0..2 {
             server.died(source);
             assert_eq!(root.read(unlinked, one, 0, 99).unwrap(), b"unlinked");
