@@ -3,8 +3,9 @@
 use super::{Machine, Root, kill_until, mount, replace};
 use crate::ground::share::{Place, Stop};
 use crate::ground::wait_for;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thrufs::{Errno, NodeId};
@@ -13,12 +14,16 @@ use thrufs::{Errno, NodeId};
 const THREADS: usize = 3;
 const KILLS: u64 = 300;
 
-/// Many times as long as it takes until a descriptor of an open file is stored.
-const SETTLED: Duration = Duration::from_millis(30);
+/// Whether the supervisor has a descriptor of a file: what is moved before is lost with a worker.
+fn is_stored(server: Pid, end_of_path: &Path) -> bool {
+    let descriptors = format!("/proc/{}/fd", server.as_raw_nonzero());
+    let mut descriptors = fs::read_dir(descriptors).unwrap().flatten();
+    descriptors.any(|it| fs::read_link(it.path()).is_ok_and(|to| to.ends_with(end_of_path)))
+}
 
 impl Machine<'_> {
-    /// Whether the file is open with workers that live for a while. What is moved before is lost with them.
-    fn is_settled(&self, which: usize, place: &Place) -> bool {
+    /// Waits until an open file is stored, while the workers live.
+    fn is_settled(&self, which: usize, (place, server): (&Place, Pid), path: &Path) -> bool {
         let workers = || {
             let mut workers = place.workers();
             workers.sort_by_key(|worker| worker.as_raw_nonzero());
@@ -26,23 +31,31 @@ impl Machine<'_> {
         };
         let before = workers();
         self.read(which);
-        std::thread::sleep(SETTLED);
-        self.read(which);
-        workers() == before
+        while workers() == before {
+            if is_stored(server, path) {
+                self.read(which);
+                return workers() == before;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
     }
 
     /// Has others change the name of an open file; returns whether they did.
-    fn is_changed(&mut self, place: &Place, other: &Root<'_>) -> bool {
+    fn is_changed(&mut self, (place, server): (&Place, Pid), other: &Root<'_>) -> bool {
         let count = self.open.len();
         let mut named = (0..count).map(|number| (self.done / 5 + number) % count);
         let Some(which) = named.find(|&which| self.open[which].name.is_some()) else {
             return false;
         };
         let name = self.open[which].name.clone();
-        let Some(name) = name.filter(|_| self.is_settled(which, place)) else {
+        let directory = format!("dir{}", self.number);
+        let is_settled = |name: &String| {
+            self.is_settled(which, (place, server), &Path::new(&directory).join(name))
+        };
+        let Some(name) = name.filter(is_settled) else {
             return false;
         };
-        let directory = format!("dir{}", self.number);
         let path = place.dir.join(&directory);
         let next = format!("changed{}", self.done);
         let (from, to) = (path.join(&name), path.join(&next));
@@ -91,11 +104,9 @@ fn open_file_that_the_host_moved_is_read_and_linked_after_a_death() {
         let node = root.walk(name).unwrap();
         (node, root.open(node, libc::O_RDONLY).unwrap().fh)
     });
-    let descriptors = format!("/proc/{}/fd", server.pid().as_raw_nonzero());
     for name in ["file", "other"] {
         wait_for("a descriptor to be stored", || {
-            let mut descriptors = fs::read_dir(&descriptors).unwrap().flatten();
-            descriptors.any(|it| fs::read_link(it.path()).is_ok_and(|to| to.ends_with(name)))
+            is_stored(server.pid(), Path::new(name))
         });
     }
     let at = |name: &str| place.dir.join(name);
@@ -141,11 +152,13 @@ fn machines_are_resumed_while_others_change_their_files() {
         let _all = Stop(&stop);
         for (machine, other) in &mut machines {
             let (stop, steps, changes, place) = (&stop, &steps, &changes, &place);
+            let server = server.pid();
             scope.spawn(move || {
                 let _others = Stop(stop);
                 while !stop.load(Ordering::SeqCst) {
                     machine.step();
-                    if machine.done.is_multiple_of(5) && machine.is_changed(place, other) {
+                    if machine.done.is_multiple_of(5) && machine.is_changed((place, server), other)
+                    {
                         changes.fetch_add(1, Ordering::SeqCst);
                     }
                     steps.fetch_add(1, Ordering::SeqCst);
