@@ -136,7 +136,7 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
         eprintln!("thrufs: serving the whole project, {}", tree.display());
     }
     if arguments.rules.has_workspace() {
-        for warning in git.warnings(|path| plan.lets_change(path)) {
+        for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
             eprintln!("thrufs: {}", printable(&warning));
         }
     }

@@ -13,6 +13,7 @@ mod text;
 
 pub(crate) use error::RuleError;
 
+use crate::policy_file;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
 use pattern::{Pattern, Tree};
@@ -218,7 +219,7 @@ fn checked(path: &Path, text: &str) -> Result<Policy, PolicyFileError> {
 
 /// The text of a valid policy file.
 fn read(path: &Path) -> Result<String, PolicyFileError> {
-    let text = Policy::text_of(path)?;
+    let text = policy_file::text_of(path)?;
     // A policy has the message for what is not UTF-8.
     Policy::of_file(path, &text)?;
     Ok(String::from_utf8(text).expect("a valid policy is UTF-8"))
