@@ -6,6 +6,7 @@ mod host_file;
 use crate::error::StartupError;
 use crate::options;
 use crate::output::print;
+use crate::policy_file;
 use crate::run::rules::Profile;
 use crate::run::user::Account;
 use crate::source;
@@ -72,7 +73,7 @@ pub(crate) fn check(command: PolicyCommand) -> Result<ExitCode, StartupError> {
         }
         None => {
             let file = file.expect("clap requires it or a profile");
-            let policy = Policy::load(&file)?;
+            let policy = Policy::of_file(&file, &policy_file::text_of(&file)?)?;
             (file, policy)
         }
     };

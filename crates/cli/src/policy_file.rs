@@ -25,7 +25,7 @@ pub(crate) struct PolicyFiles {
 impl PolicyFiles {
     /// Loads the policy in `path`.
     pub(crate) fn open(path: &Path, serving: &Config) -> Result<PolicyFiles, StartupError> {
-        let text = Policy::text_of(path)?;
+        let text = text_of(path)?;
         let policy = Policy::of_file(path, &text)?;
         let files = PolicyFiles::of(&policy, &text, serving)?;
         // The host does not see the programs of a guest.
@@ -78,6 +78,12 @@ impl PolicyFiles {
         })?;
         Ok((Arc::new(policy), self.audit))
     }
+}
+
+/// The text of a file that may be a user's.
+pub(crate) fn text_of(path: &Path) -> Result<Vec<u8>, PolicyFileError> {
+    let opened = lookup::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty());
+    Policy::text_of(path, opened.map(File::from))
 }
 
 /// The content, independent of the shared file offset. One byte more than the limit shows that it is too

@@ -15,6 +15,7 @@
 mod arguments;
 mod elsewhere;
 mod error;
+mod git;
 pub(crate) mod init;
 mod log_copy;
 mod plan;
@@ -43,9 +44,10 @@ pub(crate) use error::{FAILED, RunError};
 
 use arguments::{RunArguments, arguments};
 use clap::ArgMatches;
+use git::GitPlaces;
 use log_copy::LogCopy;
 use plan::SandboxPlan;
-use report::Report;
+use report::{Report, printable};
 use rules::RuleError;
 use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::fs::FileType;
@@ -79,7 +81,10 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
         None => project::directory()?,
     };
     if arguments.show {
-        print(compose(&arguments, &tree)?.0);
+        let home = std::env::var_os("HOME");
+        let real = tree.canonicalize().unwrap_or_else(|_| tree.clone());
+        let git = GitPlaces::find(&real, home.as_deref());
+        print(compose(&arguments, &tree, &git)?.0);
         return Ok(ExitCode::SUCCESS);
     }
     Ok(match carry_out(arguments, &tree)? {
@@ -95,7 +100,8 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     let owned = rustix::fs::fstat(&source).map_err(source::unusable(&tree))?;
     let user = RunUser::find(arguments.user.as_deref(), &owned)?;
-    let (text, policy) = compose(&arguments, &tree)?;
+    let git = GitPlaces::find(&tree, user.home.as_deref());
+    let (text, policy) = compose(&arguments, &tree, &git)?;
     let config = config(&arguments, &tree, &user, policy.uses().callers)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
@@ -129,6 +135,11 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
         // Patterns count from there.
         eprintln!("thrufs: serving the whole project, {}", tree.display());
     }
+    if arguments.rules.has_workspace() {
+        for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
+            eprintln!("thrufs: {}", printable(&warning));
+        }
+    }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
     if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
@@ -160,9 +171,15 @@ fn log_outside(files: &PolicyFiles, tree: &Path) -> Result<Option<(PathBuf, LogC
     Ok(Some((path, copy)))
 }
 
-fn compose(arguments: &RunArguments, tree: &Path) -> Result<(String, Policy), RuleError> {
+fn compose(
+    arguments: &RunArguments,
+    tree: &Path,
+    git: &GitPlaces,
+) -> Result<(String, Policy), RuleError> {
     let log = arguments.audit.as_deref();
-    arguments.rules.compose(tree, arguments.report, log)
+    arguments
+        .rules
+        .compose(tree, &git.inside, arguments.report, log)
 }
 
 /// The name of the composed policy in messages.

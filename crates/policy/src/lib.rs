@@ -85,7 +85,7 @@ use moves::Moves;
 use rule::Rule;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The longest policy, in bytes.
@@ -168,22 +168,23 @@ impl Policy {
     ///
     /// Files that cannot be read, and faults of the policy, such as audits without `audit-log`.
     pub fn load(path: &Path) -> Result<Policy, PolicyFileError> {
-        Policy::of_file(path, &Policy::text_of(path)?)
+        Policy::of_file(path, &Policy::text_of(path, File::open(path))?)
     }
 
-    /// The text of a policy's file, which may be a pipe. Of one that is too long, a byte more than the limit.
+    /// The text of a policy's file, opened at `path`, which may be a pipe. Of one that is too long, a byte more than
+    /// the limit.
     ///
     /// # Errors
     ///
     /// Those of opening and reading.
-    pub fn text_of(path: &Path) -> Result<Vec<u8>, PolicyFileError> {
+    pub fn text_of(path: &Path, opened: io::Result<File>) -> Result<Vec<u8>, PolicyFileError> {
         let read = |file: File| {
             let mut text = Vec::new();
             file.take(POLICY_BYTES_MAX as u64 + 1)
                 .read_to_end(&mut text)?;
             Ok(text)
         };
-        File::open(path)
+        opened
             .and_then(read)
             .map_err(|source| PolicyFileError::Unreadable {
                 path: path.into(),

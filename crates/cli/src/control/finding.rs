@@ -13,7 +13,8 @@ use crate::mounting::DeadMount;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -26,11 +27,15 @@ pub(crate) struct Located {
 pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
     let (directory, name) = split(path.as_os_str().as_bytes());
     let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
-    let directory = open(
-        path,
-        OsStr::from_bytes(directory).as_ref(),
-        OFlags::DIRECTORY,
-    )?;
+    let failed = |part: &Path, errno| match errno {
+        Errno::NOTCONN => DeadMount(part.into()).into(),
+        other => QueryError::Explained {
+            path: path.into(),
+            source: io::Error::from(other),
+        },
+    };
+    let part = OsStr::from_bytes(directory).as_ref();
+    let directory = open(CWD, part, OFlags::DIRECTORY).map_err(|errno| failed(part, errno))?;
     let Some(name) = name else {
         return of_descriptor(path, &mounts, directory, None);
     };
@@ -38,7 +43,9 @@ pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
     let whole = at.join(OsStr::from_bytes(name));
     let is_covered = |mount: &Mount| mount.parent == holding.id && mount.path == whole;
     if mounts.iter().any(is_covered) {
-        let mounted = open(path, path, OFlags::NOFOLLOW)?;
+        let name = OsStr::from_bytes(name).as_ref();
+        let mounted = open(directory.as_fd(), name, OFlags::NOFOLLOW);
+        let mounted = mounted.map_err(|errno| failed(path, errno))?;
         return of_descriptor(path, &mounts, mounted, None);
     }
     of_descriptor(path, &mounts, directory, Some(name))
@@ -57,15 +64,9 @@ fn split(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-fn open(path: &Path, part: &Path, flags: OFlags) -> Result<OwnedFd, QueryError> {
+fn open(at: BorrowedFd<'_>, part: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
-    rustix::fs::openat(CWD, part, flags, Mode::empty()).map_err(|errno| match errno {
-        Errno::NOTCONN => DeadMount(part.into()).into(),
-        other => QueryError::Explained {
-            path: path.into(),
-            source: other.into(),
-        },
-    })
+    rustix::fs::openat(at, part, flags, Mode::empty())
 }
 
 /// The mount of an open file, and its path there.
@@ -84,7 +85,7 @@ fn on_mount<'a>(
     let stat = rustix::fs::statx(descriptor.as_fd(), c"", flags, StatxFlags::empty())
         .map_err(|errno| wrong(errno.into()))?;
     if stat.stx_mask & StatxFlags::MNT_ID.bits() == 0 {
-        return Err(wrong(std::io::ErrorKind::Unsupported.into()));
+        return Err(wrong(io::ErrorKind::Unsupported.into()));
     }
     let mount = mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
     let mount = mount.ok_or_else(|| QueryError::Detached(path.into()))?;

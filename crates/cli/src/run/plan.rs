@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// Empty in the sandbox: sockets there lead to programs outside (the session bus, terminals of tmux, keys).
+pub(super) const EMPTY: [&str; 3] = ["/run", "/tmp", "/var/tmp"];
+
 /// For the processes in the sandbox. Paths are `OsString`s, which keep bytes that are not UTF-8.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SandboxPlan {
@@ -73,6 +76,20 @@ impl SandboxPlan {
             user,
             covered: log.map(PathBuf::into_os_string),
         })
+    }
+
+    /// Whether the sandbox shows this path, outside of the tree, to a command that may change it.
+    pub(super) fn lets_change(&self, path: &Path) -> bool {
+        let holds = |place: &OsString| path.starts_with(place);
+        let is_empty =
+            || EMPTY.iter().any(|it| path.starts_with(it)) || self.empty_home.iter().any(holds);
+        // The deepest is the last.
+        let is_shown = match self.shown.iter().rfind(|shown| holds(&shown.path)) {
+            Some(shown) => shown.writable,
+            None => !is_empty() && !path.starts_with("/dev"),
+        };
+        let stat = path.ancestors().find_map(|it| rustix::fs::lstat(it).ok());
+        is_shown && stat.is_some_and(|it| it.st_uid == self.user.uid || it.st_mode & 0o022 != 0)
     }
 }
 

@@ -13,9 +13,11 @@ mod text;
 
 pub(crate) use error::RuleError;
 
+use crate::policy_file;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
 use pattern::{Pattern, Tree};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use text::{Rule, Text};
 use thrufs_policy::{Policy, PolicyFileError};
@@ -83,7 +85,8 @@ impl RuleArguments {
     /// The policy for `tree`, and its text. A single profile is returned as it is, with its comments.
     ///
     /// The rules: `audit`, for `records` or an audit log; `--allow`; the directories above the patterns of the following
-    /// options, read-only; `--read-only`, `--deny`, `--hide`, `--redact`; each file; each profile. Of a
+    /// options, read-only; `--read-only`; with the profile `workspace`, the paths in `git`, read-only; `--deny`, `--hide`,
+    /// `--redact`; each file; each profile. Of a
     /// key at the top of several files, the first counts. Rules are renamed where their names collide.
     ///
     /// # Errors
@@ -93,6 +96,7 @@ impl RuleArguments {
     pub(crate) fn compose(
         &self,
         tree: &Path,
+        git: &BTreeSet<PathBuf>,
         records: bool,
         log: Option<&Path>,
     ) -> Result<(String, Policy), RuleError> {
@@ -105,7 +109,7 @@ impl RuleArguments {
             text.audit(log)?;
         }
         let tree = Tree::at(tree);
-        self.add_options(&tree, &mut text)?;
+        self.add_options(&tree, git, &mut text)?;
         for path in &self.policies {
             let file = read(path)?;
             text.add_file(path, &file)?;
@@ -116,6 +120,10 @@ impl RuleArguments {
             Some(log) if tree.contains(log) => Err(RuleError::AuditLogInTree(log.into())),
             _ => Ok((text, policy)),
         }
+    }
+
+    pub(crate) fn has_workspace(&self) -> bool {
+        self.profiles().contains(&PROFILES[0].text)
     }
 
     /// Their texts, each once.
@@ -132,17 +140,32 @@ impl RuleArguments {
         found
     }
 
-    fn add_options(&self, tree: &Tree, text: &mut Text) -> Result<(), RuleError> {
+    fn add_options(
+        &self,
+        tree: &Tree,
+        git: &BTreeSet<PathBuf>,
+        text: &mut Text,
+    ) -> Result<(), RuleError> {
         let parse = |option, patterns: &[String]| -> Result<Vec<Pattern>, RuleError> {
             let parse = |pattern: &String| tree.pattern(option, pattern);
             patterns.iter().map(parse).collect()
         };
         let allow = parse("allow", &self.allow)?;
+        let git = git.iter().filter(|_| self.has_workspace());
         let restricting = [
-            ("read-only", parse("read-only", &self.read_only)?),
-            ("deny", parse("deny", &self.deny)?),
-            ("hide", parse("hide", &self.hide)?),
-            ("redact", parse("redact", &self.redact)?),
+            (
+                "option-read-only",
+                "read-only",
+                parse("read-only", &self.read_only)?,
+            ),
+            (
+                "git-elsewhere",
+                "read-only",
+                git.map(|path| Pattern::of(path)).collect(),
+            ),
+            ("option-deny", "deny", parse("deny", &self.deny)?),
+            ("option-hide", "hide", parse("hide", &self.hide)?),
+            ("option-redact", "redact", parse("redact", &self.redact)?),
         ];
         let exempt = |pattern: &Pattern| match tree.has_directory(pattern) {
             true => pattern.whole(),
@@ -155,7 +178,7 @@ impl RuleArguments {
             paths: allow.iter().flat_map(exempt).collect(),
             keys: "",
         });
-        let all = || restricting.iter().flat_map(|(_, patterns)| patterns);
+        let all = || restricting.iter().flat_map(|(_, _, patterns)| patterns);
         let (named, matched): (Vec<Pattern>, Vec<Pattern>) =
             all().flat_map(Pattern::parents).partition(Pattern::is_name);
         for (name, parents, keys) in [
@@ -174,9 +197,9 @@ impl RuleArguments {
                 keys,
             });
         }
-        for (action, patterns) in &restricting {
+        for (name, action, patterns) in &restricting {
             text.add_rule(&Rule {
-                name: &format!("option-{action}"),
+                name,
                 action,
                 paths: patterns.iter().flat_map(Pattern::whole).collect(),
                 keys: if *action == "redact" {
@@ -196,7 +219,7 @@ fn checked(path: &Path, text: &str) -> Result<Policy, PolicyFileError> {
 
 /// The text of a valid policy file.
 fn read(path: &Path) -> Result<String, PolicyFileError> {
-    let text = Policy::text_of(path)?;
+    let text = policy_file::text_of(path)?;
     // A policy has the message for what is not UTF-8.
     Policy::of_file(path, &text)?;
     Ok(String::from_utf8(text).expect("a valid policy is UTF-8"))

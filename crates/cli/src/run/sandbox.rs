@@ -8,7 +8,7 @@
 //! Mounts that appear later outside do not appear here: they could show the tree.
 
 use super::elsewhere::{self, Part};
-use super::plan::{SandboxPlan, Shown};
+use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
 use crate::channel::{Channel, Message};
@@ -33,9 +33,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_sys::cred;
 use thrufs_sys::mount::{AT_EMPTY_PATH, AT_RECURSIVE, mount_setattr};
-
-/// Empty in the sandbox: sockets there lead to programs outside (the session bus, terminals of tmux, keys).
-const EMPTY: [&str; 3] = ["/run", "/tmp", "/var/tmp"];
 
 /// The device nodes of the sandbox.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];

@@ -13,7 +13,10 @@ fn thrufs_run(arguments: &str) -> Output {
 }
 
 fn shown(arguments: &str) -> String {
-    let output = thrufs_run(&format!("--show {arguments}"));
+    let mut command = Command::new(THRUFS);
+    // In no repository.
+    command.args(["run", "--show"]).current_dir("/usr");
+    let output = run(command.args(arguments.split_whitespace()));
     fails(&output, 0, "");
     stdout(&output)
 }

@@ -33,24 +33,35 @@ const DECISIONS: &[(&str, &str, &str)] = &[
          moved/application_default_credentials.json moved/credentials.db service-account.json \
          my_serviceAccount_2.json app-firebase-adminsdk-a1b2.json client_secret_1.json .boto \
          .kube/config kubeconfig prod.kubeconfig .docker/config.json .dockercfg terraform.tfstate \
-         terraform.tfstate.backup prod.tfvars prod.auto.tfvars.json .terraformrc .vault-token",
+         terraform.tfstate.backup prod.tfvars prod.auto.tfvars.json .terraformrc .vault-token \
+         .config/gh/hosts.yml .rclone.conf .dev.vars",
     ),
     (
         "hidden",
         "logins",
-        ".netrc .npmrc packages/a/.npmrc .pypirc .git-credentials .pgpass .htpasswd auth.json",
+        ".netrc .npmrc packages/a/.npmrc .pypirc .git-credentials .pgpass .htpasswd auth.json \
+         .composer/auth.json .vault_pass ansible/.vault_pass.txt .sentryclirc",
     ),
     (
         "hidden",
         "credentials",
-        ".config/git/credentials .cargo/credentials .cargo/credentials.toml credentials.json",
+        ".config/git/credentials .cargo/credentials .cargo/credentials.toml credentials.json \
+         config/secrets.yml .streamlit/secrets.toml",
+    ),
+    (
+        "hidden",
+        "copies",
+        ".prod.env.swp #prod.env# prod.env~ #.env# #.env.local# key.pem~ KEY.PEM~ .key.pem.swo server.key.old id_rsa.bak \
+         #id_ed25519# .npmrc~ ..netrc.swp .cargo/.credentials.toml.swp credentials~ config/secrets.yml.bak",
     ),
     ("hidden", "secrets", "secrets/token .secrets/token"),
     (
         "read-only",
         "git",
         ".git/ .git/hooks/ .git/hooks/pre-commit .git/config .git/config.worktree .git/commondir \
-         .git/modules/ .git/modules/library/config .git/worktrees/ .git/worktrees/next/commondir \
+         .git/modules/ .git/modules/library/config .git/worktrees/ .git/worktrees/next/ .git/worktrees/next/commondir \
+         .git/worktrees/next/modules/a/config \
+         .git/remotes/ .git/remotes/origin .git/branches/origin \
          library/.git nested/.git/hooks/pre-commit",
     ),
     (
@@ -63,12 +74,21 @@ const DECISIONS: &[(&str, &str, &str)] = &[
         "read-only",
         "editors",
         ".vscode/ .vscode/tasks.json .vscode/launch.json .vscode/settings.json \
-         .idea/runConfigurations/a.xml app.code-workspace .devcontainer/ \
-         .devcontainer/devcontainer.json .devcontainer.json .claude/ .claude/settings.json \
-         .mcp.json .nvim.lua",
+         .idea/runConfigurations/a.xml .helix/languages.toml app.code-workspace .devcontainer/ \
+         .devcontainer/devcontainer.json .devcontainer.json .nvim.lua .dir-locals.el .gdbinit",
     ),
-    ("read-only", "direnv", ".envrc a/.envrc"),
-    ("read-only", "docker", ".docker/"),
+    (
+        "read-only",
+        "assistants",
+        ".claude/ .claude/settings.json .mcp.json opencode.json .crush.json .kiro/ .kiro/settings/mcp.json .roo/mcp.json \
+         .amazonq/ .windsurf/ .aider.conf.yml",
+    ),
+    (
+        "read-only",
+        "shells",
+        ".envrc a/.envrc mise.toml .mise.local.toml .mise/ .mise/config.toml",
+    ),
+    ("read-only", "kept", ".docker/ .composer/"),
     (
         "passes",
         "",
@@ -79,9 +99,11 @@ const DECISIONS: &[(&str, &str, &str)] = &[
          locales/en/auth.json docs/npmrc.md \
          src/credentials/mod.rs credentials.rs \
          internal/secrets/store.go secrets.rs \
-         .git/HEAD .git/config.lock .git/index .git/objects/01/23 .git/refs/heads/config \
+         .git/HEAD .git/worktrees/next/index .git/config.lock .git/index .git/objects/01/23 .git/refs/heads/config \
          .gitignore .gitmodules \
          packages/a/.husky/pre-commit hooks/pre-commit \
+         env.bak monkey.old key.ts i18n.key.ts server.pem.md credentials.rs.bak config/secrets.yml.enc secrets.ts \
+         AGENTS.md a/mise.toml \
          node_modules/a/.vscode/settings.json .editorconfig \
          envrc \
          .cargo/config.toml .github/workflows/ci.yml package.json",

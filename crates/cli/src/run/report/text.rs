@@ -30,7 +30,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 
 /// Escapes, as in Rust, what is not printed as a character of its own: control characters, those that
 /// change the direction of text, and combining ones.
-pub(super) fn printable(name: &str) -> String {
+pub(crate) fn printable(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for char in name.chars() {
         match char {

@@ -5,6 +5,7 @@
 
 use super::error::RuleError;
 use super::text::quoted;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use thrufs_policy::{Accounts, Policy};
 
@@ -87,6 +88,24 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
+    /// For a path relative to the tree. What is not UTF-8 in a name is any character.
+    pub(super) fn of(path: &Path) -> Pattern {
+        let escaped = |name: &OsStr| {
+            let mut component = String::new();
+            for character in name.to_string_lossy().chars() {
+                match character {
+                    char::REPLACEMENT_CHARACTER => component.push('*'),
+                    '*' | '?' | '[' | ']' | '{' | '}' | '\\' => component.extend(['\\', character]),
+                    _ => component.push(character),
+                }
+            }
+            component
+        };
+        Pattern {
+            components: path.iter().map(escaped).collect(),
+        }
+    }
+
     /// As in a policy.
     pub(super) fn text(&self) -> String {
         let text = self.components.join("/");

@@ -136,6 +136,7 @@ fn links_of_a_user_lead_to_nothing_of_another_s() {
         ("audit", "led/log"),
         ("also", "led"),
         ("also-write", "file"),
+        ("policy", "file"),
     ] {
         let option = named(option, name);
         let (said, errors) = it.run(&["--profile=none", &option]);
@@ -201,6 +202,11 @@ fn mounts_and_shares_follow_no_link_of_a_user_to_another_s() {
     mount(&[], link, &own);
     mount(&[], &it.ground.sibling, link);
     mount(&["-o", &log], tree, &own);
+    let policy = format!("policy={}", around.join("policy").display());
+    led(&it.victim.join("secret"), &around.join("policy"));
+    mount(&["-o", &policy], tree, &own);
+    let mut check = Command::new(THRUFS);
+    refused(check.args(["policy", "check"]).arg(around.join("policy")));
     refused(Command::new(THRUFS).args(["share", &socket]).arg(tree));
     refused(
         Command::new(THRUFS)

@@ -4,6 +4,7 @@
 mod channels;
 mod elsewhere;
 mod exchanged;
+mod git;
 mod lifetimes;
 mod mounts;
 mod names;

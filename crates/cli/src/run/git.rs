@@ -1,0 +1,388 @@
+//! What git executes on the host later: hooks, configuration, and programs that the configuration names.
+//!
+//! The profile has their usual places. Links, `gitdir:` files and variables lead elsewhere, and this follows them. It
+//! reads the files itself: git executes what some variables name (`core.fsmonitor`), and is found by `$PATH`.
+
+mod config;
+
+use crate::lookup;
+use rustix::fs::{FileType, Mode, OFlags, fstat, lstat};
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::path::{Component, Path, PathBuf};
+
+/// As of the kernel (path_resolution(7)).
+const LINKS_MAX: u32 = 40;
+
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What the profile's rule `git` protects in a directory `.git`, but for its `worktrees`.
+const NAMES: [&str; 7] = [
+    "hooks",
+    "config",
+    "config.worktree",
+    "commondir",
+    "modules",
+    "remotes",
+    "branches",
+];
+
+/// The ends of the names of variables that name programs.
+const PROGRAMS: [&str; 21] = [
+    "askpass",
+    "clean",
+    "cmd",
+    "command",
+    "driver",
+    "editor",
+    "external",
+    "filter",
+    "fsmonitor",
+    "helper",
+    "hook",
+    "pack",
+    "pager",
+    "path",
+    "process",
+    "program",
+    "proxy",
+    "smtpserver",
+    "smudge",
+    "textconv",
+    "vcs",
+];
+
+#[derive(Debug, Default)]
+pub(super) struct GitPlaces {
+    tree: PathBuf,
+    home: Option<PathBuf>,
+    /// In the tree, relative to it, without what the profile names.
+    pub(super) inside: BTreeSet<PathBuf>,
+    /// Of the repository, not in the tree, or the tree itself.
+    outside: BTreeSet<PathBuf>,
+    /// Files in the tree, and variables there that have a password.
+    passwords: BTreeSet<(PathBuf, String)>,
+    repositories: BTreeSet<PathBuf>,
+}
+
+/// Whose a file is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// The repository's: where it leads out of the tree is reported.
+    Own,
+    /// Another working tree's, or of all repositories of a user.
+    Other,
+}
+
+/// The variables of one repository, and the files that have them.
+#[derive(Default)]
+struct Configuration {
+    variables: Vec<(Scope, String, String)>,
+    files: BTreeSet<PathBuf>,
+}
+
+impl GitPlaces {
+    /// Of the repository to which `tree` belongs, an absolute path without symbolic links, with its submodules and
+    /// working trees; and of the one that `$GIT_DIR` names.
+    pub(super) fn find(tree: &Path, home: Option<&OsStr>) -> GitPlaces {
+        let mut places = GitPlaces {
+            tree: tree.into(),
+            home: home.map(PathBuf::from),
+            ..GitPlaces::default()
+        };
+        let owner = lstat(tree).map(|stat| stat.st_uid).ok();
+        let around = tree.ancestors().find_map(|place| {
+            let is_own =
+                |path: &Path| lstat(path).is_ok_and(|it| place == tree || Some(it.st_uid) == owner);
+            let git = place.join(".git");
+            let is_bare =
+                ["HEAD", "objects", "refs"].map(|name| place.join(name).exists()) == [true; 3];
+            match is_own(&git) {
+                true => Some((git, place)),
+                false => (is_bare && is_own(place)).then(|| (place.to_owned(), place)),
+            }
+        });
+        if let Some((git, top)) = around {
+            places.add_repository(&git, top, Scope::Own);
+        }
+        let named = std::env::var_os("GIT_DIR").map(std::path::absolute);
+        if let (Some(Ok(git)), Ok(here)) = (named, std::env::current_dir()) {
+            let top = std::env::var_os("GIT_WORK_TREE").map_or(here.clone(), |top| here.join(top));
+            places.add_repository(&git, &top, Scope::Own);
+        }
+        places
+    }
+
+    /// What the user should know, where `lets_change` says whether the command can change a file outside of the tree.
+    pub(super) fn warnings(&self, lets_change: impl Fn(&Path) -> bool) -> Vec<String> {
+        let is_in_another = |path: &Path| {
+            let mut above = path.ancestors().skip(1);
+            above.any(|above| self.outside.contains(above))
+        };
+        let open = self
+            .outside
+            .iter()
+            .filter(|it| !is_in_another(it) && lets_change(it));
+        let open: Vec<_> = open.map(|it| it.display().to_string()).collect();
+        let unprotected = (!open.is_empty()).then(|| {
+            let places = open.join(", ");
+            format!(
+                "the command can change what git executes on the host later: {places} (see --only)"
+            )
+        });
+        let passwords = self.passwords.iter().map(|(file, key)| {
+            format!(
+                "the command can read the password of {key} in {}",
+                file.display()
+            )
+        });
+        unprotected.into_iter().chain(passwords).collect()
+    }
+
+    /// `git` is the directory, or a link or file that leads to it.
+    fn add_repository(&mut self, git: &Path, top: &Path, scope: Scope) {
+        let mut git = self.follow(git);
+        if let Some(text) = read(&git)
+            && let Some(path) = text.strip_prefix("gitdir:")
+        {
+            git = self.follow(&git.parent().unwrap_or(&git).join(path.trim()));
+        }
+        if !self.repositories.insert(git.clone()) {
+            return;
+        }
+        let common = read(&git.join("commondir"));
+        let common = common.map_or(git.clone(), |text| git.join(text.trim()));
+        let common = self.follow(&common);
+        self.report(&common, scope);
+        for place in [&git, &common] {
+            for name in NAMES {
+                self.reach(&place.join(name), scope);
+            }
+        }
+        self.add_hooks(&common.join("hooks"), scope);
+        self.add_configuration(&git, &common, top, scope);
+        for place in [&git, &common] {
+            self.add_submodules(&place.join("modules"), scope);
+        }
+        for directory in directories(&common.join("worktrees")) {
+            self.reach(&directory.join("gitdir"), Scope::Other);
+            if let Some(text) = read(&directory.join("gitdir")) {
+                let file = directory.join(text.trim());
+                self.add_repository(&directory, file.parent().unwrap_or(&file), Scope::Other);
+            }
+        }
+        let main = common.parent().filter(|_| common.ends_with(".git"));
+        self.add_repository(&common, main.unwrap_or(&common), Scope::Other);
+    }
+
+    /// Their names may have several components.
+    fn add_submodules(&mut self, directory: &Path, scope: Scope) {
+        for directory in directories(directory) {
+            match directory.join("HEAD").exists() {
+                true => self.add_repository(&directory, &directory, scope),
+                false => self.add_submodules(&directory, scope),
+            }
+        }
+    }
+
+    fn add_configuration(&mut self, git: &Path, common: &Path, top: &Path, scope: Scope) {
+        let mut found = Configuration::default();
+        for file in self.files_of_user() {
+            self.add_file(&file, Scope::Other, &mut found);
+        }
+        for file in [common.join("config"), git.join("config.worktree")] {
+            self.add_file(&file, scope, &mut found);
+        }
+        let mut tops = found.variables.iter().rev();
+        let top = match tops.find(|(_, key, _)| key == "core.worktree") {
+            Some((_, _, value)) => git.join(value),
+            None => top.to_owned(),
+        };
+        for (scope, key, value) in found.variables {
+            if key == "core.hookspath" {
+                self.add_hooks(&self.expand(&top, &value), scope);
+            } else if is_program(&key, &value) {
+                self.add_program(&top, &value);
+            }
+        }
+    }
+
+    fn files_of_user(&self) -> Vec<PathBuf> {
+        let variable = |name, rest| Some(PathBuf::from(std::env::var_os(name)?).join(rest));
+        let home = |rest| Some(self.home.as_ref()?.join(rest));
+        let all = [
+            Some("/etc/gitconfig".into()),
+            variable("XDG_CONFIG_HOME", "git/config"),
+            home(".config/git/config"),
+            home(".gitconfig"),
+            variable("GIT_CONFIG_GLOBAL", ""),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// Reads a file and those that it includes, under whichever condition.
+    fn add_file(&mut self, file: &Path, scope: Scope, found: &mut Configuration) {
+        let real = self.reach(file, scope);
+        if !found.files.insert(file.to_owned()) {
+            return;
+        }
+        let base = file.parent().unwrap_or(file);
+        for (key, value) in config::entries(&read(&real).unwrap_or_default()) {
+            let is_include = key.starts_with("include.") || key.starts_with("includeif.");
+            if is_include && key.ends_with(".path") {
+                self.add_file(&self.expand(base, &value), scope, found);
+                continue;
+            }
+            if has_password(&key, &value) && real.starts_with(&self.tree) {
+                // `url.<base>.insteadOf` has it in the name.
+                let name = key.split("://").next().unwrap_or_default();
+                self.passwords.insert((real.clone(), name.to_owned()));
+            }
+            found.variables.push((scope, key, value));
+        }
+    }
+
+    /// A directory of hooks, and where links in it lead.
+    fn add_hooks(&mut self, directory: &Path, scope: Scope) {
+        let directory = self.reach(directory, scope);
+        for (path, _) in entries(&directory).filter(|(_, kind)| kind.is_symlink()) {
+            self.reach(&path, scope);
+        }
+    }
+
+    /// The files that a command line names.
+    fn add_program(&mut self, top: &Path, command: &str) {
+        let separates = |it: char| it.is_whitespace() || "!'\"`;|&()<>=$".contains(it);
+        for word in command.split(separates).filter(|word| !word.is_empty()) {
+            let path = self.expand(top, word);
+            if path.is_file() {
+                self.reach(&path, Scope::Other);
+            }
+        }
+    }
+
+    fn expand(&self, base: &Path, value: &str) -> PathBuf {
+        match (value.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => base.join(value),
+        }
+    }
+
+    /// Adds `path`, its links and where it leads, also where nothing is yet.
+    fn reach(&mut self, path: &Path, scope: Scope) -> PathBuf {
+        let real = self.follow(path);
+        self.add(&real);
+        self.report(&real, scope);
+        real
+    }
+
+    fn report(&mut self, real: &Path, scope: Scope) {
+        let is_inside = real != self.tree && real.starts_with(&self.tree);
+        if scope == Scope::Own && !is_inside {
+            self.outside.insert(real.to_owned());
+        }
+    }
+
+    /// Looks `path` up name by name, and adds its links. Returns where it leads.
+    fn follow(&mut self, path: &Path) -> PathBuf {
+        let mut at = PathBuf::from("/");
+        let mut rest = names(path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(name);
+            match fs::read_link(&next) {
+                Ok(target) if links < LINKS_MAX => {
+                    links += 1;
+                    self.add(&next);
+                    if target.is_absolute() {
+                        at = "/".into();
+                    }
+                    rest.extend(names(&target));
+                }
+                _ => at = next,
+            }
+        }
+        at
+    }
+
+    fn add(&mut self, path: &Path) {
+        if let Ok(inside) = path.strip_prefix(&self.tree)
+            && !is_of_profile(inside)
+        {
+            self.inside.insert(inside.to_owned());
+        }
+    }
+}
+
+/// Last first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |it: Component<'_>| match it {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+/// Or the tree itself.
+fn is_of_profile(inside: &Path) -> bool {
+    let mut names = inside.iter().skip_while(|name| *name != ".git");
+    match names.next() {
+        Some(_) => names
+            .next()
+            .is_none_or(|name| name == "worktrees" || NAMES.iter().any(|known| name == *known)),
+        None => inside.as_os_str().is_empty(),
+    }
+}
+
+fn is_program(key: &str, value: &str) -> bool {
+    let is_section = |name| key.starts_with(name);
+    value.starts_with('!')
+        || ["alias.", "pager."].into_iter().any(is_section)
+        || PROGRAMS.iter().any(|end| key.ends_with(end))
+}
+
+/// Whether it is a URL with a password, or with a user of the length of a token; or a header that logs in.
+fn has_password(key: &str, value: &str) -> bool {
+    let has_user = |text: &str| {
+        let (_, rest) = text.split_once("://")?;
+        let (user, _) = rest.split('/').next()?.rsplit_once('@')?;
+        Some(user.contains(':') || user.len() >= 20)
+    };
+    [key, value]
+        .into_iter()
+        .any(|it| has_user(it) == Some(true))
+        || key.ends_with(".extraheader") && value.to_ascii_lowercase().starts_with("authorization")
+}
+
+/// The text of a regular file. Nothing else is opened: the tree may be another user's.
+fn read(path: &Path) -> Option<String> {
+    let found = lookup::open(path, OFlags::PATH, Mode::empty()).ok()?;
+    let stat = fstat(&found).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = (PathBuf, fs::FileType)> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), entry.file_type().ok()?)))
+}
+
+/// Without symbolic links to such.
+fn directories(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    entries(directory)
+        .filter(|(_, kind)| kind.is_dir())
+        .map(|(path, _)| path)
+}

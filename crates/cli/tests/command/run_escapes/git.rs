@@ -1,0 +1,268 @@
+//! What git executes on the host later, in repositories of many layouts.
+
+use crate::ground::{run, stderr, stdout, succeeded};
+use crate::run_ground::{RunGround, Who};
+use std::fs;
+use std::process::Command;
+
+/// Layouts, made by a script in a new repository; and attempts, one on each line, each of which works outside.
+const INSIDE: &[(&str, &str, &str)] = &[
+    (
+        "usual",
+        "true",
+        "mkdir -p .git/remotes && echo 'URL: /x' >.git/remotes/origin
+         mkdir -p .git/branches && echo /x >.git/branches/origin
+         echo x >.git/hooks/pre-commit",
+    ),
+    (
+        "core.hooksPath",
+        "git config core.hooksPath tools/hooks && mkdir -p tools/hooks",
+        "echo x >tools/hooks/pre-commit
+         mv tools other && mkdir -p tools/hooks && echo x >tools/hooks/pre-commit",
+    ),
+    (
+        "include.path",
+        "git config include.path ../settings/git && git config includeIf.onbranch:x.path ../other
+         mkdir settings && printf '[include]\\npath = more\\n[core]\\nhooksPath = [h]\\n' >settings/git",
+        "echo x >settings/git
+         echo x >settings/more
+         echo x >other
+         mkdir '[h]'
+         mv settings moved",
+    ),
+    (
+        "hooks is a link",
+        "rm -r .git/hooks && mkdir -p a/hooks && ln -s a b && ln -s ../b/hooks .git/hooks",
+        "echo x >a/hooks/pre-commit
+         rm b && mkdir -p b/hooks && echo x >b/hooks/pre-commit
+         mv a other",
+    ),
+    (
+        "core.hooksPath that does not exist, of all repositories",
+        "git config --global core.hooksPath .hooks-of-mine",
+        "mkdir .hooks-of-mine && echo x >.hooks-of-mine/pre-commit",
+    ),
+    (
+        "a hook is a link",
+        "mkdir scripts && ln -s ../../scripts/check .git/hooks/pre-push",
+        "echo x >scripts/check",
+    ),
+    (
+        "config is a link",
+        "mv .git/config own && ln -s ../own .git/config",
+        "echo x >>own",
+    ),
+    (
+        ".git is a link",
+        "mv .git store && ln -s store .git",
+        "echo x >>store/config
+         mkdir -p store/hooks && echo x >store/hooks/pre-commit
+         echo x >store/config.worktree
+         mv store other",
+    ),
+    (
+        ".git is a file, of a working tree of a bare repository",
+        "mv .git bare && git -C bare config core.bare true && git -C bare worktree add -q ../next
+         echo 'gitdir: ./bare' >.git && git -C bare config core.hooksPath .h",
+        "echo x >>bare/config
+         echo x >bare/hooks/pre-commit
+         echo x >bare/worktrees/next/commondir
+         mkdir next/.h
+         mkdir .h",
+    ),
+    (
+        "further working tree",
+        "git worktree add -q next && git config core.hooksPath h
+         git config extensions.worktreeConfig true && git -C next config --worktree include.path /dev/../$PWD/n",
+        "mkdir next/h
+         mkdir h
+         echo x >n",
+    ),
+    (
+        "submodule",
+        "git init -q ../library && git -C ../library commit -q --allow-empty -m one
+         git -c protocol.file.allow=always submodule --quiet add $PWD/../library parts/library && git commit -qm parts
+         git -C parts/library config core.hooksPath h && git -C parts/library config alias.x '!sh ./x y'
+         touch parts/library/x
+         ln -s $PWD/hook .git/modules/parts/library/hooks/pre-commit",
+        "mkdir parts/library/h
+         echo x >parts/library/x
+         echo x >hook
+         echo x >>.git/modules/parts/library/config",
+    ),
+    (
+        "programs",
+        "mkdir tools && touch tools/clean.py tools/ssh textconv
+         git config filter.x.clean 'python3 \"tools/clean.py\" %f' && git config core.sshCommand ~/unused
+         ln -s $PWD/tools/ssh ~/unused && git config diff.x.textconv ./textconv",
+        "echo x >tools/clean.py
+         echo x >tools/ssh
+         rm textconv && echo x >textconv",
+    ),
+];
+
+/// Layouts, made by a script around a repository `tree`; options; what is said, with the place for `$`, or nothing.
+const OUTSIDE: &[(&str, &str, &str)] = &[
+    ("true", "DIR", ""),
+    ("git -C tree config core.hooksPath /dev/null", "DIR", ""),
+    (
+        "mv tree/.git store && ln -s ../store tree/.git",
+        "DIR",
+        "later: $/store (see --only)",
+    ),
+    (
+        "mv tree/.git store && ln -s ../store tree/.git",
+        "--also-write $ --also $/store DIR",
+        "",
+    ),
+    (
+        "git init -q --separate-git-dir store tree",
+        "DIR",
+        "later: $/store (see --only)",
+    ),
+    (
+        "mv tree main && git -C main worktree add -q ../tree && git -C main config core.hooksPath h",
+        "DIR",
+        "later: $/main/.git (see --only)",
+    ),
+    (
+        "git clone -q --bare tree bare && rm -r tree && git -C bare worktree add -q ../tree",
+        "DIR",
+        "later: $/bare (see --only)",
+    ),
+    (
+        "git -C tree config core.hooksPath ../hooks",
+        "DIR",
+        "later: $/hooks (see --only)",
+    ),
+    (
+        "git -C tree config core.hooksPath .",
+        "DIR",
+        "later: $/tree (see --only)",
+    ),
+    (
+        "ln -s $PWD/check tree/.git/hooks/pre-push",
+        "DIR",
+        "later: $/check (see --only)",
+    ),
+    (
+        "mkdir tree/part",
+        "DIR/part",
+        "later: $/tree/.git (see --only)",
+    ),
+    ("mv tree/.git .git", "DIR", "later: $/.git (see --only)"),
+    (
+        "mv tree/.git ~/ && rmdir tree && mkdir ~/tree && ln -s ~/tree tree",
+        "DIR",
+        "later: ~/.git (see --only)",
+    ),
+    (
+        "mv tree/.git ~/ && rmdir tree && mkdir ~/tree && ln -s ~/tree tree",
+        "--only DIR",
+        "",
+    ),
+    (
+        "git -C tree remote add o https://ann:secret@host/x",
+        "DIR",
+        "read the password of remote.o.url in $/tree/.git/config\n",
+    ),
+    ("git -C tree remote add o https://ann@host/x:y@z", "DIR", ""),
+];
+
+/// In a repository with one commit.
+const PRELUDE: &str = "
+    export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org
+    rm -rf ~/.gitconfig ~/unused ~/.git ~/tree
+    git init -q -b main tree && git -C tree commit -q --allow-empty -m one";
+
+/// What git does every day, in the sandbox; in the further working tree, if there is one.
+const WORK: &str = "
+    export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org
+    cd next 2>/dev/null || true
+    branch=$(git branch --show-current)
+    git checkout -qb side && echo 1 >one && git add one && git commit -qm one && git checkout -q $branch
+    echo 2 >two && git add two && git commit -qm two && git rebase -q side
+    echo 3 >>two && git stash -q && git stash pop -q && git fetch -q . side:third && git gc -q";
+
+/// Runs a script in a new directory, which is then around the tree.
+fn made(ground: &mut RunGround, number: usize, script: &str) {
+    let around = ground.around.join(number.to_string());
+    ground.make_directory(&around);
+    ground.tree = around.join("tree");
+    let mut shell = ground.outside("sh");
+    shell.args(["-ec", &format!("{PRELUDE}\n{script}")]);
+    succeeded(&run(shell.current_dir(&around)));
+}
+
+/// All rows as a user; the first as root.
+fn grounds<T>(rows: &[T]) -> impl Iterator<Item = (RunGround, &[T])> {
+    let both = [(Who::User, rows), (Who::RootOnTreeOfUser, &rows[..3])];
+    both.into_iter()
+        .filter_map(|(who, rows)| Some((RunGround::new(who)?, rows)))
+}
+
+#[test]
+fn what_git_executes_later_cannot_be_changed_in_the_tree() {
+    for (mut ground, rows) in grounds(INSIDE) {
+        for (number, (layout, make, attempts)) in rows.iter().enumerate() {
+            made(&mut ground, number, &format!("cd tree\n{make}"));
+            let tried = |line: &str| {
+                let line = line.trim();
+                format!("if (set -e; {line}) 2>/dev/null; then echo {line:?}; fi\n")
+            };
+            let script: String = attempts.lines().map(tried).collect();
+            let output = ground.shell(&[], &format!("{script}{WORK}"));
+            succeeded(&output);
+            assert_eq!(
+                (stdout(&output), stderr(&output)),
+                Default::default(),
+                "{layout}"
+            );
+            let mut outside = ground.outside("sh");
+            let output = run(outside.args(["-ec", &script]).current_dir(&ground.tree));
+            let done = stdout(&output).lines().count();
+            assert_eq!(done, attempts.lines().count(), "{layout}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn what_git_executes_later_outside_of_the_tree_is_reported() {
+    for (mut ground, rows) in grounds(OUTSIDE) {
+        for (number, (make, options, expected)) in rows.iter().enumerate() {
+            made(&mut ground, number, make);
+            let place = fs::canonicalize(ground.tree.parent().unwrap()).unwrap();
+            let text = |text: &str| {
+                let text = text.replace("DIR", ground.tree.to_str().unwrap());
+                let text = text.replace('~', ground.home.to_str().unwrap());
+                text.replace('$', place.to_str().unwrap())
+            };
+            let mut command = ground.starter(&ground.program);
+            command.arg("run").args(text(options).split_whitespace());
+            let output = run(command.args(["--", "true"]));
+            succeeded(&output);
+            let said = stderr(&output);
+            let is_said = match *expected {
+                "" => said.is_empty(),
+                expected => said.contains(&text(expected)) && said.lines().count() == 1,
+            };
+            assert!(is_said, "{make}: {said}");
+        }
+    }
+}
+
+#[test]
+fn repository_of_git_dir_is_found() {
+    let Some(mut ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    made(&mut ground, 0, "mv tree/.git store");
+    let said = |command: &mut Command| stderr(&run(command.args(["sh", "-c", "true"])));
+    assert_eq!(said(&mut ground.thrufs_run(&[])), "");
+    let store = ground.tree.with_file_name("store");
+    let said = said(ground.thrufs_run(&[]).env("GIT_DIR", &store));
+    assert!(
+        said.contains(&format!("later: {} (", store.display())),
+        "{said}"
+    );
+}
