@@ -10,12 +10,12 @@ use crate::config::ServerConfig;
 use crate::error::{StartupError, system};
 use crate::lookup;
 use crate::task::start_thread;
+use crate::waiting;
 use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use syslog::Syslog;
 use tracing_subscriber::EnvFilter;
 
@@ -69,19 +69,25 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
     Ok(())
 }
 
-/// Returns a pipe, for standard output and error of a child, and the thread that relays it to standard
-/// error until all writers have closed it.
-pub(crate) fn relay() -> io::Result<(OwnedFd, JoinHandle<()>)> {
-    let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let relay = start_thread("thrufs-log", move || {
+/// Starts a thread that relays the log of a process to standard error, until the process `ended`. Others may
+/// hold the pipe longer: a worker under a guest's control may have passed it on.
+pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>> {
+    start_thread("thrufs-log", move || {
         let mut bytes = vec![0; RELAYED_BYTES_MAX];
-        let mut pipe = File::from(ours);
-        while let Ok(length @ 1..) = pipe.read(&mut bytes) {
-            // A failed write must not block the child.
-            let _ = io::stderr().write_all(&bytes[..length]);
+        let mut has_ended = false;
+        while !has_ended {
+            has_ended = waiting::readable([Some(pipe.as_fd()), Some(ended.as_fd())], None)[1];
+            // What it has written before its end fits into the pipe.
+            let now = Some(Instant::now());
+            if waiting::readable([Some(pipe.as_fd())], now)[0] {
+                let Ok(length @ 1..) = rustix::io::read(&pipe, &mut bytes) else {
+                    return;
+                };
+                // A failed write must not block the child.
+                let _ = io::stderr().write_all(&bytes[..length]);
+            }
         }
-    })?;
-    Ok((theirs, relay))
+    })
 }
 
 #[derive(Debug)]

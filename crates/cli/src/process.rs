@@ -8,15 +8,17 @@ use crate::log;
 use crate::task::start_thread;
 use crate::waiting;
 use rustix::io::FdFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thrufs_sys::apart::Apart;
 
 /// Extra time for a process whose threads all exit. The kernel may wait: a mount namespace ends with an
 /// RCU grace period, which takes seconds on a busy machine.
@@ -53,6 +55,10 @@ impl Role {
     fn argument(self) -> &'static str {
         let own = Role::ALL.into_iter().find(|(role, _)| *role == self);
         own.expect("it has all roles").1
+    }
+
+    fn is_worker(self) -> bool {
+        matches!(self, Role::Worker | Role::ShareWorker)
     }
 
     /// Whether it gets its own PID namespace. Only root can create one; an ordinary user's process cannot
@@ -112,6 +118,28 @@ fn spawn_alone(mut command: Command) -> io::Result<Child> {
     started.map_err(|_| io::Error::other("the thread that starts a process panicked"))?
 }
 
+/// `descriptors`: its end of the channel, and of a worker its log.
+fn spawn(role: Role, paths: [&Path; 2], descriptors: Vec<OwnedFd>) -> io::Result<Child> {
+    // The running program, even if its file was replaced.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("thrufs").arg(role.argument()).args(paths);
+    let mut descriptors = descriptors.into_iter();
+    if let Some(theirs) = descriptors.next() {
+        command.stdin(theirs);
+    }
+    if let Some(pipe) = descriptors.next() {
+        command.stdout(pipe.try_clone()?).stderr(pipe);
+        // Without the terminal's signals: Ctrl-Z would stop it while its callers go on.
+        command.process_group(0);
+        let variables = std::env::vars_os().filter(|(name, _)| is_for_workers(name));
+        command.env_clear().envs(variables);
+    }
+    match role.is_alone() {
+        true => spawn_alone(command),
+        false => command.spawn(),
+    }
+}
+
 /// A pidfd of the calling thread (Linux 6.9).
 ///
 /// # Errors
@@ -132,34 +160,38 @@ fn is_for_workers(variable: &OsStr) -> bool {
 
 impl Process {
     pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
+        Process::start_by(role, |descriptors| spawn(role, paths, descriptors))
+    }
+
+    /// As [`start`](Self::start), where no descriptor of a peer is open.
+    pub(crate) fn start_apart(
+        apart: &mut Apart,
+        role: Role,
+        paths: [&Path; 2],
+    ) -> io::Result<Process> {
+        let [one, other] = paths.map(Path::to_owned);
+        Process::start_by(role, |descriptors| {
+            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            apart.call(&descriptors, move |them| spawn(role, [&one, &other], them))?
+        })
+    }
+
+    fn start_by(
+        role: Role,
+        spawn: impl FnOnce(Vec<OwnedFd>) -> io::Result<Child>,
+    ) -> io::Result<Process> {
         let (channel, theirs) = Channel::pair()?;
-        // The running program, even if its file was replaced.
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg0("thrufs")
-            .arg(role.argument())
-            .args(paths)
-            .stdin(Stdio::from(theirs));
-        let mut log = None;
-        if matches!(role, Role::Worker | Role::ShareWorker) {
-            let (pipe, relay) = log::relay()?;
-            command.stdout(pipe.try_clone()?).stderr(pipe);
-            // Without the terminal's signals: Ctrl-Z would stop it while its callers go on.
-            command.process_group(0);
-            let variables = std::env::vars_os().filter(|(name, _)| is_for_workers(name));
-            command.env_clear().envs(variables);
-            log = Some(relay);
-        }
-        let mut child = if role.is_alone() {
-            spawn_alone(command)?
-        } else {
-            let child = command.spawn();
-            // It holds the log pipe.
-            drop(command);
-            child?
-        };
-        let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-        let descriptor = descriptor.inspect_err(|_| {
+        let pipe = role.is_worker().then(|| pipe_with(PipeFlags::CLOEXEC));
+        let (pipe, log) = pipe.transpose()?.unzip();
+        let mut child = spawn([theirs].into_iter().chain(log).collect())?;
+        let id = Pid::from_child(&child);
+        let started = pidfd_open(id, PidfdFlags::empty()).map_err(io::Error::from);
+        let started = started.and_then(|descriptor| {
+            let relay = |pipe| log::relay(pipe, descriptor.try_clone()?);
+            let log = pipe.map(relay).transpose()?;
+            Ok((descriptor, log))
+        });
+        let (descriptor, log) = started.inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
         })?;
@@ -264,7 +296,8 @@ impl Process {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
-    /// Waits until it has ended and its log is relayed. May block for ever.
+    /// Waits until it has ended and its log is relayed. May block for ever, unless it [has
+    /// ended](ProcessEvent::Ended).
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         if let Some(log) = self.log.take() {

@@ -30,6 +30,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_hostdir::Locks;
+use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -75,6 +76,8 @@ struct ShareSupervisor {
     policy: Option<PolicyFiles>,
     /// Holds the log file open.
     _log: Log,
+    /// Starts processes.
+    apart: Apart,
     signals: SignalFd,
     listener: ShareListener,
     control: Option<ControlSocket>,
@@ -117,6 +120,8 @@ impl ShareSupervisor {
         once: bool,
     ) -> Result<ShareSupervisor, ShareError> {
         let (log, signals) = supervisor::begin(&config.server)?;
+        // Before anything of a peer is open.
+        let mut apart = Apart::start("thrufs-start").map_err(system("start a thread"))?;
         // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
@@ -129,12 +134,18 @@ impl ShareSupervisor {
             })
             .map_err(system("listen at the control socket"))?;
         }
-        let workers = vec![ShareWorker::start(&config, policy.as_ref(), &source)?];
+        let workers = vec![ShareWorker::start(
+            &mut apart,
+            &config,
+            policy.as_ref(),
+            &source,
+        )?];
         Ok(ShareSupervisor {
             config,
             source,
             policy,
             _log: log,
+            apart,
             signals,
             listener,
             control,
@@ -367,7 +378,8 @@ impl ShareSupervisor {
         }
         self.phase = StandbyState::Starting;
         self.started = Instant::now();
-        match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
+        let policy = self.policy.as_ref();
+        match ShareWorker::start(&mut self.apart, &self.config, policy, &self.source) {
             Ok(worker) => self.workers.push(worker),
             // The serving workers continue.
             Err(error) if self.serving() > 0 => {

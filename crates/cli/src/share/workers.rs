@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
+use thrufs_sys::apart::Apart;
 
 #[derive(Debug)]
 pub(super) struct ShareWorker {
@@ -26,11 +27,12 @@ pub(super) struct ShareWorker {
 impl ShareWorker {
     /// Starts one; it sends `Ready` later.
     pub(super) fn start(
+        apart: &mut Apart,
         config: &ShareConfig,
         policy: Option<&PolicyFiles>,
         source: &OwnedFd,
     ) -> Result<ShareWorker, StartupError> {
-        let process = Process::start(Role::ShareWorker, config.paths())
+        let process = Process::start_apart(apart, Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
         let send = |message: Message| send_setup(&process.channel, &message);
         let (queries, theirs) =

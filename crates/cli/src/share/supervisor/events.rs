@@ -73,7 +73,7 @@ impl ShareSupervisor {
         match worker.process.event(ready) {
             // Only on standby: later, an attacker may control the worker.
             Some(ProcessEvent::Message(Message::MapIds)) if worker.kept.is_none() => {
-                let mapped = id_maps::map(worker.process.id(), &self.config);
+                let mapped = id_maps::map(&mut self.apart, worker.process.id(), &self.config);
                 let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
                 let _ = worker.process.channel.send(&answer);
             }
