@@ -4,6 +4,7 @@
 //! end means that the other process has ended.
 
 use crate::config::{MountConfig, ShareConfig};
+use crate::foreign::Foreign;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -228,16 +229,18 @@ impl Channel {
         Ok(Channel(thrufs_sys::inherited::take(number)?))
     }
 
+    /// Sends without waiting.
+    ///
     /// # Errors
     ///
-    /// EPIPE when the other process is gone.
+    /// EPIPE when the other process is gone, EAGAIN when it reads none of hundreds of messages.
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let (word, rest, descriptors) = message.parts();
         let bytes = match rest.is_empty() {
             true => word.into(),
             false => [word.as_bytes(), &rest].join(&0),
         };
-        fd_passing::send(self.0.as_fd(), &bytes, &descriptors)?;
+        fd_passing::send_now(self.0.as_fd(), &bytes, &descriptors)?;
         Ok(())
     }
 
@@ -258,6 +261,20 @@ impl Channel {
         match received.is_whole {
             true => Message::decode(&bytes[..received.bytes], received.descriptors).map(Some),
             false => Err(malformed()),
+        }
+    }
+
+    /// As [`receive`](Self::receive), of a process that a peer may control: with descriptors, a packet is
+    /// malformed.
+    pub(crate) fn receive_from_peer(&self) -> io::Result<Option<Message>> {
+        let mut bytes = vec![0; PACKET_BYTES_MAX];
+        let received = fd_passing::receive(self.0.as_fd(), &mut bytes, RecvFlags::DONTWAIT)?;
+        let is_plain = received.is_whole && received.descriptors.is_empty();
+        drop(Foreign::new(received.descriptors));
+        match received.bytes {
+            0 => Ok(None),
+            length if is_plain => Message::decode(&bytes[..length], Vec::new()).map(Some),
+            _ => Err(malformed()),
         }
     }
 }

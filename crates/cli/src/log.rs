@@ -152,3 +152,19 @@ fn is_journal() -> bool {
     let stat = rustix::fs::fstat(io::stderr().as_fd());
     stat.is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pipe::pipe;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    #[test]
+    fn log_of_a_process_ends_with_it_though_others_hold_the_pipe() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let (ours, _held) = pipe().unwrap();
+        relay(ours, ended).unwrap().join().unwrap();
+        child.wait().unwrap();
+    }
+}

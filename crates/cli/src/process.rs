@@ -78,6 +78,8 @@ pub(crate) struct Process {
     child: Child,
     descriptor: OwnedFd,
     life: Life,
+    /// Whether a peer may control it.
+    is_exposed: bool,
     pub(crate) channel: Channel,
     /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
@@ -159,6 +161,9 @@ fn is_for_workers(variable: &OsStr) -> bool {
 }
 
 impl Process {
+    /// The number of its [`sources`](Self::sources).
+    pub(crate) const SOURCES: usize = 3;
+
     pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
         Process::start_by(role, |descriptors| spawn(role, paths, descriptors))
     }
@@ -199,6 +204,7 @@ impl Process {
             child,
             descriptor,
             life: Life::Running(None),
+            is_exposed: false,
             channel,
             log,
         })
@@ -216,9 +222,22 @@ impl Process {
         }
     }
 
+    /// From now on, a peer may control it: it sends no descriptors.
+    pub(crate) fn expose(&mut self) {
+        self.is_exposed = true;
+    }
+
+    /// Sends without waiting. A process that does not take its messages is killed.
+    pub(crate) fn tell(&self, message: &Message) {
+        if let Err(error) = self.channel.send(message) {
+            tracing::debug!(process = self.id(), "cannot send to a worker: {error}");
+            self.kill();
+        }
+    }
+
     /// What to wait for, until [`event`](Self::event). The channel is the last, so that poll(2) finds the
     /// messages that were sent before the end.
-    pub(crate) fn sources(&self) -> [Option<BorrowedFd<'_>>; 3] {
+    pub(crate) fn sources(&self) -> [Option<BorrowedFd<'_>>; Process::SOURCES] {
         let (watched, channel) = match &self.life {
             Life::Running(watched) => (watched.as_ref(), Some(self.channel.as_fd())),
             Life::Exiting { .. } => (None, None),
@@ -228,9 +247,16 @@ impl Process {
 
     /// The next event, given which of the [`sources`](Self::sources) are readable. Messages come before the
     /// end.
-    pub(crate) fn event(&mut self, [exiting, ended, said]: [bool; 3]) -> Option<ProcessEvent> {
+    pub(crate) fn event(
+        &mut self,
+        [exiting, ended, said]: [bool; Process::SOURCES],
+    ) -> Option<ProcessEvent> {
         if said {
-            match self.channel.receive() {
+            let received = match self.is_exposed {
+                true => self.channel.receive_from_peer(),
+                false => self.channel.receive(),
+            };
+            match received {
                 Ok(Some(Message::Watching(thread))) => {
                     self.watch(thread);
                     return None;

@@ -293,7 +293,7 @@ fn a_worker_attached_after_the_front_end_has_gone_is_disconnected() {
     let play = Play::new();
     let start = std::time::Instant::now();
     play.front_end.shutdown(Shutdown::Both).unwrap();
-    while !play.keeper.thread.is_finished() {
+    while !play.keeper.thread.as_ref().unwrap().is_finished() {
         assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
