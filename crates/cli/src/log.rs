@@ -4,6 +4,7 @@
 //! error if it is the journal; else nowhere. With `syslog`, syslog(3) from the beginning. A worker logs
 //! through its supervisor ([`relay`]).
 
+mod rate;
 mod syslog;
 
 use crate::config::ServerConfig;
@@ -11,6 +12,7 @@ use crate::error::{StartupError, system};
 use crate::lookup;
 use crate::task::start_thread;
 use crate::waiting;
+use rate::{LogRate, PIECE_BYTES_MAX};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +22,6 @@ use syslog::Syslog;
 use tracing_subscriber::EnvFilter;
 
 const DEFAULT: &str = "info";
-
-/// The size of a pipe, so that lines are relayed whole.
-const RELAYED_BYTES_MAX: usize = 64 << 10;
 
 const VARIABLE: &str = "THRUFS_LOG";
 
@@ -69,11 +68,12 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
     Ok(())
 }
 
-/// Starts a thread that relays the log of a process to standard error, until the process `ended`. Others may
+/// Starts a thread that relays the log of a process to standard error, at a limited [rate], until it has `ended`. Others may
 /// hold the pipe longer: a worker under a guest's control may have passed it on.
 pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>> {
     start_thread("thrufs-log", move || {
-        let mut bytes = vec![0; RELAYED_BYTES_MAX];
+        let mut bytes = vec![0; PIECE_BYTES_MAX];
+        let mut rate = LogRate::new(Instant::now());
         let mut has_ended = false;
         while !has_ended {
             has_ended = waiting::readable([Some(pipe.as_fd()), Some(ended.as_fd())], None)[1];
@@ -81,13 +81,23 @@ pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>>
             let now = Some(Instant::now());
             if waiting::readable([Some(pipe.as_fd())], now)[0] {
                 let Ok(length @ 1..) = rustix::io::read(&pipe, &mut bytes) else {
-                    return;
+                    break;
                 };
-                // A failed write must not block the child.
-                let _ = io::stderr().write_all(&bytes[..length]);
+                if let Some(omitted) = rate.admit(&bytes[..length], Instant::now()) {
+                    say_omitted(omitted);
+                    // A failed write must not block the child.
+                    let _ = io::stderr().write_all(&bytes[..length]);
+                }
             }
         }
+        say_omitted(rate.take_omitted());
     })
+}
+
+fn say_omitted(lines: u64) {
+    if lines > 0 {
+        tracing::warn!("{lines} lines of a worker were left out of the log: it logs too much");
+    }
 }
 
 #[derive(Debug)]

@@ -222,15 +222,20 @@ impl Process {
         }
     }
 
-    /// From now on, a peer may control it: it sends no descriptors.
+    /// From now on, a peer may control it. Its [`Watching`](Message::Watching) may be on its way.
     pub(crate) fn expose(&mut self) {
         self.is_exposed = true;
     }
 
-    /// Sends without waiting. A process that does not take its messages is killed.
+    /// Sends without waiting. A process that does not take its messages is killed; the end of a dead one is
+    /// handled later.
     pub(crate) fn tell(&self, message: &Message) {
-        if let Err(error) = self.channel.send(message) {
-            tracing::debug!(process = self.id(), "cannot send to a worker: {error}");
+        let sent = self.channel.send(message);
+        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            tracing::error!(
+                process = self.id(),
+                "a worker does not take its messages: killing it"
+            );
             self.kill();
         }
     }
@@ -253,7 +258,10 @@ impl Process {
     ) -> Option<ProcessEvent> {
         if said {
             let received = match self.is_exposed {
-                true => self.channel.receive_from_peer(),
+                true => {
+                    let is_watched = !matches!(self.life, Life::Running(None));
+                    self.channel.receive_from_peer(is_watched)
+                }
                 false => self.channel.receive(),
             };
             match received {

@@ -8,6 +8,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use thrufs::InitFlags;
+use thrufs_client::Client;
 use thrufs_sys::fd_passing;
 
 const OPTIONS: &str = "control=none,machines=6";
@@ -159,5 +161,25 @@ fn worker_that_reads_no_messages_delays_no_other_machine() {
         share.signal_and_wait(Signal::USR1);
     }
     others_are_served(&place);
+    share.ends_by(Signal::TERM);
+}
+
+/// A guest that mounts again and again has its worker log a few lines each time.
+#[test]
+fn guest_does_not_fill_the_log() {
+    const MOUNTS: usize = 1000;
+    const LOG_BYTES_MAX: usize = 320 << 10;
+    let place = Place::new();
+    let share = place.share_with_log(OPTIONS);
+    let mut client = place.mount();
+    for _ in 0..MOUNTS {
+        // It lacks what the server would use, which is logged.
+        let front_end = client.unmount();
+        client = Client::over_offering(front_end, 38, InitFlags::empty()).unwrap();
+    }
+    client.unmount();
+    place.wait_for_log("were left out of the log");
+    let length = place.log().len();
+    assert!(length < LOG_BYTES_MAX, "{length} bytes");
     share.ends_by(Signal::TERM);
 }
