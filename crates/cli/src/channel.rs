@@ -4,6 +4,7 @@
 //! end means that the other process has ended.
 
 use crate::config::{MountConfig, ShareConfig};
+use crate::foreign::Foreign;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use thrufs_sys::fd_passing;
+use thrufs_sys::fd_passing::{self, Received};
 
 /// The longest configuration has a map of attributes as long as an argument may be (128 KiB). Below the usual
 /// buffer of a socket.
@@ -228,16 +229,18 @@ impl Channel {
         Ok(Channel(thrufs_sys::inherited::take(number)?))
     }
 
+    /// Sends without waiting.
+    ///
     /// # Errors
     ///
-    /// EPIPE when the other process is gone.
+    /// EPIPE when the other process is gone, EAGAIN when it reads none of hundreds of messages.
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let (word, rest, descriptors) = message.parts();
         let bytes = match rest.is_empty() {
             true => word.into(),
             false => [word.as_bytes(), &rest].join(&0),
         };
-        fd_passing::send(self.0.as_fd(), &bytes, &descriptors)?;
+        fd_passing::send_now(self.0.as_fd(), &bytes, &descriptors)?;
         Ok(())
     }
 
@@ -247,18 +250,42 @@ impl Channel {
     ///
     /// `InvalidData` for a malformed packet.
     pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
+        let Some((bytes, received)) = self.receive_packet()? else {
+            return Ok(None);
+        };
+        match received.is_whole {
+            true => Message::decode(&bytes, received.descriptors).map(Some),
+            false => Err(malformed()),
+        }
+    }
+
+    fn receive_packet(&self) -> io::Result<Option<(Vec<u8>, Received)>> {
         let mut bytes = vec![0; PACKET_BYTES_MAX];
         let received = match fd_passing::receive(self.0.as_fd(), &mut bytes, RecvFlags::empty()) {
             Err(Errno::CONNRESET) => return Ok(None),
             received => received?,
         };
-        if received.bytes == 0 {
+        bytes.truncate(received.bytes);
+        Ok((received.bytes > 0).then_some((bytes, received)))
+    }
+
+    /// As [`receive`](Self::receive), of a process that a peer may control: with descriptors, a packet is
+    /// malformed, but for the first [`Watching`](Message::Watching).
+    pub(crate) fn receive_from_peer(&self, is_watched: bool) -> io::Result<Option<Message>> {
+        let Some((bytes, received)) = self.receive_packet()? else {
             return Ok(None);
+        };
+        let descriptors = received.descriptors;
+        let is_expected = match descriptors.len() {
+            0 => true,
+            1 => !is_watched && bytes == *b"watching",
+            _ => false,
+        };
+        if is_expected && received.is_whole {
+            return Message::decode(&bytes, descriptors).map(Some);
         }
-        match received.is_whole {
-            true => Message::decode(&bytes[..received.bytes], received.descriptors).map(Some),
-            false => Err(malformed()),
-        }
+        drop(Foreign::new(descriptors));
+        Err(malformed())
     }
 }
 
@@ -324,6 +351,29 @@ mod tests {
         };
         assert_eq!(format!("{config:?}"), shown);
         assert_eq!([number(&source), number(&text), number(&audit)], numbers);
+    }
+
+    #[test]
+    fn descriptors_of_a_peer_are_refused_and_sends_do_not_wait() {
+        let (ours, theirs) = pair();
+        let file = OwnedFd::from(std::fs::File::open("/").unwrap());
+        let watching = Message::Watching(file.try_clone().unwrap());
+        let policy = Message::Policy(file, None);
+        for (message, is_watched, is_taken) in [
+            (&watching, false, true),
+            (&watching, true, false),
+            (&policy, false, false),
+            (&Message::Stop, true, true),
+        ] {
+            theirs.send(message).unwrap();
+            let received = ours.receive_from_peer(is_watched);
+            assert_eq!(received.is_ok(), is_taken, "{message:?}");
+        }
+        // Nobody reads.
+        while ours.send(&Message::Statistics).is_ok() {}
+        drop(theirs);
+        let end = ours.receive_from_peer(true);
+        assert!(end.is_ok_and(|it| it.is_none()));
     }
 
     #[test]

@@ -4,25 +4,24 @@
 //! error if it is the journal; else nowhere. With `syslog`, syslog(3) from the beginning. A worker logs
 //! through its supervisor ([`relay`]).
 
+mod rate;
 mod syslog;
 
 use crate::config::ServerConfig;
 use crate::error::{StartupError, system};
 use crate::lookup;
 use crate::task::start_thread;
+use crate::waiting;
+use rate::{LogRate, PIECE_BYTES_MAX};
 use rustix::fs::{Mode, OFlags};
-use rustix::pipe::PipeFlags;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use syslog::Syslog;
 use tracing_subscriber::EnvFilter;
 
 const DEFAULT: &str = "info";
-
-/// The size of a pipe, so that lines are relayed whole.
-const RELAYED_BYTES_MAX: usize = 64 << 10;
 
 const VARIABLE: &str = "THRUFS_LOG";
 
@@ -69,19 +68,36 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
     Ok(())
 }
 
-/// Returns a pipe, for standard output and error of a child, and the thread that relays it to standard
-/// error until all writers have closed it.
-pub(crate) fn relay() -> io::Result<(OwnedFd, JoinHandle<()>)> {
-    let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    let relay = start_thread("thrufs-log", move || {
-        let mut bytes = vec![0; RELAYED_BYTES_MAX];
-        let mut pipe = File::from(ours);
-        while let Ok(length @ 1..) = pipe.read(&mut bytes) {
-            // A failed write must not block the child.
-            let _ = io::stderr().write_all(&bytes[..length]);
+/// Starts a thread that relays the log of a process to standard error, at a limited [rate], until it has `ended`. Others may
+/// hold the pipe longer: a worker under a guest's control may have passed it on.
+pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>> {
+    start_thread("thrufs-log", move || {
+        let mut bytes = vec![0; PIECE_BYTES_MAX];
+        let mut rate = LogRate::new(Instant::now());
+        let mut has_ended = false;
+        while !has_ended {
+            has_ended = waiting::readable([Some(pipe.as_fd()), Some(ended.as_fd())], None)[1];
+            // What it has written before its end fits into the pipe.
+            let now = Some(Instant::now());
+            if waiting::readable([Some(pipe.as_fd())], now)[0] {
+                let Ok(length @ 1..) = rustix::io::read(&pipe, &mut bytes) else {
+                    break;
+                };
+                if let Some(omitted) = rate.admit(&bytes[..length], Instant::now()) {
+                    say_omitted(omitted);
+                    // A failed write must not block the child.
+                    let _ = io::stderr().write_all(&bytes[..length]);
+                }
+            }
         }
-    })?;
-    Ok((theirs, relay))
+        say_omitted(rate.take_omitted());
+    })
+}
+
+fn say_omitted(lines: u64) {
+    if lines > 0 {
+        tracing::warn!("{lines} lines of a worker were left out of the log: it logs too much");
+    }
 }
 
 #[derive(Debug)]
@@ -145,4 +161,20 @@ fn is_journal() -> bool {
     };
     let stat = rustix::fs::fstat(io::stderr().as_fd());
     stat.is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::pipe::pipe;
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    #[test]
+    fn log_of_a_process_ends_with_it_though_others_hold_the_pipe() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let ended = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let (ours, _held) = pipe().unwrap();
+        relay(ours, ended).unwrap().join().unwrap();
+        child.wait().unwrap();
+    }
 }

@@ -46,6 +46,7 @@ mod control;
 mod doctor;
 mod error;
 mod explain;
+mod foreign;
 mod launch;
 mod listening;
 mod log;

@@ -8,15 +8,17 @@ use crate::log;
 use crate::task::start_thread;
 use crate::waiting;
 use rustix::io::FdFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thrufs_sys::apart::Apart;
 
 /// Extra time for a process whose threads all exit. The kernel may wait: a mount namespace ends with an
 /// RCU grace period, which takes seconds on a busy machine.
@@ -55,6 +57,10 @@ impl Role {
         own.expect("it has all roles").1
     }
 
+    fn is_worker(self) -> bool {
+        matches!(self, Role::Worker | Role::ShareWorker)
+    }
+
     /// Whether it gets its own PID namespace. Only root can create one; an ordinary user's process cannot
     /// affect those of other users.
     fn is_alone(self) -> bool {
@@ -72,6 +78,8 @@ pub(crate) struct Process {
     child: Child,
     descriptor: OwnedFd,
     life: Life,
+    /// Whether a peer may control it.
+    is_exposed: bool,
     pub(crate) channel: Channel,
     /// Relays a worker's log.
     log: Option<JoinHandle<()>>,
@@ -112,6 +120,28 @@ fn spawn_alone(mut command: Command) -> io::Result<Child> {
     started.map_err(|_| io::Error::other("the thread that starts a process panicked"))?
 }
 
+/// `descriptors`: its end of the channel, and of a worker its log.
+fn spawn(role: Role, paths: [&Path; 2], descriptors: Vec<OwnedFd>) -> io::Result<Child> {
+    // The running program, even if its file was replaced.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("thrufs").arg(role.argument()).args(paths);
+    let mut descriptors = descriptors.into_iter();
+    if let Some(theirs) = descriptors.next() {
+        command.stdin(theirs);
+    }
+    if let Some(pipe) = descriptors.next() {
+        command.stdout(pipe.try_clone()?).stderr(pipe);
+        // Without the terminal's signals: Ctrl-Z would stop it while its callers go on.
+        command.process_group(0);
+        let variables = std::env::vars_os().filter(|(name, _)| is_for_workers(name));
+        command.env_clear().envs(variables);
+    }
+    match role.is_alone() {
+        true => spawn_alone(command),
+        false => command.spawn(),
+    }
+}
+
 /// A pidfd of the calling thread (Linux 6.9).
 ///
 /// # Errors
@@ -131,35 +161,42 @@ fn is_for_workers(variable: &OsStr) -> bool {
 }
 
 impl Process {
+    /// The number of its [`sources`](Self::sources).
+    pub(crate) const SOURCES: usize = 3;
+
     pub(crate) fn start(role: Role, paths: [&Path; 2]) -> io::Result<Process> {
+        Process::start_by(role, |descriptors| spawn(role, paths, descriptors))
+    }
+
+    /// As [`start`](Self::start), where no descriptor of a peer is open.
+    pub(crate) fn start_apart(
+        apart: &mut Apart,
+        role: Role,
+        paths: [&Path; 2],
+    ) -> io::Result<Process> {
+        let [one, other] = paths.map(Path::to_owned);
+        Process::start_by(role, |descriptors| {
+            let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            apart.call(&descriptors, move |them| spawn(role, [&one, &other], them))?
+        })
+    }
+
+    fn start_by(
+        role: Role,
+        spawn: impl FnOnce(Vec<OwnedFd>) -> io::Result<Child>,
+    ) -> io::Result<Process> {
         let (channel, theirs) = Channel::pair()?;
-        // The running program, even if its file was replaced.
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .arg0("thrufs")
-            .arg(role.argument())
-            .args(paths)
-            .stdin(Stdio::from(theirs));
-        let mut log = None;
-        if matches!(role, Role::Worker | Role::ShareWorker) {
-            let (pipe, relay) = log::relay()?;
-            command.stdout(pipe.try_clone()?).stderr(pipe);
-            // Without the terminal's signals: Ctrl-Z would stop it while its callers go on.
-            command.process_group(0);
-            let variables = std::env::vars_os().filter(|(name, _)| is_for_workers(name));
-            command.env_clear().envs(variables);
-            log = Some(relay);
-        }
-        let mut child = if role.is_alone() {
-            spawn_alone(command)?
-        } else {
-            let child = command.spawn();
-            // It holds the log pipe.
-            drop(command);
-            child?
-        };
-        let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-        let descriptor = descriptor.inspect_err(|_| {
+        let pipe = role.is_worker().then(|| pipe_with(PipeFlags::CLOEXEC));
+        let (pipe, log) = pipe.transpose()?.unzip();
+        let mut child = spawn([theirs].into_iter().chain(log).collect())?;
+        let id = Pid::from_child(&child);
+        let started = pidfd_open(id, PidfdFlags::empty()).map_err(io::Error::from);
+        let started = started.and_then(|descriptor| {
+            let relay = |pipe| log::relay(pipe, descriptor.try_clone()?);
+            let log = pipe.map(relay).transpose()?;
+            Ok((descriptor, log))
+        });
+        let (descriptor, log) = started.inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
         })?;
@@ -167,6 +204,7 @@ impl Process {
             child,
             descriptor,
             life: Life::Running(None),
+            is_exposed: false,
             channel,
             log,
         })
@@ -184,9 +222,27 @@ impl Process {
         }
     }
 
+    /// From now on, a peer may control it. Its [`Watching`](Message::Watching) may be on its way.
+    pub(crate) fn expose(&mut self) {
+        self.is_exposed = true;
+    }
+
+    /// Sends without waiting. A process that does not take its messages is killed; the end of a dead one is
+    /// handled later.
+    pub(crate) fn tell(&self, message: &Message) {
+        let sent = self.channel.send(message);
+        if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            tracing::error!(
+                process = self.id(),
+                "a worker does not take its messages: killing it"
+            );
+            self.kill();
+        }
+    }
+
     /// What to wait for, until [`event`](Self::event). The channel is the last, so that poll(2) finds the
     /// messages that were sent before the end.
-    pub(crate) fn sources(&self) -> [Option<BorrowedFd<'_>>; 3] {
+    pub(crate) fn sources(&self) -> [Option<BorrowedFd<'_>>; Process::SOURCES] {
         let (watched, channel) = match &self.life {
             Life::Running(watched) => (watched.as_ref(), Some(self.channel.as_fd())),
             Life::Exiting { .. } => (None, None),
@@ -196,9 +252,19 @@ impl Process {
 
     /// The next event, given which of the [`sources`](Self::sources) are readable. Messages come before the
     /// end.
-    pub(crate) fn event(&mut self, [exiting, ended, said]: [bool; 3]) -> Option<ProcessEvent> {
+    pub(crate) fn event(
+        &mut self,
+        [exiting, ended, said]: [bool; Process::SOURCES],
+    ) -> Option<ProcessEvent> {
         if said {
-            match self.channel.receive() {
+            let received = match self.is_exposed {
+                true => {
+                    let is_watched = !matches!(self.life, Life::Running(None));
+                    self.channel.receive_from_peer(is_watched)
+                }
+                false => self.channel.receive(),
+            };
+            match received {
                 Ok(Some(Message::Watching(thread))) => {
                     self.watch(thread);
                     return None;
@@ -264,7 +330,8 @@ impl Process {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
-    /// Waits until it has ended and its log is relayed. May block for ever.
+    /// Waits until it has ended and its log is relayed. May block for ever, unless it [has
+    /// ended](ProcessEvent::Ended).
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait();
         if let Some(log) = self.log.take() {

@@ -27,6 +27,7 @@ mod callers;
 mod error;
 mod figures;
 mod id_maps;
+mod incoming;
 mod keeping;
 pub(crate) mod launch;
 pub(crate) mod listener;

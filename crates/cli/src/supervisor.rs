@@ -370,7 +370,7 @@ impl MountSupervisor {
         };
         let policy = PolicyFiles::open(path, &self.config.serving);
         match policy.and_then(|files| policy_for_worker(&files)) {
-            Ok(policy) => drop(self.worker.channel.send(&policy)),
+            Ok(policy) => self.worker.tell(&policy),
             Err(error) => tracing::error!("policy not reloaded, the active one stays: {error}"),
         }
     }

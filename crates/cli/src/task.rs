@@ -14,6 +14,22 @@ pub(crate) fn start_thread<T: Send + 'static>(
     thread.spawn(run)
 }
 
+/// A thread that is waited for on drop.
+#[derive(Debug)]
+pub(crate) struct Joined(Option<JoinHandle<()>>);
+
+impl From<JoinHandle<()>> for Joined {
+    fn from(thread: JoinHandle<()>) -> Joined {
+        Joined(Some(thread))
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(JoinHandle::join);
+    }
+}
+
 /// A blocking call.
 #[derive(Debug)]
 pub(crate) struct Task<T> {

@@ -7,7 +7,8 @@
 //! # Safety
 //! Credentials decide what calls are allowed, not what memory means. The one pointer passed is a
 //! slice of group ids with its length. `unshare` is called with flags that touch the working
-//! directory, root, umask, mounts and users, never the descriptor table (which I/O safety rests on).
+//! directory, root, umask, mounts and users, never the descriptor table (which I/O safety rests on;
+//! [`apart`](crate::apart) does).
 
 #![allow(unsafe_code)]
 

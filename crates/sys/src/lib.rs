@@ -27,6 +27,7 @@
 )))]
 compile_error!("thrufs-sys knows the system calls of 64-bit little-endian Linux only");
 
+pub mod apart;
 pub mod attr;
 pub mod buffer;
 pub mod cache;

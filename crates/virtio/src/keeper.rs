@@ -26,6 +26,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use vhost::vhost_user::message::FrontendReq;
 use wire::{NEED_REPLY, Parcel, Reader};
 
@@ -34,14 +35,19 @@ const REPLY_ACK: u64 = 1 << 3;
 /// `VHOST_USER_PROTOCOL_F_LOG_SHMFD`.
 const LOG_SHMFD: u64 = 1 << 1;
 
-/// See the module. When this is dropped, the front end is disconnected.
+/// For a worker to take a message.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// See the module. When this is dropped, the front end is disconnected, and what it has sent is closed, which
+/// may take as long as it likes.
 #[derive(Debug)]
 pub struct Keeper {
     front_end: UnixStream,
     /// The next worker, or the end. Signalled by `eventfd`.
     next: Sender<Option<UnixStream>>,
     eventfd: Arc<OwnedFd>,
-    thread: JoinHandle<()>,
+    /// Until this is dropped.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
@@ -73,7 +79,7 @@ impl Keeper {
             front_end,
             next,
             eventfd,
-            thread,
+            thread: Some(thread),
         })
     }
 
@@ -94,7 +100,8 @@ impl Keeper {
         let mut polled = [PollFd::new(&self.front_end, PollFlags::RDHUP)];
         let now = rustix::event::Timespec::default();
         let hung_up = poll(&mut polled, Some(&now)).is_ok_and(|count| count > 0);
-        !hung_up && !self.thread.is_finished()
+        let is_finished = |thread: &JoinHandle<()>| thread.is_finished();
+        !hung_up && !self.thread.as_ref().is_none_or(is_finished)
     }
 }
 
@@ -102,6 +109,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         let _ = self.front_end.shutdown(Shutdown::Both);
         self.send(None);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -267,6 +275,8 @@ impl Keeping {
     }
 
     fn take_on(&mut self, worker: UnixStream) {
+        // One that does not read for so long is lost.
+        let _ = worker.set_write_timeout(Some(SEND_TIMEOUT));
         self.from_worker = Reader::default();
         let mut reader = Reader::default();
         let eventfd = &self.eventfd;

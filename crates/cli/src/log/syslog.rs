@@ -3,9 +3,12 @@
 //! Lines are sent by write(2), which a confined worker may call. It cannot reconnect, so after a failure
 //! lines go to standard error.
 
+use super::rate::LogRate;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -16,6 +19,7 @@ const FACILITY: u8 = 1 << 3;
 
 pub(super) struct Syslog {
     socket: UnixDatagram,
+    rate: Mutex<LogRate>,
 }
 
 impl Syslog {
@@ -28,7 +32,8 @@ impl Syslog {
         socket.connect(path)?;
         // A full socket must not block requests.
         socket.set_nonblocking(true)?;
-        Ok(Syslog { socket })
+        let rate = Mutex::new(LogRate::new(Instant::now()));
+        Ok(Syslog { socket, rate })
     }
 }
 
@@ -67,8 +72,17 @@ impl<'a> MakeWriter<'a> for Syslog {
 
 impl Write for SyslogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let rate = self.syslog.rate.lock();
+        let admitted = rate
+            .unwrap_or_else(PoisonError::into_inner)
+            .admit(line, Instant::now());
         let priority = FACILITY | self.severity;
-        let head = format!("<{priority}>thrufs[{}]: ", std::process::id());
+        let omitted = match admitted {
+            None => return Ok(line.len()),
+            Some(0) => String::new(),
+            Some(lines) => format!("({lines} lines before this were left out) "),
+        };
+        let head = format!("<{priority}>thrufs[{}]: {omitted}", std::process::id());
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let whole = [head.as_bytes(), text].concat();
         match rustix::io::write(&self.syslog.socket, &whole) {

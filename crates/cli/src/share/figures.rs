@@ -5,6 +5,7 @@
 
 use crate::control::client::exchange;
 use crate::control::protocol::{Command, Refusal, Reply};
+use crate::foreign::Foreign;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ use thrufs_hostdir::Explanation;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct QueryChannel(Mutex<Option<UnixStream>>);
+pub(super) struct QueryChannel(Mutex<Option<Foreign<UnixStream>>>);
 
 impl QueryChannel {
     /// Our end, and the worker's.
@@ -28,7 +29,8 @@ impl QueryChannel {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         ours.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-        Ok((QueryChannel(Mutex::new(Some(ours))), theirs.into()))
+        let ours = Mutex::new(Some(Foreign::new(ours)));
+        Ok((QueryChannel(ours), theirs.into()))
     }
 
     fn ask(&self, command: &Command) -> Option<Reply> {

@@ -7,10 +7,15 @@ use crate::config::ShareConfig;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 use thrufs_hostdir::{IdMap, IdRange};
+use thrufs_sys::apart::Apart;
 
-pub(super) fn map(process: u32, config: &ShareConfig) -> Result<(), String> {
-    run("newuidmap", process, &config.namespace_uids)?;
-    run("newgidmap", process, &config.namespace_gids)
+pub(super) fn map(apart: &mut Apart, process: u32, config: &ShareConfig) -> Result<(), String> {
+    let (uids, gids) = (config.namespace_uids.clone(), config.namespace_gids.clone());
+    let mapped = apart.call(&[], move |_| {
+        run("newuidmap", process, &uids)?;
+        run("newgidmap", process, &gids)
+    });
+    mapped.map_err(|error| error.to_string())?
 }
 
 fn run(program: &str, process: u32, map: &IdMap) -> Result<(), String> {

@@ -5,9 +5,11 @@
 //! connection. After more deaths than `resume` within a minute, which one request may cause, the
 //! connection is closed.
 
-use super::{callers, strongbox};
+use super::callers;
+use super::strongbox::Store;
 use crate::channel::{Channel, Message};
 use crate::config::ShareConfig;
+use crate::foreign::Foreign;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,7 +28,7 @@ pub(super) struct Keeping {
     keeper: Keeper,
     journal: Journal,
     ledger: Ledger,
-    strongbox: OwnedFd,
+    strongbox: Store,
     /// Of the front end's threads.
     callers: Vec<OwnedFd>,
     deaths: VecDeque<Instant>,
@@ -34,26 +36,33 @@ pub(super) struct Keeping {
 }
 
 impl Keeping {
-    pub(super) fn begin(stream: OwnedFd, config: &ShareConfig) -> io::Result<Keeping> {
+    pub(super) fn begin(
+        stream: &Foreign<OwnedFd>,
+        config: &ShareConfig,
+    ) -> io::Result<Foreign<Keeping>> {
         let journal = Journal::new()?;
         let callers = match config.server.pairing {
             true => callers::open(stream.as_fd()),
             false => Vec::new(),
         };
-        Ok(Keeping {
-            keeper: Keeper::start(UnixStream::from(stream), journal.clone())?,
-            journal,
+        let stream = UnixStream::from(stream.try_clone()?);
+        Ok(Foreign::new(Keeping {
             ledger: Ledger::new()?,
-            strongbox: strongbox::begin(config.machines_max)?,
+            strongbox: Store::start(config.machines_max)?,
             callers,
             deaths: VecDeque::new(),
             deaths_max: config.deaths_max,
-        })
+            // Last: dropping it waits for its thread.
+            keeper: Keeper::start(stream, journal.clone())?,
+            journal,
+        }))
     }
 
     /// Gives the connection to the worker at `channel`. The previous worker has ended.
     pub(super) fn hand_to(&self, channel: &Channel) -> io::Result<()> {
         let (ours, theirs) = UnixStream::pair()?;
+        // Before the worker can send to it.
+        self.keeper.attach(ours);
         let copy = |descriptor: &dyn AsFd| descriptor.as_fd().try_clone_to_owned();
         let callers: io::Result<Vec<OwnedFd>> = self.callers.iter().map(|one| copy(one)).collect();
         let parts = [
@@ -62,9 +71,8 @@ impl Keeping {
             copy(&self.ledger)?,
             copy(&self.strongbox)?,
         ];
-        channel.send(&Message::Connection(parts, callers?))?;
-        self.keeper.attach(ours);
-        Ok(())
+        let message = Foreign::new(Message::Connection(parts, callers?));
+        channel.send(&message)
     }
 
     /// Whether the next worker resumes the connection; if not, an optional reason.

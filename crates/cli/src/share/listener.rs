@@ -3,6 +3,7 @@
 //! It is created with mode 0600 under a temporary name, and gets its name, and perhaps a group, when a
 //! worker is ready. Or it is inherited as a descriptor.
 
+use crate::foreign::Foreign;
 use crate::listening::{NamedSocket, SocketError, is_called, system};
 use crate::lookup;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -51,7 +52,7 @@ impl ListenAddress {
 /// A listening socket; removed on drop, if created here.
 #[derive(Debug)]
 pub(crate) struct ShareListener {
-    listener: OwnedFd,
+    listener: Foreign<OwnedFd>,
     made: Option<Made>,
 }
 
@@ -73,7 +74,7 @@ impl ShareListener {
                 let listener = inherited(*number)
                     .map_err(system("listen at the inherited", &listening.name()))?;
                 Ok(ShareListener {
-                    listener,
+                    listener: Foreign::new(listener),
                     made: None,
                 })
             }
@@ -103,9 +104,9 @@ impl ShareListener {
     }
 
     /// Accepts a connection; `None` if it was closed again.
-    pub(crate) fn accept(&self) -> io::Result<Option<OwnedFd>> {
-        match accept_with(&self.listener, SocketFlags::CLOEXEC) {
-            Ok(stream) => Ok(Some(stream)),
+    pub(crate) fn accept(&self) -> io::Result<Option<Foreign<OwnedFd>>> {
+        match accept_with(&*self.listener, SocketFlags::CLOEXEC) {
+            Ok(stream) => Ok(Some(Foreign::new(stream))),
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -148,7 +149,7 @@ fn make(path: &Path, group: Option<u32>, pid_file: bool) -> Result<ShareListener
         _pid_file: pid_file,
     };
     Ok(ShareListener {
-        listener,
+        listener: Foreign::new(listener),
         made: Some(made),
     })
 }

@@ -1,5 +1,9 @@
 //! The supervisor of a share: holds the socket, and keeps a worker on standby.
 //!
+//! Its thread waits for nothing that a peer decides (`docs/security.md`): sockets of peers are closed
+//! elsewhere ([`Foreign`]), sends do not wait ([`Channel`](crate::channel::Channel)), and processes are started
+//! where no descriptor of a peer is open ([`Apart`]).
+//!
 //! A connection that sends nothing takes no worker. Messages of a front end are relayed to its worker and
 //! recorded, not executed ([`Keeping`]). Each front end has its own worker, up to `machines`; the next
 //! waits at the socket. When a worker dies, the next one resumes its connection.
@@ -8,6 +12,7 @@ mod events;
 
 use super::error::ShareError;
 use super::figures::Machines;
+use super::incoming::{AllIncoming, FirstMessage};
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
 use super::workers::{ShareWorker, StandbyState};
@@ -17,11 +22,12 @@ use crate::confinement::raise_descriptor_limit;
 use crate::control::server::answer_all;
 use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::system;
+use crate::foreign::Foreign;
 use crate::log::Log;
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::{self, signal_name};
 use crate::systemd;
-use crate::task::start_thread;
+use crate::task::{Task, start_thread};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::ControlFlow;
@@ -30,12 +36,10 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thrufs_hostdir::Locks;
+use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// For the first bytes of a front end.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For a worker to exit after its last requests, or after its last thread.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,11 +65,11 @@ enum ShareEvent {
     /// Its exit deadline has passed.
     WorkerStuck(usize),
     /// A front end connects.
-    Incoming,
-    /// The accepted front end has sent something.
-    FrontEndSent,
-    /// The accepted front end has disconnected.
-    FrontEndClosed,
+    Connecting,
+    /// One that has connected has sent something, or has disconnected.
+    Incoming(usize),
+    /// All that a peer has sent is closed.
+    Closed,
     Deadline,
 }
 
@@ -75,17 +79,20 @@ struct ShareSupervisor {
     policy: Option<PolicyFiles>,
     /// Holds the log file open.
     _log: Log,
+    /// Starts processes.
+    apart: Apart,
     signals: SignalFd,
     listener: ShareListener,
     control: Option<ControlSocket>,
     machines: Arc<Machines>,
     /// Those that serve a machine, and the one on standby.
-    workers: Vec<ShareWorker>,
+    workers: Vec<Foreign<ShareWorker>>,
     phase: StandbyState,
     /// Connections whose worker has died, for the next worker.
-    orphans: VecDeque<Keeping>,
-    /// An accepted front end whose worker another connection has got, and since when it is silent.
-    displaced: Option<(OwnedFd, Instant)>,
+    orphans: VecDeque<Foreign<Keeping>>,
+    incoming: AllIncoming,
+    /// What peers have sent is being closed. Each takes the place of a machine.
+    closing: Vec<Task<()>>,
     /// Start of the standby worker.
     started: Instant,
     /// Failures of standby workers in a row.
@@ -117,6 +124,8 @@ impl ShareSupervisor {
         once: bool,
     ) -> Result<ShareSupervisor, ShareError> {
         let (log, signals) = supervisor::begin(&config.server)?;
+        // Before anything of a peer is open.
+        let mut apart = Apart::start("thrufs-start").map_err(system("start a thread"))?;
         // Held for workers: the guest's memory, locks.
         raise_descriptor_limit();
         let listener = ShareListener::open(listening)?;
@@ -129,12 +138,18 @@ impl ShareSupervisor {
             })
             .map_err(system("listen at the control socket"))?;
         }
-        let workers = vec![ShareWorker::start(&config, policy.as_ref(), &source)?];
+        let workers = vec![ShareWorker::start(
+            &mut apart,
+            &config,
+            policy.as_ref(),
+            &source,
+        )?];
         Ok(ShareSupervisor {
             config,
             source,
             policy,
             _log: log,
+            apart,
             signals,
             listener,
             control,
@@ -142,7 +157,8 @@ impl ShareSupervisor {
             workers,
             phase: StandbyState::Starting,
             orphans: VecDeque::new(),
-            displaced: None,
+            incoming: AllIncoming::default(),
+            closing: Vec::new(),
             started: Instant::now(),
             failures: 0,
             once,
@@ -196,11 +212,8 @@ impl ShareSupervisor {
 
     fn serve(&mut self) -> Result<(), ShareError> {
         loop {
-            let deadline = match &self.phase {
-                StandbyState::Starting => Some(self.started + START_TIMEOUT),
-                StandbyState::Accepted(_, since) => Some(*since + SILENCE_TIMEOUT),
-                StandbyState::Ready | StandbyState::Full => None,
-            };
+            let deadlines = self.incoming.deadline().into_iter();
+            let deadline = deadlines.chain(self.start_deadline()).min();
             let event = self.next_event(deadline);
             if self.on_event(event)? == Then::Break(()) {
                 return Ok(());
@@ -215,10 +228,11 @@ impl ShareSupervisor {
             ShareEvent::Signal(number) => {
                 return self.stop(number);
             }
-            ShareEvent::Incoming => self.accept(),
-            ShareEvent::FrontEndSent => self.hand_over()?,
-            ShareEvent::FrontEndClosed => self.standby_is_ready()?,
-            ShareEvent::Deadline => self.on_deadline()?,
+            ShareEvent::Connecting => self.accept(),
+            ShareEvent::Incoming(index) => self.on_incoming(index)?,
+            ShareEvent::Closed if self.phase == StandbyState::Full => self.start_standby()?,
+            ShareEvent::Closed => {}
+            ShareEvent::Deadline => self.on_deadline(),
             ShareEvent::Worker(index, message) => return self.on_message(index, message),
             ShareEvent::WorkerEnded(index) => {
                 let mut worker = self.workers.swap_remove(index);
@@ -239,32 +253,42 @@ impl ShareSupervisor {
         Ok(Then::Continue(()))
     }
 
-    /// The accepted front end is silent, or the standby worker does not get ready.
-    fn on_deadline(&mut self) -> Result<(), ShareError> {
-        if matches!(self.phase, StandbyState::Accepted(..)) {
-            tracing::warn!("the front end sends nothing: disconnecting it");
-            return self.standby_is_ready();
-        }
-        if let Some(worker) = self.standby() {
-            worker.process.kill();
-        }
-        Ok(())
+    /// By when the standby worker must be ready; `None` once it was killed.
+    fn start_deadline(&mut self) -> Option<Instant> {
+        let deadline = self.started + START_TIMEOUT;
+        let is_starting = self.phase == StandbyState::Starting
+            && self.standby()?.process.end_deadline().is_none();
+        is_starting.then_some(deadline)
     }
 
-    /// The standby worker serves the next connection: one that is resumed, one that was accepted before, or
-    /// one that is yet to come.
+    /// A front end is silent, or the standby worker does not get ready.
+    fn on_deadline(&mut self) {
+        for silent in self.incoming.take_silent() {
+            tracing::warn!("the front end sends nothing: disconnecting it");
+            self.close(silent.stream);
+        }
+        let is_late = |deadline| deadline <= Instant::now();
+        if self.start_deadline().is_some_and(is_late)
+            && let Some(worker) = self.standby()
+        {
+            worker.process.kill();
+            worker.process.begin_to_end(END_TIMEOUT);
+        }
+    }
+
+    /// The standby worker serves the next connection: one that is resumed, or one that has connected.
     fn standby_is_ready(&mut self) -> Result<(), ShareError> {
         self.phase = StandbyState::Ready;
-        if self.orphans.is_empty()
-            && let Some((stream, since)) = self.displaced.take()
-        {
-            self.phase = StandbyState::Accepted(stream, since);
-        }
         self.resume_orphans()
     }
 
     fn standby(&mut self) -> Option<&mut ShareWorker> {
-        self.workers.iter_mut().find(|worker| worker.kept.is_none())
+        let mut workers = self.workers.iter_mut().map(|worker| &mut **worker);
+        workers.find(|worker| worker.kept.is_none())
+    }
+
+    fn close<T: Send>(&mut self, value: Foreign<T>) {
+        self.closing.extend(value.close());
     }
 
     /// The number of workers that serve.
@@ -282,7 +306,7 @@ impl ShareSupervisor {
                 return self.stop(number);
             }
             // A signal to one worker ends only its connection.
-            Message::Signalled(_) => drop(worker.process.channel.send(&Message::Stop)),
+            Message::Signalled(_) => worker.process.tell(&Message::Stop),
             Message::Failed(why) => worker.exit_reason = Some(why),
             Message::Figures(figures) if !is_standby => self.machines.record_exit(&figures),
             message => tracing::debug!(?message, "unexpected message from a worker"),
@@ -294,7 +318,9 @@ impl ShareSupervisor {
         match self.listener.accept() {
             Ok(Some(stream)) => {
                 tracing::debug!("a connection is accepted");
-                self.phase = StandbyState::Accepted(stream, Instant::now());
+                if let Some(replaced) = self.incoming.add(stream) {
+                    self.close(replaced.stream);
+                }
             }
             Ok(None) => {}
             Err(error) => {
@@ -304,27 +330,33 @@ impl ShareSupervisor {
         }
     }
 
-    /// Gives the accepted front end to the standby worker, and starts the next.
-    fn hand_over(&mut self) -> Result<(), ShareError> {
-        let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
-        let StandbyState::Accepted(stream, _) = phase else {
+    /// Gives a front end that has sent its first message to the standby worker, and starts the next.
+    fn on_incoming(&mut self, index: usize) -> Result<(), ShareError> {
+        let first_message = self.incoming.all()[index].first_message();
+        if first_message == FirstMessage::None {
             return Ok(());
-        };
+        }
+        let stream = self.incoming.take(index).stream;
+        if first_message == FirstMessage::Never {
+            self.close(stream);
+            return Ok(());
+        }
         tracing::info!("a virtual machine has connected");
-        match Keeping::begin(stream, &self.config) {
+        match Keeping::begin(&stream, &self.config) {
             Ok(kept) => self.assign(kept),
             Err(error) => {
                 tracing::warn!("cannot serve the front end: {error}");
-                self.standby_is_ready()
+                Ok(())
             }
         }
     }
 
     /// Gives a connection to the standby worker, and starts the next.
-    fn assign(&mut self, kept: Keeping) -> Result<(), ShareError> {
+    fn assign(&mut self, kept: Foreign<Keeping>) -> Result<(), ShareError> {
         let Some(worker) = self.standby() else {
             return Ok(());
         };
+        worker.process.expose();
         let process = worker.process.id();
         tracing::debug!(process, "the worker serves a virtual machine");
         // The exit of a dead worker is the next event.
@@ -341,8 +373,7 @@ impl ShareSupervisor {
     fn resume_orphans(&mut self) -> Result<(), ShareError> {
         match self.phase {
             _ if self.orphans.is_empty() => Ok(()),
-            // An accepted front end has sent nothing: it can wait for the next worker.
-            StandbyState::Ready | StandbyState::Accepted(..) => {
+            StandbyState::Ready => {
                 tracing::info!("resuming the virtual machine");
                 self.orphans
                     .pop_front()
@@ -356,18 +387,16 @@ impl ShareSupervisor {
 
     /// Starts the next standby worker, unless the limit is reached.
     fn start_standby(&mut self) -> Result<(), ShareError> {
-        let enough = self.once || self.serving() >= self.config.machines_max;
-        let phase = std::mem::replace(&mut self.phase, StandbyState::Full);
-        if let StandbyState::Accepted(stream, since) = phase {
-            self.displaced = Some((stream, since));
-        }
+        let taken = self.serving() + self.closing.len();
+        let enough = self.once || taken >= self.config.machines_max;
         if enough && self.orphans.is_empty() {
             self.phase = StandbyState::Full;
             return Ok(());
         }
         self.phase = StandbyState::Starting;
         self.started = Instant::now();
-        match ShareWorker::start(&self.config, self.policy.as_ref(), &self.source) {
+        let policy = self.policy.as_ref();
+        match ShareWorker::start(&mut self.apart, &self.config, policy, &self.source) {
             Ok(worker) => self.workers.push(worker),
             // The serving workers continue.
             Err(error) if self.serving() > 0 => {
@@ -381,16 +410,14 @@ impl ShareSupervisor {
     }
 
     /// Keeps the connection of an ended worker, if the next one resumes it; otherwise closes it.
-    fn will_resume(&mut self, mut kept: Keeping, status: Option<ExitStatus>) -> bool {
-        let Some(status) = status else {
-            return false;
-        };
-        match kept.outlives(status) {
+    fn will_resume(&mut self, mut kept: Foreign<Keeping>, status: Option<ExitStatus>) -> bool {
+        match status.map_or(Err(None), |status| kept.outlives(status)) {
             Ok(()) => {
                 let deaths = kept.deaths();
                 tracing::error!(
                     deaths,
-                    "the worker died ({status}): the next worker resumes the virtual machine"
+                    "the worker died ({}): the next worker resumes the virtual machine",
+                    shown(status)
                 );
                 self.orphans.push_back(kept);
                 true
@@ -399,6 +426,7 @@ impl ShareSupervisor {
                 if let Some(why) = why {
                     tracing::error!("the virtual machine is not resumed: {why}");
                 }
+                self.close(kept);
                 false
             }
         }
@@ -407,32 +435,33 @@ impl ShareSupervisor {
     /// `status` is `None` if the process remains, because its requests do not end.
     fn after_end(
         &mut self,
-        mut worker: ShareWorker,
+        mut worker: Foreign<ShareWorker>,
         status: Option<ExitStatus>,
     ) -> Result<Then, ShareError> {
-        match worker.kept.take() {
-            Some(kept) => self.after_serving(worker, kept, status),
-            None => self
-                .after_standby(worker, status)
-                .map(|()| Then::Continue(())),
+        let (kept, why) = (worker.kept.take(), worker.exit_reason.take());
+        let process = worker.process.id();
+        self.close(worker);
+        match kept {
+            Some(kept) => self.after_serving(process, kept, why, status),
+            None => self.after_standby(why, status).map(|()| Then::Continue(())),
         }
     }
 
     /// The next worker resumes the connection, or the machine is disconnected.
     fn after_serving(
         &mut self,
-        worker: ShareWorker,
-        kept: Keeping,
+        process: u32,
+        kept: Foreign<Keeping>,
+        exit_reason: Option<String>,
         status: Option<ExitStatus>,
     ) -> Result<Then, ShareError> {
-        let process = worker.process.id();
         self.failures = 0;
         if self.will_resume(kept, status) {
             self.machines.remove(process, true);
             self.resume_orphans()?;
             return Ok(Then::Continue(()));
         }
-        let outcome = match worker.exit_reason {
+        let outcome = match exit_reason {
             _ if status.is_some_and(|status| status.success()) => {
                 tracing::info!(process, "the virtual machine has disconnected");
                 Ok(Then::Break(()))
@@ -455,7 +484,7 @@ impl ShareSupervisor {
             return outcome;
         }
         // At the limit there is no standby worker.
-        if matches!(self.phase, StandbyState::Full) {
+        if self.phase == StandbyState::Full {
             self.start_standby()?;
         }
         Ok(Then::Continue(()))
@@ -464,7 +493,7 @@ impl ShareSupervisor {
     /// The next worker starts, unless they fail in a row.
     fn after_standby(
         &mut self,
-        worker: ShareWorker,
+        exit_reason: Option<String>,
         status: Option<ExitStatus>,
     ) -> Result<(), ShareError> {
         tracing::error!("the standby worker died ({})", shown(status));
@@ -483,7 +512,7 @@ impl ShareSupervisor {
             return self.start_standby();
         }
         let died = || ShareError::WorkerDied(shown(status));
-        let error = worker.exit_reason.map_or_else(died, ShareError::Worker);
+        let error = exit_reason.map_or_else(died, ShareError::Worker);
         if self.serving() == 0 {
             return Err(error);
         }
@@ -501,8 +530,7 @@ impl ShareSupervisor {
 
     fn send_all(&self, message: &Message) {
         for worker in &self.workers {
-            // The exit of a dead one is handled later.
-            let _ = worker.process.channel.send(message);
+            worker.process.tell(message);
         }
     }
 
@@ -520,7 +548,7 @@ impl ShareSupervisor {
         match read {
             Ok((messages, policy)) => {
                 for (worker, message) in self.workers.iter().zip(messages) {
-                    let _ = worker.process.channel.send(&message);
+                    worker.process.tell(&message);
                 }
                 // What was granted under the old policy is in the session record; all else is decided by
                 // this one.

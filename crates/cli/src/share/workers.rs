@@ -5,12 +5,13 @@ use super::keeping::Keeping;
 use crate::channel::{Channel, Message};
 use crate::config::ShareConfig;
 use crate::error::{StartupError, system};
+use crate::foreign::Foreign;
 use crate::policy_file::PolicyFiles;
 use crate::process::{Process, Role};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use thrufs_sys::apart::Apart;
 
 #[derive(Debug)]
 pub(super) struct ShareWorker {
@@ -18,7 +19,7 @@ pub(super) struct ShareWorker {
     /// The error it reported before its end.
     pub(super) exit_reason: Option<String>,
     /// The connection that it serves; on standby, none.
-    pub(super) kept: Option<Keeping>,
+    pub(super) kept: Option<Foreign<Keeping>>,
     /// For queries.
     pub(super) queries: Arc<QueryChannel>,
 }
@@ -26,11 +27,12 @@ pub(super) struct ShareWorker {
 impl ShareWorker {
     /// Starts one; it sends `Ready` later.
     pub(super) fn start(
+        apart: &mut Apart,
         config: &ShareConfig,
         policy: Option<&PolicyFiles>,
         source: &OwnedFd,
-    ) -> Result<ShareWorker, StartupError> {
-        let process = Process::start(Role::ShareWorker, config.paths())
+    ) -> Result<Foreign<ShareWorker>, StartupError> {
+        let process = Process::start_apart(apart, Role::ShareWorker, config.paths())
             .map_err(system("start the worker"))?;
         let send = |message: Message| send_setup(&process.channel, &message);
         let (queries, theirs) =
@@ -42,12 +44,12 @@ impl ShareWorker {
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
         send(Message::Share(Box::new(config.clone()), source))?;
-        Ok(ShareWorker {
+        Ok(Foreign::new(ShareWorker {
             process,
             exit_reason: None,
             kept: None,
             queries: Arc::new(queries),
-        })
+        }))
     }
 }
 
@@ -62,13 +64,11 @@ fn send_setup(channel: &Channel, message: &Message) -> Result<(), StartupError> 
 }
 
 /// The state of the standby worker.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StandbyState {
     Starting,
     /// It waits for a front end.
     Ready,
-    /// A front end is connected since then, and has sent nothing.
-    Accepted(OwnedFd, Instant),
     /// There is none: `machines` is reached, or the share ends. No front end is accepted.
     Full,
 }

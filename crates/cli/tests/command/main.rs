@@ -10,6 +10,7 @@ mod migration;
 mod mounting;
 mod options;
 mod owners;
+mod peers;
 mod podman;
 mod policy;
 mod run_ends;

@@ -79,7 +79,7 @@ pub(super) fn queue_of(parcel: &Parcel) -> u32 {
 
 impl Kept {
     /// Records a message that took effect.
-    pub(super) fn keep(&mut self, parcel: Parcel) {
+    pub(super) fn keep(&mut self, mut parcel: Parcel) {
         let Some(request) = parcel.request() else {
             return;
         };
@@ -100,6 +100,8 @@ impl Kept {
             }
             request if BEFORE.contains(&request) || AFTER.contains(&request) => {
                 let queue = queue_of(&parcel);
+                // None has more.
+                parcel.files.truncate(1);
                 if queue < QUEUES_MAX {
                     self.said.insert((request, queue), parcel);
                 }

@@ -2,17 +2,15 @@
 
 use super::{END_TIMEOUT, ShareEvent, ShareSupervisor};
 use crate::channel::Message;
-use crate::process::ProcessEvent;
+use crate::process::{Process, ProcessEvent};
 use crate::share::id_maps;
 use crate::share::workers::StandbyState;
 use crate::waiting;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 /// Descriptors that are not of a worker.
-const OWN: usize = 3;
+const OWN: usize = 2;
 
 impl ShareSupervisor {
     /// Waits for the next event. Messages of a worker come before its exit.
@@ -22,7 +20,8 @@ impl ShareSupervisor {
             let next = self.workers.len().min(1);
             self.workers.rotate_left(next);
             let ready = self.wait(deadline);
-            let (own, workers) = ready.split_at(OWN);
+            let (own, ready) = ready.split_at(OWN);
+            let (workers, peers) = ready.split_at(Process::SOURCES * self.workers.len());
             if own[0]
                 && let Ok(signal) = self.signals.read()
             {
@@ -33,17 +32,15 @@ impl ShareSupervisor {
                     return event;
                 }
             }
-            if own[1] {
-                return ShareEvent::Incoming;
+            if let Some(index) = peers.iter().position(|ready| *ready) {
+                if let Some(index) = index.checked_sub(self.closing.len()) {
+                    return ShareEvent::Incoming(index);
+                }
+                self.closing.swap_remove(index).finish();
+                return ShareEvent::Closed;
             }
-            if own[2]
-                && let StandbyState::Accepted(stream, _) = &self.phase
-            {
-                return if speaks(stream) {
-                    ShareEvent::FrontEndSent
-                } else {
-                    ShareEvent::FrontEndClosed
-                };
+            if own[1] {
+                return ShareEvent::Connecting;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return ShareEvent::Deadline;
@@ -51,20 +48,21 @@ impl ShareSupervisor {
         }
     }
 
-    /// Which of the own descriptors, and of those of each worker, are readable.
+    /// Which of the own descriptors, of those of each worker, of what is being closed, and of the incoming
+    /// connections are readable.
     fn wait(&self, mut deadline: Option<Instant>) -> Vec<bool> {
-        let (listener, stream) = match &self.phase {
-            StandbyState::Ready => (Some(self.listener.as_fd()), None),
-            StandbyState::Accepted(stream, _) => (None, Some(stream.as_fd())),
-            StandbyState::Starting | StandbyState::Full => (None, None),
-        };
-        let own: [_; OWN] = [Some(self.signals.as_fd()), listener, stream];
+        let is_ready = self.phase == StandbyState::Ready;
+        let listener = is_ready.then(|| self.listener.as_fd());
+        let own: [_; OWN] = [Some(self.signals.as_fd()), listener];
         let mut descriptors = own.to_vec();
         for worker in &self.workers {
             descriptors.extend(worker.process.sources());
             let end = worker.process.end_deadline();
             deadline = deadline.into_iter().chain(end).min();
         }
+        descriptors.extend(self.closing.iter().map(|task| Some(task.as_fd())));
+        let incoming = self.incoming.all().iter().filter(|_| is_ready);
+        descriptors.extend(incoming.map(|one| Some(one.as_fd())));
         waiting::readable_of(&descriptors, deadline)
     }
 
@@ -73,9 +71,9 @@ impl ShareSupervisor {
         match worker.process.event(ready) {
             // Only on standby: later, an attacker may control the worker.
             Some(ProcessEvent::Message(Message::MapIds)) if worker.kept.is_none() => {
-                let mapped = id_maps::map(worker.process.id(), &self.config);
+                let mapped = id_maps::map(&mut self.apart, worker.process.id(), &self.config);
                 let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
-                let _ = worker.process.channel.send(&answer);
+                worker.process.tell(&answer);
             }
             Some(ProcessEvent::Message(Message::Stuck(requests))) => {
                 tracing::debug!(requests, "the worker is stuck");
@@ -91,15 +89,5 @@ impl ShareSupervisor {
             None => {}
         }
         None
-    }
-}
-
-/// Whether data, and not the end, can be read.
-fn speaks(stream: &OwnedFd) -> bool {
-    let mut byte = [0_u8; 1];
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    match recv(stream, &mut byte, flags) {
-        Ok((_, length)) => length > 0,
-        Err(errno) => matches!(errno, Errno::AGAIN | Errno::INTR),
     }
 }
