@@ -103,7 +103,7 @@ impl RuleArguments {
         let profiles = self.profiles();
         let mut text = Text::default();
         for profile in &profiles {
-            text.reserve_names(&checked(Path::new("profile"), profile)?);
+            text.reserve_names(profile);
         }
         if records || log.is_some() {
             text.audit(log)?;
