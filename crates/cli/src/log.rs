@@ -9,6 +9,7 @@ mod syslog;
 use crate::config::ServerConfig;
 use crate::error::{StartupError, system};
 use crate::lookup;
+use crate::output::lines_of;
 use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
@@ -17,6 +18,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use syslog::Syslog;
+use thrufs_hostdir::printable;
 use tracing_subscriber::EnvFilter;
 
 const DEFAULT: &str = "info";
@@ -56,7 +58,7 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
             (tracing::subscriber::set_global_default(subscriber), None)
         }
         other => {
-            let subscriber = subscriber.with_writer(io::stderr).finish();
+            let subscriber = subscriber.with_writer(|| StandardError).finish();
             let begun = tracing::subscriber::set_global_default(subscriber);
             (begun, other.err())
         }
@@ -69,6 +71,21 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
     Ok(())
 }
 
+/// Standard error, where what peers and names of files say controls no terminal.
+struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        io::stderr().write_all(lines_of(&text, printable).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
 /// Returns a pipe, for standard output and error of a child, and the thread that relays it to standard
 /// error until all writers have closed it.
 pub(crate) fn relay() -> io::Result<(OwnedFd, JoinHandle<()>)> {
@@ -78,7 +95,7 @@ pub(crate) fn relay() -> io::Result<(OwnedFd, JoinHandle<()>)> {
         let mut pipe = File::from(ours);
         while let Ok(length @ 1..) = pipe.read(&mut bytes) {
             // A failed write must not block the child.
-            let _ = io::stderr().write_all(&bytes[..length]);
+            let _ = StandardError.write_all(&bytes[..length]);
         }
     })?;
     Ok((theirs, relay))
@@ -129,8 +146,7 @@ fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, StartupError> {
     let Some(path) = &config.log_file else {
         return Ok(None);
     };
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
-    let opened = lookup::open(path, flags, Mode::from_raw_mode(0o640));
+    let opened = lookup::open_log(path, Mode::from_raw_mode(0o640));
     let file = opened.map_err(|source| StartupError::LogFile {
         path: path.clone(),
         source,

@@ -4,7 +4,7 @@ use crate::audit_log;
 use crate::channel::Message;
 use crate::error::{StartupError, system};
 use crate::lookup;
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -101,8 +101,7 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
 }
 
 fn open_audit_log(path: &Path) -> Result<OwnedFd, StartupError> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
-    let opened = lookup::open(path, flags, Mode::from_raw_mode(0o600));
+    let opened = lookup::open_log(path, Mode::from_raw_mode(0o600));
     opened.map_err(|source| StartupError::AuditLog {
         path: path.into(),
         source,

@@ -35,7 +35,7 @@ use crate::error::system;
 use crate::log;
 use crate::lookup;
 use crate::options;
-use crate::output::print;
+use crate::output::{self, print};
 use crate::policy_file::PolicyFiles;
 use crate::source;
 pub(crate) use arguments::command;
@@ -127,7 +127,10 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     if arguments.tree.is_none() && Path::new(&plan.directory) != tree {
         // Patterns count from there.
-        eprintln!("thrufs: serving the whole project, {}", tree.display());
+        output::report(format_args!(
+            "thrufs: serving the whole project, {}",
+            tree.display()
+        ));
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
