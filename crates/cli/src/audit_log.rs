@@ -9,7 +9,7 @@ use rustix::io::retry_on_intr;
 use rustix::net::{SendFlags, send};
 use std::io;
 use std::os::fd::OwnedFd;
-use thrufs_hostdir::AuditLog;
+use thrufs_hostdir::{AuditLog, printable_json};
 
 /// A path, plain and in hexadecimal, fits.
 const LINE_BYTES_MAX: usize = 128 << 10;
@@ -41,7 +41,8 @@ fn write_one(
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let line = String::from_utf8_lossy(&line[..length]);
+    // One line as the log has it, whatever the worker sent.
+    let line = printable_json(&String::from_utf8_lossy(&line[..length]));
     let written = log.append(&line);
     count(&line, written.is_ok());
     let errno = written.map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |()| 0);

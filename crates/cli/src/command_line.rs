@@ -76,7 +76,7 @@ pub(crate) fn carry_out(name: &str, matches: &mut ArgMatches) -> ExitCode {
             let CompletionsArguments { shell } = parsed(matches);
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(Purpose::Completion), NAME, &mut script);
-            print(script);
+            print(String::from_utf8_lossy(&script));
             ExitCode::SUCCESS
         }
         "man" => finish(NAME, manual::write_pages(parsed(matches))),

@@ -3,6 +3,7 @@
 //! Each command has a type of errors of its own. An error is printed once, by [`finish`]; its text includes its
 //! cause, and what the user can do.
 
+use crate::output::report;
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ pub(crate) fn finish<T: Termination>(
     match outcome {
         Ok(done) => done.report(),
         Err(error) => {
-            eprintln!("{program}: {error}");
+            report(format_args!("{program}: {error}"));
             error.status().into()
         }
     }

@@ -1,10 +1,10 @@
 //! `thrufs explain` and `thrufs ctl`: queries of servers.
 
-use crate::control::client::{ShareSocket, ask, ask_share, printable, share_at};
+use crate::control::client::{ShareSocket, ask, ask_share, share_at};
 use crate::control::finding::locate;
 use crate::control::protocol::{Command as Query, escape};
 use crate::control::query_error::QueryError;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, report};
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
-use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState, WindowUse};
+use thrufs_hostdir::{CacheState, Explanation, FileKind, NodeState, WindowUse, printable};
 use thrufs_policy::DataPath;
 
 /// Show how files on a live mount or share are served, and why
@@ -100,7 +100,7 @@ pub(crate) fn explain(arguments: ExplainArguments) -> Result<ExitCode, QueryErro
             Ok(all) => all.iter().for_each(|one| print(as_text(path, one))),
             Err(error) => {
                 if let Some(earlier) = failed.replace(error) {
-                    eprintln!("thrufs: {earlier}");
+                    report(format_args!("thrufs: {earlier}"));
                 }
             }
         }
@@ -183,7 +183,7 @@ pub(crate) fn ctl(arguments: CtlArguments) -> Result<ExitCode, QueryError> {
     } else {
         let text = answer.get("text").and_then(Value::as_str);
         for line in text.unwrap_or_default().lines() {
-            print(printable(line) + "\n");
+            print(format!("{line}\n"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ mod syslog;
 use crate::config::ServerConfig;
 use crate::error::{StartupError, system};
 use crate::lookup;
+use crate::output::lines_of;
 use crate::task::start_thread;
 use crate::waiting;
 use rate::{LogRate, PIECE_BYTES_MAX};
@@ -19,6 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use syslog::Syslog;
+use thrufs_hostdir::printable;
 use tracing_subscriber::EnvFilter;
 
 const DEFAULT: &str = "info";
@@ -55,7 +57,7 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
             (tracing::subscriber::set_global_default(subscriber), None)
         }
         other => {
-            let subscriber = subscriber.with_writer(io::stderr).finish();
+            let subscriber = subscriber.with_writer(|| StandardError).finish();
             let begun = tracing::subscriber::set_global_default(subscriber);
             (begun, other.err())
         }
@@ -66,6 +68,21 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
         tracing::warn!("cannot connect to syslog: {error}");
     }
     Ok(())
+}
+
+/// Standard error, where what peers and names of files say controls no terminal.
+struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        io::stderr().write_all(lines_of(&text, printable).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Starts a thread that relays the log of a process to standard error, at a limited [rate], until it has `ended`. Others may
@@ -86,7 +103,7 @@ pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>>
                 if let Some(omitted) = rate.admit(&bytes[..length], Instant::now()) {
                     say_omitted(omitted);
                     // A failed write must not block the child.
-                    let _ = io::stderr().write_all(&bytes[..length]);
+                    let _ = StandardError.write_all(&bytes[..length]);
                 }
             }
         }
@@ -145,8 +162,7 @@ fn open(config: &ServerConfig) -> Result<Option<OwnedFd>, StartupError> {
     let Some(path) = &config.log_file else {
         return Ok(None);
     };
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
-    let opened = lookup::open(path, flags, Mode::from_raw_mode(0o640));
+    let opened = lookup::open_log(path, Mode::from_raw_mode(0o640));
     let file = opened.map_err(|source| StartupError::LogFile {
         path: path.clone(),
         source,

@@ -18,6 +18,7 @@ const LINKS_MAX: u32 = 40;
 
 /// `linux/magic.h`
 const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+const PIPEFS_MAGIC: i64 = 0x5049_5045;
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -43,6 +44,31 @@ pub(crate) fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd
         Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => Walk::along(path)?.open(flags, mode),
         opened => Ok(opened?),
     }
+}
+
+/// Opens a log, to append to it. By a FIFO or a socket a user would have root wait for a reader. A pipe without a name
+/// is the caller's own (`/dev/fd/3`).
+///
+/// # Errors
+///
+/// Those of [`open`]; for what is neither a file, nor a character device (`/dev/stderr`), nor such a pipe.
+pub(crate) fn open_log(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
+    let refused = || io::Error::other("it is neither a regular file nor a character device");
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
+    let log =
+        open(path, flags | OFlags::NONBLOCK, mode).map_err(|error| match error.raw_os_error() {
+            Some(libc::ENXIO) => refused(),
+            _ => error,
+        })?;
+    match FileType::from_raw_mode(fstat(&log)?.st_mode) {
+        FileType::RegularFile | FileType::CharacterDevice => {}
+        FileType::Fifo if rustix::fs::fstatfs(&log)?.f_type == PIPEFS_MAGIC => {}
+        _ => return Err(refused()),
+    }
+    // Terminals and pipes wait for their readers.
+    let status = rustix::fs::fcntl_getfl(&log)?;
+    rustix::fs::fcntl_setfl(&log, status - OFlags::NONBLOCK)?;
+    Ok(log)
 }
 
 /// Opens a path on which there is no symbolic link: one that was resolved.
@@ -202,4 +228,44 @@ impl Walk {
 fn directory(path: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::mknodat;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn log_is_no_fifo_by_which_a_user_has_root_wait() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let mode = Mode::RUSR | Mode::WUSR;
+        for fifo in ["fifo", "read"] {
+            mknodat(CWD, at(fifo), FileType::Fifo, mode, 0).unwrap();
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let _reader = rustix::fs::open(at("read"), flags, Mode::empty()).unwrap();
+        let _listener = UnixListener::bind(at("socket")).unwrap();
+        for name in ["fifo", "read", "socket"] {
+            let error = open_log(&at(name), mode).unwrap_err().to_string();
+            assert!(error.contains("neither a regular file"), "{name}: {error}");
+        }
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let own = format!("/dev/fd/{}", writer.as_raw_fd());
+        for log in [at("new"), "/dev/null".into(), own.into()] {
+            let log = open_log(&log, mode).unwrap();
+            assert!(
+                !rustix::fs::fcntl_getfl(&log)
+                    .unwrap()
+                    .contains(OFlags::NONBLOCK)
+            );
+            std::fs::File::from(log).write_all(b"line").unwrap();
+        }
+        assert_eq!(std::fs::read(at("new")).unwrap(), b"line");
+        let mut line = [0; 4];
+        std::fs::File::from(reader).read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"line");
+    }
 }

@@ -31,6 +31,7 @@
 //!
 //! With `-f`, the first process is the supervisor, as for `thrufs share` (see [`share`]).
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arguments;
@@ -74,6 +75,7 @@ mod worker;
 
 use command_line::NAME;
 use error::{USAGE, finish};
+use output::report;
 use process::Role;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -81,7 +83,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // Descriptors of the parent would be a way out of a worker's confinement.
     if let Err(errno) = thrufs_sys::process::close_range_on_exec(3, u32::MAX) {
-        eprintln!("thrufs: cannot close inherited descriptors: {errno}");
+        report(format_args!(
+            "thrufs: cannot close inherited descriptors: {errno}"
+        ));
         return ExitCode::FAILURE;
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();

@@ -7,6 +7,7 @@ use crate::error::{CommandError, StartupError, USAGE};
 use crate::launch::{self, MountArguments};
 use crate::mounting::error::MountCommandError;
 use crate::options::{self, OptionError};
+use crate::output::report;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -63,11 +64,13 @@ pub(crate) fn is_helper(program: &OsStr) -> bool {
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<(), HelperError> {
     let helper = parse(arguments.into_iter().skip(1))?;
     for option in &helper.left_out {
-        eprintln!("mount.thrufs: ignored the unknown option `{option}`");
+        report(format_args!(
+            "mount.thrufs: ignored the unknown option `{option}`"
+        ));
     }
     let plan = launch::plan(helper.mount)?;
     if helper.verbose {
-        eprintln!("mount.thrufs: {plan}");
+        report(format_args!("mount.thrufs: {plan}"));
     }
     if !helper.fake {
         plan.carry_out()?;

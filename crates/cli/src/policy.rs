@@ -5,7 +5,7 @@ mod host_file;
 
 use crate::error::StartupError;
 use crate::options;
-use crate::output::print;
+use crate::output::{print, report};
 use crate::policy_file;
 use crate::run::rules::Profile;
 use crate::run::user::Account;
@@ -93,16 +93,16 @@ pub(crate) fn check(command: PolicyCommand) -> Result<ExitCode, StartupError> {
         executable: &|| Some(executable.as_ref()?.as_os_str().as_encoded_bytes().to_vec()),
     };
     if policy.uses().executables && executable.is_none() {
-        eprintln!(
+        report(format_args!(
             "thrufs: rules match on the caller's program, which is unknown: set it with --exe"
-        );
+        ));
     }
     let mut code = ExitCode::SUCCESS;
     for path in &paths {
         match answer(&policy, &caller, &root, path) {
-            Ok(line) => print(line),
+            Ok(line) => print(String::from_utf8_lossy(&line)),
             Err(error) => {
-                eprintln!("thrufs: {error}");
+                report(format_args!("thrufs: {error}"));
                 code = ExitCode::FAILURE;
             }
         }

@@ -107,8 +107,7 @@ fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
 }
 
 fn open_audit_log(path: &Path) -> Result<OwnedFd, StartupError> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
-    let opened = lookup::open(path, flags, Mode::from_raw_mode(0o600));
+    let opened = lookup::open_log(path, Mode::from_raw_mode(0o600));
     opened.map_err(|source| StartupError::AuditLog {
         path: path.into(),
         source,

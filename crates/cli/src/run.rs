@@ -36,7 +36,7 @@ use crate::error::system;
 use crate::log;
 use crate::lookup;
 use crate::options;
-use crate::output::print;
+use crate::output::{self, print};
 use crate::policy_file::PolicyFiles;
 use crate::source;
 pub(crate) use arguments::command;
@@ -47,7 +47,7 @@ use clap::ArgMatches;
 use git::GitPlaces;
 use log_copy::LogCopy;
 use plan::SandboxPlan;
-use report::{Report, printable};
+use report::Report;
 use rules::RuleError;
 use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::fs::FileType;
@@ -55,6 +55,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use thrufs_hostdir::printable;
 use thrufs_policy::Policy;
 use thrufs_sys::signal::SignalFd;
 use user::RunUser;
@@ -133,11 +134,14 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     if arguments.tree.is_none() && Path::new(&plan.directory) != tree {
         // Patterns count from there.
-        eprintln!("thrufs: serving the whole project, {}", tree.display());
+        output::report(format_args!(
+            "thrufs: serving the whole project, {}",
+            tree.display()
+        ));
     }
     if arguments.rules.has_workspace() {
         for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
-            eprintln!("thrufs: {}", printable(&warning));
+            output::report(format_args!("thrufs: {}", printable(&warning)));
         }
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;

@@ -3,6 +3,7 @@
 use crate::error::{CommandError, StartupError, system};
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
+use crate::output::report;
 use crate::waiting;
 use clap::Parser;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -84,7 +85,7 @@ pub(crate) fn run(arguments: UnmountArguments) -> Result<(), UnmountError> {
         if let Err(error) = unmount(&mountpoint, arguments.lazy)
             && let Some(earlier) = failed.replace(error)
         {
-            eprintln!("thrufs: {earlier}");
+            report(format_args!("thrufs: {earlier}"));
         }
     }
     failed.map_or(Ok(()), Err)

@@ -395,6 +395,15 @@ impl Config {
         }
     }
 
+    /// Fails with `EOVERFLOW` for a file that belongs to no id of clients. Their kernel refuses to change it; a guest
+    /// may send requests that its kernel has not checked.
+    pub(crate) fn require_mapped(&self, uid: u32, gid: u32) -> thrufs::Result<()> {
+        match self.uid_map.to_client(uid) == NO_ID || self.gid_map.to_client(gid) == NO_ID {
+            true => Err(thrufs::Errno::EOVERFLOW),
+            false => Ok(()),
+        }
+    }
+
     /// Whether clients see other ids than the host.
     pub(crate) fn maps_ids(&self) -> bool {
         !(self.uid_map.is_identity() && self.gid_map.is_identity())

@@ -149,18 +149,20 @@ impl Credentials {
         }
         if acting.gid != gid {
             cred::set_fsgid(gid)?;
-            acting.gid = gid;
+            // It is refused without an error where the server's user namespace has no such id.
+            acting.gid = cred::current_fsgid();
             ACTING.set(Some(acting));
         }
         if acting.uid != uid {
             cred::set_fsuid(uid)?;
-            acting.uid = uid;
+            acting.uid = cred::current_fsuid();
             ACTING.set(Some(acting));
         }
         Ok(())
     }
 
-    /// Creates as the caller, with this umask.
+    /// Creates as the caller, with this umask. Fails with `EOVERFLOW`, the kernel's answer for an id that a file
+    /// system cannot hold, where the caller has none here.
     pub(crate) fn create_as(
         &self,
         context: &Context<'_>,
@@ -172,6 +174,11 @@ impl Credentials {
         let gid = owner(context.gid(), gids, self.server_gid)?;
         self.become_owner(uid, gid)?;
         let mut acting = self.acting()?;
+        let may_act = Capabilities::SETUID | Capabilities::SETGID;
+        let may_act = self.switches && acting.capabilities.contains(may_act);
+        if may_act && (acting.uid, acting.gid) != (uid, gid) {
+            return Err(Errno::EOVERFLOW);
+        }
         let umask = umask & 0o777;
         if acting.umask != umask {
             cred::set_umask(umask);
@@ -234,11 +241,12 @@ impl Credentials {
     }
 }
 
+/// The owner of what this caller creates. No kernel sends a creation without a caller.
 fn owner(caller: Option<u32>, map: &IdMap, server: u32) -> Result<u32> {
-    match (caller, map) {
-        (None, _) | (_, IdMap::Squash(_)) => Ok(server),
-        // The kernel's answer for an id that the file system cannot hold.
-        (Some(id), map) => map.to_host(id).ok_or(Errno::EOVERFLOW),
+    let caller = caller.ok_or(Errno::EOVERFLOW)?;
+    match map {
+        IdMap::Squash(_) => Ok(server),
+        map => map.to_host(caller).ok_or(Errno::EOVERFLOW),
     }
 }
 

@@ -30,7 +30,7 @@ mod programs;
 mod reload;
 
 pub(crate) use attribute_source::{NewFile, OpenFileSource, StatSource};
-pub(crate) use audit::AuditedOpen;
+pub(crate) use audit::{AuditedNames, AuditedOpen};
 pub use audit_log::AuditLog;
 pub(crate) use permission::RulesOfEntries;
 pub use programs::Programs;

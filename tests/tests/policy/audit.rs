@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::mount::{MountFlags, UnmountFlags};
 use serde_json::Value;
 use thrufs_testing::user::ALICE;
@@ -183,12 +183,64 @@ fn no_line_is_lost_among_many() {
 
 #[test]
 fn names_of_any_bytes_are_audited() {
-    let name = OsStr::from_bytes(b"audited/\xff\"\\\n\x01");
+    let name = OsStr::from_bytes(b"audited/\xff\"\\\n\x01\xc2\x9b\xe2\x80\xae");
     let fill = |source: &Path| put(source, name, b"content");
     with_policy("", POLICY, fill, |served| {
         let line = &records(served, 1, || drop(File::open(served.at(name)).unwrap()))[0];
-        assert_eq!(line["path_hex"], "617564697465642fff225c0a01");
-        assert_eq!(line["path"], "audited/\u{fffd}\"\\\n\u{1}");
+        assert_eq!(line["path_hex"], "617564697465642fff225c0a01c29be280ae");
+        assert_eq!(line["path"], "audited/\u{fffd}\"\\\n\u{1}\u{9b}\u{202e}");
+        let log = fs::read_to_string(served.ground().base().join("audit.log")).unwrap();
+        let controls = |char: char| char != '\n' && (char.is_control() || char == '\u{202e}');
+        assert!(
+            !log.contains(controls),
+            "a terminal that shows it is not controlled: {log:?}"
+        );
+    });
+}
+
+/// Else the log would not tell which file was read, after it was renamed.
+#[test]
+fn new_names_of_audited_files_are_recorded() {
+    with_policy("", POLICY, fill, |served| {
+        let at = |name: &str| served.at(name);
+        let names = |line: &Value| {
+            let fields = ["event", "path", "new_path", "outcome", "rule_name"];
+            fields.map(|field| line[field].as_str().unwrap_or_default().to_owned())
+        };
+        let moved = |from: &str, to: &str| {
+            let lines = records(served, 1, || fs::rename(at(from), at(to)).unwrap());
+            names(&lines[0])
+        };
+        let renamed =
+            |from: &str, to: &str| ["rename", from, to, "renamed", "eyes"].map(str::to_owned);
+        assert_eq!(moved("audited/file", "x"), renamed("audited/file", "x"));
+        records(served, 0, || drop(fs::read(at("x")).unwrap()));
+        records(served, 0, || {
+            fs::rename(at("other"), at("another")).unwrap();
+        });
+        assert_eq!(moved("x", "audited/file"), renamed("x", "audited/file"));
+        let lines = records(served, 1, || {
+            fs::hard_link(at("audited/file"), at("y")).unwrap();
+        });
+        assert_eq!(
+            names(&lines[0]),
+            ["link", "audited/file", "y", "linked", "eyes"]
+        );
+        assert!(lines[0]["executable"].is_string() && lines[0]["uid"] == 0);
+        let exchange = || {
+            let (one, other) = (at("audited/file"), at("another"));
+            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+        };
+        let lines = records(served, 2, exchange);
+        assert_eq!(names(&lines[0]), renamed("audited/file", "another"));
+        assert_eq!(names(&lines[1]), renamed("another", "audited/file"));
+        // Of a directory in which such files may be; and nothing where there was no rename.
+        fs::create_dir(at("dir")).unwrap();
+        assert_eq!(
+            moved("dir", "elsewhere"),
+            ["rename", "dir", "elsewhere", "renamed", ""]
+        );
+        records(served, 0, || drop(fs::rename(at("audited/none"), at("z"))));
     });
 }
 

@@ -35,7 +35,7 @@ use std::sync::Arc;
 use thrufs::{Errno, MountOptions, SessionConfig};
 use thrufs_abi::layout::{LkIn, SetattrIn};
 use thrufs_abi::{InitFlags, NodeId, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks, Resources};
+use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap, IdRange, Locks, Resources, Translation};
 use thrufs_testing::{Client, InProcess};
 use thrufs_tests::guard::is_root;
 use thrufs_tests::skip_if;
@@ -137,6 +137,8 @@ fn set_mode(mode: u32) -> SetattrIn {
 }
 
 const ROOT: NodeId = NodeId::ROOT;
+
+const NO_ID: u32 = u32::MAX;
 
 /// Else others would act as the server's user: refused for any server, before anything is mounted.
 #[test]
@@ -243,10 +245,40 @@ fn what_a_caller_creates_is_the_callers() {
     let owners = ["dir", "file", "link", "fifo", "roots"].map(owner);
     let (first, second) = ((1001, 1002), (2001, 2002));
     assert_eq!(owners, [first, second, first, second, (0, 0)]);
-    // A caller without an id is the server.
-    let unmapped = served.client.user(u32::MAX, u32::MAX);
-    unmapped.mkdir(ROOT, b"made", 0o755).unwrap();
-    assert_eq!(owner("made"), (0, 0));
+}
+
+/// It would belong to the server, which is root.
+#[test]
+fn a_caller_without_an_id_creates_nothing() {
+    skip_if!(!is_root());
+    let mut squash_guest = Translation::default();
+    squash_guest.add("squash-guest:0:1001:65536").unwrap();
+    let maps = [
+        IdMap::Identity,
+        IdMap::Squash(1001),
+        IdMap::Translated(squash_guest),
+        id_range(0, 0, 100_000),
+    ];
+    let callers = [(NO_ID, NO_ID), (NO_ID, 1001), (1001, NO_ID)];
+    for (map, (uid, gid)) in maps
+        .iter()
+        .flat_map(|map| callers.map(|caller| (map, caller)))
+    {
+        let served = serve(one_owner(map.clone(), map.clone()));
+        served.write("file", b"");
+        let caller = served.client.user(uid, gid);
+        let (fifo, whiteout) = (libc::S_IFIFO | 0o600, libc::RENAME_WHITEOUT);
+        let refused = [
+            caller.mkdir(ROOT, b"new", 0o755).map(drop),
+            caller.symlink(ROOT, b"new", b"target").map(drop),
+            caller.mknod(ROOT, b"new", fifo, 0).map(drop),
+            caller.create(ROOT, b"new", libc::O_RDWR, 0o644).map(drop),
+            caller.tmpfile(ROOT, libc::O_RDWR, 0o644).map(drop),
+            caller.rename((ROOT, b"file"), (ROOT, b"new"), whiteout),
+        ];
+        assert_eq!(refused, [Err(Errno::EOVERFLOW); 6], "{map:?} {uid} {gid}");
+        assert_eq!(fs::read_dir(served.directory.path()).unwrap().count(), 1);
+    }
 }
 
 #[test]
@@ -462,8 +494,9 @@ fn ids_are_mapped_both_ways() {
         ..Config::default()
     };
     let served = serve(config);
-    fs::set_permissions(served.directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let user = served.client.user(7, 8);
+    assert_eq!(user.getattr(ROOT).unwrap().attr.uid, NO_ID);
+    std::os::unix::fs::chown(served.directory.path(), Some(100_000), Some(200_000)).unwrap();
     let entry = user.mkdir(ROOT, b"dir", 0o755).unwrap();
     assert_eq!((entry.attr.uid, entry.attr.gid), (7, 8));
     let metadata = fs::metadata(served.path("dir")).unwrap();
@@ -473,7 +506,75 @@ fn ids_are_mapped_both_ways() {
         stranger.mkdir(ROOT, b"no", 0o755).unwrap_err(),
         Errno::EOVERFLOW
     );
-    assert_eq!(user.getattr(ROOT).unwrap().attr.uid, u32::MAX);
+}
+
+/// A guest's root may send what its kernel would refuse.
+#[test]
+fn files_that_the_map_leaves_out_do_not_change() {
+    skip_if!(!is_root());
+    let range = || id_range(0, 100_000, 1000);
+    for (uid_map, gid_map, owner) in [
+        (range(), range(), (0, 100_000)),
+        (range(), range(), (100_000, 0)),
+        (range(), IdMap::Identity, (0, 0)),
+        (IdMap::Identity, range(), (0, 0)),
+    ] {
+        let served = serve(Config {
+            callers_are_local: false,
+            ..one_owner(uid_map, gid_map)
+        });
+        let give = |name: &str, (uid, gid)| {
+            std::os::unix::fs::chown(served.path(name), Some(uid), Some(gid)).unwrap();
+        };
+        give("", (100_000, 100_000));
+        served.write("file", b"content");
+        served.write("own", b"");
+        fs::create_dir(served.path("dir")).unwrap();
+        served.write("dir/own", b"");
+        ["own", "dir/own"].map(|name| give(name, (100_000, 100_000)));
+        ["file", "dir"].map(|name| give(name, owner));
+        let root = served.client.root();
+        let [file, dir, own] = ["file", "dir", "own"].map(|name| root.walk(name).unwrap());
+        let before = fs::metadata(served.path("file")).unwrap();
+        let to_own = SetattrIn {
+            uid: 1,
+            gid: 1,
+            ..set(SetattrValid::UID | SetattrValid::GID)
+        };
+        let times = set(SetattrValid::MTIME | SetattrValid::ATIME);
+        let whiteout = libc::RENAME_WHITEOUT;
+        let refused = [
+            root.open(file, libc::O_RDWR).map(drop),
+            root.open(file, libc::O_RDONLY | libc::O_TRUNC).map(drop),
+            root.setattr(file, &set(SetattrValid::SIZE)).map(drop),
+            root.setattr(file, &set_mode(0o666)).map(drop),
+            root.setattr(file, &to_own).map(drop),
+            root.setattr(file, &times).map(drop),
+            root.setxattr(file, b"user.x", b"1", 0),
+            root.removexattr(file, b"user.y"),
+            root.link(file, ROOT, b"link").map(drop),
+            root.link(own, dir, b"link").map(drop),
+            root.unlink(ROOT, b"file"),
+            root.rmdir(ROOT, b"dir"),
+            root.rename((ROOT, b"file"), (ROOT, b"new"), 0),
+            root.rename((ROOT, b"own"), (ROOT, b"file"), 0),
+            root.rename((ROOT, b"own"), (dir, b"new"), 0),
+            root.rename((dir, b"own"), (ROOT, b"new"), whiteout),
+            root.create(dir, b"new", libc::O_RDWR, 0o644).map(drop),
+            root.mkdir(dir, b"new", 0o755).map(drop),
+        ];
+        assert_eq!(refused, [Err(Errno::EOVERFLOW); 18], "{owner:?}");
+        let after = fs::metadata(served.path("file")).unwrap();
+        assert_eq!(
+            (before.ctime(), before.ctime_nsec()),
+            (after.ctime(), after.ctime_nsec())
+        );
+        assert_eq!(fs::read(served.path("file")).unwrap(), b"content");
+        let fh = root.open(file, libc::O_RDONLY).unwrap().fh;
+        assert_eq!(root.read(file, fh, 0, 10).unwrap(), b"content");
+        root.open(own, libc::O_RDWR).unwrap();
+        root.rename((ROOT, b"own"), (ROOT, b"new"), 0).unwrap();
+    }
 }
 
 #[test]

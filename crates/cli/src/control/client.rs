@@ -17,6 +17,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use thrufs_hostdir::printable;
 use thrufs_sys::socket::peer_user;
 
 /// The server may have to access a source on a slow network.
@@ -191,17 +192,4 @@ pub(crate) fn exchange(
             return Err(slow(io::ErrorKind::WouldBlock.into()));
         }
     }
-}
-
-/// The text with control characters escaped.
-pub(crate) fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
 }

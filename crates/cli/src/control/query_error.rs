@@ -5,6 +5,7 @@ use crate::error::{CommandError, StartupError};
 use crate::mounting::DeadMount;
 use std::io;
 use std::path::{Path, PathBuf};
+use thrufs_hostdir::printable;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueryError {
@@ -59,13 +60,38 @@ pub(crate) enum QueryError {
 }
 
 impl QueryError {
-    /// Adds the path to the error of a query.
+    /// Adds the path to the error of a query, which may cite the reply: on one line.
     pub(crate) fn query<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> QueryError {
-        move |error| QueryError::Query {
-            path: path.into(),
-            source: error.into(),
+        move |error| {
+            let error = error.into();
+            QueryError::Query {
+                path: path.into(),
+                source: match error.raw_os_error() {
+                    Some(_) => error,
+                    None => io::Error::new(error.kind(), printable(&error.to_string())),
+                },
+            }
         }
     }
 }
 
 impl CommandError for QueryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thrufs_hostdir::FileKind;
+
+    /// serde_json cites what it does not know.
+    #[test]
+    fn reply_of_a_hostile_server_controls_no_terminal() {
+        let hostile = "\u{1b}]0;x\u{7}\n\u{9b}\u{202e}";
+        let malformed = serde_json::from_value::<FileKind>(hostile.into()).unwrap_err();
+        assert!(malformed.to_string().contains(hostile), "{malformed}");
+        let said = QueryError::query(Path::new("/mnt"))(malformed).to_string();
+        assert!(
+            said.chars().all(|char| matches!(char, ' '..='~')),
+            "{said:?}"
+        );
+    }
+}

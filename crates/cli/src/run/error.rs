@@ -55,6 +55,10 @@ pub(crate) enum RunError {
     LogChanged(PathBuf),
     #[error("{0} was changed or replaced while the command ran, and cannot be written again: {1}")]
     LogNotRestored(PathBuf, #[source] io::Error),
+    #[error(
+        "not all records of {0} were compared with what is there at the end, because the copy of them failed: {1}"
+    )]
+    LogNotCompared(PathBuf, #[source] io::Error),
     #[error("the sandbox was killed")]
     SandboxDied,
     #[error("the worker died ({0})")]

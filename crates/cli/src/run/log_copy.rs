@@ -13,6 +13,7 @@ use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 #[derive(Debug)]
 pub(super) struct LogCopy {
@@ -21,6 +22,8 @@ pub(super) struct LogCopy {
     name: OsString,
     log: File,
     copy: Arc<File>,
+    /// The error number of the first record that is not in the copy, which ends there; or 0.
+    failed: Arc<AtomicI32>,
 }
 
 impl LogCopy {
@@ -38,15 +41,27 @@ impl LogCopy {
             directory,
             log: log.as_fd().try_clone_to_owned()?.into(),
             copy: Arc::new(copy.into()),
+            failed: Arc::default(),
         })
     }
 
     /// What adds a record, for the thread that writes them.
     pub(super) fn adding(&self) -> impl FnMut(&str) + Send + 'static {
-        let copy = Arc::clone(&self.copy);
+        let (copy, failed) = (Arc::clone(&self.copy), Arc::clone(&self.failed));
+        let mut length = 0;
         move |record| {
-            // As long as the log: a full disk ends both.
-            let _ = (&*copy).write_all(format!("{record}\n").as_bytes());
+            if failed.load(Ordering::Relaxed) != 0 {
+                return;
+            }
+            let line = format!("{record}\n");
+            match (&*copy).write_all(line.as_bytes()) {
+                Ok(()) => length += line.len() as u64,
+                Err(error) => {
+                    let _ = copy.set_len(length);
+                    let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                    failed.store(errno, Ordering::Relaxed);
+                }
+            }
         }
     }
 
@@ -54,13 +69,18 @@ impl LogCopy {
     ///
     /// # Errors
     ///
-    /// When there was something to do.
+    /// When there was something to do, or the copy is not complete.
     pub(super) fn compare(self) -> Result<(), RunError> {
         let failed = |source| RunError::LogNotRestored(self.path.clone(), source);
         let missing = self.add_missing().map_err(failed)?;
         let is_gone = !self.is_in_place();
         if is_gone {
             self.put_back().map_err(failed)?;
+        }
+        let errno = self.failed.load(Ordering::Relaxed);
+        if errno != 0 {
+            let error = io::Error::from_raw_os_error(errno);
+            return Err(RunError::LogNotCompared(self.path, error));
         }
         match missing > 0 || is_gone {
             true => Err(RunError::LogChanged(self.path)),
@@ -122,4 +142,41 @@ fn nameless(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
 /// From its beginning, for reading.
 fn reopened(file: &File) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn record_that_is_not_copied_is_an_error_at_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("log");
+        let mut log = File::options()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .unwrap();
+        let mut copy = LogCopy::of(&path, &log).unwrap();
+        copy.copy = Arc::new(
+            File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        );
+        let mut add = copy.adding();
+        for record in ["one", "two"] {
+            log.write_all(format!("{record}\n").as_bytes()).unwrap();
+            add(record);
+        }
+        copy.copy = Arc::new(tempfile::tempfile().unwrap());
+        let compared = copy.compare();
+        assert!(
+            matches!(&compared, Err(RunError::LogNotCompared(_, error))
+                if error.raw_os_error() == Some(libc::ENOSPC)),
+            "{compared:?}"
+        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+    }
 }

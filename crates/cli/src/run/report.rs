@@ -21,7 +21,6 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-pub(super) use text::printable;
 use thrufs_policy::Policy;
 
 /// The counts of a run, shared with the audit log thread.

@@ -15,6 +15,7 @@ use crate::channel::{Channel, Message};
 use crate::lookup;
 use crate::mount_table;
 use crate::mounting;
+use crate::output::report;
 use crate::process;
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 use rustix::io::Errno;
@@ -116,7 +117,9 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let directory = Path::new(&plan.directory);
     if change_directory(directory).is_err() {
         let (directory, shown) = (directory.display(), tree.display());
-        eprintln!("thrufs: the sandbox does not show {directory}: starting in {shown}");
+        report(format_args!(
+            "thrufs: the sandbox does not show {directory}: starting in {shown}"
+        ));
         change_directory(tree).map_err(failed_to("enter the tree"))?;
     }
     cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;

@@ -24,6 +24,7 @@ use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::system;
 use crate::foreign::Foreign;
 use crate::log::Log;
+use crate::output::report;
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::{self, signal_name};
 use crate::systemd;
@@ -524,7 +525,7 @@ impl ShareSupervisor {
 
     /// Requested explicitly, so independent of log levels.
     fn print_statistics(&self) {
-        eprint!("{}", self.machines.heading());
+        report(self.machines.heading().trim_end());
         self.send_all(&Message::Statistics);
     }
 

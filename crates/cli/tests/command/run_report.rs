@@ -147,7 +147,7 @@ fn audit_log_has_opens_and_refusals_and_is_absent_or_empty_for_the_command() {
         let log = place.path().join("log");
         let audit = log.to_str().unwrap();
         let script = format!(
-            "cat a; cat .env 2>/dev/null; cat {audit}; (echo x >>{audit}; mv {audit} {audit}2; \
+            "mv a b; mv b a; cat a; cat .env 2>/dev/null; cat {audit}; (echo x >>{audit}; mv {audit} {audit}2; \
              rm -f {audit}) 2>/dev/null; true"
         );
         for run in 1..=2 {
@@ -161,6 +161,7 @@ fn audit_log_has_opens_and_refusals_and_is_absent_or_empty_for_the_command() {
                 lines.filter(matches).collect::<Vec<Value>>()
             };
             assert_eq!(of("opened", "a").len(), run, "{text}");
+            assert_eq!(of("renamed", "a")[run - 1]["new_path"], "b", "{text}");
             let refused = of("refused", ".env");
             assert_eq!(refused.len(), run, "{text}");
             assert_eq!(

@@ -137,8 +137,9 @@ impl Files {
         file.mark_written();
         self.leave_reserved_blocks(context, file.inode())?;
         let write = || self.write_past_pages(context, &file, || data.write_to(&lower, args.offset));
+        let kills = self.kills_set_ids(context, lower.as_fd(), args.kill_suidgid)?;
         self.change_file(context, (args.handle, &file), &lower, || {
-            self.change_content(file.inode(), lower.as_fd(), args.kill_suidgid, write)
+            self.change_content(file.inode(), lower.as_fd(), kills, write)
         })
     }
 
@@ -281,7 +282,7 @@ impl Files {
             self.tree.dax.may_write_to(file.inode(), end, size)?;
         }
         let allocate = || Ok(rustix::fs::fallocate(&*lower, mode, offset, length)?);
-        let loses = loses_set_ids(context);
+        let loses = self.kills_set_ids(context, lower.as_fd(), loses_set_ids(context))?;
         self.change_file(context, (handle, &file), &lower, || {
             self.change_content(file.inode(), lower.as_fd(), loses, allocate)
         })
@@ -339,7 +340,7 @@ impl Files {
                 rustix::fs::copy_file_range(&*source, offset_in, &*target, offset_out, length)?;
             Ok(copied as u64)
         };
-        let loses = loses_set_ids(context);
+        let loses = self.kills_set_ids(context, target.as_fd(), loses_set_ids(context))?;
         self.change_file(context, (args.handle_out, &to), &target, || {
             self.change_content(to.inode(), target.as_fd(), loses, copy)
         })

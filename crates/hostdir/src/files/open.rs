@@ -84,6 +84,7 @@ impl Files {
         let flags = lower_flags(args.flags, &self.config) as i32;
         if access(flags) == Access::Change {
             self.config.writable()?;
+            self.require_mapped(&inode)?;
         }
         match self.judge.active_policy() {
             None => self.open_by(context, &inode, flags, args, &PASSTHROUGH),

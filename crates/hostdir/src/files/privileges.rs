@@ -86,6 +86,15 @@ impl Files {
         self.drop_privileges(fd, &stat)
     }
 
+    /// Refuses a change of a file that belongs to no id of clients.
+    pub(crate) fn require_mapped(&self, inode: &Arc<Inode>) -> Result<()> {
+        if !self.config.maps_ids() {
+            return Ok(());
+        }
+        let stat = self.tree.stat(inode)?;
+        self.config.require_mapped(stat.stx_uid, stat.stx_gid)
+    }
+
     /// Drops the privileges of a file that is about to be written by a caller which can write it only by
     /// the mapping of ids: natively it could not have opened it, and a store through a shared mapping would
     /// drop nothing. Root of this machine, and the file's owner on the host, keep them.
@@ -99,12 +108,7 @@ impl Files {
         }
         let descriptor = self.tree.descriptor(inode)?;
         let stat = stat_open(&descriptor)?;
-        let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
-        let is_hidden = uids.hides(stat.stx_uid) || gids.hides(stat.stx_gid);
-        let is_lent =
-            self.config.lends(uids, stat.stx_uid) || self.config.lends(gids, stat.stx_gid);
-        let is_owner = |uid| self.config.callers_are_local && (uid == 0 || uid == stat.stx_uid);
-        if !(is_hidden || is_lent) || context.uid().is_some_and(is_owner) {
+        if !self.writes_by_map(context, &stat) {
             return Ok(());
         }
         self.drop_privileges(descriptor.as_fd(), &stat)?;
@@ -112,6 +116,29 @@ impl Files {
             self.tree.attributes_changed(inode);
         }
         Ok(())
+    }
+
+    /// Whether a change drops set-id bits: where the kernel above says so, or the caller writes by the map alone.
+    pub(crate) fn kills_set_ids(
+        &self,
+        context: &Context<'_>,
+        fd: BorrowedFd<'_>,
+        kills: bool,
+    ) -> Result<bool> {
+        if kills || !self.config.maps_ids() {
+            return Ok(kills);
+        }
+        Ok(self.writes_by_map(context, &stat_open(fd)?))
+    }
+
+    /// Whether this caller can write this file only by the mapping of ids.
+    fn writes_by_map(&self, context: &Context<'_>, file: &Statx) -> bool {
+        let (uids, gids) = (&self.config.uid_map, &self.config.gid_map);
+        let is_hidden = uids.hides(file.stx_uid) || gids.hides(file.stx_gid);
+        let is_lent =
+            self.config.lends(uids, file.stx_uid) || self.config.lends(gids, file.stx_gid);
+        let is_owner = |uid| self.config.callers_are_local && (uid == 0 || uid == file.stx_uid);
+        (is_hidden || is_lent) && !context.uid().is_some_and(is_owner)
     }
 
     /// Drops set-id bits and file capabilities.

@@ -1,5 +1,5 @@
-//! The audit log: one JSON object on one line for each audited open and, with `audit-refused`, for each
-//! request that a rule refuses.
+//! The audit log: one JSON object on one line for each audited open, for each new name of a file that is audited,
+//! and, with `audit-refused`, for each request that a rule refuses.
 //!
 //! Each line is written by one write(2) to a file opened with O_APPEND, so that lines of several servers do
 //! not mix. An open fails if its record cannot be written; a refused request fails as it does without.
@@ -13,11 +13,12 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thrufs::{Context, Errno};
 use thrufs_abi::Opcode;
-use thrufs_policy::{Access, DataPath, Refusal, RuleId, RuleInfo};
+use thrufs_policy::{Access, DataPath, FileType, Refusal, RuleId, RuleInfo};
 
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct AuditedOpen {
@@ -29,6 +30,32 @@ pub(crate) struct AuditedOpen {
     pub(crate) outcome: Result<Option<DataPath>, Errno>,
 }
 
+/// A new name, which a rename or link is about to give to what is audited.
+pub(crate) struct AuditedNames {
+    rules: Arc<ActivePolicy>,
+    /// `None` for a directory in which there may be such files.
+    rule: Option<RuleId>,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl AuditedNames {
+    pub(super) fn of(
+        file_type: FileType,
+        old: PathDecision,
+        new: PathDecision,
+    ) -> Option<AuditedNames> {
+        let rule = old.decision.audit.or(new.decision.audit);
+        let has_audited = file_type == FileType::Directory && old.rules.policy.uses().audit;
+        (rule.is_some() || has_audited).then_some(AuditedNames {
+            rules: old.rules,
+            rule,
+            old: old.path,
+            new: new.path,
+        })
+    }
+}
+
 /// One line of the log. Text that is not UTF-8 has its bytes in hexadecimal beside it.
 #[derive(Default, Serialize)]
 struct AuditRecord<'a> {
@@ -38,6 +65,10 @@ struct AuditRecord<'a> {
     path: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_path: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_path_hex: Option<String>,
     #[serde(flatten)]
     open: Option<AuditedOpen>,
     uid: Option<u32>,
@@ -45,7 +76,8 @@ struct AuditRecord<'a> {
     pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     executable: Option<String>,
-    rule: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rule_name: Option<&'a str>,
     /// Of a refused open that another rule audits.
@@ -89,11 +121,38 @@ impl Judge {
                 refused_by_name: refusing.and_then(|rule| rule.name),
                 data_path: open.outcome.ok().flatten().map(|path| path.to_string()),
                 again,
-                ..self.new_record(context, &decided.path, rule, error)
+                ..self.new_record(context, &decided.path, Some(rule), error)
             })
         });
         written.map_err(|error| {
             tracing::error!("an audited open is refused: cannot write the audit log: {error}");
+            Errno::EIO
+        })
+    }
+
+    /// Writes the record of a new name, once it is there. Fails as [`record_open`](Self::record_open); the name stays.
+    pub(crate) fn record_names(
+        &self,
+        context: &Context<'_>,
+        names: &AuditedNames,
+    ) -> thrufs::Result<()> {
+        let rule = names.rule.and_then(|rule| names.rules.policy.rule(rule));
+        let written = self.write_once(context, (&names.old, &names.new), |again| {
+            let (new_path, new_path_hex) = text_and_hex(&names.new);
+            let event = event(context.opcode());
+            self.audit_log().write(&AuditRecord {
+                outcome: if event == "link" { "linked" } else { "renamed" },
+                event: event.into(),
+                new_path: Some(new_path),
+                new_path_hex,
+                again,
+                ..self.new_record(context, &names.old, rule, None)
+            })
+        });
+        written.map_err(|error| {
+            tracing::error!(
+                "a rename or link fails, but was made: cannot write the audit log: {error}"
+            );
             Errno::EIO
         })
     }
@@ -137,7 +196,7 @@ impl Judge {
             log.write(&AuditRecord {
                 event: event.clone().into(),
                 again,
-                ..self.new_record(context, path, rule, Some(errno))
+                ..self.new_record(context, path, Some(rule), Some(errno))
             })
         });
         if let Err(error) = written
@@ -175,21 +234,21 @@ impl Judge {
         &self,
         context: &Context<'_>,
         path: &'a [u8],
-        rule: RuleInfo<'a>,
+        rule: Option<RuleInfo<'a>>,
         error: Option<Errno>,
     ) -> AuditRecord<'a> {
         let executable = self.executable(context.pid());
-        let is_text = std::str::from_utf8(path).is_ok();
+        let (path, path_hex) = text_and_hex(path);
         AuditRecord {
             time: now(),
-            path: String::from_utf8_lossy(path),
-            path_hex: (!is_text).then(|| hexadecimal(path)),
+            path,
+            path_hex,
             uid: context.uid(),
             gid: context.gid(),
             pid: context.pid(),
             executable: executable.map(|path| String::from_utf8_lossy(&path).into_owned()),
-            rule: rule.number,
-            rule_name: rule.name,
+            rule: rule.map(|rule| rule.number),
+            rule_name: rule.and_then(|rule| rule.name),
             outcome: error.map_or("opened", |_| "refused"),
             errno: error.map(Errno::raw),
             error: error.map(|error| error.to_string()),
@@ -251,6 +310,13 @@ fn now() -> String {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     format!("{}.{:06}", since.as_secs(), since.subsec_micros())
+}
+
+/// As text, and in hexadecimal where that is not the same.
+fn text_and_hex(path: &[u8]) -> (Cow<'_, str>, Option<String>) {
+    let is_text = std::str::from_utf8(path).is_ok();
+    let hex = (!is_text).then(|| hexadecimal(path));
+    (String::from_utf8_lossy(path), hex)
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

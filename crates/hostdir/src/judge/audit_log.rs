@@ -1,5 +1,6 @@
 //! Where audit records go: a file, a process that writes it, or the log of the server.
 
+use crate::printable::printable_json;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::FileType;
 use serde::Serialize;
@@ -43,12 +44,13 @@ impl AuditLog {
         self.append(&serde_json::to_string(record)?)
     }
 
-    /// Writes a line.
+    /// Writes a line of JSON, which controls no terminal that shows the log.
     ///
     /// # Errors
     ///
     /// When it was not written as a whole.
     pub fn append(&self, line: &str) -> io::Result<()> {
+        let line = &printable_json(line);
         let file = self.file.read();
         let Some(file) = &*file else {
             tracing::info!(target: "thrufs::audit", "{line}");

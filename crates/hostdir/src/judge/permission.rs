@@ -1,6 +1,7 @@
 //! Whether the policy permits what a request asks for.
 
 use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource, is_same_inode};
+use super::audit::AuditedNames;
 use super::decide::NamePath;
 use super::{ActivePolicy, Judge, PathDecision};
 use crate::stat::stat_name;
@@ -120,19 +121,22 @@ impl Judge {
         self.permit_change(context, &decided)
     }
 
-    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`. Fails
-    /// with `EXDEV` for a file that would no longer be redacted, and for a directory in which a rule that
-    /// protects files may cease to apply: programs then copy what they may read. Where rules redact or hide,
-    /// also from and to a directory that was moved on the host and not looked up since.
+    /// Refuses to rename `from` to `to` where the policy forbids it. Returns what was found at `from`, and what is to
+    /// be recorded of it. Fails with `EXDEV` for a file that would no longer be redacted, and for a directory in which
+    /// a rule that protects files may cease to apply: programs then copy what they may read. Where rules redact or
+    /// hide, also from and to a directory that was moved on the host and not looked up since.
     pub(crate) fn may_move(
         &self,
         context: &Context<'_>,
         from: End<'_>,
         to: End<'_>,
-    ) -> Result<Option<Statx>> {
+    ) -> Result<(Option<Statx>, Option<AuditedNames>)> {
         let Some(rules) = self.active_policy() else {
-            return Ok(None);
+            return Ok((None, None));
         };
+        if rules.policy.uses().audit {
+            context.require_blocking()?;
+        }
         if self.rely_on_names() && !(self.is_where_it_was(from) && self.is_where_it_was(to)) {
             return Err(Errno::EXDEV);
         }
@@ -153,7 +157,7 @@ impl Judge {
             let refusal = (Errno::EXDEV, Some(left));
             return Err(self.refuse(context, &rules, &old.path, refusal));
         }
-        Ok(Some(stat))
+        Ok((Some(stat), AuditedNames::of(file_type, old, new)))
     }
 
     /// Refuses to give a file another path, by what is decided of both.
@@ -187,20 +191,25 @@ impl Judge {
         stat_name(end.fd, end.name).is_ok_and(|now| is_same_inode(&now, found))
     }
 
-    /// Refuses to link an inode to `to` where the policy forbids it. Errors: as [`Self::may_move`].
+    /// Refuses to link an inode to `to` where the policy forbids it. Returns what is to be recorded. Errors: as
+    /// [`Self::may_move`].
     pub(crate) fn may_link(
         &self,
         context: &Context<'_>,
         inode: &Arc<Inode>,
         to: End<'_>,
-    ) -> Result<()> {
+    ) -> Result<Option<AuditedNames>> {
         let Some(rules) = self.active_policy() else {
-            return Ok(());
+            return Ok(None);
         };
+        if rules.policy.uses().audit {
+            context.require_blocking()?;
+        }
         let old = self.decide_inode(Arc::clone(&rules), inode, context)?;
         let source = InodeSource::new(&self.tree, inode);
         let new = self.decide(&rules, context, to, (inode.file_type(), &source))?;
-        self.may_become(context, &old, &new)
+        self.may_become(context, &old, &new)?;
+        Ok(AuditedNames::of(inode.file_type(), old, new))
     }
 
     /// Refuses to replace what stands under a name, if anything, where the policy forbids it.

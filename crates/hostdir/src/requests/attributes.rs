@@ -219,7 +219,8 @@ impl Host {
     ) -> Result<Attributes> {
         self.config.writable()?;
         let inode = self.tree.nodes.get(node)?;
-        if !self.settled_at_open(node, set) {
+        let is_settled = self.settled_at_open(node, set);
+        if !is_settled {
             self.judge.may_change(&inode, context)?;
             if set.size.is_some_and(|size| size != 0) {
                 self.judge.may_resize(&inode, context)?;
@@ -237,6 +238,9 @@ impl Host {
             descriptor => descriptor?,
         };
         let fd = descriptor.as_fd();
+        if !is_settled {
+            self.files.require_mapped(&inode)?;
+        }
         if inode.mount().is_remote() {
             self.tree.credentials.as_server()?;
         }
@@ -282,12 +286,12 @@ impl Host {
         if let Some(size) = set.size {
             let current = || Ok(stat_open(fd)?.stx_size);
             self.tree.dax.may_set_size(inode, size, current)?;
-            if set.kill_suidgid {
+            let kills = self.files.kills_set_ids(context, fd, set.kill_suidgid)?;
+            if kills {
                 inode.record_mode(u32::from(stat_open(fd)?.stx_mode));
             }
             let truncate = || self.change_size(context, inode, fd, (set.handle, size));
-            self.files
-                .change_content(inode, fd, set.kill_suidgid, truncate)?;
+            self.files.change_content(inode, fd, kills, truncate)?;
             changed = true;
         }
         if set.atime.is_some() || set.mtime.is_some() {

@@ -31,6 +31,7 @@ impl Host {
     ) -> Result<Arc<Inode>> {
         self.config.writable()?;
         let parent = self.tree.nodes.get(parent)?;
+        self.files.require_mapped(&parent)?;
         // Marking takes on the credentials of the server.
         let _ = self.follow.mark(context.uid(), &parent);
         self.create_as_caller(context, umask)?;

@@ -24,6 +24,7 @@ impl Host {
         let inode = self.tree.nodes.get(node)?;
         if changes {
             self.judge.may_change(&inode, context)?;
+            self.files.require_mapped(&inode)?;
         }
         let mut send = |fd: BorrowedFd<'_>| {
             if !changes {

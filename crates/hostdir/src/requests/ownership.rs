@@ -269,15 +269,18 @@ impl Host {
         Ok(changed == 0 && self.owner_of(&stat).gid == owner.gid)
     }
 
-    /// Removes or renames names in directories that may be sticky, where only the owner of the file or the
-    /// directory may do so. Fails with ESTALE for other callers: the kernel above looks the name up again and
-    /// checks once more.
+    /// Removes or renames names of files, and in directories, that belong to ids of clients; in directories that may
+    /// be sticky, only for the owner of the file or the directory. Fails with ESTALE for other callers: the kernel
+    /// above looks the name up again and checks once more.
     pub(crate) fn as_owner_of_names<T>(
         &self,
         context: &Context<'_>,
         ends: &[End<'_>],
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        if self.config.maps_ids() {
+            ends.iter().try_for_each(|end| self.require_mapped(*end))?;
+        }
         let sticky = || {
             ends.iter()
                 .filter(|end| end.parent.reported().may_be_sticky())
@@ -302,6 +305,16 @@ impl Host {
             check()?;
         }
         changed
+    }
+
+    fn require_mapped(&self, end: End<'_>) -> Result<()> {
+        self.files.require_mapped(end.parent)?;
+        match rustix::fs::statat(end.fd, end.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) => Ok(()),
+            file => file
+                .map_err(Errno::from)
+                .and_then(|file| self.config.require_mapped(file.st_uid, file.st_gid)),
+        }
     }
 
     /// Refuses a name in a sticky directory if the caller owns neither the file nor the directory.

@@ -4,6 +4,7 @@
 use super::ownership::Checked;
 use crate::host::Host;
 use crate::identity::KnownName;
+use crate::judge::AuditedNames;
 use crate::tree::{End, Inode, NAMES_MAX, component};
 use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,11 +26,13 @@ impl Host {
         let name = component(name)?;
         let inode = self.tree.nodes.get(node)?;
         let parent = self.tree.nodes.get(parent)?;
+        self.files.require_mapped(&inode)?;
+        self.files.require_mapped(&parent)?;
         let parent_descriptor = self.tree.descriptor(&parent)?;
         let to = End::new(&parent, parent_descriptor.as_fd(), name);
         self.judge.defer_if_many_names(context, &inode)?;
         let _name_lock = self.judge.lock_names(context)?;
-        self.judge.may_link(context, &inode, to)?;
+        let audited = self.judge.may_link(context, &inode, to)?;
         if self.judge.has_policy() && inode.names().count() >= NAMES_MAX {
             return Err(Errno::EMLINK);
         }
@@ -62,6 +65,10 @@ impl Host {
             self.tree.forget(linked.node(), 1);
             return Err(error);
         }
+        if let Some(names) = audited {
+            let recorded = self.judge.record_names(context, &names);
+            recorded.inspect_err(|_| self.tree.forget(linked.node(), 1))?;
+        }
         Ok(self.entry(&pending, &linked, &stat))
     }
 
@@ -79,7 +86,7 @@ impl Host {
         if !self.judge.is_where_it_was(to) {
             return Err(Errno::EXDEV);
         }
-        self.judge.may_link(context, inode, to)
+        self.judge.may_link(context, inode, to).map(drop)
     }
 
     fn link_beneath(&self, fd: BorrowedFd<'_>, to: End<'_>) -> Result<()> {
@@ -184,7 +191,9 @@ impl Host {
             return rename();
         }
         let _name_lock = self.judge.lock_names(context)?;
-        let decided = self.may_rename(context, from, to, flags)?;
+        let [(moved, audited), (exchanged, other_audited)] =
+            self.may_rename(context, from, to, flags)?;
+        let decided = [moved, exchanged];
         let (moved, other) = (self.tree.tracked(from), self.tree.tracked(to));
         let (exchanged, replaced) = match flags.contains(RenameFlags::EXCHANGE) {
             true => (other, None),
@@ -213,7 +222,9 @@ impl Host {
                 }
             }
             renamed
-        })
+        })?;
+        let mut audited = audited.iter().chain(&other_audited);
+        audited.try_for_each(|names| self.judge.record_names(context, names))
     }
 
     /// Renames what was found at both ends when the policy decided. If a change on the host made it another
@@ -319,20 +330,20 @@ impl Host {
     }
 
     /// Refuses a rename that the policy forbids. Returns what was found at `from`, and, for an exchange, at
-    /// `to`.
+    /// `to`, with what is to be recorded of it.
     fn may_rename(
         &self,
         context: &Context<'_>,
         from: End<'_>,
         to: End<'_>,
         flags: RenameFlags,
-    ) -> Result<[Option<Statx>; 2]> {
+    ) -> Result<[(Option<Statx>, Option<AuditedNames>); 2]> {
         let moved = self.judge.may_move(context, from, to)?;
         if flags.contains(RenameFlags::EXCHANGE) {
             Ok([moved, self.judge.may_move(context, to, from)?])
         } else {
             self.judge.may_replace(context, to)?;
-            Ok([moved, None])
+            Ok([moved, (None, None)])
         }
     }
 }

@@ -60,6 +60,7 @@ impl Host {
     ) -> Result<Cow<'a, CStr>> {
         let on_host = self.on_host(name)?;
         self.config.writable()?;
+        self.files.require_mapped(inode)?;
         let is_checked = !is_unchecked(name) && !is_unchecked(&on_host);
         if !is_checked && context.uid().is_some_and(|uid| uid != 0) {
             return Err(Errno::EOPNOTSUPP);
@@ -212,6 +213,10 @@ impl Host {
         let name = &*self.changed_on_host(context, inode, name)?;
         let descriptor = self.tree.descriptor(inode)?;
         let fd = descriptor.as_fd();
+        if is_acl(name) {
+            // Without the ACL the group may write what its mask permits.
+            self.files.drop_privileges_of_others(context, inode)?;
+        }
         let remove = || {
             let remove = || Ok(xattr::remove(fd, name)?);
             if is_acl(name) {

@@ -1,11 +1,11 @@
 //! What the records of a run count. What is kept of paths and programs, which the command chose, is bounded.
 
-use super::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use thrufs_hostdir::printable_json;
 use thrufs_policy::Policy;
 
 /// Different files that are counted, about 32 MiB.
@@ -77,6 +77,7 @@ struct Record<'a> {
     #[serde(default)]
     created: bool,
     executable: Option<String>,
+    #[serde(default)]
     rule: usize,
     rule_name: Option<String>,
     refused_by: Option<usize>,
@@ -186,7 +187,7 @@ impl Counts {
             "unlisted": self.unlisted,
             "lost": self.lost,
         });
-        text::ascii_json(&whole.to_string())
+        printable_json(&whole.to_string())
     }
 }
 

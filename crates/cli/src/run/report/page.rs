@@ -1,10 +1,11 @@
 //! The report as text, on one page of the terminal.
 
 use super::counts::{Counts, Refusal};
-use super::text::{path, printable, shortened};
+use super::text::{path, shortened};
 use rustix::termios::tcgetwinsize;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
+use thrufs_hostdir::printable;
 use thrufs_policy::Policy;
 
 /// What a line has of a refusal, but for the path, in characters.

@@ -1,5 +1,5 @@
 use super::counts::{FILES_MAX, READ, REFUSALS_BYTES_MAX, REFUSALS_MAX, Totals};
-use super::text::{ascii_json, path, printable, shortened};
+use super::text::{path, shortened};
 use super::*;
 use serde_json::{Value, json};
 use thrufs_policy::Accounts;
@@ -190,10 +190,6 @@ fn names_control_no_terminal() {
     assert_eq!(path("ä b'\"", None), "ä b'\"");
     assert_eq!(path("\u{fffd}/a", Some("ff2f611b")), "\\xff/a\\u{1b}");
     let hostile = "\u{1b}]0;x\u{7}\n\r\u{9b}\u{202e}\u{7f}\\";
-    assert_eq!(
-        printable(hostile),
-        "\\u{1b}]0;x\\u{7}\\n\\r\\u{9b}\\u{202e}\\u{7f}\\\\"
-    );
     assert_eq!(shortened("abcdef", 6), "abcdef");
     assert_eq!(shortened("abcdef", 4), "…def");
     let record = refused(hostile, hostile, 2, Some(hostile), &format!("/{hostile}"));
@@ -211,6 +207,4 @@ fn names_control_no_terminal() {
     );
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value["refusals"][0]["path"], hostile);
-    let all = serde_json::to_string("\u{9b}😀\u{7f}").unwrap();
-    assert_eq!(ascii_json(&all), r#""\u009b\ud83d\ude00\u007f""#);
 }

@@ -1,6 +1,7 @@
 //! Names that the command chose, as text that controls no terminal.
 
 use std::fmt::Write;
+use thrufs_hostdir::printable;
 
 /// A path from a record, or `.` for the tree itself. Bytes that are not UTF-8 are given as `\xff`, from
 /// `hex`.
@@ -28,19 +29,6 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
     pairs.map(byte).collect()
 }
 
-/// Escapes, as in Rust, what is not printed as a character of its own: control characters, those that
-/// change the direction of text, and combining ones.
-pub(crate) fn printable(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for char in name.chars() {
-        match char {
-            '\'' | '"' => text.push(char),
-            other => text.extend(other.escape_debug()),
-        }
-    }
-    text
-}
-
 /// Keeps the end of what is longer than `width` characters.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     let length = text.chars().count();
@@ -49,19 +37,4 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
     }
     let kept = text.chars().skip(length + 1 - width.max(1));
     std::iter::once('…').chain(kept).collect()
-}
-
-/// JSON in ASCII: escapes in JSON leave some characters as they are that control terminals.
-pub(super) fn ascii_json(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for char in json.chars() {
-        if matches!(char, ' '..='~') {
-            text.push(char);
-            continue;
-        }
-        for unit in char.encode_utf16(&mut [0; 2]) {
-            let _ = write!(text, "\\u{unit:04x}");
-        }
-    }
-    text
 }
