@@ -531,8 +531,12 @@ fn files_that_the_map_leaves_out_do_not_change() {
         served.write("own", b"");
         fs::create_dir(served.path("dir")).unwrap();
         served.write("dir/own", b"");
-        ["own", "dir/own"].map(|name| give(name, (100_000, 100_000)));
-        ["file", "dir"].map(|name| give(name, owner));
+        for name in ["own", "dir/own"] {
+            give(name, (100_000, 100_000));
+        }
+        for name in ["file", "dir"] {
+            give(name, owner);
+        }
         let root = served.client.root();
         let [file, dir, own] = ["file", "dir", "own"].map(|name| root.walk(name).unwrap());
         let before = fs::metadata(served.path("file")).unwrap();

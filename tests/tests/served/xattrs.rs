@@ -155,7 +155,7 @@ fn ids_in_an_acl_are_mapped_both_ways() {
     let range = |host| id_range(0, host, 5_000);
     let served = serve(one_owner(range(50_000), range(60_000)));
     served.write("file", b"");
-    std::os::unix::fs::chown(served.path("file"), Some(50_000), Some(60_000)).unwrap();
+    chown(served.path("file"), Some(50_000), Some(60_000)).unwrap();
     let node = served.client.root().walk("file").unwrap();
     let acl = |user: u32, group: u32| {
         let list = acl::List {
