@@ -1,7 +1,7 @@
 //! Programs of root on a mount that shows another owner (`uid=`): a store through a shared map drops
 //! nothing, so the open for writing does.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use thrufs_tests::skip_if;
@@ -12,6 +12,8 @@ use thrufs_tests::lower::Lower;
 use thrufs_tests::mount_point::must_skip;
 use thrufs_tests::mounted::Mounted;
 
+use crate::callers::Caller;
+use crate::operations::{CONTENT, Operation, Target};
 use crate::privileges::{Bits, Left};
 
 fn set_privileges(beneath: &Path) {
@@ -52,6 +54,29 @@ fn a_caller_mapped_to_root_stores_into_no_program_of_root() {
         ALICE.run(|| fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap());
         let left = Left::on(&beneath);
         assert_eq!((left.mode, left.capability), (0o777, false), "{map} {way}");
+        // Without an open for writing before.
+        for operation in [Operation::Truncate, Operation::OpenTruncating] {
+            fs::write(&beneath, CONTENT).unwrap();
+            set_privileges(&beneath);
+            let changed = ALICE.run(|| {
+                let file = &File::open(&path).unwrap();
+                let (source, caller) = (file, Caller::Other);
+                let path = &path;
+                operation.run(&Target {
+                    path,
+                    file,
+                    source,
+                    caller,
+                })
+            });
+            let left = Left::on(&beneath);
+            assert_eq!(
+                (changed, left.mode),
+                (Ok(()), 0o755),
+                "{map} {way} {operation:?}"
+            );
+            assert!(!left.capability, "{map} {way} {operation:?}");
+        }
         mounted.stop().unwrap();
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags, removexattr};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
@@ -63,6 +63,8 @@ operations! {
     Chgrp,
     /// An ACL with an entry for another user.
     SetAcl,
+    /// The same, taken away again.
+    RemoveAcl,
     WriteOfNothing,
     Read,
 }
@@ -125,6 +127,7 @@ impl Operation {
             Operation::ChownToNone => chown(path, None, None),
             Operation::Chgrp => chown(path, None, Some(target.caller.gid())),
             Operation::SetAcl => set_acl(path),
+            Operation::RemoveAcl => set_acl(path).and_then(|()| removexattr(path, acl::NAME)),
             Operation::WriteOfNothing => rustix::io::pwrite(file, b"", 0).map(done),
             Operation::Read => rustix::io::pread(file, &mut [0u8; 16], 0).map(done),
         }
