@@ -213,7 +213,8 @@ fn a_reader_of_the_host_does_not_keep_a_file_locked() {
     });
 }
 
-/// A request that waits for the host, for a lock that is set as it is, gets it with or before the mount.
+/// A request that waits for the host, for a lock that is set as it is, gets it before the mount or beside it, or waits for
+/// that.
 #[test]
 fn one_that_waits_for_the_host_may_lock_and_unlock_beside_the_mount() {
     over_each_transport("nopassthrough", |mounted| {
@@ -240,10 +241,10 @@ fn one_that_waits_for_the_host_may_lock_and_unlock_beside_the_mount() {
                 let range = scope.spawn(|| ofd_set_wait(&second, &ten_bytes(kind, 0)).unwrap());
                 waiters(" 2");
                 ofd_set(&beneath, &of_kind(Unlock)).unwrap();
-                exact.join().unwrap();
                 range.join().unwrap();
+                set(&second, Unlock, 0).unwrap();
+                exact.join().unwrap();
             });
-            set(&second, Unlock, 0).unwrap();
             wait_until("unlocked", || ofd_set(&beneath, &everything(Write)).is_ok());
             ofd_set(&beneath, &everything(Unlock)).unwrap();
         }
