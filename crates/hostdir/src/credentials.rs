@@ -30,6 +30,8 @@ pub(crate) const OF_OWNERS: Capabilities = Capabilities::FOWNER
 struct Acting {
     uid: u32,
     gid: u32,
+    /// User and group of a caller that the kernel has let it act as.
+    known: (u32, u32),
     umask: u32,
     keeps_set_ids: bool,
     capabilities: Capabilities,
@@ -127,6 +129,7 @@ impl Credentials {
         let acting = Acting {
             uid: cred::current_fsuid(),
             gid: cred::current_fsgid(),
+            known: (self.server_uid, self.server_gid),
             umask: 0,
             keeps_set_ids: false,
             capabilities,
@@ -147,15 +150,23 @@ impl Credentials {
         if !self.switches || (acting.uid == uid && acting.gid == gid) {
             return Ok(());
         }
+        // They are refused without an error where the server's user namespace has no such id.
         if acting.gid != gid {
             cred::set_fsgid(gid)?;
-            // It is refused without an error where the server's user namespace has no such id.
-            acting.gid = cred::current_fsgid();
+            acting.gid = gid;
+            if ![acting.known.1, self.server_gid, REGISTRAR_ID].contains(&gid) {
+                acting.gid = cred::current_fsgid();
+                acting.known.1 = acting.gid;
+            }
             ACTING.set(Some(acting));
         }
         if acting.uid != uid {
             cred::set_fsuid(uid)?;
-            acting.uid = cred::current_fsuid();
+            acting.uid = uid;
+            if ![acting.known.0, self.server_uid, REGISTRAR_ID].contains(&uid) {
+                acting.uid = cred::current_fsuid();
+                acting.known.0 = acting.uid;
+            }
             ACTING.set(Some(acting));
         }
         Ok(())
