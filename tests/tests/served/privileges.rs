@@ -7,7 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use thrufs::{Errno, Result};
 use thrufs_abi::layout::{CopyFileRangeIn, FallocateIn, OpenIn, SetattrIn};
 use thrufs_abi::{NodeId, Opcode, OpenInFlags, SetattrValid, WriteFlags};
-use thrufs_hostdir::{CacheMode, Config, IdMap};
+use thrufs_hostdir::{CacheMode, Config, HostDir, IdMap};
+use thrufs_testing::{Caller, InProcess};
 use thrufs_tests::fence::seccomp::take_away;
 use thrufs_tests::{acl, skip_if};
 
@@ -270,42 +271,30 @@ fn an_open_for_writing_by_a_mapped_owner_drops_privileges() {
 #[test]
 fn a_change_by_a_mapped_owner_drops_privileges() {
     skip_if!(!is_root());
-    type Change = fn(&Served, u32, NodeId, u64) -> Result<()>;
+    type Change = fn(&Caller<'_, InProcess<HostDir>>, NodeId, u64) -> Result<()>;
     let changes: [(&str, Change); 6] = [
-        ("write", |served, uid, node, fh| {
-            served
-                .client
-                .user(uid, uid)
-                .write(node, fh, 0, b"x", 0)
-                .map(drop)
+        ("write", |by, node, fh| {
+            by.write(node, fh, 0, b"x", 0).map(drop)
         }),
-        ("truncate", |served, uid, node, _| {
-            served
-                .client
-                .user(uid, uid)
-                .setattr(node, &set(SetattrValid::SIZE))
-                .map(drop)
+        ("truncate", |by, node, _| {
+            by.setattr(node, &set(SetattrValid::SIZE)).map(drop)
         }),
-        ("ftruncate", |served, uid, node, fh| {
+        ("ftruncate", |by, node, fh| {
             let by_handle = SetattrIn {
                 fh,
                 ..set(SetattrValid::SIZE | SetattrValid::FH)
             };
-            served
-                .client
-                .user(uid, uid)
-                .setattr(node, &by_handle)
-                .map(drop)
+            by.setattr(node, &by_handle).map(drop)
         }),
-        ("fallocate", |served, uid, node, fh| {
+        ("fallocate", |by, node, fh| {
             let all = FallocateIn {
                 fh,
                 length: 20,
                 ..FallocateIn::default()
             };
-            served.client.user(uid, uid).fallocate(node, &all)
+            by.fallocate(node, &all)
         }),
-        ("copy", |served, uid, node, fh| {
+        ("copy", |by, node, fh| {
             let some = CopyFileRangeIn {
                 fh_in: fh,
                 nodeid_out: node.0,
@@ -314,17 +303,10 @@ fn a_change_by_a_mapped_owner_drops_privileges() {
                 len: 5,
                 ..CopyFileRangeIn::default()
             };
-            served
-                .client
-                .user(uid, uid)
-                .copy_file_range(node, &some)
-                .map(drop)
+            by.copy_file_range(node, &some).map(drop)
         }),
-        ("without its ACL", |served, uid, node, _| {
-            served
-                .client
-                .user(uid, uid)
-                .removexattr(node, acl::NAME.as_bytes())
+        ("without its ACL", |by, node, _| {
+            by.removexattr(node, acl::NAME.as_bytes())
         }),
     ];
     let user = || one_owner(IdMap::Squash(STRANGER), IdMap::Identity);
@@ -352,16 +334,12 @@ fn a_change_by_a_mapped_owner_drops_privileges() {
             let what = format!("{name}, {change_name}");
             let node = with_capability(&served, owner, 0, 0o644);
             let path = served.path("file");
-            let fh = served
-                .client
-                .user(caller, caller)
-                .open(node, libc::O_RDWR)
-                .unwrap()
-                .fh;
+            let by = served.client.user(caller, caller);
+            let fh = by.open(node, libc::O_RDWR).unwrap().fh;
             let list = acl::List::ALL.value_with(&[]);
             rustix::fs::setxattr(&path, acl::NAME, &list, XattrFlags::empty()).unwrap();
             with_capability(&served, owner, 0, 0o4755);
-            change(&served, caller, node, fh).unwrap();
+            change(&by, node, fh).unwrap();
             let left = if falls { 0o755 } else { 0o4755 };
             assert_eq!(mode(&path), left, "{what}");
             served.client.root().release(node, fh).unwrap();

@@ -267,9 +267,9 @@ impl Files {
 
     /// Whoever takes a lock relies on what others wrote under it before. So the kernel above asks for attributes, and
     /// drops data that have changed with them: the notification about a change beneath may still be on its way, or
-    /// an older answer. A thread that was interrupted may have taken the new time over and drop the data later; so
-    /// where the notification has not arrived, they are dropped first. A guest, which takes no notifications, keeps none of a file that was locked once, and with
-    /// the first lock those end that it has.
+    /// an older answer. Where it has not arrived in time, the data are dropped here: in the kernel, a thread may have
+    /// noted the new time and not yet dropped them, and others see no change then. A guest, which takes no
+    /// notifications, keeps no attributes of a file that was locked once, and with the first lock those end that it has.
     fn refresh_locked(
         &self,
         context: &Context<'_>,

@@ -139,6 +139,7 @@ impl Files {
                 return Ok(written);
             }
         }
+        // A map may have what was before.
         write()
     }
 
