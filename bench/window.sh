@@ -2,6 +2,8 @@
 # Measures reads through the DAX window of `thrufs share` beside READ requests to the same server, both made by
 # `thrufs-client`, which is the guest and the machine monitor.
 #
+# Called by `cargo xtask bench --window`.
+#
 #   window.sh [--window SIZE] [ARGUMENT of thrufs-client window...]
 set -euo pipefail
 : "${THRUFS:?the command}"

@@ -54,11 +54,11 @@ done
 # All that the benchmark has to know of them.
 ((${#there[@]} > 0)) || fail "there is no peer at all"
 mkdir "$WORK/bench"
-(cd "$WORK/lower" && "$(dirname "$THRUFS")/thrufs-lab" . --suite peers --rows stat-warm,create --rounds 1 --percent 1 \
-    --out "$WORK/bench/report" </dev/null) || fail "the benchmark with peers"
+(IFS=, && RESULTS=$WORK/bench "$PROJECT/bench/run.py" peers --targets "${there[*]}" --rows stat-warm,create,write-4k,git-status \
+    --rounds 1 --percent 1 --name trial </dev/null) || fail "the benchmark with peers"
 for peer in "${there[@]}"; do
-    for row in stat-warm create; do
-        grep -q "\"row\":\"$row\",\"contestant\":\"$peer\".*\"samples\":\[{" "$WORK/bench/report/results.json" ||
+    for row in stat-warm create write-4k git-status; do
+        grep -q "\"row\": \"$row\", \"contestant\": \"$peer\".*\"samples\": \[{" "$WORK/bench/trial.json" ||
             fail "the benchmark has no figure of $peer in $row"
     done
 done

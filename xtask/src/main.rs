@@ -60,11 +60,11 @@ cargo xtask CHORE
                    opening and closing a file in QEMU guests with Linux 6.1 and 6.12
   mutants [ARG...] whether tests notice changes of the code (.cargo/mutants.toml; hours); arguments of
                    cargo-mutants: --in-diff FILE, --file NAME, --shard K/N
-  bench [ARG...]   thrufs-lab: `thrufs bench` with more suites, optimised, with its peers (bench/README.md)
-  bench --shares, bench --memory, bench --runs
-                   shares beside virtiofsd; memory of idle mounts and of many files; programs in
-                   `thrufs run`
-  bench --document makes the tables of docs/performance.md and bench/results/TABLES.md
+  bench TABLE [ARG...]
+                   bench/run.py: one of the published tables, Thrufs beside other servers (bench/README.md)
+  bench --shares, bench --window, bench --memory, bench --runs
+                   shares beside virtiofsd, and through a DAX window; memory of idle mounts and of many
+                   files; programs in `thrufs run`
   setup            installs what all chores use, and turns FUSE over io_uring on
   tools            lists what setup installs";
 

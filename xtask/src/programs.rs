@@ -17,10 +17,8 @@ use std::time::Instant;
 const FULL: &[&str] = &[
     "thrufs-bench/thrufs_bench",
     "thrufs-cli/bench",
-    "thrufs-lab/",
     "thrufs-tests/posix_native",
     "thrufs-tests/soak",
-    "xtask/bench",
 ];
 
 /// Prefixes of programs that run alone: they read what others leave in /run/thrufs, have the kernel drop
@@ -29,7 +27,6 @@ const ALONE: &[&str] = &[
     "thrufs-bench/",
     "thrufs-cli/alone",
     "thrufs-cli/bench",
-    "thrufs-lab/",
     "thrufs-tests/uring",
 ];
 

@@ -12,7 +12,7 @@ pub(crate) fn build() -> Result<PathBuf, Failure> {
         return Ok(PathBuf::from(elsewhere));
     }
     let build = ["build", "--release", "--locked"];
-    let programs = ["thrufs", "thrufs-lab", "thrufs-client"];
+    let programs = ["thrufs", "thrufs-bench", "thrufs-client"];
     let programs = programs.iter().flat_map(|name| ["--bin", name]);
     Step::cargo().args(build).args(programs).run()?;
     Ok(project::target().join("release/thrufs"))

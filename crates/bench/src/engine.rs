@@ -1,382 +1,275 @@
 //! The run itself: sets up the targets, measures round after round, and keeps what was found.
 //!
-//! Rounds are the outermost loop, rows the next, targets the innermost, in an order that rotates:
-//! whenever it is stopped, all rows have about the same number of rounds.
+//! Rounds are the outermost loop, rows the next, targets the innermost, in an order that rotates: whenever it is
+//! stopped, all rows have about the same number of rounds.
 
 mod noise;
-mod record;
-mod schedule;
-mod test_directory;
+mod pace;
 
-use crate::isolation::{self, Privileges};
-use crate::measurement::{Amount, Measured, Question, measure};
-use crate::plan::{Plan, PlannedRow};
+use crate::isolation::{self, is_root};
+use crate::measurement::{Measured, measure};
+use crate::plan::{PERCENT, Plan, PlannedRow};
 use crate::progress::Progress;
-use crate::report::{self, Screen};
-use crate::results::{Absence, Ending, Results};
+use crate::results::{Cell, Ending, FORMAT, Results};
 use crate::stop::Stop;
-use crate::target::{RunningTarget, directory};
-use crate::{Outcome, counting, repeat};
+use crate::target::{Place, RunningTarget, Setup, directory};
+use crate::{Outcome, machine, report};
 use noise::Noise;
-use record::Record;
-use rustix::process::Pid;
-use schedule::{Effort, Schedule, Spent};
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use test_directory::TestDirectory;
 
-/// In the passes for counts, which are exact with few operations, of the work of a round.
-const COUNTS_SHARE: usize = 10;
+/// Fewer rounds tell nothing, unless the command line asks for them.
+const ROUNDS_MIN: u32 = 3;
+/// More are not worth the time.
+const ROUNDS_MAX: u32 = 11;
 
-/// `inside PRIVILEGES PLAN`, with the parent pipe for standard input.
-pub(crate) fn run_inside(arguments: &[String]) -> Outcome<ExitCode> {
-    let [word, plan] = arguments else {
-        return Err("inside PRIVILEGES PLAN".to_owned());
-    };
-    let privileges = Privileges::named(word)?;
+const OF_A_USER: &str = "measured by an ordinary user, who cannot drop what the kernel has cached: in cold rows nothing \
+    is cached above (each has a new mount), and everything beneath";
+
+/// `inside PLAN`, with the parent pipe for standard input.
+pub(crate) fn run(plan: &str) -> Outcome<ExitCode> {
     let plan = Plan::parse(plan)?;
-    if let Err(error) = isolation::namespaces::settle(privileges) {
-        return isolation::namespaces::refused(privileges, &error);
+    isolation::enter(&plan)?;
+    let noise = Noise::watch();
+    let mut run = Run::new(&plan)?;
+    run.start_targets()?;
+    let mut round = 0;
+    while round < run.rounds(round) {
+        let start = Instant::now();
+        if run.measure_round(round).is_break() {
+            run.results.ending = Ending::Interrupted;
+            break;
+        }
+        run.round = Some(start.elapsed());
+        round += 1;
     }
-    counting::outside::connect();
-    let mut run = Run::new(&plan, privileges)?;
-    run.measure_all()?;
-    run.finish()
+    run.finish(&noise)
 }
 
 struct Run<'a> {
     plan: &'a Plan,
-    privileges: Privileges,
+    rows: Vec<PlannedRow>,
+    targets: Vec<RunningTarget>,
+    results: Results,
+    /// The type of the file system.
+    lower: String,
     stop: Stop,
-    test_directories: Vec<TestDirectory>,
-    record: Record,
-    schedule: Schedule,
-    noise: Noise,
     progress: Progress,
-    /// What the run that is repeated has found.
-    then: Option<Results>,
-    /// How long processes have taken to be ready in the row that is measured.
-    preparing: Duration,
-}
-
-/// A measurement that is due.
-#[derive(Clone, Copy)]
-struct Turn {
-    planned: PlannedRow,
-    test_directory: usize,
-    target_index: usize,
-    question: Question,
+    started: Instant,
+    /// How long the last whole round has taken.
+    round: Option<Duration>,
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, privileges: Privileges) -> Outcome<Run<'a>> {
-        let started = Instant::now();
-        let noise = Noise::watch();
-        let planned_rows = plan.planned_rows()?;
-        let then = plan.repeats.as_deref().map(repeat::read).transpose()?;
-        let mut record = Record::new(plan);
+    /// Chooses how much a measurement does, and says what a reader has to know of the place.
+    fn new(plan: &'a Plan) -> Outcome<Run<'a>> {
+        let (place, shown) = (plan.place(), plan.directory.display());
+        let lower = isolation::kind(&place).unwrap_or_else(|| "unknown".to_owned());
         let mut progress = Progress::new();
-        let jobs = planned_rows
-            .iter()
-            .map(|planned| planned.jobs)
-            .max()
-            .unwrap_or(1);
-        let test_directories =
-            test_directory::set_up(plan, privileges, jobs, &mut record, &mut progress)?;
-        for remark in plan.missing_rows() {
-            record.remark(remark);
+        let mut remarks = Vec::new();
+        progress.say("trying how fast the directory is", None);
+        let pace = || pace::of(&place).map_err(|error| format!("{shown}: {error}"));
+        let percent = plan.percent.map_or_else(pace, Ok)?;
+        if plan.percent.is_none() && percent < PERCENT {
+            remarks.push(format!(
+                "{shown} is slow: a measurement has {percent} % of 8,000 files and 256 MiB"
+            ));
+            progress.line(&remarks[0]);
         }
-        for remark in privileges.remarks(&plan.directory) {
-            record.remark(remark);
+        if !is_root() {
+            remarks.push(OF_A_USER.to_owned());
         }
-        let cells = planned_rows.len()
-            * test_directories
-                .iter()
-                .map(|test_directory| test_directory.targets.len())
-                .sum::<usize>();
+        if lower.starts_with("fuse") {
+            remarks.push(format!(
+                "{shown} is on {lower} itself: native is what that server can do"
+            ));
+        }
         Ok(Run {
             plan,
-            privileges,
+            rows: plan.planned_rows()?,
+            targets: Vec::new(),
+            results: Results {
+                format: FORMAT,
+                command: plan.command.clone(),
+                started: machine::seconds_now(),
+                seconds: 0.0,
+                percent,
+                ending: Ending::Complete,
+                machine: machine::describe(),
+                targets: plan.setups.iter().map(Setup::described).collect(),
+                cells: Vec::new(),
+                remarks,
+            },
+            lower,
             stop: Stop::new(),
-            schedule: Schedule::new(started, plan, planned_rows, cells),
-            test_directories,
-            record,
-            noise,
             progress,
-            then,
-            preparing: Duration::ZERO,
+            started: Instant::now(),
+            round: None,
         })
     }
 
-    /// Rounds, then a pass for latencies and one for counts.
-    fn measure_all(&mut self) -> Outcome<()> {
-        let mut round = 0;
-        while self.schedule.has_round(round) {
-            if self.round(round)?.is_break() {
-                self.is_stopped();
-                return Ok(());
+    /// One that cannot start is recorded, with the reason.
+    fn start_targets(&mut self) -> Outcome<()> {
+        let place = Place {
+            beneath: directory(self.plan.place().join("trees"))?,
+            mounts: directory(self.plan.place().join("mounts"))?,
+            scratch: self.plan.scratch.clone(),
+        };
+        for (at, setup) in self.plan.setups.iter().enumerate() {
+            self.progress
+                .say(&format!("starting {}", setup.name()), None);
+            match RunningTarget::start(setup, &place) {
+                Ok(target) => self.targets.push(target),
+                Err(why) if *setup == Setup::Native => return Err(why),
+                Err(why) => self.results.targets[at].absent = Some(why),
             }
-            let mut gone = Vec::new();
-            let remark = self.schedule.round_is_over(round, &mut gone);
-            for planned in gone {
-                self.record.forget(planned);
+        }
+        for line in report::absent_targets(&self.results) {
+            self.progress.line(&format!("not measured: {line}"));
+        }
+        match self.targets.len() {
+            1 => Err("no target to compare with: see above".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many rounds there will be, as it looks after so many of them: as many as there is time for.
+    fn rounds(&self, done: u32) -> u32 {
+        let time = Duration::from_secs(self.plan.seconds.into());
+        let left = time.saturating_sub(self.started.elapsed()).as_secs_f64();
+        let fitting = self.round.map_or(0.0, |round| left / round.as_secs_f64());
+        let fitting = (done + fitting.min(1e6) as u32).clamp(ROUNDS_MIN, ROUNDS_MAX);
+        self.plan.rounds.unwrap_or(fitting)
+    }
+
+    fn measure_round(&mut self, round: u32) -> ControlFlow<()> {
+        let (start, rounds, count) = (Instant::now(), self.rounds(round), self.targets.len());
+        for (number, planned) in self.rows.clone().into_iter().enumerate() {
+            let share = number as f64 / self.rows.len() as f64;
+            // In the first round, a guess, as soon as there is something to go by.
+            let guess = (share > 0.1).then(|| start.elapsed().div_f64(share.max(0.1)));
+            let left = self
+                .round
+                .or(guess)
+                .map(|one| one.mul_f64(f64::from(rounds - round) - share));
+            for turn in 0..count {
+                // The first target bears what the row before has left to be written back: each target is
+                // first once.
+                let at = (turn + round as usize) % count;
+                let (label, name) = (planned.label(), self.targets[at].name());
+                let text = format!("round {} of {rounds} · {label} · {name}", round + 1);
+                self.progress.say(&text, left);
+                self.measure(planned, at, round)?;
             }
-            if let Some(remark) = remark {
-                self.progress.line(&remark);
-                self.record.remark(remark);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn measure(&mut self, planned: PlannedRow, at: usize, round: u32) -> ControlFlow<()> {
+        let target = &mut self.targets[at];
+        let name = target.name();
+        let is_absent = |name| {
+            let cell = self.results.cell(planned.row.name, name, planned.jobs);
+            cell.is_some_and(|cell| cell.absence.is_some())
+        };
+        // Without native, nothing can be compared.
+        if is_absent(&name) || is_absent("native") {
+            return ControlFlow::Continue(());
+        }
+        let measured = measure(planned, target, round, self.results.percent, &self.stop);
+        match measured.unwrap_or_else(|error| Measured::failed(&error.to_string())) {
+            Measured::Stopped => return ControlFlow::Break(()),
+            Measured::Sample(sample) => self.cell(planned, name).samples.push(sample),
+            Measured::Absent(absence) => {
+                if absence.failed {
+                    let (label, why) = (planned.label(), &absence.why);
+                    self.progress
+                        .line(&format!("FAILED: {label} on {name}: {why}"));
+                }
+                self.cell(planned, name).absence = Some(absence);
             }
-            round += 1;
-            let results = self.record.results();
-            self.progress.table(round, self.schedule.rounds(), &|| {
-                report::so_far(results, Screen::standard_error())
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn cell(&mut self, PlannedRow { row, jobs }: PlannedRow, target: String) -> &mut Cell {
+        let results = &mut self.results;
+        let is_it =
+            |cell: &Cell| (&*cell.row, &cell.target, cell.jobs) == (row.name, &target, jobs);
+        let place = results.cells.iter().position(is_it);
+        let place = place.unwrap_or_else(|| {
+            results.cells.push(Cell {
+                row: row.name.to_owned(),
+                target,
+                lower: self.lower.clone(),
+                jobs,
+                samples: Vec::new(),
+                absence: None,
             });
-        }
-        if self.passes()?.is_break() {
-            self.is_stopped();
-        }
-        Ok(())
-    }
-
-    fn is_stopped(&mut self) {
-        self.record.interrupted();
-        self.progress.leave_table();
-    }
-
-    fn round(&mut self, round: u32) -> Outcome<ControlFlow<()>> {
-        for planned in self.schedule.planned_rows().to_vec() {
-            let start = Instant::now();
-            self.preparing = Duration::ZERO;
-            for test_directory in 0..self.test_directories.len() {
-                let count = self.test_directories[test_directory].targets.len();
-                for turn in 0..count {
-                    // The first target bears what the row before has left to be written back: each target is
-                    // first once.
-                    let target_index = (turn + round as usize) % count;
-                    let turn = Turn {
-                        planned,
-                        test_directory,
-                        target_index,
-                        question: Question::Rate,
-                    };
-                    let effort = self.schedule.usual();
-                    if self.one(turn, round, effort)?.is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                }
-            }
-            let spent = Spent {
-                all: start.elapsed(),
-                preparing: self.preparing,
-            };
-            if !self.schedule.row_is_over(planned, round, spent) {
-                break;
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Counts and latencies of every cell, with as much to do as there is time left for.
-    fn passes(&mut self) -> Outcome<ControlFlow<()>> {
-        let mut turns: Vec<Turn> = Vec::new();
-        for question in [Question::Counts, Question::Latency] {
-            turns.extend(self.turns(question));
-        }
-        let mut left = turns.len();
-        let mut is_shorter = false;
-        for turn in turns {
-            let targets = self
-                .test_directories
-                .iter()
-                .map(|test_directory| test_directory.targets.len());
-            let share = match turn.question {
-                Question::Counts => 1.0 / COUNTS_SHARE as f64,
-                _ => 1.0,
-            };
-            let effort = self
-                .schedule
-                .effort(turn.planned, targets.sum(), share, left);
-            is_shorter |= effort.share < 1.0;
-            left -= 1;
-            if self.one(turn, 0, effort)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        if is_shorter {
-            self.record.remark(
-                "time was short: some counts and latencies are of fewer operations than usual"
-                    .to_owned(),
-            );
-        }
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// The measurements of a pass, besides rates.
-    fn turns(&self, question: Question) -> Vec<Turn> {
-        let mut turns = Vec::new();
-        for planned in self.schedule.planned_rows() {
-            for (test_directory, TestDirectory { targets, .. }) in
-                self.test_directories.iter().enumerate()
-            {
-                for (target_index, target) in targets.iter().enumerate() {
-                    let is_worth_it = match question {
-                        Question::Counts => !target.is_native(),
-                        Question::Latency => planned.row.times_each(),
-                        Question::Rate => true,
-                    };
-                    let is_asked = is_worth_it && self.plan.asks(planned, target.setup());
-                    let turn = Turn {
-                        planned,
-                        test_directory,
-                        target_index,
-                        question,
-                    };
-                    turns.extend(is_asked.then_some(turn));
-                }
-            }
-        }
-        turns
-    }
-
-    /// One measurement.
-    fn one(&mut self, turn: Turn, round: u32, effort: Effort) -> Outcome<ControlFlow<()>> {
-        let Turn {
-            planned,
-            test_directory,
-            target_index,
-            question,
-        } = turn;
-        let TestDirectory { lower, targets } = &mut self.test_directories[test_directory];
-        let target = &mut targets[target_index];
-        let name = target.name().to_owned();
-        if self.stop.is_wanted() {
-            return Ok(ControlFlow::Break(()));
-        }
-        if !self.plan.asks(planned, target.setup()) || self.record.is_without(planned, &name, lower)
-        {
-            return Ok(ControlFlow::Continue(()));
-        }
-        let what = match question {
-            Question::Rate => format!("round {}", self.schedule.round_of(round)),
-            Question::Latency => "latencies".to_owned(),
-            Question::Counts => "counting".to_owned(),
-        };
-        let row = planned.row.name;
-        let jobs = match planned.jobs {
-            1 => String::new(),
-            jobs => format!(" × {jobs}"),
-        };
-        let text = format!("{what} · {row}{jobs} · {name} on {lower}");
-        self.progress.say(&text, self.schedule.left(round));
-        let amount = Amount {
-            question,
-            jobs: planned.jobs,
-            round,
-            percent: effort.of(match question {
-                Question::Counts => self.plan.percent / COUNTS_SHARE,
-                _ => self.plan.percent,
-            }),
-            limit: effort.limit,
-            patience: self.schedule.patience(),
-        };
-        let measured = measure(
-            planned.row,
-            target,
-            amount,
-            self.privileges,
-            &self.stop,
-            &mut self.preparing,
-        );
-        let measured = measured.unwrap_or_else(|error| {
-            Measured::Absent(Absence {
-                failed: true,
-                why: error.to_string(),
-            })
+            results.cells.len() - 1
         });
-        if let Measured::Absent(absence) = &measured
-            && absence.failed
-            && question == Question::Rate
-        {
-            self.progress.line(&format!(
-                "FAILED: {row} on {name}, {lower} below: {}",
-                absence.why
-            ));
-        }
-        match measured {
-            Measured::Stopped => return Ok(ControlFlow::Break(())),
-            // What is asked besides may be without an answer.
-            Measured::Absent(absence) if question == Question::Counts => {
-                let why = absence.why;
-                self.record
-                    .remark(format!("requests and system calls were not counted: {why}"));
-            }
-            Measured::Absent(_) if question == Question::Latency => {}
-            other => self.record.add(planned, &name, lower, other),
-        }
-        Ok(ControlFlow::Continue(()))
+        &mut results.cells[place]
     }
 
     /// Takes everything down, writes the report and shows the table.
-    fn finish(mut self) -> Outcome<ExitCode> {
-        let targets = self
-            .test_directories
-            .iter()
-            .flat_map(|test_directory| &test_directory.targets);
-        let servers: Vec<Pid> = targets.flat_map(RunningTarget::servers).collect();
-        for remark in self.noise.remarks(self.record.results(), &servers) {
-            self.record.remark(remark);
-        }
-        for test_directory in self.test_directories.drain(..) {
-            for target in test_directory.targets {
-                self.record.resident(target.name(), target.resident_kib());
-                if self.record.results().ending == Ending::Complete
-                    && let Err(why) = target.unmount()
-                {
-                    self.record.remark(format!("taking a mount down: {why}"));
-                }
+    fn finish(mut self, noise: &Noise) -> Outcome<ExitCode> {
+        for target in self.targets.drain(..) {
+            let name = target.name();
+            if self.results.ending == Ending::Complete
+                && let Err(why) = target.unmount()
+            {
+                self.results
+                    .remarks
+                    .push(format!("taking {name} down: {why}"));
             }
         }
+        let remarks = noise.remarks(&self.results);
+        self.results.remarks.extend(remarks);
         self.progress.clear();
         if self.stop.is_abandoned() {
             return Ok(ExitCode::FAILURE);
         }
-        let results = self.record.finished();
+        self.results.seconds = self.started.elapsed().as_secs_f64();
+        let results = &self.results;
         if results.cells.iter().all(|cell| cell.samples.is_empty()) {
-            self.progress.line("nothing was measured");
-            return Ok(ExitCode::FAILURE);
+            return Err("nothing was measured".to_owned());
         }
-        write(&results, self.plan)?;
-        let failed = |cell: &&crate::results::Cell| {
-            cell.absence.as_ref().is_some_and(|absence| absence.failed)
+        let then = self
+            .plan
+            .compare
+            .as_deref()
+            .map(Results::read)
+            .transpose()?;
+        let shown = |width| {
+            let then = then
+                .as_ref()
+                .map(|then| report::compared(then, results, width));
+            report::terminal(results, width) + &then.unwrap_or_default()
         };
-        let failed = results.cells.iter().filter(failed).count();
-        self.progress
-            .result(&|| report::terminal(&results, Screen::standard_output()));
-        if let Some(then) = &self.then {
-            let difference = || report::repeated(then, &results, Screen::standard_output());
-            self.progress.result(&difference);
-        }
+        write(self.plan, results, &shown(report::WIDTH_ELSEWHERE))?;
+        // A reader that has enough (`| head`) is no failure.
+        let _ = writeln!(std::io::stdout(), "{}", shown(report::width()));
         self.progress
             .line(&format!("report: {}", self.plan.out.display()));
-        if failed > 0 {
-            self.progress.line(&format!(
-                "{failed} cells of the table have failed: see above"
-            ));
-            return Ok(ExitCode::FAILURE);
+        let failed = |cell: &Cell| cell.absence.as_ref().is_some_and(|absence| absence.failed);
+        match results.cells.iter().any(failed) {
+            true => Err("some cells of the table have failed: see above".to_owned()),
+            false => Ok(ExitCode::SUCCESS),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Writes the report to a folder that gets its name when everything is in it.
-fn write(results: &Results, plan: &Plan) -> Outcome<()> {
+fn write(plan: &Plan, results: &Results, shown: &str) -> Outcome<()> {
     let unfinished = directory(plan.unfinished_out())?;
-    for (name, text) in report::files(results)? {
+    let json = serde_json::to_string_pretty(results).map_err(|error| error.to_string())?;
+    for (name, text) in [("results.json", &*json), ("report.txt", shown)] {
         let path = unfinished.join(name);
         std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    let flags = rustix::fs::RenameFlags::NOREPLACE;
-    let cwd = rustix::fs::CWD;
+    let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
     rustix::fs::renameat_with(cwd, &unfinished, cwd, &plan.out, flags)
         .map_err(|error| format!("{}: {error}", plan.out.display()))
 }

@@ -1,300 +1,197 @@
-//! The rows of the table: what is measured. `data` has reads and writes, `metadata` names and attributes,
-//! `sets` the names of several at once.
+//! The rows of the table: what is measured.
 //!
 //! A process of a measurement prepares a row, waits, and runs it. Between the two, caches may be dropped and the
 //! target may be **mounted anew** (which an ordinary user can do, and which empties the caches above): what is
 //! prepared keeps nothing open where the target shows it.
 
-mod data;
-mod info;
 pub(crate) mod list;
-mod metadata;
-pub(crate) mod needs;
-mod sets;
+#[cfg(test)]
+mod tests;
 
 use crate::Outcome;
 use crate::clock::Clock;
-use crate::job::{self, Cache, Job, own};
-use crate::kept::Claim;
-use crate::results::Group;
-use crate::task::{Done, Task};
+use crate::data::Job;
 use crate::workload::Place;
+use serde::{Deserialize, Serialize};
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use info::info;
-pub use metadata::{OF_CHAINS, OF_ONE_FILE, OF_SMALL_FILES, OF_TREE};
-pub use needs::Needs;
-pub(crate) use sets::names;
-pub use sets::{listed, named};
-
 /// One row.
-pub struct Row {
+pub(crate) struct Row {
     /// The word by which it is known.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
+    /// For people: what its operations are, and what is cached.
+    pub(crate) about: &'static str,
+    /// The heading under which it stands.
+    pub(crate) group: &'static str,
     /// Bytes of one operation, when a rate of bytes is what people want to read; else 0.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Whether the kernel's caches are dropped before the clock starts.
-    pub cold: bool,
-    /// The least rate that is aimed at, as a share of native's; for data, where passthrough is on.
-    pub goal: Option<f64>,
-    /// Whether it is measured by as many processes as the suite says, when the command line names no number; else by one.
-    pub more_jobs: bool,
-    /// What is done.
-    pub work: Work,
+    pub(crate) cold: bool,
+    /// How many processes measure it, when the command line names no number.
+    pub(crate) jobs: &'static [u32],
+    pub(crate) work: Work,
 }
 
-/// What kind of work it is.
-pub enum Work {
+pub(crate) enum Work {
     /// A loop over names and attributes.
     Loop(Loop),
     /// Reads or writes of a file.
     Data(Job),
-    /// What another program brings along.
-    Other(&'static dyn Program),
 }
 
-/// Work of a kind that this program does not know.
-pub trait Program: Send + Sync {
-    /// For people: `git status, cached`.
-    fn title(&self) -> String;
-
-    /// For people: what one operation is, and what is cached.
-    fn about(&self) -> String;
-
-    /// Under which heading it stands.
-    fn group(&self) -> Group;
-
-    /// What does the work.
-    fn engine(&self) -> String;
-
-    /// Gets what it needs and the machine does not have, at the start of a run.
-    ///
-    /// # Errors
-    ///
-    /// What could not be had.
-    fn fetch(&self) -> Outcome<()> {
-        Ok(())
-    }
-
-    /// Why it cannot be done on this machine, wherever, if it cannot.
-    fn missing(&self) -> Option<String>;
-
-    /// What a process needs at this share of the usual work.
-    fn needs(&self, percent: usize) -> Needs;
-
-    /// What the file is called that is kept for the run, if it needs no more than that.
-    fn kept(&self, _percent: usize) -> Option<String> {
-        None
-    }
-
-    /// Whether its operations can be timed one by one.
-    fn times_each(&self) -> bool {
-        true
-    }
-
-    /// Whether only one process can measure it.
-    fn is_alone(&self) -> bool {
-        false
-    }
-
-    /// Makes what it needs, as [`Row::prepare`].
-    ///
-    /// # Errors
-    ///
-    /// As of [`Row::prepare`].
-    fn prepare(&self, task: &Task) -> io::Result<Ready>;
-}
-
-/// What is prepared: does the work.
-pub type Ready = Box<dyn FnOnce(&Task) -> io::Result<Done>>;
-
-/// A loop of our own.
+/// A loop over names.
 #[derive(Clone, Copy)]
-pub struct Loop {
-    /// For people: `stat, nothing cached`.
-    pub title: &'static str,
-    /// For people: what one operation is, and what is cached.
-    pub about: &'static str,
-    /// Under which heading it stands.
-    pub group: Group,
+pub(crate) struct Loop {
     /// Operations of a measurement, and things to do them with, at the usual amount of work.
-    pub operations: usize,
+    pub(crate) operations: usize,
     /// How often it goes through all of them.
-    pub repeats: usize,
+    pub(crate) repeats: usize,
     /// Files and directories for each operation.
-    pub inodes: usize,
-    /// Where it works.
-    pub directory: LoopDirectory,
+    pub(crate) inodes: usize,
+    /// In a tree that is kept for the run, under this name; those of the same name are made alike. Where there is
+    /// none, in a new directory: it uses up or leaves behind what is there.
+    pub(crate) kept: Option<&'static str>,
     /// Makes what the row needs beneath, out of the time.
-    pub make: fn(&Place) -> io::Result<()>,
+    pub(crate) make: Make,
     /// Brings it into the caches above, out of the time.
-    pub warm: Option<Timed>,
+    pub(crate) warm: Option<Timed>,
     /// What is timed.
-    pub run: Timed,
+    pub(crate) run: Timed,
 }
+
+/// Makes what is in a place.
+pub(crate) type Make = fn(&Place) -> io::Result<()>;
 
 /// Goes through the things of a place, until the clock has no more.
-pub type Timed = fn(&Place, &mut Clock) -> io::Result<()>;
+pub(crate) type Timed = fn(&Place, &mut Clock) -> io::Result<()>;
 
-/// Where a loop works.
-#[derive(Clone, Copy)]
-pub enum LoopDirectory {
-    /// In a new directory: it uses up or leaves behind what is there.
-    New,
-    /// In a tree that is kept for the run, under this name. Those of the same name are made alike.
-    Kept(&'static str),
+/// What is prepared: does the work.
+pub(crate) type Ready = Box<dyn FnOnce(&Task) -> io::Result<Done>>;
+
+/// A row, at one place: what a measuring process is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// A new directory beneath the mount, for what the row needs: nothing of it is cached above.
+    pub(crate) beneath: PathBuf,
+    /// Where the target shows it.
+    pub(crate) seen: PathBuf,
+    /// Which one it is of the processes that measure at once.
+    pub(crate) job: u32,
+    /// Work, in hundredths of the usual.
+    pub(crate) percent: usize,
+    /// After this long, loops end, done or not.
+    pub(crate) limit: Duration,
+    /// Whether data that were read once lie above and are cheaper the second time: they are to be read once
+    /// only.
+    pub(crate) once: bool,
 }
 
-/// Names that are looked at in a row. No more, because some servers keep a descriptor for each.
-const NAMES: usize = 8000;
-/// Loops over what is cached go through it so often, or they would be over at once.
-pub const REPEATS: usize = 20;
+/// What was done.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) operations: u64,
+    /// Nanoseconds of the monotonic clock.
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// How long the loop of a measurement goes on.
+pub(crate) const LIMIT: Duration = Duration::from_secs(1);
+/// What outlives a measurement lies next to its directory, beneath and where it is seen.
+const KEPT: &str = "kept";
 /// The warm-up's directory in that of the measurement, and its share of the work.
 const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
+/// Fewer operations tell nothing.
+const OPERATIONS_MIN: usize = 16;
+/// Whatever is made takes a block, and names take place too.
+const INODE_BYTES: u64 = 4096 + 512;
 
-/// Of native's rate, with passthrough.
-const GOAL: f64 = 0.95;
-/// Of native's rate, for what needs no request once it is cached above.
-const GOAL_CACHED: f64 = 0.90;
+/// The row of that name.
+pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
+    list::all().find(|row| row.name == name).ok_or_else(|| {
+        let names = list::all().map(|row| row.name);
+        let like = names.filter(|row| !name.is_empty() && row.contains(name));
+        let like: Vec<&str> = like.take(6).collect();
+        let there = if like.is_empty() { "" } else { "; there are " };
+        format!(
+            "no row {name}{there}{}; `thrufs bench --list` has all rows and sets",
+            like.join(", ")
+        )
+    })
+}
+
+/// The rows of a list of names of rows and sets, separated by commas; each once, where it is named first.
+pub(crate) fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
+    let mut rows: Vec<&'static Row> = Vec::new();
+    let mut add = |row: &'static Row| {
+        if !rows.iter().any(|found| found.name == row.name) {
+            rows.push(row);
+        }
+    };
+    for name in names.split(',') {
+        match list::set(name) {
+            Some(set) => set.into_iter().for_each(&mut add),
+            None => add(named(name)?),
+        }
+    }
+    Ok(rows)
+}
 
 impl Row {
-    /// A loop.
-    #[must_use]
-    pub const fn looped(name: &'static str, work: Loop) -> Row {
-        Row {
-            name,
-            bytes: 0,
-            cold: false,
-            goal: None,
-            more_jobs: false,
-            work: Work::Loop(work),
-        }
-    }
-
-    /// A loop over what is cached above.
-    #[must_use]
-    pub const fn warm(name: &'static str, work: Loop) -> Row {
-        Row {
-            goal: Some(GOAL_CACHED),
-            ..Row::looped(name, work)
-        }
-    }
-
-    /// A loop over what is cached nowhere.
-    #[must_use]
-    pub const fn cold(name: &'static str, work: Loop) -> Row {
-        Row {
-            cold: true,
-            ..Row::looped(name, work)
-        }
-    }
-
-    /// Reads or writes of one file, by a loop.
-    #[must_use]
-    pub const fn data(name: &'static str, job: Job) -> Row {
-        Row {
-            name,
-            bytes: job.block_bytes,
-            cold: matches!(job.cache, Cache::Nowhere),
-            goal: Some(GOAL),
-            more_jobs: false,
-            work: Work::Data(job),
-        }
-    }
-
-    /// Reads of what is cached nowhere: once through, since what is cold is so once.
-    #[must_use]
-    pub const fn cold_data(name: &'static str, job: Job) -> Row {
-        let (cache, passes) = (Cache::Nowhere, 1);
-        let job = Job {
-            cache,
-            passes,
-            ..job
-        };
-        Row::data(name, job)
-    }
-
     /// Makes what the row needs in `task.beneath`, which is there and empty, and warms up on something
-    /// else: loops of our own are in memory, and so is what the server needs for them. What comes back keeps others
-    /// from what is kept for the run.
-    ///
-    /// # Errors
-    ///
-    /// As of the calls made; [`io::ErrorKind::Unsupported`] where the target or the machine does not have
-    /// what the row is about.
-    pub fn prepare(&'static self, task: &Task) -> io::Result<Ready> {
+    /// else: the loop is in memory, and so is what the server needs for it.
+    pub(crate) fn prepare(&'static self, task: &Task) -> io::Result<Ready> {
         match &self.work {
             Work::Loop(work) => {
-                let operations = self.scaled(task.percent);
+                let operations = self.operations(task.percent);
                 let few = operations / WARM_UP_SHARE + 1;
-                let (warm_up, first) = work.place(task, WARM_UP, few)?;
+                let warm_up = work.place(task, WARM_UP, few)?;
                 work.repeat(&warm_up, &mut Clock::start(task.limit))?;
                 // Last: what is cached above may be so for a second only.
-                let (place, second) = work.place(task, "measured", operations)?;
+                let place = work.place(task, "measured", operations)?;
                 Ok(Box::new(move |task| {
-                    let _claims = (first, second);
                     timed(task, |clock| work.repeat(&place, clock))
                 }))
             }
             Work::Data(job) => {
-                let claims = prepare_data(job, task)?;
+                job.prepare(task, "", task.percent)?;
+                // A megabyte is enough to warm up with.
+                job.prepare(task, WARM_UP, 0)?;
+                let seen = task.seen.join(WARM_UP);
+                job.run(&seen, 0, true, &mut Clock::start(task.limit))?;
                 Ok(Box::new(move |task| {
-                    let _claims = claims;
-                    let bytes = job.file_bytes(task.percent);
                     timed(task, |clock| {
-                        own::run(job, &task.seen, bytes, task.once, clock)
+                        job.run(&task.seen, task.percent, task.once, clock)
                     })
                 }))
             }
-            Work::Other(program) => program.prepare(task),
         }
     }
 
-    fn program(&self) -> Option<&'static dyn Program> {
-        match self.work {
-            Work::Other(program) => Some(program),
-            Work::Loop(_) | Work::Data(_) => None,
+    /// Operations of a measurement of a loop at this share of the usual work.
+    pub(crate) fn operations(&self, percent: usize) -> usize {
+        match &self.work {
+            Work::Loop(work) => (work.operations * percent / 100).max(OPERATIONS_MIN),
+            Work::Data(_) => 1,
         }
     }
 
-    /// Gets what the row needs and the machine does not have, at the start of a run.
-    pub(crate) fn fetch(&self) -> Outcome<()> {
-        self.program().map_or(Ok(()), Program::fetch)
-    }
-
-    /// Whether its operations can be timed one by one.
-    pub(crate) fn times_each(&self) -> bool {
-        self.program().is_none_or(Program::times_each)
-    }
-
-    /// Whether only one process can measure it.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.program().is_some_and(Program::is_alone)
-    }
-
-    /// Why the row cannot be measured on this machine, wherever, if it cannot: for people.
-    pub(crate) fn missing(&self) -> Option<String> {
-        self.program()?.missing()
+    /// Bytes that a process takes for a loop, at most.
+    pub(crate) fn bytes_of_tree(&self, percent: usize) -> u64 {
+        let inodes = match &self.work {
+            Work::Loop(work) => work.inodes,
+            Work::Data(_) => 0,
+        };
+        // With the warm-up; a new file is as long as everything that is written.
+        let operations = 2 * self.operations(percent) as u64;
+        operations * (self.bytes + inodes as u64 * INODE_BYTES) + 16 * INODE_BYTES
     }
 }
 
 impl Loop {
-    /// Small amounts of metadata, in a new directory that is empty.
-    pub const NEW: Loop = Loop {
-        title: "",
-        about: "",
-        group: Group::Metadata,
-        operations: NAMES,
-        repeats: 1,
-        inodes: 1,
-        directory: LoopDirectory::New,
-        make: |_| Ok(()),
-        warm: None,
-        run: |_, _| Ok(()),
-    };
-
     fn repeat(&self, place: &Place, clock: &mut Clock) -> io::Result<()> {
         for _ in 0..self.repeats {
             (self.run)(place, clock)?;
@@ -305,86 +202,64 @@ impl Loop {
         Ok(())
     }
 
-    fn place(
-        &self,
-        task: &Task,
-        name: &str,
-        operations: usize,
-    ) -> io::Result<(Place, Option<Claim>)> {
-        let (place, claim) = match self.directory {
-            LoopDirectory::New => {
-                let beneath = task.beneath.join(name);
-                let seen = task.seen.join(name);
-                let place = make(&beneath, operations, self.make)?;
-                (Place { seen, ..place }, None)
+    fn place(&self, task: &Task, name: &str, operations: usize) -> io::Result<Place> {
+        let make = |beneath: &Path| {
+            std::fs::create_dir(beneath)?;
+            (self.make)(&Place {
+                beneath: beneath.to_owned(),
+                seen: beneath.to_owned(),
+                operations,
+            })
+        };
+        let (beneath, seen) = match self.kept {
+            None => {
+                make(&task.beneath.join(name))?;
+                (task.beneath.join(name), task.seen.join(name))
             }
-            LoopDirectory::Kept(stem) => {
-                let kept = task.kept_beneath()?;
-                let claim = Claim::take(&kept, &format!("{stem}-{operations}"), |path| {
-                    make(path, operations, self.make).map(drop)
-                })?;
-                let place = Place {
-                    beneath: kept.join(&claim.name),
-                    seen: task.kept_seen().join(&claim.name),
-                    operations,
-                };
-                (place, Some(claim))
-            }
+            Some(stem) => task.kept(&format!("{stem}-{operations}"), make)?,
+        };
+        let place = Place {
+            beneath,
+            seen,
+            operations,
         };
         if let Some(warm) = self.warm {
             warm(&place, &mut Clock::start(Duration::MAX))?;
         }
-        Ok((place, claim))
+        Ok(place)
     }
 }
 
-/// A directory beneath and what is to be in it.
-fn make(
-    beneath: &std::path::Path,
-    operations: usize,
-    make: fn(&Place) -> io::Result<()>,
-) -> io::Result<Place> {
-    std::fs::create_dir(beneath)?;
-    let place = Place {
-        beneath: beneath.to_owned(),
-        seen: beneath.to_owned(),
-        operations,
-    };
-    make(&place)?;
-    Ok(place)
+impl Task {
+    /// What rows need and do not use up, big files and trees of small ones, is made once for a run and process: making
+    /// it for every measurement would take longer than the measurements. Where it is, beneath and where the
+    /// target shows it.
+    pub(crate) fn kept(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> io::Result<(PathBuf, PathBuf)> {
+        let directory = format!("{KEPT}-{}", self.job);
+        let beneath = self.beneath.with_file_name(&directory);
+        let whole = beneath.join(name);
+        std::fs::create_dir_all(&beneath)?;
+        if std::fs::symlink_metadata(&whole).is_err() {
+            // Under another name first: what has the right one is complete.
+            let part = beneath.join(format!("part-{}", std::process::id()));
+            make(&part)?;
+            std::fs::rename(part, &whole)?;
+        }
+        Ok((whole, self.seen.with_file_name(directory).join(name)))
+    }
 }
 
-/// A megabyte is enough to warm up with.
-fn prepare_data(job: &Job, task: &Task) -> io::Result<[Claim; 2]> {
-    let claim = job::data::prepare(job, task, "", task.percent)?;
-    let warm_up = job::data::prepare(job, task, WARM_UP, 0)?;
-    let seen = task.seen.join(WARM_UP);
+fn timed(task: &Task, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
     let mut clock = Clock::start(task.limit);
-    own::run(job, &seen, job.file_bytes(0), true, &mut clock)?;
-    Ok([claim, warm_up])
-}
-
-/// Times a loop.
-///
-/// # Errors
-///
-/// As of the loop.
-pub fn timed(task: &Task, run: impl FnOnce(&mut Clock) -> io::Result<()>) -> io::Result<Done> {
-    let mut clock = if task.each {
-        Clock::start_for_each(task.limit)
-    } else {
-        Clock::start(task.limit)
-    };
     run(&mut clock)?;
-    clock.stop();
-    let (start, end) = clock.span();
+    let (operations, start, end) = clock.stop();
     Ok(Done {
-        operations: clock.operations(),
+        operations,
         start,
         end,
-        each: clock.each(),
     })
 }
-
-#[cfg(test)]
-mod tests;

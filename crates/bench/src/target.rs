@@ -1,17 +1,12 @@
-//! A running target: the file system beneath itself, or a server that shows it at a mount point. Starts it,
-//! checks that it is what it claims, mounts it anew, and ends it.
+//! A target: the file system beneath itself, or a mount that shows it. Starts our servers, checks that they are
+//! what they claim, mounts them anew, and ends them.
 
-mod check;
-mod process;
+mod setup;
 
 use crate::Outcome;
-use crate::counting::servers::families;
-use crate::isolation::{Privileges, kind, same_tree};
-use crate::programs;
-use crate::setup::{ServerSetup, TargetSetup};
-use process::resident_kib;
+use crate::isolation::{is_root, kind, same_tree};
 use rustix::mount::{UnmountFlags, unmount};
-use rustix::process::Pid;
+pub(crate) use setup::{Setup, thrufs};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,27 +15,25 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
+/// How a server's line about it begins.
+const NO_PASSTHROUGH: &str = "passthrough is off: ";
 
 /// Where targets have what they need.
 pub(crate) struct Place {
-    pub(crate) privileges: Privileges,
     /// The directory with a tree for each.
     pub(crate) beneath: PathBuf,
     /// The directory for mount points and logs.
     pub(crate) mounts: PathBuf,
     /// The scratch folder's name, on mounts of others.
     pub(crate) scratch: String,
-    /// Most clients at once.
-    pub(crate) jobs: usize,
 }
 
 /// One that takes part in every round.
 pub(crate) struct RunningTarget {
-    setup: TargetSetup,
-    privileges: Privileges,
+    setup: Setup,
     source: PathBuf,
-    /// None for native, and for mounts of others; one for each job where that was asked for.
-    mounts: Vec<Mount>,
+    /// None for native, and for mounts of others.
+    mount: Option<Mount>,
     /// Where a mount of others shows the source.
     shown: Option<PathBuf>,
     caches_above: bool,
@@ -55,68 +48,54 @@ struct Mount {
 
 impl RunningTarget {
     /// Starts what there is to start, and makes sure that it is what it claims to be.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot take part.
-    pub(crate) fn start(setup: &TargetSetup, place: &Place) -> Outcome<RunningTarget> {
+    pub(crate) fn start(setup: &Setup, place: &Place) -> Outcome<RunningTarget> {
         let mut target = RunningTarget {
             source: directory(place.beneath.join(setup.name()))?,
             setup: setup.clone(),
-            privileges: place.privileges,
-            mounts: Vec::new(),
+            mount: None,
             shown: None,
             caches_above: false,
         };
         match setup {
-            TargetSetup::Native => {}
-            TargetSetup::Against { point, .. } => target.find(point, place)?,
-            TargetSetup::Server(server) => {
-                let count = if server.each_job { place.jobs } else { 1 };
-                (0..count).try_for_each(|job| target.mount(job, place))?;
+            Setup::Native => {}
+            Setup::Against { point, .. } => target.find(point, place)?,
+            Setup::Thrufs { .. } => {
+                let name = setup.name();
+                let point = directory(place.mounts.join(&name))?;
+                let log = place.mounts.join(format!("{name}.log"));
+                target.mount = Some(target.serve(point, log)?);
+                target.caches_above = !setup.is_passthrough();
+                if setup.is_passthrough() {
+                    target.must_pass_through()?;
+                }
             }
         }
-        target.check()?;
         Ok(target)
     }
 
     /// A mount that is there already.
     fn find(&mut self, point: &Path, place: &Place) -> Outcome<()> {
         let probe = "probe";
-        let failed = |error: std::io::Error| format!("{}: {error}", self.name());
-        let content = crate::machine::random_name()?;
-        std::fs::write(self.source.join(probe), content).map_err(failed)?;
-        let shown = same_tree(point, &self.source, probe);
+        let failed = |error: std::io::Error| error.to_string();
+        std::fs::write(self.source.join(probe), crate::machine::random_name()?).map_err(failed)?;
+        self.shown = same_tree(point, &self.source, probe);
         std::fs::remove_file(self.source.join(probe)).map_err(failed)?;
-        let is_fuse = kind(point).is_some_and(|kind| kind.starts_with("fuse"));
-        if let Some(shown) = shown {
-            self.shown = Some(shown);
-            self.caches_above = true;
-            return Ok(());
+        self.caches_above = self.shown.is_some();
+        if self.shown.is_none() {
+            self.source = directory(point.join(&place.scratch).join(self.name()))?;
+            self.caches_above = kind(point).is_some_and(|kind| kind.starts_with("fuse"));
         }
-        self.source = directory(point.join(&place.scratch).join(self.name()))?;
-        self.caches_above = is_fuse;
         Ok(())
     }
 
-    /// Starts a server and waits until its mount is there.
-    fn mount(&mut self, job: usize, place: &Place) -> Outcome<()> {
-        // In a list of paths, such as cargo makes of the directories with its libraries, a colon ends a path.
-        let name = self.name().replace(':', "=");
-        let point = directory(place.mounts.join(format!("{name}-{job}")))?;
-        let log = place.mounts.join(format!("{name}-{job}.log"));
-        let mount = self.serve(point, log, job)?;
-        self.mounts.push(mount);
-        Ok(())
-    }
-
-    fn serve(&self, point: PathBuf, log: PathBuf, job: usize) -> Outcome<Mount> {
-        let name = self.name();
-        let failed = |error: std::io::Error| format!("cannot start {name}: {error}");
+    /// Starts the server and waits until its mount is there.
+    fn serve(&self, point: PathBuf, log: PathBuf) -> Outcome<Mount> {
+        let failed = |error: std::io::Error| format!("cannot start it: {error}");
         let before = device(&point)?;
         let said = File::create(&log).map_err(failed)?;
-        let server = self
-            .command(&point, job)?
+        let server = Command::new(thrufs()?)
+            .args(["mount", "-f", "-o", &self.setup.options()])
+            .args([&self.source, &point])
             .stdin(Stdio::null())
             .stdout(said.try_clone().map_err(failed)?)
             .stderr(said)
@@ -130,62 +109,46 @@ impl RunningTarget {
             }
             if let Ok(Some(status)) = mount.server.try_wait() {
                 let said = mount.last_output();
-                return Err(format!("it ended before it mounted ({status}){said}"));
+                return Err(format!("it ended before it mounted ({status}): {said}"));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let seconds = MOUNTING_MAX.as_secs();
-        Err(format!(
-            "no mount within {seconds} s{}",
-            mount.last_output()
-        ))
+        let (seconds, said) = (MOUNTING_MAX.as_secs(), mount.last_output());
+        Err(format!("no mount within {seconds} s: {said}"))
     }
 
-    /// What starts its server.
-    fn command(&self, point: &Path, job: usize) -> Outcome<Command> {
-        let TargetSetup::Server(ServerSetup { command, .. }) = &self.setup else {
-            return Err(format!("{} has no server", self.name()));
-        };
-        let (program, words) = command.split_first().ok_or("a server without a command")?;
-        let mut command = match program.as_str() {
-            "thrufs" => Command::new(programs::thrufs()?),
-            other => Command::new(other),
-        };
-        for word in words {
-            match word.as_str() {
-                ServerSetup::SOURCE => command.arg(&self.source),
-                ServerSetup::POINT => command.arg(point),
-                ServerSetup::PROCESSOR => command.arg(processor(job).to_string()),
-                word => command.arg(word),
-            };
+    /// A server says why it has no passthrough, at the first file that is opened at the latest.
+    fn must_pass_through(&self) -> Outcome<()> {
+        let name = "which-way";
+        let failed = |error: std::io::Error| error.to_string();
+        std::fs::write(self.source.join(name), [1; 4096]).map_err(failed)?;
+        std::fs::read(self.seen().join(name)).map_err(failed)?;
+        std::fs::remove_file(self.seen().join(name)).map_err(failed)?;
+        let said = self
+            .mount
+            .as_ref()
+            .map(Mount::last_output)
+            .unwrap_or_default();
+        match said.split_once(NO_PASSTHROUGH) {
+            Some((_, why)) => Err(format!("{NO_PASSTHROUGH}{why}")),
+            None => Ok(()),
         }
-        Ok(command)
     }
 
     /// Mounts anew, so that nothing is cached above: what an ordinary user can do for a cold start.
     pub(crate) fn mount_anew(&mut self) -> Outcome<()> {
-        for (job, mount) in std::mem::take(&mut self.mounts).into_iter().enumerate() {
+        if let Some(mount) = self.mount.take() {
             let (point, log) = (mount.point.clone(), mount.log.clone());
-            mount.end(self.privileges, UnmountFlags::DETACH)?;
-            let mount = self.serve(point, log, job)?;
-            self.mounts.push(mount);
+            mount.end(UnmountFlags::DETACH)?;
+            self.mount = Some(self.serve(point, log)?);
         }
         Ok(())
     }
 
-    /// Whether it has a server that can be started anew.
-    pub(crate) fn can_mount_anew(&self) -> bool {
-        !self.mounts.is_empty()
-    }
-
-    /// What it was started for.
-    pub(crate) fn setup(&self) -> &TargetSetup {
-        &self.setup
-    }
-
-    /// Whether it is the file system beneath.
-    pub(crate) fn is_native(&self) -> bool {
-        self.setup == TargetSetup::Native
+    /// Whether a cold row can be cold at it: root drops caches, native is cold above without, and our servers
+    /// can be started anew.
+    pub(crate) fn can_be_cold(&self) -> bool {
+        is_root() || self.setup == Setup::Native || self.mount.is_some()
     }
 
     /// Whether data that were read once are cheaper the second time, because they lie above.
@@ -194,7 +157,7 @@ impl RunningTarget {
     }
 
     /// The word by which it is known.
-    pub(crate) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> String {
         self.setup.name()
     }
 
@@ -203,52 +166,32 @@ impl RunningTarget {
         &self.source
     }
 
-    /// The same tree, where this target shows it to a job.
-    pub(crate) fn seen_at(&self, job: usize) -> &Path {
-        let mount = self.mounts.get(job).or(self.mounts.first());
-        let point = mount.map(|mount| mount.point.as_path());
+    /// The same tree, where this target shows it.
+    pub(crate) fn seen(&self) -> &Path {
+        let point = self.mount.as_ref().map(|mount| mount.point.as_path());
         point.or(self.shown.as_deref()).unwrap_or(&self.source)
     }
 
-    /// The processor that a job has to stay on, if it matters.
-    pub(crate) fn processor(&self, job: usize) -> Option<usize> {
-        let has_its_own = matches!(&self.setup, TargetSetup::Server(server) if server.each_job);
-        has_its_own.then(|| processor(job))
-    }
-
-    /// The processes that serve it, as far as they are known.
-    pub(crate) fn servers(&self) -> Vec<Pid> {
-        let servers = self.mounts.iter();
-        let servers = servers.map(|mount| Pid::from_child(&mount.server));
-        families(&servers.collect::<Vec<_>>())
-    }
-
-    /// Resident memory of the servers and their children, in KiB; nothing where there are none.
-    pub(crate) fn resident_kib(&self) -> Option<u64> {
-        let sum = self.servers().into_iter().map(resident_kib).sum();
-        (!self.mounts.is_empty()).then_some(sum)
-    }
-
-    /// Takes the mounts down and waits for the servers.
+    /// Takes the mount down and waits for the server.
     pub(crate) fn unmount(self) -> Outcome<()> {
-        for mount in self.mounts {
-            mount.end(self.privileges, UnmountFlags::empty())?;
-        }
-        Ok(())
+        self.mount
+            .map_or(Ok(()), |mount| mount.end(UnmountFlags::empty()))
     }
 }
 
 impl Mount {
     /// Takes it down and waits for the server.
-    fn end(mut self, privileges: Privileges, flags: UnmountFlags) -> Outcome<()> {
+    fn end(mut self, flags: UnmountFlags) -> Outcome<()> {
         let shown = self.point.display();
-        if privileges == Privileges::Plain {
+        let is_detached = flags.contains(UnmountFlags::DETACH);
+        if !is_root() {
             let mut command = Command::new("fusermount3");
-            command.arg("-u");
-            if flags.contains(UnmountFlags::DETACH) {
-                command.arg("-z");
+            command.arg(if is_detached { "-uz" } else { "-u" });
+            let status = command.arg(&self.point).status();
+            let status = status.map_err(|error| format!("fusermount3: {error}"))?;
+            if !status.success() {
+                return Err(format!("cannot unmount {shown}: {status}"));
             }
-            crate::lower::run(command.arg(&self.point))?;
         } else {
             let start = Instant::now();
             while let Err(error) = unmount(&self.point, flags) {
@@ -259,7 +202,7 @@ impl Mount {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        if flags.contains(UnmountFlags::DETACH) {
+        if is_detached {
             // Its users may keep it; it is not to live for them.
             let _ = self.server.kill();
         }
@@ -267,15 +210,11 @@ impl Mount {
         ended.map(drop).map_err(|error| format!("{shown}: {error}"))
     }
 
-    /// What the server has said last, to be put behind an error.
+    /// What the server has said last.
     fn last_output(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().rev().take(3).collect();
-        let lines: Vec<&str> = lines.into_iter().rev().collect();
-        if lines.is_empty() {
-            return String::new();
-        }
-        format!("; it said: {}", lines.join("; "))
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(3)..].join("; ")
     }
 }
 
@@ -286,11 +225,6 @@ impl Drop for Mount {
     }
 }
 
-/// The first for the first job, and so on; where there are fewer, they are shared.
-fn processor(job: usize) -> usize {
-    job % std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Makes a directory.
 pub(crate) fn directory(path: PathBuf) -> Outcome<PathBuf> {
     std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -298,7 +232,7 @@ pub(crate) fn directory(path: PathBuf) -> Outcome<PathBuf> {
 }
 
 fn device(path: &Path) -> Outcome<u64> {
-    Ok(std::fs::metadata(path)
-        .map_err(|error| format!("{}: {error}", path.display()))?
-        .dev())
+    let data = std::fs::metadata(path);
+    let data = data.map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(data.dev())
 }

@@ -1,12 +1,8 @@
 //! The loops of rows about names and attributes. A `make` makes files beneath the mount, so that the mount caches
 //! nothing of them; everything else is a timed loop over the same files where the target shows them, which also
 //! warms the target's caches where the row asks for that.
-//!
-//! The floor of `thrufs-lab` (`floor/answers.rs`) has no memory and goes by names: what begins with `file` is a file,
-//! with `made` or `new` is not there yet, what ends in `renamed` is the new name of a rename, and everything else is
-//! a directory.
 
-pub mod lists;
+pub(crate) mod lists;
 
 use crate::clock::Clock;
 use rustix::io::Errno;
@@ -15,35 +11,33 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Where a workload runs, and how long.
-pub struct Place {
+pub(crate) struct Place {
     /// The directory beneath the mount.
-    pub beneath: PathBuf,
+    pub(crate) beneath: PathBuf,
     /// The same where the target shows it.
-    pub seen: PathBuf,
+    pub(crate) seen: PathBuf,
     /// Operations to do, and files to do them with.
-    pub operations: usize,
+    pub(crate) operations: usize,
 }
 
 /// Bytes of a small file.
-pub const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 impl Place {
     /// Of files that are there.
-    #[must_use]
-    pub fn files(&self, top: &Path) -> Vec<PathBuf> {
+    pub(crate) fn files(&self, top: &Path) -> Vec<PathBuf> {
         self.numbered(top, "file")
     }
 
     /// Of what is to be made, or to be missing.
-    #[must_use]
-    pub fn new_names(&self) -> Vec<PathBuf> {
+    pub(crate) fn new_names(&self) -> Vec<PathBuf> {
         self.numbered(&self.seen, "made")
     }
 
     /// Of names that begin with `stem`.
-    #[must_use]
-    pub fn numbered(&self, top: &Path, stem: &str) -> Vec<PathBuf> {
-        (0..self.operations)
+    pub(crate) fn numbered(&self, top: &Path, stem: &str) -> Vec<PathBuf> {
+        let numbers = 0..self.operations;
+        numbers
             .map(|n| top.join(format!("{stem}-{n:06}")))
             .collect()
     }
@@ -87,13 +81,20 @@ pub(crate) fn stat_each(place: &Place, clock: &mut Clock) -> io::Result<()> {
 }
 
 /// The kernel looks up one component after the other.
-pub fn stat_each_chain(place: &Place, clock: &mut Clock) -> io::Result<()> {
+pub(crate) fn stat_each_chain(place: &Place, clock: &mut Clock) -> io::Result<()> {
     stat_all(&place.chains(&place.seen), clock)
 }
 
 /// `lstat(2)` of all of these.
-pub fn stat_all(names: &[PathBuf], clock: &mut Clock) -> io::Result<()> {
+fn stat_all(names: &[PathBuf], clock: &mut Clock) -> io::Result<()> {
     clock.through(names, |name| Ok(rustix::fs::lstat(name).map(drop)?))
+}
+
+pub(crate) fn stat_one(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    let name = place.seen.join("file");
+    clock.through(0..place.operations, |_| {
+        Ok(rustix::fs::lstat(&name).map(drop)?)
+    })
 }
 
 pub(crate) fn stat_missing(place: &Place, clock: &mut Clock) -> io::Result<()> {
@@ -110,7 +111,7 @@ pub(crate) fn open_close(place: &Place, clock: &mut Clock) -> io::Result<()> {
 }
 
 /// Opens, reads and closes each small file.
-pub fn read_each(place: &Place, clock: &mut Clock) -> io::Result<()> {
+pub(crate) fn read_each(place: &Place, clock: &mut Clock) -> io::Result<()> {
     let mut buffer = [0; BLOCK];
     clock.through(&place.files(&place.seen), |name| {
         File::open(name)?.read_exact(&mut buffer)
@@ -140,12 +141,20 @@ pub(crate) fn unlink(place: &Place, clock: &mut Clock) -> io::Result<()> {
     clock.through(place.files(&place.seen), fs::remove_file)
 }
 
+pub(crate) fn create(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    clock.through(place.new_names(), |name| File::create_new(name).map(drop))
+}
+
 pub(crate) fn append_4k(place: &Place, clock: &mut Clock) -> io::Result<()> {
     append(BLOCK, place, clock)
 }
 
+pub(crate) fn append_1m(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    append(1 << 20, place, clock)
+}
+
 /// Writes a new file from its start to its end, so many bytes at once.
-pub fn append(bytes: usize, place: &Place, clock: &mut Clock) -> io::Result<()> {
+fn append(bytes: usize, place: &Place, clock: &mut Clock) -> io::Result<()> {
     let mut file = File::create_new(place.seen.join("new"))?;
     let buffer = vec![5; bytes];
     clock.through(0..place.operations, |_| file.write_all(&buffer))

@@ -33,8 +33,6 @@ fn values(option: &str) -> Vec<&'static str> {
     match option {
         "modes" => vec!["dev", "ring", "dev+pt", "ring+pt", "none"],
         "cache" => vec!["never", "auto", "always"],
-        "lower" => vec!["tmpfs", "ext4"],
-        "suite" => vec!["quick", "full"],
         _ => Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ fn may_depend(package: &str, on: &str) -> bool {
     match (floor(package), floor(on)) {
         (Some(above), Some(below)) => above < below,
         (Some(_), None) => false,
-        (None, _) => on != "thrufs-bench" || package == "thrufs-lab",
+        (None, _) => on != "thrufs-bench",
     }
 }
 

@@ -163,7 +163,6 @@ fn dependencies_run_down() {
     let none: [&str; 0] = [];
     assert_eq!(wrong("thrufs-cli", "thrufs-sys"), none);
     assert_eq!(wrong("thrufs-testing", "thrufs"), none);
-    assert_eq!(wrong("thrufs-lab", "thrufs-bench"), none);
     assert_eq!(
         wrong("thrufs-virtio", "thrufs-hostdir"),
         ["thrufs-virtio -> thrufs-hostdir"]

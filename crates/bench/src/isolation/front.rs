@@ -1,32 +1,27 @@
 //! The process that the user has started: keeps the terminal, hears Ctrl-C, and waits.
 
 use super::remains;
+use crate::Outcome;
 use crate::plan::Plan;
-use crate::{Outcome, programs};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::io::{PipeWriter, Write};
+use std::io::{self, PipeWriter, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitCode, ExitStatus, Stdio};
 use thrufs_sys::signal::SignalFd;
 
 /// SIGHUP (the terminal is closed), SIGINT, SIGTERM: they ask for the end.
-const ENDING: [i32; 3] = [1, 2, 15];
+pub(super) const ENDING: [i32; 3] = [1, 2, 15];
 
 /// Carries out a plan, and leaves nothing of it but its report.
-///
-/// # Errors
-///
-/// No processes or descriptors. What the run itself complains about, it has said; the exit code tells.
 pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let signals = SignalFd::block_and_open(&ENDING);
     let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
     remains::adopt_orphans();
     let (parent_pipe, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
-    let cleanup = programs::again("clean-up")
-        .arg(plan.text()?)
+    let cleanup = crate::again("clean-up", &plan.text()?)
         .stdin(Stdio::from(parent_pipe))
         .spawn()
         .map_err(|error| format!("cannot start again: {error}"))?;
@@ -35,7 +30,8 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
         parent_pipe: Some(our_end),
         asked: None,
     };
-    let status = waiting.wait(&signals)?;
+    let status = waiting.wait(&signals);
+    let status = status.map_err(|error| format!("cannot wait: {error}"))?;
     if status.signal().is_some() {
         // Killed: what it would have done is ours to do.
         remains::clean_up(plan);
@@ -58,10 +54,8 @@ struct Waiting {
 
 impl Waiting {
     /// Until the clean-up process has ended.
-    fn wait(&mut self, signals: &SignalFd) -> Outcome<ExitStatus> {
-        let failed = |error: Errno| format!("cannot wait: {error}");
-        let ended = pidfd_open(Pid::from_child(&self.cleanup), PidfdFlags::empty());
-        let ended = ended.map_err(failed)?;
+    fn wait(&mut self, signals: &SignalFd) -> io::Result<ExitStatus> {
+        let ended = pidfd_open(Pid::from_child(&self.cleanup), PidfdFlags::empty())?;
         loop {
             let mut polled = [
                 PollFd::from_borrowed_fd(ended.as_fd(), PollFlags::IN),
@@ -69,12 +63,11 @@ impl Waiting {
             ];
             match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(error.into()),
             }
             let [ended, signalled] = [0, 1].map(|at| !polled[at].revents().is_empty());
             if ended {
-                let status = self.cleanup.wait();
-                return status.map_err(|error| format!("cannot wait: {error}"));
+                return self.cleanup.wait();
             }
             if signalled && let Ok(signal) = signals.read() {
                 self.hear(signal.number);
@@ -84,19 +77,16 @@ impl Waiting {
 
     /// The first time, the run comes to an end with what it has; the second time at once.
     fn hear(&mut self, signal: i32) {
-        let first = self.asked.is_none();
+        let is_first = self.asked.is_none();
         self.asked.get_or_insert(u8::try_from(signal).unwrap_or(2));
-        let asked = self
-            .parent_pipe
-            .as_mut()
-            .is_some_and(|parent_pipe| parent_pipe.write_all(b"!").is_ok());
-        let what = if first && asked {
+        let pipe = self.parent_pipe.as_mut().filter(|_| is_first);
+        let what = if pipe.is_some_and(|pipe| pipe.write_all(b"!").is_ok()) {
             "stopping with what was measured so far; once more to leave at once"
         } else {
             self.parent_pipe = None;
             "leaving"
         };
         // The terminal may be gone.
-        let _ = writeln!(std::io::stderr(), "\n{what}");
+        let _ = writeln!(io::stderr(), "\n{what}");
     }
 }

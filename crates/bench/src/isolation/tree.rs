@@ -2,9 +2,7 @@
 //! Changes nothing.
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Whether something is mounted right here.
@@ -18,63 +16,29 @@ pub(crate) fn kind(directory: &Path) -> Option<String> {
     let data = statx(CWD, directory, AtFlags::NO_AUTOMOUNT, StatxFlags::MNT_ID).ok()?;
     let number = data.stx_mnt_id.to_string();
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let line = table
-        .lines()
-        .find(|line| line.split(' ').next() == Some(&number))?;
+    let mut lines = table.lines();
+    kind_in(lines.find(|line| line.split(' ').next() == Some(&number))?)
+}
+
+fn kind_in(line: &str) -> Option<String> {
     let (_, about_file_system) = line.split_once(" - ")?;
-    Some(about_file_system.split(' ').next()?.to_owned())
+    about_file_system.split(' ').next().map(str::to_owned)
 }
 
-/// Where something is mounted at or below a directory, the last first.
-pub(super) fn mount_points_below(directory: &Path) -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let points = table
-        .split(|&byte| byte == b'\n')
-        .filter_map(|line| line.split(|&byte| byte == b' ').nth(4))
-        .map(unescaped)
-        .filter(|point| point.starts_with(directory));
-    let mut points: Vec<PathBuf> = points.collect();
-    points.reverse();
-    points
-}
-
-/// Where FUSE file systems are mounted.
-pub(super) fn fuse_mount_points() -> Vec<PathBuf> {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let lines = table.split(|&byte| byte == b'\n');
-    lines.filter_map(fuse_mount_point).collect()
-}
-
-/// Where a line of the table says that one is mounted.
-fn fuse_mount_point(line: &[u8]) -> Option<PathBuf> {
-    let mut fields = line.split(|&byte| byte == b' ');
-    let point = unescaped(fields.nth(4)?);
-    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
-    let is_fuse = kind == b"fuse" || kind.starts_with(b"fuse.");
-    is_fuse.then_some(point)
+/// Where something is mounted, and of which type, the last first.
+pub(super) fn mounts() -> Vec<(PathBuf, String)> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = table.lines().rev().filter_map(mount);
+    mounts.collect()
 }
 
 /// Spaces and the like stand there as a backslash and three octal digits (proc_pid_mountinfo(5)).
-fn unescaped(field: &[u8]) -> PathBuf {
-    let mut bytes = Vec::new();
-    let mut rest = field;
-    while let Some((&first, others)) = rest.split_first() {
-        let code = others.get(..3).and_then(|digits| {
-            let digits = std::str::from_utf8(digits).ok()?;
-            u8::from_str_radix(digits, 8).ok()
-        });
-        match (first, code) {
-            (b'\\', Some(code)) => {
-                bytes.push(code);
-                rest = &others[3..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = others;
-            }
-        }
+fn mount(line: &str) -> Option<(PathBuf, String)> {
+    let mut point = line.split(' ').nth(4)?.to_owned();
+    for (code, character) in [(40, " "), (11, "\t"), (12, "\n"), (134, "\\")] {
+        point = point.replace(&format!("\\{code:03}"), character);
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    Some((point.into(), kind_in(line)?))
 }
 
 /// Where a mount shows `directory`, if it does: at its top, or below it, when it shows a tree in which the
@@ -83,44 +47,31 @@ pub(crate) fn same_tree(point: &Path, directory: &Path, probe: &str) -> Option<P
     let content = fs::read(directory.join(probe)).ok()?;
     let names: Vec<Component<'_>> = directory.components().skip(1).collect();
     // The longest first: a mount of everything.
-    let candidates = (0..=names.len()).map(|from| {
-        let below: PathBuf = names[from..].iter().collect();
-        point.join(below)
-    });
-    candidates
-        .filter(|candidate| candidate != directory)
-        .find(|candidate| fs::read(candidate.join(probe)).is_ok_and(|read| read == content))
+    let mut candidates =
+        (0..=names.len()).map(|from| point.join(names[from..].iter().collect::<PathBuf>()));
+    candidates.find(|candidate| {
+        let is_it = |read: Vec<u8>| read == content;
+        candidate != directory && fs::read(candidate.join(probe)).is_ok_and(is_it)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{fuse_mount_point, kind, same_tree, unescaped};
+    use super::{kind, mount, same_tree};
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
     #[test]
-    fn escapes_in_mountinfo_are_decoded() {
-        assert_eq!(unescaped(br"/a\040b\134"), Path::new("/a b\\"));
-        assert_eq!(unescaped(b"/plain\\"), Path::new("/plain\\"));
+    fn mounts_are_read_from_mountinfo() {
+        let line =
+            r"104 76 0:40 / /a\040b\134 rw,nosuid shared:1 - fuse.thrufs /source rw,user_id=0";
+        assert_eq!(
+            mount(line),
+            Some(("/a b\\".into(), "fuse.thrufs".to_owned()))
+        );
+        assert_eq!(mount(""), None);
         assert_eq!(kind(Path::new("/proc")).as_deref(), Some("proc"));
-    }
-
-    #[test]
-    fn mounts_of_fuse_are_told_from_others() {
-        let point = |kind: &str| {
-            let line =
-                format!("104 76 0:40 / /a\\040b rw,nosuid shared:1 - {kind} /source rw,user_id=0");
-            fuse_mount_point(line.as_bytes())
-        };
-        for kind in ["fuse", "fuse.thrufs", "fuse.bindfs"] {
-            assert_eq!(point(kind).as_deref(), Some(Path::new("/a b")), "{kind}");
-        }
-        // A disk of NTFS, and the directory of connections.
-        for kind in ["fuseblk", "fusectl", "ext4"] {
-            assert_eq!(point(kind), None, "{kind}");
-        }
-        assert_eq!(fuse_mount_point(b""), None);
     }
 
     #[test]

@@ -1,376 +1,205 @@
 //! The table for the terminal.
 
-use super::compared::{Comparison, comparisons};
 use super::figure;
-use super::grid::{Grid, Text, Weight, paint, wrapped};
-use super::screen::Screen;
-use super::standing_out::standing_out;
-use super::table::{self, Entry, RowResult, Section, Verdict, is_rough, sections};
-use crate::results::statistics::Middle;
+use super::grid::{grid, wrapped};
+use super::table::{self, Entry, Line, is_unsure, lines};
+use crate::results::statistics::{Middle, rate};
 use crate::results::{Cell, Ending, Results};
 
 /// In place of a figure that there cannot be.
 const NONE: &str = "–";
+const LEGEND: &str = "* the best mount, or not separable from it; ? too noisy, or too few rounds, to tell whether it is \
+    faster or slower; – and absent: see below";
 
-/// All that a run has found, for `screen`: ratios to native, what operations cost, comparisons, and what
-/// stands out.
-#[must_use]
-pub fn terminal(results: &Results, screen: Screen) -> String {
-    let sections = sections(results);
-    let mut text = head(results, &sections, screen);
-    for section in &sections {
-        text += "\n";
-        text += &ratios(results, section, screen);
-    }
-    text += &legend(&sections, screen);
-    for section in &sections {
-        text += &titled(
-            &format!(
-                "Requests / system calls for each operation ({})",
-                section.lower
-            ),
-            costs(results, section),
-            screen,
-        );
-        text += &titled(
-            &format!("One against another ({})", section.lower),
-            against(section),
-            screen,
-        );
-    }
-    text += &remarks(results, screen);
-    text
-}
-
-/// The ratios to native of what was measured until now, and nothing else.
-#[must_use]
-pub fn so_far(results: &Results, screen: Screen) -> String {
-    let sections = sections(results);
-    let tables = sections
-        .iter()
-        .map(|section| ratios(results, section, screen));
-    tables.collect::<Vec<_>>().join("\n")
-}
-
-fn titled(title: &str, grid: Option<Grid>, screen: Screen) -> String {
-    let Some(grid) = grid else {
-        return String::new();
-    };
-    let title = paint(&Text::new(title, Weight::Bold), screen);
-    format!("\n{title}\n{}", grid.text(screen))
-}
-
-fn head(results: &Results, sections: &[Section<'_>], screen: Screen) -> String {
+/// All that a run has found, in lines of that width.
+pub(crate) fn terminal(results: &Results, width: usize) -> String {
+    let lines = lines(results);
     let machine = &results.machine;
     let ending = match results.ending {
         Ending::Complete => "",
         Ending::Interrupted => ", stopped before its end",
     };
-    let mut text = format!(
-        "{}\n",
-        paint(
-            &Text::new(
-                format!("thrufs bench, suite {}{ending}", results.suite),
-                Weight::Bold
-            ),
-            screen
-        )
+    let mut text = wrapped(
+        &format!(
+            "thrufs bench{ending}: {}, Linux {}, {} × {}, {} GiB. {}",
+            figure::moment(results.started),
+            machine.kernel,
+            machine.processors,
+            machine.processor,
+            machine.memory_bytes >> 30,
+            method(&lines)
+        ),
+        "",
+        "",
+        width,
     );
-    let place = format!(
-        "{}, Linux {}, {} × {}, {}",
-        figure::moment(results.started),
-        machine.kernel,
-        machine.processors,
-        machine.processor,
-        figure::bytes(machine.memory_bytes)
-    );
-    text += &wrapped(&place, "", "", screen);
-    text += &wrapped(&method(results, sections), "", "", screen);
+    text += &format!("\n{}", ratios(results, &lines, width));
+    text += &wrapped(LEGEND, "", "  ", width);
+    for (title, sentences) in [
+        ("Targets", key(results)),
+        ("Remarks", results.remarks.clone()),
+        ("Not there", absences(results)),
+    ] {
+        if !sentences.is_empty() {
+            text += &format!("\n{title}\n");
+        }
+        for sentence in sentences {
+            text += &wrapped(&sentence, "- ", "  ", width);
+        }
+    }
     text
 }
 
 /// How the figures are to be read.
-pub(super) fn method(results: &Results, sections: &[Section<'_>]) -> String {
-    let ratios = sections.iter().flat_map(|section| &section.lines);
-    let ratios = ratios.flat_map(|line| line.entries.iter().filter_map(|entry| entry.ratio));
-    let counts: Vec<Middle> = ratios.collect();
-    let base = results.targets.first();
-    let base = base.map_or("native", |base| base.name.as_str());
-    let most = counts.iter().max_by_key(|ratio| ratio.count);
-    let least = counts.iter().map(|ratio| ratio.count).min();
-    let Some((most, least)) = most.zip(least) else {
-        return format!("Nothing was compared with {base}.");
-    };
-    let rounds = if least == most.count {
-        format!("{least} interleaved rounds")
-    } else {
-        format!("{least} to {} interleaved rounds", most.count)
+fn method(lines: &[Line<'_>]) -> String {
+    let ratios = lines
+        .iter()
+        .flat_map(|line| line.entries.iter().filter_map(|entry| entry.ratio));
+    let Some(most) = ratios.max_by_key(|ratio| ratio.count) else {
+        return "Nothing was compared.".to_owned();
     };
     format!(
-        "{rounds}. A figure is the rate over that of {base} in the same round: the median, ± half the \
-         interval in which the true one lies with a chance of {}.",
+        "{} interleaved rounds. The column native is the directory's own rate; every other figure is a share of \
+         it, of the same round (1 is as fast, 0.5 takes twice as long): the median, ± half the interval in which \
+         the true one lies with a chance of {}.",
+        most.count,
         figure::percent(most.confidence)
     )
 }
 
-fn ratios(results: &Results, section: &Section<'_>, screen: Screen) -> String {
-    let present: Vec<&str> = present(results, section, |_| true);
-    let base = results.targets.first();
-    let base = base.map_or("native", |base| base.name.as_str());
-    let mut head = vec![Text::new(
-        format!("{} beneath", section.lower),
-        Weight::Bold,
-    )];
-    head.push(Text::new(base, Weight::Bold));
-    head.extend(present.iter().map(|name| Text::new(*name, Weight::Bold)));
-    let mut grid = Grid::new(head);
+fn ratios(results: &Results, lines: &[Line<'_>], width: usize) -> String {
+    let there = results
+        .targets
+        .iter()
+        .filter(|target| target.absent.is_none());
+    let mut rows = vec![vec![format!("on {}", results.lower())]];
+    rows[0].extend(there.map(|target| target.name.clone()));
     let mut group = None;
-    for line in &section.lines {
+    for line in lines {
         if group != Some(line.row.group) {
             group = Some(line.row.group);
-            grid.heading(Text::new(table::heading(line.row.group), Weight::Faint));
+            rows.push(vec![line.row.group.to_owned()]);
         }
-        let mut cells = vec![Text::from(format!("  {}", line.label()))];
-        cells.push(native(line));
-        cells.extend(present.iter().map(|name| ratio(line.entry(name))));
-        grid.line(cells);
+        let native = match line.native.and_then(rate) {
+            Some(rate) => figure::rate(line.row, rate.median),
+            None => line.native.map_or(NONE, absent).to_owned(),
+        };
+        let mut cells = vec![format!("  {}", line.label()), native];
+        cells.extend(rows[0][2..].iter().map(|name| ratio(line.entry(name))));
+        rows.push(cells);
     }
-    grid.text(screen)
+    grid(&rows, width)
 }
 
-/// Targets that have a cell of that kind in the section, in their order; without native.
-fn present<'a>(
-    results: &'a Results,
-    section: &Section<'_>,
-    wanted: impl Fn(&Cell) -> bool,
-) -> Vec<&'a str> {
-    let has = |name: &str| {
-        let mut entries = section.lines.iter().filter_map(|line| line.entry(name));
-        entries.any(|entry| wanted(entry.cell))
-    };
-    let names = results.targets.iter().map(|one| one.name.as_str());
-    names.filter(|name| has(name)).collect()
-}
-
-fn native(line: &RowResult<'_>) -> Text {
-    let rate = line.native.and_then(table::rate);
-    match rate {
-        Some(rate) => Text::from(figure::rate(line.row, rate.median)),
-        None => line.native.map_or(NONE.into(), absent),
-    }
-}
-
-fn ratio(entry: Option<&Entry<'_>>) -> Text {
+fn ratio(entry: Option<&Entry<'_>>) -> String {
     let Some(entry) = entry else {
-        return NONE.into();
+        return NONE.to_owned();
     };
     let Some(ratio) = &entry.ratio else {
-        return absent(entry.cell);
-    };
-    let verdict = Verdict::of(ratio);
-    let unsure = matches!(verdict, Verdict::TooNoisy | Verdict::TooFew);
-    let marks = match (unsure, is_rough(ratio)) {
-        (true, _) => "?",
-        (false, true) => "~",
-        (false, false) => "",
+        return absent(entry.cell).to_owned();
     };
     let best = if entry.best { "*" } else { "" };
-    let text = format!("{best}{marks}{}", with_bar(ratio));
-    let weight = match (unsure, entry.best) {
-        (true, _) => Weight::Faint,
-        (false, true) => Weight::Bold,
-        (false, false) => Weight::Usual,
-    };
-    Text::new(text, weight)
+    let mark = if is_unsure(ratio) { "?" } else { "" };
+    format!("{best}{mark}{}", with_bar(ratio))
 }
 
 /// `0.94 ±3 %`; or `0.32 [0.04 to 14]`, where half the interval is more than the figure.
 pub(super) fn with_bar(ratio: &Middle) -> String {
     let times = figure::times;
     let median = times(ratio.median);
-    if ratio.spread() > 1.0 {
-        return format!(
+    match ratio.spread() {
+        ..=1.0 => format!("{median} ±{}", figure::percent(ratio.spread())),
+        _ => format!(
             "{median} [{} to {}]",
             times(ratio.least),
             times(ratio.greatest)
-        );
+        ),
     }
-    format!("{median} ±{}", figure::percent(ratio.spread()))
 }
 
-fn absent(cell: &Cell) -> Text {
+fn absent(cell: &Cell) -> &'static str {
     match &cell.absence {
-        Some(absence) if absence.failed => Text::new("failed", Weight::Alarm),
-        Some(_) => Text::new("absent", Weight::Faint),
-        None => NONE.into(),
+        Some(absence) if absence.failed => "failed",
+        Some(_) => "absent",
+        None => NONE,
     }
 }
 
-/// What the marks mean that are there.
-fn legend(sections: &[Section<'_>], screen: Screen) -> String {
-    let lines = sections.iter().flat_map(|section| &section.lines);
-    let entries: Vec<&Entry<'_>> = lines.flat_map(|line| &line.entries).collect();
-    let ratios = || entries.iter().filter_map(|entry| entry.ratio);
-    let unsure = |ratio: Middle| matches!(Verdict::of(&ratio), Verdict::TooNoisy | Verdict::TooFew);
-    let mut parts = Vec::new();
-    if entries.iter().any(|entry| entry.best) {
-        parts.push("* the best mount, or not separable from it");
-    }
-    if ratios().any(|ratio| !unsure(ratio) && is_rough(&ratio)) {
-        parts.push("~ the spread is wider than the figure's half");
-    }
-    if ratios().any(unsure) {
-        parts.push("? too noisy to tell whether it is faster or slower");
-    }
-    if parts.is_empty() {
-        return String::new();
-    }
-    wrapped(&parts.join("; "), "", "  ", screen)
-}
-
-fn costs(results: &Results, section: &Section<'_>) -> Option<Grid> {
-    let counted = present(results, section, |cell| cell.counts.is_some());
-    if counted.is_empty() {
-        return None;
-    }
-    let mut head = vec![Text::default()];
-    head.extend(counted.iter().map(|name| Text::new(*name, Weight::Bold)));
-    let mut grid = Grid::new(head);
-    for line in &section.lines {
-        let entries: Vec<Option<&Entry<'_>>> =
-            counted.iter().map(|name| line.entry(name)).collect();
-        let has_counts = |entry: &Entry<'_>| entry.cell.counts.is_some();
-        if !entries.iter().flatten().any(|entry| has_counts(entry)) {
-            continue;
-        }
-        let mut cells = vec![Text::from(format!("  {}", line.label()))];
-        let costs = entries.iter().map(|entry| {
-            let counts = entry.and_then(|entry| entry.cell.counts.as_ref());
-            counts.map_or(NONE.into(), |counts| Text::from(figure::cost(counts)))
-        });
-        cells.extend(costs);
-        grid.line(cells);
-    }
-    Some(grid)
-}
-
-fn against(section: &Section<'_>) -> Option<Grid> {
-    let lines: Vec<(&RowResult<'_>, Vec<Comparison<'_>>)> = section
-        .lines
+/// What the names of targets mean.
+fn key(results: &Results) -> Vec<String> {
+    let there = results
+        .targets
         .iter()
-        .map(|line| (line, comparisons(line)))
-        .collect();
-    let all = lines.iter().flat_map(|(_, comparisons)| comparisons);
-    let columns = table::each(all.map(|one| one.column.as_str()));
-    if columns.is_empty() {
-        return None;
-    }
-    let mut head = vec![Text::default()];
-    head.extend(columns.iter().map(|title| Text::new(*title, Weight::Bold)));
-    let mut grid = Grid::new(head);
-    for (line, comparisons) in lines.iter().filter(|(_, some)| !some.is_empty()) {
-        let mut cells = vec![Text::from(format!("  {}", line.label()))];
-        cells.extend(columns.iter().map(|column| {
-            let mut all = comparisons.iter();
-            let one = all.find(|one| one.column == *column);
-            one.map_or(NONE.into(), |one| with_bar(&one.times).into())
-        }));
-        grid.line(cells);
-    }
-    Some(grid)
+        .filter(|target| target.absent.is_none());
+    there
+        .map(|target| format!("{}: {}", target.name, target.options))
+        .collect()
 }
 
-fn remarks(results: &Results, screen: Screen) -> String {
-    let mut text = String::new();
-    let mut part = |title: &str, sentences: Vec<String>| {
-        if sentences.is_empty() {
-            return;
+/// Why targets are not there: each reason once, after the names of those that have it.
+pub(crate) fn absent_targets(results: &Results) -> Vec<String> {
+    let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
+    let all = results.targets.iter();
+    for (name, why) in all.filter_map(|one| Some((&*one.name, one.absent.as_deref()?))) {
+        match reasons.iter_mut().find(|(_, other)| *other == why) {
+            Some((names, _)) => names.push(name),
+            None => reasons.push((vec![name], why)),
         }
-        let title = paint(&Text::new(title, Weight::Bold), screen);
-        text += &format!("\n{title}\n");
-        for sentence in sentences {
-            text += &wrapped(&sentence, "- ", "  ", screen);
-        }
-    };
-    let findings = standing_out(results);
-    let findings = findings.iter().map(|finding| format!("{finding}."));
-    part("What stands out", findings.collect());
-    part("Remarks", results.remarks.clone());
-    part("Not there", absences(results));
-    text
+    }
+    let text = |(names, why): (Vec<&str>, &str)| format!("{}: {why}", names.join(", "));
+    reasons.into_iter().map(text).collect()
 }
 
-/// Why what is not there is not there: targets first, then cells, each reason once.
-pub(super) fn absences(results: &Results) -> Vec<String> {
-    let targets = results.targets.iter().filter_map(|target| {
-        let why = target.absent.as_ref()?;
-        Some(format!("{}: {why}", target.name))
-    });
-    let cells = results.cells.iter().filter_map(|cell| {
+/// Why what is not there is not there: targets first, then cells.
+fn absences(results: &Results) -> Vec<String> {
+    let mut all = absent_targets(results);
+    all.extend(results.cells.iter().filter_map(|cell| {
         let absence = cell.absence.as_ref()?;
         let failed = if absence.failed { "failed: " } else { "" };
-        let (row, target) = (&cell.row, &cell.target);
-        Some(format!("{row} on {target}: {failed}{}", absence.why))
-    });
-    table::each(targets.chain(cells))
+        let row = table::label(&cell.row, cell.jobs);
+        Some(format!("{row} on {}: {failed}{}", cell.target, absence.why))
+    }));
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::terminal;
-    use crate::report::sample;
-    use crate::report::screen::Screen;
-
-    fn shown(width: usize, colours: bool) -> String {
-        terminal(&sample::usual(), Screen { width, colours })
-    }
+    use crate::report::sample::usual;
 
     #[test]
     fn figures_stand_where_they_belong() {
-        let text = shown(200, false);
+        let text = terminal(&usual(), 200);
         let line = |start: &str| -> Vec<&str> {
             let mut lines = text.lines().map(str::trim_start);
             let line = lines.find(|line| line.starts_with(start)).unwrap();
-            line.split("  ")
-                .map(str::trim)
-                .filter(|cell| !cell.is_empty())
-                .collect()
+            let cells = line.split("  ").map(str::trim);
+            cells.filter(|cell| !cell.is_empty()).collect()
         };
-        assert_eq!(
-            line("ext4 beneath"),
-            [
-                "ext4 beneath",
-                "native",
-                "dev",
-                "ring",
-                "ring+pt",
-                "libfuse",
-                "floor-uring"
-            ]
-        );
-        let random = line("random-read-4k");
-        assert_eq!(random[1..4], ["4.09 GB/s", "0.11 ±7 %", "0.14 ±7 %"]);
-        assert_eq!(random[4], "*0.98 ±3 %");
-        assert_eq!(line("create × 2")[1], "769 k/s");
-        assert_eq!(line("build-c")[1], "9.00 ms");
-        assert!(text.contains("failed"), "{text}");
-        assert!(text.contains("build-c on libfuse: failed: make ended: exit status 2"));
-        assert!(text.contains("1 / 4"), "{text}");
-        assert!(text.contains("our best / libfuse") && text.contains("ring / dev"));
-    }
-
-    #[test]
-    fn no_line_is_wider_than_the_screen() {
-        for width in [60, 80, 132] {
-            for line in shown(width, false).lines() {
-                assert!(line.chars().count() <= width, "{width}: {line}");
-            }
+        assert_eq!(line("on ext4"), ["on ext4", "native", "dev", "ring", "old"]);
+        let read = [
+            "random-read-4k-loop",
+            "4.10 GB/s",
+            "0.10 ±0 %",
+            "*0.50 ±0 %",
+            "0.25 ±0 %",
+        ];
+        assert_eq!(line("random-read-4k-loop"), read);
+        assert_eq!(line("create × 2")[1], "500 k/s");
+        assert_eq!(line("create ")[4], "failed");
+        for part in [
+            "create on old: failed: no space",
+            "ring+pt: not for users",
+            "a remark",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
         }
-    }
-
-    #[test]
-    fn escape_sequences_are_for_colours_only() {
-        assert!(!shown(100, false).contains('\u{1b}'));
-        assert!(shown(100, true).contains("\u{1b}[1m"));
+        for width in [60, 80, 132] {
+            let text = terminal(&usual(), width);
+            assert!(
+                text.lines().all(|line| line.chars().count() <= width),
+                "{text}"
+            );
+        }
     }
 }

@@ -9,59 +9,41 @@ use super::{Cell, Sample};
 
 /// The least chance with which an interval is to hold the true median, as far as there are rounds enough.
 /// With five or six rounds the whole range has 0.94 or 0.97, with three 0.75.
-pub const CONFIDENCE: f64 = 0.9;
+const CONFIDENCE: f64 = 0.9;
 
 /// The middle of some values, and how sure it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Middle {
-    /// The median.
-    pub median: f64,
+pub(crate) struct Middle {
+    pub(crate) median: f64,
     /// The interval's ends.
-    pub least: f64,
-    /// See [`least`](Self::least).
-    pub greatest: f64,
-    /// The chance that the interval holds the true median: at least [`CONFIDENCE`] where there are rounds
-    /// enough for it.
-    pub confidence: f64,
+    pub(crate) least: f64,
+    pub(crate) greatest: f64,
+    /// The chance that the interval holds the true median.
+    pub(crate) confidence: f64,
     /// Values that it is made of.
-    pub count: usize,
+    pub(crate) count: usize,
 }
 
 impl Middle {
     /// Of these values; of none there is none.
-    #[must_use]
-    pub fn of(mut values: Vec<f64>) -> Option<Middle> {
+    pub(crate) fn of(mut values: Vec<f64>) -> Option<Middle> {
         values.sort_by(f64::total_cmp);
-        let count = values.len();
-        let (least, greatest) = (*values.first()?, *values.last()?);
-        let half = count / 2;
-        let median = if count % 2 == 1 {
-            values[half]
-        } else {
-            f64::midpoint(values[half - 1], values[half])
-        };
-        let mut middle = Middle {
-            median,
-            least,
-            greatest,
-            confidence: confidence(count, 1),
-            count,
-        };
+        let (count, half) = (values.len(), values.len() / 2);
+        let median = f64::midpoint(*values.get(half)?, values[(count - 1) / 2]);
         // The narrowest that is sure enough.
-        for rank in 2..=half {
-            if confidence(count, rank) < CONFIDENCE {
-                break;
-            }
-            middle.least = values[rank - 1];
-            middle.greatest = values[count - rank];
-            middle.confidence = confidence(count, rank);
-        }
-        Some(middle)
+        let ranks = (2..=half).take_while(|&rank| confidence(count, rank) >= CONFIDENCE);
+        let rank = ranks.last().unwrap_or(1);
+        Some(Middle {
+            median,
+            least: values[rank - 1],
+            greatest: values[count - rank],
+            confidence: confidence(count, rank),
+            count,
+        })
     }
 
     /// Half the interval, as a share of the median.
-    #[must_use]
-    pub fn spread(&self) -> f64 {
+    pub(crate) fn spread(&self) -> f64 {
         (self.greatest - self.least) / 2.0 / self.median
     }
 }
@@ -77,20 +59,35 @@ fn confidence(count: usize, rank: usize) -> f64 {
     (1.0 - 2.0 * fewer).max(0.0)
 }
 
-/// Operations in a second, over all rounds.
-#[must_use]
-pub fn rate(cell: &Cell) -> Option<Middle> {
-    Middle::of(cell.samples.iter().map(Sample::per_second).collect())
+/// The rate of a cell, over all rounds.
+pub(crate) fn rate(cell: &Cell) -> Option<Middle> {
+    Middle::of(sound(cell)?.iter().map(per_second).collect())
 }
 
 /// How many times the rate of `base`, from the rounds in which both were measured.
-#[must_use]
-pub fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
-    let pairs = cell
-        .samples
+pub(crate) fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
+    let (ours, base) = (sound(cell)?, sound(base)?);
+    let of_round = |round| base.iter().find(|sample| sample.round == round);
+    let pairs = ours
         .iter()
-        .filter_map(|sample| Some(sample.per_second() / base.of_round(sample)?.per_second()));
-    Middle::of(pairs.collect())
+        .filter_map(|sample| Some((sample, of_round(sample.round)?)));
+    Middle::of(
+        pairs
+            .map(|(ours, base)| per_second(ours) / per_second(base))
+            .collect(),
+    )
+}
+
+/// Operations in a second.
+fn per_second(sample: &Sample) -> f64 {
+    sample.operations as f64 * 1e9 / sample.nanoseconds.max(1) as f64
+}
+
+/// Of what has failed in a round, what is left could be the better part.
+fn sound(cell: &Cell) -> Option<&[Sample]> {
+    let failed = cell.absence.as_ref().is_some_and(|absence| absence.failed);
+    let is_sound = !failed && cell.samples.iter().all(|sample| sample.operations > 0);
+    is_sound.then_some(&cell.samples)
 }
 
 #[cfg(test)]
@@ -98,21 +95,15 @@ mod tests {
     use super::{Middle, confidence};
 
     #[test]
-    fn the_median_of_an_even_number_lies_between_the_middle_two() {
-        assert_eq!(Middle::of(vec![4.0, 1.0, 3.0, 2.0]).unwrap().median, 2.5);
-        assert_eq!(Middle::of(vec![9.0, 1.0, 5.0]).unwrap().median, 5.0);
-        assert_eq!(Middle::of(Vec::new()), None);
-    }
-
-    #[test]
     fn an_interval_is_the_narrowest_that_is_sure_enough() {
         // By the binomial distribution: 1 - 2 * (1 + 8) / 2^8, and 1 - 2 * (1 + 10 + 45) / 2^10.
         assert!((confidence(8, 2) - 0.9297).abs() < 0.0001);
         assert!((confidence(10, 3) - 0.8906).abs() < 0.0001);
         let ten = Middle::of((1..=10).map(f64::from).collect()).unwrap();
-        assert_eq!((ten.least, ten.greatest), (2.0, 9.0));
-        let three = Middle::of(vec![1.0, 2.0, 3.0]).unwrap();
-        assert_eq!((three.least, three.greatest), (1.0, 3.0));
+        assert_eq!((ten.median, ten.least, ten.greatest), (5.5, 2.0, 9.0));
+        let three = Middle::of(vec![9.0, 1.0, 5.0]).unwrap();
+        assert_eq!((three.median, three.least, three.greatest), (5.0, 1.0, 9.0));
         assert!((three.confidence - 0.75).abs() < 1e-9);
+        assert_eq!(Middle::of(Vec::new()), None);
     }
 }

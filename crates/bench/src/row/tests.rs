@@ -1,128 +1,133 @@
 //! Every row is run once, small, on a file system without a mount, and must have done what it says.
 
-mod measured;
-
-use super::{Row, Task, Work, named, names};
-use crate::job::own::WRITTEN;
-use crate::task::Done;
-use crate::workload::BLOCK;
-use measured::{Trial, run};
+use super::list::{all, text};
+use super::{Done, Row, Task, Work, listed, named};
+use crate::data::{WRITTEN, file_bytes};
+use std::collections::BTreeSet;
 use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 
-#[test]
-fn every_row_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
-    for name in names() {
-        measured::check(named(name).unwrap());
-    }
+/// A measurement in a directory of its own: what would be the mount is the directory itself.
+struct Trial {
+    top: TempDir,
+    task: Task,
 }
 
-#[test]
-fn create_and_mkdir_leave_what_they_make() {
-    for (name, size, is_directory) in [("create-write-4k", BLOCK as u64, false), ("mkdir", 0, true)]
-    {
-        let (trial, done) = run(name).unwrap();
-        let made = trial.measured("made");
-        assert_eq!(made.len() as u64, done.operations, "{name}");
-        for path in made {
-            let found = fs::symlink_metadata(path).unwrap();
-            assert_eq!(found.is_dir(), is_directory, "{name}");
-            assert!(is_directory || found.len() == size, "{name}");
+impl Trial {
+    fn new() -> Trial {
+        let top = tempfile::tempdir().unwrap();
+        let beneath = top.path().join("measurement");
+        fs::create_dir(&beneath).unwrap();
+        let (seen, limit) = (beneath.clone(), Duration::from_secs(600));
+        let (job, percent, once) = (0, 1, false);
+        let task = Task {
+            beneath,
+            seen,
+            job,
+            percent,
+            limit,
+            once,
+        };
+        Trial { top, task }
+    }
+
+    /// None where the machine does not have what the row is about.
+    fn done(&self, row: &'static Row) -> Option<Done> {
+        match row.prepare(&self.task).and_then(|ready| ready(&self.task)) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(error) => panic!("{}: {error}", row.name),
+            Ok(done) => Some(done),
         }
     }
 }
 
-#[test]
-fn unlink_and_rename_leave_no_old_names() {
-    let (trial, _) = run("unlink").unwrap();
-    assert!(trial.measured("file").is_empty());
-    let (trial, done) = run("rename").unwrap();
-    let files = trial.measured("file");
-    assert_eq!(files.len() as u64, done.operations);
-    assert!(
-        files
-            .iter()
-            .all(|path| path.extension().unwrap() == "renamed")
-    );
-}
-
-#[test]
-fn a_new_file_is_as_long_as_what_was_written() {
-    let (trial, done) = run("append-4k").unwrap();
-    let file = trial.task.beneath.join("measured/new");
-    assert_eq!(fs::metadata(file).unwrap().len(), done.operations * 4096);
-}
-
-#[test]
-fn writes_fill_the_file_and_reads_leave_it() {
-    for row in names().into_iter().map(|name| named(name).unwrap()) {
-        let (Work::Data(job), name) = (&row.work, row.name) else {
-            continue;
-        };
-        let Some((trial, _)) = run(name) else {
-            continue;
-        };
-        let file = fs::read(trial.task.beneath.join("file")).unwrap();
-        let is_written = file.iter().all(|&byte| byte == WRITTEN);
-        assert_eq!(is_written, job.write, "{name}");
-    }
-}
-
-#[test]
-fn kept_trees_are_made_once() {
-    let trial = Trial::new();
-    let row = named("find-stat-cold").unwrap();
-    assert_eq!(trial.done(row).unwrap().operations, 80);
-    let marks: Vec<PathBuf> = fs::read_dir(trial.task.kept_beneath().unwrap())
+/// Bytes of blocks beneath, links counted once.
+fn taken(top: &Path) -> u64 {
+    let paths = fs::read_dir(top)
         .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    assert_eq!(marks.len(), 2, "the tree and that of the warm-up");
-    let before: Vec<_> = marks.iter().map(|mark| created(mark)).collect();
+        .map(|entry| entry.unwrap().path());
+    let all = paths.map(|path| {
+        let found = fs::symlink_metadata(&path).unwrap();
+        match found.is_dir() {
+            true => found.blocks() * 512 + taken(&path),
+            false => found.blocks() * 512 / found.nlink(),
+        }
+    });
+    all.sum()
+}
+
+#[test]
+fn every_row_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
+    for row in all() {
+        let (name, trial) = (row.name, Trial::new());
+        let Some(done) = trial.done(row) else {
+            continue;
+        };
+        let file = fs::read(trial.task.beneath.join("file"));
+        let expected = match &row.work {
+            Work::Loop(work) => (row.operations(1) * work.repeats) as u64,
+            Work::Data(job) => {
+                let is_written = file.unwrap().iter().all(|&byte| byte == WRITTEN);
+                assert_eq!(is_written, job.write, "{name}");
+                file_bytes(1) * u64::from(job.passes) / row.bytes
+            }
+        };
+        assert_eq!(done.operations, expected, "{name}");
+        assert!(done.end > done.start, "{name}");
+        let most = 2 * file_bytes(1).max(row.bytes_of_tree(1));
+        assert!(taken(trial.top.path()) <= most, "{name}");
+    }
+}
+
+#[test]
+fn kept_trees_are_made_once_and_a_limit_ends_a_loop() {
+    let mut trial = Trial::new();
+    let row = named("find-stat-cold").unwrap();
+    let trees = |trial: &Trial| -> BTreeSet<(PathBuf, u64)> {
+        let kept = fs::read_dir(trial.top.path().join("kept-0")).unwrap();
+        let paths = kept.map(|entry| entry.unwrap().path());
+        paths
+            .map(|path| (path.clone(), fs::metadata(path).unwrap().ino()))
+            .collect()
+    };
     assert_eq!(trial.done(row).unwrap().operations, 80);
+    let before = trees(&trial);
+    assert_eq!(before.len(), 2, "the tree and that of the warm-up");
+    trial.task.limit = Duration::ZERO;
+    // So many begin before the clock is looked at.
+    assert_eq!(trial.done(row).unwrap().operations, 16);
+    assert_eq!(trees(&trial), before);
+}
+
+#[test]
+fn rows_and_sets_are_listed_by_name() {
+    let names = |list: &str| {
+        listed(list)
+            .unwrap()
+            .iter()
+            .map(|row| row.name)
+            .collect::<Vec<_>>()
+    };
+    let mixed = names("mkdir,quick,mkdir");
     assert_eq!(
-        marks.iter().map(|mark| created(mark)).collect::<Vec<_>>(),
-        before
+        (mixed.len(), mixed[0], mixed[1]),
+        (15, "mkdir", "random-read-4k-loop")
     );
-}
-
-fn created(path: &Path) -> (u64, i64) {
-    use std::os::unix::fs::MetadataExt;
-    let found = fs::metadata(path).unwrap();
-    (found.ino(), found.ctime_nsec())
-}
-
-#[test]
-fn a_limit_ends_every_loop_of_our_own() {
-    for name in [
-        "stat-cold",
-        "mkdir",
-        "find-stat-warm",
-        "append-4k",
-        "read-1m-loop",
-        "write-1m-loop",
-    ] {
-        let mut trial = Trial::new();
-        trial.task.limit = Duration::ZERO;
-        trial.task.percent = 10;
-        let done = trial.done(named(name).unwrap()).unwrap();
-        // So many begin before the clock is looked at.
-        assert_eq!(done.operations, 16, "{name}");
+    assert_eq!(names("full").len(), all().count());
+    let abouts: BTreeSet<&str> = all().map(|row| row.about).collect();
+    assert_eq!(abouts.len(), all().count());
+    let everything = text(None).unwrap();
+    for row in all() {
+        assert!(everything.contains(row.name), "{}", row.name);
+        assert_eq!(row.cold, row.name.ends_with("-cold"), "{}", row.name);
     }
-}
-
-#[test]
-fn every_operation_has_a_latency_where_that_is_asked_for() {
-    for name in ["stat-cold", "random-read-4k-loop"] {
-        let mut trial = Trial::new();
-        trial.task.each = true;
-        let done = trial.done(named(name).unwrap()).unwrap();
-        assert_eq!(done.each.len() as u64, done.operations, "{name}");
-        assert!(
-            done.each.iter().all(|&nanoseconds| nanoseconds > 0),
-            "{name}"
-        );
-    }
+    let refused = listed("mkdir,stat-m").err().unwrap();
+    assert!(
+        refused.starts_with("no row stat-m; there are stat-missing;"),
+        "{refused}"
+    );
 }

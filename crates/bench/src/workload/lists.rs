@@ -2,38 +2,31 @@
 
 use super::{BLOCK, Place};
 use crate::clock::Clock;
-use std::fs::{self, DirEntry};
+use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Whether attributes of each name are asked for as well.
+/// What is done with each name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// No more than the listing says: name and type.
-    Name,
-    /// By `lstat(2)`.
-    Attributes,
-}
-
-/// Whether directories within the directory are listed as well.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    One,
-    All,
+enum Walk {
+    /// No more than the listing says, in one directory.
+    List,
+    /// Directories within the directory are listed as well.
+    Find,
+    /// The same, and attributes of each name are asked for, by `lstat(2)`.
+    FindStat,
 }
 
 pub(crate) fn list(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    walk_whole(place, Ask::Name, Depth::One, clock)
+    whole(place, Walk::List, clock)
 }
 
-/// Walks through the tree of [`OF_TREE`](crate::row::OF_TREE), asking for attributes of each name.
-pub fn find_stat(place: &Place, clock: &mut Clock) -> io::Result<()> {
-    find(place, Ask::Attributes, clock)
+pub(crate) fn find(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    whole(place, Walk::Find, clock)
 }
 
-/// Walks through the tree of [`OF_TREE`](crate::row::OF_TREE).
-pub fn find(place: &Place, ask: Ask, clock: &mut Clock) -> io::Result<()> {
-    walk_whole(place, ask, Depth::All, clock)
+pub(crate) fn find_stat(place: &Place, clock: &mut Clock) -> io::Result<()> {
+    whole(place, Walk::FindStat, clock)
 }
 
 /// Files in each directory of a tree.
@@ -68,20 +61,16 @@ fn make_directory(path: &Path, left: &mut usize) -> io::Result<()> {
     Ok(())
 }
 
-fn walk_whole(place: &Place, ask: Ask, depth: Depth, clock: &mut Clock) -> io::Result<()> {
-    let found = walk(&place.seen, ask, depth, clock)?;
-    if found == place.operations || clock.is_over() {
-        Ok(())
-    } else {
-        Err(io::Error::other(format!(
-            "{found} names instead of {}",
-            place.operations
-        )))
+fn whole(place: &Place, how: Walk, clock: &mut Clock) -> io::Result<()> {
+    let (found, all) = (walk(&place.seen, how, clock)?, place.operations);
+    match found == all || clock.is_over() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{found} names instead of {all}"))),
     }
 }
 
 /// How many names were found. The first that is begun pays for opening the directory.
-fn walk(directory: &Path, ask: Ask, depth: Depth, clock: &mut Clock) -> io::Result<usize> {
+fn walk(directory: &Path, how: Walk, clock: &mut Clock) -> io::Result<usize> {
     let mut found = 0;
     let mut is_more = clock.more();
     let mut entries = fs::read_dir(directory)?;
@@ -92,17 +81,13 @@ fn walk(directory: &Path, ask: Ask, depth: Depth, clock: &mut Clock) -> io::Resu
         };
         let entry = entry?;
         found += 1;
-        if is_directory(&entry, ask)? && depth == Depth::All {
-            found += walk(&entry.path(), ask, depth, clock)?;
+        if how == Walk::FindStat {
+            rustix::fs::lstat(entry.path())?;
+        }
+        if how != Walk::List && entry.file_type()?.is_dir() {
+            found += walk(&entry.path(), how, clock)?;
         }
         is_more = clock.more();
     }
     Ok(found)
-}
-
-fn is_directory(entry: &DirEntry, ask: Ask) -> io::Result<bool> {
-    if ask == Ask::Attributes {
-        rustix::fs::lstat(entry.path())?;
-    }
-    Ok(entry.file_type()?.is_dir())
 }

@@ -1,13 +1,13 @@
 //! System calls of a share's worker per request, to find files by descriptor, by name and by handle.
 
 use super::Share;
+use super::counter::Counter;
 use crate::ground::skipped;
 use rustix::process::Pid;
 use std::ffi::CString;
 use std::fs;
 use tempfile::TempDir;
 use thrufs::NodeId;
-use thrufs_bench::counter::{Counter, Scope};
 
 const FILES: u64 = 600;
 
@@ -40,8 +40,8 @@ impl Counters {
         let tasks = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
         let counters = tasks.map(|task| {
             let thread: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
-            let scope = Scope::Thread(Pid::from_raw(thread).unwrap());
-            let counter = Counter::of_tracepoint(number, scope).ok()?;
+            let thread = Pid::from_raw(thread).unwrap();
+            let counter = Counter::of_tracepoint(number, thread).ok()?;
             counter.set_filter(&filter).ok()?;
             counter.enable().ok()?;
             Some(counter)
