@@ -57,7 +57,7 @@ REACHING = (
     "find-cold find-stat-cold"
 ).split()
 USUAL = (
-    "random-read-4k-cold random-write-4k-loop append-4k mmap-random-read-4k-cold read-128k-cold read-1m-cold "
+    "random-read-4k-cold random-write-4k-loop append-4k read-128k-cold read-1m-cold "
     "direct-read-1m-cold append-1m open-close stat-one-warm stat-cold stat-missing readdir-cold small-file-read-cold "
     "create create-write-4k mkdir rename unlink"
 ).split()

@@ -3,22 +3,23 @@
 //! Each process has a file of its own, kept for the run, under a name that is new
 //! for each measurement.
 
-mod mapped;
-
 use crate::clock::Clock;
 use crate::row::Task;
-use mapped::Mapped;
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use thrufs_sys::shared_memory::{Access, SharedMapping};
 
 /// What is done to the file.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
-    pub(crate) calls: Calls,
+    /// The file in memory (mmap), read; mapped anew for each pass: a page that was touched is no longer the file
+    /// system's matter. Else `pread(2)` and `pwrite(2)`.
+    pub(crate) mapped: bool,
     pub(crate) write: bool,
     /// Every block once before any comes again. Else from the start to the end.
     pub(crate) random: bool,
@@ -28,31 +29,12 @@ pub(crate) struct Job {
     pub(crate) direct: bool,
     /// The time lasts until everything is on disk.
     pub(crate) fsync: bool,
-    /// Where the data lie.
-    pub(crate) cache: Cache,
+    /// The data are in no cache. Else in that of the file system beneath, and not in that of the mount: how fast
+    /// the disk is, is not the question. (With `direct` in neither, as far as that can be without.)
+    pub(crate) cold: bool,
     /// How often the file is gone through; it is opened anew each time. Where what was read once lies in the
     /// cache above, once.
     pub(crate) passes: u32,
-}
-
-/// By which system calls.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Calls {
-    /// `pread(2)` and `pwrite(2)`.
-    Psync,
-    /// The file in memory. It is mapped anew for each pass: a page that was touched is no longer the file
-    /// system's matter.
-    Mmap,
-}
-
-/// Where the data lie when the clock starts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cache {
-    /// In the cache of the file system beneath, and not in that of the mount: how fast the disk is, is not the
-    /// question. (With `O_DIRECT` in neither, as far as the file system beneath can be without.)
-    Beneath,
-    /// In none.
-    Nowhere,
 }
 
 /// Size of the file at the usual amount of work.
@@ -83,20 +65,15 @@ impl Job {
         // What another measurement has written is on disk before this one starts.
         File::open(&source)?.sync_data()?;
         link(&source, &beneath.join(NAME))?;
-        match self.cache {
-            Cache::Beneath if self.direct => forget(&source)?,
-            Cache::Beneath => {
-                io::copy(&mut File::open(&source)?, &mut io::sink())?;
-                // The file that is linked may have been read above under the name that it had before.
-                if task.once {
-                    forget(&seen)?;
-                }
-            }
-            // This needs no privileges; root drops all caches besides.
-            Cache::Nowhere => {
-                forget(&seen)?;
-                forget(&source)?;
-            }
+        // This needs no privileges; root drops all caches besides.
+        if self.cold || self.direct {
+            forget(&source)?;
+        } else {
+            io::copy(&mut File::open(&source)?, &mut io::sink())?;
+        }
+        // The file that is linked may have been read above under the name that it had before.
+        if self.cold || task.once {
+            forget(&seen)?;
         }
         Ok(())
     }
@@ -120,19 +97,19 @@ impl Job {
         let buffer = &mut memory[start..start + block];
         for _ in 0..if once { 1 } else { self.passes } {
             let file = self.open(&directory.join(NAME))?;
-            match self.calls {
-                Calls::Mmap => {
-                    let mapped = Mapped::new(&file)?;
-                    clock.through(&offsets, |&offset| {
-                        mapped.copy_out(offset as usize, buffer);
-                        std::hint::black_box(&*buffer);
-                        Ok(())
-                    })?;
-                }
-                Calls::Psync => clock.through(&offsets, |&offset| match self.write {
+            if self.mapped {
+                let bytes = file_bytes(percent) as usize;
+                let mapped = SharedMapping::with(file.as_fd(), 0, bytes, Access::Read)?;
+                clock.through(&offsets, |&offset| {
+                    let copied = mapped.copy_out(offset as usize, buffer);
+                    std::hint::black_box(&*buffer);
+                    copied.map_err(|_| io::ErrorKind::UnexpectedEof.into())
+                })?;
+            } else {
+                clock.through(&offsets, |&offset| match self.write {
                     true => file.write_all_at(buffer, offset),
                     false => file.read_exact_at(buffer, offset),
-                })?,
+                })?;
             }
             if self.fsync {
                 file.sync_all()?;
@@ -214,20 +191,4 @@ fn forget(path: &Path) -> io::Result<()> {
     // Only what is clean is dropped.
     file.sync_data()?;
     Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shuffle;
-
-    #[test]
-    fn every_block_comes_once_and_no_order_is_foreseen() {
-        let blocks: Vec<u64> = (0..256).collect();
-        let mut random = blocks.clone();
-        shuffle(&mut random);
-        let neighbours = random.windows(2).filter(|two| two[0] + 1 == two[1]);
-        assert!(neighbours.count() < 16);
-        random.sort_unstable();
-        assert_eq!(random, blocks);
-    }
 }

@@ -1,5 +1,4 @@
 //! The run itself: sets up the targets, measures round after round, and keeps what was found.
-//!
 //! Rounds are the outermost loop, rows the next, targets the innermost, in an order that rotates: whenever it is
 //! stopped, all rows have about the same number of rounds.
 
@@ -12,7 +11,7 @@ use crate::plan::{PERCENT, Plan, PlannedRow};
 use crate::progress::Progress;
 use crate::results::{Cell, Ending, FORMAT, Results};
 use crate::stop::Stop;
-use crate::target::{Place, RunningTarget, Setup, directory};
+use crate::target::{MOUNTS, RunningTarget, Setup, TREES, directory};
 use crate::{Outcome, machine, report};
 use noise::Noise;
 use std::io::Write;
@@ -112,15 +111,12 @@ impl<'a> Run<'a> {
 
     /// One that cannot start is recorded, with the reason.
     fn start_targets(&mut self) -> Outcome<()> {
-        let place = Place {
-            beneath: directory(self.plan.place().join("trees"))?,
-            mounts: directory(self.plan.place().join("mounts"))?,
-            scratch: self.plan.scratch.clone(),
-        };
+        directory(self.plan.place().join(TREES))?;
+        directory(self.plan.place().join(MOUNTS))?;
         for (at, setup) in self.plan.setups.iter().enumerate() {
             self.progress
                 .say(&format!("starting {}", setup.name()), None);
-            match RunningTarget::start(setup, &place) {
+            match RunningTarget::start(setup, self.plan) {
                 Ok(target) => self.targets.push(target),
                 Err(why) if *setup == Setup::Native => return Err(why),
                 Err(why) => self.results.targets[at].absent = Some(why),
@@ -236,17 +232,11 @@ impl<'a> Run<'a> {
         if results.cells.iter().all(|cell| cell.samples.is_empty()) {
             return Err("nothing was measured".to_owned());
         }
-        let then = self
-            .plan
-            .compare
-            .as_deref()
-            .map(Results::read)
-            .transpose()?;
+        let then = self.plan.compare.as_deref().map(Results::read);
+        let then = then.transpose()?;
         let shown = |width| {
-            let then = then
-                .as_ref()
-                .map(|then| report::compared(then, results, width));
-            report::terminal(results, width) + &then.unwrap_or_default()
+            let compared = |then| report::compared(then, results, width);
+            report::terminal(results, width) + &then.as_ref().map_or(String::new(), compared)
         };
         write(self.plan, results, &shown(report::WIDTH_ELSEWHERE))?;
         // A reader that has enough (`| head`) is no failure.

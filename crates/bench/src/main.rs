@@ -10,7 +10,7 @@
 //! | `measurement` | one measurement: processes that start together |
 //! | `row`, `data`, `workload`, `clock` | rows, and the loops that do them |
 //! | `results`, `report` | what was found, and how it is shown |
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod clock;

@@ -16,7 +16,6 @@ use crate::target::RunningTarget;
 use process::{JobProcess, Said};
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to be ready, or to be done.
@@ -144,15 +143,11 @@ fn together(spans: &[Done], round: u32) -> Option<Sample> {
 /// A cold row is cold above everywhere: what native has cached beneath, only root can drop.
 fn make_cold(target: &mut RunningTarget) -> io::Result<()> {
     if is_root() {
-        write_back(target.source())?;
+        // What is dirty cannot be dropped.
+        rustix::fs::syncfs(File::open(target.source())?)?;
         return drop_caches("3");
     }
     target.mount_anew().map_err(io::Error::other)
-}
-
-/// Writes back what is dirty on the file system of `directory`.
-fn write_back(directory: &Path) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }
 
 /// Drops unused names and inodes (2), or these and pages (3), of all file systems.

@@ -139,25 +139,3 @@ impl Absence {
         Absence { failed, why }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Results;
-    use crate::report::sample;
-
-    #[test]
-    fn results_survive_writing_and_reading_and_others_are_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("results.json");
-        let results = sample::usual();
-        let text = serde_json::to_string(&results).unwrap();
-        let read = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            Results::read(&path)
-        };
-        assert_eq!(read(&text).unwrap(), results);
-        let other = read(&text.replace("\"format\":1", "\"format\":9"));
-        assert!(other.unwrap_err().contains("results of form 9"));
-        assert!(read("{}").unwrap_err().contains("not results"));
-    }
-}

@@ -48,8 +48,6 @@ pub(crate) struct Loop {
     pub(crate) operations: usize,
     /// How often it goes through all of them.
     pub(crate) repeats: usize,
-    /// Files and directories for each operation.
-    pub(crate) inodes: usize,
     /// In a tree that is kept for the run, under this name; those of the same name are made alike. Where there is
     /// none, in a new directory: it uses up or leaves behind what is there.
     pub(crate) kept: Option<&'static str>,
@@ -106,8 +104,6 @@ const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
 /// Fewer operations tell nothing.
 const OPERATIONS_MIN: usize = 16;
-/// Whatever is made takes a block, and names take place too.
-const INODE_BYTES: u64 = 4096 + 512;
 
 /// The row of that name.
 pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
@@ -177,17 +173,6 @@ impl Row {
             Work::Loop(work) => (work.operations * percent / 100).max(OPERATIONS_MIN),
             Work::Data(_) => 1,
         }
-    }
-
-    /// Bytes that a process takes for a loop, at most.
-    pub(crate) fn bytes_of_tree(&self, percent: usize) -> u64 {
-        let inodes = match &self.work {
-            Work::Loop(work) => work.inodes,
-            Work::Data(_) => 0,
-        };
-        // With the warm-up; a new file is as long as everything that is written.
-        let operations = 2 * self.operations(percent) as u64;
-        operations * (self.bytes + inodes as u64 * INODE_BYTES) + 16 * INODE_BYTES
     }
 }
 

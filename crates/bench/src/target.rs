@@ -5,6 +5,7 @@ mod setup;
 
 use crate::Outcome;
 use crate::isolation::{is_root, kind, same_tree};
+use crate::plan::Plan;
 use rustix::mount::{UnmountFlags, unmount};
 pub(crate) use setup::{Setup, thrufs};
 use std::fs::File;
@@ -13,20 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Of the scratch folder: a tree for each target; mount points and logs.
+pub(crate) const TREES: &str = "trees";
+pub(crate) const MOUNTS: &str = "mounts";
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
 /// How a server's line about it begins.
 const NO_PASSTHROUGH: &str = "passthrough is off: ";
-
-/// Where targets have what they need.
-pub(crate) struct Place {
-    /// The directory with a tree for each.
-    pub(crate) beneath: PathBuf,
-    /// The directory for mount points and logs.
-    pub(crate) mounts: PathBuf,
-    /// The scratch folder's name, on mounts of others.
-    pub(crate) scratch: String,
-}
 
 /// One that takes part in every round.
 pub(crate) struct RunningTarget {
@@ -48,9 +42,9 @@ struct Mount {
 
 impl RunningTarget {
     /// Starts what there is to start, and makes sure that it is what it claims to be.
-    pub(crate) fn start(setup: &Setup, place: &Place) -> Outcome<RunningTarget> {
+    pub(crate) fn start(setup: &Setup, plan: &Plan) -> Outcome<RunningTarget> {
         let mut target = RunningTarget {
-            source: directory(place.beneath.join(setup.name()))?,
+            source: directory(plan.place().join(TREES).join(setup.name()))?,
             setup: setup.clone(),
             mount: None,
             shown: None,
@@ -58,11 +52,12 @@ impl RunningTarget {
         };
         match setup {
             Setup::Native => {}
-            Setup::Against { point, .. } => target.find(point, place)?,
+            Setup::Against { point, .. } => target.find(point, &plan.scratch)?,
             Setup::Thrufs { .. } => {
                 let name = setup.name();
-                let point = directory(place.mounts.join(&name))?;
-                let log = place.mounts.join(format!("{name}.log"));
+                let mounts = plan.place().join(MOUNTS);
+                let point = directory(mounts.join(&name))?;
+                let log = mounts.join(format!("{name}.log"));
                 target.mount = Some(target.serve(point, log)?);
                 target.caches_above = !setup.is_passthrough();
                 if setup.is_passthrough() {
@@ -74,7 +69,7 @@ impl RunningTarget {
     }
 
     /// A mount that is there already.
-    fn find(&mut self, point: &Path, place: &Place) -> Outcome<()> {
+    fn find(&mut self, point: &Path, scratch: &str) -> Outcome<()> {
         let probe = "probe";
         let failed = |error: std::io::Error| error.to_string();
         std::fs::write(self.source.join(probe), crate::machine::random_name()?).map_err(failed)?;
@@ -82,7 +77,7 @@ impl RunningTarget {
         std::fs::remove_file(self.source.join(probe)).map_err(failed)?;
         self.caches_above = self.shown.is_some();
         if self.shown.is_none() {
-            self.source = directory(point.join(&place.scratch).join(self.name()))?;
+            self.source = directory(point.join(scratch).join(self.name()))?;
             self.caches_above = kind(point).is_some_and(|kind| kind.starts_with("fuse"));
         }
         Ok(())

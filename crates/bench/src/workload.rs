@@ -36,18 +36,14 @@ impl Place {
 
     /// Of names that begin with `stem`.
     pub(crate) fn numbered(&self, top: &Path, stem: &str) -> Vec<PathBuf> {
-        let numbers = 0..self.operations;
-        numbers
-            .map(|n| top.join(format!("{stem}-{n:06}")))
-            .collect()
+        let name = |n| top.join(format!("{stem}-{n:06}"));
+        (0..self.operations).map(name).collect()
     }
 
     /// Of files that lie deep, each in directories of its own.
     fn chains(&self, top: &Path) -> Vec<PathBuf> {
-        let chains = self.numbered(top, "chain").into_iter();
-        chains
-            .map(|chain| chain.join("inner/middle/deep/file"))
-            .collect()
+        let file = |chain: PathBuf| chain.join("inner/middle/deep/file");
+        self.numbered(top, "chain").into_iter().map(file).collect()
     }
 }
 

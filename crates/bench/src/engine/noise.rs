@@ -2,7 +2,7 @@
 //! and the spread of the figures. Only remarks on it; no figure is dropped.
 
 use crate::results::Results;
-use crate::results::statistics::{Middle, rate, ratio};
+use crate::results::statistics::ratio;
 use std::fs;
 
 /// Processors' time that others took, as a share of all there is, from which on it is said.
@@ -11,8 +11,6 @@ const OTHERS_MAX: f64 = 0.05;
 const STOLEN_MAX: f64 = 0.01;
 /// An interval whose ends are further apart than this factor tells too little.
 const FACTOR_MAX: f64 = 1.5;
-/// Native's own rates lie so close together on a quiet machine: half their interval over the median.
-const NATIVE_SPREAD_MAX: f64 = 0.15;
 /// So many noisy ratios are named.
 const NAMED_MAX: usize = 6;
 
@@ -54,7 +52,6 @@ impl Noise {
     /// What is to be said of the time since then, and of what was measured in it. Servers must have ended.
     pub(super) fn remarks(&self, results: &Results) -> Vec<String> {
         let mut remarks = self.of_machine(Noise::watch());
-        remarks.extend(of_native(results));
         remarks.extend(of_ratios(results));
         remarks
     }
@@ -79,20 +76,6 @@ impl Noise {
         }
         remarks
     }
-}
-
-/// The file system beneath is the same in every round.
-fn of_native(results: &Results) -> Option<String> {
-    let native = results
-        .cells
-        .iter()
-        .filter(|cell| cell.target == "native" && cell.samples.len() > 2);
-    let spreads = native.filter_map(rate).map(|rate| rate.spread());
-    let spread = Middle::of(spreads.collect())?.median;
-    let percent = spread * 100.0;
-    (spread > NATIVE_SPREAD_MAX).then(|| {
-        format!("native's own rates differ by ±{percent:.0} % from round to round in the row in the middle")
-    })
 }
 
 /// Those that tell too little.

@@ -20,7 +20,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let signals = SignalFd::block_and_open(&ENDING);
     let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
     remains::adopt_orphans();
-    let (parent_pipe, our_end) = std::io::pipe().map_err(|error| error.to_string())?;
+    let (parent_pipe, our_end) = io::pipe().map_err(|error| error.to_string())?;
     let cleanup = crate::again("clean-up", &plan.text()?)
         .stdin(Stdio::from(parent_pipe))
         .spawn()

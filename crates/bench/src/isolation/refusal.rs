@@ -10,12 +10,12 @@ use std::path::Path;
 const PSEUDO: &str = "autofs bdev binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts efivarfs fusectl \
     hugetlbfs mqueue nsfs pipefs proc pstore resctrl rpc_pipefs securityfs selinuxfs smackfs sockfs sysfs tracefs";
 
-/// What must stay free besides what the run needs.
+/// What must stay free.
 const MARGIN_BYTES: u64 = 256 << 20;
 
 /// Checks every place where the plan would make files.
 pub(super) fn check(plan: &Plan) -> Outcome<()> {
-    let bytes = plan.bytes()?;
+    let bytes = plan.bytes();
     directory(&plan.directory, bytes)?;
     for point in plan.mounts_of_others() {
         let shown = point.display();

@@ -43,11 +43,10 @@ fn end_all_children() {
             Ok(None) => {}
         }
         let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
-        let children = children.unwrap_or_default();
-        let numbers = children
-            .split_whitespace()
-            .filter_map(|word| word.parse().ok());
-        for child in numbers.filter_map(Pid::from_raw) {
+        for child in children.unwrap_or_default().split_whitespace() {
+            let Some(child) = child.parse().ok().and_then(Pid::from_raw) else {
+                continue;
+            };
             let _ = kill_process(child, Signal::KILL);
         }
         std::thread::sleep(Duration::from_millis(1));

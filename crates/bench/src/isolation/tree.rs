@@ -2,8 +2,11 @@
 //! Changes nothing.
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+use thrufs_sys::mount::unescape_field;
 
 /// Whether something is mounted right here.
 pub(super) fn is_mount_point(path: &Path) -> bool {
@@ -32,13 +35,9 @@ pub(super) fn mounts() -> Vec<(PathBuf, String)> {
     mounts.collect()
 }
 
-/// Spaces and the like stand there as a backslash and three octal digits (proc_pid_mountinfo(5)).
 fn mount(line: &str) -> Option<(PathBuf, String)> {
-    let mut point = line.split(' ').nth(4)?.to_owned();
-    for (code, character) in [(40, " "), (11, "\t"), (12, "\n"), (134, "\\")] {
-        point = point.replace(&format!("\\{code:03}"), character);
-    }
-    Some((point.into(), kind_in(line)?))
+    let point = unescape_field(line.split(' ').nth(4)?.as_bytes());
+    Some((PathBuf::from(OsString::from_vec(point)), kind_in(line)?))
 }
 
 /// Where a mount shows `directory`, if it does: at its top, or below it, when it shows a tree in which the
@@ -57,22 +56,10 @@ pub(crate) fn same_tree(point: &Path, directory: &Path, probe: &str) -> Option<P
 
 #[cfg(test)]
 mod tests {
-    use super::{kind, mount, same_tree};
+    use super::same_tree;
     use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::Path;
-
-    #[test]
-    fn mounts_are_read_from_mountinfo() {
-        let line =
-            r"104 76 0:40 / /a\040b\134 rw,nosuid shared:1 - fuse.thrufs /source rw,user_id=0";
-        assert_eq!(
-            mount(line),
-            Some(("/a b\\".into(), "fuse.thrufs".to_owned()))
-        );
-        assert_eq!(mount(""), None);
-        assert_eq!(kind(Path::new("/proc")).as_deref(), Some("proc"));
-    }
 
     #[test]
     fn a_tree_is_found_at_the_top_of_a_mount_and_below_it() {

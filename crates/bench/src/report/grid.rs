@@ -80,7 +80,7 @@ pub(super) fn wrapped(sentence: &str, first: &str, others: &str, width: usize) -
 
 #[cfg(test)]
 mod tests {
-    use super::{grid, wrapped};
+    use super::grid;
 
     #[test]
     fn columns_that_do_not_fit_come_in_a_block_below() {
@@ -94,11 +94,5 @@ mod tests {
             grid(&lines, 14),
             "row  one  two\nSome\na      1   22\n\nrow  three\nSome\na      333\n"
         );
-    }
-
-    #[test]
-    fn sentences_are_broken_between_words() {
-        let text = wrapped("one two \u{1b}three four", "- ", "  ", 11);
-        assert_eq!(text, "- one two\n  three\n  four\n");
     }
 }

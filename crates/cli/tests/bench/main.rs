@@ -262,9 +262,18 @@ fn bench_refuses_a_disk_too_small_and_file_systems_without_files() {
     }
     let nowhere = format!("nowhere={}", place.ground.mnt.display());
     for (arguments, why) in [
-        (["--against", nowhere.as_str()], "nothing is mounted there"),
-        (["--rows", "nought"], "no row nought; `thrufs bench --list`"),
-        (["--modes", "none"], "no target to compare with"),
+        (
+            ["--percent=5", "--against", &nowhere],
+            "nothing is mounted there",
+        ),
+        (
+            ["--percent=5", "--rows", "nought"],
+            "no row nought; `thrufs bench --list`",
+        ),
+        (
+            ["--percent=5", "--modes", "none"],
+            "no target to compare with",
+        ),
     ] {
         refused(place.directory(), &arguments, why);
     }
