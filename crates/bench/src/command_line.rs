@@ -1,9 +1,10 @@
 //! The command line of `thrufs-bench`.
 
+use crate::outcome::Outcome;
 use crate::plan::{self, Plan};
 use crate::results::Results;
 use crate::target::Setup;
-use crate::{Outcome, isolation, row};
+use crate::{isolation, row};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint, value_parser};
 use std::ffi::OsString;
@@ -115,7 +116,7 @@ fn plan(mut matches: ArgMatches, words: &[OsString]) -> Outcome<Plan> {
     ));
     setups.extend(all(&mut matches, "against"));
     let rows: Option<String> = matches.remove_one("rows");
-    let rows = row::listed(rows.as_deref().unwrap_or("quick"))?;
+    let rows = row::list::listed(rows.as_deref().unwrap_or("quick"))?;
     let words = words.iter().map(|word| word.to_string_lossy().into_owned());
     let plan = Plan {
         command: NAME.map(str::to_owned).into_iter().chain(words).collect(),

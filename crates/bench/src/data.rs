@@ -4,7 +4,7 @@
 //! for each measurement.
 
 use crate::clock::Clock;
-use crate::row::Task;
+use crate::task::Task;
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::io::Errno;
 use std::fs::{self, File};

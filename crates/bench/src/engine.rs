@@ -7,12 +7,13 @@ mod pace;
 
 use crate::isolation::{self, is_root};
 use crate::measurement::{Measured, measure};
+use crate::outcome::Outcome;
 use crate::plan::{PERCENT, Plan, PlannedRow};
 use crate::progress::Progress;
 use crate::results::{Cell, Ending, FORMAT, Results};
 use crate::stop::Stop;
 use crate::target::{MOUNTS, RunningTarget, Setup, TREES, directory};
-use crate::{Outcome, machine, report};
+use crate::{machine, report};
 use noise::Noise;
 use std::io::Write;
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
 //! Describes the machine of a result, and gives names and dates of a run.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::report::figure;
 use crate::results::Machine;
 use std::process::Command;

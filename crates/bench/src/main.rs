@@ -5,10 +5,9 @@
 //! |---|---|
 //! | `command_line`, `plan` | what is asked for, and what is to be done |
 //! | `isolation` | the processes and namespaces of a run, the scratch folder, and that nothing stays |
-//! | `engine` | rounds |
+//! | `engine`, `measurement` | rounds; one measurement by processes that start together |
 //! | `target` | what is measured: the directory itself, mounts |
-//! | `measurement` | one measurement: processes that start together |
-//! | `row`, `data`, `workload`, `clock` | rows, and the loops that do them |
+//! | `row`, `task`, `data`, `workload`, `clock` | rows, and the loops that do them |
 //! | `results`, `report` | what was found, and how it is shown |
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -20,6 +19,7 @@ mod engine;
 mod isolation;
 mod machine;
 mod measurement;
+mod outcome;
 mod plan;
 mod progress;
 mod report;
@@ -27,15 +27,11 @@ mod results;
 mod row;
 mod stop;
 mod target;
+mod task;
 mod workload;
 
-use std::process::{Command, ExitCode};
-
-/// Whatever stops a run, as a text for people.
-type Outcome<T> = Result<T, String>;
-
-/// The first argument of processes that a run starts; the second is their role.
-const ROLE: &str = "--bench";
+use outcome::ROLE;
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -51,11 +47,4 @@ fn main() -> ExitCode {
         eprintln!("thrufs bench: {why}");
         ExitCode::FAILURE
     })
-}
-
-/// This program again, in another role.
-fn again(role: &str, argument: &str) -> Command {
-    let mut command = Command::new("/proc/self/exe");
-    command.args([ROLE, role, argument]);
-    command
 }

@@ -10,9 +10,9 @@ pub(crate) mod process;
 use crate::isolation::is_root;
 use crate::plan::PlannedRow;
 use crate::results::{Absence, Sample};
-use crate::row::Done;
 use crate::stop::Stop;
 use crate::target::RunningTarget;
+use crate::task::Done;
 use process::{JobProcess, Said};
 use std::fs::File;
 use std::io;
@@ -158,7 +158,7 @@ fn drop_caches(which: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::together;
-    use crate::row::Done;
+    use crate::task::Done;
 
     #[test]
     fn jobs_count_from_the_first_start_to_the_last_end() {

@@ -1,8 +1,9 @@
 //! What is to be done. It goes from process to process as JSON.
 
-use crate::row::{self, Row};
+use crate::machine;
+use crate::outcome::Outcome;
+use crate::row::{Row, list};
 use crate::target::Setup;
-use crate::{Outcome, machine};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -126,7 +127,7 @@ impl Plan {
     pub(crate) fn planned_rows(&self) -> Outcome<Vec<PlannedRow>> {
         let mut planned = Vec::new();
         for name in &self.rows {
-            let row = row::named(name)?;
+            let row = list::by_name(name)?;
             let jobs = match &self.jobs[..] {
                 [] => row.jobs,
                 given => given,

@@ -6,7 +6,7 @@
 
 pub(crate) mod statistics;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -8,13 +8,12 @@ pub(crate) mod list;
 #[cfg(test)]
 mod tests;
 
-use crate::Outcome;
 use crate::clock::Clock;
 use crate::data::Job;
+use crate::task::{Done, Task};
 use crate::workload::Place;
-use serde::{Deserialize, Serialize};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// One row.
@@ -59,82 +58,18 @@ pub(crate) struct Loop {
     pub(crate) run: Timed,
 }
 
-/// Makes what is in a place.
+/// Makes what is in a place; goes through it, until the clock has no more; and what is prepared: does the work.
 pub(crate) type Make = fn(&Place) -> io::Result<()>;
-
-/// Goes through the things of a place, until the clock has no more.
 pub(crate) type Timed = fn(&Place, &mut Clock) -> io::Result<()>;
-
-/// What is prepared: does the work.
 pub(crate) type Ready = Box<dyn FnOnce(&Task) -> io::Result<Done>>;
-
-/// A row, at one place: what a measuring process is to do.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Task {
-    /// A new directory beneath the mount, for what the row needs: nothing of it is cached above.
-    pub(crate) beneath: PathBuf,
-    /// Where the target shows it.
-    pub(crate) seen: PathBuf,
-    /// Which one it is of the processes that measure at once.
-    pub(crate) job: u32,
-    /// Work, in hundredths of the usual.
-    pub(crate) percent: usize,
-    /// After this long, loops end, done or not.
-    pub(crate) limit: Duration,
-    /// Whether data that were read once lie above and are cheaper the second time: they are to be read once
-    /// only.
-    pub(crate) once: bool,
-}
-
-/// What was done.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Done {
-    pub(crate) operations: u64,
-    /// Nanoseconds of the monotonic clock.
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
 
 /// How long the loop of a measurement goes on.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
-/// What outlives a measurement lies next to its directory, beneath and where it is seen.
-const KEPT: &str = "kept";
 /// The warm-up's directory in that of the measurement, and its share of the work.
 const WARM_UP: &str = "warm-up";
 const WARM_UP_SHARE: usize = 10;
 /// Fewer operations tell nothing.
 const OPERATIONS_MIN: usize = 16;
-
-/// The row of that name.
-pub(crate) fn named(name: &str) -> Outcome<&'static Row> {
-    list::all().find(|row| row.name == name).ok_or_else(|| {
-        let names = list::all().map(|row| row.name);
-        let like = names.filter(|row| !name.is_empty() && row.contains(name));
-        let like: Vec<&str> = like.take(6).collect();
-        let there = if like.is_empty() { "" } else { "; there are " };
-        format!(
-            "no row {name}{there}{}; `thrufs bench --list` has all rows and sets",
-            like.join(", ")
-        )
-    })
-}
-
-/// The rows of a list of names of rows and sets, separated by commas; each once, where it is named first.
-pub(crate) fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
-    let mut rows: Vec<&'static Row> = Vec::new();
-    let mut add = |row: &'static Row| {
-        if !rows.iter().any(|found| found.name == row.name) {
-            rows.push(row);
-        }
-    };
-    for name in names.split(',') {
-        match list::set(name) {
-            Some(set) => set.into_iter().for_each(&mut add),
-            None => add(named(name)?),
-        }
-    }
-    Ok(rows)
-}
 
 impl Row {
     /// Makes what the row needs in `task.beneath`, which is there and empty, and warms up on something
@@ -212,29 +147,6 @@ impl Loop {
             warm(&place, &mut Clock::start(Duration::MAX))?;
         }
         Ok(place)
-    }
-}
-
-impl Task {
-    /// What rows need and do not use up, big files and trees of small ones, is made once for a run and process: making
-    /// it for every measurement would take longer than the measurements. Where it is, beneath and where the
-    /// target shows it.
-    pub(crate) fn kept(
-        &self,
-        name: &str,
-        make: impl FnOnce(&Path) -> io::Result<()>,
-    ) -> io::Result<(PathBuf, PathBuf)> {
-        let directory = format!("{KEPT}-{}", self.job);
-        let beneath = self.beneath.with_file_name(&directory);
-        let whole = beneath.join(name);
-        std::fs::create_dir_all(&beneath)?;
-        if std::fs::symlink_metadata(&whole).is_err() {
-            // Under another name first: what has the right one is complete.
-            let part = beneath.join(format!("part-{}", std::process::id()));
-            make(&part)?;
-            std::fs::rename(part, &whole)?;
-        }
-        Ok((whole, self.seen.with_file_name(directory).join(name)))
     }
 }
 

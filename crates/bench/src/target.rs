@@ -3,8 +3,8 @@
 
 mod setup;
 
-use crate::Outcome;
 use crate::isolation::{is_root, kind, same_tree};
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use rustix::mount::{UnmountFlags, unmount};
 pub(crate) use setup::{Setup, thrufs};
@@ -19,8 +19,7 @@ pub(crate) const TREES: &str = "trees";
 pub(crate) const MOUNTS: &str = "mounts";
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
-/// How a server's line about it begins.
-const NO_PASSTHROUGH: &str = "passthrough is off: ";
+const NO_PASSTHROUGH: &str = "passthrough is off";
 
 /// One that takes part in every round.
 pub(crate) struct RunningTarget {

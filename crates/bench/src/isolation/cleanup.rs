@@ -2,7 +2,7 @@
 //! folder of it is gone, however it ends.
 
 use super::{is_root, refusal, remains, scratch, tree};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ fn keep(plan: &Plan) -> Outcome<ExitCode> {
         // For processes that are started from now on; the first is the first there.
         thrufs_sys::cred::unshare_process_namespace().map_err(super::namespaces::refused)?;
     }
-    let run = crate::again("inside", &plan.text()?)
+    let run = crate::outcome::again("inside", &plan.text()?)
         .stdin(Stdio::inherit())
         .spawn()
         .map_err(|error| format!("cannot start again: {error}"))?;

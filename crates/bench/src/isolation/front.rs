@@ -1,7 +1,7 @@
 //! The process that the user has started: keeps the terminal, hears Ctrl-C, and waits.
 
 use super::remains;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome<ExitCode> {
     let signals = signals.map_err(|error| format!("cannot wait for signals: {error}"))?;
     remains::adopt_orphans();
     let (parent_pipe, our_end) = io::pipe().map_err(|error| error.to_string())?;
-    let cleanup = crate::again("clean-up", &plan.text()?)
+    let cleanup = crate::outcome::again("clean-up", &plan.text()?)
         .stdin(Stdio::from(parent_pipe))
         .spawn()
         .map_err(|error| format!("cannot start again: {error}"))?;

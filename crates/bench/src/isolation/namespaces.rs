@@ -1,7 +1,7 @@
 //! What the first process inside does before anything else.
 
 use super::tree;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,

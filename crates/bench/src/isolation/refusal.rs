@@ -1,7 +1,7 @@
 //! Where a run does not take place: where it would fill a disk, or cannot tell anything.
 
 use super::tree;
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use std::path::Path;

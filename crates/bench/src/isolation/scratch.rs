@@ -6,7 +6,7 @@
 //! that mount's own, and one that is held here seems free.
 
 use super::remains::{remove, unmount_below};
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::SCRATCH;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{self, DirBuilder, File, Permissions};

@@ -1,11 +1,12 @@
 //! A measuring process: what it does, and, seen from the run, its start, replies and end.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::plan::PlannedRow;
 use crate::results::Absence;
-use crate::row::{self, Done, Row, Task};
+use crate::row::{LIMIT, Row, list};
 use crate::stop::{First, Stop};
 use crate::target::RunningTarget;
+use crate::task::{Done, Task};
 use serde::{Deserialize, Serialize};
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::AsFd;
@@ -33,7 +34,7 @@ pub(super) enum Said {
 pub(crate) fn run(order: &str) -> Outcome<ExitCode> {
     let order = serde_json::from_str(order).map_err(|error| error.to_string())?;
     let (row, task): (String, Task) = order;
-    let said = in_step(row::named(&row)?, &task).map_or_else(
+    let said = in_step(list::by_name(&row)?, &task).map_or_else(
         |error| {
             Said::Absent(Absence {
                 failed: error.kind() != io::ErrorKind::Unsupported,
@@ -90,11 +91,11 @@ impl JobProcess {
             seen: target.seen().join(&directory),
             job,
             percent: percent as usize,
-            limit: row::LIMIT,
+            limit: LIMIT,
             once: target.caches_above(),
         };
         let order = serde_json::to_string(&(name, &task)).map_err(io::Error::other)?;
-        let mut command = crate::again("row", &order);
+        let mut command = crate::outcome::again("row", &order);
         let mut process = command.stdin(waiting).stdout(Stdio::piped()).spawn()?;
         Ok(JobProcess {
             output: process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?,

@@ -10,7 +10,6 @@ use crate::results::statistics::Middle;
 const NOTE: &str = "It differs where the two intervals do not overlap. Rates of two runs are not compared: the machine may \
     have been busier.";
 
-/// A line for each ratio that both have.
 pub(crate) fn compared(then: &Results, now: &Results, width: usize) -> String {
     let head = ["row", "target", "then", "now", "now/then", "differs"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -41,7 +40,6 @@ pub(crate) fn compared(then: &Results, now: &Results, width: usize) -> String {
     text += &wrapped(NOTE, "", "", width);
     for (what, then, now) in [
         ("file system", then.lower(), now.lower()),
-        ("kernel", &then.machine.kernel, &now.machine.kernel),
         ("processor", &then.machine.processor, &now.machine.processor),
         (
             "--percent",

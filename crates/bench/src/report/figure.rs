@@ -56,12 +56,12 @@ pub(crate) fn date(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{date, moment, rate, times};
-    use crate::row::named;
+    use super::{moment, rate, times};
+    use crate::row::list::by_name;
 
     #[test]
     fn figures_have_the_unit_of_their_row_and_the_digits_that_count() {
-        let row = |name| named(name).unwrap();
+        let row = |name| by_name(name).unwrap();
         assert_eq!(rate(row("stat-cold"), 612.0), "612 /s");
         assert_eq!(rate(row("stat-cold"), 12_345.0), "12.3 k/s");
         assert_eq!(rate(row("stat-cold"), 1_400_000.0), "1.40 M/s");
@@ -69,11 +69,7 @@ mod tests {
         assert_eq!(rate(row("append-4k"), 12e3), "49.2 MB/s");
         let seen = [0.0432, 0.0996, 0.944, 2.0, 12.34, 250.2].map(times);
         assert_eq!(seen, ["0.043", "0.10", "0.94", "2.00", "12.3", "250"]);
-    }
-
-    #[test]
-    fn moments_are_dates_of_the_calendar() {
-        assert_eq!(date(1_735_689_599), "2024-12-31");
-        assert_eq!(moment(1_795_279_109), "2026-11-21 16:38 UTC");
+        assert_eq!(moment(1_709_164_800), "2024-02-29 00:00 UTC");
+        assert_eq!(moment(1_735_689_599), "2024-12-31 23:59 UTC");
     }
 }

@@ -4,9 +4,9 @@
 //! `pwrite`), what stands behind says what is different (`-fsync`, `-cold`). `-loop` tells them from those that
 //! fio does (`bench/run.py`).
 
-use super::{Loop, Row, Timed, Work, listed};
-use crate::Outcome;
+use super::{Loop, Row, Timed, Work};
 use crate::data::{Job, KIB, MIB};
+use crate::outcome::Outcome;
 use crate::workload::{self as work, lists};
 
 /// The rows that say most in the least time: none takes longer than some tenths of a second natively.
@@ -180,6 +180,34 @@ pub(super) fn set(name: &str) -> Option<Vec<&'static Row>> {
 
 fn is_quick(row: &Row) -> bool {
     QUICK.split_whitespace().any(|quick| quick == row.name)
+}
+
+/// The row of that name; else, those that are like it.
+pub(crate) fn by_name(name: &str) -> Outcome<&'static Row> {
+    let like = |row: &&Row| !name.is_empty() && row.name.contains(name);
+    all().find(|row| row.name == name).ok_or_else(|| {
+        let like: Vec<&str> = all().filter(like).map(|row| row.name).take(6).collect();
+        let there = if like.is_empty() { "" } else { "; there are " };
+        let like = like.join(", ");
+        format!("no row {name}{there}{like}; `thrufs bench --list` has all rows and sets")
+    })
+}
+
+/// The rows of a list of names of rows and sets, separated by commas; each once, where it is named first.
+pub(crate) fn listed(names: &str) -> Outcome<Vec<&'static Row>> {
+    let mut rows: Vec<&'static Row> = Vec::new();
+    let mut add = |row: &'static Row| {
+        if !rows.iter().any(|found| found.name == row.name) {
+            rows.push(row);
+        }
+    };
+    for name in names.split(',') {
+        match set(name) {
+            Some(set) => set.into_iter().for_each(&mut add),
+            None => add(by_name(name)?),
+        }
+    }
+    Ok(rows)
 }
 
 /// For people: a line for each row, or for those in a list of names.

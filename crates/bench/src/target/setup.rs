@@ -1,6 +1,6 @@
 //! Which targets there are: how each is called, and with which options it is started.
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::results::Target;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
