@@ -282,7 +282,8 @@ mod tests {
         let usual = parsed("--socket /s mount /m").unwrap().connection;
         assert_eq!(usual.socket, PathBuf::from("/s"));
         assert!(usual.indirect);
-        let said = "--socket-path=/s --queues 3 --queue-size=128 --no-indirect --time-limit 2 mount /m";
+        let said =
+            "--socket-path=/s --queues 3 --queue-size=128 --no-indirect --time-limit 2 mount /m";
         let said = parsed(said).unwrap().connection;
         assert_eq!((said.request_queues, said.queue_size), (3, 128));
         assert!(!said.indirect);

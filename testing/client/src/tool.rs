@@ -3,15 +3,15 @@
 
 mod bench;
 mod connection;
-mod mount;
 mod error;
+mod mount;
 mod share;
 mod window;
 
 pub use bench::{Bench, Target, row_names};
 pub use connection::Connection;
-pub use mount::Mount;
 pub use error::ToolError;
+pub use mount::Mount;
 pub use window::WindowBench;
 
 use std::io::{self, Write};
@@ -39,9 +39,7 @@ pub fn run(
 ) -> Result<(), ToolError> {
     match carry_out(connection, command, out) {
         // EPIPE, as of `| head`, is no failure.
-        Err(ToolError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            Ok(())
-        }
+        Err(ToolError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
     }
 }
