@@ -173,7 +173,7 @@ fn front_end_does_not_fill_the_log() {
     let place = Place::new();
     let share = place.share_with_log(OPTIONS);
     let mut path = place.socket.with_file_name("long");
-    path.extend([&"n".repeat(250); 15]);
+    path.extend([&"n\u{1b}[2J\u{9b}".repeat(35); 15]);
     std::fs::create_dir_all(&path).unwrap();
     let directory = File::open(&path).unwrap();
     let call = message(SET_VRING_CALL, &1_u64.to_ne_bytes());
@@ -184,6 +184,7 @@ fn front_end_does_not_fill_the_log() {
     }
     let log = place.log();
     assert!(log.contains("a descriptor of an unknown kind (/"));
+    assert!(!log.contains(['\u{1b}', '\u{9b}']));
     assert!(log.len() < LOG_BYTES_MAX, "{} bytes", log.len());
     share.ends_by(Signal::TERM);
 }
