@@ -78,6 +78,12 @@ impl SandboxPlan {
         })
     }
 
+    /// Whether `place` or something in it was named, to be seen.
+    pub(super) fn shows_in(&self, place: &Path) -> bool {
+        let mut shown = self.shown.iter().map(|shown| Path::new(&shown.path));
+        shown.any(|shown| shown.starts_with(place))
+    }
+
     /// Whether the sandbox shows this path, outside of the tree, to a command that may change it.
     pub(super) fn lets_change(&self, path: &Path) -> bool {
         let holds = |place: &OsString| path.starts_with(place);

@@ -289,7 +289,9 @@ fn what_the_environment_of_git_names_cannot_be_changed() {
     ] {
         command.env(name, value);
     }
-    let output = run(command.args(["sh", "-c", &script]).current_dir(&ground.tree));
+    let output = run(command
+        .args(["sh", "-c", &script])
+        .current_dir(&ground.tree));
     assert_eq!((stdout(&output), stderr(&output)), Default::default());
     let output = ground.shell(&[], &script);
     assert_eq!(
