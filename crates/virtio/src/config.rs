@@ -1,16 +1,11 @@
 //! The configuration of a device, and its virtio configuration space.
 
-use crate::journal::MAPPINGS_MAX;
+use crate::limits::{MAPPINGS_MAX, QUEUE_SIZE_MAX, REQUEST_QUEUES_MAX, WINDOW_UNIT_BYTES};
 use crate::tag::{TAG_BYTES, Tag};
 use std::num::{NonZeroU16, NonZeroU64};
 use std::time::Duration;
 
-/// Most request queues of one device.
-pub const REQUEST_QUEUES_MAX: u16 = 64;
-
-/// The unit of a window's size: what the kernel maps at once (`FUSE_DAX_SZ`).
-pub(crate) const WINDOW_UNIT_BYTES: u64 = 2 << 20;
-/// Its largest size, by the mappings that are recorded.
+/// Largest size of a window.
 const WINDOW_BYTES_MAX: u64 = WINDOW_UNIT_BYTES * MAPPINGS_MAX as u64;
 
 /// The configuration of a device. The limits of blocked requests have counters in
@@ -48,7 +43,7 @@ impl Default for DeviceConfig {
         DeviceConfig {
             tag: None,
             request_queues: NonZeroU16::MIN,
-            queue_size_max: 1024,
+            queue_size_max: QUEUE_SIZE_MAX,
             blocked_max: 64,
             lock_waiters_max: 128,
             drain_timeout: Duration::from_secs(5),
@@ -66,7 +61,7 @@ pub enum ConfigError {
     #[error("{0} request queues: there are at most {REQUEST_QUEUES_MAX}")]
     RequestQueues(u16),
     /// No power of two, or more than 1024.
-    #[error("a queue of {0} descriptors: it is a power of two, 1024 at most")]
+    #[error("a queue of {0} descriptors: it is a power of two, {QUEUE_SIZE_MAX} at most")]
     QueueSize(u16),
     /// No multiple of 2 MiB, or more than 64 GiB.
     #[error("a DAX window of {0} bytes: it is a multiple of 2 MiB, 64 GiB at most")]
@@ -78,7 +73,7 @@ impl DeviceConfig {
         if self.request_queues.get() > REQUEST_QUEUES_MAX {
             return Err(ConfigError::RequestQueues(self.request_queues.get()));
         }
-        if !self.queue_size_max.is_power_of_two() || self.queue_size_max > 1024 {
+        if !self.queue_size_max.is_power_of_two() || self.queue_size_max > QUEUE_SIZE_MAX {
             return Err(ConfigError::QueueSize(self.queue_size_max));
         }
         if let Some(bytes) = self.window_bytes.map(NonZeroU64::get)

@@ -24,9 +24,9 @@ mod words;
 pub(crate) use inflight::Inflight;
 pub(crate) use intent::{Intent, Phase};
 pub(crate) use tracker::{Again, Tracker};
-pub(crate) use window::{MAPPINGS_MAX, RecordedMapping, WindowRecord};
+pub(crate) use window::{RecordedMapping, WindowRecord};
 
-use crate::config::REQUEST_QUEUES_MAX;
+use crate::limits::{QUEUE_SIZE_MAX, REQUEST_QUEUES_MAX};
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -42,8 +42,8 @@ const INIT_BYTES_MAX: usize = 1024;
 const BASES: usize = 2048;
 const QUEUES: usize = 4096;
 
-const QUEUE_SIZE_MAX: usize = 1024;
-const QUEUE_BYTES: usize = Inflight::bytes(QUEUE_SIZE_MAX) + Intent::BYTES * QUEUE_SIZE_MAX;
+const ENTRIES_MAX: usize = QUEUE_SIZE_MAX as usize;
+const QUEUE_BYTES: usize = Inflight::bytes(ENTRIES_MAX) + Intent::BYTES * ENTRIES_MAX;
 const QUEUES_MAX: usize = 1 + REQUEST_QUEUES_MAX as usize;
 const WINDOW: usize = QUEUES + QUEUES_MAX * QUEUE_BYTES.next_multiple_of(4096);
 const BYTES: usize = WINDOW + WindowRecord::BYTES.next_multiple_of(4096);
@@ -135,7 +135,7 @@ impl Journal {
     }
 
     pub(crate) fn intents(&self, queue: usize) -> Intent {
-        let at = queue_at(queue) + Inflight::bytes(QUEUE_SIZE_MAX);
+        let at = queue_at(queue) + Inflight::bytes(ENTRIES_MAX);
         Intent::new(Arc::clone(self.words.mapping()), at)
     }
 }

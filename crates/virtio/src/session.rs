@@ -7,7 +7,7 @@
 //! Linux sends no INTERRUPT over virtio-fs, so lock waits are ended with their session.
 
 use crate::mailbox::Mailbox;
-use crate::window::WindowState;
+use crate::window::state::WindowState;
 use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -17,16 +17,15 @@ mod abilities;
 mod channel;
 mod mapper;
 mod probe;
-mod state;
+pub(crate) mod state;
 mod table;
-
-pub(crate) use state::WindowState;
 
 use crate::carry_out::Sleeping;
 use crate::journal::WindowRecord;
 use mapper::Mapper;
 use parking_lot::Mutex;
 use rustix::net::RecvFlags;
+use state::WindowState;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Cat, Conform, Connection, Ls, Mount, Target, WindowBench};
+use thrufs_client::tool::{self, Bench, Connection, Mount, Target, WindowBench};
 
 #[derive(Debug)]
 struct Arguments {
@@ -21,8 +21,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::of(command().get_matches()).unwrap_or_else(|error| error.exit());
     let mut out = io::stdout().lock();
     match tool::run(&arguments.connection, &arguments.command, &mut out) {
-        Ok(outcome) if outcome.is_success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("thrufs-client: {error}");
             ExitCode::FAILURE
@@ -44,7 +43,6 @@ fn command() -> Command {
         .bin_name("thrufs-client --socket PATH")
         .after_help(
             "Examples:\n  \
-             thrufs-client --socket /run/vm1-home.sock ls -l /\n  \
              thrufs-client --socket /run/vm1-home.sock mount /mnt\n  \
              thrufs-client --socket /run/vm1-home.sock bench --against virtiofsd=/run/other.sock",
         )
@@ -79,29 +77,6 @@ fn command() -> Command {
             .help("How long an answer may take"),
         )
         .subcommand(
-            Command::new("ls")
-                .about("List a directory")
-                .arg(
-                    switch("long")
-                        .short('l')
-                        .help("With modes, owners, sizes and times"),
-                )
-                .arg(
-                    switch("all")
-                        .short('a')
-                        .help("With names that begin with a dot"),
-                )
-                .arg(Arg::new("PATH").default_value("/").help("Of the share")),
-        )
-        .subcommand(
-            Command::new("cat").about("Print files").arg(
-                Arg::new("PATH")
-                    .num_args(1..)
-                    .required(true)
-                    .help("Of the share"),
-            ),
-        )
-        .subcommand(
             Command::new("mount")
                 .about("Mount the share on this machine, until it is unmounted or a signal comes")
                 .long_about(
@@ -122,7 +97,6 @@ fn command() -> Command {
         )
         .subcommand(bench_command())
         .subcommand(window_command())
-        .subcommand(conform_command())
 }
 
 fn window_command() -> Command {
@@ -203,17 +177,6 @@ fn bench_command() -> Command {
         )))
 }
 
-fn conform_command() -> Command {
-    Command::new("conform")
-        .about("Check what the server does against what Linux promises; fail if a check does")
-        .arg(switch("list").help("Print the names of the checks, and connect nowhere"))
-        .arg(
-            Arg::new("CHECK")
-                .num_args(0..)
-                .help("Which checks, by name or its beginning [default: all]"),
-        )
-}
-
 fn switch(name: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue)
 }
@@ -247,28 +210,18 @@ impl Arguments {
         let (name, mut own) = matches
             .remove_subcommand()
             .expect("clap requires a subcommand");
-        let connects = name != "conform" || !own.get_flag("list");
-        let socket: Option<PathBuf> = matches.remove_one("socket");
-        if socket.is_none() && connects {
+        let Some(socket) = matches.remove_one::<PathBuf>("socket") else {
             let problem = "say where the server listens: --socket PATH";
             return Err(command().error(ClapErrorKind::MissingRequiredArgument, problem));
-        }
+        };
         let connection = Connection {
             request_queues: narrow(taken(&mut matches, "queues")),
             queue_size: narrow(taken(&mut matches, "queue-size")),
             indirect: !matches.get_flag("no-indirect"),
             time_limit: Duration::from_secs(taken(&mut matches, "time-limit")),
-            ..Connection::to(socket.unwrap_or_default())
+            ..Connection::to(socket)
         };
         let command = match name.as_str() {
-            "ls" => tool::Command::Ls(Ls {
-                long: own.get_flag("long"),
-                all: own.get_flag("all"),
-                path: taken(&mut own, "PATH"),
-            }),
-            "cat" => tool::Command::Cat(Cat {
-                paths: all(&mut own, "PATH"),
-            }),
             "mount" => tool::Command::Mount(Mount {
                 target: taken(&mut own, "DIR"),
             }),
@@ -288,10 +241,6 @@ impl Arguments {
                 sample: Duration::from_millis(taken(&mut own, "sample")),
                 as_qemu: own.get_flag("as-qemu"),
                 json: own.remove_one("json"),
-            }),
-            "conform" => tool::Command::Conform(Conform {
-                list: own.get_flag("list"),
-                only: all(&mut own, "CHECK"),
             }),
             other => unreachable!("clap knows no subcommand {other}"),
         };
@@ -330,28 +279,23 @@ mod tests {
 
     #[test]
     fn where_and_how_to_connect() {
-        let usual = parsed("--socket /s ls").unwrap().connection;
+        let usual = parsed("--socket /s mount /m").unwrap().connection;
         assert_eq!(usual.socket, PathBuf::from("/s"));
         assert!(usual.indirect);
-        let said = "--socket-path=/s --queues 3 --queue-size=128 --no-indirect --time-limit 2 ls";
+        let said =
+            "--socket-path=/s --queues 3 --queue-size=128 --no-indirect --time-limit 2 mount /m";
         let said = parsed(said).unwrap().connection;
         assert_eq!((said.request_queues, said.queue_size), (3, 128));
         assert!(!said.indirect);
         assert_eq!(said.time_limit, Duration::from_secs(2));
-        assert!(parsed("ls").is_err(), "nowhere");
-        assert!(parsed("--socket /s --queues 65 ls").is_err());
-        assert!(parsed("conform --list").is_ok(), "connects nowhere");
-        assert!(parsed("conform").is_err());
+        assert!(parsed("mount /m").is_err(), "nowhere");
+        assert!(parsed("--socket /s --queues 65 mount /m").is_err());
     }
 
     #[test]
     fn what_to_do() {
         let command =
             |arguments: &str| parsed(&format!("--socket /s {arguments}")).map(|a| a.command);
-        let tool::Command::Ls(ls) = command("ls -la dir").unwrap() else {
-            panic!("not ls");
-        };
-        assert_eq!((ls.path.as_str(), ls.long, ls.all), ("dir", true, true));
         let tool::Command::Mount(mount) = command("mount /mnt").unwrap() else {
             panic!("not mount");
         };
@@ -376,7 +320,6 @@ mod tests {
         for wrong in [
             "bench --rounds 0",
             "bench --against nowhere",
-            "cat",
             "mount",
             "mv a b",
         ] {

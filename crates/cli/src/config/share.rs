@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::num::{NonZeroU16, NonZeroU64};
 use std::path::{Path, PathBuf};
 use thrufs_hostdir::{Config, FileHandles, IdMap};
-use thrufs_virtio::{DeviceConfig, Tag};
-
-const QUEUES_MAX: u16 = 64;
+use thrufs_virtio::{DeviceConfig, REQUEST_QUEUES_MAX, Tag};
 
 const MACHINES_MAX: usize = 8;
 /// Deaths of workers in a minute after which a request is presumed the cause.
@@ -152,6 +150,6 @@ impl ShareConfig {
 
 fn queues_of_this_machine() -> NonZeroU16 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let queues = u16::try_from(processors).unwrap_or(QUEUES_MAX);
-    NonZeroU16::new(queues.min(QUEUES_MAX)).unwrap_or(NonZeroU16::MIN)
+    let queues = u16::try_from(processors).unwrap_or(REQUEST_QUEUES_MAX);
+    NonZeroU16::new(queues.min(REQUEST_QUEUES_MAX)).unwrap_or(NonZeroU16::MIN)
 }

@@ -235,9 +235,7 @@ fn the_memory_cannot_be_truncated() {
 #[test]
 fn there_is_room_for_the_largest_queues() {
     let journal = Journal::new().unwrap();
-    let mut last = journal
-        .inflight(QUEUES_MAX - 1, QUEUE_SIZE_MAX as u16)
-        .unwrap();
+    let mut last = journal.inflight(QUEUES_MAX - 1, QUEUE_SIZE_MAX).unwrap();
     last.begin(0, []);
     last.take(1023);
     let intents = journal.intents(QUEUES_MAX - 1);

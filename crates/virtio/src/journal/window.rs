@@ -2,11 +2,9 @@
 //! which the first word, written last, says whether there is one.
 
 use super::words::Words;
+use crate::limits::MAPPINGS_MAX;
 use std::sync::Arc;
 use thrufs_sys::shared_memory::SharedMapping;
-
-/// Most mappings: of a window of 64 GiB.
-pub(crate) const MAPPINGS_MAX: usize = 32 << 10;
 
 const FIELDS: usize = 8;
 const HEADER_BYTES: usize = 64;

@@ -2,7 +2,7 @@
 //! bounded.
 
 use super::wire::{Parcel, send};
-use crate::config::REQUEST_QUEUES_MAX;
+use crate::limits::REQUEST_QUEUES_MAX;
 use crate::memory::REGIONS_MAX;
 use std::collections::BTreeMap;
 use std::io;

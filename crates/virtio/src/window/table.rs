@@ -4,7 +4,7 @@ use crate::journal::{RecordedMapping, WindowRecord};
 use std::collections::BTreeMap;
 
 /// There is one mapping for each of these at most.
-use crate::config::WINDOW_UNIT_BYTES as RANGE_BYTES;
+use crate::limits::WINDOW_UNIT_BYTES as RANGE_BYTES;
 
 /// What everything is aligned to.
 pub(super) const PAGE_BYTES: u64 = 4096;

@@ -441,10 +441,6 @@ impl Queue {
         &self.kick
     }
 
-    pub(crate) fn available_index(&self) -> u16 {
-        self.ring.available_index()
-    }
-
     pub(crate) fn ring(&mut self) -> &mut DriverRing {
         &mut self.ring
     }

@@ -385,7 +385,7 @@ mod tests {
         assert!(token.is_some() || breaks_ring, "{fault:?}");
         assert_eq!(raw.queue().kick_event().read().unwrap(), 1, "{fault:?}");
         drop(raw);
-        let index = ground.queue.available_index().cast_signed();
+        let index = ground.queue.ring().available_index().cast_signed();
         (ground, index)
     }
 

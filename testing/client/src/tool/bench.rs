@@ -22,7 +22,7 @@ pub use arguments::{Bench, Target};
 pub use row::row_names;
 
 use super::connection::Connection;
-use super::outcome::ToolError;
+use super::error::ToolError;
 use crate::front_end::FIRST_REQUEST_QUEUE;
 use ground::Ground;
 use row::Row;

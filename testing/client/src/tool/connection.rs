@@ -1,6 +1,6 @@
 //! How a command reaches a server.
 
-use super::outcome::ToolError;
+use super::error::ToolError;
 use crate::front_end::{FrontEnd, FrontEndConfig};
 use std::path::PathBuf;
 use std::time::Duration;

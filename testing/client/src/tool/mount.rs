@@ -1,7 +1,7 @@
 //! `mount`: mounts the share on this machine until the unmount or a signal.
 
 use super::connection::Connection;
-use super::outcome::ToolError;
+use super::error::ToolError;
 use crate::relay::{Relay, RelayError, system};
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,13 +1,12 @@
-//! A mounted share, accessed by paths, with lookup counts.
+//! A mounted share, with lookup counts.
 
 use super::connection::Connection;
-use super::outcome::ToolError;
+use super::error::ToolError;
 use crate::front_end::FrontEnd;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use thrufs::Errno;
-use thrufs_abi::layout::Attr;
-use thrufs_abi::{InitFlags, NodeId, Opcode, RequestBuilder};
+use thrufs_abi::{NodeId, Opcode, RequestBuilder};
 use thrufs_testing::Caller;
 use thrufs_testing::Client;
 
@@ -20,12 +19,6 @@ pub(crate) struct Share {
     client: Client<FrontEnd>,
     /// Lookup counts by node, to be forgotten.
     lookups: Mutex<HashMap<u64, u64>>,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) node: NodeId,
-    pub(crate) attr: Attr,
 }
 
 impl Share {
@@ -57,11 +50,6 @@ impl Share {
         most.clamp(TRANSFER_BYTES_MIN, TRANSFER_BYTES_MAX)
     }
 
-    pub(crate) fn has_readdirplus(&self) -> bool {
-        let agreed = self.client.agreed();
-        agreed.contains(InitFlags::DO_READDIRPLUS)
-    }
-
     pub(crate) fn counted(&self, node: u64) {
         self.counted_times(node, 1);
     }
@@ -71,34 +59,6 @@ impl Share {
             let mut lookups = self.lookups.lock().unwrap_or_else(PoisonError::into_inner);
             *lookups.entry(node).or_default() += times;
         }
-    }
-
-    pub(crate) fn lookup(&self, parent: NodeId, name: &[u8]) -> Result<Found, Errno> {
-        let entry = self.root().lookup(parent, name)?;
-        if entry.nodeid == 0 {
-            return Err(Errno::ENOENT);
-        }
-        self.counted(entry.nodeid);
-        Ok(Found {
-            node: NodeId(entry.nodeid),
-            attr: entry.attr,
-        })
-    }
-
-    /// Walks a path from the root. Symbolic links are not followed.
-    pub(crate) fn find(&self, path: &str) -> Result<Found, ToolError> {
-        self.walk(path).map_err(|errno| failed(path, errno))
-    }
-
-    fn walk(&self, path: &str) -> Result<Found, Errno> {
-        let mut found = Found {
-            node: NodeId::ROOT,
-            attr: self.root().getattr(NodeId::ROOT)?.attr,
-        };
-        for name in components(path) {
-            found = self.lookup(found.node, name.as_bytes())?;
-        }
-        Ok(found)
     }
 
     pub(crate) fn forget_all(&self) {
@@ -126,9 +86,4 @@ pub(crate) fn failed(path: &str, errno: Errno) -> ToolError {
         path: path.to_owned(),
         errno,
     }
-}
-
-fn components(path: &str) -> impl Iterator<Item = &str> {
-    path.split('/')
-        .filter(|name| !name.is_empty() && *name != ".")
 }

@@ -1,7 +1,7 @@
 //! `window`: reads of a file by requests, and by a DAX window, in turns.
 
 use super::connection::Connection;
-use super::outcome::ToolError;
+use super::error::ToolError;
 use super::share::failed;
 use crate::dax::{DAX_RANGE_BYTES, DaxClient, DaxError, SETUPMAPPING_READ};
 use crate::front_end::{FrontEnd, FrontEndConfig, Window, WindowConfig};

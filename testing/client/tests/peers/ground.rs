@@ -25,20 +25,16 @@ pub struct Server {
     pub name: &'static str,
     /// Serves a directory on a socket in another; the error names what this machine lacks.
     start: fn(&Path, &Path) -> Result<Running, String>,
-    /// Whether it serves several front ends in turn.
-    pub serves_again: bool,
 }
 
 pub const SERVERS: &[Server] = &[
     Server {
         name: "virtiofsd",
         start: virtiofsd,
-        serves_again: false,
     },
     Server {
         name: "thrufs",
         start: thrufs,
-        serves_again: true,
     },
 ];
 

@@ -1,4 +1,4 @@
-//! What comes of a command.
+//! Why a command failed.
 
 use crate::front_end::ConnectError;
 use crate::relay::RelayError;
@@ -6,23 +6,6 @@ use std::io;
 use std::path::PathBuf;
 use thrufs::Errno;
 use thrufs_testing::ClientError;
-
-/// The outcome of a command that ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Success.
-    Done,
-    /// A check failed.
-    Failed,
-}
-
-impl Outcome {
-    /// Whether the command succeeded.
-    #[must_use]
-    pub fn is_success(self) -> bool {
-        self == Outcome::Done
-    }
-}
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
