@@ -462,26 +462,32 @@ fn what_is_written_through_the_cache_is_not_written_over_by_maps() {
 
 /// The kernel drops the pages of a file whose time of modification is another, also those of a write(2) on its way.
 #[test]
-fn the_time_of_modification_stays_while_ranges_are_locked() {
+fn the_time_of_modification_stays_while_a_file_with_a_map_is_locked() {
     over_each_transport("nopassthrough", |mounted| {
         let [one, other] = [(); 2].map(|()| open(mounted.mnt()));
-        let beneath = || {
-            fs::metadata(mounted.source().join("file"))
-                .unwrap()
-                .modified()
-                .unwrap()
+        let modified = |directory: &Path| {
+            let found = fs::metadata(directory.join("file")).unwrap();
+            found.modified().unwrap()
         };
-        let above = || one.metadata().unwrap().modified().unwrap();
-        set(&one, Write, 0).unwrap();
-        let before = above();
-        assert_eq!(before, beneath());
+        let [above, beneath] = [mounted.mnt(), mounted.source()].map(|it| move || modified(it));
         let write = || {
-            one.write_all_at(b"written", 0).unwrap();
+            let before = beneath();
             wait_until("later", || {
                 one.write_all_at(b"written", 0).unwrap();
                 beneath() > before
             });
         };
+        set(&one, Write, 0).unwrap();
+        write();
+        assert_eq!(above(), beneath(), "nobody has stored in a map");
+        map(&other, Sharing::Shared).unwrap().store(4096, b"stored");
+        set(&one, Unlock, 0).unwrap();
+        wait_until("written back", || {
+            ofd_set(open(mounted.source()), &everything(Write)).is_ok()
+        });
+
+        set(&one, Write, 0).unwrap();
+        let before = above();
         write();
         assert_eq!(above(), before);
         set(&other, Write, 20).unwrap();

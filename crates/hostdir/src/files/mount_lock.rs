@@ -451,7 +451,7 @@ impl MountLocks {
         self.settle(node);
     }
 
-    /// The time of modification to report of a file. When the kernel above is told another, it drops all pages, also one
+    /// The time of modification to report of a file to which programs store in a map. When the kernel above is told another, it drops all pages, also one
     /// that a write(2) has changed and that is not written yet; a program that maps it would read it as it was, and have
     /// it written back. So while the mount has locked the file for writing, it is told what it was told first. A guest's
     /// is told the truth: its file stays locked until it is closed.

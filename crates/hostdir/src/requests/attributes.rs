@@ -70,7 +70,7 @@ impl Host {
     }
 
     fn modified(&self, inode: &Inode, stat: &Statx) -> StatxTimestamp {
-        match inode.takes_turns() {
+        match inode.is_stored_to() {
             true => (self.files.mount_locks).modified(inode.node(), stat.stx_mtime),
             false => stat.stx_mtime,
         }
@@ -257,7 +257,7 @@ impl Host {
             self.files.change_attributes(&inode, fd, clear)?;
         }
         self.follow.is_asked(&inode);
-        if inode.takes_turns() && (set.mtime.is_some() || set.size.is_some()) {
+        if inode.is_stored_to() && (set.mtime.is_some() || set.size.is_some()) {
             self.files.mount_locks.modified_is_set(node);
         }
         let stat = stat_open(fd)?;
