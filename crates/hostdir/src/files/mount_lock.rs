@@ -30,6 +30,7 @@ use super::lock_owners::{Exact, LockOwners, MOUNT, OwnerFile};
 use super::moved_ranges::{SHIFT, of_mount, shifted};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::StatxTimestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
@@ -93,6 +94,8 @@ struct State {
     freed: Option<Instant>,
     /// The user that made the mount lock it.
     uid: Option<u32>,
+    /// The time of modification that is reported while the mount has locked the file for writing.
+    modified: Option<StatxTimestamp>,
 }
 
 pub(crate) struct MountLocks {
@@ -187,6 +190,7 @@ impl MountLocks {
             settled: Instant::now(),
             freed: None,
             uid: None,
+            modified: None,
         }
     }
 
@@ -436,10 +440,36 @@ impl MountLocks {
         }
         if let Some(state) = table.get_mut(&node) {
             (state.held, state.freed) = (None, Some(Instant::now()));
+            state.modified = None;
         }
         drop(table);
+        if let Some(notifier) = self.notifications.notifier() {
+            // It may have asked meanwhile.
+            let _ = notifier.expire_attributes(node);
+        }
         self.end_change(node);
         self.settle(node);
+    }
+
+    /// The time of modification to report of a file to which programs store in a map. When the kernel above is told another, it drops all pages, also one
+    /// that a write(2) has changed and that is not written yet; a program that maps it would read it as it was, and have
+    /// it written back. So while the mount has locked the file for writing, it is told what it was told first. A guest's
+    /// is told the truth: its file stays locked until it is closed.
+    pub(crate) fn modified(&self, node: NodeId, modified: StatxTimestamp) -> StatxTimestamp {
+        if self.notifications.notifier().is_none() {
+            return modified;
+        }
+        let mut table = self.table.lock();
+        let state = table.get_mut(&node);
+        let state = state.filter(|state| state.held == Some(LockKind::Write));
+        state.map_or(modified, |it| *it.modified.get_or_insert(modified))
+    }
+
+    /// To be called when a request has set that time.
+    pub(crate) fn modified_is_set(&self, node: NodeId) {
+        if let Some(state) = self.table.lock().get_mut(&node) {
+            state.modified = None;
+        }
     }
 
     /// Waits until the kernel above has written back and dropped the pages of a file.
