@@ -1,10 +1,11 @@
 //! The structure that a change must keep: within a crate no circle of files, imports between crates in one
-//! direction, no file over 800 lines. `structure.known` lists what is not so yet; it may only shrink.
+//! direction, no file over 800 lines, no more lines than [`budget`] allows. `structure.known` lists what is not so yet; it may only shrink.
 //!
 //! A file imports another when it names something that the other defines, also a child module or the parent.
 //! A re-export is followed to the file that defines, and is no import itself. Methods have no paths: a call
 //! of one is not seen, but the type is named somewhere.
 
+mod budget;
 mod direction;
 mod source;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const KNOWN: &str = "xtask/structure.known";
+const BUDGET: &str = "budget.toml";
 const LINES_MAX: usize = 800;
 /// Imports that are followed to a definition: `use log::log` leads to itself.
 const HOPS_MAX: usize = 16;
@@ -35,6 +37,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut known: BTreeSet<&str> = known.collect();
     let mut faults = Vec::new();
     let mut imports = Imports::new();
+    let mut lengths = BTreeMap::new();
     let files = files(project::root())?;
     for file in &files {
         let name = relative(file);
@@ -48,12 +51,16 @@ pub(crate) fn run() -> Result<(), Failure> {
         if lines > LINES_MAX && !known.remove(name.as_str()) {
             faults.push(format!("{name}: {lines} lines, {LINES_MAX} are allowed"));
         }
+        lengths.insert(name, lines);
         if is_crate_root(file) {
             let read = |path: &Path| fs::read_to_string(path).ok();
             imports.append(&mut imports_of(&source::modules(file, &read)));
         }
     }
     faults.extend(circles(&imports, &mut known));
+    let path = project::root().join(BUDGET);
+    let budget = fs::read_to_string(&path).map_err(Failure::of(&path))?;
+    faults.extend(budget::exceeded(&budget, &lengths));
     let stale = known
         .iter()
         .map(|line| format!("{line}: is no longer so: remove the line from {KNOWN}"));

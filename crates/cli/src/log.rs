@@ -17,6 +17,7 @@ use rate::{LogRate, PIECE_BYTES_MAX};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use syslog::Syslog;
@@ -70,19 +71,50 @@ pub(crate) fn begin_in_worker(config: &ServerConfig) -> Result<(), StartupError>
     Ok(())
 }
 
+/// Of this process, once it [`is_limited`](limit), and of all whose logs it relays: peers make it start processes, and
+/// each is written about.
+static RATES: Mutex<Option<[LogRate; 2]>> = Mutex::new(None);
+
+/// From now on, what this process logs is limited, and what its workers log together.
+pub(crate) fn limit() {
+    *rates() = Some([LogRate::new(Instant::now()), LogRate::new(Instant::now())]);
+}
+
+fn rates() -> std::sync::MutexGuard<'static, Option<[LogRate; 2]>> {
+    RATES
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Standard error, where what peers and names of files say controls no terminal.
 struct StandardError;
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
-        io::stderr().write_all(lines_of(&text, printable).as_bytes())?;
+        let admitted = match &mut *rates() {
+            Some([own, _]) => own.admit(bytes, Instant::now()),
+            None => Some(0),
+        };
+        match admitted {
+            None => return Ok(bytes.len()),
+            Some(0) => {}
+            Some(lines) => write_printable(&omitted(lines))?,
+        }
+        write_printable(&String::from_utf8_lossy(bytes))?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
     }
+}
+
+fn write_printable(text: &str) -> io::Result<()> {
+    io::stderr().write_all(lines_of(text, printable).as_bytes())
+}
+
+fn omitted(lines: u64) -> String {
+    format!("{lines} lines were left out of the log: there are too many\n")
 }
 
 /// Starts a thread that relays the log of a process to standard error, at a limited [rate], until it has `ended`. Others may
@@ -100,10 +132,15 @@ pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>>
                 let Ok(length @ 1..) = rustix::io::read(&pipe, &mut bytes) else {
                     break;
                 };
-                if let Some(omitted) = rate.admit(&bytes[..length], Instant::now()) {
+                let (lines, now) = (&bytes[..length], Instant::now());
+                let admitted = match &mut *rates() {
+                    Some([_, all]) => rate.admit_of(all, lines, now),
+                    None => rate.admit(lines, now),
+                };
+                if let Some(omitted) = admitted {
                     say_omitted(omitted);
                     // A failed write must not block the child.
-                    let _ = StandardError.write_all(&bytes[..length]);
+                    let _ = write_printable(&String::from_utf8_lossy(lines));
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::run::rules::Profile;
 use crate::run::user::Account;
 use crate::source;
 use clap::{Args, Parser, ValueHint};
-use host_file::{HostFile, SubjectError};
+use host_file::{HostFile, Root, SubjectError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_policy::{Caller, Policy};
@@ -83,7 +83,7 @@ pub(crate) fn check(command: PolicyCommand) -> Result<ExitCode, StartupError> {
         print(format!("{}: {count} {rules}, no fault\n", name.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let root = std::fs::canonicalize(&arguments.root).map_err(source::unusable(&arguments.root))?;
+    let root = Root::open(&arguments.root).map_err(source::unusable(&arguments.root))?;
     let executable = arguments.exe;
     let identity = arguments.identity;
     let identity = identity.unwrap_or_else(Identity::of_this_process);
@@ -113,12 +113,12 @@ pub(crate) fn check(command: PolicyCommand) -> Result<ExitCode, StartupError> {
 fn answer(
     policy: &Policy,
     caller: &Caller<'_>,
-    root: &Path,
+    root: &Root,
     path: &Path,
 ) -> Result<Vec<u8>, SubjectError> {
     let host_file = HostFile::find(root, path)?;
     let mut line = path.as_os_str().as_encoded_bytes().to_vec();
-    line.extend(answer::of(policy, &host_file, caller)?.bytes());
+    line.extend(answer::of(policy, &host_file, caller).bytes());
     line.push(b'\n');
     Ok(line)
 }

@@ -1,11 +1,13 @@
 //! `thrufs unmount`: unmounts, and waits until the server has ended.
 
 use crate::error::{CommandError, StartupError, system};
+use crate::lookup;
 use crate::mount_table::{self, DeviceNumber};
 use crate::mounting;
 use crate::output::report;
 use crate::waiting;
 use clap::Parser;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
 use std::io;
@@ -130,12 +132,12 @@ fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
         source,
     };
     let absolute = std::path::absolute(path).map_err(wrong)?;
-    if let Ok(canonical) = fs::canonicalize(&absolute) {
-        return Ok(canonical);
-    }
-    match (absolute.parent(), absolute.file_name()) {
-        (Some(parent), Some(name)) => Ok(fs::canonicalize(parent).map_err(wrong)?.join(name)),
-        _ => Ok(absolute),
+    let real = |path: &Path| lookup::path_of(lookup::open(path, OFlags::PATH, Mode::empty())?);
+    match (real(&absolute), absolute.parent(), absolute.file_name()) {
+        (Ok(real), ..) => Ok(real),
+        (Err(error), ..) if error.kind() == io::ErrorKind::PermissionDenied => Err(wrong(error)),
+        (Err(_), Some(parent), Some(name)) => Ok(real(parent).map_err(wrong)?.join(name)),
+        (Err(_), ..) => Ok(absolute),
     }
 }
 

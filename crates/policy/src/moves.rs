@@ -17,7 +17,10 @@ use std::os::unix::ffi::OsStrExt;
 
 #[derive(Clone, Debug)]
 enum Component {
-    Plain(Vec<u8>),
+    Plain {
+        text: Vec<u8>,
+        ignore_case: bool,
+    },
     Glob(GlobMatcher),
     /// `**`.
     Directories,
@@ -29,18 +32,26 @@ enum Component {
 
 impl Component {
     fn of(text: &str, is_last: bool, ignore_case: bool) -> Component {
+        // Most are: automata cost more.
+        let is_plain = !text.contains(['*', '?', '[', '{', '}', '\\']);
+        match () {
+            () if text == "**" => return Component::Directories,
+            () if is_plain && is_last => return Component::Name,
+            // In patterns, the case of ASCII is ignored alone.
+            () if is_plain => {
+                let text = text.into();
+                return Component::Plain { text, ignore_case };
+            }
+            () => {}
+        }
         let glob = GlobBuilder::new(text)
             .literal_separator(true)
             .backslash_escape(true)
             .case_insensitive(ignore_case)
             .build();
         match glob {
-            _ if text == "**" => Component::Directories,
             Ok(_) if may_take_slash(text) => Component::Unknown,
             Ok(_) if is_last => Component::Name,
-            Ok(_) if !ignore_case && !text.contains(['*', '?', '[', '{', '\\']) => {
-                Component::Plain(text.into())
-            }
             Ok(glob) => Component::Glob(glob.compile_matcher()),
             // A class or alternatives with a `/`.
             Err(_) => Component::Unknown,
@@ -85,12 +96,16 @@ impl Shape {
             let mut following = BTreeSet::new();
             for at in next {
                 match &self.0[at] {
-                    Component::Plain(plain) if plain == name => self.add(&mut following, at + 1),
+                    Component::Plain { text, ignore_case }
+                        if text == name || *ignore_case && text.eq_ignore_ascii_case(name) =>
+                    {
+                        self.add(&mut following, at + 1);
+                    }
                     Component::Glob(glob) if glob.is_match(OsStr::from_bytes(name)) => {
                         self.add(&mut following, at + 1);
                     }
                     Component::Directories | Component::Unknown => self.add(&mut following, at),
-                    Component::Plain(_) | Component::Glob(_) | Component::Name => {}
+                    Component::Plain { .. } | Component::Glob(_) | Component::Name => {}
                 }
             }
             next = following;

@@ -2,7 +2,6 @@
 
 use super::boxes::{BoxAt, Next};
 use super::error::{RedactError, Result, ensure, refuse};
-use super::extents::Extents;
 use super::limits::RANGES_MAX;
 use super::search::Search;
 use super::words;
@@ -11,6 +10,15 @@ use std::ops::Range;
 /// Boxes in `meta` that say how to show the picture. Items in `idat` are scanned like those in `mdat`.
 const HARMLESS: [&[u8; 4]; 8] = [
     b"hdlr", b"pitm", b"iref", b"idat", b"dinf", b"ipro", b"grpl", b"iinf",
+];
+/// Properties that say how to decode and show a picture (ISO/IEC 23008-12, 14496-12, 14496-15, 23001-17, AVIF). Others
+/// are emptied: `udes` and `altt` are text, `cmex` is where the camera was, `uuid` is anything.
+const PROPERTIES: [&[u8; 4]; 45] = [
+    b"hvcC", b"lhvC", b"av1C", b"avcC", b"vvcC", b"vvnC", b"evcC", b"jpgC", b"j2kH", b"jxsH",
+    b"uncC", b"cmpd", b"cmpC", b"icef", b"cpat", b"splz", b"sbpm", b"snuc", b"cloc", b"disi",
+    b"ispe", b"pixi", b"pasp", b"colr", b"clap", b"irot", b"imir", b"iscl", b"rloc", b"rref",
+    b"auxC", b"lsel", b"tols", b"oinf", b"a1op", b"a1lx", b"clli", b"mdcv", b"cclv", b"amve",
+    b"reve", b"ndwt", b"cmin", b"mskC", b"crtt",
 ];
 
 pub(super) struct Heif {
@@ -111,12 +119,30 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Properties of pictures. Emptying them would change how they are decoded.
+    /// Properties of pictures. They are referred to by their numbers, which an emptied one keeps.
     fn properties(&mut self, at: &BoxAt) -> Result<()> {
-        let bytes = Extents::one(at.body.clone()).read(&mut self.source)?;
-        ensure(
-            !words::opaque_names_place(&bytes),
-            "a place among the picture's properties",
-        )
+        for child in self.children(at.body.clone())? {
+            match &child.kind {
+                b"ipco" => self.property_list(&child)?,
+                b"ipma" => {}
+                _ => self.other_box(&child)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn property_list(&mut self, at: &BoxAt) -> Result<()> {
+        for property in self.children(at.body.clone())? {
+            if !PROPERTIES.contains(&&property.kind) {
+                self.other_box(&property)?;
+                continue;
+            }
+            let bytes = self.source.bytes(property.body)?;
+            ensure(
+                !words::opaque_names_place(&bytes),
+                "a place among the picture's properties",
+            )?;
+        }
+        Ok(())
     }
 }

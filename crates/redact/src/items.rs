@@ -11,10 +11,10 @@ use super::words;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Coded and derived pictures.
-const PICTURES: [&[u8; 4]; 14] = [
+/// Coded and derived pictures (ISO/IEC 23008-12, 23001-17, AVIF).
+const PICTURES: [&[u8; 4]; 19] = [
     b"hvc1", b"hev1", b"lhv1", b"avc1", b"av01", b"vvc1", b"grid", b"iden", b"iovl", b"tmap",
-    b"j2k1", b"unci", b"mski", b"hvt1",
+    b"j2k1", b"unci", b"mski", b"hvt1", b"vvs1", b"evc1", b"evs1", b"jxs1", b"sato",
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,7 @@ enum Holds {
     Exif,
     Xmp,
     Jpeg,
-    /// Encoded or protected.
-    Sealed,
+    /// Encoded, protected, or of another kind: `uri `, `rgan` (regions), texts.
     Unknown,
 }
 
@@ -74,8 +73,7 @@ impl Search<'_> {
             Holds::Exif => self.exif_item(extents),
             Holds::Xmp => self.xmp(extents),
             Holds::Jpeg => self.jpeg_item(extents),
-            Holds::Sealed => extents.zero_all(&mut self.edits),
-            Holds::Unknown => self.opaque(extents),
+            Holds::Unknown => extents.zero_all(&mut self.edits),
         }
     }
 
@@ -161,7 +159,7 @@ fn item_kind(mut fields: Fields<'_>) -> Result<(u64, Holds)> {
         _ => Holds::Unknown,
     };
     let sealed = protection != 0 && holds != Holds::Picture;
-    Ok((item, if sealed { Holds::Sealed } else { holds }))
+    Ok((item, if sealed { Holds::Unknown } else { holds }))
 }
 
 /// The content of an item by its content type and encoding.
@@ -169,7 +167,7 @@ fn text_item(content: &[u8], encoding: &[u8]) -> Holds {
     let content = content.to_ascii_lowercase();
     let names = |word: &[u8]| memchr::memmem::find(&content, word).is_some();
     if !encoding.is_empty() {
-        return Holds::Sealed;
+        return Holds::Unknown;
     }
     match () {
         () if names(b"xml") || names(b"xmp") || names(b"rdf") => Holds::Xmp,

@@ -15,16 +15,20 @@ const EXTENDED_XMP: &[u8] = b"http://ns.adobe.com/xmp/extension/\0";
 type ExtendedXmpHeader = [u8; 40];
 /// Bytes of a piece that are scanned together with the next: longer than any word.
 const OVERLAP_BYTES: usize = 64;
-/// Segments that say how to decode, or are known to hold no place.
-const HARMLESS: [(u8, &[u8]); 8] = [
+/// A directory of the images behind this one (CIPA DC-007), in TIFF.
+const MULTI_PICTURE: &[u8] = b"MPF\0";
+/// Segments that say how to decode, or how to show a gain map (ISO 21496-1), and text. They stay unless they name a
+/// place; all of another kind are emptied: GoPro's APP6 and Kodak's APP3 name one in binary, APP11 in JUMBF.
+const KNOWN: [(u8, &[u8]); 9] = [
     (0xe0, b"JFIF\0"),
     (0xe0, b"JFXX\0"),
-    (0xe1, b"QVCI\0"),
     (0xe2, b"ICC_PROFILE\0"),
-    (0xe2, b"MPF\0"),
+    (0xe2, b"urn:iso:std:iso:ts:21496:-1\0"),
     (0xec, b"Ducky"),
+    (0xed, b"Photoshop 3.0\0"),
+    (0xed, b"Adobe_CM\0"),
     (0xee, b"Adobe"),
-    (0xef, b"Q\0"),
+    (COMMENT, b""),
 ];
 
 const END_OF_IMAGE: u8 = 0xd9;
@@ -127,8 +131,13 @@ impl Search<'_> {
             length >= 2 && end <= range.end,
             "a JPEG segment without its data",
         )?;
-        if matches!(marker, 0xe0..=0xef | COMMENT) {
-            self.application_data(marker, range.start + 2..end, packets)?;
+        match marker {
+            0xe0..=0xef | COMMENT => {
+                self.application_data(marker, range.start + 2..end, packets)?;
+            }
+            // Frames, tables, scans (ITU-T T.81, table B.1).
+            0xc0..=0xc7 | 0xc9..=0xcf | 0xda..=0xdf => {}
+            _ => return refuse("a JPEG segment of unknown kind"),
         }
         Ok(end)
     }
@@ -161,9 +170,16 @@ impl Search<'_> {
         if payload.starts_with(b"FLIR\0") {
             return refuse("thermal data with places inside");
         }
+        if let Some(block) = payload.strip_prefix(MULTI_PICTURE) {
+            return self.tiff(&Extents::one(behind(MULTI_PICTURE.len())), 0, block);
+        }
         let named = |(kind, name): &(u8, &[u8])| *kind == marker && payload.starts_with(name);
-        if !HARMLESS.iter().any(named) && words::opaque_names_place(&payload) {
-            self.edits.zero(range)?;
+        let names_place = match marker {
+            COMMENT => words::text_names_place(&payload) || words::opaque_names_place(&payload),
+            _ => words::opaque_names_place(&payload),
+        };
+        if names_place || !KNOWN.iter().any(named) {
+            self.empty(range)?;
         }
         Ok(())
     }

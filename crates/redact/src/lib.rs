@@ -32,8 +32,8 @@
 //! * An XMP packet that may name a place is replaced as a whole by an empty one: properties can be written
 //!   in many ways (attributes or elements, any prefix, extended packets in pieces). Other packets stay,
 //!   because gain maps, motion photos and panoramas need them.
-//! * Opaque data of unknown kind (unknown boxes, bytes behind the end of an image) is zeroed unless it is
-//!   known to be harmless. So is the film of a motion photo.
+//! * What is of unknown kind (segments, chunks, boxes, items, properties, bytes behind the end of an image) is
+//!   zeroed, or the file is refused if it could not be shown without it. So is the film of a motion photo.
 //!
 //! Films are refused: they name places in too many ways.
 //!

@@ -12,10 +12,12 @@ const SIGNATURE_BYTES: u64 = 8;
 const FRAME_BYTES: u64 = 12;
 /// The type of emptied chunks: ancillary, private, safe to copy.
 const EMPTIED: &[u8; 4] = b"reDa";
-/// Chunks that say how to decode.
-const HARMLESS: [&[u8; 4]; 19] = [
+/// Chunks that say how to decode, with Apple's `CgBI`. Critical ones of another kind are refused, since nobody
+/// shows the picture without them; others are emptied, as `gIFx`, `caBX` (C2PA) and those of programs.
+const HARMLESS: [&[u8; 4]; 23] = [
     b"IHDR", b"PLTE", b"IDAT", b"tRNS", b"cHRM", b"gAMA", b"iCCP", b"sBIT", b"sRGB", b"bKGD",
-    b"hIST", b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT", b"cICP", b"mDCV",
+    b"hIST", b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT", b"cICP", b"mDCV", b"cLLI",
+    b"oFFs", b"sTER", b"CgBI",
 ];
 
 struct Chunk {
@@ -43,10 +45,13 @@ impl Search<'_> {
     }
 
     fn png_chunk(&mut self, chunk: &Chunk) -> Result<()> {
-        let critical = chunk.kind[0].is_ascii_uppercase();
-        if critical || HARMLESS.iter().any(|kind| **kind == chunk.kind) {
+        if HARMLESS.contains(&&chunk.kind) {
             return Ok(());
         }
+        ensure(
+            !chunk.kind[0].is_ascii_uppercase(),
+            "a PNG chunk of unknown kind",
+        )?;
         let mark = self.edits.mark();
         let mut bytes = self.source.bytes(chunk.data.clone())?;
         let names_place = match &chunk.kind {
@@ -67,9 +72,8 @@ impl Search<'_> {
                 Some(_) => text_names_place(&bytes),
                 None => true,
             },
-            // Compressed text cannot be changed in place, and is not scanned.
-            b"zTXt" => true,
-            kind => is_exif_by_another_name(kind) || words::opaque_names_place(&bytes),
+            // Of unknown kind, or `zTXt`: compressed text cannot be changed in place, and is not scanned.
+            _ => chunk.kind != *EMPTIED || bytes.iter().any(|byte| *byte != 0),
         };
         let mut kind = chunk.kind;
         if names_place {
@@ -84,10 +88,6 @@ impl Search<'_> {
         }
         Ok(())
     }
-}
-
-fn is_exif_by_another_name(kind: &[u8; 4]) -> bool {
-    kind.eq_ignore_ascii_case(b"exif") || kind == b"zxIf"
 }
 
 /// A keyword, a zero, and text; or a whole profile in hexadecimal.

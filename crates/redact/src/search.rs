@@ -1,7 +1,6 @@
 //! The state of one scan of a file. The walkers are methods of it, each in its own file.
 
 use super::error::{Result, ensure};
-use super::extents::Extents;
 use super::limits::{DEPTH_MAX, PADDING_BYTES_MAX};
 use super::plan::Edits;
 use super::source::{ReadAt, Source};
@@ -47,15 +46,6 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         self.edits.zero(range)
-    }
-
-    /// Zeros a block of unknown kind if it may name a place.
-    pub(super) fn opaque(&mut self, extents: &Extents) -> Result<()> {
-        let bytes = extents.read(&mut self.source)?;
-        if super::words::opaque_names_place(&bytes) {
-            extents.zero_all(&mut self.edits)?;
-        }
-        Ok(())
     }
 }
 

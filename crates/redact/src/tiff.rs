@@ -13,13 +13,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 const SUB_DIRECTORIES: u16 = 0x014a;
-const THUMBNAIL: u16 = 0x0201;
-const THUMBNAIL_LENGTH: u16 = 0x0202;
+/// Where images inside the block are, and how long: as JPEG, or as a strip.
+const THUMBNAILS: [(u16, u16); 2] = [(0x0201, 0x0202), (0x0111, 0x0117)];
+/// The type of offsets of directories.
+const DIRECTORY: u16 = 13;
 const XMP: u16 = 0x02bc;
 const EXIF: u16 = 0x8769;
 const GPS: u16 = 0x8825;
-const MAKER_NOTE: u16 = 0x927c;
-const USER_COMMENT: u16 = 0x9286;
+/// Kodak's, which needs not have the type of offsets.
+const KODAK: u16 = 0x8290;
+/// TIFF/FX.
+const GLOBAL_PARAMETERS: u16 = 0x0190;
 const INTEROPERABILITY: u16 = 0xa005;
 /// Padding as Windows writes it: an entry without meaning.
 const PADDING: u16 = 0xea1c;
@@ -38,7 +42,7 @@ pub(super) struct Findings {
     /// Rewritten directories.
     pub(super) tables: Vec<(usize, Vec<u8>)>,
     pub(super) packets: Vec<Range<usize>>,
-    /// Notes of unknown kind: maker notes, comments.
+    /// Other values: maker notes, comments, texts, records of Photoshop and IPTC.
     pub(super) notes: Vec<Range<usize>>,
     /// Images inside the block.
     pub(super) thumbnails: Vec<Range<usize>>,
@@ -263,15 +267,15 @@ impl<'a> Walk<'a> {
                 let pointer = self.pointer(entry)?;
                 self.todo.push((pointer, Kind::Sub));
             }
-            SUB_DIRECTORIES => self.sub_directories(entry)?,
+            SUB_DIRECTORIES | KODAK | GLOBAL_PARAMETERS => self.sub_directories(entry)?,
+            _ if entry.kind == DIRECTORY => self.sub_directories(entry)?,
             _ => {}
         }
         if let Some(range) = entry.outside().and_then(|range| self.inside(range)) {
             self.kept.push(range.clone());
             match entry.tag {
                 XMP => self.findings.packets.push(range),
-                MAKER_NOTE | USER_COMMENT => self.findings.notes.push(range),
-                _ => {}
+                _ => self.findings.notes.push(range),
             }
         }
         Ok(true)
@@ -307,12 +311,18 @@ impl<'a> Walk<'a> {
     }
 
     fn thumbnail(&mut self, entries: &[Entry]) {
-        let word = |tag| {
-            let entry = entries.iter().find(|entry| entry.tag == tag)?;
-            Some(entry.word as usize)
-        };
-        if let (Some(start), Some(length)) = (word(THUMBNAIL), word(THUMBNAIL_LENGTH)) {
-            // One that is cut off at the end of its block can still be read.
+        for (place, length) in THUMBNAILS {
+            let find = |tag| entries.iter().find(|entry| entry.tag == tag);
+            let (Some(place), Some(length)) = (find(place), find(length)) else {
+                continue;
+            };
+            // One that is cut off at the end of its block, or has a length of an odd type, can still be read.
+            let length = self.pointer(length).unwrap_or(usize::MAX);
+            let start = match self.pointer(place) {
+                Ok(start) => start,
+                Err(_) if place.tag == THUMBNAILS[0].0 => place.word as usize,
+                Err(_) => continue,
+            };
             let end = start.saturating_add(length).min(self.bytes.len());
             if start < end {
                 self.kept.push(start..end);

@@ -10,7 +10,7 @@ const HEADER_BYTES: u64 = 12;
 const CHUNK_HEADER_BYTES: u64 = 8;
 /// Bytes of an animation frame before its own chunks.
 const FRAME_HEADER_BYTES: u64 = 16;
-/// Chunks that say how to decode.
+/// Chunks that say how to decode. Those of unknown kind are emptied.
 const HARMLESS: [&[u8; 4]; 6] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ICCP"];
 
 impl Search<'_> {
@@ -55,7 +55,7 @@ impl Search<'_> {
             b"EXIF" if data.start == data.end => Ok(()),
             b"EXIF" => self.exif(&extents),
             b"XMP " => self.xmp(&extents),
-            _ => self.opaque(&extents),
+            _ => self.empty(data),
         }
     }
 }

@@ -40,8 +40,13 @@ const OPAQUE: [&[u8]; 10] = [
     b"iso6709",
 ];
 
-/// Signatures of metadata inside a block of unknown kind.
-const SIGNATURES: [&[u8]; 2] = [b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/"];
+/// Signatures of metadata inside another block; the last two are records of Photoshop with EXIF.
+const SIGNATURES: [&[u8]; 4] = [
+    b"Exif\0\0",
+    b"http://ns.adobe.com/xap/1.0/",
+    b"8BIM\x04\x22",
+    b"8BIM\x04\x23",
+];
 /// The beginning of an EXIF block without a signature.
 const TIFF_HEADERS: [&[u8]; 2] = [b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"];
 
@@ -64,10 +69,11 @@ pub(super) fn opaque_names_place(bytes: &[u8]) -> bool {
     contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || holds_metadata(bytes)
 }
 
-/// Whether a maker's note may name a place. Nikon's have a TIFF header, and directories of their own behind
-/// it.
+/// Whether a value in an EXIF block may name a place: a text of one or two bytes a character, or a maker's note.
+/// Nikon's have a TIFF header, and directories of their own behind it.
 pub(super) fn note_names_place(bytes: &[u8]) -> bool {
-    contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || contains_any(bytes, &SIGNATURES)
+    let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+    contains_any(&text.to_ascii_lowercase(), &OPAQUE) || contains_any(bytes, &SIGNATURES)
 }
 
 /// Whether a block holds metadata of its own.

@@ -12,6 +12,7 @@
 
 mod channel;
 mod kept;
+mod kinds;
 mod wire;
 
 use crate::journal::Journal;
@@ -183,6 +184,13 @@ impl Keeping {
             tracing::debug!(%error, "the front end failed");
             Over
         })?;
+        if let Some(what) = self.pending.as_ref().and_then(kinds::unknown) {
+            // It is closed last.
+            tracing::warn!(
+                "disconnecting the front end: it sent a descriptor of an unknown kind ({what})"
+            );
+            return Err(Over);
+        }
         if let Some(parcel) = &mut self.pending
             && parcel.request() == Some(FrontendReq::SET_BACKEND_REQ_FD)
         {

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 use thrufs_sys::lock::{END_OF_FILE, LockKind, RangeLock, ofd_get, ofd_set, ofd_set_wait};
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_tests::lower::Lower;
@@ -392,10 +393,54 @@ fn what_is_open_for_writing_beneath_is_not_mapped_shared() {
     });
 }
 
-/// A page that one maps holds bytes of the other's, which the kernel writes back with it.
+/// One program counts with write(2), another in a map of the same page, each under a lock of its own range. A page holds
+/// bytes of both, and the kernel writes it back with both.
+fn count_beside_a_map(mounted: &Mounted, writes: &File, stores: &File, turns: u64) {
+    let is_done = AtomicBool::new(false);
+    let stored = thread::scope(|scope| {
+        let storing = scope.spawn(|| {
+            let mut map = map(stores, Sharing::Shared).unwrap();
+            let mut stored = 0_u64;
+            while !is_done.load(Ordering::Relaxed) {
+                ofd_set_wait(stores, &ten_bytes(Write, 20)).unwrap();
+                let last = map.load(20, 8).try_into().unwrap();
+                assert_eq!(u64::from_le_bytes(last), stored);
+                stored += 1;
+                map.store(20, &stored.to_le_bytes());
+                set(stores, Unlock, 20).unwrap();
+            }
+            stored
+        });
+        // Has the kernel compare times, and drop pages.
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                stores.metadata().unwrap();
+            }
+        });
+        let lost = (1..=turns).find(|turn| {
+            let mut last = [0; 8];
+            wait_for(writes);
+            writes.read_exact_at(&mut last, 0).unwrap();
+            writes.write_all_at(&turn.to_le_bytes(), 0).unwrap();
+            set(writes, Unlock, 0).unwrap();
+            u64::from_le_bytes(last) != turn - 1
+        });
+        is_done.store(true, Ordering::Relaxed);
+        let stored = storing.join().unwrap();
+        assert_eq!(lost, None);
+        stored
+    });
+    let beneath = open(mounted.source());
+    wait_for(&beneath);
+    for (at, counted) in [(0, turns), (20, stored)] {
+        let mut bytes = [0; 8];
+        beneath.read_exact_at(&mut bytes, at).unwrap();
+        assert_eq!(u64::from_le_bytes(bytes), counted);
+    }
+}
+
 #[test]
 fn what_an_open_without_a_cache_writes_is_not_written_over_by_maps() {
-    const TURNS: u64 = 3000;
     over_each_transport("nopassthrough", |mounted| {
         let writer = open(mounted.source());
         let writes = open(mounted.mnt());
@@ -403,41 +448,58 @@ fn what_an_open_without_a_cache_writes_is_not_written_over_by_maps() {
         let stores = open(mounted.mnt());
         let refused = map(&writes, Sharing::Shared).err().unwrap();
         assert_eq!(refused.raw_os_error(), Some(libc::ENODEV));
-        let is_done = AtomicBool::new(false);
-        let stored = thread::scope(|scope| {
-            let storing = scope.spawn(|| {
-                let mut map = map(&stores, Sharing::Shared).unwrap();
-                let mut stored = 0_u64;
-                while !is_done.load(Ordering::Relaxed) {
-                    ofd_set_wait(&stores, &ten_bytes(Write, 20)).unwrap();
-                    let last = map.load(20, 8).try_into().unwrap();
-                    assert_eq!(u64::from_le_bytes(last), stored);
-                    stored += 1;
-                    map.store(20, &stored.to_le_bytes());
-                    set(&stores, Unlock, 20).unwrap();
-                }
-                stored
+        count_beside_a_map(mounted, &writes, &stores, 3000);
+    });
+}
+
+#[test]
+fn what_is_written_through_the_cache_is_not_written_over_by_maps() {
+    over_each_transport("nopassthrough", |mounted| {
+        let [writes, stores] = [(); 2].map(|()| open(mounted.mnt()));
+        count_beside_a_map(mounted, &writes, &stores, 3000);
+    });
+}
+
+/// The kernel drops the pages of a file whose time of modification is another, also those of a write(2) on its way.
+#[test]
+fn the_time_of_modification_stays_while_a_file_with_a_map_is_locked() {
+    over_each_transport("nopassthrough", |mounted| {
+        let [one, other] = [(); 2].map(|()| open(mounted.mnt()));
+        let modified = |directory: &Path| {
+            let found = fs::metadata(directory.join("file")).unwrap();
+            found.modified().unwrap()
+        };
+        let [above, beneath] = [mounted.mnt(), mounted.source()].map(|it| move || modified(it));
+        let write = || {
+            let before = beneath();
+            wait_until("later", || {
+                one.write_all_at(b"written", 0).unwrap();
+                beneath() > before
             });
-            let lost = (1..=TURNS).find(|turn| {
-                let mut last = [0; 8];
-                wait_for(&writes);
-                writes.read_exact_at(&mut last, 0).unwrap();
-                writes.write_all_at(&turn.to_le_bytes(), 0).unwrap();
-                set(&writes, Unlock, 0).unwrap();
-                u64::from_le_bytes(last) != turn - 1
-            });
-            is_done.store(true, Ordering::Relaxed);
-            let stored = storing.join().unwrap();
-            assert_eq!(lost, None);
-            stored
+        };
+        set(&one, Write, 0).unwrap();
+        write();
+        assert_eq!(above(), beneath(), "nobody has stored in a map");
+        map(&other, Sharing::Shared).unwrap().store(4096, b"stored");
+        set(&one, Unlock, 0).unwrap();
+        wait_until("written back", || {
+            ofd_set(open(mounted.source()), &everything(Write)).is_ok()
         });
-        let beneath = open(mounted.source());
-        wait_for(&beneath);
-        for (at, counted) in [(0, TURNS), (20, stored)] {
-            let mut bytes = [0; 8];
-            beneath.read_exact_at(&mut bytes, at).unwrap();
-            assert_eq!(u64::from_le_bytes(bytes), counted);
-        }
+
+        set(&one, Write, 0).unwrap();
+        let before = above();
+        write();
+        assert_eq!(above(), before);
+        set(&other, Write, 20).unwrap();
+        set(&one, Unlock, 0).unwrap();
+        assert_eq!(above(), before, "another range is locked");
+        let chosen = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        one.set_modified(chosen).unwrap();
+        assert_eq!(above(), chosen);
+        write();
+        assert_eq!(above(), chosen);
+        set(&other, Unlock, 20).unwrap();
+        wait_until("the time of now", || above() == beneath());
     });
 }
 

@@ -25,17 +25,25 @@ pub(crate) struct Located {
 }
 
 pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
-    let (directory, name) = split(path.as_os_str().as_bytes());
-    let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
-    let failed = |part: &Path, errno| match errno {
+    let (part, name) = split(path.as_os_str().as_bytes());
+    let part = OsStr::from_bytes(part).as_ref();
+    let directory = open(CWD, part, OFlags::DIRECTORY).map_err(failed(path, part))?;
+    locate_in(path, directory, name)
+}
+
+fn failed(path: &Path, part: &Path) -> impl Fn(Errno) -> QueryError {
+    move |errno| match errno {
         Errno::NOTCONN => DeadMount(part.into()).into(),
         other => QueryError::Explained {
             path: path.into(),
             source: io::Error::from(other),
         },
-    };
-    let part = OsStr::from_bytes(directory).as_ref();
-    let directory = open(CWD, part, OFlags::DIRECTORY).map_err(|errno| failed(part, errno))?;
+    }
+}
+
+/// What has this name in an open directory, or the directory itself; `path` is for messages.
+fn locate_in(path: &Path, directory: OwnedFd, name: Option<&[u8]>) -> Result<Located, QueryError> {
+    let mounts = mount_table::all().map_err(system("read the table of mounts"))?;
     let Some(name) = name else {
         return of_descriptor(path, &mounts, directory, None);
     };
@@ -45,7 +53,7 @@ pub(crate) fn locate(path: &Path) -> Result<Located, QueryError> {
     if mounts.iter().any(is_covered) {
         let name = OsStr::from_bytes(name).as_ref();
         let mounted = open(directory.as_fd(), name, OFlags::NOFOLLOW);
-        let mounted = mounted.map_err(|errno| failed(path, errno))?;
+        let mounted = mounted.map_err(failed(path, path))?;
         return of_descriptor(path, &mounts, mounted, None);
     }
     of_descriptor(path, &mounts, directory, Some(name))
@@ -142,6 +150,22 @@ mod tests {
             [c"no such thing".into()] as [CString; 1]
         );
         assert!(locate(Path::new("/no/such/thing")).is_err());
+    }
+
+    #[test]
+    fn directory_that_is_exchanged_is_the_one_that_was_opened() {
+        let place = tempfile::TempDir::new().unwrap();
+        let [named, moved] = ["named", "moved"].map(|name| place.path().join(name));
+        std::fs::create_dir(&named).unwrap();
+        let directory = open(CWD, &named, OFlags::DIRECTORY).unwrap();
+        std::fs::rename(&named, &moved).unwrap();
+        std::os::unix::fs::symlink("/proc", &named).unwrap();
+        let path = named.join("file");
+        let located = locate_in(&path, directory, Some(b"file")).unwrap();
+        assert_eq!(
+            located.components,
+            locate(&moved.join("file")).unwrap().components
+        );
     }
 
     #[test]

@@ -52,6 +52,21 @@ impl LogRate {
         Some(self.take_omitted())
     }
 
+    /// As [`admit`](Self::admit), if `all` does as well: one of several processes with a limit together.
+    pub(super) fn admit_of(
+        &mut self,
+        all: &mut LogRate,
+        lines: &[u8],
+        now: Instant,
+    ) -> Option<u64> {
+        let omitted = self.admit(lines, now)?;
+        let more = all.admit(lines, now);
+        if more.is_none() {
+            all.omitted += omitted;
+        }
+        Some(omitted + more?)
+    }
+
     pub(super) fn take_omitted(&mut self) -> u64 {
         std::mem::take(&mut self.omitted)
     }
@@ -78,5 +93,20 @@ mod tests {
         let day = later + Duration::from_hours(24);
         let admitted = (0..1000).filter(|_| rate.admit(&lines, day).is_some());
         assert_eq!(admitted.count() as u64, BURST_BYTES / 1024);
+    }
+
+    #[test]
+    fn processes_have_a_limit_together() {
+        let now = Instant::now();
+        let mut all = LogRate::new(now);
+        let lines = [b'\n'; 1024];
+        let processes = (0..100).map(|_| LogRate::new(now));
+        let admitted = processes.flat_map(|mut one| {
+            let mut admit = || one.admit_of(&mut all, &lines, now);
+            [admit(), admit(), admit(), admit()]
+        });
+        let admitted = admitted.filter(|it| *it == Some(0)).count() as u64;
+        assert_eq!(admitted, BURST_BYTES / 1024);
+        assert_eq!(all.take_omitted(), (400 - admitted) * 1024);
     }
 }

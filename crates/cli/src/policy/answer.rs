@@ -1,6 +1,6 @@
 //! Writes a decision of a policy as text for people.
 
-use super::host_file::{HostFile, SubjectError};
+use super::host_file::HostFile;
 use rustix::fs::FileType;
 use thrufs_policy::{
     AttributeSource, Caller, ContentType, Decision, FilePath, HEAD_BYTES, Policy, RuleId,
@@ -8,11 +8,7 @@ use thrufs_policy::{
 };
 
 /// The text after a path: `: read-only by rule 1 (line 3); cached by default`.
-pub(super) fn of(
-    policy: &Policy,
-    file: &HostFile,
-    caller: &Caller<'_>,
-) -> Result<String, SubjectError> {
+pub(super) fn of(policy: &Policy, file: &HostFile, caller: &Caller<'_>) -> String {
     let subject = file.subject();
     let is_file = subject.file_type == FileType::RegularFile;
     let uses = policy.uses();
@@ -23,11 +19,11 @@ pub(super) fn of(
         None => String::new(),
     };
     let words = Words(policy);
-    for (path, directory) in file.directories()? {
+    for (path, directory) in file.directories() {
         if let Visibility::Hidden(rule) = policy.visibility(&directory.subject(path)) {
             let rule = words.rule(rule);
             let path = path.display();
-            return Ok(format!("{content}: hidden with {path} by {rule}"));
+            return format!("{content}: hidden with {path} by {rule}");
         }
     }
     let decision = policy.decide(&subject, caller);
@@ -39,7 +35,7 @@ pub(super) fn of(
     {
         said.push("refused: the content is of another type".to_owned());
     }
-    Ok(format!("{content}: {}", said.join("; ")))
+    format!("{content}: {}", said.join("; "))
 }
 
 fn content(source: &dyn AttributeSource) -> Option<ContentType> {

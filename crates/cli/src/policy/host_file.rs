@@ -1,11 +1,15 @@
 //! A file of the host, as the subject of a policy.
 
-use rustix::fs::FileType;
-use std::fs::{File, Metadata, OpenOptions};
+use crate::listening::descriptor_path;
+use crate::lookup::{self, is_same};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Component, Path, PathBuf};
 use thrufs_policy::{AttributeSource, Attributes, HEAD_BYTES, Subject};
 
 /// Why a policy decides nothing for a path.
@@ -17,105 +21,136 @@ pub(super) enum SubjectError {
     OutsideRoot { path: PathBuf, root: PathBuf },
 }
 
-fn unlooked(path: &Path) -> impl Fn(io::Error) -> SubjectError {
-    move |source| SubjectError::Unlooked {
-        path: path.into(),
-        source,
+/// The directory from which the policy's paths are counted.
+#[derive(Debug)]
+pub(super) struct Root {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+impl Root {
+    pub(super) fn open(path: &Path) -> io::Result<Root> {
+        let directory = lookup::open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        let path = lookup::path_of(&directory)?;
+        Ok(Root { directory, path })
     }
 }
 
-/// A file beneath the root. Symbolic links are followed before its last component only.
+/// A file beneath the root, with the directories above it. Each is looked up once: root may be asked about a tree that
+/// its user changes meanwhile. Symbolic links are followed before its last component only.
 #[derive(Debug)]
 pub(super) struct HostFile {
-    root: PathBuf,
     below: PathBuf,
-    found: Found,
+    /// From the root, which is left out, to the file; the root for itself.
+    found: Vec<Found>,
 }
 
 #[derive(Debug)]
 pub(super) struct Found {
-    path: PathBuf,
-    metadata: Metadata,
+    file: OwnedFd,
+    stat: Stat,
 }
 
 impl HostFile {
     /// `path` must be beneath `root`.
-    pub(super) fn find(root: &Path, path: &Path) -> Result<HostFile, SubjectError> {
-        let real = real(path).map_err(unlooked(path))?;
+    pub(super) fn find(root: &Root, path: &Path) -> Result<HostFile, SubjectError> {
+        let unlooked = |source| SubjectError::Unlooked {
+            path: path.into(),
+            source,
+        };
+        let (real, file) = real(path).map_err(unlooked)?;
         let below = real
-            .strip_prefix(root)
+            .strip_prefix(&root.path)
             .map_err(|_| SubjectError::OutsideRoot {
                 path: path.into(),
-                root: root.into(),
+                root: root.path.clone(),
             })?;
+        let found = walk(root, below, &file).map_err(unlooked)?;
         Ok(HostFile {
-            root: root.into(),
             below: below.into(),
-            found: Found::at(&real)?,
+            found,
         })
     }
 
     pub(super) fn subject(&self) -> Subject<'_> {
-        self.found.subject(&self.below)
+        let file = self.found.last().expect("the root at least");
+        file.subject(&self.below)
     }
 
     /// The directories above it, relative to the root, which is left out.
-    pub(super) fn directories(&self) -> Result<Vec<(&Path, Found)>, SubjectError> {
-        let mut above: Vec<&Path> = self.below.ancestors().skip(1).collect();
-        above.retain(|directory| !directory.as_os_str().is_empty());
-        above.reverse();
-        let look = |directory| Ok((directory, Found::at(&self.root.join(directory))?));
-        above.into_iter().map(look).collect()
+    pub(super) fn directories(&self) -> impl Iterator<Item = (&Path, &Found)> {
+        let mut paths: Vec<&Path> = self.below.ancestors().skip(1).collect();
+        paths.pop();
+        paths.into_iter().rev().zip(&self.found)
     }
 }
 
-fn real(path: &Path) -> io::Result<PathBuf> {
-    if path.symlink_metadata()?.is_symlink()
-        && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
-    {
-        let parent = if parent.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            parent
+/// The path of a file without symbolic links, but for the file itself, and the file.
+fn real(path: &Path) -> io::Result<(PathBuf, OwnedFd)> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    if let Some(Component::Normal(name)) = path.components().next_back() {
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
         };
-        return Ok(parent.canonicalize()?.join(name));
+        let parent = lookup::open(parent, flags, Mode::empty())?;
+        let file = open_in(&parent, name.as_ref())?;
+        return Ok((lookup::path_of(&parent)?.join(name), file));
     }
-    path.canonicalize()
+    let directory = lookup::open(path, flags, Mode::empty())?;
+    Ok((lookup::path_of(&directory)?, directory))
+}
+
+/// Opens the directories down to `file`, and compares.
+fn walk(root: &Root, below: &Path, file: &OwnedFd) -> io::Result<Vec<Found>> {
+    let mut found: Vec<Found> = Vec::new();
+    for name in below {
+        let above = found.last().map_or(&root.directory, |above| &above.file);
+        found.push(Found::of(open_in(above, name.as_ref())?)?);
+    }
+    if found.is_empty() {
+        found.push(Found::of(root.directory.try_clone()?)?);
+    }
+    match found.last() {
+        Some(last) if is_same(last.stat, fstat(file)?) => Ok(found),
+        _ => Err(Errno::NOENT.into()),
+    }
+}
+
+fn open_in(directory: impl AsFd, name: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::empty())
 }
 
 impl Found {
-    fn at(path: &Path) -> Result<Found, SubjectError> {
-        Ok(Found {
-            metadata: path.symlink_metadata().map_err(unlooked(path))?,
-            path: path.into(),
-        })
+    fn of(file: OwnedFd) -> io::Result<Found> {
+        let stat = fstat(&file)?;
+        Ok(Found { file, stat })
     }
 
     pub(super) fn subject<'a>(&'a self, below: &'a Path) -> Subject<'a> {
         Subject {
             path: below.as_os_str().as_bytes(),
-            file_type: FileType::from_raw_mode(self.metadata.mode()),
+            file_type: FileType::from_raw_mode(self.stat.st_mode),
             source: self,
         }
     }
 
     fn open(&self) -> io::Result<File> {
-        // If it was replaced meanwhile, open(2) must not block.
-        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         OpenOptions::new()
             .read(true)
-            .custom_flags(flags)
-            .open(&self.path)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(descriptor_path(&self.file))
     }
 }
 
 impl AttributeSource for Found {
     fn attributes(&self) -> Option<Attributes> {
         Some(Attributes {
-            uid: self.metadata.uid(),
-            gid: self.metadata.gid(),
-            mode: self.metadata.mode(),
-            size: self.metadata.size(),
+            uid: self.stat.st_uid,
+            gid: self.stat.st_gid,
+            mode: self.stat.st_mode,
+            size: self.stat.st_size as u64,
         })
     }
 
@@ -125,5 +160,46 @@ impl AttributeSource for Found {
         file.take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
         buffer[..head.len()].copy_from_slice(&head);
         Some(head.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// The tree, a directory in it and the file are exchanged when they were looked up.
+    #[test]
+    fn file_that_is_exchanged_is_the_one_that_was_found() {
+        let place = tempfile::tempdir().unwrap();
+        let [tree, other] = ["tree", "other"].map(|name| place.path().join(name));
+        for (at, content) in [(&tree, "first"), (&other, "another")] {
+            fs::create_dir_all(at.join("in")).unwrap();
+            fs::write(at.join("in/file"), content).unwrap();
+        }
+        let root = Root::open(&tree).unwrap();
+        let exchange = |one: &Path, another: &Path| {
+            let flags = rustix::fs::RenameFlags::EXCHANGE;
+            rustix::fs::renameat_with(rustix::fs::CWD, one, rustix::fs::CWD, another, flags)
+        };
+        let file = tree.join("in/file");
+        let found = HostFile::find(&root, &file).unwrap();
+        let inode = |path: &Path| rustix::fs::lstat(path).unwrap().st_ino;
+        let directory = inode(&tree.join("in"));
+        exchange(&tree.join("in"), &other.join("in")).unwrap();
+        let mut head = [0; HEAD_BYTES];
+        let source = found.subject().source;
+        assert_eq!(source.head(&mut head), Some(5));
+        assert_eq!(source.attributes().unwrap().size, 5);
+        let above: Vec<_> = found.directories().collect();
+        assert_eq!(above.len(), 1);
+        assert_eq!(
+            (above[0].0, above[0].1.stat.st_ino),
+            (Path::new("in"), directory)
+        );
+        // By names, the tree is another one now.
+        exchange(&tree, &other).unwrap();
+        assert!(HostFile::find(&root, &file).is_err());
+        assert!(HostFile::find(&Root::open(&tree).unwrap(), &file).is_ok());
     }
 }

@@ -5,6 +5,7 @@
 
 mod config;
 
+use super::user::Account;
 use crate::lookup;
 use rustix::fs::{FileType, Mode, OFlags, fstat, lstat};
 use std::collections::BTreeSet;
@@ -18,6 +19,23 @@ use std::path::{Component, Path, PathBuf};
 const LINKS_MAX: u32 = 40;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Of variables in the environment.
+const VARIABLES_MAX: usize = 1 << 12;
+
+/// Variables of the environment that name programs of git's.
+const ENVIRONMENT: [&str; 11] = [
+    "EDITOR",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PAGER",
+    "GIT_PROXY_COMMAND",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "SSH_ASKPASS",
+    "VISUAL",
+];
 
 /// What the profile's rule `git` protects in a directory `.git`, but for its `worktrees`.
 const NAMES: [&str; 7] = [
@@ -196,6 +214,18 @@ impl GitPlaces {
         for file in [common.join("config"), git.join("config.worktree")] {
             self.add_file(&file, scope, &mut found);
         }
+        let environment = config::of_environment(|name| std::env::var(name).ok(), VARIABLES_MAX);
+        for (key, value) in environment {
+            // Relative ones are an error there.
+            if is_include(&key) {
+                self.add_file(
+                    &self.expand(Path::new("/"), &value),
+                    Scope::Other,
+                    &mut found,
+                );
+            }
+            found.variables.push((Scope::Other, key, value));
+        }
         let mut tops = found.variables.iter().rev();
         let top = match tops.find(|(_, key, _)| key == "core.worktree") {
             Some((_, _, value)) => git.join(value),
@@ -204,9 +234,18 @@ impl GitPlaces {
         for (scope, key, value) in found.variables {
             if key == "core.hookspath" {
                 self.add_hooks(&self.expand(&top, &value), scope);
+            } else if key == "init.templatedir" {
+                // Hooks of repositories that are made later.
+                self.add_hooks(&self.expand(&top, &value).join("hooks"), Scope::Other);
             } else if is_program(&key, &value) {
                 self.add_program(&top, &value);
             }
+        }
+        for command in ENVIRONMENT
+            .into_iter()
+            .filter_map(|name| std::env::var(name).ok())
+        {
+            self.add_program(&top, &command);
         }
     }
 
@@ -219,8 +258,11 @@ impl GitPlaces {
             home(".config/git/config"),
             home(".gitconfig"),
             variable("GIT_CONFIG_GLOBAL", ""),
+            variable("GIT_CONFIG_SYSTEM", ""),
         ];
-        all.into_iter().flatten().collect()
+        let all = all.into_iter().flatten();
+        all.filter_map(|file| std::path::absolute(file).ok())
+            .collect()
     }
 
     /// Reads a file and those that it includes, under whichever condition.
@@ -231,8 +273,7 @@ impl GitPlaces {
         }
         let base = file.parent().unwrap_or(file);
         for (key, value) in config::entries(&read(&real).unwrap_or_default()) {
-            let is_include = key.starts_with("include.") || key.starts_with("includeif.");
-            if is_include && key.ends_with(".path") {
+            if is_include(&key) {
                 self.add_file(&self.expand(base, &value), scope, found);
                 continue;
             }
@@ -264,11 +305,18 @@ impl GitPlaces {
         }
     }
 
+    /// Git's value of the type `pathname`: `~/x`, `~user/x`, `:(optional)x`.
     fn expand(&self, base: &Path, value: &str) -> PathBuf {
-        match (value.strip_prefix("~/"), &self.home) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => base.join(value),
-        }
+        let value = value.strip_prefix(":(optional)").unwrap_or(value);
+        let Some(of_user) = value.strip_prefix('~') else {
+            return base.join(value);
+        };
+        let (name, rest) = of_user.split_once('/').unwrap_or((of_user, ""));
+        let home = match name {
+            "" => self.home.clone(),
+            name => Account::named(name).map(|it| it.home.into()),
+        };
+        home.map_or(base.join(value), |home| home.join(rest))
     }
 
     /// Adds `path`, its links and where it leads, also where nothing is yet.
@@ -342,6 +390,10 @@ fn is_of_profile(inside: &Path) -> bool {
     }
 }
 
+fn is_include(key: &str) -> bool {
+    (key.starts_with("include.") || key.starts_with("includeif.")) && key.ends_with(".path")
+}
+
 fn is_program(key: &str, value: &str) -> bool {
     let is_section = |name| key.starts_with(name);
     value.starts_with('!')
@@ -385,4 +437,39 @@ fn directories(directory: &Path) -> impl Iterator<Item = PathBuf> {
     entries(directory)
         .filter(|(_, kind)| kind.is_dir())
         .map(|(path, _)| path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_expanded_as_git_expands_them() {
+        let places = GitPlaces {
+            home: Some("/home/ann".into()),
+            ..GitPlaces::default()
+        };
+        let root = Account::named("root").unwrap().home;
+        let root = Path::new(&root);
+        for (value, expected) in [
+            ("x/y", "/base/x/y".into()),
+            ("/x", "/x".into()),
+            ("~/x", "/home/ann/x".into()),
+            ("~", "/home/ann".into()),
+            ("~root/x", root.join("x")),
+            ("~root", root.to_owned()),
+            (
+                "~nobody-of-that-name/x",
+                "/base/~nobody-of-that-name/x".into(),
+            ),
+            (":(optional)~/x", "/home/ann/x".into()),
+        ] {
+            let expanded = places.expand(Path::new("/base"), value);
+            assert_eq!(
+                expanded.components().collect::<PathBuf>(),
+                expected as PathBuf,
+                "{value}"
+            );
+        }
+    }
 }

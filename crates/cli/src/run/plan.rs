@@ -6,7 +6,7 @@ use super::standard_files;
 use super::user::RunUser;
 use crate::error::system;
 use crate::lookup;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, lstat};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -78,6 +78,12 @@ impl SandboxPlan {
         })
     }
 
+    /// Whether `place` or something in it was named, to be seen.
+    pub(super) fn shows_in(&self, place: &Path) -> bool {
+        let mut shown = self.shown.iter().map(|shown| Path::new(&shown.path));
+        shown.any(|shown| shown.starts_with(place))
+    }
+
     /// Whether the sandbox shows this path, outside of the tree, to a command that may change it.
     pub(super) fn lets_change(&self, path: &Path) -> bool {
         let holds = |place: &OsString| path.starts_with(place);
@@ -88,8 +94,14 @@ impl SandboxPlan {
             Some(shown) => shown.writable,
             None => !is_empty() && !path.starts_with("/dev"),
         };
-        let stat = path.ancestors().find_map(|it| rustix::fs::lstat(it).ok());
-        is_shown && stat.is_some_and(|it| it.st_uid == self.user.uid || it.st_mode & 0o022 != 0)
+        // It, or where it would be made; or a directory above, in which another takes its place. Of ACLs, the mode
+        // shows what they let anybody do at most.
+        let found = path.ancestors().filter_map(|it| lstat(it).ok());
+        let mut changeable = found.enumerate().map(|(above, it)| {
+            let is_kept = above > 0 && it.st_mode & libc::S_ISVTX != 0;
+            it.st_uid == self.user.uid || it.st_mode & 0o022 != 0 && !is_kept
+        });
+        is_shown && changeable.any(|it| it)
     }
 }
 

@@ -106,6 +106,19 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
             empty.cover(&place.path)?;
         }
     }
+    let hidden = EMPTY.iter().chain(&["/dev", "/sys"]);
+    for hidden in hidden.filter_map(|it| fs::canonicalize(it).ok()) {
+        for place in elsewhere::places(&mounts()?, &elsewhere::parts(&outside, &hidden), &hidden) {
+            if tree.starts_with(&place.path) {
+                let (place, hidden) = (place.path.display(), hidden.display());
+                report(format_args!(
+                    "thrufs: the command sees all of {hidden} at {place}, where the tree is"
+                ));
+            } else if !plan.shows_in(&place.path) {
+                empty.cover_if_reached(&place.path)?;
+            }
+        }
+    }
     cover_elsewhere(&parts, tree, &empty)?;
     // It is absent where the sandbox is empty.
     if let Some(log) = plan.covered.as_ref().map(Path::new)
@@ -227,6 +240,14 @@ impl Empty {
             attach(&clone, path)
         };
         cover().map_err(failed_to(format!("cover {}", path.display())))
+    }
+
+    /// What this process cannot reach, nor can the command, which has the same user and fewer capabilities.
+    fn cover_if_reached(&self, path: &Path) -> Result<(), Failure> {
+        match open(path) {
+            Err(Errno::ACCESS | Errno::NOENT) => Ok(()),
+            _ => self.cover(path),
+        }
     }
 
     fn remove(self) -> Result<(), Failure> {

@@ -35,7 +35,7 @@ pub(crate) struct Account {
     name: String,
     uid: u32,
     pub(crate) gid: u32,
-    home: OsString,
+    pub(super) home: OsString,
 }
 
 impl Account {
@@ -44,6 +44,12 @@ impl Account {
         let passwd = fs::read_to_string("/etc/passwd").ok()?;
         let mut accounts = passwd.lines().filter_map(account);
         accounts.find(|account| account.uid == uid)
+    }
+
+    pub(super) fn named(name: &str) -> Option<Account> {
+        let passwd = fs::read_to_string("/etc/passwd").ok()?;
+        let mut accounts = passwd.lines().filter_map(account);
+        accounts.find(|account| account.name == name)
     }
 
     /// Of another source than `/etc/passwd`, or of a container: its group is the one of a tree that it owns, unless

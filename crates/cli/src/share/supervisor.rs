@@ -23,7 +23,7 @@ use crate::control::server::answer_all;
 use crate::control::socket::{ControlSocket, file_name_of_share};
 use crate::error::system;
 use crate::foreign::Foreign;
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::output::report;
 use crate::policy_file::PolicyFiles;
 use crate::supervisor::{self, signal_name};
@@ -208,6 +208,7 @@ impl ShareSupervisor {
         };
         tracing::info!("sharing {source} at {socket}, locks are {locks}");
         systemd::notify_ready();
+        log::limit();
         Ok(())
     }
 

@@ -46,6 +46,32 @@ fn bad_options_name_the_fix_and_exit_with_2() {
     }
 }
 
+/// Text, JSON and errors with the name of a file.
+#[test]
+fn names_control_no_terminal() {
+    let place = TempDir::new().unwrap();
+    let hostile = place.path().join("\u{1b}]0;x\u{7}\u{9b}\u{202e}");
+    fs::create_dir(&hostile).unwrap();
+    let check = |path| thrufs!("policy", "check", "--profile=none", "--root=/", path);
+    let absent = hostile.join("absent");
+    let all = [
+        (true, check(hostile.as_path())),
+        (false, check(absent.as_path())),
+        (true, thrufs!("doctor", "--json", hostile.as_path())),
+        (true, thrufs!("doctor", hostile.as_path())),
+    ];
+    for (number, (is_text, output)) in all.iter().enumerate() {
+        let said = if *is_text {
+            stdout(output)
+        } else {
+            ground::stderr(output)
+        };
+        assert!(said.contains("\\u"), "{number}: {said:?}");
+        let controls = |char: char| char.is_control() && char != '\n' || char == '\u{202e}';
+        assert!(!said.contains(controls), "{number}: {said:?}");
+    }
+}
+
 #[test]
 fn bad_paths_name_the_fix_and_exit_with_1() {
     let place = TempDir::new().unwrap();

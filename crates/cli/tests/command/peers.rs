@@ -165,6 +165,30 @@ fn worker_that_reads_no_messages_delays_no_other_machine() {
 }
 
 /// A guest that mounts again and again has its worker log a few lines each time.
+/// A front end that connects again and again, for which the supervisor writes a line as long as a path each time.
+#[test]
+fn front_end_does_not_fill_the_log() {
+    const CONNECTIONS: usize = 100;
+    const LOG_BYTES_MAX: usize = 300 << 10;
+    let place = Place::new();
+    let share = place.share_with_log(OPTIONS);
+    let mut path = place.socket.with_file_name("long");
+    path.extend([&"n\u{1b}[2J\u{9b}".repeat(35); 15]);
+    std::fs::create_dir_all(&path).unwrap();
+    let directory = File::open(&path).unwrap();
+    let call = message(SET_VRING_CALL, &1_u64.to_ne_bytes());
+    for _ in 0..CONNECTIONS {
+        let mut stream = connected(&place);
+        send(&stream, &call, &[directory.as_fd()]);
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it is disconnected");
+    }
+    let log = place.log();
+    assert!(log.contains("a descriptor of an unknown kind (/"));
+    assert!(!log.contains(['\u{1b}', '\u{9b}']));
+    assert!(log.len() < LOG_BYTES_MAX, "{} bytes", log.len());
+    share.ends_by(Signal::TERM);
+}
+
 #[test]
 fn guest_does_not_fill_the_log() {
     const MOUNTS: usize = 1000;

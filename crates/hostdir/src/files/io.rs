@@ -126,6 +126,9 @@ impl Files {
         self.may_write(&file)?;
         // The kernel keeps the pages.
         self.follow.is_asked(file.inode());
+        if args.from_cache && file.inode().takes_turns() {
+            file.inode().note_stored_to();
+        }
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
             // Elsewhere than at the end: forbidden by the file, and the lower file would append instead.

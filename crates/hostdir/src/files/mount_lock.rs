@@ -30,7 +30,9 @@ use super::lock_owners::{Exact, LockOwners, MOUNT, OwnerFile};
 use super::moved_ranges::{SHIFT, of_mount, shifted};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::StatxTimestamp;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -55,6 +57,9 @@ const DRAIN_MAX: Duration = Duration::from_millis(300);
 
 /// How long owners that did not unlock have the file then.
 const LONG_TURN: Duration = Duration::from_secs(5);
+
+/// Most files whose reported time is known. Beyond that, all are forgotten.
+const TOLD_MAX: usize = 1024;
 
 /// What a request is about to lock.
 #[derive(Clone, Copy)]
@@ -100,6 +105,8 @@ pub(crate) struct MountLocks {
     tree: Arc<Tree>,
     table: Mutex<HashMap<NodeId, State>>,
     changed: Condvar,
+    /// The times of modification that were reported last, of files to which programs store in maps.
+    told: Mutex<HashMap<NodeId, StatxTimestamp>>,
     notifications: Arc<LockNotifications>,
 }
 
@@ -171,6 +178,7 @@ impl MountLocks {
             tree,
             table: Mutex::default(),
             changed: Condvar::new(),
+            told: Mutex::default(),
         }
     }
 
@@ -438,8 +446,36 @@ impl MountLocks {
             (state.held, state.freed) = (None, Some(Instant::now()));
         }
         drop(table);
+        if let Some(notifier) = self.notifications.notifier() {
+            // It may have asked meanwhile.
+            let _ = notifier.expire_attributes(node);
+        }
         self.end_change(node);
         self.settle(node);
+    }
+
+    /// The time of modification to report of a file to which programs store in a map. When the kernel above is told
+    /// another than before, it drops all pages, also one that a write(2) has changed and that is not written yet; a program
+    /// that maps it would read it as it was, and have it written back. So while the mount has locked the file for writing,
+    /// it is told what it was told last. A guest's is told the truth: its file stays locked until it is closed.
+    pub(crate) fn modified(&self, node: NodeId, modified: StatxTimestamp) -> StatxTimestamp {
+        if self.notifications.notifier().is_none() {
+            return modified;
+        }
+        let is_locked = self.held(node) == Some(LockKind::Write);
+        let mut told = self.told.lock();
+        if told.len() >= TOLD_MAX {
+            told.clear();
+        }
+        match told.entry(node) {
+            Entry::Occupied(known) if is_locked => *known.get(),
+            entry => *entry.insert_entry(modified).get(),
+        }
+    }
+
+    /// To be called when a request has set that time.
+    pub(crate) fn modified_is_set(&self, node: NodeId) {
+        self.told.lock().remove(&node);
     }
 
     /// Waits until the kernel above has written back and dropped the pages of a file.

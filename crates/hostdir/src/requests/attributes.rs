@@ -43,15 +43,16 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
 impl Host {
     pub(crate) fn attr(&self, inode: &Arc<Inode>, stat: &Statx) -> Attr {
         inode.record_mode(u32::from(stat.stx_mode));
+        let modified = self.modified(inode, stat);
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: self.tree.dax.size(inode, stat.stx_size),
             blocks: stat.stx_blocks,
             atime: stat.stx_atime.tv_sec as u64,
-            mtime: stat.stx_mtime.tv_sec as u64,
+            mtime: modified.tv_sec as u64,
             ctime: stat.stx_ctime.tv_sec as u64,
             atimensec: stat.stx_atime.tv_nsec,
-            mtimensec: stat.stx_mtime.tv_nsec,
+            mtimensec: modified.tv_nsec,
             ctimensec: stat.stx_ctime.tv_nsec,
             mode: self.reported_mode(inode, u32::from(stat.stx_mode)),
             nlink: stat.stx_nlink,
@@ -66,6 +67,13 @@ impl Host {
             .reported()
             .report(owner_and_mode, content_version(stat));
         attr
+    }
+
+    fn modified(&self, inode: &Inode, stat: &Statx) -> StatxTimestamp {
+        match inode.is_stored_to() {
+            true => (self.files.mount_locks).modified(inode.node(), stat.stx_mtime),
+            false => stat.stx_mtime,
+        }
     }
 
     /// Marks submounts, for which a guest shows a device of their own. Not for the root, which has one
@@ -197,7 +205,7 @@ impl Host {
             atime: time(&stat.stx_atime),
             btime: time(&stat.stx_btime),
             ctime: time(&stat.stx_ctime),
-            mtime: time(&stat.stx_mtime),
+            mtime: time(&self.modified(inode, stat)),
             rdev_major: stat.stx_rdev_major,
             rdev_minor: stat.stx_rdev_minor,
             dev_major: stat.stx_dev_major,
@@ -249,6 +257,9 @@ impl Host {
             self.files.change_attributes(&inode, fd, clear)?;
         }
         self.follow.is_asked(&inode);
+        if inode.is_stored_to() && (set.mtime.is_some() || set.size.is_some()) {
+            self.files.mount_locks.modified_is_set(node);
+        }
         let stat = stat_open(fd)?;
         let attributes = self.attributes(&inode, &stat);
         inode.reported().was_set();

@@ -132,6 +132,8 @@ const TAKES_TURNS: u8 = 8;
 const HAS_UNCACHED: u8 = 16;
 /// The kernel above has read pages of it.
 const PAGES_READ: u8 = 32;
+/// See [`is_stored_to`](Inode::is_stored_to).
+const IS_STORED_TO: u8 = 64;
 
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
@@ -467,6 +469,15 @@ impl Inode {
 
     pub(crate) fn note_turns(&self) {
         self.flags.fetch_or(TAKES_TURNS, Ordering::Relaxed);
+    }
+
+    /// Whether a program above that locks ranges has stored to it in a shared map.
+    pub(crate) fn is_stored_to(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & IS_STORED_TO != 0
+    }
+
+    pub(crate) fn note_stored_to(&self) {
+        self.flags.fetch_or(IS_STORED_TO, Ordering::Relaxed);
     }
 
     pub(crate) fn note_uncached(&self) {

@@ -125,7 +125,7 @@ fn extended_xmp_in_pieces() {
 fn second_images_behind_the_first() {
     let first = jpeg_with(&[
         exif_segment(&exif_block(false)),
-        (0xe2, b"MPF\0rest".to_vec()),
+        (0xe2, [b"MPF\0", &exif_without_gps(true)[..]].concat()),
     ]);
     let second = jpeg_with(&[
         exif_segment(&exif_block(true)),
@@ -245,16 +245,115 @@ fn thumbnails_with_blocks_of_their_own() {
 }
 
 #[test]
-fn segments_of_unknown_kind_are_emptied_when_they_name_a_place() {
-    let json = format!("c2pa {{\"exif:GPSLatitude\": \"{POSITION}\"}}").into_bytes();
-    let comment = format!("latitude {POSITION}").into_bytes();
-    for segment in [(0xeb, json), (0xfe, comment)] {
-        let photograph = jpeg_with(&[segment]);
-        let seen = cleaned(&photograph);
-        assert_same_picture(&photograph, &seen);
+fn segments_of_unknown_kind_are_emptied() {
+    let place = place_in_binary();
+    for name in [
+        "GoPro\0DEVC",
+        "META\0\0II",
+        "RMETA\0",
+        "FPXR\0",
+        "JP\0\x01jumbc2pa",
+        "QVCI\0",
+        "Q\0",
+        "SPIFF\0",
+        "",
+    ] {
+        for marker in 0xe0..=0xef {
+            let photograph = jpeg_with(&[(marker, [name.as_bytes(), &place].concat())]);
+            let seen = cleaned(&photograph);
+            assert_same_picture(&photograph, &seen);
+        }
     }
-    let photograph = jpeg_with(&[(0xfe, b"made by hand".to_vec()), (0xe3, vec![7; 999])]);
-    assert!(planned(&photograph).is_empty());
+    // Of a known kind, only with a place.
+    for (marker, name) in [
+        (0xe0, "JFXX\0\x10"),
+        (0xe2, "ICC_PROFILE\0\x01\x01"),
+        (0xec, "Ducky"),
+        (0xed, "Photoshop 3.0\0"),
+        (0xee, "Adobe"),
+        (0xfe, ""),
+    ] {
+        let with = |content: &[u8]| jpeg_with(&[(marker, [name.as_bytes(), content].concat())]);
+        for carrier in [
+            "latitude ",
+            " Exif\0\0",
+            "II*\0\x08\0\0\0",
+            "8BIM\x04\x22\0\0",
+            "8BIM\x04\x23\0\0",
+        ] {
+            let seen = redacted(&with(&[carrier.as_bytes(), &place].concat()));
+            assert!(!holds(&seen, &place), "{name:?} {carrier:?}");
+        }
+        assert!(planned(&with(b"made by hand")).is_empty(), "{name:?}");
+    }
+    cleaned(&jpeg_with(&[(0xfe, format!("at {POSITION}").into())]));
+    // The directory of images, also with a place in it.
+    let images = |block: &[u8]| jpeg_with(&[(0xe2, [b"MPF\0", block].concat())]);
+    assert!(planned(&images(&exif_without_gps(true))).is_empty());
+    cleaned(&images(&exif_block(true)));
+}
+
+#[test]
+fn segments_that_may_hold_anything_are_refused() {
+    for marker in (0x02..=0xbf).chain([0xc8]).chain(0xf0..=0xfd) {
+        let photograph = jpeg_with(&[(marker, place_in_binary())]);
+        assert!(is_refused(&photograph), "{marker:02x}");
+    }
+}
+
+/// Blocks with a pointer that is not one of EXIF, with text and records.
+#[test]
+fn places_anywhere_in_a_directory() {
+    let pointer = |tag, kind: u16| {
+        // A directory whose entry points to another, with the pointer to GPS, whose value follows.
+        let entry = |tag: u16, kind: u16, count: u32, value: u32| {
+            let parts = [
+                &tag.to_le_bytes()[..],
+                &kind.to_le_bytes(),
+                &count.to_le_bytes(),
+                &value.to_le_bytes(),
+            ];
+            [&[1, 0], &parts.concat()[..], &[0; 4]].concat()
+        };
+        let size = PLACE.len() as u32;
+        let entries = [
+            entry(tag, kind, 1, 26),
+            entry(0x8825, 4, 1, 44),
+            entry(0x1b, 7, size, 62),
+        ];
+        [
+            b"II*\0\x08\0\0\0",
+            entries.concat().as_slice(),
+            PLACE.as_bytes(),
+        ]
+        .concat()
+    };
+    for (tag, kind) in [
+        (0x014a, 4),
+        (0x0190, 4),
+        (0x8290, 4),
+        (0x9999, 13),
+        (0xfe00, 13),
+    ] {
+        cleaned(&jpeg_with(&[exif_segment(&pointer(tag, kind))]));
+    }
+    let text = |tag: u16, place: &[u8]| {
+        let tag = Tag(Context::Tiff, tag);
+        let value = Value::Undefined(place.to_vec(), 0);
+        jpeg_with(&[exif_segment(&exif_with(vec![(tag, value)], true, None))])
+    };
+    let record = [b"8BIM\x04\x22\0\0", place_in_binary().as_slice()].concat();
+    let wide: Vec<u8> = format!("GPSLatitude {PLACE}")
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let words = format!("latitude {POSITION}");
+    for tag in [0x010e, 0x83bb, 0x8649, 0x9286, 0x9c9c, 0xc634] {
+        cleaned(&text(tag, words.as_bytes()));
+        cleaned(&text(tag, &record));
+        assert!(!holds(&redacted(&text(tag, &wide)), &wide), "{tag:04x}");
+        assert!(planned(&text(tag, b"a harmless text")).is_empty());
+    }
 }
 
 #[test]

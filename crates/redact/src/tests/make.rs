@@ -25,6 +25,16 @@ pub fn secrets() -> Vec<Vec<u8>> {
     secrets
 }
 
+/// A place that no word shows.
+pub fn place_in_binary() -> Vec<u8> {
+    let little = |(number, by): (u32, u32)| [number.to_le_bytes(), by.to_le_bytes()].concat();
+    LATITUDE
+        .into_iter()
+        .chain(LONGITUDE)
+        .flat_map(little)
+        .collect()
+}
+
 fn rationals(values: &[(u32, u32)]) -> Value {
     let rational = |&(num, denom)| Rational { num, denom };
     Value::Rational(values.iter().map(rational).collect())

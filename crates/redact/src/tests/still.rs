@@ -75,6 +75,29 @@ fn png_with_text() {
 }
 
 #[test]
+fn png_chunks_of_unknown_kind_are_emptied_or_refused() {
+    let with = |kind: &[u8; 4], data: &[u8]| png_with(&[(*kind, data.to_vec())]);
+    for kind in [
+        b"caBX", b"gIFx", b"pCAL", b"sCAL", b"dSIG", b"exIf", b"zxIf", b"iDOT", b"prVW", b"wxYz",
+        b"zTXt", b"reDa",
+    ] {
+        let photograph = with(kind, &place_in_binary());
+        let seen = cleaned(&photograph);
+        assert_sums(&seen);
+        assert_same_picture(&photograph, &seen);
+    }
+    for kind in [b"WxYz", b"MEND", b"JHDR", b"EXIF"] {
+        assert!(is_refused(&with(kind, &place_in_binary())));
+    }
+    for kind in [
+        b"cHRM", b"gAMA", b"sBIT", b"hIST", b"pHYs", b"tIME", b"cICP", b"mDCV", b"cLLI", b"oFFs",
+        b"sTER",
+    ] {
+        assert!(planned(&with(kind, &[7; 9])).is_empty());
+    }
+}
+
+#[test]
 fn bytes_behind_a_png_are_emptied() {
     let photograph = [picture(ImageFormat::Png), POSITION.into()].concat();
     let seen = cleaned(&photograph);
@@ -88,6 +111,12 @@ fn webp_with_exif_and_xmp() {
     assert_exif_without_gps(&photograph, &seen);
     assert_same_picture(&photograph, &seen);
     assert!(planned(&picture(ImageFormat::WebP)).is_empty());
+    for kind in [b"LIST", b"JUNK", b"C2PA", b"vp8 "] {
+        cleaned(&animation(&chunk(kind, &place_in_binary())));
+    }
+    for kind in [b"VP8 ", b"VP8L", b"ALPH", b"ICCP"] {
+        assert!(planned(&animation(&chunk(kind, &[7; 9]))).is_empty());
+    }
 }
 
 /// A chunk of a RIFF file.
@@ -110,7 +139,7 @@ fn webp_frames_are_searched() {
     let picture = chunk(b"VP8L", b"coded picture");
     let exif = chunk(b"EXIF", &exif_block(false));
     let xmp = chunk(b"XMP ", drone_packet().as_bytes());
-    let unknown = chunk(b"what", &exif_segment(&exif_block(true)).1);
+    let unknown = chunk(b"what", &place_in_binary());
     for metadata in [&exif, &xmp, &unknown] {
         let inner = frame(&[picture.as_slice(), metadata].concat());
         for frames in [inner.clone(), frame(&inner), [&inner[..], &inner].concat()] {
@@ -213,7 +242,6 @@ fn heif_with_boxes_that_it_does_not_need() {
 #[test]
 fn heif_keeps_what_says_how_to_show_the_picture() {
     for (kind, stays) in [
-        (b"iprp", true),
         (b"iref", true),
         (b"dinf", true),
         (b"ipro", true),
@@ -233,9 +261,63 @@ fn heif_keeps_what_says_how_to_show_the_picture() {
         b"II*\0\x08\0\0\0",
         b"http://ns.adobe.com/xap/1.0/",
     ] {
-        let property = a_box(b"ipco", &[&a_box(b"uuid", &[place])]);
-        let photograph = heif_with(&[], &a_box(b"iprp", &[&property]));
+        let photograph = heif_with_property(&a_box(b"colr", &[b"prof", place]));
         assert!(is_refused(&photograph), "{place:?}");
+    }
+}
+
+fn heif_with_property(property: &[u8]) -> Vec<u8> {
+    let list = a_box(b"ipco", &[property, &a_box(b"ispe", &[&[7; 12]])]);
+    let whose = full_box(b"ipma", 0, &[&[7; 8]]);
+    heif_with(&[], &a_box(b"iprp", &[&list, &whose]))
+}
+
+#[test]
+fn heif_properties_of_unknown_kind_are_emptied() {
+    let place = place_in_binary();
+    for kind in [
+        b"udes", b"altt", b"cmex", b"uuid", b"what", b"meta", b"free",
+    ] {
+        let seen = cleaned(&heif_with_property(&a_box(kind, &[&place])));
+        // The next has the number that it had.
+        let [emptied, next] =
+            [b"free", b"ispe"].map(|kind| memchr::memmem::find(&seen, kind).unwrap());
+        assert_eq!(next - emptied, place.len() + 8, "{kind:?}");
+    }
+    for kind in [
+        b"hvcC", b"av1C", b"ispe", b"pixi", b"colr", b"irot", b"imir", b"auxC", b"clap", b"clli",
+    ] {
+        assert!(planned(&heif_with_property(&a_box(kind, &[b"how to show"]))).is_empty());
+    }
+    let beside = a_box(b"iprp", &[&a_box(b"what", &[&place])]);
+    cleaned(&heif_with(&[], &beside));
+    assert!(is_refused(&heif_with(
+        &[],
+        &a_box(b"iprp", &[b"no box in it"])
+    )));
+}
+
+#[test]
+fn heif_items_of_unknown_kind_are_emptied() {
+    let place = place_in_binary();
+    for (kind, content) in [
+        (*b"uri ", "urn:x"),
+        (*b"rgan", ""),
+        (*b"what", ""),
+        (*b"mime", "application/json"),
+        (*b"mime", "text/plain"),
+    ] {
+        let item = Item {
+            kind,
+            content,
+            pieces: vec![place[..9].to_vec(), place[9..].to_vec()],
+            inside: false,
+        };
+        let seen = redacted(&heif(&[item]));
+        assert!(
+            !holds(&seen, &place[..9]) && !holds(&seen, &place[9..]),
+            "{kind:?}"
+        );
     }
 }
 

@@ -41,6 +41,22 @@ impl Play {
     }
 }
 
+fn event() -> File {
+    eventfd(0, EventfdFlags::empty()).unwrap().into()
+}
+
+fn memory() -> File {
+    let flags = rustix::fs::MemfdFlags::empty();
+    rustix::fs::memfd_create("memory", flags).unwrap().into()
+}
+
+fn is_disconnected(play: &Play) -> bool {
+    (0..6000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        !play.keeper.is_connected()
+    })
+}
+
 /// The next message, within a minute.
 fn hear(stream: &UnixStream) -> Parcel {
     let mut reader = Reader::default();
@@ -95,7 +111,7 @@ fn the_next_worker_gets_the_messages_in_effect() {
     let play = Play::new();
     let first = play.worker();
     assert!(messages_of(&first).is_empty());
-    let file = File::open("/dev/null").unwrap();
+    let [file, memory] = [event(), memory()];
     play.say(code::SET_FEATURES, &5_u64.to_le_bytes(), &[]);
     play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
     play.say(code::SET_VRING_BASE, &words([1, 7]), &[]);
@@ -104,7 +120,7 @@ fn the_next_worker_gets_the_messages_in_effect() {
     play.say(code::SET_VRING_CALL, &words([1, 0]), &[&file; 32]);
     play.say(code::SET_VRING_NUM, &words([1, 64]), &[]);
     let table = [&words([1, 0])[..], &[9; 32]].concat();
-    play.say(code::SET_MEM_TABLE, &table, &[&file]);
+    play.say(code::SET_MEM_TABLE, &table, &[&memory]);
     for _ in 0..7 {
         hear(&first);
     }
@@ -172,7 +188,7 @@ fn a_stopped_queue_is_not_started_for_the_next_worker() {
     let play = Play::new();
     let first = play.worker();
     messages_of(&first);
-    let file = File::open("/dev/null").unwrap();
+    let file = event();
     play.say(code::SET_VRING_BASE, &words([1, 0]), &[]);
     play.say(code::SET_VRING_KICK, &words([1, 0]), &[&file]);
     play.say(code::GET_VRING_BASE, &words([1, 0]), &[]);
@@ -191,11 +207,11 @@ fn what_a_reset_has_ended_is_not_told_to_the_next_worker() {
         let play = Play::new();
         let first = play.worker();
         messages_of(&first);
-        let file = File::open("/dev/null").unwrap();
+        let [file, memory] = [event(), memory()];
         let table = [&words([1, 0])[..], &[9; 32]].concat();
         let addresses = [&words([1, 0])[..], &[7; 32]].concat();
         play.say(code::SET_FEATURES, &5_u64.to_le_bytes(), &[]);
-        play.say(code::SET_MEM_TABLE, &table, &[&file]);
+        play.say(code::SET_MEM_TABLE, &table, &[&memory]);
         play.say(code::SET_VRING_NUM, &words([1, 64]), &[]);
         play.say(code::SET_VRING_BASE, &words([1, 7]), &[]);
         play.say(code::SET_VRING_ADDR, &addresses, &[]);
@@ -222,7 +238,7 @@ fn refused_messages_and_removed_regions_are_not_replayed() {
     messages_of(&first);
     play.say(code::SET_PROTOCOL_FEATURES, &REPLY_ACK.to_le_bytes(), &[]);
     hear(&first);
-    let file = File::open("/dev/null").unwrap();
+    let file = memory();
     let region = |byte: u8| [&[0; 8][..], &[byte; 32]].concat();
     for (byte, answer) in [(1, 0_u64), (2, 0), (3, 1)] {
         play.say_with(code::ADD_MEM_REG, NEED_REPLY, &region(byte), &[&file]);
@@ -247,16 +263,65 @@ fn a_front_end_that_hangs_up_or_breaks_the_protocol_is_disconnected() {
     // Longer than any body.
     let nonsense: Vec<u8> = [1_u32, 1, 5000].map(u32::to_ne_bytes).concat();
     io::Write::write_all(&mut &play.front_end, &nonsense).unwrap();
-    let gone = |play: &Play| {
-        (0..6000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            !play.keeper.is_connected()
-        })
-    };
-    assert!(gone(&play));
+    assert!(is_disconnected(&play));
     let play = Play::new();
     play.front_end.shutdown(Shutdown::Both).unwrap();
-    assert!(gone(&play));
+    assert!(is_disconnected(&play));
+}
+
+/// The worker gets none of them.
+#[test]
+fn descriptors_of_unknown_kinds_are_refused() {
+    let (reader, _writer) = rustix::pipe::pipe().unwrap();
+    let (socket, _other) = UnixStream::pair().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let named = File::create(directory.path().join("anon_inode:[eventfd]")).unwrap();
+    let all = [
+        ("eventfd", event()),
+        ("memory", memory()),
+        ("file", named),
+        ("pipe", File::from(reader)),
+        ("socket", File::from(OwnedFd::from(socket))),
+        ("device", File::open("/dev/null").unwrap()),
+        ("directory", File::open("/").unwrap()),
+        ("of the kernel", File::open("/proc/self/status").unwrap()),
+        (
+            "by path",
+            rustix::fs::open("/", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty())
+                .unwrap()
+                .into(),
+        ),
+    ];
+    let of_memory = &["memory", "file"][..];
+    for (code, expected) in [
+        (code::SET_VRING_KICK, &["eventfd"][..]),
+        (code::SET_VRING_CALL, &["eventfd"]),
+        (code::SET_VRING_ERR, &["eventfd"]),
+        (code::SET_LOG_FD, &["eventfd"]),
+        (code::SET_MEM_TABLE, of_memory),
+        (code::ADD_MEM_REG, of_memory),
+        (code::SET_LOG_BASE, of_memory),
+        (code::SET_INFLIGHT_FD, of_memory),
+        (
+            code::SET_DEVICE_STATE_FD,
+            &["memory", "file", "pipe", "socket"],
+        ),
+        (code::SET_OWNER, &[]),
+    ] {
+        for (kind, file) in &all {
+            let play = Play::new();
+            let worker = play.worker();
+            messages_of(&worker);
+            play.say(code, &[0; 40], &[file]);
+            if expected.contains(kind) {
+                assert_eq!(hear(&worker).files.len(), 1, "{code:?}: {kind}");
+            } else {
+                assert!(is_disconnected(&play), "{code:?}: {kind}");
+                let heard = io::Read::read(&mut &worker, &mut [0; 1]);
+                assert_eq!(heard.unwrap(), 0, "{code:?}: {kind}");
+            }
+        }
+    }
 }
 
 proptest::proptest! {

@@ -27,6 +27,28 @@ pub(super) fn entries(text: &str) -> Vec<(String, String)> {
     found
 }
 
+/// The variables that `git` has from the environment (`GIT_CONFIG_COUNT`), `max` at most.
+pub(super) fn of_environment(
+    variable: impl Fn(&str) -> Option<String>,
+    max: usize,
+) -> Vec<(String, String)> {
+    let count = variable("GIT_CONFIG_COUNT").and_then(|count| count.parse().ok());
+    let each = |number| {
+        let key = variable(&format!("GIT_CONFIG_KEY_{number}"))?;
+        let value = variable(&format!("GIT_CONFIG_VALUE_{number}"))?;
+        let (section, name) = key.split_once('.')?;
+        let (section, name) = (section.to_ascii_lowercase(), name.to_owned());
+        let key = match name.rsplit_once('.') {
+            Some((subsection, name)) => {
+                format!("{section}.{subsection}.{}", name.to_ascii_lowercase())
+            }
+            None => format!("{section}.{}", name.to_ascii_lowercase()),
+        };
+        Some((key, value))
+    };
+    (0..count.unwrap_or(0).min(max)).filter_map(each).collect()
+}
+
 /// The rest of `[section "subsection"]`, or of the old `[section.subsection]`.
 fn header(rest: &mut Peekable<Chars<'_>>) -> String {
     let mut section = String::new();

@@ -112,6 +112,35 @@ fn assert_shown_elsewhere(ground: &RunGround) {
     assert_expected("inside", &output, inside);
 }
 
+/// Sockets, terminals and cgroups are reached by another mount as well, in the root directories of containers.
+#[test]
+fn other_mounts_of_what_is_empty_are_empty() {
+    for who in [Who::User, Who::RootOnTreeOfUser] {
+        let Some(ground) = ground(who) else { return };
+        let mut mounts = Mounts(Vec::new());
+        let marked = tempfile::tempdir_in("/tmp").unwrap();
+        let name = marked.path().file_name().unwrap().to_str().unwrap();
+        let places: Vec<PathBuf> = ["/tmp", "/run", "/dev", "/dev/pts", "/sys"]
+            .iter()
+            .map(|source| {
+                let place = ground.path().join(source.replace('/', "-"));
+                mounts.bind(Path::new(source), &place);
+                assert_ne!(fs::read_dir(&place).unwrap().count(), 0, "{source}");
+                place
+            })
+            .collect();
+        let list: Vec<&str> = places.iter().map(|it| it.to_str().unwrap()).collect();
+        let script = format!("for place in {}; do ls -A $place; done", list.join(" "));
+        let output = ground.shell(&[], &script);
+        succeeded(&output);
+        assert_eq!((stdout(&output), stderr(&output)), Default::default());
+        // What is named is shown.
+        let also = format!("--also={}", list[0]);
+        let said = stdout(&ground.shell(&[&also], &format!("ls -d {}/{name}", list[0])));
+        assert_eq!(said, format!("{}/{name}\n", list[0]));
+    }
+}
+
 #[test]
 fn other_mounts_of_the_tree_show_what_the_policy_shows() {
     for who in [Who::User, Who::RootOnTreeOfUser] {

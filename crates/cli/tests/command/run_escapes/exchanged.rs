@@ -2,7 +2,7 @@
 //! symbolic link at any moment, or puts the link there before.
 
 use super::{Talk, ground};
-use crate::ground::{THRUFS, run, stderr, stdout};
+use crate::ground::{THRUFS, run, stderr, stdout, succeeded, thrufs};
 use crate::run_ground::{PYTHON, RunGround, SECRET, USER, Who};
 use rustix::mount::{UnmountFlags, unmount};
 use std::fs;
@@ -207,6 +207,15 @@ fn mounts_and_shares_follow_no_link_of_a_user_to_another_s() {
     mount(&["-o", &policy], tree, &own);
     let mut check = Command::new(THRUFS);
     refused(check.args(["policy", "check"]).arg(around.join("policy")));
+    let mounted = it.ground.path().join("mounted");
+    fs::create_dir(&mounted).unwrap();
+    succeeded(&thrufs!("mount", &it.victim, &mounted));
+    led(&mounted, &around.join("to-mount"));
+    led(it.ground.path(), &around.join("above"));
+    for path in ["to-mount", "above/mounted"] {
+        refused(Command::new(THRUFS).arg("unmount").arg(around.join(path)));
+    }
+    succeeded(&thrufs!("unmount", &mounted));
     refused(Command::new(THRUFS).args(["share", &socket]).arg(tree));
     refused(
         Command::new(THRUFS)

@@ -251,6 +251,77 @@ fn what_git_executes_later_outside_of_the_tree_is_reported() {
     }
 }
 
+/// Where the environment leads.
+#[test]
+fn what_the_environment_of_git_names_cannot_be_changed() {
+    let Some(mut ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    made(
+        &mut ground,
+        0,
+        "cd tree && touch editor included && printf '[core]\nfsmonitor = ./monitor\n' >global && touch monitor",
+    );
+    let included = ground.tree.join("included");
+    let attempts = [
+        "hooks/pre-commit",
+        "included",
+        "global",
+        "monitor",
+        "editor",
+        "template/hooks/x",
+    ];
+    let script: String = attempts
+        .iter()
+        .map(|path| format!("if (mkdir -p $(dirname {path}) && echo x >{path}) 2>/dev/null; then echo {path}; fi\n"))
+        .collect();
+    let mut command = ground.thrufs_run(&[]);
+    for (name, value) in [
+        ("GIT_CONFIG_COUNT", "3"),
+        ("GIT_CONFIG_KEY_0", "core.HooksPath"),
+        ("GIT_CONFIG_VALUE_0", "hooks"),
+        ("GIT_CONFIG_KEY_1", "Include.path"),
+        ("GIT_CONFIG_VALUE_1", included.to_str().unwrap()),
+        ("GIT_CONFIG_KEY_2", "init.templateDir"),
+        ("GIT_CONFIG_VALUE_2", ":(optional)template"),
+        ("GIT_CONFIG_GLOBAL", "global"),
+        ("GIT_EDITOR", "sh ./editor"),
+    ] {
+        command.env(name, value);
+    }
+    let output = run(command
+        .args(["sh", "-c", &script])
+        .current_dir(&ground.tree));
+    assert_eq!((stdout(&output), stderr(&output)), Default::default());
+    let output = ground.shell(&[], &script);
+    assert_eq!(
+        stdout(&output).lines().count(),
+        attempts.len(),
+        "{output:?}"
+    );
+}
+
+/// What the user cannot write, but replace.
+#[test]
+fn directory_of_another_in_one_of_the_user_s_is_reported() {
+    let Some(mut ground) = RunGround::new(Who::User) else {
+        return;
+    };
+    made(
+        &mut ground,
+        0,
+        "git -C tree config core.hooksPath ../kept/hooks",
+    );
+    let kept = ground.tree.with_file_name("kept");
+    fs::create_dir_all(kept.join("hooks")).unwrap();
+    let said = stderr(&run(ground.thrufs_run(&[]).args(["sh", "-c", "true"])));
+    let place = kept.join("hooks");
+    assert!(
+        said.contains(&format!("later: {} (", place.display())),
+        "{said}"
+    );
+}
+
 #[test]
 fn repository_of_git_dir_is_found() {
     let Some(mut ground) = RunGround::new(Who::User) else {

@@ -7,6 +7,7 @@
 //! process is written through /proc/PID/mem.
 #![allow(unsafe_code)]
 
+use crate::ground::wait_for;
 use rustix::process::Pid;
 use std::fs::File;
 use std::io;
@@ -51,18 +52,27 @@ impl Injected {
         let task = found.next().expect("a thread of this name");
         let thread = task.file_name().unwrap().to_str().unwrap().parse().unwrap();
         ptrace(libc::PTRACE_SEIZE, thread, std::ptr::null_mut());
-        ptrace(libc::PTRACE_INTERRUPT, thread, std::ptr::null_mut());
-        wait_for_stop(thread);
-        let mut registers = MaybeUninit::<libc::user_regs_struct>::uninit();
-        ptrace(libc::PTRACE_GETREGS, thread, registers.as_mut_ptr().cast());
-        // SAFETY: the call has succeeded, and filled it.
-        let registers = unsafe { registers.assume_init() };
         let memory = format!("/proc/{process}/mem");
         let memory = File::options().read(true).write(true).open(memory).unwrap();
-        let mut instruction = [0; 2];
-        let before = memory.read_exact_at(&mut instruction, registers.rip - 2);
-        before.unwrap();
-        assert_eq!(instruction, [0x0f, 0x05], "it waits in a system call");
+        // It may be about to wait.
+        let mut registers = None;
+        wait_for("a wait in a system call", || {
+            ptrace(libc::PTRACE_INTERRUPT, thread, std::ptr::null_mut());
+            wait_for_stop(thread);
+            let mut found = MaybeUninit::<libc::user_regs_struct>::uninit();
+            ptrace(libc::PTRACE_GETREGS, thread, found.as_mut_ptr().cast());
+            // SAFETY: the call has succeeded, and filled it.
+            let found = unsafe { found.assume_init() };
+            let mut instruction = [0; 2];
+            let before = memory.read_exact_at(&mut instruction, found.rip - 2);
+            before.unwrap();
+            registers = (instruction == [0x0f, 0x05]).then_some(found);
+            if registers.is_none() {
+                ptrace(libc::PTRACE_CONT, thread, std::ptr::null_mut());
+            }
+            registers.is_some()
+        });
+        let registers = registers.unwrap();
         Injected {
             process,
             thread,

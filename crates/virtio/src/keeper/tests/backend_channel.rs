@@ -458,7 +458,9 @@ fn requests_pass_while_the_messages_are_replayed() {
 fn what_is_no_stream_socket_is_not_passed_to_the_worker() {
     let play = Play::new();
     let (worker, _) = play.worker_with_channel();
-    play.say(code::SET_BACKEND_REQ_FD, &[0; 8], &[&null()]);
+    let (datagrams, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
+    let datagrams = File::from(OwnedFd::from(datagrams));
+    play.say(code::SET_BACKEND_REQ_FD, &[0; 8], &[&datagrams]);
     let message = hear(&worker);
     assert!(is_of_channel(&message) && message.files.is_empty());
     play.ask(&worker);
