@@ -3,6 +3,8 @@
 
 use super::wire::Parcel;
 use rustix::fs::{CWD, FileType, readlinkat};
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::socket_domain;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use vhost::vhost_user::message::FrontendReq;
 
@@ -26,6 +28,7 @@ enum Kind {
     /// A regular file of one of the known file systems.
     Memory,
     Pipe,
+    /// Of the domain of Unix.
     Socket,
     Unknown,
 }
@@ -38,15 +41,13 @@ pub(super) fn unknown(parcel: &Parcel) -> Option<String> {
     Some(name(file).unwrap_or_default())
 }
 
-/// As the specification of vhost-user has them.
+/// As the specification of vhost-user has them; User-Mode Linux has a pair of sockets for a call.
 fn of_request(request: Option<FrontendReq>) -> &'static [Kind] {
     match request {
         Some(
-            FrontendReq::SET_VRING_KICK
-            | FrontendReq::SET_VRING_CALL
-            | FrontendReq::SET_VRING_ERR
-            | FrontendReq::SET_LOG_FD,
-        ) => &[Kind::Eventfd],
+            FrontendReq::SET_VRING_KICK | FrontendReq::SET_VRING_CALL | FrontendReq::SET_VRING_ERR,
+        ) => &[Kind::Eventfd, Kind::Pipe, Kind::Socket],
+        Some(FrontendReq::SET_LOG_FD) => &[Kind::Eventfd],
         Some(
             FrontendReq::SET_MEM_TABLE
             | FrontendReq::ADD_MEM_REG
@@ -67,7 +68,7 @@ fn kind(file: &OwnedFd) -> Kind {
     match name.as_str() {
         "anon_inode:[eventfd]" => Kind::Eventfd,
         name if name.starts_with("pipe:") => Kind::Pipe,
-        name if name.starts_with("socket:") => Kind::Socket,
+        name if name.starts_with("socket:") && is_unix(file) => Kind::Socket,
         name if name.starts_with('/') && is_memory(file) => Kind::Memory,
         _ => Kind::Unknown,
     }
@@ -77,6 +78,10 @@ fn name(file: &OwnedFd) -> Option<String> {
     let link = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let name = readlinkat(CWD, link, Vec::new()).ok()?;
     Some(name.to_string_lossy().into_owned())
+}
+
+fn is_unix(file: impl AsFd) -> bool {
+    socket_domain(file) == Ok(AddressFamily::UNIX)
 }
 
 fn is_memory(file: impl AsFd) -> bool {

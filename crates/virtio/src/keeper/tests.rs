@@ -274,6 +274,7 @@ fn a_front_end_that_hangs_up_or_breaks_the_protocol_is_disconnected() {
 fn descriptors_of_unknown_kinds_are_refused() {
     let (reader, _writer) = rustix::pipe::pipe().unwrap();
     let (socket, _other) = UnixStream::pair().unwrap();
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = tempfile::tempdir().unwrap();
     let named = File::create(directory.path().join("anon_inode:[eventfd]")).unwrap();
     let all = [
@@ -282,6 +283,7 @@ fn descriptors_of_unknown_kinds_are_refused() {
         ("file", named),
         ("pipe", File::from(reader)),
         ("socket", File::from(OwnedFd::from(socket))),
+        ("socket of TCP", File::from(OwnedFd::from(tcp))),
         ("device", File::open("/dev/null").unwrap()),
         ("directory", File::open("/").unwrap()),
         ("of the kernel", File::open("/proc/self/status").unwrap()),
@@ -292,11 +294,12 @@ fn descriptors_of_unknown_kinds_are_refused() {
                 .into(),
         ),
     ];
+    let of_rings = &["eventfd", "pipe", "socket"][..];
     let of_memory = &["memory", "file"][..];
     for (code, expected) in [
-        (code::SET_VRING_KICK, &["eventfd"][..]),
-        (code::SET_VRING_CALL, &["eventfd"]),
-        (code::SET_VRING_ERR, &["eventfd"]),
+        (code::SET_VRING_KICK, of_rings),
+        (code::SET_VRING_CALL, of_rings),
+        (code::SET_VRING_ERR, of_rings),
         (code::SET_LOG_FD, &["eventfd"]),
         (code::SET_MEM_TABLE, of_memory),
         (code::ADD_MEM_REG, of_memory),
