@@ -32,6 +32,8 @@ THRUFS = {
     "ring": "transport=uring,nopassthrough",
     "dev+pt": "transport=dev",
     "ring+pt": "transport=uring",
+    "followed": "transport=dev,cache=auto",
+    "asked": "transport=dev,cache=auto,follow=no",
 }
 CACHE = "always"
 # Scripts of `peers`, and options.
@@ -71,12 +73,12 @@ TABLES = {
     "usual": (USUAL, ["thrufs", "libfuse", "libfuse+pt"]),
     "requests": (REACHING, ["dev", "ring", *ALL_LIBFUSE]),
     "passthrough": (FIO, ["dev+pt", "ring+pt", "libfuse+pt", "libfuse-uring+pt"]),
-    "following": (FOLLOWING, ["dev+pt:auto", "dev+pt:auto,follow=no"]),
+    "following": (FOLLOWING, ["followed", "asked"]),
     "programs": (
         ["find-warm", "find-stat-warm", "small-file-read-warm", *PROGRAMS],
         ["dev+pt:auto", "ring+pt:auto", "libfuse-uring", "libfuse-uring+pt"],
     ),
-    "peers": (["git-clone", *USUAL], [*(f"{mode}:auto" for mode in THRUFS if mode != "thrufs"), *PEERS]),
+    "peers": (["git-clone", *USUAL], ["dev:auto", "ring:auto", "dev+pt:auto", "ring+pt:auto", *PEERS]),
     "picture": (
         ["random-read-4k-cold", "lookup-cold", "open-close", "create", "find-stat-cold"],
         ["ring", "ring+pt", *ALL_LIBFUSE],
@@ -131,7 +133,8 @@ def command_of(name, options, source, point):
         return [options.before.resolve(), "mount", "-f", "-o", "control=none", source, point]
     mode, _, cache = name.partition(":")
     if mode in THRUFS:
-        words = [word for word in (THRUFS[mode], f"cache={cache or CACHE}", "control=none") if word]
+        cache = "" if "cache=" in THRUFS[mode] else f"cache={cache or CACHE}"
+        words = [word for word in (THRUFS[mode], cache, "control=none") if word]
         return [thrufs(), "mount", "-f", "-o", ",".join(words), source, point]
     if name not in PEERS:
         sys.exit(f"bench: there is no target {name}")

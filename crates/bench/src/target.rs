@@ -19,7 +19,9 @@ pub(crate) const TREES: &str = "trees";
 pub(crate) const MOUNTS: &str = "mounts";
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
+/// What a server says that goes on without what its mode is called after.
 const NO_PASSTHROUGH: &str = "passthrough is off";
+const NO_RING: &str = "no io_uring";
 
 /// One that takes part in every round.
 pub(crate) struct RunningTarget {
@@ -59,8 +61,14 @@ impl RunningTarget {
                 let log = mounts.join(format!("{name}.log"));
                 target.mount = Some(target.serve(point, log)?);
                 target.caches_above = !setup.is_passthrough();
+                target.open_a_file()?;
+                // The supervisor relays what the worker says.
+                std::thread::sleep(Duration::from_millis(50));
                 if setup.is_passthrough() {
-                    target.must_pass_through()?;
+                    target.must_not_say(NO_PASSTHROUGH)?;
+                }
+                if setup.is_ring() {
+                    target.must_not_say(NO_RING)?;
                 }
             }
         }
@@ -112,19 +120,22 @@ impl RunningTarget {
     }
 
     /// A server says why it has no passthrough, at the first file that is opened at the latest.
-    fn must_pass_through(&self) -> Outcome<()> {
+    fn open_a_file(&self) -> Outcome<()> {
         let name = "which-way";
         let failed = |error: std::io::Error| error.to_string();
         std::fs::write(self.source.join(name), [1; 4096]).map_err(failed)?;
         std::fs::read(self.seen().join(name)).map_err(failed)?;
-        std::fs::remove_file(self.seen().join(name)).map_err(failed)?;
-        let said = self
-            .mount
-            .as_ref()
-            .map(Mount::last_output)
-            .unwrap_or_default();
-        match said.split_once(NO_PASSTHROUGH) {
-            Some((_, why)) => Err(format!("{NO_PASSTHROUGH}{why}")),
+        std::fs::remove_file(self.seen().join(name)).map_err(failed)
+    }
+
+    fn must_not_say(&self, refusal: &str) -> Outcome<()> {
+        let log = self.mount.as_ref().map(|mount| &mount.log);
+        let said = log.and_then(|log| std::fs::read_to_string(log).ok());
+        match said.unwrap_or_default().split_once(refusal) {
+            Some((_, why)) => {
+                let why = why.lines().next().unwrap_or_default();
+                Err(format!("{refusal}{}", why.trim_end_matches(')')))
+            }
             None => Ok(()),
         }
     }

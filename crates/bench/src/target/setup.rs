@@ -70,7 +70,12 @@ impl Setup {
 
     /// Whether the kernel is to use the files beneath by itself.
     pub(super) fn is_passthrough(&self) -> bool {
-        self.name().contains("+pt")
+        matches!(self, Setup::Thrufs { mode, .. } if MODES[*mode].0.ends_with("+pt"))
+    }
+
+    /// Whether its transport is FUSE over io_uring.
+    pub(super) fn is_ring(&self) -> bool {
+        matches!(self, Setup::Thrufs { mode, .. } if MODES[*mode].0.starts_with("ring"))
     }
 
     /// What a report says of it.
