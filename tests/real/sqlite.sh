@@ -53,8 +53,8 @@ one allow_other wal
 one allow_other delete
 one allow_other,locks=shared wal
 one allow_other,writeback wal
-# Shares, as a guest has them, share their locks only when told to.
-if [[ $TRANSPORT != relay && ($SERVE != guest || ${OPTIONS-} == *locks=shared*) ]]; then
+# In a guest these are two shares, which share their locks only when told to, and cache under them unless told not to.
+if [[ $TRANSPORT != relay && ($SERVE != guest || ${OPTIONS-} == *cache=never*locks=shared*) ]]; then
     one allow_other wal beneath
     one allow_other delete beneath
     # A map above is another than one beneath: the sides take turns.

@@ -36,7 +36,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs_hostdir::Locks;
+use thrufs_hostdir::{CacheMode, Locks};
 use thrufs_sys::apart::Apart;
 use thrufs_sys::signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SignalFd};
 
@@ -207,6 +207,14 @@ impl ShareSupervisor {
             Locks::Shared => "shared with the host (locks=shared)",
         };
         tracing::info!("sharing {source} at {socket}, locks are {locks}");
+        if self.config.serving.locks == Locks::Shared
+            && self.config.serving.cache != CacheMode::Never
+        {
+            tracing::warn!(
+                "virtual machines keep names and other files for up to a second under a lock: a database \
+                 that is open elsewhere needs cache=never,allow_mmap"
+            );
+        }
         systemd::notify_ready();
         log::limit();
         Ok(())

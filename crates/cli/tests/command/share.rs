@@ -505,6 +505,21 @@ fn query_of_a_share_without_control_socket_names_the_option() {
 }
 
 #[test]
+fn locks_under_which_others_are_cached_are_said() {
+    let place = Place::new();
+    for (options, is_said) in [
+        ("locks=shared", true),
+        ("locks=shared,cache=never", false),
+        ("locks=local", false),
+    ] {
+        let server = place.share(&format!("control=none,{options}"));
+        let said = server.ends_by(Signal::TERM);
+        let needs = said.contains("needs cache=never,allow_mmap");
+        assert_eq!(needs, is_said, "{options}: {said}");
+    }
+}
+
+#[test]
 fn policy_is_reloaded_and_a_bad_one_changes_nothing() {
     let place = Place::new();
     fs::write(place.dir.join("secret"), "secret").unwrap();
