@@ -20,8 +20,7 @@ pub(crate) const MOUNTS: &str = "mounts";
 /// How long a server may take to mount.
 const MOUNTING_MAX: Duration = Duration::from_secs(20);
 /// What a server says that goes on without what its mode is called after.
-const NO_PASSTHROUGH: &str = "passthrough is off";
-const NO_RING: &str = "no io_uring";
+const REFUSALS: [(&str, &str); 2] = [("ring", "no io_uring"), ("+pt", "passthrough is off")];
 
 /// One that takes part in every round.
 pub(crate) struct RunningTarget {
@@ -60,15 +59,14 @@ impl RunningTarget {
                 let point = directory(mounts.join(&name))?;
                 let log = mounts.join(format!("{name}.log"));
                 target.mount = Some(target.serve(point, log)?);
-                target.caches_above = !setup.is_passthrough();
+                target.caches_above = !setup.mode().ends_with("+pt");
                 target.open_a_file()?;
                 // The supervisor relays what the worker says.
                 std::thread::sleep(Duration::from_millis(50));
-                if setup.is_passthrough() {
-                    target.must_not_say(NO_PASSTHROUGH)?;
-                }
-                if setup.is_ring() {
-                    target.must_not_say(NO_RING)?;
+                for (part, refusal) in REFUSALS {
+                    if setup.mode().contains(part) {
+                        target.must_not_say(refusal)?;
+                    }
                 }
             }
         }

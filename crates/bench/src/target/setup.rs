@@ -68,14 +68,12 @@ impl Setup {
         }
     }
 
-    /// Whether the kernel is to use the files beneath by itself.
-    pub(super) fn is_passthrough(&self) -> bool {
-        matches!(self, Setup::Thrufs { mode, .. } if MODES[*mode].0.ends_with("+pt"))
-    }
-
-    /// Whether its transport is FUSE over io_uring.
-    pub(super) fn is_ring(&self) -> bool {
-        matches!(self, Setup::Thrufs { mode, .. } if MODES[*mode].0.starts_with("ring"))
+    /// The name of the mode: whether it is over the `ring`, and with passthrough (`+pt`).
+    pub(super) fn mode(&self) -> &'static str {
+        match self {
+            Setup::Thrufs { mode, .. } => MODES[*mode].0,
+            _ => "",
+        }
     }
 
     /// What a report says of it.

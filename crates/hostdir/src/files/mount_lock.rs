@@ -446,8 +446,10 @@ impl MountLocks {
             (state.held, state.freed) = (None, Some(Instant::now()));
         }
         drop(table);
-        if let Some(notifier) = self.notifications.notifier() {
-            // It may have asked meanwhile.
+        if self.told.lock().contains_key(&node)
+            && let Some(notifier) = self.notifications.notifier()
+        {
+            // It may have asked meanwhile, and have been told a time of before.
             let _ = notifier.expire_attributes(node);
         }
         self.end_change(node);
