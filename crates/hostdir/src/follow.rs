@@ -261,6 +261,13 @@ impl Follow {
         started.is_none_or(|started| started.watch.catch_up(inode.node()))
     }
 
+    /// Whether the kernel above has been told all that happened so far, also by names that were unknown; it may be waited
+    /// for this long.
+    pub(crate) fn catch_up_with_all(&self, patience: Duration) -> bool {
+        let started = self.started.get();
+        started.is_none_or(|started| started.watch.catch_up_with_all(patience))
+    }
+
     /// Whether the kernel above may have found a file by a name that leads elsewhere by now: one has changed that it
     /// is not told of yet, or was told a moment ago.
     pub(crate) fn has_outdated_names(&self) -> bool {

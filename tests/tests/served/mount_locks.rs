@@ -460,11 +460,11 @@ fn what_is_written_through_the_cache_is_not_written_over_by_maps() {
     });
 }
 
-/// The kernel drops the pages of a file whose time of modification is another, also those of a write(2) on its way.
+/// At another time of modification, the kernel drops the pages of a file, also those of a write(2) on its way.
 #[test]
-fn the_time_of_modification_stays_while_a_file_with_a_map_is_locked() {
+fn attributes_of_a_locked_file_are_true_and_leave_its_pages_alone() {
     over_each_transport("nopassthrough", |mounted| {
-        let [one, other] = [(); 2].map(|()| open(mounted.mnt()));
+        let file = open(mounted.mnt());
         let modified = |directory: &Path| {
             let found = fs::metadata(directory.join("file")).unwrap();
             found.modified().unwrap()
@@ -473,33 +473,73 @@ fn the_time_of_modification_stays_while_a_file_with_a_map_is_locked() {
         let write = || {
             let before = beneath();
             wait_until("later", || {
-                one.write_all_at(b"written", 0).unwrap();
+                file.write_all_at(b"written", 0).unwrap();
                 beneath() > before
             });
+            assert_eq!(above(), beneath());
         };
-        set(&one, Write, 0).unwrap();
+        let page = map(&file, Sharing::Shared).unwrap();
+        let reads = || {
+            let statistics = mounted.ctl("statistics");
+            let reads = statistics
+                .lines()
+                .find_map(|line| line.strip_prefix("READ "));
+            let count = reads.and_then(|figures| figures.split_whitespace().next());
+            count.map_or(0, |count| count.parse::<u64>().unwrap())
+        };
+        set(&file, Write, 0).unwrap();
+        page.load(0, 1);
+        let before = reads();
         write();
-        assert_eq!(above(), beneath(), "nobody has stored in a map");
-        map(&other, Sharing::Shared).unwrap().store(4096, b"stored");
-        set(&one, Unlock, 0).unwrap();
-        wait_until("written back", || {
+        page.load(0, 1);
+        let other = open(mounted.mnt());
+        page.load(0, 1);
+        assert_eq!(reads(), before, "the page is read again");
+        let chosen = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        other.set_modified(chosen).unwrap();
+        assert_eq!(above(), chosen);
+        other.set_len(BYTES as u64 - 1).unwrap();
+        write();
+        set(&file, Unlock, 0).unwrap();
+        wait_until("given up", || {
             ofd_set(open(mounted.source()), &everything(Write)).is_ok()
         });
+        write();
+        page.load(0, 1);
+        assert!(reads() > before, "a file that nobody has locked");
+    });
+}
 
-        set(&one, Write, 0).unwrap();
-        let before = above();
-        write();
-        assert_eq!(above(), before);
-        set(&other, Write, 20).unwrap();
-        set(&one, Unlock, 0).unwrap();
-        assert_eq!(above(), before, "another range is locked");
-        let chosen = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        one.set_modified(chosen).unwrap();
-        assert_eq!(above(), chosen);
-        write();
-        assert_eq!(above(), chosen);
-        set(&other, Unlock, 20).unwrap();
-        wait_until("the time of now", || above() == beneath());
+/// SQLite's journal says by its name whether it is in force.
+#[test]
+fn names_that_changed_before_a_lock_show_under_it() {
+    const NAMES: usize = 64;
+    over_each_transport("passthrough", |mounted| {
+        let (beneath, above) = (open(mounted.source()), open(mounted.mnt()));
+        let name = |number| format!("journal-{number}");
+        for turn in 0..50 {
+            let exists = turn % 2 == 0;
+            wait_for(&beneath);
+            let waiting = thread::scope(|scope| {
+                let waiting = scope.spawn(|| {
+                    wait_for(&above);
+                    let shown = |number: &usize| mounted.mnt().join(name(*number)).exists();
+                    let shown = (0..NAMES).rev().filter(shown).count();
+                    set(&above, Unlock, 0).unwrap();
+                    shown
+                });
+                for number in 0..NAMES {
+                    let path = mounted.source().join(name(number));
+                    match exists {
+                        true => fs::write(path, "").unwrap(),
+                        false => fs::remove_file(path).unwrap(),
+                    }
+                }
+                set(&beneath, Unlock, 0).unwrap();
+                waiting.join().unwrap()
+            });
+            assert_eq!(waiting, if exists { NAMES } else { 0 }, "turn {turn}");
+        }
     });
 }
 

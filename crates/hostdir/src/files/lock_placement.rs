@@ -116,15 +116,33 @@ impl Files {
     /// stand for those.
     fn refresh_pages(&self, node: NodeId, uid: Option<u32>) -> Result<()> {
         self.mount_locks.drop_pages(node, uid)?;
-        if self.follow.settle(PATIENCE / 2).is_err()
-            && let Some(notifier) = self.tree.notifier.get()
-        {
-            let others = self.files.iter().map(|(_, open)| open);
-            for open in others.filter(|open| self.may_map_shared(open)) {
-                let _ = notifier.expire_attributes(open.node());
-            }
+        if self.follow.settle(PATIENCE / 2).is_err() {
+            self.have_all_asked_for();
         }
         Ok(())
+    }
+
+    /// The kernel above asks for what it could not be told in time: for all names, and the attributes of what is open.
+    pub(super) fn have_all_asked_for(&self) {
+        let Some(notifier) = self.tree.notifier.get() else {
+            return;
+        };
+        if let Err(error) = notifier.increment_epoch_now() {
+            tracing::debug!(%error, "cannot invalidate cached names");
+        }
+        for (_, open) in self.files.iter() {
+            let _ = notifier.expire_attributes(open.node());
+        }
+    }
+
+    /// Whether an open leaves the pages of a file alone that others may be writing, and may map: they are dropped when the
+    /// mount locks it, and at changes that are followed.
+    pub(super) fn keeps_pages(&self, inode: &Inode) -> bool {
+        let is_followed = || self.follow.is_started() && !self.judge.has_policy();
+        let is_locked = || self.mount_locks.held(inode.node()) == Some(LockKind::Write);
+        inode.takes_turns()
+            && self.tree.connected_notifier().is_some()
+            && (is_followed() || is_locked())
     }
 
     pub(crate) fn is_locked_by_mount(&self, inode: &Inode) -> bool {

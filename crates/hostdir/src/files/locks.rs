@@ -31,6 +31,9 @@ use thrufs_sys::lock::{self, LockKind, RangeLock};
 /// How long an attempt at a lock of flock(2) waits for the RELEASE of who had it, in milliseconds.
 const RELEASE_MS_MAX: u32 = 5;
 
+/// How long a lock waits until the kernel above has been told what happened before.
+const TOLD_MAX: Duration = Duration::from_millis(100);
+
 /// Longest time for which a guest keeps attributes that it relies on after its first lock of a file.
 const KEPT_MAX: Duration = Duration::from_secs(1);
 
@@ -265,10 +268,11 @@ impl Files {
         Ok(())
     }
 
-    /// Whoever takes a lock relies on what others wrote under it before. So the kernel above asks for attributes, and
-    /// drops data that have changed with them: the notification about a change beneath may still be on its way, or
-    /// an older answer. Where it has not arrived in time, the data are dropped here: in the kernel, a thread may have
-    /// noted the new time and not yet dropped them, and others see no change then. A guest, which takes no
+    /// Whoever takes a lock relies on what others did under it before, also to other names: SQLite's journal says by its
+    /// own whether it is in force. So the kernel above is told of all that first, or asks for all names. Then it asks for
+    /// the attributes, and drops data that have changed with them: an older answer may still be on its way. Where
+    /// a notification has not arrived in time, the data are dropped here: in the kernel, a thread may have noted the new
+    /// time and not yet dropped them, and others see no change then. A guest, which takes no
     /// notifications, keeps no attributes of a file that was locked once, and with the first lock those end that it has.
     fn refresh_locked(
         &self,
@@ -282,10 +286,16 @@ impl Files {
         }
         let inode = file.inode();
         if self.tree.connected_notifier().is_some() {
-            let is_told = self.follow.catch_up(inode);
+            let mut is_told = self.follow.catch_up_with_all(Duration::ZERO);
+            if !is_told {
+                context.require_blocking()?;
+                is_told = self.follow.catch_up_with_all(TOLD_MAX);
+            }
+            if !is_told {
+                self.have_all_asked_for();
+            }
             self.tree.attributes_changed(inode);
             if !is_told && self.may_map_shared(file) {
-                context.require_blocking()?;
                 // Without it, the kernel goes by the time.
                 let _ = self.mount_locks.drop_pages(inode.node(), context.uid());
             }

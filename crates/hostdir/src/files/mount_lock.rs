@@ -28,11 +28,9 @@
 use super::lock_notifications::{LockNotifications, PATIENCE};
 use super::lock_owners::{Exact, LockOwners, MOUNT, OwnerFile};
 use super::moved_ranges::{SHIFT, of_mount, shifted};
-use crate::tree::Tree;
+use crate::tree::{Inode, Tree};
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::StatxTimestamp;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,8 +56,9 @@ const DRAIN_MAX: Duration = Duration::from_millis(300);
 /// How long owners that did not unlock have the file then.
 const LONG_TURN: Duration = Duration::from_secs(5);
 
-/// Most files whose reported time is known. Beyond that, all are forgotten.
-const TOLD_MAX: usize = 1024;
+/// When a program has stored in a map that has one, as far as is known: the kernel above writes back what was stored after
+/// `vm.dirty_expire_centisecs`, 30 seconds by default.
+const STORED_BY: Duration = Duration::from_secs(60);
 
 /// What a request is about to lock.
 #[derive(Clone, Copy)]
@@ -93,6 +92,8 @@ struct State {
     /// Requests that wait for a lock as it was asked for: they hold up no range.
     waiters: u32,
     turn_ends: Instant,
+    /// When the mount locked the file.
+    since: Instant,
     /// When a request has locked or unlocked.
     settled: Instant,
     freed: Option<Instant>,
@@ -105,8 +106,6 @@ pub(crate) struct MountLocks {
     tree: Arc<Tree>,
     table: Mutex<HashMap<NodeId, State>>,
     changed: Condvar,
-    /// The times of modification that were reported last, of files to which programs store in maps.
-    told: Mutex<HashMap<NodeId, StatxTimestamp>>,
     notifications: Arc<LockNotifications>,
 }
 
@@ -178,7 +177,6 @@ impl MountLocks {
             tree,
             table: Mutex::default(),
             changed: Condvar::new(),
-            told: Mutex::default(),
         }
     }
 
@@ -192,6 +190,7 @@ impl MountLocks {
             users: 0,
             waiters: 0,
             turn_ends: Instant::now(),
+            since: Instant::now(),
             settled: Instant::now(),
             freed: None,
             uid: None,
@@ -300,7 +299,8 @@ impl MountLocks {
         };
         if state.held.is_none() {
             self.owners.move_up(node)?;
-            state.turn_ends = Instant::now() + TURN;
+            state.since = Instant::now();
+            state.turn_ends = state.since + TURN;
         }
         (state.held, state.uid) = (Some(kind), uid);
         Ok(())
@@ -446,38 +446,27 @@ impl MountLocks {
             (state.held, state.freed) = (None, Some(Instant::now()));
         }
         drop(table);
-        if self.told.lock().contains_key(&node)
-            && let Some(notifier) = self.notifications.notifier()
-        {
-            // It may have asked meanwhile, and have been told a time of before.
-            let _ = notifier.expire_attributes(node);
-        }
         self.end_change(node);
         self.settle(node);
     }
 
-    /// The time of modification to report of a file to which programs store in a map. When the kernel above is told
-    /// another than before, it drops all pages, also one that a write(2) has changed and that is not written yet; a program
-    /// that maps it would read it as it was, and have it written back. So while the mount has locked the file for writing,
-    /// it is told what it was told last. A guest's is told the truth: its file stays locked until it is closed.
-    pub(crate) fn modified(&self, node: NodeId, modified: StatxTimestamp) -> StatxTimestamp {
-        if self.notifications.notifier().is_none() {
-            return modified;
+    /// To be called while the attributes of a file that takes turns are on their way to be reported. With another time of
+    /// modification than before, the kernel above drops all pages, also one that a write(2) has changed and that is not
+    /// written yet; a program that maps it would read it as it was, and have it written back. So while the mount has
+    /// locked the file for writing, a notification overtakes them: the kernel gives them to whoever has asked, and keeps
+    /// none. Not for ever, if no program is known to store in a map.
+    pub(crate) fn keep_pages(&self, inode: &Inode) {
+        let Some(notifier) = self.notifications.notifier() else {
+            return;
+        };
+        let is_kept = |state: &State| {
+            state.held == Some(LockKind::Write)
+                && (inode.is_stored_to() || state.since.elapsed() < STORED_BY)
+        };
+        let is_kept = self.table.lock().get(&inode.node()).is_some_and(is_kept);
+        if is_kept {
+            let _ = notifier.expire_attributes(inode.node());
         }
-        let is_locked = self.held(node) == Some(LockKind::Write);
-        let mut told = self.told.lock();
-        if told.len() >= TOLD_MAX {
-            told.clear();
-        }
-        match told.entry(node) {
-            Entry::Occupied(known) if is_locked => *known.get(),
-            entry => *entry.insert_entry(modified).get(),
-        }
-    }
-
-    /// To be called when a request has set that time.
-    pub(crate) fn modified_is_set(&self, node: NodeId) {
-        self.told.lock().remove(&node);
     }
 
     /// Waits until the kernel above has written back and dropped the pages of a file.

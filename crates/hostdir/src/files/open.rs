@@ -359,7 +359,9 @@ impl Files {
                 if let Some(stat) = known.filter(|_| may_be_behind && !knows_size) {
                     self.refresh_size(inode, stat);
                 }
-                self.lower_reply_flags(inode, guard.path(), writable, found.keeps_cache)
+                let may_keep = opening.may_keep_cache && self.keeps_pages(inode);
+                let keeps = found.keeps_cache || may_keep;
+                self.lower_reply_flags(inode, guard.path(), writable, keeps)
             }
         };
         inode.set_opened(&lower);

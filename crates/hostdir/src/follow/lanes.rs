@@ -289,15 +289,13 @@ impl Lanes {
     /// Waits until the messages are sent that were queued so far about what a node has, or tried, if it is not known
     /// yet; or until `deadline`: false.
     pub(super) fn send_first(&self, node: NodeId, deadline: Instant) -> bool {
-        let lane = &self.lanes[node.0 as usize % NODE_LANES];
-        let mut state = lane.state.lock();
-        let target = state.queued;
-        while !state.has_tried(target) && !state.has_ended {
-            if lane.changed.wait_until(&mut state, deadline).timed_out() {
-                return false;
-            }
-        }
-        true
+        self.lanes[node.0 as usize % NODE_LANES].try_all(deadline)
+    }
+
+    /// The same of all messages, those too that these lead to.
+    pub(super) fn send_all(&self, deadline: Instant) -> bool {
+        // Names last: what a node lacks is told by its name.
+        self.lanes.iter().all(|lane| lane.try_all(deadline))
     }
 
     /// What a lane does next. It ends with the connection.
@@ -337,6 +335,17 @@ impl Lanes {
 }
 
 impl Lane {
+    fn try_all(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        let target = state.queued;
+        while !state.has_tried(target) && !state.has_ended {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
     fn next(&self) -> Next {
         let mut state = self.state.lock();
         loop {

@@ -162,6 +162,12 @@ impl Watch {
             && self.lanes.send_first(node, deadline)
     }
 
+    /// See [`Follow::catch_up_with_all`](super::Follow::catch_up_with_all).
+    pub(super) fn catch_up_with_all(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        !self.losses.are_late() && self.catch_up_reading(patience) && self.lanes.send_all(deadline)
+    }
+
     /// Waits until the reader has read what is queued now, and has looked at the table of mounts.
     fn read_all(&self, wakeup: &OwnedFd, deadline: Instant) -> bool {
         let mut rounds = self.rounds.lock();

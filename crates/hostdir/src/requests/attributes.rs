@@ -43,16 +43,15 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
 impl Host {
     pub(crate) fn attr(&self, inode: &Arc<Inode>, stat: &Statx) -> Attr {
         inode.record_mode(u32::from(stat.stx_mode));
-        let modified = self.modified(inode, stat);
         let attr = Attr {
             ino: inode.mount().client_ino(stat.stx_ino),
             size: self.tree.dax.size(inode, stat.stx_size),
             blocks: stat.stx_blocks,
             atime: stat.stx_atime.tv_sec as u64,
-            mtime: modified.tv_sec as u64,
+            mtime: stat.stx_mtime.tv_sec as u64,
             ctime: stat.stx_ctime.tv_sec as u64,
             atimensec: stat.stx_atime.tv_nsec,
-            mtimensec: modified.tv_nsec,
+            mtimensec: stat.stx_mtime.tv_nsec,
             ctimensec: stat.stx_ctime.tv_nsec,
             mode: self.reported_mode(inode, u32::from(stat.stx_mode)),
             nlink: stat.stx_nlink,
@@ -62,18 +61,17 @@ impl Host {
             blksize: stat.stx_blksize,
             flags: self.attribute_flags(inode, stat),
         };
-        let owner_and_mode = (attr.uid, attr.gid, attr.mode);
-        inode
-            .reported()
-            .report(owner_and_mode, content_version(stat));
+        self.report(inode, (attr.uid, attr.gid, attr.mode), stat);
         attr
     }
 
-    fn modified(&self, inode: &Inode, stat: &Statx) -> StatxTimestamp {
-        match inode.is_stored_to() {
-            true => (self.files.mount_locks).modified(inode.node(), stat.stx_mtime),
-            false => stat.stx_mtime,
+    fn report(&self, inode: &Inode, owner_and_mode: (u32, u32, u32), stat: &Statx) {
+        let reported = inode.reported();
+        // Others the kernel above has to take: it checks callers by them, and reads to that size.
+        if inode.takes_turns() && reported.are_known(owner_and_mode, stat.stx_size) {
+            self.files.mount_locks.keep_pages(inode);
         }
+        reported.report(owner_and_mode, stat.stx_size, content_version(stat));
     }
 
     /// Marks submounts, for which a guest shows a device of their own. Not for the root, which has one
@@ -205,17 +203,14 @@ impl Host {
             atime: time(&stat.stx_atime),
             btime: time(&stat.stx_btime),
             ctime: time(&stat.stx_ctime),
-            mtime: time(&self.modified(inode, stat)),
+            mtime: time(&stat.stx_mtime),
             rdev_major: stat.stx_rdev_major,
             rdev_minor: stat.stx_rdev_minor,
             dev_major: stat.stx_dev_major,
             dev_minor: stat.stx_dev_minor,
             ..WireStatx::default()
         };
-        let owner_and_mode = (statx.uid, statx.gid, mode);
-        inode
-            .reported()
-            .report(owner_and_mode, content_version(stat));
+        self.report(inode, (statx.uid, statx.gid, mode), stat);
         statx
     }
 
@@ -257,9 +252,6 @@ impl Host {
             self.files.change_attributes(&inode, fd, clear)?;
         }
         self.follow.is_asked(&inode);
-        if inode.is_stored_to() && (set.mtime.is_some() || set.size.is_some()) {
-            self.files.mount_locks.modified_is_set(node);
-        }
         let stat = stat_open(fd)?;
         let attributes = self.attributes(&inode, &stat);
         inode.reported().was_set();

@@ -787,8 +787,8 @@ mod tests {
 
     #[test]
     fn inode_fits_in_300_bytes() {
-        // With the two counts of Arc, a slot in the table and an entry in the map.
+        // With the two counts of Arc, a slot in the table and an entry in the map. glibc takes as much for 8 bytes less.
         let bytes = size_of::<Inode>() + 16 + 24 + 8;
-        assert!(bytes <= 240, "{bytes} bytes an inode");
+        assert!(bytes <= 248, "{bytes} bytes an inode");
     }
 }

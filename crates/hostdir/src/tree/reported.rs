@@ -12,6 +12,7 @@ pub(crate) struct ReportedAttributes {
     /// User (upper half) and group. All ones before the first report.
     owner: AtomicU64,
     mode: AtomicU16,
+    size: AtomicU64,
     /// Of size and times, see [`content_version`](crate::stat::content_version).
     version: AtomicU32,
     /// When others than before were reported of owner and mode, in milliseconds; and the modes before that.
@@ -59,6 +60,7 @@ impl ReportedAttributes {
         ReportedAttributes {
             owner: AtomicU64::new(NONE),
             mode: AtomicU16::new(0),
+            size: AtomicU64::new(0),
             version: AtomicU32::new(0),
             changed_ms: AtomicU32::new(0),
             any_mode_before: AtomicU16::new(0),
@@ -72,8 +74,17 @@ impl ReportedAttributes {
         self.version.load(Ordering::Relaxed) == version as u32
     }
 
+    /// Whether these were reported last, and for a while if others were before.
+    pub(crate) fn are_known(&self, (uid, gid, mode): (u32, u32, u32), size: u64) -> bool {
+        self.owner() == Some(Owner { uid, gid })
+            && self.mode() == u32::from(mode as u16)
+            && self.size.load(Ordering::Relaxed) == size
+            && self.modes_before().is_none()
+    }
+
     /// To be called before the attributes are reported.
-    pub(crate) fn report(&self, (uid, gid, mode): (u32, u32, u32), version: u64) {
+    pub(crate) fn report(&self, (uid, gid, mode): (u32, u32, u32), size: u64, version: u64) {
+        self.size.store(size, Ordering::Relaxed);
         let now = Owner { uid, gid }.packed();
         let before = self.owner.load(Ordering::Acquire);
         let mode_before = self.mode.load(Ordering::Relaxed);
@@ -154,30 +165,33 @@ mod tests {
     fn modes_of_before_count_for_a_while_unless_the_kernel_set_one() {
         let reported = ReportedAttributes::none();
         let before = |any, all| Some(ModesBefore { any, all });
-        reported.report((1, 1, 0o666), 1);
+        reported.report((1, 1, 0o666), 0, 1);
         assert_eq!(reported.modes_before(), None, "the first");
-        reported.report((1, 1, 0o644), 2);
-        reported.report((1, 1, 0o644), 3);
+        assert!(reported.are_known((1, 1, 0o666), 0));
+        assert!(!reported.are_known((2, 1, 0o666), 0) && !reported.are_known((1, 1, 0o666), 1));
+        reported.report((1, 1, 0o644), 0, 2);
+        assert!(!reported.are_known((1, 1, 0o644), 0), "a moment ago");
+        reported.report((1, 1, 0o644), 0, 3);
         assert_eq!(reported.modes_before(), before(0o666, 0o666));
-        reported.report((1, 1, 0o4600), 4);
-        reported.report((1, 1, 0o600), 5);
+        reported.report((1, 1, 0o4600), 0, 4);
+        reported.report((1, 1, 0o600), 0, 5);
         assert_eq!(reported.modes_before(), before(0o4666, 0o600));
         reported.was_set();
         assert_eq!(reported.modes_before(), None);
-        reported.report((2, 1, 0o600), 5);
+        reported.report((2, 1, 0o600), 0, 5);
         let of_now = before(0o600, 0o600);
         assert_eq!(reported.modes_before(), of_now, "another owner");
         let long_ago = now_ms().wrapping_sub(IGNORED_MS_MAX);
         reported.changed_ms.store(long_ago, Ordering::Relaxed);
         assert_eq!(reported.modes_before(), None);
-        reported.report((2, 1, 0o644), 6);
+        reported.report((2, 1, 0o644), 0, 6);
         assert_eq!(reported.modes_before(), of_now, "those long ago are gone");
     }
 
     #[test]
     fn version_that_has_expired_is_none() {
         let reported = ReportedAttributes::none();
-        reported.report((1, 1, 0o644), 7);
+        reported.report((1, 1, 0o644), 0, 7);
         assert!(reported.is_of(7));
         reported.has_expired();
         assert!(!reported.is_of(7));
