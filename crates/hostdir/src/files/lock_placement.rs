@@ -23,20 +23,20 @@ impl Files {
         args: &LockArgs,
         wait: bool,
     ) -> Result<Option<Joined<'_>>> {
-        if !self.may_map_shared(file) || file.inode().dax().is_reported() {
+        if !self.may_map_shared(file) || file.inode().dax.is_reported() {
             return Ok(None);
         }
         let locks = &self.mount_locks;
         let asked = Asked {
             node: file.node(),
             owner: args.owner,
-            kind: match file.is_writable() {
+            kind: match file.writable {
                 true => LockKind::Write,
                 false => LockKind::Read,
             },
             is_of_range: args.end < RANGES_END,
         };
-        if asked.is_of_range && file.is_writable() {
+        if asked.is_of_range && file.writable {
             file.inode().note_turns();
         }
         let started = Instant::now();

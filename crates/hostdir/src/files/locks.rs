@@ -289,7 +289,7 @@ impl Files {
                 // Without it, the kernel goes by the time.
                 let _ = self.mount_locks.drop_pages(inode.node(), context.uid());
             }
-        } else if is_first && !inode.reported().is_of(content_version(&stat_open(fd)?)) {
+        } else if is_first && !inode.reported.is_of(content_version(&stat_open(fd)?)) {
             thread::sleep(self.config.attr_timeout().min(KEPT_MAX));
         }
         Ok(())

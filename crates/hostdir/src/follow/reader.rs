@@ -213,7 +213,7 @@ impl Watch {
                 batch.node(directory, true, None);
             }
             for target in &targets {
-                target.followed().clear(Followed::BY_ITS_NAME);
+                target.followed.clear(Followed::BY_ITS_NAME);
                 batch.node(target, false, name.clone());
             }
         }

@@ -63,9 +63,7 @@ impl Host {
             flags: self.attribute_flags(inode, stat),
         };
         let owner_and_mode = (attr.uid, attr.gid, attr.mode);
-        inode
-            .reported()
-            .report(owner_and_mode, content_version(stat));
+        inode.reported.report(owner_and_mode, content_version(stat));
         attr
     }
 
@@ -213,9 +211,7 @@ impl Host {
             ..WireStatx::default()
         };
         let owner_and_mode = (statx.uid, statx.gid, mode);
-        inode
-            .reported()
-            .report(owner_and_mode, content_version(stat));
+        inode.reported.report(owner_and_mode, content_version(stat));
         statx
     }
 
@@ -249,7 +245,7 @@ impl Host {
         if !is_settled {
             self.files.require_mapped(&inode)?;
         }
-        if inode.mount().is_remote() {
+        if inode.mount().is_remote {
             self.tree.credentials.as_server()?;
         }
         if !self.change(context, &inode, fd, set)? {
@@ -262,14 +258,14 @@ impl Host {
         }
         let stat = stat_open(fd)?;
         let attributes = self.attributes(&inode, &stat);
-        inode.reported().was_set();
+        inode.reported.was_set();
         Ok(attributes)
     }
 
     /// Whether this changes content through a file handle that was opened for writing.
     fn settled_at_open(&self, node: NodeId, set: &SetAttr) -> bool {
         let file = set.handle.and_then(|handle| self.files.files.get(handle.0));
-        let for_writing = file.is_some_and(|file| file.is_writable() && file.node() == node);
+        let for_writing = file.is_some_and(|file| file.writable && file.node() == node);
         for_writing && set.mode.is_none() && set.uid.is_none() && set.gid.is_none()
     }
 
@@ -286,7 +282,7 @@ impl Host {
         if set.uid.is_some() || set.gid.is_some() {
             self.files
                 .change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
-            inode.reported().set_by_kernel(set.uid, set.gid);
+            inode.reported.set_by_kernel(set.uid, set.gid);
             changed = true;
         }
         if let Some(mode) = set.mode {
@@ -388,7 +384,7 @@ impl Host {
             });
         }
         let open = handle.and_then(|handle| self.files.files.get(handle.0));
-        let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
+        let is_its = |file: &Arc<OpenFile>| file.writable && file.node() == inode.node();
         match open.filter(is_its) {
             // Not by path: some file systems then leave the times alone if the size stays.
             Some(file) => {
@@ -428,7 +424,7 @@ impl Host {
         node: NodeId,
     ) -> Result<FileSystemStatistics> {
         let inode = self.tree.nodes.get(node)?;
-        if inode.mount().is_remote() {
+        if inode.mount().is_remote {
             context.require_blocking()?;
         }
         let descriptor = self.tree.descriptor(&inode)?;

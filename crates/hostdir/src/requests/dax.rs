@@ -37,7 +37,7 @@ impl Host {
             self.config.writable()?;
         }
         let is_read_only = self.config.read_only
-            || inode.dax().granted() == Some(Access::Read)
+            || inode.dax.granted() == Some(Access::Read)
             || self.files.require_mapped(&inode).is_err();
         let may_come_to_write =
             inode.has_writers() || !inode.is_executable() || !window.maps_read_only();

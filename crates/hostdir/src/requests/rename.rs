@@ -149,7 +149,7 @@ impl Host {
     /// open without a handle here.
     fn hold_removed<'a>(&self, directory: &'a Arc<Inode>) -> Option<&'a Arc<Inode>> {
         let is_in_question = directory.is_directory()
-            && directory.mount().has_handles()
+            && directory.mount().has_handles
             && self.files.kernel_opens_directories.load(Ordering::Relaxed);
         (is_in_question && self.tree.descriptor(directory).is_ok()).then_some(directory)
     }
@@ -269,7 +269,7 @@ impl Host {
         flags: RenameFlags,
     ) -> Result<()> {
         let mut held = None;
-        if to.parent.mount().has_handles() && flags.is_empty() {
+        if to.parent.mount().has_handles && flags.is_empty() {
             // A file that is replaced again and again has clients that looked up the previous one and are
             // about to open it. If that fails, the kernel looks up the name once more, but no third time.
             // So the replaced inode stays reachable.

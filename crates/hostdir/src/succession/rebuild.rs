@@ -123,7 +123,7 @@ impl<'a> Rebuild<'a> {
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
-        inode.dax().resume(dax);
+        inode.dax.resume(dax);
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
             inode.names().record_if(noting, name, u32::MAX, || true);
@@ -138,7 +138,7 @@ impl<'a> Rebuild<'a> {
     pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
         let mount = Arc::clone(self.host.tree.root.mount());
         Found {
-            identity: Identity::lost(mount.index(), node.0),
+            identity: Identity::lost(mount.index, node.0),
             mount,
             mode: file_type & libc::S_IFMT,
             place: None,
@@ -219,7 +219,7 @@ impl<'a> Rebuild<'a> {
             let opened = host.tree.open_inode(&inode, lower_flags);
             self.unless_lost("open file", note.handle.0, opened)?
         };
-        let lower = fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait())));
+        let lower = fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait)));
         if let Some(lower) = &lower {
             if let Ok(stat) = stat_open(&**lower) {
                 inode.record_mode(u32::from(stat.stx_mode));

@@ -140,14 +140,15 @@ pub(crate) struct Inode {
     node: NodeId,
     identity: Identity,
     mount: Arc<LowerMount>,
-    file_type: u32,
+    pub(crate) file_type: u32,
     lookups: AtomicU64,
     reach: Mutex<Reach>,
     /// Set by each use of the descriptor, cleared by the clock hand.
     recently_used: AtomicBool,
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
-    reported: ReportedAttributes,
+    /// Owner, group and mode as last reported to the kernel above.
+    pub(crate) reported: ReportedAttributes,
     /// [`BY_MODE`], [`WAS_LOCKED`], …
     flags: AtomicU8,
     /// The data version that the kernel has cached; 0 for none.
@@ -165,8 +166,10 @@ pub(crate) struct Inode {
     /// It was removed, and the kernel above may have it open without a handle here.
     only_held: AtomicBool,
     in_strongbox: AtomicBool,
-    followed: Followed,
-    dax: DaxState,
+    /// How its changes beneath are told.
+    pub(crate) followed: Followed,
+    /// Whether a guest maps it.
+    pub(crate) dax: DaxState,
 }
 
 /// What leads to it, beside its handle.
@@ -264,21 +267,6 @@ impl Inode {
 
     pub(crate) fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.file_type)
-    }
-
-    /// Owner, group and mode as last reported to the kernel above.
-    pub(crate) fn reported(&self) -> &ReportedAttributes {
-        &self.reported
-    }
-
-    /// How its changes beneath are told.
-    pub(crate) fn followed(&self) -> &Followed {
-        &self.followed
-    }
-
-    /// Whether a guest maps it.
-    pub(crate) fn dax(&self) -> &DaxState {
-        &self.dax
     }
 
     /// Whether the next lookup gives the guest another inode of the file: it would map this one, which rules forbid
@@ -496,10 +484,6 @@ impl Inode {
         self.flags.fetch_and(!PAGES_READ, Ordering::SeqCst) & PAGES_READ != 0
     }
 
-    pub(crate) fn type_bits(&self) -> u32 {
-        self.file_type
-    }
-
     pub(crate) fn is_written_by_kernel(&self) -> bool {
         let uses = self.uses.lock();
         uses.as_ref()
@@ -601,18 +585,20 @@ impl Inode {
 }
 
 pub(crate) struct LowerMount {
-    pub(super) index: u32,
-    pub(super) id: u64,
-    pub(super) magic: u64,
+    pub(crate) index: u32,
+    pub(crate) id: u64,
+    pub(crate) magic: u64,
     /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
     pub(super) anchor: RwLock<Option<Arc<OwnedFd>>>,
-    pub(super) has_handles: bool,
+    /// Whether its inodes have file handles that we may open.
+    pub(crate) has_handles: bool,
     /// Without handles that can be opened: inodes are identified by handle all the same, as in events of
     /// changes.
     pub(super) has_closed_handles: bool,
     pub(super) number_in_handle: NumberInHandle,
-    pub(super) no_wait: NoWait,
-    pub(super) is_remote: bool,
+    pub(crate) no_wait: NoWait,
+    /// Whether another machine or process serves it.
+    pub(crate) is_remote: bool,
     /// Its file system is stacked on others.
     pub(super) is_layered: bool,
     /// Found to be stacked too deep for passthrough.
@@ -643,39 +629,13 @@ pub(super) enum NumberInHandle {
 }
 
 impl LowerMount {
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn magic(&self) -> u64 {
-        self.magic
-    }
-
-    /// Whether its inodes have file handles that we may open.
-    pub(crate) fn has_handles(&self) -> bool {
-        self.has_handles
-    }
-
     /// Whether positions of a listing stay valid when its directory is opened again.
     pub(crate) fn keeps_positions(&self) -> bool {
         self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
     }
 
-    pub(crate) fn no_wait(&self) -> NoWait {
-        self.no_wait
-    }
-
     pub(crate) fn is_memory(&self) -> bool {
         self.no_wait == NoWait::Memory
-    }
-
-    /// Whether another machine or process serves it.
-    pub(crate) fn is_remote(&self) -> bool {
-        self.is_remote
     }
 
     pub(crate) fn is_stacked(&self) -> bool {
