@@ -29,7 +29,7 @@ mod permission;
 mod programs;
 mod reload;
 
-pub(crate) use attribute_source::{NewFile, OpenFileSource, StatSource};
+pub(crate) use attribute_source::{NewFile, OpenFileSource};
 pub(crate) use audit::{AuditedNames, AuditedOpen};
 pub use audit_log::AuditLog;
 pub(crate) use permission::RulesOfEntries;

@@ -69,7 +69,7 @@ impl Watch {
     pub(super) fn look_for_late(&self, notifier: &Notifier) -> bool {
         let age = self.lanes.oldest();
         if self.losses.set_late(age >= LATE) {
-            self.figures.late();
+            self.figures.late.fetch_add(1, Ordering::Relaxed);
             tracing::debug!("notifications are late: answers are valid for a second");
         }
         if age >= GIVEN_UP
@@ -179,7 +179,7 @@ impl Watch {
         {
             return;
         }
-        self.figures.silenced();
+        self.figures.silenced.fetch_add(1, Ordering::Relaxed);
         self.drop_later(node, ANSWERS);
         for other in self.marks.everywhere(&self.tree, &inode) {
             if other.node() != node {

@@ -8,7 +8,7 @@ use crate::explanation::{
     CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse,
 };
 use crate::host::{Host, HostDir};
-use crate::judge::{ActivePolicy, OpenFileSource, PASSTHROUGH, StatSource};
+use crate::judge::{ActivePolicy, OpenFileSource, PASSTHROUGH};
 use crate::stat::{stat_open, stat_with_birth};
 use crate::tree::{
     Inode, LowerMount, MapConditions, Obstacle, mount_id_mask, open_beneath, opened_identity,
@@ -351,7 +351,7 @@ fn hidden_by(rules: &ActivePolicy, path: &[u8], stat: &Statx) -> Option<RuleId> 
     let subject = Subject {
         path,
         file_type: FileType::Directory,
-        source: &StatSource(stat),
+        source: &OpenFileSource { stat, file: None },
     };
     match rules.policy.visibility(&subject) {
         Visibility::Hidden(rule) => Some(rule),
