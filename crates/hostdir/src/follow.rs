@@ -41,7 +41,7 @@ mod watch;
 pub use mount_table::MountTable;
 
 use crate::config::{Config, FileHandles, FollowMode};
-use crate::tree::{Followed, Inode, Tree};
+use crate::tree::{Followed, Inode, Noted, Tree};
 use changes::Seen;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
@@ -354,7 +354,7 @@ impl Follow {
                 self.of_attributes(started.watch.losses.timeout(self.config.follow_timeout))
             }
             // Whoever locks it relies on what others wrote before.
-            _ if inode.was_locked() && self.tree.connected_notifier().is_none() => {
+            _ if inode.is(Noted::Locked) && self.tree.connected_notifier().is_none() => {
                 self.of_attributes(Duration::ZERO)
             }
             _ => self.config.attr_timeout(),

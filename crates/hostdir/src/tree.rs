@@ -40,7 +40,7 @@ pub(crate) use beneath::{End, component, component_of};
 pub(crate) use folded_case::folds_case;
 pub(crate) use followed::Followed;
 pub(crate) use housekeeping::start as start_housekeeping;
-pub(crate) use inode::{Descriptor, Inode, LowerMount, Place, set_group_id_stays};
+pub(crate) use inode::{Descriptor, Inode, LowerMount, Noted, Place, set_group_id_stays};
 pub use mounts::{Handles, MountProperties};
 pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
 pub(crate) use names::NAMES_MAX;

@@ -9,7 +9,7 @@ use super::privileges::loses_set_ids;
 use crate::config::CacheMode;
 use crate::stat::content_version;
 use crate::stat::stat_open;
-use crate::tree::{Descriptor, Inode};
+use crate::tree::{Descriptor, Inode, Noted};
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -126,8 +126,8 @@ impl Files {
         self.may_write(&file)?;
         // The kernel keeps the pages.
         self.follow.is_asked(file.inode());
-        if args.from_cache && file.inode().takes_turns() {
-            file.inode().note_stored_to();
+        if args.from_cache && file.inode().is(Noted::TakesTurns) {
+            file.inode().note(Noted::StoredTo);
         }
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {

@@ -7,7 +7,7 @@ use super::lock_owners::{Exact, MOUNT};
 use super::mount_lock::{Asked, Joined, RANGES_END, Step, give_up};
 use super::open_file::OpenFile;
 use crate::ledger::OwnerNote;
-use crate::tree::Inode;
+use crate::tree::{Inode, Noted};
 use std::time::Instant;
 use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, NodeId};
@@ -37,7 +37,7 @@ impl Files {
             is_of_range: args.end < RANGES_END,
         };
         if asked.is_of_range && file.writable {
-            file.inode().note_turns();
+            file.inode().note(Noted::TakesTurns);
         }
         let started = Instant::now();
         locks.wait_for_turn(context, &asked)?;

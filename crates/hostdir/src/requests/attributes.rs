@@ -8,7 +8,7 @@ use crate::files::OpenFile;
 use crate::follow::PendingLookup;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
-use crate::tree::{Inode, MapConditions};
+use crate::tree::{Inode, MapConditions, Noted};
 use rustix::fs::{
     AtFlags, Gid, StatFs, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps,
     Uid,
@@ -68,7 +68,7 @@ impl Host {
     }
 
     fn modified(&self, inode: &Inode, stat: &Statx) -> StatxTimestamp {
-        match inode.is_stored_to() {
+        match inode.is(Noted::StoredTo) {
             true => (self.files.mount_locks).modified(inode.node(), stat.stx_mtime),
             false => stat.stx_mtime,
         }
@@ -253,7 +253,7 @@ impl Host {
             self.files.change_attributes(&inode, fd, clear)?;
         }
         self.follow.is_asked(&inode);
-        if inode.is_stored_to() && (set.mtime.is_some() || set.size.is_some()) {
+        if inode.is(Noted::StoredTo) && (set.mtime.is_some() || set.size.is_some()) {
             self.files.mount_locks.modified_is_set(node);
         }
         let stat = stat_open(fd)?;

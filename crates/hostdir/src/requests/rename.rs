@@ -5,7 +5,7 @@ use super::ownership::Checked;
 use crate::host::Host;
 use crate::identity::KnownName;
 use crate::judge::AuditedNames;
-use crate::tree::{End, Inode, NAMES_MAX, component};
+use crate::tree::{End, Inode, NAMES_MAX, Noted, component};
 use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -155,7 +155,7 @@ impl Host {
     }
 
     fn keep_removed(&self, uid: Option<u32>, directory: &Arc<Inode>) {
-        directory.is_only_held();
+        directory.note(Noted::OnlyHeld);
         self.tree.drop_if_over_quota(uid, directory);
     }
 

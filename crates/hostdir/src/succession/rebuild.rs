@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::identity::{Identity, KnownName};
 use crate::ledger::{FileNote, OwnerNote};
 use crate::stat::stat_open;
-use crate::tree::{Inode, LowerMount, NewInode, Place};
+use crate::tree::{Inode, LowerMount, NewInode, Noted, Place};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -327,7 +327,7 @@ impl<'a> Rebuild<'a> {
 
     /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&self, file: &OpenFile, note: OwnerNote, fd: OwnedFd, place: u32) {
-        file.inode().note_lock();
+        file.inode().note(Noted::Locked);
         let charges = self.charges_of_owner(file);
         let owner = OwnerFile::new(fd, note, Some(place), charges);
         self.host.files.locks.put(owner);

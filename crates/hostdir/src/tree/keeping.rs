@@ -3,7 +3,7 @@
 
 use super::Tree;
 use super::beneath::End;
-use super::inode::{Descriptor, Inode};
+use super::inode::{Descriptor, Inode, Noted};
 use super::open_store::STORED_MAX;
 use crate::ledger::{Key, Strongbox};
 use crate::stat::stat_open;
@@ -147,7 +147,7 @@ impl Tree {
                 *stored = stored.saturating_sub(1);
                 self.discard(Key::Node(inode.node()));
                 self.discarded.store(true, Ordering::SeqCst);
-                if inode.lost_a_name() {
+                if inode.is(Noted::LostAName) {
                     self.settle_discards();
                 }
             }
