@@ -1,4 +1,4 @@
-//! Mounting where the kernel, or a container's filter of system calls, knows no mount API.
+//! Mounting where a filter of system calls, as in a container, refuses the mount API.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]

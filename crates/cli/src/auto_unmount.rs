@@ -74,9 +74,9 @@ pub(crate) fn main() -> ExitCode {
     let mut abort = None;
     loop {
         match supervisor.receive() {
-            Ok(Some(Message::Mounted(file))) => {
+            Ok(Some(Message::Mounted(mut file))) => {
                 target.mounted = mounting::fuse_on(&target.mountpoint);
-                abort = file;
+                abort = file.pop();
             }
             Ok(Some(Message::Background)) => drop(log.leave_the_terminal()),
             Ok(Some(Message::Stop)) => return ExitCode::SUCCESS,

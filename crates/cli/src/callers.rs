@@ -5,12 +5,12 @@
 //! reply is the number, then the path of the program, or the CPU in digits, or nothing.
 
 use crate::channel::packets_to_thread;
+use parking_lot::Mutex;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SendFlags, send};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const PROGRAM: u8 = b'P';
@@ -78,7 +78,7 @@ impl Callers {
         if caller == 0 {
             return None;
         }
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         *asked = asked.wrapping_add(1);
         let number = asked.to_ne_bytes();
         let mut question = [0; QUESTION_BYTES];

@@ -9,45 +9,51 @@ use crate::task::start_thread;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use thrufs_sys::fd_passing::{self, Received};
+use thrufs_virtio::CALLERS_MAX;
 
 /// The longest configuration has a map of attributes as long as an argument may be (128 KiB). Below the usual
 /// buffer of a socket.
 const PACKET_BYTES_MAX: usize = 192 * 1024;
 
-#[derive(Debug)]
+/// The text of [`Message::Watching`].
+const WATCHING: &[u8] = br#""Watching""#;
+
+/// The descriptors of a message are sent beside its text.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// What to serve: the first packet to the supervisor (with the mount point and the source), to the worker of
     /// a mount (`/dev/fuse`, source), to the process that builds a sandbox (source), or to auto_unmount.
-    Serve(Box<MountConfig>, Vec<OwnedFd>),
+    Serve(Box<MountConfig>, #[serde(skip)] Vec<OwnedFd>),
     /// Where the worker is queried. Before [`Serve`](Self::Serve): the listening control socket, if any.
     /// Before [`Share`](Self::Share): a socket connected to the supervisor.
-    Control(OwnedFd),
+    Control(#[serde(skip)] Vec<OwnedFd>),
     /// The mount exists. With the file that aborts the connection, if available, for use when the
     /// supervisor dies.
-    Mounted(Option<OwnedFd>),
+    Mounted(#[serde(skip)] Vec<OwnedFd>),
     /// The socket for [`callers`](crate::callers) queries; before [`Serve`](Self::Serve).
-    CallerQueries(OwnedFd),
+    CallerQueries(#[serde(skip)] Vec<OwnedFd>),
     /// What to share: the first packet to the worker of a share, with the source.
-    Share(Box<ShareConfig>, OwnedFd),
+    Share(Box<ShareConfig>, #[serde(skip)] Vec<OwnedFd>),
     /// The front end's connection through the supervisor, and what outlives the worker: the journal, the
     /// ledger, the socket of the strongbox; then `stat` and `schedstat` of threads of the front end. The worker
     /// ends with the connection.
-    Connection([OwnedFd; 4], Vec<OwnedFd>),
+    Connection(#[serde(skip)] Vec<OwnedFd>),
     /// The final statistics of a share's worker, in the form of a control reply.
     Figures(String),
-    /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)): before
+    /// The policy, and the socket of its audit log ([`audit_log`](crate::audit_log)), if it has one: before
     /// [`Serve`](Self::Serve) and [`Share`](Self::Share), and after each reload.
-    Policy(OwnedFd, Option<OwnedFd>),
+    Policy(#[serde(skip)] Vec<OwnedFd>),
     /// The worker is in a user namespace whose ids have to be mapped; the reply is [`Ready`](Self::Ready)
     /// or [`Failed`](Self::Failed).
     MapIds,
     /// A pidfd of the worker's thread that ends when the process does.
-    Watching(OwnedFd),
+    Watching(#[serde(skip)] Vec<OwnedFd>),
     /// From the worker: INIT is answered. From the supervisor: the mount is ready.
     Ready,
     Failed(String),
@@ -58,12 +64,12 @@ pub(crate) enum Message {
     Statistics,
     /// Detach from the terminal.
     Background,
-    /// The plan of a sandbox, in JSON: for the process that builds it, and for its process 1.
-    Sandbox(String),
+    /// The plan of a sandbox: for the process that builds it, and for its process 1.
+    Sandbox(Value),
     /// `/dev/fuse`, opened in the user namespace of the sandbox.
-    Device(OwnedFd),
+    Device(#[serde(skip)] Vec<OwnedFd>),
     /// A pidfd of the command in the sandbox.
-    Started(OwnedFd),
+    Started(#[serde(skip)] Vec<OwnedFd>),
     /// The command was stopped by a signal.
     Stopped,
     /// The command has ended: its exit status, or the negative number of a signal.
@@ -73,112 +79,55 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Keyword, payload and descriptors.
-    fn parts(&self) -> (&'static str, Vec<u8>, Vec<BorrowedFd<'_>>) {
-        fn all(descriptors: &[OwnedFd]) -> Vec<BorrowedFd<'_>> {
-            descriptors.iter().map(AsFd::as_fd).collect()
-        }
-        let plain = |word| (word, Vec::new(), Vec::new());
-        let with = |word, descriptors| (word, Vec::new(), descriptors);
-        let text = |word, text: String| (word, text.into_bytes(), Vec::new());
+    /// Its descriptors, and how many they may be.
+    fn place(&mut self) -> Option<(&mut Vec<OwnedFd>, RangeInclusive<usize>)> {
+        Some(match self {
+            Message::Serve(_, all) => (all, 0..=3),
+            Message::Connection(all) => (all, 4..=4 + 2 * CALLERS_MAX),
+            Message::Policy(files) => (files, 1..=2),
+            Message::Mounted(file) => (file, 0..=1),
+            Message::Share(_, one)
+            | Message::Control(one)
+            | Message::CallerQueries(one)
+            | Message::Watching(one)
+            | Message::Device(one)
+            | Message::Started(one) => (one, 1..=1),
+            _ => return None,
+        })
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match self {
-            Message::Serve(config, descriptors) => ("serve", json(config), all(descriptors)),
-            Message::Share(config, source) => ("share", json(config), vec![source.as_fd()]),
-            Message::Connection(parts, callers) => {
-                with("connection", [all(parts), all(callers)].concat())
-            }
-            Message::CallerQueries(socket) => with("caller queries", vec![socket.as_fd()]),
-            Message::Policy(policy, audit) => {
-                let audit = audit.as_ref().map(AsFd::as_fd);
-                let both = [policy.as_fd()].into_iter().chain(audit);
-                with("policy", both.collect())
-            }
-            Message::Control(socket) => with("control", vec![socket.as_fd()]),
-            Message::Mounted(file) => with("mounted", all(file.as_slice())),
-            Message::Watching(thread) => with("watching", vec![thread.as_fd()]),
-            Message::Figures(figures) => text("figures", figures.clone()),
-            Message::Failed(why) => text("failed", why.clone()),
-            Message::Stuck(threads) => text("stuck", threads.to_string()),
-            Message::Signalled(number) => text("signal", number.to_string()),
-            Message::MapIds => plain("map ids"),
-            Message::Ready => plain("ready"),
-            Message::Stop => plain("stop"),
-            Message::Statistics => plain("statistics"),
-            Message::Background => plain("background"),
-            Message::Sandbox(plan) => text("sandbox", plan.clone()),
-            Message::Device(device) => with("device", vec![device.as_fd()]),
-            Message::Started(command) => with("started", vec![command.as_fd()]),
-            Message::Stopped => plain("stopped"),
-            Message::Ended(status) => text("ended", status.to_string()),
-            Message::NotExecuted(status, why) => text("not executed", format!("{status} {why}")),
+            Message::Serve(_, all)
+            | Message::Share(_, all)
+            | Message::Connection(all)
+            | Message::Policy(all)
+            | Message::Mounted(all)
+            | Message::Control(all)
+            | Message::CallerQueries(all)
+            | Message::Watching(all)
+            | Message::Device(all)
+            | Message::Started(all) => all.iter().map(AsFd::as_fd).collect(),
+            _ => Vec::new(),
         }
     }
 
-    fn decode(bytes: &[u8], mut descriptors: Vec<OwnedFd>) -> io::Result<Message> {
-        let mut halves = bytes.splitn(2, |byte| *byte == 0);
-        let word = halves.next().unwrap_or_default();
-        let rest = halves.next().unwrap_or_default();
-        let text = || String::from_utf8_lossy(rest).into_owned();
-        let number = || text().parse().map_err(|_| malformed());
-        let mut one = || descriptors.pop().ok_or_else(malformed);
-        Ok(match word {
-            b"serve" => Message::Serve(configuration(rest)?, descriptors),
-            b"share" => Message::Share(configuration(rest)?, one()?),
-            b"connection" => {
-                let callers = descriptors.split_off(descriptors.len().min(4));
-                let parts = descriptors.try_into().map_err(|_| malformed())?;
-                Message::Connection(parts, callers)
-            }
-            b"caller queries" => Message::CallerQueries(one()?),
-            b"policy" => {
-                let mut descriptors = descriptors.into_iter();
-                Message::Policy(
-                    descriptors.next().ok_or_else(malformed)?,
-                    descriptors.next(),
-                )
-            }
-            b"control" => Message::Control(one()?),
-            b"mounted" => Message::Mounted(one().ok()),
-            b"watching" => Message::Watching(one()?),
-            b"figures" => Message::Figures(text()),
-            b"failed" => Message::Failed(text()),
-            b"stuck" => Message::Stuck(text().parse().map_err(|_| malformed())?),
-            b"signal" => Message::Signalled(number()?),
-            b"map ids" => Message::MapIds,
-            b"ready" => Message::Ready,
-            b"stop" => Message::Stop,
-            b"statistics" => Message::Statistics,
-            b"background" => Message::Background,
-            b"sandbox" => Message::Sandbox(text()),
-            b"device" => Message::Device(one()?),
-            b"started" => Message::Started(one()?),
-            b"stopped" => Message::Stopped,
-            b"ended" => Message::Ended(number()?),
-            b"not executed" => {
-                let text = text();
-                let (status, why) = text.split_once(' ').ok_or_else(malformed)?;
-                let status = status.parse().map_err(|_| malformed())?;
-                Message::NotExecuted(status, why.to_owned())
-            }
+    fn decode(bytes: &[u8], descriptors: Vec<OwnedFd>) -> io::Result<Message> {
+        let mut message: Message = serde_json::from_slice(bytes).map_err(|error| {
+            let what = "the message is of another version of thrufs";
+            io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}"))
+        })?;
+        match message.place() {
+            Some((place, count)) if count.contains(&descriptors.len()) => *place = descriptors,
+            None if descriptors.is_empty() => {}
             _ => return Err(malformed()),
-        })
+        }
+        Ok(message)
     }
 }
 
 fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a packet that no thrufs sends")
-}
-
-fn json(config: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(config)
-        .expect("a configuration has texts as keys, and no file names as texts")
-}
-
-fn configuration<T: DeserializeOwned>(json: &[u8]) -> io::Result<T> {
-    serde_json::from_slice(json).map_err(|error| {
-        let what = "the configuration is of another version of thrufs";
-        io::Error::new(io::ErrorKind::InvalidData, format!("{what}: {error}"))
-    })
 }
 
 pub(crate) fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -235,12 +184,8 @@ impl Channel {
     ///
     /// EPIPE when the other process is gone, EAGAIN when it reads none of hundreds of messages.
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
-        let (word, rest, descriptors) = message.parts();
-        let bytes = match rest.is_empty() {
-            true => word.into(),
-            false => [word.as_bytes(), &rest].join(&0),
-        };
-        fd_passing::send_now(self.0.as_fd(), &bytes, &descriptors)?;
+        let bytes = serde_json::to_vec(message).expect("a message has texts as keys");
+        fd_passing::send_now(self.0.as_fd(), &bytes, &message.descriptors())?;
         Ok(())
     }
 
@@ -278,7 +223,7 @@ impl Channel {
         let descriptors = received.descriptors;
         let is_expected = match descriptors.len() {
             0 => true,
-            1 => !is_watched && bytes == *b"watching",
+            1 => !is_watched && bytes == WATCHING,
             _ => false,
         };
         if is_expected && received.is_whole {
@@ -337,28 +282,29 @@ mod tests {
             ["/", "/dev", "/proc"].map(|path| std::fs::File::open(path).unwrap().into());
         let number = |fd: &OwnedFd| rustix::fs::fstat(fd).unwrap().st_dev;
         let numbers = [number(&source), number(&text), number(&audit)];
-        ours.send(&Message::Policy(text, Some(audit))).unwrap();
+        ours.send(&Message::Policy(vec![text, audit])).unwrap();
         let settings = options::parse("xattrmap=/map//user.v./,tag=a b,queues=2").unwrap();
         let config = options::resolve_share(&settings).unwrap();
         let shown = format!("{config:?}");
-        ours.send(&Message::Share(Box::new(config), source))
+        ours.send(&Message::Share(Box::new(config), vec![source]))
             .unwrap();
-        let Some(Message::Policy(text, Some(audit))) = theirs.receive().unwrap() else {
+        let Some(Message::Policy(files)) = theirs.receive().unwrap() else {
             panic!("something else arrived");
         };
         let Some(Message::Share(config, source)) = theirs.receive().unwrap() else {
             panic!("something else arrived");
         };
         assert_eq!(format!("{config:?}"), shown);
-        assert_eq!([number(&source), number(&text), number(&audit)], numbers);
+        let arrived: Vec<_> = source.iter().chain(&files).map(number).collect();
+        assert_eq!(arrived, numbers);
     }
 
     #[test]
     fn descriptors_of_a_peer_are_refused_and_sends_do_not_wait() {
         let (ours, theirs) = pair();
         let file = OwnedFd::from(std::fs::File::open("/").unwrap());
-        let watching = Message::Watching(file.try_clone().unwrap());
-        let policy = Message::Policy(file, None);
+        let watching = Message::Watching(vec![file.try_clone().unwrap()]);
+        let policy = Message::Policy(vec![file]);
         for (message, is_watched, is_taken) in [
             (&watching, false, true),
             (&watching, true, false),
@@ -384,7 +330,7 @@ mod tests {
         let config = options::resolve_share(&options::parse(&list).unwrap()).unwrap();
         let map = config.serving.xattr_map.clone();
         let source = std::fs::File::open("/").unwrap().into();
-        ours.send(&Message::Share(Box::new(config), source))
+        ours.send(&Message::Share(Box::new(config), vec![source]))
             .unwrap();
         let Some(Message::Share(config, _)) = theirs.receive().unwrap() else {
             panic!("something else arrived");
@@ -400,12 +346,13 @@ mod tests {
             rustix::net::send(&ours, text.as_bytes(), rustix::net::SendFlags::empty()).unwrap();
             theirs.receive()
         };
-        let Ok(Some(Message::Serve(config, _))) = send("serve\0{\"serving\":{\"xattr\":false}}")
+        let Ok(Some(Message::Serve(config, _))) =
+            send(r#"{"Serve":[{"serving":{"xattr":false}}]}"#)
         else {
             panic!("something else arrived");
         };
         assert!(!config.serving.xattr && config.serving.default_permissions);
-        let error = send("serve\0{\"serving\":{\"later\":1}}")
+        let error = send(r#"{"Serve":[{"serving":{"later":1}}]}"#)
             .unwrap_err()
             .to_string();
         assert!(
@@ -418,15 +365,15 @@ mod tests {
     fn abort_file_arrives_if_there_is_one() {
         let (ours, theirs) = pair();
         let file = std::fs::File::open("/dev").unwrap();
-        ours.send(&Message::Mounted(Some(file.into()))).unwrap();
-        let Some(Message::Mounted(Some(file))) = theirs.receive().unwrap() else {
+        ours.send(&Message::Mounted(vec![file.into()])).unwrap();
+        let Some(Message::Mounted(file)) = theirs.receive().unwrap() else {
             panic!("something else arrived");
         };
-        let number = rustix::fs::fstat(&file).unwrap().st_dev;
+        let number = rustix::fs::fstat(&file[0]).unwrap().st_dev;
         assert_eq!(number, rustix::fs::stat("/dev").unwrap().st_dev);
-        ours.send(&Message::Mounted(None)).unwrap();
+        ours.send(&Message::Mounted(Vec::new())).unwrap();
         let arrived = theirs.receive().unwrap();
-        assert!(matches!(arrived, Some(Message::Mounted(None))));
+        assert!(matches!(arrived, Some(Message::Mounted(none)) if none.is_empty()));
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl MountPlan {
         }
         let mut supervisor = Process::start(Role::Supervisor, self.config.paths())
             .map_err(system("start the server"))?;
-        let policy = self.policy.map(|it| Message::Policy(it.text, it.audit));
+        let policy = self.policy.map(PolicyFiles::into_message);
         let descriptors = [self.place].into_iter().chain(self.sources).collect();
         let serve = Message::Serve(Box::new(self.config.clone()), descriptors);
         for message in policy.iter().chain([&serve]) {

@@ -13,11 +13,11 @@ use crate::lookup;
 use crate::output::lines_of;
 use crate::task::start_thread;
 use crate::waiting;
+use parking_lot::Mutex;
 use rate::{LogRate, PIECE_BYTES_MAX};
 use rustix::fs::{Mode, OFlags};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use syslog::Syslog;
@@ -77,13 +77,7 @@ static RATES: Mutex<Option<[LogRate; 2]>> = Mutex::new(None);
 
 /// From now on, what this process logs is limited, and what its workers log together.
 pub(crate) fn limit() {
-    *rates() = Some([LogRate::new(Instant::now()), LogRate::new(Instant::now())]);
-}
-
-fn rates() -> std::sync::MutexGuard<'static, Option<[LogRate; 2]>> {
-    RATES
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    *RATES.lock() = Some([LogRate::new(Instant::now()), LogRate::new(Instant::now())]);
 }
 
 /// Standard error, where what peers and names of files say controls no terminal.
@@ -91,7 +85,7 @@ struct StandardError;
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let admitted = match &mut *rates() {
+        let admitted = match &mut *RATES.lock() {
             Some([own, _]) => own.admit(bytes, Instant::now()),
             None => Some(0),
         };
@@ -133,7 +127,7 @@ pub(crate) fn relay(pipe: OwnedFd, ended: OwnedFd) -> io::Result<JoinHandle<()>>
                     break;
                 };
                 let (lines, now) = (&bytes[..length], Instant::now());
-                let admitted = match &mut *rates() {
+                let admitted = match &mut *RATES.lock() {
                     Some([_, all]) => rate.admit_of(all, lines, now),
                     None => rate.admit(lines, now),
                 };

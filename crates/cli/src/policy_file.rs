@@ -61,7 +61,21 @@ impl PolicyFiles {
     ) -> io::Result<Message> {
         let log = self.audit.as_ref().map(OwnedFd::try_clone).transpose()?;
         let audit = log.map(begin).transpose()?;
-        Ok(Message::Policy(self.text.try_clone()?, audit))
+        let text = self.text.try_clone()?;
+        Ok(PolicyFiles { text, audit }.into_message())
+    }
+
+    pub(crate) fn into_message(self) -> Message {
+        Message::Policy([self.text].into_iter().chain(self.audit).collect())
+    }
+
+    /// Of the descriptors of [its message](Self::into_message).
+    pub(crate) fn received(descriptors: Vec<OwnedFd>) -> Option<PolicyFiles> {
+        let mut descriptors = descriptors.into_iter();
+        Some(PolicyFiles {
+            text: descriptors.next()?,
+            audit: descriptors.next(),
+        })
     }
 
     /// Compiles it in a worker, and returns the audit log too; `path` and `accounts` are the name for messages

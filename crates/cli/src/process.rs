@@ -216,9 +216,9 @@ impl Process {
 
     /// Watches a thread: whatever ends the process ends all its threads, but the process remains while
     /// one is blocked in the kernel.
-    pub(crate) fn watch(&mut self, thread: OwnedFd) {
+    pub(crate) fn watch(&mut self, mut thread: Vec<OwnedFd>) {
         if let Life::Running(watched) = &mut self.life {
-            *watched = Some(thread);
+            *watched = thread.pop();
         }
     }
 

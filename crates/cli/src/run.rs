@@ -71,7 +71,7 @@ fn receive_plan(runner: &Channel) -> Option<SandboxPlan> {
     let Ok(Some(Message::Sandbox(plan))) = runner.receive() else {
         return None;
     };
-    serde_json::from_str(&plan).ok()
+    serde_json::from_value(plan).ok()
 }
 
 /// Runs the command; returns its exit status.

@@ -405,8 +405,8 @@ pub(crate) fn start_worker(
     let all = [device].into_iter().chain(sources).collect();
     let given = [
         policy,
-        listener.map(Message::Control),
-        Some(Message::CallerQueries(about)),
+        listener.map(|listener| Message::Control(vec![listener])),
+        Some(Message::CallerQueries(vec![about])),
         Some(Message::Serve(Box::new(config.clone()), all)),
     ];
     for message in given.iter().flatten() {

@@ -29,11 +29,9 @@ pub(crate) fn receive_setup(supervisor: &Channel) -> Option<(WorkerSetup, Messag
     let mut setup = WorkerSetup::default();
     loop {
         match supervisor.receive() {
-            Ok(Some(Message::Control(socket))) => setup.control = Some(socket),
-            Ok(Some(Message::CallerQueries(socket))) => setup.callers = Some(socket),
-            Ok(Some(Message::Policy(text, audit))) => {
-                setup.policy = Some(PolicyFiles { text, audit });
-            }
+            Ok(Some(Message::Control(mut socket))) => setup.control = socket.pop(),
+            Ok(Some(Message::CallerQueries(mut socket))) => setup.callers = socket.pop(),
+            Ok(Some(Message::Policy(files))) => setup.policy = PolicyFiles::received(files),
             Ok(Some(message)) => return Some((setup, message)),
             Ok(None) => return None,
             Err(error) => {
@@ -76,7 +74,7 @@ impl<T: Watched> Watcher<T> {
     pub(crate) fn start(mut self, confine: impl FnOnce() + Send + 'static) -> io::Result<()> {
         task::start_thread("thrufs-watcher", move || {
             if let Ok(thread) = process::this_thread() {
-                let _ = self.supervisor.send(&Message::Watching(thread));
+                let _ = self.supervisor.send(&Message::Watching(vec![thread]));
             }
             confine();
             while self.watch() {}
@@ -101,8 +99,10 @@ impl<T: Watched> Watcher<T> {
         if message {
             match self.supervisor.receive() {
                 Ok(Some(Message::Statistics)) => self.print_statistics(),
-                Ok(Some(Message::Policy(text, audit))) => {
-                    self.replace_policy(PolicyFiles { text, audit });
+                Ok(Some(Message::Policy(files))) => {
+                    if let Some(files) = PolicyFiles::received(files) {
+                        self.replace_policy(files);
+                    }
                 }
                 Ok(Some(message)) => self.watched.on_message(message),
                 Ok(None) | Err(_) => {

@@ -100,7 +100,7 @@ impl Watched for MountWatch {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::Stop => self.handle.shutdown(),
-            Message::Mounted(abort) => self.abort = abort,
+            Message::Mounted(mut abort) => self.abort = abort.pop(),
             other => tracing::debug!(?other, "unexpected message to the worker"),
         }
     }

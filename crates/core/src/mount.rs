@@ -1,15 +1,15 @@
 //! Mounting and unmounting a FUSE file system.
 //!
-//! As root: [`mount`], given an open `/dev/fuse`, by the mount API (Linux 5.2) or, where that fails, by
-//! mount(2). As an unprivileged user: [`mount_unprivileged`] by the set-user-id program `fusermount3`, which
-//! returns the open device. The kernel sends INIT and waits for its reply; with `FUSE_DEV_IOC_SYNC_INIT`
-//! (see [`open_device`]) the mount call itself waits for it, so another thread or process must answer it.
+//! As root: [`mount`], given an open `/dev/fuse`, by mount(2): containers' seccomp filters permit it wherever they
+//! permit mounting, and it has room for any source, where a parameter of the mount API has 255 bytes. As an
+//! unprivileged user: [`mount_unprivileged`] by the set-user-id program `fusermount3`, which returns the open
+//! device. The kernel sends INIT and waits for its reply; with `FUSE_DEV_IOC_SYNC_INIT` (see [`open_device`]) the
+//! mount call itself waits for it, so another thread or process must answer it.
 
-mod api;
-mod classic;
 mod connection;
 mod error;
 mod helper;
+mod mount_call;
 mod options;
 mod place;
 
@@ -21,9 +21,8 @@ pub(crate) use helper::{AutoUnmount, mount_by_helper};
 pub use helper::{mount_unprivileged, unmount_unprivileged, unprivileged_helper};
 pub use options::MountOptions;
 
-use error::{kernel_error, unmount_error};
+use error::unmount_error;
 use place::{Place, open_target};
-use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount as unmount_call};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -61,19 +60,7 @@ pub fn mount_on(
 ) -> Result<(), MountError> {
     let place = Place::of(&place, target);
     place.check()?;
-    if !api::can_name(options) {
-        return classic::mount(device.as_fd(), &place, options);
-    }
-    match api::open() {
-        Ok(context) => api::mount(&context, device.as_fd(), &place, options),
-        // An older kernel, or a seccomp filter without the API (old ones return EPERM). If privilege is
-        // missing, mount(2) reports that, too.
-        Err(errno @ (Errno::NOSYS | Errno::PERM)) => {
-            tracing::debug!(%errno, "no mount API: mounting by mount(2)");
-            classic::mount(device.as_fd(), &place, options)
-        }
-        Err(errno) => Err(kernel_error(target, "fsopen", errno, String::new())),
-    }
+    mount_call::mount(device.as_fd(), &place, options)
 }
 
 /// Unmounts `target`; with `lazy`, also when it is in use: detaches it at once, and ends with its last

@@ -59,9 +59,9 @@ thread_local! {
 }
 
 pub(crate) struct Credentials {
-    switches: bool,
-    server_uid: u32,
-    server_gid: u32,
+    pub(crate) switches: bool,
+    pub(crate) server_uid: u32,
+    pub(crate) server_gid: u32,
     effective: Capabilities,
 }
 
@@ -89,14 +89,6 @@ impl Credentials {
         })
     }
 
-    pub(crate) fn server_uid(&self) -> u32 {
-        self.server_uid
-    }
-
-    pub(crate) fn server_gid(&self) -> u32 {
-        self.server_gid
-    }
-
     /// Whether this process may ignore modes and ACLs of lower files.
     pub(crate) fn overrides_modes(&self) -> bool {
         self.effective.contains(Capabilities::DAC_OVERRIDE)
@@ -111,10 +103,6 @@ impl Credentials {
     /// Whether this process may change files of other users.
     pub(crate) fn overrides_owners(&self) -> bool {
         self.effective.contains(Capabilities::FOWNER)
-    }
-
-    pub(crate) fn switches(&self) -> bool {
-        self.switches
     }
 
     fn prepare_thread(&self) -> Result<Acting> {

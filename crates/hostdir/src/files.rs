@@ -107,7 +107,7 @@ impl Files {
     ) -> Files {
         let locks = Arc::<LockOwners>::default();
         let mount_locks = MountLocks::new(Arc::clone(&locks), Arc::clone(&tree));
-        let (limits, server_uid) = (tree.limits, tree.credentials.server_uid());
+        let (limits, server_uid) = (tree.limits, tree.credentials.server_uid);
         Files {
             config,
             tree,

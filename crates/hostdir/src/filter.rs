@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// How one file is redacted, and which open file may write to it.
 #[derive(Debug)]
 pub(crate) struct Filter {
-    redaction: Redaction,
+    pub(crate) redaction: Redaction,
     /// The version for which the view is valid.
     view: Mutex<Option<(Version, View)>>,
     writer: Mutex<Option<Writer>>,
@@ -73,10 +73,6 @@ impl Filter {
             writer: Mutex::new(None),
             notes,
         }
-    }
-
-    pub(crate) fn redaction(&self) -> Redaction {
-        self.redaction
     }
 
     /// Makes `handle` the only writer, if the file is empty. `notify` is first called with the previous

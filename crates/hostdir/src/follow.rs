@@ -41,7 +41,7 @@ mod watch;
 pub use mount_table::MountTable;
 
 use crate::config::{Config, FileHandles, FollowMode};
-use crate::tree::{Followed, Inode, Tree};
+use crate::tree::{Followed, Inode, Noted, Tree};
 use changes::Seen;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
@@ -174,7 +174,7 @@ impl Follow {
             },
             mounts_are_private: self.mounts.lock().as_ref().is_some_and(|it| it.is_private),
         };
-        let server_uid = self.tree.credentials.server_uid();
+        let server_uid = self.tree.credentials.server_uid;
         let marks = Marks::new(wanted, server_uid).map_err(|error| error.to_string())?;
         marks
             .mark(&self.tree, &self.tree.root, None)
@@ -221,7 +221,7 @@ impl Follow {
     /// drop: if the next one is for attributes, they come with the entries instead of by a LOOKUP for each.
     pub(crate) fn listed_without_attributes(&self, directory: &Inode) {
         if let Some(Started { watch, .. }) = self.started.get()
-            && !directory.followed().set(Followed::LISTED)
+            && !directory.followed.set(Followed::LISTED)
         {
             watch.drop_all_of(directory.node());
         }
@@ -287,7 +287,7 @@ impl Follow {
         PendingLookup {
             follow: self,
             directory: directory.node(),
-            mount: directory.mount().index(),
+            mount: directory.mount().index,
             silence_ends: self.silence_ends(),
             seen: watch.map(|watch| Before {
                 watch,
@@ -301,7 +301,7 @@ impl Follow {
     pub(crate) fn mark(&self, uid: Option<u32>, inode: &Arc<Inode>) -> Question {
         let own_changes = self.own_changes[1].load(Ordering::SeqCst);
         if let Some(started) = self.started.get()
-            && !inode.followed().any(Followed::BY_ITS_NAME)
+            && !inode.followed.any(Followed::BY_ITS_NAME)
         {
             started.has_mark(inode, uid);
         }
@@ -351,7 +351,7 @@ impl Follow {
         } else {
             Followed::MARKED | Followed::BY_ITS_NAME
         };
-        self.is_started() && inode.followed().any(told) && !inode.is_written_by_kernel()
+        self.is_started() && inode.followed.any(told) && !inode.is_written_by_kernel()
     }
 
     /// How long the attributes of a known inode may be kept.
@@ -361,7 +361,7 @@ impl Follow {
                 self.of_attributes(started.watch.losses.timeout(self.config.follow_timeout))
             }
             // Whoever locks it relies on what others wrote before.
-            _ if inode.was_locked() && self.tree.connected_notifier().is_none() => {
+            _ if inode.is(Noted::Locked) && self.tree.connected_notifier().is_none() => {
                 self.of_attributes(Duration::ZERO)
             }
             _ => self.config.attr_timeout(),
@@ -375,7 +375,7 @@ impl Follow {
     /// The kernel has forgotten an inode, whose mark goes soon.
     pub(crate) fn forgotten(&self, inode: &Arc<Inode>) {
         if let Some(started) = self.started.get()
-            && (inode.followed().any(Followed::MARKED) || started.is_silent(inode))
+            && (inode.followed.any(Followed::MARKED) || started.is_silent(inode))
         {
             let _ = started.forgotten.send(Arc::clone(inode));
         }
@@ -430,24 +430,24 @@ impl PendingLookup<'_> {
         };
         // The directory's mark tells nothing of a file that is mounted on the name.
         let is_by_its_name = links == 1
-            && inode.mount().index() == self.mount
-            && inode.followed().is_found_in(self.directory);
+            && inode.mount().index == self.mount
+            && inode.followed.is_found_in(self.directory);
         if is_by_its_name && !inode.is_directory() {
-            inode.followed().set(Followed::BY_ITS_NAME);
+            inode.followed.set(Followed::BY_ITS_NAME);
         } else {
-            inode.followed().clear(Followed::BY_ITS_NAME);
+            inode.followed.clear(Followed::BY_ITS_NAME);
         }
         let mut attr = self.follow.attr_timeout(inode);
         // The next GETATTR marks it. Until then no event reports other names, or what is in a directory.
         let is_marked_later = !is_by_its_name || inode.is_directory();
         let is_marked_later =
-            is_marked_later && !inode.followed().any(Followed::MARKED | Followed::REFUSED);
+            is_marked_later && !inode.followed.any(Followed::MARKED | Followed::REFUSED);
         if is_marked_later || was_silent {
             attr = zero;
         }
         // After the bit was set: an event that comes later clears it.
         if watch.changes.since(*seen) {
-            inode.followed().clear(Followed::BY_ITS_NAME);
+            inode.followed.clear(Followed::BY_ITS_NAME);
             attr = zero;
         }
         Timeouts {
@@ -546,7 +546,7 @@ mod tests {
             watch.reading.lock().own = 0;
             watch.read_queued(None);
             let timeouts = pending.found(&inode, 1);
-            (timeouts.attr, inode.followed().any(Followed::BY_ITS_NAME))
+            (timeouts.attr, inode.followed.any(Followed::BY_ITS_NAME))
         };
         let kept = follow.config.follow_timeout;
         assert_eq!(looked_up(&|| ()), (kept, true));

@@ -147,7 +147,7 @@ impl HostDir {
         }
         // First, so that each audited open has a log.
         if audit_log.is_some() {
-            host.judge.audit_log().replace(audit_log);
+            host.judge.audit_log.replace(audit_log);
         }
         host.judge.reload_rules(policy)?;
         host.files.withdraw_mappings();

@@ -29,7 +29,7 @@ mod permission;
 mod programs;
 mod reload;
 
-pub(crate) use attribute_source::{NewFile, OpenFileSource, StatSource};
+pub(crate) use attribute_source::{NewFile, OpenFileSource};
 pub(crate) use audit::{AuditedNames, AuditedOpen};
 pub use audit_log::AuditLog;
 pub(crate) use permission::RulesOfEntries;
@@ -80,7 +80,7 @@ pub(crate) struct Judge {
     hidden: HiddenNames,
     /// Whether the kernel above caches that a name does not exist.
     caches_absent_names: bool,
-    audit_log: AuditLog,
+    pub(crate) audit_log: AuditLog,
     programs: Option<Arc<dyn Programs>>,
     name_lock: NameLock,
 }
@@ -133,10 +133,6 @@ impl Judge {
     /// Whether the active rules redact or hide, so that a concurrent rename could evade them.
     pub(crate) fn rely_on_names(&self) -> bool {
         self.rules_if(|uses| uses.redact || uses.hide).is_some()
-    }
-
-    pub(crate) fn audit_log(&self) -> &AuditLog {
-        &self.audit_log
     }
 
     pub(crate) fn has_policy(&self) -> bool {

@@ -40,7 +40,7 @@ pub(crate) use beneath::{End, component, component_of};
 pub(crate) use folded_case::folds_case;
 pub(crate) use followed::Followed;
 pub(crate) use housekeeping::start as start_housekeeping;
-pub(crate) use inode::{Descriptor, Inode, LowerMount, Place, set_group_id_stays};
+pub(crate) use inode::{Descriptor, Inode, LowerMount, Noted, Place, set_group_id_stays};
 pub use mounts::{Handles, MountProperties};
 pub(crate) use mounts::{mount_id_mask, open_beneath, opened_identity};
 pub(crate) use names::NAMES_MAX;
@@ -108,7 +108,7 @@ pub(crate) struct Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         // Ends the threads: otherwise some per session would pile up.
-        self.mounts.wakeup().notify();
+        self.mounts.wakeup.notify();
         self.open_store.end();
     }
 }
@@ -141,7 +141,7 @@ impl Tree {
             (config.file_handles, config.follows()),
         )
         .map_err(system("look at the source's mount"))?;
-        if config.file_handles == FileHandles::Mandatory && !mount.has_handles() {
+        if config.file_handles == FileHandles::Mandatory && !mount.has_handles {
             return Err(SetupError::NoHandles);
         }
         let dormant_max = if config.export {
@@ -154,10 +154,10 @@ impl Tree {
         let limits = DescriptorLimits::of_this_process(
             config.descriptor_budget,
             config.user_descriptors_max,
-            root.mount().has_handles(),
+            root.mount().has_handles,
         );
         let [removed_user, removed_users, removed_root] = limits.removed;
-        let server_uid = credentials.server_uid();
+        let server_uid = credentials.server_uid;
         Ok(Tree {
             root,
             nodes,
@@ -199,7 +199,7 @@ impl Tree {
         {
             tracing::trace!(node = ?inode.node(), %error, "cannot invalidate attributes");
         }
-        inode.reported().has_expired();
+        inode.reported.has_expired();
     }
 }
 

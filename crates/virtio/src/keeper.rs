@@ -13,10 +13,10 @@
 mod channel;
 mod kept;
 mod kinds;
-mod wire;
 
 use crate::journal::Journal;
 use crate::mailbox::signal;
+use crate::wire::{NEED_REPLY, Parcel, Reader};
 use channel::BackendChannel;
 use kept::{Kept, queue_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -29,7 +29,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use vhost::vhost_user::message::FrontendReq;
-use wire::{NEED_REPLY, Parcel, Reader};
 
 /// `VHOST_USER_PROTOCOL_F_REPLY_ACK`.
 const REPLY_ACK: u64 = 1 << 3;

@@ -45,6 +45,7 @@
 //! | `stall_monitor`, `callers` | sharing the CPU of the virtual CPU that asks |
 //! | `slot`, `frame`, `carry_out`, `session` | one request, on any thread; INIT and DESTROY; the sessions of a guest |
 //! | `journal`, `keeper` | requests in flight, and the front end's connection, for the next worker |
+//! | `wire` | the format of vhost-user messages that are forwarded or sent here |
 //! | `window` | files that the front end maps into the guest's address space (DAX) |
 //! | `device_state`, `transfer` | migration |
 //! | `error` | why a device cannot serve |
@@ -82,6 +83,7 @@ mod tag;
 mod transfer;
 mod vring;
 mod window;
+mod wire;
 
 pub use callers::{CALLERS_MAX, Caller};
 pub use config::{ConfigError, DeviceConfig};

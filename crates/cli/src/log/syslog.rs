@@ -4,10 +4,10 @@
 //! lines go to standard error.
 
 use super::rate::LogRate;
+use parking_lot::Mutex;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
@@ -72,10 +72,7 @@ impl<'a> MakeWriter<'a> for Syslog {
 
 impl Write for SyslogLine<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let rate = self.syslog.rate.lock();
-        let admitted = rate
-            .unwrap_or_else(PoisonError::into_inner)
-            .admit(line, Instant::now());
+        let admitted = self.syslog.rate.lock().admit(line, Instant::now());
         let priority = FACILITY | self.severity;
         let omitted = match admitted {
             None => return Ok(line.len()),

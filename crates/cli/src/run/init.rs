@@ -54,7 +54,7 @@ fn run(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let opened = pidfd_open(child, PidfdFlags::empty());
     let sent = opened
         .map_err(io::Error::from)
-        .and_then(|it| runner.send(&Message::Started(it)));
+        .and_then(|it| runner.send(&Message::Started(vec![it])));
     // Without the runner, all ends.
     sent.map_err(failed_to("report to the runner"))?;
     let status = reap(runner, child)?;

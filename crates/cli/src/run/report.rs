@@ -16,11 +16,12 @@ mod text;
 
 use counts::Counts;
 use page::Size;
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use thrufs_policy::Policy;
 
 /// The counts of a run, shared with the audit log thread.
@@ -32,14 +33,14 @@ impl Report {
     pub(super) fn counting(&self) -> impl FnMut(&str, bool) + Send + 'static {
         let counts = Arc::clone(&self.0);
         move |line, is_written| {
-            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = counts.lock();
             counts.add(line, is_written);
         }
     }
 
     /// Prints it to standard error: standard output is the command's.
     pub(super) fn print(&self, policy: &Policy, as_json: bool) {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.0.lock();
         let text = match as_json {
             true => counts.json(policy) + "\n",
             false => counts.page(policy, Size::of_standard_error()),

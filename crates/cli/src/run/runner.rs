@@ -10,6 +10,7 @@ use crate::process::{self, Process, Role};
 use crate::supervisor;
 use crate::waiting;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -62,8 +63,8 @@ pub(super) struct Runner {
     command: Option<OwnedFd>,
     /// Signals between the start of process 1 and that of the command, for the command.
     early: Option<Vec<i32>>,
-    /// The plan in JSON, for process 1.
-    plan: String,
+    /// For process 1.
+    plan: Value,
     outcome: Option<Result<CommandEnd, RunError>>,
     /// When the sandbox is killed.
     deadline: Option<Instant>,
@@ -86,7 +87,7 @@ impl Runner {
         drop(theirs);
         let sandbox_ended = pidfd_open(Pid::from_child(&sandbox), PidfdFlags::empty())
             .map_err(system("watch the sandbox"))?;
-        let plan = serde_json::to_string(plan).map_err(io::Error::from);
+        let plan = serde_json::to_value(plan).map_err(io::Error::from);
         let mut runner = Runner {
             plan: plan.map_err(system("write the plan"))?,
             signals,
@@ -120,9 +121,12 @@ impl Runner {
         }
         drop(serve);
         let device = match self.channel.receive() {
-            Ok(Some(Message::Device(device))) => device,
+            Ok(Some(Message::Device(mut device))) => device.pop(),
             Ok(Some(Message::Failed(why))) => return Err(RunError::Sandbox(why)),
-            _ => return Err(RunError::Sandbox("it ended at its start".to_owned())),
+            _ => None,
+        };
+        let Some(device) = device else {
+            return Err(RunError::Sandbox("it ended at its start".to_owned()));
         };
         let worker = supervisor::start_worker(config, &device, vec![source], None, Some(policy))?;
         self.worker = Some(worker);
@@ -235,7 +239,10 @@ impl Runner {
 
     fn on_report(&mut self, message: Message) {
         match message {
-            Message::Started(command) => {
+            Message::Started(mut command) => {
+                let Some(command) = command.pop() else {
+                    return;
+                };
                 for number in self.early.take().into_iter().flatten() {
                     send(&command, number);
                 }

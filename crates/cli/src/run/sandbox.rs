@@ -86,7 +86,7 @@ fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
     let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
     let copy = device.try_clone();
     let copy = copy.map_err(failed_to("duplicate the device"))?;
-    let sent = runner.send(&Message::Device(copy));
+    let sent = runner.send(&Message::Device(vec![copy]));
     sent.map_err(failed_to("send the device"))?;
     // The command must reach what is created on the way to the tree.
     let umask = cred::set_umask(0o022);

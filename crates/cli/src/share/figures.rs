@@ -6,6 +6,7 @@
 use crate::control::client::exchange;
 use crate::control::protocol::{Command, Refusal, Reply};
 use crate::foreign::Foreign;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use thrufs_hostdir::Explanation;
 
@@ -34,7 +35,7 @@ impl QueryChannel {
     }
 
     fn ask(&self, command: &Command) -> Option<Reply> {
-        let mut stream = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = self.0.lock();
         let line = exchange(stream.as_ref()?, command, ANSWER_TIMEOUT).ok();
         let reply = line.and_then(|line| Reply::decode(&line).ok());
         if reply.is_none() {
@@ -70,17 +71,13 @@ impl Machines {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn add(&self, process: u32, queries: Arc<QueryChannel>) {
-        self.state().connected.push((process, queries));
+        self.state.lock().connected.push((process, queries));
     }
 
     /// Removes a worker; unless the next one resumes its connection, the machine has disconnected.
     pub(super) fn remove(&self, process: u32, is_resumed: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.connected.retain(|(other, _)| *other != process);
         state.left += u64::from(!is_resumed);
     }
@@ -88,14 +85,14 @@ impl Machines {
     /// Stores the final statistics of a worker.
     pub(super) fn record_exit(&self, text: &str) {
         match Reply::decode(text.trim_end().as_bytes()) {
-            Ok(Reply::Result(Value::Object(figures))) => self.state().last = Some(figures),
+            Ok(Reply::Result(Value::Object(figures))) => self.state.lock().last = Some(figures),
             _ => tracing::debug!("malformed figures from a worker"),
         }
     }
 
     /// Answers a query of the control socket.
     pub(super) fn answer(&self, command: &Command) -> Reply {
-        let connected = self.state().connected.clone();
+        let connected = self.state.lock().connected.clone();
         match command {
             Command::Explain { .. } => explain(&connected, command),
             Command::Statistics => self.statistics(&connected),
@@ -118,7 +115,7 @@ impl Machines {
             machines.push(figures);
         }
         let (left, mut last) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.left, state.last.clone())
         };
         if let Some(figures) = &mut last {
@@ -136,7 +133,7 @@ impl Machines {
     /// The line with the counts.
     pub(super) fn heading(&self) -> String {
         let (connected, left) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.connected.len(), state.left)
         };
         let place = self.place.display();

@@ -63,15 +63,12 @@ impl Keeping {
         let (ours, theirs) = UnixStream::pair()?;
         // Before the worker can send to it.
         self.keeper.attach(ours);
-        let copy = |descriptor: &dyn AsFd| descriptor.as_fd().try_clone_to_owned();
-        let callers: io::Result<Vec<OwnedFd>> = self.callers.iter().map(|one| copy(one)).collect();
-        let parts = [
-            theirs.into(),
-            copy(&self.journal)?,
-            copy(&self.ledger)?,
-            copy(&self.strongbox)?,
-        ];
-        let message = Foreign::new(Message::Connection(parts, callers?));
+        let callers = self.callers.iter().map(|file| file as &dyn AsFd);
+        let kept: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
+        let copies = kept.into_iter().chain(callers);
+        let copies = copies.map(|file| file.as_fd().try_clone_to_owned());
+        let all: io::Result<Vec<OwnedFd>> = [Ok(theirs.into())].into_iter().chain(copies).collect();
+        let message = Foreign::new(Message::Connection(all?));
         channel.send(&message)
     }
 

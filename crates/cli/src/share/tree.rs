@@ -3,10 +3,11 @@
 //! A session begins with INIT and ends with DESTROY, a reset or a disconnection. Each has its own tables:
 //! node ids are not valid in the next.
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use thrufs_hostdir::{Config, ConfigError, HostDir, Ledger, Resources, SetupError, Strongbox};
 use thrufs_policy::Policy;
 use thrufs_virtio::{Journal, MakeFileSystem};
@@ -57,7 +58,7 @@ impl SharedTree {
 
     /// Records sessions for the next worker.
     pub(crate) fn note_in(&self, ledger: Ledger, strongbox: Arc<dyn Strongbox>, journal: Journal) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.resources.ledger = Some(ledger);
         state.resources.strongbox = Some(strongbox);
         state.journal = Some(journal);
@@ -65,13 +66,13 @@ impl SharedTree {
 
     /// Deaths of workers of the current connection.
     pub(crate) fn deaths(&self) -> u64 {
-        let state = self.state();
+        let state = self.state.lock();
         state.journal.as_ref().map_or(0, Journal::deaths)
     }
 
     /// The tables of the current session.
     pub(crate) fn current(&self) -> Option<Arc<HostDir>> {
-        self.state().current.upgrade()
+        self.state.lock().current.upgrade()
     }
 
     /// Activates another policy.
@@ -82,7 +83,7 @@ impl SharedTree {
     ) -> Result<(), ConfigError> {
         self.config.check_policy(&policy)?;
         let (audit_log, current) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.resources.audit_log.clone(), state.current.upgrade())
         };
         if audit.is_some() {
@@ -91,12 +92,8 @@ impl SharedTree {
         if let Some(current) = current {
             current.replace_policy(Arc::clone(&policy), None)?;
         }
-        self.state().resources.policy = Some(policy);
+        self.state.lock().resources.policy = Some(policy);
         Ok(())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,7 +103,7 @@ impl MakeFileSystem for Sessions {
     type FileSystem = HostDir;
 
     fn make(&self) -> io::Result<Arc<HostDir>> {
-        let resources = self.0.state().resources.clone();
+        let resources = self.0.state.lock().resources.clone();
         // Nothing of the previous session may be found.
         if let Some(ledger) = &resources.ledger {
             ledger.clear()?;
@@ -119,10 +116,10 @@ impl MakeFileSystem for Sessions {
     }
 
     fn make_successor(&self) -> io::Result<Arc<HostDir>> {
-        let resources = self.0.state().resources.clone();
+        let resources = self.0.state.lock().resources.clone();
         let made = self.0.open(resources).map_err(io::Error::other)?;
         let made = Arc::new(made);
-        self.0.state().current = Arc::downgrade(&made);
+        self.0.state.lock().current = Arc::downgrade(&made);
         Ok(made)
     }
 }

@@ -31,7 +31,8 @@ pub(crate) fn main() -> ExitCode {
     })
 }
 
-fn serve(inherited: Inherited, config: ShareConfig, source: OwnedFd) -> Outcome {
+fn serve(inherited: Inherited, config: ShareConfig, mut source: Vec<OwnedFd>) -> Outcome {
+    let source = source.pop().ok_or("started without a source")?;
     let (confined, source, resources) = inherited.confine(source, &config)?;
     let tree = Arc::new(SharedTree::new(source, config.serving.clone(), resources)?);
     let device = Device::new(Sessions(Arc::clone(&tree)), config.device())?;
@@ -76,7 +77,7 @@ impl Watched for ShareWatch {
 
     fn on_message(&mut self, message: Message) {
         match message {
-            Message::Connection(parts, callers) => self.on_connection(parts, callers),
+            Message::Connection(descriptors) => self.on_connection(descriptors),
             Message::Stop => self.stop(),
             other => tracing::debug!(?other, "unexpected message to the worker of a share"),
         }
@@ -89,11 +90,11 @@ impl Watched for ShareWatch {
 }
 
 impl ShareWatch {
-    fn on_connection(
-        &mut self,
-        [stream, journal, ledger, strongbox]: [OwnedFd; 4],
-        callers: Vec<OwnedFd>,
-    ) {
+    fn on_connection(&mut self, mut parts: Vec<OwnedFd>) {
+        let callers = parts.split_off(parts.len().min(4));
+        let Ok([stream, journal, ledger, strongbox]) = <[OwnedFd; 4]>::try_from(parts) else {
+            return self.stop();
+        };
         let Ok(journal) = Journal::from_memory(journal) else {
             tracing::error!("cannot map the journal");
             return self.stop();

@@ -37,13 +37,13 @@ impl ShareWorker {
         let send = |message: Message| send_setup(&process.channel, &message);
         let (queries, theirs) =
             QueryChannel::pair().map_err(system("create a socket for the worker"))?;
-        send(Message::Control(theirs))?;
+        send(Message::Control(vec![theirs]))?;
         if let Some(policy) = policy {
             send(policy.for_worker().map_err(system("start the audit log"))?)?;
         }
         let source = source.try_clone();
         let source = source.map_err(system("duplicate a descriptor"))?;
-        send(Message::Share(Box::new(config.clone()), source))?;
+        send(Message::Share(Box::new(config.clone()), vec![source]))?;
         Ok(Foreign::new(ShareWorker {
             process,
             exit_reason: None,

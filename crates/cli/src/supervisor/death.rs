@@ -20,10 +20,13 @@ impl MountSupervisor {
     pub(super) fn open_abort_file(&mut self) {
         let Some(device) = &self.device else { return };
         self.abort = self.target.abort_file(device);
-        let copy = || self.abort.as_ref().and_then(|file| file.try_clone().ok());
-        let _ = self.worker.channel.send(&Message::Mounted(copy()));
+        let copy = || {
+            let copy = self.abort.as_ref().and_then(|file| file.try_clone().ok());
+            Message::Mounted(copy.into_iter().collect())
+        };
+        let _ = self.worker.channel.send(&copy());
         if let Some(process) = &self.auto_unmount {
-            process.send(&Message::Mounted(copy()));
+            process.send(&copy());
         }
     }
 

@@ -66,7 +66,7 @@ fn a_source_with_a_long_path() {
     let Some(mut ground) = Ground::new() else {
         return;
     };
-    // Longer than a parameter of the mount API (256 bytes with its NUL).
+    // Longer than a parameter of the mount API (256 bytes with its NUL), which is not used here.
     let name = "x".repeat(200);
     let deep = ground.path().join(&name).join(&name);
     fs::create_dir_all(&deep).unwrap();

@@ -1,6 +1,5 @@
 //! Why mounting or unmounting failed, and what to do about it.
 
-use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -36,16 +35,12 @@ pub enum MountError {
     )]
     NotPermitted(PathBuf),
     /// The kernel refused.
-    #[error("the kernel refused to mount on {path} ({step}): {source}{log}")]
+    #[error("the kernel refused to mount on {path}: {source} (its log may say why: dmesg)")]
     Kernel {
         /// The mount point.
         path: PathBuf,
-        /// The parameter or call that it refused.
-        step: &'static str,
         /// Its error.
         source: io::Error,
-        /// Its message, if it gave one.
-        log: String,
     },
     /// The set-user-id helper is missing.
     #[error("fusermount3 was not found: install the package fuse3, or mount as root")]
@@ -77,20 +72,6 @@ impl MountError {
             Self::Helper(words) => words.contains("Device or resource busy"),
             _ => false,
         }
-    }
-}
-
-pub(super) fn kernel_error(
-    path: &Path,
-    step: &'static str,
-    errno: Errno,
-    log: String,
-) -> MountError {
-    MountError::Kernel {
-        path: path.into(),
-        step,
-        source: errno.into(),
-        log,
     }
 }
 

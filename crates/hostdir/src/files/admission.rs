@@ -12,7 +12,7 @@
 
 use super::Files;
 use super::open::access;
-use crate::tree::Inode;
+use crate::tree::{Inode, Noted};
 use rustix::fs::{Statx, StatxAttributes};
 use std::sync::Arc;
 use thrufs::{Context, Errno, Result};
@@ -62,7 +62,7 @@ impl Files {
         if access(flags) == Access::Change && self.tree.mount_is_read_only(inode)? {
             return Err(Errno::EROFS);
         }
-        let Some(trial) = trial(flags, inode.is_executable()) else {
+        let Some(trial) = trial(flags, inode.is(Noted::Executable)) else {
             return Ok(());
         };
         match self.tree.open_inode(inode, trial | libc::O_NONBLOCK) {

@@ -132,7 +132,7 @@ impl Files {
         self.judge.has_policy().then(|| Route {
             file: FilePath {
                 data: guard.path(),
-                redaction: guard.filter().map(|filter| filter.redaction()),
+                redaction: guard.filter().map(|filter| filter.redaction),
                 rule: None,
             },
             writes: guard.filter().is_some_and(|it| it.is_written_by(handle)),

@@ -237,7 +237,7 @@ impl Files {
         sink: &mut DirectorySink<'_>,
         entry_of: impl Fn(&PendingLookup<'_>, &CStr, (Arc<Inode>, Statx)) -> Entry,
     ) -> Result<()> {
-        if directory.inode.mount().is_remote() {
+        if directory.inode.mount().is_remote {
             context.require_blocking()?;
         }
         let rules = self.judge.rules_of_entries(&directory.inode)?;

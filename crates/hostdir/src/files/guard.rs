@@ -3,7 +3,7 @@
 use super::intent::{executes, writes};
 use crate::filter::Filter;
 use crate::quota::QuotaCharge;
-use crate::tree::{Inode, Use};
+use crate::tree::{Inode, Noted, Use};
 use std::sync::{Arc, OnceLock};
 use thrufs::BackingId;
 use thrufs_policy::DataPath;
@@ -58,7 +58,7 @@ impl UseGuard {
         }
         let ended = slot.take();
         drop(slot);
-        if self.inode.lost_a_name() {
+        if self.inode.is(Noted::LostAName) {
             // Perhaps the last reference: a file without names is freed then.
             self.inode.drop_descriptor();
         }

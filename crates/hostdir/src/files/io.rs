@@ -9,7 +9,7 @@ use super::privileges::loses_set_ids;
 use crate::config::CacheMode;
 use crate::stat::content_version;
 use crate::stat::stat_open;
-use crate::tree::{Descriptor, Inode};
+use crate::tree::{Descriptor, Inode, Noted};
 use rustix::fs::{Access, AtFlags, FallocateFlags, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Files {
             (true, false) => libc::O_RDONLY,
         };
         let fd = self.open_again_raw(file, flags)?;
-        let lower = Arc::new(LowerFile::new(fd, file.inode().mount().no_wait()));
+        let lower = Arc::new(LowerFile::new(fd, file.inode().mount().no_wait));
         if passthrough {
             return Ok(lower);
         }
@@ -108,7 +108,7 @@ impl Files {
 
     /// Keeps callers other than root from the blocks that a file system reserves for root.
     pub(crate) fn leave_reserved_blocks(&self, context: &Context<'_>, inode: &Inode) -> Result<()> {
-        if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote() {
+        if context.uid().is_none_or(|uid| uid == 0) || inode.mount().is_remote {
             return Ok(());
         }
         self.tree.credentials.drop_server_ids()
@@ -126,8 +126,8 @@ impl Files {
         self.may_write(&file)?;
         // The kernel keeps the pages.
         self.follow.is_asked(file.inode());
-        if args.from_cache && file.inode().takes_turns() {
-            file.inode().note_stored_to();
+        if args.from_cache && file.inode().is(Noted::TakesTurns) {
+            file.inode().note(Noted::StoredTo);
         }
         let lower = self.lower(&file, true)?;
         if file.appends && args.offset != stat_open(&*lower)?.stx_size {
@@ -156,7 +156,7 @@ impl Files {
         let file = self.file_of(node, handle)?;
         self.release_owner(file.inode().node(), owner);
         if file.writable && !file.is_passthrough() {
-            if file.inode().mount().is_remote() {
+            if file.inode().mount().is_remote {
                 context.require_blocking()?;
             }
             self.give_up_lower(context, &file)?;
@@ -170,7 +170,7 @@ impl Files {
         let Some(pin) = self.pin_for_later(file) else {
             // It cannot be opened again, so it stays.
             return match file.kept() {
-                Some(kept) if file.inode().mount().is_remote() => {
+                Some(kept) if file.inode().mount().is_remote => {
                     close_and_report(rustix::io::fcntl_dupfd_cloexec(&*kept, 3)?)
                 }
                 _ => Ok(()),

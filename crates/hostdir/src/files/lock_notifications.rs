@@ -48,7 +48,7 @@ pub(super) struct LockNotifications {
 
 impl LockNotifications {
     pub(super) fn new(tree: Arc<Tree>) -> Arc<LockNotifications> {
-        let server = tree.credentials.server_uid();
+        let server = tree.credentials.server_uid;
         let threads = UserQuotas::with_root_quota(USER_MAX, USERS_MAX, ROOT_MAX, server);
         let jobs = Mutex::default();
         Arc::new(LockNotifications {

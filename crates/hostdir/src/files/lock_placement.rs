@@ -7,7 +7,7 @@ use super::lock_owners::{Exact, MOUNT};
 use super::mount_lock::{Asked, Joined, RANGES_END, Step, give_up};
 use super::open_file::OpenFile;
 use crate::ledger::OwnerNote;
-use crate::tree::Inode;
+use crate::tree::{Inode, Noted};
 use std::time::Instant;
 use thrufs::{Context, Errno, LockArgs, Result};
 use thrufs_abi::{FileHandle, NodeId};
@@ -23,21 +23,21 @@ impl Files {
         args: &LockArgs,
         wait: bool,
     ) -> Result<Option<Joined<'_>>> {
-        if !self.may_map_shared(file) || file.inode().dax().is_reported() {
+        if !self.may_map_shared(file) || file.inode().dax.is_reported() {
             return Ok(None);
         }
         let locks = &self.mount_locks;
         let asked = Asked {
             node: file.node(),
             owner: args.owner,
-            kind: match file.is_writable() {
+            kind: match file.writable {
                 true => LockKind::Write,
                 false => LockKind::Read,
             },
             is_of_range: args.end < RANGES_END,
         };
-        if asked.is_of_range && file.is_writable() {
-            file.inode().note_turns();
+        if asked.is_of_range && file.writable {
+            file.inode().note(Noted::TakesTurns);
         }
         let started = Instant::now();
         locks.wait_for_turn(context, &asked)?;
@@ -140,7 +140,7 @@ impl Files {
     pub(super) fn keeps_pages(&self, inode: &Inode) -> bool {
         let is_followed = || self.follow.is_started() && !self.judge.has_policy();
         let is_locked = || self.mount_locks.held(inode.node()) == Some(LockKind::Write);
-        inode.takes_turns()
+        inode.is(Noted::TakesTurns)
             && self.tree.connected_notifier().is_some()
             && (is_followed() || is_locked())
     }

@@ -18,7 +18,7 @@ use crate::config::CacheMode;
 use crate::ledger::{Key, OwnerNote};
 use crate::quota::UserQuotas;
 use crate::stat::{content_version, stat_open};
-use crate::tree::Inode;
+use crate::tree::{Inode, Noted};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ impl Files {
     pub(super) fn skips_flush(&self, inode: &Inode, writable: bool) -> bool {
         let keeps_locks = || self.keeps_locks.load(Ordering::Relaxed);
         self.may_skip_flush.load(Ordering::Relaxed)
-            && !(keeps_locks() && (writable || inode.was_locked()))
+            && !(keeps_locks() && (writable || inode.is(Noted::Locked)))
     }
 
     fn owner_file(
@@ -110,7 +110,7 @@ impl Files {
     /// Inserts an owner, and stores its file outside this process.
     pub(crate) fn enter_owner(&self, file: OwnerFile) -> Result<Arc<OwnerFile>> {
         if let Ok(inode) = self.tree.nodes.get(file.note().node) {
-            inode.note_lock();
+            inode.note(Noted::Locked);
         }
         let (file, is_new) = self.locks.insert(file, self.tree.notes.is_some())?;
         if let (true, Some(notes), Some(place)) = (is_new, &self.tree.notes, file.place) {
@@ -299,7 +299,7 @@ impl Files {
                 // Without it, the kernel goes by the time.
                 let _ = self.mount_locks.drop_pages(inode.node(), context.uid());
             }
-        } else if is_first && !inode.reported().is_of(content_version(&stat_open(fd)?)) {
+        } else if is_first && !inode.reported.is_of(content_version(&stat_open(fd)?)) {
             thread::sleep(self.config.attr_timeout().min(KEPT_MAX));
         }
         Ok(())
@@ -307,7 +307,7 @@ impl Files {
 
     /// Whether a lock is the first of a file; it may sleep then.
     fn is_first_lock(&self, context: &Context<'_>, inode: &Inode) -> Result<bool> {
-        let is_first = !inode.was_locked();
+        let is_first = !inode.is(Noted::Locked);
         if is_first && self.tree.connected_notifier().is_none() {
             context.require_blocking()?;
         }
@@ -356,7 +356,7 @@ impl Files {
         }
         locked?;
         if self.tree.connected_notifier().is_none() {
-            file.inode().note_lock();
+            file.inode().note(Noted::Locked);
         }
         self.refresh_locked(context, &file, fd, is_first_of_file)?;
         file.set_flock(Some(kind));

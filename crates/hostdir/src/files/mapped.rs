@@ -14,10 +14,10 @@ impl Files {
     /// Withdraws the mapping of a file for which the rules in force permit something else than those by which the
     /// guest was told to map it. Fails for such a file: with `EBUSY` while it is open, then with `ESTALE`.
     pub(super) fn require_mapping_as_granted(&self, inode: &Arc<Inode>) -> Result<()> {
-        let Some(granted) = inode.dax().granted().filter(|_| self.judge.has_policy()) else {
+        let Some(granted) = inode.dax.granted().filter(|_| self.judge.has_policy()) else {
             return Ok(());
         };
-        if !inode.dax().is_withdrawn() && self.judge.lasting_access(inode) == Some(granted) {
+        if !inode.dax.is_withdrawn() && self.judge.lasting_access(inode) == Some(granted) {
             return Ok(());
         }
         self.tree.dax.withdraw(inode);

@@ -28,7 +28,7 @@
 use super::lock_notifications::{LockNotifications, PATIENCE};
 use super::lock_owners::{Exact, LockOwners, MOUNT, OwnerFile};
 use super::moved_ranges::{SHIFT, of_mount, shifted};
-use crate::tree::{Inode, Tree};
+use crate::tree::{Inode, Noted, Tree};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -461,7 +461,7 @@ impl MountLocks {
         };
         let is_kept = |state: &State| {
             state.held == Some(LockKind::Write)
-                && (inode.is_stored_to() || state.since.elapsed() < STORED_BY)
+                && (inode.is(Noted::StoredTo) || state.since.elapsed() < STORED_BY)
         };
         let is_kept = self.table.lock().get(&inode.node()).is_some_and(is_kept);
         if is_kept {

@@ -339,7 +339,7 @@ impl Files {
         if let Some(stat) = &stat {
             inode.record_mode(u32::from(stat.stx_mode));
         }
-        let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait()));
+        let lower = Arc::new(LowerFile::new(fd, inode.mount().no_wait));
         let mut found = Found::default();
         let reply = match guard.filter() {
             Some(filter) => {
@@ -414,12 +414,12 @@ impl Files {
     ) -> Result<()> {
         let begun = filter.begin_writing(handle, lower, |other| {
             if let Some(other) = other {
-                self.note_writing(other, filter.redaction(), false);
+                self.note_writing(other, filter.redaction, false);
             }
         });
         match begun {
             Ok(()) => {
-                self.note_writing(handle, filter.redaction(), true);
+                self.note_writing(handle, filter.redaction, true);
                 self.close_lower_files(inode, handle);
                 Ok(())
             }
@@ -436,7 +436,7 @@ impl Files {
         inode.set_cached_version(0);
         if writable || self.config.cache.data_path() == DataPath::Direct {
             OpenReplyFlags::DIRECT_IO
-        } else if self.skips_flush(inode, writable) && !inode.mount().is_remote() {
+        } else if self.skips_flush(inode, writable) && !inode.mount().is_remote {
             OpenReplyFlags::NOFLUSH
         } else {
             OpenReplyFlags::empty()
@@ -465,7 +465,7 @@ impl Files {
             }
         };
         // A writer's close(2) waits in FLUSH until the lower file is closed.
-        let settles = writable || inode.mount().is_remote();
+        let settles = writable || inode.mount().is_remote;
         if self.skips_flush(inode, writable) && !settles {
             flags |= OpenReplyFlags::NOFLUSH;
         }

@@ -19,7 +19,7 @@ use thrufs_sys::lock::LockKind;
 pub(crate) struct OpenFile {
     pub(super) lower: Mutex<Lower>,
     pub(super) flags: i32,
-    pub(super) writable: bool,
+    pub(crate) writable: bool,
     pub(super) written: AtomicBool,
     /// Its lower file carries, or carried, a `flock(2)`, and is kept for that.
     pub(super) locked: AtomicU8,
@@ -129,10 +129,6 @@ impl OpenFile {
 
     pub(crate) fn is_passthrough(&self) -> bool {
         self.guard.path() == DataPath::Passthrough
-    }
-
-    pub(crate) fn is_writable(&self) -> bool {
-        self.writable
     }
 
     pub(crate) fn mark_written(&self) {

@@ -94,7 +94,7 @@ impl Passthrough {
     /// Whether files on this mount may be under passthrough, as far as known.
     pub(crate) fn permits(&self, mount: &LowerMount) -> Result<(), Obstacle> {
         self.backings()?;
-        if mount.is_remote() {
+        if mount.is_remote {
             mount.log_once(Obstacle::Remote);
             Err(Obstacle::Remote)
         } else if mount.is_stacked() {

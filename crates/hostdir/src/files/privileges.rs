@@ -17,7 +17,7 @@
 
 use super::Files;
 use crate::stat::stat_open;
-use crate::tree::{Inode, set_group_id_stays};
+use crate::tree::{Inode, Noted, set_group_id_stays};
 use rustix::fs::Statx;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Files {
         kills: bool,
         change: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let stays = inode.set_group_id_stays();
+        let stays = inode.is(Noted::SetGroupIdStays);
         if kills && stays {
             // Before, so that new content is never executed with them.
             self.drop_privileges(fd, &stat_open(fd)?)?;

@@ -33,7 +33,7 @@ impl Files {
     /// open file without the right to write.
     pub(crate) fn may_write(&self, file: &OpenFile) -> Result<()> {
         match file.guard().filter() {
-            Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction().errno),
+            Some(filter) if !self.is_writer(file, filter) => Err(filter.redaction.errno),
             _ => Ok(()),
         }
     }
@@ -83,7 +83,7 @@ impl Files {
         };
         let stat = self.tree.stat(inode)?;
         if let Some(ended) = filter.end_writing(&stat) {
-            self.note_writing(ended, filter.redaction(), false);
+            self.note_writing(ended, filter.redaction, false);
             self.close_lower(&file);
         }
         Ok(file.has_lower())

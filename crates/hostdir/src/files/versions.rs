@@ -57,7 +57,7 @@ fn age(stat: &Statx, now: Duration) -> Option<Duration> {
 
 /// Whether the last change is older than the required age, so that another one gives another version.
 pub(super) fn is_settled(mount: &LowerMount, stat: &Statx) -> bool {
-    let margin = if mount.is_remote() {
+    let margin = if mount.is_remote {
         SETTLED_REMOTE
     } else {
         SETTLED
@@ -85,7 +85,7 @@ impl Files {
         // Our own writers hold the lease off as well.
         let counts = !writable
             && is_settled(inode.mount(), stat)
-            && (inode.mount().is_remote() || !lease::has_writers(lower).unwrap_or(false));
+            && (inode.mount().is_remote || !lease::has_writers(lower).unwrap_or(false));
         Found {
             keeps_cache: false,
             version: if counts { version } else { 0 },
@@ -95,7 +95,7 @@ impl Files {
     /// Makes the kernel refresh the attributes of a file that it is opening, if others than in `stat` were last
     /// reported.
     pub(crate) fn refresh_size(&self, inode: &Inode, stat: &Statx) {
-        if !inode.reported().is_of(content_version(stat)) {
+        if !inode.reported.is_of(content_version(stat)) {
             self.follow.catch_up(inode);
             self.tree.attributes_changed(inode);
         }

@@ -10,7 +10,7 @@ use super::Files;
 use super::guard::UseGuard;
 use super::lock_owners::MOUNT;
 use super::open_file::OpenFile;
-use crate::tree::Inode;
+use crate::tree::{Inode, Noted};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -53,7 +53,7 @@ impl Files {
             && is_cached
             && self.follow.is_started()
             && !self.have_lock_files(inode)
-            && !inode.takes_turns();
+            && !inode.is(Noted::TakesTurns);
         let is_only_writer = || {
             inode
                 .uses()
@@ -108,7 +108,7 @@ impl Files {
         path == DataPath::Cached
             && self.follow.is_started()
             && !inode.is_some_and(|inode| {
-                self.have_lock_files(inode) || inode.takes_turns() || has_writer(inode)
+                self.have_lock_files(inode) || inode.is(Noted::TakesTurns) || has_writer(inode)
             })
             && open().is_some_and(|lower| lease::has_writers(lower).unwrap_or(false))
     }
@@ -146,7 +146,7 @@ impl Files {
     /// Makes an answer to OPEN one that permits no shared map.
     pub(super) fn without_maps(&self, inode: &Inode, opened: Opened) -> Opened {
         self.unmapped_opens.fetch_add(1, Ordering::Relaxed);
-        inode.note_uncached();
+        inode.note(Noted::HasUncached);
         if let Some(file) = self.files.get(opened.handle.0) {
             file.is_uncached.store(true, Ordering::Relaxed);
         }

@@ -7,33 +7,17 @@ use std::time::Duration;
 /// Counts since the start.
 #[derive(Default)]
 pub(super) struct Figures {
-    events: AtomicU64,
-    losses: AtomicU64,
+    pub(super) events: AtomicU64,
+    pub(super) losses: AtomicU64,
     notifications: AtomicU64,
-    silenced: AtomicU64,
-    late: AtomicU64,
+    pub(super) silenced: AtomicU64,
+    /// Times that notifications have become late.
+    pub(super) late: AtomicU64,
     /// From reading an event until the kernel above had been told, the longest, µs.
     lag_max: AtomicU64,
 }
 
 impl Figures {
-    pub(super) fn read(&self, events: u64) {
-        self.events.fetch_add(events, Ordering::Relaxed);
-    }
-
-    pub(super) fn lost(&self) {
-        self.losses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn silenced(&self) {
-        self.silenced.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notifications have become late.
-    pub(super) fn late(&self) {
-        self.late.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn told(&self, lag: Duration) {
         self.notifications.fetch_add(1, Ordering::Relaxed);
         self.lag(lag);

@@ -108,10 +108,10 @@ impl Marks {
 
     /// Whether an inode is marked, perhaps from now on, for a user.
     pub(super) fn has(&self, tree: &Tree, inode: &Arc<Inode>, uid: Option<u32>) -> bool {
-        if inode.followed().any(Followed::MARKED) {
+        if inode.followed.any(Followed::MARKED) {
             return true;
         }
-        if inode.followed().any(Followed::REFUSED) {
+        if inode.followed.any(Followed::REFUSED) {
             return false;
         }
         match self.mark(tree, inode, uid) {
@@ -119,7 +119,7 @@ impl Marks {
             // Another user may have it marked.
             Err(Errno::ENFILE) => false,
             Err(error) => {
-                inode.followed().set(Followed::REFUSED);
+                inode.followed.set(Followed::REFUSED);
                 if error == Errno::ENOSPC && !self.logged.swap(true, Ordering::Relaxed) {
                     tracing::warn!(
                         marks = self.count(),
@@ -137,7 +137,7 @@ impl Marks {
     /// `EOPNOTSUPP` where others may change it unseen, `ENFILE` if the user has too many, `ENOSPC`, and those of
     /// fanotify_mark(2).
     pub(super) fn mark(&self, tree: &Tree, inode: &Arc<Inode>, uid: Option<u32>) -> Result<()> {
-        if inode.mount().is_remote() {
+        if inode.mount().is_remote {
             return Err(Errno::EOPNOTSUPP);
         }
         tree.credentials.as_server()?;
@@ -148,11 +148,11 @@ impl Marks {
         }
         let id = rustix::fs::fstatvfs(descriptor.as_fd())?.f_fsid;
         let _changing = self.changing.lock();
-        if inode.followed().any(Followed::MARKED) {
+        if inode.followed.any(Followed::MARKED) {
             return Ok(());
         }
         match self.is_whole(id, inode.mount()) {
-            Some(true) => _ = inode.followed().set(Followed::BY_FILE_SYSTEM),
+            Some(true) => _ = inode.followed.set(Followed::BY_FILE_SYSTEM),
             Some(false) => {
                 let charge = self.quotas.charge(uid)?;
                 self.mark_inode(inode, descriptor.as_fd())?;
@@ -164,7 +164,7 @@ impl Marks {
                 self.enter(tree, (id, inode.mount()), (&group, descriptor.as_fd()));
             }
         }
-        inode.followed().set(Followed::MARKED);
+        inode.followed.set(Followed::MARKED);
         Ok(())
     }
 
@@ -172,7 +172,7 @@ impl Marks {
     fn is_whole(&self, id: u64, mount: &LowerMount) -> Option<bool> {
         let known = self.file_systems.read();
         let mut known = known.iter();
-        let known = known.find(|it| it.id == id && it.mount == mount.index());
+        let known = known.find(|it| it.id == id && it.mount == mount.index);
         known.map(|known| known.is_whole)
     }
 
@@ -226,8 +226,8 @@ impl Marks {
         tracing::debug!(id, ?whole, ?ignoring, is_alias, "a file system is followed");
         known.push(FileSystem {
             id,
-            mount: mount.index(),
-            has_handles: mount.has_handles(),
+            mount: mount.index,
+            has_handles: mount.has_handles,
             is_whole: whole == Some(Ok(())),
             ignores_own_writes: ignoring == Some(Ok(())),
         });
@@ -279,22 +279,22 @@ impl Marks {
     /// Whether no event tells of what the kernel above writes itself by a mount.
     pub(super) fn ignores_own_writes(&self, mount: &LowerMount) -> bool {
         let known = self.file_systems.read();
-        let mut here = known.iter().filter(|it| it.mount == mount.index());
+        let mut here = known.iter().filter(|it| it.mount == mount.index);
         here.all(|it| it.ignores_own_writes)
     }
 
     /// Takes the mark off a forgotten inode, unless it was looked up again meanwhile, or is known by another
     /// mount as well. To open a directory whose name is not in memory takes the file system a millisecond.
     pub(super) fn forget(&self, tree: &Tree, inode: &Arc<Inode>) {
-        if !inode.followed().any(Followed::MARKED) {
+        if !inode.followed.any(Followed::MARKED) {
             return;
         }
-        let is_own = !inode.followed().any(Followed::BY_FILE_SYSTEM);
+        let is_own = !inode.followed.any(Followed::BY_FILE_SYSTEM);
         let descriptor = is_own.then(|| tree.open_inode(inode, libc::O_PATH));
         let _changing = self.changing.lock();
-        inode.followed().clear(Followed::MARKED);
+        inode.followed.clear(Followed::MARKED);
         if inode.lookups() > 0 {
-            inode.followed().set(Followed::MARKED);
+            inode.followed.set(Followed::MARKED);
             return;
         }
         let Some(descriptor) = descriptor else { return };
@@ -312,7 +312,7 @@ impl Marks {
 
     fn is_shared(&self, tree: &Tree, inode: &Inode) -> bool {
         let mut known = self.everywhere(tree, inode).into_iter();
-        known.any(|it| it.followed().any(Followed::MARKED))
+        known.any(|it| it.followed.any(Followed::MARKED))
     }
 
     /// The known inodes with the handle of `inode`: it may be known by several mounts.

@@ -164,7 +164,7 @@ impl Watch {
             count += 1;
             self.take(&event, is_own, &mut batch);
         }
-        self.figures.read(count);
+        self.figures.events.fetch_add(count, Ordering::Relaxed);
         if batch.has_losses {
             self.lose("events were lost");
         } else if !batch
@@ -213,7 +213,7 @@ impl Watch {
                 batch.node(directory, true, None);
             }
             for target in &targets {
-                target.followed().clear(Followed::BY_ITS_NAME);
+                target.followed.clear(Followed::BY_ITS_NAME);
                 batch.node(target, false, name.clone());
             }
         }

@@ -69,7 +69,7 @@ impl Watch {
     pub(super) fn look_for_late(&self, notifier: &Notifier) -> bool {
         let age = self.lanes.oldest();
         if self.losses.set_late(age >= LATE) {
-            self.figures.late();
+            self.figures.late.fetch_add(1, Ordering::Relaxed);
             tracing::debug!("notifications are late: answers are valid for a second");
         }
         if age >= GIVEN_UP
@@ -93,7 +93,7 @@ impl Watch {
             Message::Node { node, data, name } => {
                 if *node == NodeId::ROOT && !self.root_is_loaded() {
                     // Or there is nothing to drop.
-                    return Ok(self.tree.root.reported().owner().is_none());
+                    return Ok(self.tree.root.reported.owner().is_none());
                 }
                 if self.drop_node(*node, *data, notifier)? {
                     return Ok(true);
@@ -132,7 +132,7 @@ impl Watch {
     fn drop_node(&self, node: NodeId, data: bool, notifier: &Notifier) -> Result<bool> {
         let sent = notifier.inval_inode_now(node, first_byte(data), 0);
         if let Ok(inode) = self.tree.nodes.get(node) {
-            inode.reported().has_expired();
+            inode.reported.has_expired();
         }
         is_known(sent)
     }
@@ -179,7 +179,7 @@ impl Watch {
         {
             return;
         }
-        self.figures.silenced();
+        self.figures.silenced.fetch_add(1, Ordering::Relaxed);
         self.drop_later(node, ANSWERS);
         for other in self.marks.everywhere(&self.tree, &inode) {
             if other.node() != node {
@@ -192,7 +192,7 @@ impl Watch {
     /// Whether the kernel has had the attributes of the root for a while. Before their first answer is
     /// installed, the root permits nothing, and a notification would make the kernel ignore that answer.
     fn root_is_loaded(&self) -> bool {
-        self.tree.root.reported().owner().is_some()
+        self.tree.root.reported.owner().is_some()
             && self.root_reported.get_or_init(Instant::now).elapsed() >= FIRST_ANSWER
     }
 
@@ -215,7 +215,7 @@ impl Watch {
             let is_loaded = node != NodeId::ROOT || self.root_is_loaded();
             // What others serve is not followed, and a read(2) of it may never end.
             if is_loaded
-                && !inode.mount().is_remote()
+                && !inode.mount().is_remote
                 && inode.lookups() > 0
                 && let Err(Errno::ENOTCONN) = self.drop_node(node, true, notifier)
             {

@@ -53,7 +53,7 @@ struct File {
 type LowerHandle = (u64, Identity);
 
 fn handle_of(marks: &Marks, inode: &Inode) -> Option<LowerHandle> {
-    let file_system = marks.file_system(inode.mount().index())?;
+    let file_system = marks.file_system(inode.mount().index)?;
     Some((file_system, inode.identity().on(0)))
 }
 
@@ -326,7 +326,7 @@ mod tests {
         assert!(watched.begin(&log));
         fs::remove_file(watched.path("log")).unwrap();
         log.drop_descriptor();
-        assert_eq!(watched.end(&log), log.mount().has_handles());
+        assert_eq!(watched.end(&log), log.mount().has_handles);
     }
 
     #[test]

@@ -128,15 +128,15 @@ impl Submounts {
     fn ended(&mut self, tree: &Tree) -> Vec<Place> {
         let shown: HashSet<u64> = self.shown.values().copied().collect();
         let entered = tree.mounts.beneath();
-        let gone = entered.iter().filter(|mount| !mount.is_remote());
-        let gone: Vec<_> = gone.filter(|mount| !shown.contains(&mount.id())).collect();
-        let new = gone.iter().filter(|mount| !self.gone.contains(&mount.id()));
+        let gone = entered.iter().filter(|mount| !mount.is_remote);
+        let gone: Vec<_> = gone.filter(|mount| !shown.contains(&mount.id)).collect();
+        let new = gone.iter().filter(|mount| !self.gone.contains(&mount.id));
         let places = new.filter_map(|mount| {
             let (parent, name) = mount.mounted_on()?;
             Some((Arc::clone(parent), name.to_bytes().into()))
         });
         let places = places.collect();
-        self.gone = gone.iter().map(|mount| mount.id()).collect();
+        self.gone = gone.iter().map(|mount| mount.id).collect();
         places
     }
 }

@@ -10,7 +10,7 @@ use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs_abi::NodeId;
@@ -95,7 +95,7 @@ impl Watch {
     pub(super) fn lose(&self, what: &str) {
         self.losses.lose();
         self.changes.lost();
-        self.figures.lost();
+        self.figures.losses.fetch_add(1, Ordering::Relaxed);
         tracing::debug!("{what}: all that the kernel keeps is dropped");
         self.lanes.replace_all_by_repair();
     }

@@ -91,20 +91,7 @@ impl AttributeSource for NameSource<'_> {
     }
 }
 
-/// A file of which only the attributes are known; it is not opened.
-pub(crate) struct StatSource<'a>(pub(crate) &'a Statx);
-
-impl AttributeSource for StatSource<'_> {
-    fn attributes(&self) -> Option<Attributes> {
-        Some(attributes(self.0))
-    }
-
-    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
-        None
-    }
-}
-
-/// A regular file that is open for reading, if it could be opened.
+/// A file that is open for reading, if it could be opened; without it, only the attributes are known.
 pub(crate) struct OpenFileSource<'a> {
     pub(crate) stat: &'a Statx,
     pub(crate) file: Option<&'a OwnedFd>,

@@ -114,7 +114,7 @@ impl Judge {
         let written = self.write_once(context, identity, |again| {
             let refusing = refusing_rule(decided, &open);
             let error = open.outcome.err();
-            self.audit_log().write(&AuditRecord {
+            self.audit_log.write(&AuditRecord {
                 event: "open".into(),
                 open: Some(open),
                 refused_by: refusing.map(|rule| rule.number),
@@ -140,7 +140,7 @@ impl Judge {
         let written = self.write_once(context, (&names.old, &names.new), |again| {
             let (new_path, new_path_hex) = text_and_hex(&names.new);
             let event = event(context.opcode());
-            self.audit_log().write(&AuditRecord {
+            self.audit_log.write(&AuditRecord {
                 outcome: if event == "link" { "linked" } else { "renamed" },
                 event: event.into(),
                 new_path: Some(new_path),
@@ -191,7 +191,7 @@ impl Judge {
             return defer;
         }
         let event = event(context.opcode());
-        let log = self.audit_log();
+        let log = &self.audit_log;
         let written = self.write_once(context, (path, &event), |again| {
             log.write(&AuditRecord {
                 event: event.clone().into(),

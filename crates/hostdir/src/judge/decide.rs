@@ -151,8 +151,8 @@ impl Judge {
         executable: &'a dyn Fn() -> Option<Vec<u8>>,
     ) -> Caller<'a> {
         Caller {
-            uid: context.uid().unwrap_or(self.tree.credentials.server_uid()),
-            gid: context.gid().unwrap_or(self.tree.credentials.server_gid()),
+            uid: context.uid().unwrap_or(self.tree.credentials.server_uid),
+            gid: context.gid().unwrap_or(self.tree.credentials.server_gid),
             executable,
         }
     }

@@ -1,6 +1,6 @@
 //! Whether the policy permits what a request asks for.
 
-use super::attribute_source::{InodeSource, NameSource, NewFile, StatSource, is_same_inode};
+use super::attribute_source::{InodeSource, NameSource, NewFile, OpenFileSource, is_same_inode};
 use super::audit::AuditedNames;
 use super::decide::NamePath;
 use super::{ActivePolicy, Judge, PathDecision};
@@ -402,7 +402,7 @@ impl RulesOfEntries {
         let subject = Subject {
             path: &path,
             file_type: FileType::from_raw_mode(u32::from(stat.stx_mode)),
-            source: &StatSource(stat),
+            source: &OpenFileSource { stat, file: None },
         };
         let rule = match self.rules.policy.visibility(&subject) {
             Visibility::Hidden(rule) => Some(rule),

@@ -8,7 +8,7 @@ use crate::files::OpenFile;
 use crate::follow::PendingLookup;
 use crate::host::Host;
 use crate::stat::{content_version, stat_open};
-use crate::tree::{Inode, MapConditions};
+use crate::tree::{Inode, MapConditions, Noted};
 use rustix::fs::{
     AtFlags, Gid, StatFs, Statx, StatxAttributes, StatxFlags, StatxTimestamp, Timespec, Timestamps,
     Uid,
@@ -66,9 +66,9 @@ impl Host {
     }
 
     fn report(&self, inode: &Inode, owner_and_mode: (u32, u32, u32), stat: &Statx) {
-        let reported = inode.reported();
+        let reported = &inode.reported;
         // Others the kernel above has to take: it checks callers by them, and reads to that size.
-        if inode.takes_turns() && reported.are_known(owner_and_mode, stat.stx_size) {
+        if inode.is(Noted::TakesTurns) && reported.are_known(owner_and_mode, stat.stx_size) {
             self.files.mount_locks.keep_pages(inode);
         }
         reported.report(owner_and_mode, stat.stx_size, content_version(stat));
@@ -244,7 +244,7 @@ impl Host {
         if !is_settled {
             self.files.require_mapped(&inode)?;
         }
-        if inode.mount().is_remote() {
+        if inode.mount().is_remote {
             self.tree.credentials.as_server()?;
         }
         if !self.change(context, &inode, fd, set)? {
@@ -254,14 +254,14 @@ impl Host {
         self.follow.is_asked(&inode);
         let stat = stat_open(fd)?;
         let attributes = self.attributes(&inode, &stat);
-        inode.reported().was_set();
+        inode.reported.was_set();
         Ok(attributes)
     }
 
     /// Whether this changes content through a file handle that was opened for writing.
     fn settled_at_open(&self, node: NodeId, set: &SetAttr) -> bool {
         let file = set.handle.and_then(|handle| self.files.files.get(handle.0));
-        let for_writing = file.is_some_and(|file| file.is_writable() && file.node() == node);
+        let for_writing = file.is_some_and(|file| file.writable && file.node() == node);
         for_writing && set.mode.is_none() && set.uid.is_none() && set.gid.is_none()
     }
 
@@ -278,7 +278,7 @@ impl Host {
         if set.uid.is_some() || set.gid.is_some() {
             self.files
                 .change_attributes(inode, fd, || self.change_owner(context, inode, fd, set))?;
-            inode.reported().set_by_kernel(set.uid, set.gid);
+            inode.reported.set_by_kernel(set.uid, set.gid);
             changed = true;
         }
         if let Some(mode) = set.mode {
@@ -380,7 +380,7 @@ impl Host {
             });
         }
         let open = handle.and_then(|handle| self.files.files.get(handle.0));
-        let is_its = |file: &Arc<OpenFile>| file.is_writable() && file.node() == inode.node();
+        let is_its = |file: &Arc<OpenFile>| file.writable && file.node() == inode.node();
         match open.filter(is_its) {
             // Not by path: some file systems then leave the times alone if the size stays.
             Some(file) => {
@@ -420,7 +420,7 @@ impl Host {
         node: NodeId,
     ) -> Result<FileSystemStatistics> {
         let inode = self.tree.nodes.get(node)?;
-        if inode.mount().is_remote() {
+        if inode.mount().is_remote {
             context.require_blocking()?;
         }
         let descriptor = self.tree.descriptor(&inode)?;

@@ -77,8 +77,8 @@ impl Host {
             return Ok(());
         }
         // A server that cannot act as its callers creates everything as its own user.
-        let is_own = |uid| uid == 0 || uid == self.tree.credentials.server_uid();
-        if !self.tree.credentials.switches() && !context.uid().is_none_or(is_own) {
+        let is_own = |uid| uid == 0 || uid == self.tree.credentials.server_uid;
+        if !self.tree.credentials.switches && !context.uid().is_none_or(is_own) {
             return Err(Errno::EPERM);
         }
         let Attributes { uid, gid, .. } = new().attributes;
@@ -97,13 +97,13 @@ impl Host {
         let credentials = &self.tree.credentials;
         let uid = context.uid().and_then(|id| self.config.uid_map.to_host(id));
         let gid = context.gid().and_then(|id| self.config.gid_map.to_host(id));
-        let gid = gid.unwrap_or(credentials.server_gid());
+        let gid = gid.unwrap_or(credentials.server_gid);
         // A set-group-ID directory passes its group on.
         let given_on = rustix::fs::fstat(end.fd)
             .ok()
             .filter(|parent| parent.st_mode & libc::S_ISGID != 0);
         let attributes = Attributes {
-            uid: uid.unwrap_or(credentials.server_uid()),
+            uid: uid.unwrap_or(credentials.server_uid),
             gid: given_on.map_or(gid, |parent| parent.st_gid),
             mode: mode & 0o7777,
             size: 0,

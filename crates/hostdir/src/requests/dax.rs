@@ -1,7 +1,7 @@
 //! SETUPMAPPING: the file that a guest maps.
 
 use crate::host::Host;
-use crate::tree::Inode;
+use crate::tree::{Inode, Noted};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thrufs::{Context, Errno, MapArgs, MappedFile, Result, WindowCoverage};
@@ -37,10 +37,10 @@ impl Host {
             self.config.writable()?;
         }
         let is_read_only = self.config.read_only
-            || inode.dax().granted() == Some(Access::Read)
+            || inode.dax.granted() == Some(Access::Read)
             || self.files.require_mapped(&inode).is_err();
         let may_come_to_write =
-            inode.has_writers() || !inode.is_executable() || !window.maps_read_only();
+            inode.has_writers() || !inode.is(Noted::Executable) || !window.maps_read_only();
         if !is_read_only
             && may_come_to_write
             && let Some(file) = self.open_to_write(&inode)?

@@ -8,7 +8,7 @@ use crate::explanation::{
     CacheState, Explanation, FileKind, LowerState, NodeState, Opens, WindowUse,
 };
 use crate::host::{Host, HostDir};
-use crate::judge::{ActivePolicy, OpenFileSource, PASSTHROUGH, StatSource};
+use crate::judge::{ActivePolicy, OpenFileSource, PASSTHROUGH};
 use crate::stat::{stat_open, stat_with_birth};
 use crate::tree::{
     Inode, LowerMount, MapConditions, Obstacle, mount_id_mask, open_beneath, opened_identity,
@@ -121,10 +121,10 @@ impl Host {
                 dormant: inode.dormant.load(Ordering::Relaxed) && inode.lookups() == 0,
             }),
             lower: LowerState {
-                file_system: name_of(mount.magic()).map(str::to_owned),
-                magic: mount.magic(),
-                handles: mount.has_handles(),
-                remote: mount.is_remote(),
+                file_system: name_of(mount.magic).map(str::to_owned),
+                magic: mount.magic,
+                handles: mount.has_handles,
+                remote: mount.is_remote,
                 memory: mount.is_memory(),
             },
         })
@@ -252,7 +252,7 @@ impl Host {
         for (_, file) in self.files.files.iter() {
             if file.node() == node {
                 opens.total += 1;
-                opens.writable += usize::from(file.is_writable());
+                opens.writable += usize::from(file.writable);
             }
         }
         opens
@@ -261,7 +261,7 @@ impl Host {
     fn cache_state(&self, inode: Option<&Arc<Inode>>, mount: &LowerMount) -> CacheState {
         let config = &self.config;
         // What nobody has looked up is followed from the first lookup.
-        let followed = inode.map_or(self.follow.is_started() && !mount.is_remote(), |inode| {
+        let followed = inode.map_or(self.follow.is_started() && !mount.is_remote, |inode| {
             self.follow.is_followed(inode)
         });
         let kept = |option: Option<Duration>| option.unwrap_or(config.follow_timeout);
@@ -332,7 +332,7 @@ impl Host {
         // The mount id, for which no file system is asked.
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let id = rustix::fs::statx(&fd, c"", flags, mount_id_mask())?.stx_mnt_id;
-        let mount = if id == mount.id() {
+        let mount = if id == mount.id {
             Arc::clone(mount)
         } else {
             self.tree.mounts.known(id).ok_or(Errno::EXDEV)?
@@ -351,7 +351,7 @@ fn hidden_by(rules: &ActivePolicy, path: &[u8], stat: &Statx) -> Option<RuleId> 
     let subject = Subject {
         path,
         file_type: FileType::Directory,
-        source: &StatSource(stat),
+        source: &OpenFileSource { stat, file: None },
     };
     match rules.policy.visibility(&subject) {
         Visibility::Hidden(rule) => Some(rule),

@@ -80,7 +80,7 @@ impl Host {
         let Some(caller) = self.restricted_caller(context) else {
             return change();
         };
-        let reported = inode.reported();
+        let reported = &inode.reported;
         let owner = match reported.owner() {
             Some(owner) => owner,
             // A resumed session: what the process before has reported is not known.
@@ -194,7 +194,7 @@ impl Host {
 
     fn is_as_reported(&self, inode: &Arc<Inode>) -> Result<bool> {
         let stat = self.tree.stat(inode)?;
-        let reported = inode.reported();
+        let reported = &inode.reported;
         let mode = self.reported_mode(inode, u32::from(stat.stx_mode));
         // Of a change of an ACL, the mode shows the mask alone, and the times that there was one.
         let is_current = reported.owner() == Some(self.owner_of(&stat))
@@ -217,7 +217,7 @@ impl Host {
         let Some(caller) = self.restricted_caller(context) else {
             return Ok(());
         };
-        let reported = inode.reported();
+        let reported = &inode.reported;
         let stat = stat_open(fd)?;
         let owner = self.owner_of(&stat);
         let error = match reported.owner() {
@@ -259,7 +259,7 @@ impl Host {
         if self.restricted_caller(context).is_none() {
             return Ok(true);
         }
-        let reported = directory.reported();
+        let reported = &directory.reported;
         let Some(owner) = reported.owner().filter(|_| !reported.is_uncertain()) else {
             return Ok(false);
         };
@@ -283,7 +283,7 @@ impl Host {
         }
         let sticky = || {
             ends.iter()
-                .filter(|end| end.parent.reported().may_be_sticky())
+                .filter(|end| end.parent.reported.may_be_sticky())
         };
         let Some(caller) = self
             .restricted_caller(context)
@@ -296,7 +296,7 @@ impl Host {
             check()?;
             return change();
         }
-        let gid = context.gid().unwrap_or(self.tree.credentials.server_gid());
+        let gid = context.gid().unwrap_or(self.tree.credentials.server_gid);
         let changed = self
             .tree
             .credentials
@@ -351,7 +351,7 @@ impl Host {
     }
 
     fn acts_as_callers(&self, inode: &Inode) -> bool {
-        self.tree.credentials.switches() && !self.config.maps_ids() && !inode.mount().is_remote()
+        self.tree.credentials.switches && !self.config.maps_ids() && !inode.mount().is_remote
     }
 
     fn owner_of(&self, stat: &Statx) -> Owner {

@@ -5,7 +5,7 @@ use super::ownership::Checked;
 use crate::host::Host;
 use crate::identity::KnownName;
 use crate::judge::AuditedNames;
-use crate::tree::{End, Inode, NAMES_MAX, component};
+use crate::tree::{End, Inode, NAMES_MAX, Noted, component};
 use rustix::fs::{AtFlags, RenameFlags, Statx};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -149,13 +149,13 @@ impl Host {
     /// open without a handle here.
     fn hold_removed<'a>(&self, directory: &'a Arc<Inode>) -> Option<&'a Arc<Inode>> {
         let is_in_question = directory.is_directory()
-            && directory.mount().has_handles()
+            && directory.mount().has_handles
             && self.files.kernel_opens_directories.load(Ordering::Relaxed);
         (is_in_question && self.tree.descriptor(directory).is_ok()).then_some(directory)
     }
 
     fn keep_removed(&self, uid: Option<u32>, directory: &Arc<Inode>) {
-        directory.is_only_held();
+        directory.note(Noted::OnlyHeld);
         self.tree.drop_if_over_quota(uid, directory);
     }
 
@@ -269,7 +269,7 @@ impl Host {
         flags: RenameFlags,
     ) -> Result<()> {
         let mut held = None;
-        if to.parent.mount().has_handles() && flags.is_empty() {
+        if to.parent.mount().has_handles && flags.is_empty() {
             // A file that is replaced again and again has clients that looked up the previous one and are
             // about to open it. If that fails, the kernel looks up the name once more, but no third time.
             // So the replaced inode stays reachable.

@@ -76,7 +76,7 @@ impl<'a> Walker<'a> {
         };
         let (fd, stat) = host.tree.open_component(parent_fd, &component)?;
         let id = stat.stx_mnt_id;
-        let mount = if id == parent_mount.id() {
+        let mount = if id == parent_mount.id {
             Arc::clone(parent_mount)
         } else if let Some(known) = host.tree.mounts.known(id) {
             known

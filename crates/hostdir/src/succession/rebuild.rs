@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::identity::{Identity, KnownName};
 use crate::ledger::{FileNote, OwnerNote};
 use crate::stat::stat_open;
-use crate::tree::{Inode, LowerMount, NewInode, Place};
+use crate::tree::{Inode, LowerMount, NewInode, Noted, Place};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ impl<'a> Rebuild<'a> {
             .insert_at(node, lookups, new, self.notes)
             .ok_or_else(|| invalid(format!("there can be no node {:#x}", node.0)))?;
         inode.record_mode(found.mode);
-        inode.dax().resume(dax);
+        inode.dax.resume(dax);
         if let Some(name) = name {
             let noting = self.host.tree.noting(&inode);
             inode.names().record_if(noting, name, u32::MAX, || true);
@@ -138,7 +138,7 @@ impl<'a> Rebuild<'a> {
     pub(super) fn nowhere(&self, node: NodeId, file_type: u32) -> Found {
         let mount = Arc::clone(self.host.tree.root.mount());
         Found {
-            identity: Identity::lost(mount.index(), node.0),
+            identity: Identity::lost(mount.index, node.0),
             mount,
             mode: file_type & libc::S_IFMT,
             place: None,
@@ -219,7 +219,7 @@ impl<'a> Rebuild<'a> {
             let opened = host.tree.open_inode(&inode, lower_flags);
             self.unless_lost("open file", note.handle.0, opened)?
         };
-        let lower = fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait())));
+        let lower = fd.map(|fd| Arc::new(LowerFile::new(fd, inode.mount().no_wait)));
         if let Some(lower) = &lower {
             if let Ok(stat) = stat_open(&**lower) {
                 inode.record_mode(u32::from(stat.stx_mode));
@@ -327,7 +327,7 @@ impl<'a> Rebuild<'a> {
 
     /// An owner with a stored open file, which has its locks.
     pub(super) fn kept_owner(&self, file: &OpenFile, note: OwnerNote, fd: OwnedFd, place: u32) {
-        file.inode().note_lock();
+        file.inode().note(Noted::Locked);
         let charges = self.charges_of_owner(file);
         let owner = OwnerFile::new(fd, note, Some(place), charges);
         self.host.files.locks.put(owner);

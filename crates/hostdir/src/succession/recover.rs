@@ -154,7 +154,7 @@ impl Host {
         mounts: &HashMap<u32, Arc<LowerMount>>,
     ) -> thrufs::Result<Found> {
         let mount = mounts.get(&record.identity.mount()).ok_or(Errno::ESTALE)?;
-        if mount.has_handles() != record.identity.handle().is_some() {
+        if mount.has_handles != record.identity.handle().is_some() {
             return Err(Errno::ESTALE);
         }
         // The client may have forgotten the directory, and know another name of the file, or have it open.
@@ -180,7 +180,7 @@ impl Host {
         let parent = self.tree.nodes.get(parent)?;
         let descriptor = self.tree.descriptor(&parent)?;
         let (_, stat) = self.tree.open_component(&descriptor, name)?;
-        if stat.stx_mnt_id == parent.mount().id() {
+        if stat.stx_mnt_id == parent.mount().id {
             return Err(Errno::ESTALE);
         }
         let fd = descriptor.as_fd();

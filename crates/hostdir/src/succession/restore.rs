@@ -93,7 +93,7 @@ impl Host {
 
     fn find_by_path(&self, walker: &mut Walker<'_>, path: &[u8]) -> thrufs::Result<Found> {
         let level = walker.go(path)?;
-        let has_handles = level.mount.has_handles();
+        let has_handles = level.mount.has_handles;
         let mut found = Found {
             identity: level.identity()?,
             mount: Arc::clone(&level.mount),
@@ -138,7 +138,7 @@ impl Host {
         }
         let path = paths.get(&number).ok_or(Errno::ESTALE)?;
         let mount = Arc::clone(&walker.go(path)?.mount);
-        if mount.index() == 0 {
+        if mount.index == 0 {
             // Nothing is mounted there.
             return Err(Errno::ESTALE);
         }
@@ -150,7 +150,7 @@ impl Host {
         mount: &Arc<LowerMount>,
         (kind, bytes): &Handle,
     ) -> thrufs::Result<Found> {
-        if !mount.has_handles() {
+        if !mount.has_handles {
             return Err(Errno::EOPNOTSUPP);
         }
         let anchor = self.tree.anchor_of(mount)?;
@@ -163,7 +163,7 @@ impl Host {
         let stat = stat_open(&fd)?;
         // As this kernel writes the handle, so that lookups find it.
         let identity = opened_identity(mount, &fd, &stat)?;
-        let same = Identity::from_parts(mount.index(), *kind, bytes);
+        let same = Identity::from_parts(mount.index, *kind, bytes);
         if same.as_ref() != Some(&identity) {
             return Err(Errno::ESTALE);
         }

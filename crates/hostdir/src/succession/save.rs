@@ -160,7 +160,7 @@ impl Host {
                 continue;
             };
             if let Some(path) = finder.guess(parent) {
-                mounts.push((mount.index(), child(&path, name.to_bytes())));
+                mounts.push((mount.index, child(&path, name.to_bytes())));
             }
         }
         mounts.sort_unstable();
@@ -171,7 +171,7 @@ impl Host {
         let inode = &located.inode;
         writer.u64(inode.node().0)?;
         writer.u64(inode.lookups())?;
-        writer.u32(inode.type_bits())?;
+        writer.u32(inode.file_type)?;
         let handle = inode.identity().handle();
         match &located.way {
             Way::None => writer.byte(FOUND_NOT)?,

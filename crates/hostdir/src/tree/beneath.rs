@@ -59,22 +59,22 @@ pub(crate) fn component_of(name: &[u8]) -> Result<CString> {
 impl Tree {
     /// The inode behind a name, if it has a handle and the kernel has looked it up.
     pub(crate) fn known(&self, End { parent, fd, name }: End<'_>) -> Option<Arc<Inode>> {
-        if !parent.mount().has_handles() {
+        if !parent.mount().has_handles {
             return None;
         }
         let mut buffer = FileHandleBuf::default();
         let mount_id = handle::name_to_handle(fd, name, 0, &mut buffer).ok()?;
-        if mount_id != parent.mount().id() {
+        if mount_id != parent.mount().id {
             return None;
         }
         self.nodes
-            .find(&Identity::by_handle(parent.mount().index(), &buffer))
+            .find(&Identity::by_handle(parent.mount().index, &buffer))
     }
 
     /// For mounts without file handles: the inode behind a name that is about to be removed, with its
     /// descriptor cached, since nothing else will lead to it. `None` where that is not needed.
     pub(crate) fn hold_without_handles(&self, end: End<'_>) -> Option<Arc<Inode>> {
-        if end.parent.mount().has_handles() {
+        if end.parent.mount().has_handles {
             return None;
         }
         self.hold(end)
@@ -84,7 +84,7 @@ impl Tree {
     pub(crate) fn hold(&self, end: End<'_>) -> Option<Arc<Inode>> {
         let parent = end.parent;
         let (fd, stat) = self.open_component(end.fd, end.name).ok()?;
-        if stat.stx_mnt_id != parent.mount().id() {
+        if stat.stx_mnt_id != parent.mount().id {
             // The root of a submount: its handle may be that of another file on this mount.
             return None;
         }
@@ -96,7 +96,7 @@ impl Tree {
 
     /// The inode behind a name, if the kernel has looked it up.
     pub(crate) fn tracked(&self, end: End<'_>) -> Option<Arc<Inode>> {
-        if end.parent.mount().has_handles() {
+        if end.parent.mount().has_handles {
             self.known(end)
         } else {
             self.hold(end)

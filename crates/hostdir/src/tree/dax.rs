@@ -99,7 +99,7 @@ impl Dax {
         if let Some(window) = self.window().filter(|_| inode.is_regular())
             && self.names_to_map(window, name.to_bytes())
         {
-            inode.dax().name();
+            inode.dax.name();
         }
     }
 
@@ -142,7 +142,7 @@ impl Dax {
         let Some(window) = self.window().filter(|_| inode.is_regular()) else {
             return 0;
         };
-        let dax = inode.dax();
+        let dax = &inode.dax;
         if !dax.is_decided() {
             let mappable = self.mappable(window, dax.is_named(), stat, conditions);
             if dax.decide(mappable.ok()) {
@@ -164,7 +164,7 @@ impl Dax {
     fn note(&self, inode: &Inode) {
         if let Some(notes) = &self.notes {
             let _one_at_a_time = self.noting.lock();
-            notes.note_dax(inode.node(), inode.dax().noted());
+            notes.note_dax(inode.node(), inode.dax.noted());
         }
     }
 
@@ -178,8 +178,8 @@ impl Dax {
     ) -> Option<WindowUse> {
         let window = self.window()?;
         let mappable = self.mappable(window, self.names_to_map(window, name), stat, conditions);
-        let known = inode.filter(|inode| inode.dax().is_decided());
-        let dax = known.map(Inode::dax);
+        let known = inode.filter(|inode| inode.dax.is_decided());
+        let dax = known.map(|inode| &inode.dax);
         let is_mapped = dax.is_some_and(|dax| dax.is_reported() && !dax.is_withdrawn());
         let reason = match (dax, mappable) {
             (None, Ok(_)) => "the guest has not looked it up; it would map it".to_owned(),
@@ -232,7 +232,7 @@ impl Dax {
 
     /// Takes back that the guest may map the file, which it keeps mapped while it has it open.
     pub(crate) fn withdraw(&self, inode: &Inode) {
-        if inode.dax().withdraw() {
+        if inode.dax.withdraw() {
             self.withdrawn.fetch_add(1, Ordering::Relaxed);
             self.note(inode);
         }
@@ -255,14 +255,14 @@ impl Dax {
     /// `EOPNOTSUPP` for one that it was not told to map, where there are rules or the monitor would not map the end.
     pub(crate) fn may_map(&self, inode: &Inode, has_rules: bool) -> Result<()> {
         match has_rules || self.strict_window().is_some() {
-            true if !inode.dax().is_reported() => Err(Errno::EOPNOTSUPP),
+            true if !inode.dax.is_reported() => Err(Errno::EOPNOTSUPP),
             _ => Ok(()),
         }
     }
 
     /// The size that the guest is told: of a file that it maps, whole pages, also after the host has added to it.
     pub(crate) fn size(&self, inode: &Inode, size: u64) -> u64 {
-        let Some(window) = self.strict_window().filter(|_| inode.dax().is_reported()) else {
+        let Some(window) = self.strict_window().filter(|_| inode.dax.is_reported()) else {
             return size;
         };
         let mappable = size / PAGE_BYTES * PAGE_BYTES;
@@ -277,7 +277,7 @@ impl Dax {
     /// `EPERM`.
     pub(crate) fn may_resize(&self, inode: &Inode) -> Result<()> {
         match self.strict_window() {
-            Some(_) if inode.dax().is_reported() => Err(Errno::EPERM),
+            Some(_) if inode.dax.is_reported() => Err(Errno::EPERM),
             _ => Ok(()),
         }
     }

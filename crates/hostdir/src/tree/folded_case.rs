@@ -80,7 +80,7 @@ impl Tree {
 
 /// Whether names in a directory are found in other spellings (`chattr +F`, FAT).
 pub(crate) fn folds_case(tree: &Tree, directory: &Arc<Inode>) -> Result<bool> {
-    match directory.mount().magic() {
+    match directory.mount().magic {
         EXT_MAGIC | F2FS_MAGIC | TMPFS_MAGIC => {
             let flags = libc::O_RDONLY | libc::O_DIRECTORY;
             let fd = tree.open_inode(directory, flags)?;

@@ -33,7 +33,7 @@ const WORK_SHARE: u32 = 10;
 
 /// Starts the thread, which ends once `tree` is gone.
 pub(crate) fn start(tree: &Arc<Tree>) {
-    let wakeup = Arc::clone(tree.mounts.wakeup());
+    let wakeup = Arc::clone(&tree.mounts.wakeup);
     let tree = Arc::downgrade(tree);
     let started = std::thread::Builder::new()
         .name("housekeeper".into())

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::FileType;
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use thrufs::{Backing, LowerFile, NoWait};
 use thrufs_abi::NodeId;
@@ -119,37 +119,48 @@ impl Places {
     }
 }
 
-const EXECUTABLE: u8 = 1;
-/// See [`set_group_id_stays`](Inode::set_group_id_stays).
-const SET_GROUP_ID_STAYS: u8 = 2;
-/// The flags that its last known mode decides.
-const BY_MODE: u8 = EXECUTABLE | SET_GROUP_ID_STAYS;
-/// Somebody has set a POSIX lock, through this mount.
-const WAS_LOCKED: u8 = 4;
-/// See [`takes_turns`](Inode::takes_turns).
-const TAKES_TURNS: u8 = 8;
-/// An open was answered so that it has no cache, while others may have one.
-const HAS_UNCACHED: u8 = 16;
-/// The kernel above has read pages of it.
-const PAGES_READ: u8 = 32;
-/// See [`is_stored_to`](Inode::is_stored_to).
-const IS_STORED_TO: u8 = 64;
+/// What may be noted of an inode, as bits.
+#[derive(Clone, Copy)]
+#[repr(u16)]
+pub(crate) enum Noted {
+    /// Its last known mode lets somebody execute it.
+    Executable = 1,
+    /// [`set_group_id_stays`], by its last known mode.
+    SetGroupIdStays = 1 << 1,
+    /// Somebody has set a POSIX lock, through this mount.
+    Locked = 1 << 2,
+    /// A program that writes it has tried to lock a range, so that it takes turns with the host.
+    TakesTurns = 1 << 3,
+    /// An open was answered so that it has no cache, while others may have one.
+    HasUncached = 1 << 4,
+    /// The kernel above has read pages of it.
+    PagesRead = 1 << 5,
+    /// A program above that locks ranges has stored to it in a shared map.
+    StoredTo = 1 << 6,
+    /// A name was removed while it was open.
+    LostAName = 1 << 7,
+    /// It has no name left, and cannot be found again.
+    Gone = 1 << 8,
+    /// It was removed, and the kernel above may have it open without a handle here: only its descriptor leads to it.
+    OnlyHeld = 1 << 9,
+}
 
 /// Shared by the requests that use it; the table of nodes holds it until the kernel forgets it.
 pub(crate) struct Inode {
     node: NodeId,
     identity: Identity,
     mount: Arc<LowerMount>,
-    file_type: u32,
+    pub(crate) file_type: u32,
     lookups: AtomicU64,
     reach: Mutex<Reach>,
     /// Set by each use of the descriptor, cleared by the clock hand.
     recently_used: AtomicBool,
     /// Forgotten, and kept for `export`.
     pub(crate) dormant: AtomicBool,
-    reported: ReportedAttributes,
-    /// [`BY_MODE`], [`WAS_LOCKED`], …
-    flags: AtomicU8,
+    /// Owner, group and mode as last reported to the kernel above.
+    pub(crate) reported: ReportedAttributes,
+    /// Bits of [`Noted`].
+    noted: AtomicU16,
     /// The data version that the kernel has cached; 0 for none.
     cached_version: AtomicU64,
     /// A lower file that a client has open: leads to an inode without names.
@@ -158,15 +169,11 @@ pub(crate) struct Inode {
     uses: Mutex<Option<Box<Use>>>,
     /// Tracked under a policy.
     names: Names,
-    /// A name was removed while it was open.
-    lost_a_name: AtomicBool,
-    /// It has no name left, and cannot be found again.
-    is_gone: AtomicBool,
-    /// It was removed, and the kernel above may have it open without a handle here.
-    only_held: AtomicBool,
     in_strongbox: AtomicBool,
-    followed: Followed,
-    dax: DaxState,
+    /// How its changes beneath are told.
+    pub(crate) followed: Followed,
+    /// Whether a guest maps it.
+    pub(crate) dax: DaxState,
 }
 
 /// What leads to it, beside its handle.
@@ -224,14 +231,11 @@ impl Inode {
             recently_used: AtomicBool::new(false),
             dormant: AtomicBool::new(false),
             reported: ReportedAttributes::none(),
-            flags: AtomicU8::new(0),
+            noted: AtomicU16::new(0),
             cached_version: AtomicU64::new(0),
             opened: Mutex::new(Weak::new()),
             uses: Mutex::new(None),
             names: Names::default(),
-            lost_a_name: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
-            only_held: AtomicBool::new(false),
             in_strongbox: AtomicBool::new(false),
             followed: Followed::default(),
             dax: DaxState::default(),
@@ -264,21 +268,6 @@ impl Inode {
 
     pub(crate) fn file_type(&self) -> FileType {
         FileType::from_raw_mode(self.file_type)
-    }
-
-    /// Owner, group and mode as last reported to the kernel above.
-    pub(crate) fn reported(&self) -> &ReportedAttributes {
-        &self.reported
-    }
-
-    /// How its changes beneath are told.
-    pub(crate) fn followed(&self) -> &Followed {
-        &self.followed
-    }
-
-    /// Whether a guest maps it.
-    pub(crate) fn dax(&self) -> &DaxState {
-        &self.dax
     }
 
     /// Whether the next lookup gives the guest another inode of the file: it would map this one, which rules forbid
@@ -343,13 +332,13 @@ impl Inode {
     }
 
     pub(crate) fn can_be_found_again(&self) -> bool {
-        let by_handle = self.identity.handle().is_some() && !self.only_held.load(Ordering::Relaxed);
+        let by_handle = self.identity.handle().is_some() && !self.is(Noted::OnlyHeld);
         by_handle || self.reach.lock().places.0.is_some()
     }
 
     /// Whether nothing else leads to it, and it has names or may be given some.
     pub(super) fn is_found_by_descriptor_alone(&self) -> bool {
-        !self.is_gone.load(Ordering::Relaxed) && !self.can_be_found_again()
+        !self.is(Noted::Gone) && !self.can_be_found_again()
     }
 
     /// Takes the descriptor unless it was used since the clock hand's last visit.
@@ -367,8 +356,7 @@ impl Inode {
 
     /// Closes the descriptor, recently used or not.
     pub(crate) fn drop_descriptor(&self) {
-        let is_of_no_use =
-            self.is_gone.load(Ordering::Relaxed) || self.only_held.load(Ordering::Relaxed);
+        let is_of_no_use = self.is(Noted::Gone) || self.is(Noted::OnlyHeld);
         if self.can_be_found_again() || is_of_no_use {
             drop(self.take_held());
         }
@@ -386,7 +374,7 @@ impl Inode {
 
     /// Closes the only way to it, except for open files: its holders get ESTALE.
     pub(crate) fn drop_for_good(&self) {
-        self.is_gone.store(true, Ordering::Relaxed);
+        self.note(Noted::Gone);
         drop(self.take_held());
     }
 
@@ -423,7 +411,7 @@ impl Inode {
     pub(crate) fn name_removed(&self) {
         let uses = self.uses.lock();
         if uses.is_some() {
-            self.lost_a_name.store(true, Ordering::Relaxed);
+            self.note(Noted::LostAName);
         } else {
             drop(uses);
             self.drop_descriptor();
@@ -432,17 +420,8 @@ impl Inode {
 
     /// The last name was removed: its space is freed once it is no longer open.
     pub(crate) fn last_name_removed(&self) {
-        self.is_gone.store(true, Ordering::Relaxed);
+        self.note(Noted::Gone);
         self.name_removed();
-    }
-
-    /// It was removed: from now on, only its descriptor leads to it.
-    pub(crate) fn is_only_held(&self) {
-        self.only_held.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn lost_a_name(&self) -> bool {
-        self.lost_a_name.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -453,51 +432,26 @@ impl Inode {
         &self.in_strongbox
     }
 
-    /// Whether somebody has set a POSIX lock, through this mount.
-    pub(crate) fn was_locked(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & WAS_LOCKED != 0
+    pub(crate) fn is(&self, noted: Noted) -> bool {
+        self.noted.load(Ordering::Relaxed) & noted as u16 != 0
     }
 
-    pub(crate) fn note_lock(&self) {
-        self.flags.fetch_or(WAS_LOCKED, Ordering::Relaxed);
-    }
-
-    /// Whether a program that writes it has tried to lock a range, so that it takes turns with the host.
-    pub(crate) fn takes_turns(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & TAKES_TURNS != 0
-    }
-
-    pub(crate) fn note_turns(&self) {
-        self.flags.fetch_or(TAKES_TURNS, Ordering::Relaxed);
-    }
-
-    /// Whether a program above that locks ranges has stored to it in a shared map.
-    pub(crate) fn is_stored_to(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & IS_STORED_TO != 0
-    }
-
-    pub(crate) fn note_stored_to(&self) {
-        self.flags.fetch_or(IS_STORED_TO, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_uncached(&self) {
-        self.flags.fetch_or(HAS_UNCACHED, Ordering::Relaxed);
+    pub(crate) fn note(&self, noted: Noted) {
+        self.noted.fetch_or(noted as u16, Ordering::Relaxed);
     }
 
     /// To be called before the kernel above is given pages. It costs those files that had an open without a cache.
     pub(crate) fn note_pages_read(&self) {
-        if self.flags.load(Ordering::Relaxed) & HAS_UNCACHED != 0 {
-            self.flags.fetch_or(PAGES_READ, Ordering::SeqCst);
+        if self.is(Noted::HasUncached) {
+            self.noted
+                .fetch_or(Noted::PagesRead as u16, Ordering::SeqCst);
         }
     }
 
     /// Whether the kernel above was given pages since this was last asked.
     pub(crate) fn take_pages_read(&self) -> bool {
-        self.flags.fetch_and(!PAGES_READ, Ordering::SeqCst) & PAGES_READ != 0
-    }
-
-    pub(crate) fn type_bits(&self) -> u32 {
-        self.file_type
+        let pages_read = Noted::PagesRead as u16;
+        self.noted.fetch_and(!pages_read, Ordering::SeqCst) & pages_read != 0
     }
 
     pub(crate) fn is_written_by_kernel(&self) -> bool {
@@ -523,20 +477,12 @@ impl Inode {
 
     /// Records a mode that was reported, or that the lower file has.
     pub(crate) fn record_mode(&self, mode: u32) {
-        let stays = u8::from(set_group_id_stays(mode)) * SET_GROUP_ID_STAYS;
-        let executable = u8::from(mode & 0o111 != 0) * EXECUTABLE;
-        let by_mode = |flags| Some(flags & !BY_MODE | stays | executable);
+        let (stays, executable) = (Noted::SetGroupIdStays as u16, Noted::Executable as u16);
+        let mut by_mode = u16::from(mode & 0o111 != 0) * executable;
+        by_mode |= u16::from(set_group_id_stays(mode)) * stays;
+        let noted = |noted| Some(noted & !(stays | executable) | by_mode);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.flags.fetch_update(set, fetch, by_mode);
-    }
-
-    pub(crate) fn is_executable(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & EXECUTABLE != 0
-    }
-
-    /// [`set_group_id_stays`], by its last known mode.
-    pub(crate) fn set_group_id_stays(&self) -> bool {
-        self.flags.load(Ordering::Relaxed) & SET_GROUP_ID_STAYS != 0
+        let _ = self.noted.fetch_update(set, fetch, noted);
     }
 
     pub(crate) fn set_opened(&self, file: &Arc<LowerFile>) {
@@ -601,18 +547,20 @@ impl Inode {
 }
 
 pub(crate) struct LowerMount {
-    pub(super) index: u32,
-    pub(super) id: u64,
-    pub(super) magic: u64,
+    pub(crate) index: u32,
+    pub(crate) id: u64,
+    pub(crate) magic: u64,
     /// An open directory of the mount, for open_by_handle_at(2). `None` while the mount is released.
     pub(super) anchor: RwLock<Option<Arc<OwnedFd>>>,
-    pub(super) has_handles: bool,
+    /// Whether its inodes have file handles that we may open.
+    pub(crate) has_handles: bool,
     /// Without handles that can be opened: inodes are identified by handle all the same, as in events of
     /// changes.
     pub(super) has_closed_handles: bool,
     pub(super) number_in_handle: NumberInHandle,
-    pub(super) no_wait: NoWait,
-    pub(super) is_remote: bool,
+    pub(crate) no_wait: NoWait,
+    /// Whether another machine or process serves it.
+    pub(crate) is_remote: bool,
     /// Its file system is stacked on others.
     pub(super) is_layered: bool,
     /// Found to be stacked too deep for passthrough.
@@ -643,39 +591,13 @@ pub(super) enum NumberInHandle {
 }
 
 impl LowerMount {
-    pub(crate) fn index(&self) -> u32 {
-        self.index
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-
-    pub(crate) fn magic(&self) -> u64 {
-        self.magic
-    }
-
-    /// Whether its inodes have file handles that we may open.
-    pub(crate) fn has_handles(&self) -> bool {
-        self.has_handles
-    }
-
     /// Whether positions of a listing stay valid when its directory is opened again.
     pub(crate) fn keeps_positions(&self) -> bool {
         self.has_handles && matches!(self.magic, EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC)
     }
 
-    pub(crate) fn no_wait(&self) -> NoWait {
-        self.no_wait
-    }
-
     pub(crate) fn is_memory(&self) -> bool {
         self.no_wait == NoWait::Memory
-    }
-
-    /// Whether another machine or process serves it.
-    pub(crate) fn is_remote(&self) -> bool {
-        self.is_remote
     }
 
     pub(crate) fn is_stacked(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use super::Tree;
 use super::beneath::End;
-use super::inode::{Descriptor, Inode};
+use super::inode::{Descriptor, Inode, Noted};
 use super::open_store::STORED_MAX;
 use crate::ledger::{Key, Strongbox};
 use crate::stat::stat_open;
@@ -50,7 +50,7 @@ impl Tree {
     /// A name of an inode is about to be removed. If it is the last name of an open file, or the only known one
     /// of an inode without a file handle, nothing else would lead a resuming process to it.
     pub(crate) fn keep_if_last_name(&self, inode: &Arc<Inode>, end: End<'_>) {
-        let is_found_by_name = !inode.mount().has_handles();
+        let is_found_by_name = !inode.mount().has_handles;
         let is_in_question = inode.is_open() || is_found_by_name && !inode.is_directory();
         if self.strongbox().is_none() || !is_in_question {
             return;
@@ -147,7 +147,7 @@ impl Tree {
                 *stored = stored.saturating_sub(1);
                 self.discard(Key::Node(inode.node()));
                 self.discarded.store(true, Ordering::SeqCst);
-                if inode.lost_a_name() {
+                if inode.is(Noted::LostAName) {
                     self.settle_discards();
                 }
             }

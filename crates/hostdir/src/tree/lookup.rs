@@ -64,7 +64,7 @@ impl Tree {
         parent_fd: BorrowedFd<'_>,
         name: &CStr,
     ) -> Result<(Arc<Inode>, Statx)> {
-        if !parent.mount().has_handles() {
+        if !parent.mount().has_handles {
             return self.lookup_numbered(parent, parent_fd, name);
         }
         let mut buffer = FileHandleBuf::default();
@@ -77,7 +77,7 @@ impl Tree {
                 Err(error) => return Err(error.into()),
             };
             let stat = stat_name(parent_fd, name)?;
-            let mount = if mount_id == parent.mount().id() {
+            let mount = if mount_id == parent.mount().id {
                 Arc::clone(parent.mount())
             } else {
                 match self.mounts.enter(mount_id, parent, parent_fd, name) {
@@ -85,13 +85,13 @@ impl Tree {
                     entered => entered?,
                 }
             };
-            if !mount.has_handles() {
+            if !mount.has_handles {
                 return self.lookup_numbered(parent, parent_fd, name);
             }
             // Handle and attributes are read by two calls, and must be of one file.
             match mount.handle_is_of(&buffer, stat.stx_ino) {
                 Some(true) => {
-                    let identity = Identity::by_handle(mount.index(), &buffer);
+                    let identity = Identity::by_handle(mount.index, &buffer);
                     return self.enter_node(identity, &mount, stat, None);
                 }
                 Some(false) => {}
@@ -110,14 +110,14 @@ impl Tree {
     ) -> Result<(Arc<Inode>, Statx)> {
         let parent_fd = parent_fd.as_fd();
         let (fd, stat) = self.open_component(parent_fd, name)?;
-        let mount = if stat.stx_mnt_id == parent.mount().id() {
+        let mount = if stat.stx_mnt_id == parent.mount().id {
             Arc::clone(parent.mount())
         } else {
             self.mounts
                 .enter(stat.stx_mnt_id, parent, parent_fd, name)?
         };
         let identity = opened_identity(&mount, &fd, &stat)?;
-        let place = (!mount.has_handles()).then(|| Place::new(Arc::clone(parent), name.to_owned()));
+        let place = (!mount.has_handles).then(|| Place::new(Arc::clone(parent), name.to_owned()));
         self.enter_node(identity, &mount, stat, Some((fd, place)))
     }
 
@@ -141,7 +141,7 @@ impl Tree {
     ) -> Result<(Arc<Inode>, Statx)> {
         let stat = stat_with_birth(fd.as_fd())?;
         let identity = opened_identity(mount, fd.as_fd(), &stat)?;
-        if mount.has_handles() {
+        if mount.has_handles {
             return self.enter_node(identity, mount, stat, None);
         }
         let place = found.map(|(parent, name)| Place::new(Arc::clone(parent), name.to_owned()));

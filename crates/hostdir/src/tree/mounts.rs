@@ -32,7 +32,7 @@ pub(crate) struct Mounts {
     list: RwLock<Vec<Arc<LowerMount>>>,
     next_index: Mutex<u32>,
     started: Instant,
-    wakeup: Arc<Wakeup>,
+    pub(crate) wakeup: Arc<Wakeup>,
     notes: Option<Arc<Notes>>,
     file_handles: FileHandles,
     /// Whether changes beneath are followed.
@@ -73,10 +73,6 @@ impl Mounts {
             follows,
         };
         Ok((mounts, mount))
-    }
-
-    pub(crate) fn wakeup(&self) -> &Arc<Wakeup> {
-        &self.wakeup
     }
 
     /// Milliseconds since the directory is served.
@@ -360,17 +356,17 @@ impl MountProperties {
 
 pub(crate) fn opened_identity(mount: &LowerMount, fd: impl AsFd, stat: &Statx) -> Result<Identity> {
     let mut buffer = FileHandleBuf::default();
-    if mount.has_handles() {
+    if mount.has_handles {
         handle::name_to_handle(fd, c"", handle::AT_EMPTY_PATH, &mut buffer)?;
-        return Ok(Identity::by_handle(mount.index(), &buffer));
+        return Ok(Identity::by_handle(mount.index, &buffer));
     }
     if mount.has_closed_handles {
         let flags = handle::AT_EMPTY_PATH | handle::AT_HANDLE_FID;
         handle::name_to_handle(fd, c"", flags, &mut buffer)?;
         let (kind, bytes) = (buffer.kind(), buffer.bytes());
-        return Identity::by_closed_handle(mount.index(), kind, bytes).ok_or(Errno::EOVERFLOW);
+        return Identity::by_closed_handle(mount.index, kind, bytes).ok_or(Errno::EOVERFLOW);
     }
-    Ok(numbered(mount.index(), stat))
+    Ok(numbered(mount.index, stat))
 }
 
 /// Whether the file system has handles that identify inodes (Linux 6.5).

@@ -19,7 +19,7 @@ impl Tree {
         near: &Arc<LowerMount>,
     ) -> Result<Arc<LowerMount>> {
         let id = mount_id(fd, c"")?;
-        if id == near.id() {
+        if id == near.id {
             return Ok(Arc::clone(near));
         }
         // A mount is not released while a submount of it is in use.
@@ -28,7 +28,7 @@ impl Tree {
 
     /// Whether a descriptor of an inode is from the mount of this process.
     pub(crate) fn is_on_its_mount(&self, fd: impl AsFd, inode: &Inode) -> bool {
-        mount_id(fd, c"").is_ok_and(|id| id == inode.mount().id())
+        mount_id(fd, c"").is_ok_and(|id| id == inode.mount().id)
     }
 
     pub(crate) fn parent_of(&self, inode: &Arc<Inode>) -> Result<OwnedFd> {

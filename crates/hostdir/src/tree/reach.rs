@@ -106,7 +106,7 @@ impl Tree {
         let parent = self.descriptor_within(parent, climb)?;
         let (fd, stat) = self.open_component(&parent, name)?;
         let identity = opened_identity(inode.mount(), &fd, &stat)?;
-        if identity == *inode.identity() && stat.stx_mnt_id == inode.mount().id() {
+        if identity == *inode.identity() && stat.stx_mnt_id == inode.mount().id {
             Ok(fd)
         } else {
             Err(Errno::ESTALE)
@@ -138,7 +138,7 @@ impl Tree {
     }
 
     pub(crate) fn open_inode(&self, inode: &Arc<Inode>, flags: i32) -> Result<OwnedFd> {
-        if inode.mount().is_remote() {
+        if inode.mount().is_remote {
             self.credentials.as_server()?;
         }
         let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY;

@@ -120,7 +120,7 @@ impl Retries {
         if let Some(expected) = threads.iter_mut().find(|other| other.thread == thread) {
             expected.found = Some(Found {
                 node: inode.node(),
-                mount: inode.mount().index(),
+                mount: inode.mount().index,
                 fd,
             });
         }

@@ -18,7 +18,7 @@
 //! All is done by the proxy's thread, in its poll loop, and nothing blocks: neither a front end nor a worker
 //! that does not read its channel delays the front end's messages.
 
-use super::wire::{NEED_REPLY, Outgoing, Parcel, REPLY, Reader, VERSION};
+use crate::wire::{NEED_REPLY, Outgoing, Parcel, Reader, VERSION};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
@@ -28,7 +28,6 @@ use std::os::unix::net::UnixStream;
 use vhost::vhost_user::message::{BackendReq, VhostUserMMap};
 
 const REQUEST_BYTES: usize = size_of::<VhostUserMMap>();
-const REPLY_BYTES: usize = size_of::<u64>();
 
 /// The shared memory region that is the DAX window: `VIRTIO_FS_SHMCAP_ID_CACHE` of `linux/virtio_fs.h`.
 const DAX_WINDOW: u8 = 0;
@@ -128,7 +127,7 @@ impl BackendChannel {
             return Ok(());
         };
         let is_for = |request: &mut Outstanding| {
-            request.request.is_sent() && is_reply_to(request.code, &reply)
+            request.request.is_sent() && reply.is_reply_to(request.code)
         };
         let Some(request) = self.outstanding.take_if(is_for) else {
             return Err(io::ErrorKind::InvalidData.into());
@@ -200,11 +199,4 @@ fn is_allowed(request: &Parcel) -> bool {
         && request.files.len() == files
         && request.body.len() == REQUEST_BYTES
         && request.body.first() == Some(&DAX_WINDOW)
-}
-
-fn is_reply_to(code: u32, reply: &Parcel) -> bool {
-    reply.code == code
-        && reply.flags & REPLY != 0
-        && reply.files.is_empty()
-        && reply.body.len() == REPLY_BYTES
 }

@@ -1,9 +1,9 @@
 //! The messages of a front end that are in effect: only the latest of each kind, so that their number is
 //! bounded.
 
-use super::wire::{Parcel, send};
 use crate::limits::REQUEST_QUEUES_MAX;
 use crate::memory::REGIONS_MAX;
+use crate::wire::{Parcel, send};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

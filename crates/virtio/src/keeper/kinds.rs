@@ -1,7 +1,7 @@
 //! The kinds of descriptors that a front end may send. Others are refused before a worker has them: each call of a
 //! file of FUSE takes as long as its server likes, and so does the end of a process that has it open.
 
-use super::wire::Parcel;
+use crate::wire::Parcel;
 use rustix::fs::{CWD, FileType, readlinkat};
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;

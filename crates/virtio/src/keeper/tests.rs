@@ -2,6 +2,7 @@ mod backend_channel;
 
 use super::*;
 use crate::journal::Journal;
+use crate::wire;
 use FrontendReq as code;
 use std::fs::File;
 use std::time::Duration;

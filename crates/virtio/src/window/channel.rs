@@ -2,24 +2,14 @@
 //! `VHOST_USER_BACKEND_SHMEM_UNMAP`; QEMU, `docs/interop/vhost-user.rst`). Its messages have no numbers: one
 //! request at a time, and the reply to one that was given up comes before the next.
 
+use crate::wire::{NEED_REPLY, Reader, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::RecvFlags;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
-use thrufs_sys::fd_passing;
 
 const MAP: u32 = 9;
 const UNMAP: u32 = 10;
-const VERSION: u32 = 1;
-const REPLY: u32 = 4;
-const NEED_REPLY: u32 = 8;
-/// Code, flags and length of the body, four bytes each.
-const HEADER_BYTES: usize = 12;
-/// `VhostUserMMap`: id and padding, offset in the file, offset in the window, length, flags.
-const BODY_BYTES: usize = 40;
-const REPLY_BYTES: usize = HEADER_BYTES + 8;
 /// `VHOST_USER_FLAG_MAP_RW`.
 const FLAG_WRITABLE: u64 = 1;
 
@@ -48,7 +38,7 @@ pub(super) struct Channel {
     stream: UnixStream,
     /// The code of the request that has no reply yet.
     asked: Option<u32>,
-    reply: Vec<u8>,
+    replies: Reader,
 }
 
 /// Until when to wait for a reply.
@@ -64,7 +54,7 @@ impl Channel {
         Channel {
             stream,
             asked: None,
-            reply: Vec::new(),
+            replies: Reader::default(),
         }
     }
 
@@ -112,16 +102,11 @@ impl Channel {
             // Of a request that was given up.
             let _ = self.wait_for_reply(limit)?;
         }
-        let header = [code, VERSION | NEED_REPLY, BODY_BYTES as u32];
-        let mut bytes = header.map(u32::to_ne_bytes).concat();
+        // `VhostUserMMap`: id and padding, offset in the file, offset in the window, length, flags.
         let body = [0, part.offset, part.at, part.length, flags];
-        bytes.extend_from_slice(&body.map(u64::to_ne_bytes).concat());
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let files = if sent == 0 { files } else { &[] };
-            let more = fd_passing::send(self.stream.as_fd(), &bytes[sent..], files);
-            sent += more.map_err(|_| ChannelError::Closed)?;
-        }
+        let body = body.map(u64::to_ne_bytes).concat();
+        send(self.stream.as_fd(), code, NEED_REPLY, &body, files)
+            .map_err(|_| ChannelError::Closed)?;
         self.asked = Some(code);
         match self.wait_for_reply(limit)? {
             0 => Ok(()),
@@ -131,37 +116,15 @@ impl Channel {
 
     /// The value of the reply to the last request.
     fn wait_for_reply(&mut self, limit: &WaitLimit<'_>) -> Result<u64, ChannelError> {
-        while self.reply.len() < REPLY_BYTES {
-            if !self.read_some()? {
-                self.wait(limit)?;
+        loop {
+            let reply = self.replies.read(&self.stream);
+            if let Some(reply) = reply.map_err(|_| ChannelError::Closed)? {
+                let asked = self.asked.take();
+                let is_its = asked.is_some_and(|code| reply.is_reply_to(code));
+                let value = reply.u64_at(0).filter(|_| is_its);
+                return value.ok_or(ChannelError::Closed);
             }
-        }
-        let word = |at: usize| self.reply[at..].first_chunk().copied();
-        let (code, flags) = (
-            word(0).map(u32::from_ne_bytes),
-            word(4).map(u32::from_ne_bytes),
-        );
-        let value = self.reply[HEADER_BYTES..].first_chunk().copied();
-        let is_reply = code == self.asked && flags.is_some_and(|flags| flags & REPLY != 0);
-        self.reply.clear();
-        self.asked = None;
-        match value.map(u64::from_ne_bytes) {
-            Some(value) if is_reply => Ok(value),
-            _ => Err(ChannelError::Closed),
-        }
-    }
-
-    /// False when nothing is there.
-    fn read_some(&mut self) -> Result<bool, ChannelError> {
-        let mut room = [0; REPLY_BYTES];
-        let room = &mut room[..REPLY_BYTES - self.reply.len()];
-        match fd_passing::receive(self.stream.as_fd(), room, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN) => Ok(false),
-            Ok(received) if received.bytes > 0 => {
-                self.reply.extend_from_slice(&room[..received.bytes]);
-                Ok(true)
-            }
-            _ => Err(ChannelError::Closed),
+            self.wait(limit)?;
         }
     }
 
@@ -186,6 +149,7 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{REPLY, VERSION};
     use rustix::event::{EventfdFlags, eventfd};
     use std::io::{Read, Write};
     use std::time::Duration;

@@ -1,4 +1,4 @@
-//! vhost-user messages, as far as forwarding needs their format.
+//! The format of vhost-user messages, for those that are forwarded, and for those of the DAX window.
 
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -12,42 +12,50 @@ const HEADER_BYTES: usize = 12;
 const BODY_BYTES_MAX: usize = 4096;
 const FILES_MAX: usize = 32;
 
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;
-pub(super) const REPLY: u32 = 4;
-pub(super) const NEED_REPLY: u32 = 8;
+pub(crate) const REPLY: u32 = 4;
+pub(crate) const NEED_REPLY: u32 = 8;
 
 #[derive(Debug)]
-pub(super) struct Parcel {
-    pub(super) code: u32,
-    pub(super) flags: u32,
-    pub(super) body: Vec<u8>,
-    pub(super) files: Vec<OwnedFd>,
+pub(crate) struct Parcel {
+    pub(crate) code: u32,
+    pub(crate) flags: u32,
+    pub(crate) body: Vec<u8>,
+    pub(crate) files: Vec<OwnedFd>,
 }
 
 impl Parcel {
     /// Which message it is; `None` for an unknown one, which is forwarded like any other.
-    pub(super) fn request(&self) -> Option<FrontendReq> {
+    pub(crate) fn request(&self) -> Option<FrontendReq> {
         FrontendReq::try_from(self.code).ok()
     }
 
-    pub(super) fn u32_at(&self, at: usize) -> Option<u32> {
+    pub(crate) fn u32_at(&self, at: usize) -> Option<u32> {
         let bytes = self.body.get(at..)?.first_chunk()?;
         Some(u32::from_le_bytes(*bytes))
     }
 
-    pub(super) fn u64_at(&self, at: usize) -> Option<u64> {
+    pub(crate) fn u64_at(&self, at: usize) -> Option<u64> {
         let bytes = self.body.get(at..)?.first_chunk()?;
         Some(u64::from_le_bytes(*bytes))
     }
 
+    /// Whether it is the reply, a number, to a request with this code.
+    pub(crate) fn is_reply_to(&self, code: u32) -> bool {
+        self.code == code
+            && self.flags & REPLY != 0
+            && self.files.is_empty()
+            && self.body.len() == size_of::<u64>()
+    }
+
     /// Sends it with `flags` instead of its own.
-    pub(super) fn send(&self, stream: impl AsFd, flags: u32) -> io::Result<()> {
+    pub(crate) fn send(&self, stream: impl AsFd, flags: u32) -> io::Result<()> {
         self.send_with(stream, flags, None)
     }
 
     /// As [`send`](Self::send), with one more descriptor.
-    pub(super) fn send_with(
+    pub(crate) fn send_with(
         &self,
         stream: impl AsFd,
         flags: u32,
@@ -59,7 +67,7 @@ impl Parcel {
     }
 }
 
-pub(super) fn send(
+pub(crate) fn send(
     stream: BorrowedFd<'_>,
     code: impl Into<u32>,
     flags: u32,
@@ -86,26 +94,26 @@ fn encode(code: u32, flags: u32, body: &[u8]) -> Vec<u8> {
 
 /// A message to a peer that may not be reading.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     unsent: Vec<u8>,
     /// Sent with the first byte.
     files: Vec<OwnedFd>,
 }
 
 impl Outgoing {
-    pub(super) fn new(parcel: Parcel) -> Outgoing {
+    pub(crate) fn new(parcel: Parcel) -> Outgoing {
         Outgoing {
             unsent: encode(parcel.code, parcel.flags, &parcel.body),
             files: parcel.files,
         }
     }
 
-    pub(super) fn is_sent(&self) -> bool {
+    pub(crate) fn is_sent(&self) -> bool {
         self.unsent.is_empty()
     }
 
     /// Sends what fits into the socket's buffer.
-    pub(super) fn send(&mut self, stream: impl AsFd) -> io::Result<()> {
+    pub(crate) fn send(&mut self, stream: impl AsFd) -> io::Result<()> {
         while !self.is_sent() {
             let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
             let sent = match fd_passing::send_now(stream.as_fd(), &self.unsent, &files) {
@@ -121,7 +129,7 @@ impl Outgoing {
 
 /// Reassembles messages.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(crate) struct Reader {
     bytes: Vec<u8>,
     files: Vec<OwnedFd>,
 }
@@ -132,7 +140,7 @@ impl Reader {
     /// # Errors
     ///
     /// `UnexpectedEof` at the end, `InvalidData` for a malformed message.
-    pub(super) fn read(&mut self, stream: impl AsFd) -> io::Result<Option<Parcel>> {
+    pub(crate) fn read(&mut self, stream: impl AsFd) -> io::Result<Option<Parcel>> {
         loop {
             let wanted = self.wanted()?;
             if wanted == self.bytes.len() {
