@@ -18,8 +18,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
         [] => ("", arguments),
     };
     match first {
-        "--shares" => scripted("shares.sh", &server, rest),
-        "--window" => scripted("window.sh", &server, rest),
+        "--shares" | "--window" => scripted("shares.py", &server, arguments),
         "--memory" => scripted("memory.sh", &server, rest),
         "--runs" => scripted("runs.sh", &server, rest),
         _ => ring::turn_on().and_then(|()| become_script(&server, arguments)),

@@ -132,6 +132,15 @@ impl<C: Carrier> Client<C> {
         Ok(client)
     }
 
+    /// A client of the same session, over another carrier.
+    pub fn beside<D: Carrier>(&self, carrier: D) -> Client<D> {
+        Client {
+            carrier,
+            greeting: self.greeting,
+            unique: AtomicU64::new(2),
+        }
+    }
+
     /// The carrier.
     pub fn carrier(&self) -> &C {
         &self.carrier

@@ -179,7 +179,7 @@ fn run_here(tree: Arc<dyn Tree>, setup: Arc<dyn Setup>, case: Case) -> Result<()
     rustix::process::umask(Mode::from_raw_mode(0o022));
     let env = Env::new(tree, setup, case.name())
         .map_err(|error| format!("cannot make the case's directory: {error}"))?;
-    (case.run)(&env);
+    case.run(&env);
     env.clean_up()
         .map_err(|error| format!("passed, but its directory cannot be removed: {error}"))
 }
@@ -195,6 +195,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::posix::Run;
     use crate::setup::Need;
     use std::path::Path;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -260,7 +261,7 @@ mod tests {
         Case {
             path,
             needs: &[],
-            run,
+            run: Run::Code(run),
         }
     }
 

@@ -7,9 +7,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::str::FromStr;
 use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Connection, Mount, Target, WindowBench};
+use thrufs_client::WindowConfig;
+use thrufs_client::tool::{self, Bench, Connection, Mount};
 
 #[derive(Debug)]
 struct Arguments {
@@ -44,7 +44,7 @@ fn command() -> Command {
         .after_help(
             "Examples:\n  \
              thrufs-client --socket /run/vm1-home.sock mount /mnt\n  \
-             thrufs-client --socket /run/vm1-home.sock bench --against virtiofsd=/run/other.sock",
+             echo 1000 getattr | thrufs-client --socket /run/vm1-home.sock bench",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -95,86 +95,25 @@ fn command() -> Command {
                         .help("The directory to mount on"),
                 ),
         )
-        .subcommand(bench_command())
-        .subcommand(window_command())
-}
-
-fn window_command() -> Command {
-    let usual = WindowBench::default();
-    Command::new("window")
-        .about("Measure reads through the server's DAX window beside reads by requests")
-        .arg(
-            number("rounds", "N", usual.rounds.into(), 1..=1000)
-                .help("How often each row is measured"),
+        .subcommand(
+            Command::new("bench")
+                .about("Carry out the rows that standard input names, and say how long each took")
+                .arg(
+                    number("file-bytes", "BYTES", 64 << 20, 1 << 20..=1 << 40)
+                        .help("Size of the file that is read and written"),
+                )
+                .arg(
+                    number("entries", "N", 10_000, 1..=10_000_000)
+                        .help("Entries of the directory that is listed"),
+                )
+                .arg(
+                    Arg::new("window")
+                        .long("window")
+                        .value_name("HOW")
+                        .value_parser(["as-specified", "as-qemu"])
+                        .help("Use the server's DAX window, and behave as specified or as QEMU 11.1"),
+                ),
         )
-        .arg(
-            number("sample", "MS", millis(usual.sample), 1..=600_000)
-                .help("For how many milliseconds, each time"),
-        )
-        .arg(switch("as-qemu").help("Behave as QEMU 11.1, not as specified"))
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("Write every sample"),
-        )
-}
-
-fn bench_command() -> Command {
-    let usual = Bench::default();
-    Command::new("bench")
-        .about("Measure the server, and others beside it, in interleaved rounds")
-        .arg(
-            Arg::new("name")
-                .long("name")
-                .value_name("NAME")
-                .default_value(usual.name)
-                .help("What to call the server at --socket"),
-        )
-        .arg(
-            Arg::new("against")
-                .long("against")
-                .value_name("NAME=SOCKET")
-                .action(ArgAction::Append)
-                .value_parser(parse::<Target>)
-                .help("Another server to compare it with; may be given several times"),
-        )
-        .arg(
-            number("rounds", "N", usual.rounds.into(), 1..=1000)
-                .help("Rounds, each with every server"),
-        )
-        .arg(
-            number("sample", "MILLISECONDS", millis(usual.sample), 1..=60_000)
-                .help("How long a row is measured in each round"),
-        )
-        .arg(
-            Arg::new("directory")
-                .long("directory")
-                .value_name("NAME")
-                .default_value(usual.directory)
-                .help("The directory in each share to work in; made, and removed at the end"),
-        )
-        .arg(
-            number("file-bytes", "BYTES", usual.file_bytes, 4096..=1 << 40)
-                .help("Size of the file that is read and written"),
-        )
-        .arg(
-            number("entries", "N", usual.entries.into(), 1..=10_000_000)
-                .help("Entries of the directory that is listed"),
-        )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .value_hint(clap::ValueHint::FilePath)
-                .help("Write every sample there"),
-        )
-        .arg(Arg::new("ROW").num_args(0..).help(format!(
-            "Which rows, by name or its beginning [default: all]: {}",
-            { tool::row_names().join(", ") }
-        )))
 }
 
 fn switch(name: &'static str) -> Arg {
@@ -192,17 +131,6 @@ fn number(
         .value_name(value_name)
         .default_value(usual.to_string())
         .value_parser(value_parser!(u64).range(range))
-}
-
-fn parse<T: FromStr>(text: &str) -> Result<T, String>
-where
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error: T::Err| error.to_string())
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Arguments {
@@ -226,21 +154,14 @@ impl Arguments {
                 target: taken(&mut own, "DIR"),
             }),
             "bench" => tool::Command::Bench(Bench {
-                name: taken(&mut own, "name"),
-                against: all(&mut own, "against"),
-                rows: all(&mut own, "ROW"),
-                rounds: narrow(taken(&mut own, "rounds")),
-                sample: Duration::from_millis(taken(&mut own, "sample")),
-                directory: taken(&mut own, "directory"),
                 file_bytes: taken(&mut own, "file-bytes"),
                 entries: narrow(taken(&mut own, "entries")),
-                json: own.remove_one("json"),
-            }),
-            "window" => tool::Command::Window(WindowBench {
-                rounds: narrow(taken(&mut own, "rounds")),
-                sample: Duration::from_millis(taken(&mut own, "sample")),
-                as_qemu: own.get_flag("as-qemu"),
-                json: own.remove_one("json"),
+                window: own
+                    .remove_one::<String>("window")
+                    .map(|how| match how.as_str() {
+                        "as-qemu" => WindowConfig::as_qemu(),
+                        _ => WindowConfig::as_specified(),
+                    }),
             }),
             other => unreachable!("clap knows no subcommand {other}"),
         };
@@ -255,10 +176,6 @@ fn taken<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str)
     matches
         .remove_one(name)
         .expect("clap requires it or has a default")
-}
-
-fn all<T: Clone + Send + Sync + 'static>(matches: &mut ArgMatches, name: &str) -> Vec<T> {
-    matches.remove_many(name).into_iter().flatten().collect()
 }
 
 /// A number within a range that clap has checked.
@@ -300,29 +217,13 @@ mod tests {
             panic!("not mount");
         };
         assert_eq!(mount.target, PathBuf::from("/mnt"));
-        let list =
-            "bench --against=other=/o --rounds 2 --sample 50 --entries 7 --json /j getattr read";
-        let tool::Command::Bench(bench) = command(list).unwrap() else {
+        let tool::Command::Bench(bench) = command("bench --entries 7 --window as-qemu").unwrap()
+        else {
             panic!("not bench");
         };
-        assert_eq!((bench.rounds, bench.entries), (2, 7));
-        assert_eq!(bench.sample, Duration::from_millis(50));
-        assert_eq!(bench.against[0].name, "other");
-        assert_eq!(bench.rows, ["getattr", "read"]);
-        let usual = Bench::default();
-        let tool::Command::Bench(bench) = command("bench").unwrap() else {
-            panic!("not bench");
-        };
-        assert_eq!(
-            (bench.name, bench.file_bytes),
-            (usual.name, usual.file_bytes)
-        );
-        for wrong in [
-            "bench --rounds 0",
-            "bench --against nowhere",
-            "mount",
-            "mv a b",
-        ] {
+        assert_eq!((bench.file_bytes, bench.entries), (64 << 20, 7));
+        assert!(bench.window.is_some());
+        for wrong in ["bench --entries 0", "bench --window", "mount", "mv a b"] {
             assert!(command(wrong).is_err(), "{wrong}");
         }
     }

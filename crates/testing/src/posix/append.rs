@@ -1,60 +1,40 @@
 //! O_APPEND.
 
 use super::prelude::*;
-use crate::fence::truncate::truncate;
 use crate::helper;
 use crate::process::Process;
 
 pub(super) const CASES: &[Case] = cases! {
-    writes_at_the_end,
-    ignores_the_offset_of_seek,
-    pwrite_appends_too,
+    writes_at_the_end:
+        "file file first; open @f file rw,creat,append; write @f , second; write @f , third;
+         is file text first, second, third",
+    ignores_the_offset_of_seek:
+        "file file 12345; open @f file rw,append; seek @f 1; write @f 6; is file text 123456;
+         seek @f 2; read @f 34",
+    pwrite_appends_too:
+        "file file 12345; open @f file rw,append; pwrite @f 0 6; is file text 123456",
     mixed_with_writes_at_offsets,
-    after_truncate_by_path,
-    after_truncate_by_another_descriptor,
+    after_truncate_by_path:
+        "open @f file rw,creat,append; write @f a long beginning; truncate file 6; write @f !;
+         is file text a long!; truncate file 0; write @f again; close @f; is file text again",
+    after_truncate_by_another_descriptor:
+        "open @f file rw,creat,append; open @g file w; write @f 0123456789; truncate @g 4;
+         write @f X; truncate @g 8; write @f Y; close @{f,g}; is file text 0123X\\x00\\x00\\x00Y",
     two_descriptors_take_turns,
     can_be_switched_on,
     can_be_switched_off [AppendSwitchedOff],
     offset_after_an_append,
     large_appends,
     appends_of_two_processes_are_whole,
-    append_with_truncating_open,
+    append_with_truncating_open:
+        "file file old content; open @f file w,append,trunc; write @f one;
+         open @g file w,append,trunc; write @g two; write @f three; close @{f,g};
+         is file text twothree",
     what_another_appends_beneath_is_kept [NoCache],
 };
 
 fn append(env: &Env, name: &str) -> File {
     env.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND)
-}
-
-fn writes_at_the_end(env: &Env) {
-    env.file("file", "first");
-    let mut file = append(env, "file");
-    file.write_all(b" second").unwrap();
-    file.write_all(b" third").unwrap();
-    assert_eq!(env.read("file"), b"first second third");
-    drop(file);
-    env.agree("file");
-}
-
-fn ignores_the_offset_of_seek(env: &Env) {
-    env.file("file", "12345");
-    let mut file = append(env, "file");
-    file.seek(SeekFrom::Start(1)).unwrap();
-    file.write_all(b"6").unwrap();
-    assert_eq!(env.read("file"), b"123456");
-    // Reads honour it.
-    file.seek(SeekFrom::Start(2)).unwrap();
-    let mut buffer = [0; 2];
-    file.read_exact(&mut buffer).unwrap();
-    assert_eq!(&buffer, b"34");
-}
-
-fn pwrite_appends_too(env: &Env) {
-    // Linux appends whatever offset pwrite names (pwrite(2), BUGS).
-    env.file("file", "12345");
-    append(env, "file").write_all_at(b"6", 0).unwrap();
-    assert_eq!(env.read("file"), b"123456");
-    env.agree("file");
 }
 
 fn mixed_with_writes_at_offsets(env: &Env) {
@@ -75,34 +55,6 @@ fn mixed_with_writes_at_offsets(env: &Env) {
     }
     drop((plain, end));
     assert!(env.read("file") == model);
-    env.agree("file");
-}
-
-fn after_truncate_by_path(env: &Env) {
-    let mut file = append(env, "file");
-    file.write_all(b"a long beginning").unwrap();
-    let path = env.open("file", OFlags::PATH);
-    drop(path);
-    truncate(&env.path("file"), 6).unwrap();
-    file.write_all(b"!").unwrap();
-    assert_eq!(env.read("file"), b"a long!");
-    truncate(&env.path("file"), 0).unwrap();
-    file.write_all(b"again").unwrap();
-    drop(file);
-    assert_eq!(env.read("file"), b"again");
-    env.agree("file");
-}
-
-fn after_truncate_by_another_descriptor(env: &Env) {
-    let mut file = append(env, "file");
-    let other = env.open("file", OFlags::WRONLY);
-    file.write_all(b"0123456789").unwrap();
-    other.set_len(4).unwrap();
-    file.write_all(b"X").unwrap();
-    other.set_len(8).unwrap();
-    file.write_all(b"Y").unwrap();
-    drop((file, other));
-    assert_eq!(env.read("file"), b"0123X\0\0\0Y");
     env.agree("file");
 }
 
@@ -182,19 +134,6 @@ fn appends_of_two_processes_are_whole(env: &Env) {
         );
     }
     assert_eq!(content.lines().count(), 900);
-    env.agree("file");
-}
-
-fn append_with_truncating_open(env: &Env) {
-    env.file("file", "old content");
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC;
-    let mut file = env.open("file", flags);
-    file.write_all(b"one").unwrap();
-    let mut second = env.open("file", flags);
-    second.write_all(b"two").unwrap();
-    file.write_all(b"three").unwrap();
-    drop((file, second));
-    assert_eq!(env.read("file"), b"twothree");
     env.agree("file");
 }
 

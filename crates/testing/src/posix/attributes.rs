@@ -6,14 +6,27 @@ use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
     chmod_sets_every_bit,
-    chmod_by_descriptor,
-    chmod_of_a_directory,
-    chmod_needs_the_owner,
-    chmod_drops_a_foreign_setgid,
-    chown_by_root,
-    chown_one_id_at_a_time,
-    chown_of_a_symbolic_link,
-    chown_by_an_ordinary_user,
+    chmod_by_descriptor: "file file; open @f file r; chmod @f 4705; is @f mode 4705",
+    chmod_of_a_directory: "dir dir; chmod dir 3751; is dir mode 3751 type dir",
+    chmod_needs_the_owner:
+        "file file; chmod file 666; alice: EPERM chmod file 600; is file mode 666;
+         chown file alice alice; alice: chmod file 600; bob: EPERM chmod file 666;
+         is file mode 600",
+    chmod_drops_a_foreign_setgid:
+        "file {file,team}; chown file alice bob; alice: chmod file 2755; is file mode 755;
+         chown team member team; member: chmod team 2755; is team mode 2755",
+    chown_by_root:
+        "file file; dir dir; chown {file,dir} 1234 70000; is {file,dir} owner 1234 70000",
+    chown_one_id_at_a_time:
+        "file file; chown file 10 -; is file owner 10 0; chown file - 20; is file owner 10 20;
+         chown file - -; is file owner 10 20",
+    chown_of_a_symbolic_link:
+        "file file; symlink file link; chown link 31 32; is link owner 31 32; is file owner 0 0;
+         open @f link r; chown @f 41 42; is link owner 31 32; is file owner 41 42",
+    chown_by_an_ordinary_user:
+        "file file; chown file member member; member: EPERM chown file bob -;
+         member: EPERM chown file - bob; member: chown file member team;
+         bob: EPERM chown file - bob; is file owner member team",
     statx_agrees_with_stat,
     birth_time_stays,
     block_count_counts_data [WriteThrough],
@@ -30,101 +43,6 @@ fn chmod_sets_every_bit(env: &Env) {
         );
     }
     fails(chmod(&env.path("missing"), 0o600), Errno::NOENT);
-}
-
-fn chmod_by_descriptor(env: &Env) {
-    // The right to change the mode comes from the owner, not from how the file is open.
-    env.file("file", "");
-    let file = env.open("file", OFlags::RDONLY);
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o4705)).unwrap();
-    assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o4705);
-    env.agree("file");
-}
-
-fn chmod_of_a_directory(env: &Env) {
-    env.dir("dir");
-    env.chmod("dir", 0o3751);
-    assert_eq!(env.mode("dir"), 0o3751);
-    assert!(FileType::from_raw_mode(env.stat("dir").st_mode).is_dir());
-    env.agree("dir");
-}
-
-fn chmod_needs_the_owner(env: &Env) {
-    let path = env.file("file", "");
-    env.chmod("file", 0o666);
-    ALICE.run(|| fails(chmod(&path, 0o600), Errno::PERM));
-    assert_eq!(env.mode("file"), 0o666);
-    env.chown("file", ALICE.uid, ALICE.gid);
-    ALICE.run(|| chmod(&path, 0o600).unwrap());
-    BOB.run(|| fails(chmod(&path, 0o666), Errno::PERM));
-    assert_eq!(env.mode("file"), 0o600);
-    env.agree("file");
-}
-
-fn chmod_drops_a_foreign_setgid(env: &Env) {
-    let path = env.file("file", "");
-    env.chown("file", ALICE.uid, BOB.gid);
-    // ALICE owns it, but is not in its group: the bit is dropped without an error.
-    ALICE.run(|| chmod(&path, 0o2755).unwrap());
-    assert_eq!(env.mode("file"), 0o755);
-    env.agree("file");
-    let path = env.file("team", "");
-    env.chown("team", MEMBER.uid, TEAM);
-    MEMBER.run(|| chmod(&path, 0o2755).unwrap());
-    assert_eq!(env.mode("team"), 0o2755, "a supplementary group counts");
-    env.agree("team");
-}
-
-fn chown_by_root(env: &Env) {
-    env.file("file", "");
-    env.dir("dir");
-    for name in ["file", "dir"] {
-        env.chown(name, 1234, 70_000);
-        let stat = env.stat(name);
-        assert_eq!((stat.st_uid, stat.st_gid), (1234, 70_000));
-        env.agree(name);
-    }
-}
-
-fn chown_one_id_at_a_time(env: &Env) {
-    let path = env.file("file", "");
-    chown(&path, Some(10), None).unwrap();
-    assert_eq!((env.stat("file").st_uid, env.stat("file").st_gid), (10, 0));
-    chown(&path, None, Some(20)).unwrap();
-    assert_eq!((env.stat("file").st_uid, env.stat("file").st_gid), (10, 20));
-    chown(&path, None, None).unwrap();
-    assert_eq!((env.stat("file").st_uid, env.stat("file").st_gid), (10, 20));
-    env.agree("file");
-}
-
-fn chown_of_a_symbolic_link(env: &Env) {
-    env.file("file", "");
-    rustix::fs::symlink("file", env.path("link")).unwrap();
-    env.chown("link", 31, 32);
-    assert_eq!((env.stat("link").st_uid, env.stat("link").st_gid), (31, 32));
-    assert_eq!((env.stat("file").st_uid, env.stat("file").st_gid), (0, 0));
-    std::os::unix::fs::chown(env.path("link"), Some(41), Some(42)).unwrap();
-    assert_eq!((env.stat("link").st_uid, env.stat("link").st_gid), (31, 32));
-    assert_eq!((env.stat("file").st_uid, env.stat("file").st_gid), (41, 42));
-    env.agree("file");
-    env.agree("link");
-}
-
-fn chown_by_an_ordinary_user(env: &Env) {
-    let path = env.file("file", "");
-    env.chown("file", MEMBER.uid, MEMBER.gid);
-    MEMBER.run(|| {
-        fails(chown(&path, Some(BOB.uid), None), Errno::PERM);
-        fails(chown(&path, None, Some(BOB.gid)), Errno::PERM);
-        // The owner may change to a group of its own.
-        chown(&path, Some(MEMBER.uid), Some(TEAM)).unwrap();
-    });
-    BOB.run(|| fails(chown(&path, None, Some(BOB.gid)), Errno::PERM));
-    assert_eq!(
-        (env.stat("file").st_uid, env.stat("file").st_gid),
-        (MEMBER.uid, TEAM)
-    );
-    env.agree("file");
 }
 
 fn statx_agrees_with_stat(env: &Env) {

@@ -1,6 +1,7 @@
 //! The environment of a case: its directory in the tree under test and in the lower tree, and calls on
 //! both.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -182,6 +183,30 @@ impl Env {
         }
     }
 
+    /// Asserts that both trees agree on every name in the case's directory.
+    pub fn agree_everywhere(&self) {
+        let mut left = vec![PathBuf::new()];
+        while let Some(directory) = left.pop() {
+            let names = self.names(&directory);
+            let beneath = fs::read_dir(self.beneath(&directory)).unwrap();
+            assert_eq!(beneath.count(), names.len(), "{}", directory.display());
+            for name in names {
+                let name = directory.join(name);
+                self.agree(&name);
+                let (above, beneath) = (self.path(&name), self.beneath(&name));
+                assert_eq!(
+                    user_xattrs(&above),
+                    user_xattrs(&beneath),
+                    "{}",
+                    name.display()
+                );
+                if FileType::from_raw_mode(self.stat(&name).st_mode).is_dir() {
+                    left.push(name);
+                }
+            }
+        }
+    }
+
     /// Asserts that a name exists in neither tree.
     #[track_caller]
     pub fn absent(&self, name: impl AsRef<Path>) {
@@ -214,6 +239,13 @@ fn facts(path: &Path) -> Facts {
         size: Some(stat.st_size),
         modified: (stat.st_mtime, stat.st_mtime_nsec),
     }
+}
+
+/// The extended attributes of the class `user`.
+pub fn user_xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut found = crate::xattrs(path).unwrap();
+    found.retain(|name, _| name.starts_with(b"user."));
+    found
 }
 
 /// Waits until a change gets a later time than those before. Times advance with the kernel's ticks, which are

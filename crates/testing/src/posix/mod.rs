@@ -31,13 +31,13 @@ mod map;
 mod names;
 mod node;
 mod open;
-mod owner;
 mod permission;
 mod read_write;
 mod remove;
 mod rename;
 mod rename_flags;
 mod statistics;
+mod steps;
 mod symbolic_link;
 mod times;
 mod tmpfile;
@@ -55,8 +55,17 @@ pub struct Case {
     pub path: &'static str,
     /// What the file system must support.
     pub needs: &'static [Need],
-    /// The case: panics when the tree does not behave.
-    pub run: fn(&Env),
+    /// The case.
+    pub run: Run,
+}
+
+/// What a case does: it panics when the tree does not behave.
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// Code.
+    Code(fn(&Env)),
+    /// Steps, as [`steps`] describes them.
+    Steps(&'static str),
 }
 
 impl Case {
@@ -66,17 +75,27 @@ impl Case {
             .strip_prefix(concat!(module_path!(), "::"))
             .unwrap_or(self.path)
     }
+
+    /// Runs it, in a fresh directory.
+    pub fn run(&self, env: &Env) {
+        match self.run {
+            Run::Code(code) => code(env),
+            Run::Steps(steps) => steps::run(env, steps),
+        }
+    }
 }
 
-/// Builds the table of a subject: `name [Need, Need], …`.
+/// Builds the table of a subject: `name [Need, Need]: "steps", …`, and `name [Need, Need], …` for a function.
 macro_rules! cases {
-    ($($name:ident $([$($need:ident),*])?),* $(,)?) => {
+    ($($name:ident $([$($need:ident),*])? $(: $steps:literal)?),* $(,)?) => {
         &[$($crate::posix::Case {
             path: concat!(module_path!(), "::", stringify!($name)),
             needs: &[$($($crate::Need::$need),*)?],
-            run: $name,
+            run: $crate::posix::cases!(@run $name $($steps)?),
         }),*]
     };
+    (@run $name:ident) => { $crate::posix::Run::Code($name) };
+    (@run $name:ident $steps:literal) => { $crate::posix::Run::Steps($steps) };
 }
 use cases;
 
@@ -99,7 +118,6 @@ pub fn all() -> Vec<Case> {
         truncate::CASES,
         times::CASES,
         attributes::CASES,
-        owner::CASES,
         killpriv::CASES,
         permission::CASES,
         access::CASES,

@@ -11,11 +11,16 @@ pub(super) const CASES: &[Case] = cases! {
     every_byte_but_slash_and_nul,
     invalid_utf8,
     newline_and_control_characters,
-    leading_dots_are_ordinary,
-    names_are_case_sensitive,
+    leading_dots_are_ordinary:
+        "file {.hidden,...,..x,.x.,x..} dots; is . names ... ..x .hidden .x. x..",
+    names_are_case_sensitive:
+        "file Name upper; file name lower; is Name text upper; is name text lower",
     path_longer_than_path_max,
     empty_path_is_enoent,
-    trailing_slash_needs_a_directory,
+    trailing_slash_needs_a_directory:
+        "file file; dir dir; ENOTDIR follow file/; follow dir/; ENOTDIR unlink file/;
+         EISDIR open new/ w,creat; dir made/; stat made; ENOTDIR rename file renamed/;
+         rename made/ moved/; stat moved",
     deep_path,
 };
 
@@ -89,21 +94,6 @@ fn newline_and_control_characters(env: &Env) {
     assert_eq!(env.names("").len(), 7);
 }
 
-fn leading_dots_are_ordinary(env: &Env) {
-    for name in [".hidden", "...", "..x", ".x.", "x.."] {
-        env.file(name, "dots");
-        env.agree(name);
-    }
-    assert_eq!(env.names("").len(), 5);
-}
-
-fn names_are_case_sensitive(env: &Env) {
-    env.file("Name", "upper");
-    env.file("name", "lower");
-    assert_eq!(env.read("Name"), b"upper");
-    assert_eq!(env.read("name"), b"lower");
-}
-
 fn path_longer_than_path_max(env: &Env) {
     let long = env.path("d/".repeat(2100));
     fails(rustix::fs::lstat(&long), Errno::NAMETOOLONG);
@@ -121,26 +111,6 @@ fn empty_path_is_enoent(env: &Env) {
     // With AT_EMPTY_PATH.
     let stat = rustix::fs::statat(&dir, "", AtFlags::EMPTY_PATH).unwrap();
     assert_eq!(stat.st_ino, env.stat("").st_ino);
-}
-
-fn trailing_slash_needs_a_directory(env: &Env) {
-    env.file("file", "");
-    env.dir("dir");
-    fails(rustix::fs::stat(env.path("file/")), Errno::NOTDIR);
-    rustix::fs::stat(env.path("dir/")).unwrap();
-    fails(rustix::fs::unlink(env.path("file/")), Errno::NOTDIR);
-    fails(
-        open(&env.path("new/"), OFlags::WRONLY | OFlags::CREATE),
-        Errno::ISDIR,
-    );
-    mkdir(&env.path("made/"), 0o755).unwrap();
-    env.agree("made");
-    fails(
-        rustix::fs::rename(env.path("file"), env.path("renamed/")),
-        Errno::NOTDIR,
-    );
-    rustix::fs::rename(env.path("made/"), env.path("moved/")).unwrap();
-    env.agree("moved");
 }
 
 fn deep_path(env: &Env) {

@@ -5,77 +5,37 @@ use crate::helper;
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    read_only_refuses_writes,
-    write_only_refuses_reads,
-    truncates,
-    truncate_of_a_new_file,
-    truncate_needs_write_permission,
+    read_only_refuses_writes:
+        "file file content; open @f file r; EBADF write @f x; EINVAL truncate @f 0;
+         is file text content",
+    write_only_refuses_reads:
+        "file file content; open @f file w; EBADF read @f text; pwrite @f 3 TEN; close @f;
+         is file text conTENt",
+    truncates:
+        "file file x; truncate file 100000; open @f file w,trunc; is @f size 0; is file text;
+         pwrite @f 0 new; close @f; is file text new",
+    truncate_of_a_new_file:
+        "open file rw,creat,trunc; file file content; open file rw,creat,trunc; is file size 0",
+    truncate_needs_write_permission:
+        "file file kept; alice: EACCES open file r,trunc; alice: EACCES open file w,trunc;
+         alice: EACCES open file w,creat,trunc; is file text kept",
     access_mode_and_flags_can_be_read_back,
-    cloexec_and_nonblock_are_harmless,
-    noatime_is_for_the_owner,
+    cloexec_and_nonblock_are_harmless:
+        "open @f file rw,creat,nonblock,noctty; write @f ok; is file text ok",
+    noatime_is_for_the_owner: "file file x; open file r,noatime; alice: EPERM open file r,noatime",
     direct_reads_and_writes,
     direct_sees_what_was_cached,
-    sync_writes_are_beneath,
-    every_open_has_its_own_offset,
+    every_open_has_its_own_offset:
+        "file file 0123456789; open @{a,b} file r; read @{a,b} 0123; read @a 4567",
     duplicate_shares_the_offset,
-    reopen_by_proc,
+    reopen_by_proc:
+        "open @f file rw,creat,excl; write @f content; rename file moved; open @g @f r;
+         read @g content",
     many_descriptors_of_one_file,
     running_program_is_etxtbsy,
     openat2_beneath,
     close_does_not_lose_data,
 };
-
-fn read_only_refuses_writes(env: &Env) {
-    env.file("file", "content");
-    let file = env.open("file", OFlags::RDONLY);
-    fails(rustix::io::write(&file, b"x"), Errno::BADF);
-    fails(rustix::fs::ftruncate(&file, 0), Errno::INVAL);
-    assert_eq!(env.read("file"), b"content");
-}
-
-fn write_only_refuses_reads(env: &Env) {
-    env.file("file", "content");
-    let file = env.open("file", OFlags::WRONLY);
-    fails(rustix::io::read(&file, &mut [0u8; 4]), Errno::BADF);
-    // Partial pages must be readable by the server all the same.
-    file.write_all_at(b"TEN", 3).unwrap();
-    drop(file);
-    assert_eq!(env.read("file"), b"conTENt");
-    env.agree("file");
-}
-
-fn truncates(env: &Env) {
-    env.file("file", vec![7; 100_000]);
-    let file = env.open("file", OFlags::WRONLY | OFlags::TRUNC);
-    assert_eq!(file.metadata().unwrap().len(), 0);
-    assert_eq!(env.read("file"), b"");
-    file.write_all_at(b"new", 0).unwrap();
-    drop(file);
-    assert_eq!(env.read("file"), b"new");
-    env.agree("file");
-}
-
-fn truncate_of_a_new_file(env: &Env) {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
-    drop(env.open("file", flags));
-    env.file("file", "content");
-    drop(env.open("file", flags));
-    assert_eq!(env.stat("file").st_size, 0);
-    env.agree("file");
-}
-
-fn truncate_needs_write_permission(env: &Env) {
-    let path = env.file("file", "kept");
-    ALICE.run(|| {
-        fails(open(&path, OFlags::RDONLY | OFlags::TRUNC), Errno::ACCESS);
-        fails(open(&path, OFlags::WRONLY | OFlags::TRUNC), Errno::ACCESS);
-        fails(
-            open(&path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC),
-            Errno::ACCESS,
-        );
-    });
-    assert_eq!(env.read("file"), b"kept");
-}
 
 fn access_mode_and_flags_can_be_read_back(env: &Env) {
     env.file("file", "");
@@ -85,19 +45,6 @@ fn access_mode_and_flags_can_be_read_back(env: &Env) {
         assert_eq!(flags & OFlags::ACCMODE, mode);
         assert!(flags.contains(OFlags::APPEND | OFlags::NONBLOCK));
     }
-}
-
-fn cloexec_and_nonblock_are_harmless(env: &Env) {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut file = env.open("file", flags);
-    file.write_all(b"ok").unwrap();
-    assert_eq!(env.read("file"), b"ok");
-}
-
-fn noatime_is_for_the_owner(env: &Env) {
-    let path = env.file("file", "x");
-    drop(env.open("file", OFlags::RDONLY | OFlags::NOATIME));
-    ALICE.run(|| fails(open(&path, OFlags::RDONLY | OFlags::NOATIME), Errno::PERM));
 }
 
 const BLOCK: usize = 4096;
@@ -150,31 +97,6 @@ fn direct_sees_what_was_cached(env: &Env) {
     env.agree("file");
 }
 
-fn sync_writes_are_beneath(env: &Env) {
-    for flag in [OFlags::SYNC, OFlags::DSYNC] {
-        let mut file = env.open(
-            "file",
-            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | flag,
-        );
-        file.write_all(b"synchronous").unwrap();
-        assert_eq!(fs::read(env.beneath("file")).unwrap(), b"synchronous");
-    }
-}
-
-fn every_open_has_its_own_offset(env: &Env) {
-    env.file("file", "0123456789");
-    let (mut a, mut b) = (
-        env.open("file", OFlags::RDONLY),
-        env.open("file", OFlags::RDONLY),
-    );
-    let mut buffer = [0; 4];
-    a.read_exact(&mut buffer).unwrap();
-    b.read_exact(&mut buffer).unwrap();
-    assert_eq!(&buffer, b"0123");
-    a.read_exact(&mut buffer).unwrap();
-    assert_eq!(&buffer, b"4567");
-}
-
 fn duplicate_shares_the_offset(env: &Env) {
     env.file("file", "0123456789");
     let mut a = env.open("file", OFlags::RDONLY);
@@ -187,15 +109,6 @@ fn duplicate_shares_the_offset(env: &Env) {
     b.seek(SeekFrom::Start(1)).unwrap();
     b.read_exact(&mut buffer).unwrap();
     assert_eq!(&buffer, b"1234");
-}
-
-fn reopen_by_proc(env: &Env) {
-    let mut file = env.create("file");
-    file.write_all(b"content").unwrap();
-    fs::rename(env.path("file"), env.path("moved")).unwrap();
-    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
-    let again = fs::read(format!("/proc/thread-self/fd/{number}")).unwrap();
-    assert_eq!(again, b"content");
 }
 
 fn many_descriptors_of_one_file(env: &Env) {

@@ -3,139 +3,45 @@
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    owner_bits_decide_for_the_owner,
-    group_bits_decide_for_the_group,
-    supplementary_groups_count,
-    other_bits_decide_for_the_rest,
-    directory_needs_search,
-    listing_needs_read_only,
-    creation_needs_write_on_the_directory,
-    removal_does_not_need_the_file,
-    root_reads_and_writes_everything,
+    owner_bits_decide_for_the_owner:
+        "file file x; chown file alice alice; chmod file 77; alice: EACCES open file {r,w};
+         chmod file 400; alice: open file r; alice: EACCES open file rw; chmod file 200;
+         alice: open file w; alice: EACCES open file rw",
+    group_bits_decide_for_the_group:
+        "file file x; chown file 0 alice; chmod file 707; alice: EACCES open file r;
+         chmod file 60; alice: open file rw; bob: EACCES open file r",
+    supplementary_groups_count:
+        "file file team; chown file 0 team; chmod file 660; dir dir; chown dir 0 team;
+         chmod dir 770; member: is file text team; member: file dir/new;
+         alice: EACCES open file r; alice: EACCES file dir/other; is dir names new",
+    other_bits_decide_for_the_rest:
+        "file file x; chmod file 604; alice: open file r; alice: EACCES open file w;
+         alice: EACCES open file r,trunc; is file text x",
+    directory_needs_search:
+        "dir dir; file dir/file x; chmod dir 744; alice: EACCES open dir/file r;
+         alice: EACCES stat dir/{file,missing}; alice: is dir names file",
+    listing_needs_read_only:
+        "dir dir; file dir/file x; chmod dir 711; alice: EACCES list dir;
+         alice: is dir/file text x",
+    creation_needs_write_on_the_directory:
+        "dir dir; file dir/kept x; alice: EACCES {file,dir,fifo} dir/new;
+         alice: EACCES symlink x dir/new; alice: EACCES unlink dir/kept; is dir names kept",
+    removal_does_not_need_the_file:
+        "shared dir; file dir/file of root; chmod dir/file 600; alice: unlink dir/file;
+         absent dir/file",
+    root_reads_and_writes_everything:
+        "dir dir; file dir/file x; chown dir/file alice alice; chmod dir/file 0; chmod dir 0;
+         file dir/file by root; is dir/file text by root; is dir names file",
     change_of_mode_counts_at_once,
-    search_is_checked_on_every_component,
-    sticky_directory_protects_names,
+    search_is_checked_on_every_component:
+        "dir {a,a/b,a/b/c}; file a/b/c/file deep; alice: is a/b/c/file text deep; chmod a 700;
+         alice: EACCES open a/b/c/file r; chmod a 755; chmod a/b 700;
+         alice: EACCES open a/b/c/file r; chmod a/b 755; chmod a/b/c 700;
+         alice: EACCES open a/b/c/file r; chmod a/b/c 755; alice: is a/b/c/file text deep",
+    sticky_directory_protects_names:
+        "shared dir; chmod dir 1777; alice: file dir/file hers; bob: EPERM unlink dir/file;
+         is dir/file text hers; alice: unlink dir/file; absent dir/file",
 };
-
-fn owner_bits_decide_for_the_owner(env: &Env) {
-    let path = env.file("file", "x");
-    env.chown("file", ALICE.uid, ALICE.gid);
-    // The owner's bits apply to the owner, even if others have more.
-    env.chmod("file", 0o077);
-    ALICE.run(|| {
-        fails(open(&path, OFlags::RDONLY), Errno::ACCESS);
-        fails(open(&path, OFlags::WRONLY), Errno::ACCESS);
-    });
-    env.chmod("file", 0o400);
-    ALICE.run(|| {
-        drop(open(&path, OFlags::RDONLY).unwrap());
-        fails(open(&path, OFlags::RDWR), Errno::ACCESS);
-    });
-    env.chmod("file", 0o200);
-    ALICE.run(|| {
-        drop(open(&path, OFlags::WRONLY).unwrap());
-        fails(open(&path, OFlags::RDWR), Errno::ACCESS);
-    });
-}
-
-fn group_bits_decide_for_the_group(env: &Env) {
-    let path = env.file("file", "x");
-    env.chown("file", 0, ALICE.gid);
-    env.chmod("file", 0o707);
-    ALICE.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-    env.chmod("file", 0o060);
-    ALICE.run(|| drop(open(&path, OFlags::RDWR).unwrap()));
-    BOB.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-}
-
-fn supplementary_groups_count(env: &Env) {
-    let path = env.file("file", "team");
-    env.chown("file", 0, TEAM);
-    env.chmod("file", 0o660);
-    let dir = env.dir("dir");
-    env.chown("dir", 0, TEAM);
-    env.chmod("dir", 0o770);
-    MEMBER.run(|| {
-        assert_eq!(fs::read(&path).unwrap(), b"team");
-        fs::write(dir.join("new"), "").unwrap();
-    });
-    ALICE.run(|| {
-        fails(open(&path, OFlags::RDONLY), Errno::ACCESS);
-        fails(fs::write(dir.join("other"), ""), Errno::ACCESS);
-    });
-    env.agree("dir/new");
-    assert_eq!(env.names("dir"), ["new"]);
-}
-
-fn other_bits_decide_for_the_rest(env: &Env) {
-    let path = env.file("file", "x");
-    env.chmod("file", 0o604);
-    ALICE.run(|| {
-        drop(open(&path, OFlags::RDONLY).unwrap());
-        fails(open(&path, OFlags::WRONLY), Errno::ACCESS);
-        fails(open(&path, OFlags::RDONLY | OFlags::TRUNC), Errno::ACCESS);
-    });
-    assert_eq!(env.read("file"), b"x");
-}
-
-fn directory_needs_search(env: &Env) {
-    let dir = env.dir("dir");
-    env.file("dir/file", "x");
-    env.chmod("dir", 0o744);
-    ALICE.run(|| {
-        fails(open(&dir.join("file"), OFlags::RDONLY), Errno::ACCESS);
-        fails(rustix::fs::lstat(dir.join("file")), Errno::ACCESS);
-        fails(rustix::fs::lstat(dir.join("missing")), Errno::ACCESS);
-        // Names can be read without search permission.
-        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
-    });
-}
-
-fn listing_needs_read_only(env: &Env) {
-    let dir = env.dir("dir");
-    env.file("dir/file", "x");
-    env.chmod("dir", 0o711);
-    ALICE.run(|| {
-        fails(fs::read_dir(&dir), Errno::ACCESS);
-        assert_eq!(fs::read(dir.join("file")).unwrap(), b"x");
-    });
-}
-
-fn creation_needs_write_on_the_directory(env: &Env) {
-    let dir = env.dir("dir");
-    env.file("dir/kept", "x");
-    ALICE.run(|| {
-        fails(fs::write(dir.join("new"), ""), Errno::ACCESS);
-        fails(mkdir(&dir.join("new"), 0o755), Errno::ACCESS);
-        fails(rustix::fs::symlink("x", dir.join("new")), Errno::ACCESS);
-        fails(
-            rustix::fs::mkfifoat(CWD, dir.join("new"), Mode::RWXU),
-            Errno::ACCESS,
-        );
-        fails(rustix::fs::unlink(dir.join("kept")), Errno::ACCESS);
-    });
-    assert_eq!(env.names("dir"), ["kept"]);
-}
-
-fn removal_does_not_need_the_file(env: &Env) {
-    let dir = env.shared_dir("dir");
-    env.file("dir/file", "of root");
-    env.chmod("dir/file", 0o600);
-    ALICE.run(|| rustix::fs::unlink(dir.join("file")).unwrap());
-    env.absent("dir/file");
-}
-
-fn root_reads_and_writes_everything(env: &Env) {
-    env.dir("dir");
-    let path = env.file("dir/file", "x");
-    env.chown("dir/file", ALICE.uid, ALICE.gid);
-    env.chmod("dir/file", 0);
-    env.chmod("dir", 0);
-    fs::write(&path, "by root").unwrap();
-    assert_eq!(env.read("dir/file"), b"by root");
-    assert_eq!(env.names("dir"), ["file"]);
-    env.agree("dir/file");
-}
 
 fn change_of_mode_counts_at_once(env: &Env) {
     let dir = env.dir("dir");
@@ -149,28 +55,4 @@ fn change_of_mode_counts_at_once(env: &Env) {
         });
     }
     assert!(dir.is_dir());
-}
-
-fn search_is_checked_on_every_component(env: &Env) {
-    env.dir("a");
-    env.dir("a/b");
-    env.dir("a/b/c");
-    let path = env.file("a/b/c/file", "deep");
-    ALICE.run(|| assert_eq!(fs::read(&path).unwrap(), b"deep"));
-    for dir in ["a", "a/b", "a/b/c"] {
-        env.chmod(dir, 0o700);
-        ALICE.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-        env.chmod(dir, 0o755);
-    }
-    ALICE.run(|| assert_eq!(fs::read(&path).unwrap(), b"deep"));
-}
-
-fn sticky_directory_protects_names(env: &Env) {
-    let dir = env.shared_dir("dir");
-    env.chmod("dir", 0o1777);
-    ALICE.run(|| fs::write(dir.join("file"), "hers").unwrap());
-    BOB.run(|| fails(rustix::fs::unlink(dir.join("file")), Errno::PERM));
-    assert_eq!(env.read("dir/file"), b"hers");
-    ALICE.run(|| rustix::fs::unlink(dir.join("file")).unwrap());
-    env.absent("dir/file");
 }

@@ -3,7 +3,7 @@
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    what_is_written_is_read,
+    what_is_written_is_read: "open @f file rw,creat,excl; write @f hello; seek @f 0; read @f hello",
     read_at_the_end_is_empty,
     short_read_before_the_end,
     every_odd_size,
@@ -30,17 +30,6 @@ pub(super) const CASES: &[Case] = cases! {
     write_after_reopen,
     poll_is_always_ready,
 };
-
-fn what_is_written_is_read(env: &Env) {
-    let mut file = env.create("file");
-    file.write_all(b"hello").unwrap();
-    file.seek(SeekFrom::Start(0)).unwrap();
-    let mut text = String::new();
-    file.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "hello");
-    drop(file);
-    env.agree("file");
-}
 
 fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 11 % 253) as u8).collect()

@@ -5,41 +5,42 @@ use crate::fence::truncate::truncate;
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    shrinks_by_descriptor,
-    shrinks_by_path,
+    shrinks_by_descriptor:
+        "file file 0123456789; open @f file rw; truncate @f 4; is @f size 4; close @f;
+         is file text 0123",
+    shrinks_by_path: "file file 0123456789; truncate file 3; is file size 3 text 012",
     grows_with_zeros,
-    to_the_same_size,
+    to_the_same_size: "file file abc; truncate file 3; is file text abc",
     shrink_then_grow_shows_zeros,
     within_a_page_zeroes_the_rest,
-    of_an_open_file_by_path,
-    changes_mtime_and_ctime [WriteThrough, TruncateToSameSize],
-    by_descriptor_changes_mtime_and_ctime [WriteThrough],
+    of_an_open_file_by_path:
+        "file file; open @f file rw; write @f 0123456789; truncate file 5; is @f size 5;
+         write @f X; close @f; is file text 01234\\x00\\x00\\x00\\x00\\x00X",
+    changes_mtime_and_ctime [WriteThrough, TruncateToSameSize]:
+        "file file 0123456789; note file; tick; truncate file 10; later file mtime ctime;
+         note file; tick; truncate file 4; later file mtime ctime; note file; tick;
+         truncate file 4000; later file mtime ctime",
+    by_descriptor_changes_mtime_and_ctime [WriteThrough]:
+        "file file 0123456789; open @f file rw; note file; tick; truncate @f 10;
+         later file mtime ctime; note file; tick; truncate @f 10; later file mtime ctime;
+         note file; tick; truncate @f 4; later file mtime ctime; note file; tick; truncate @f 4;
+         later file mtime ctime",
     to_zero_and_back,
     far_beyond,
-    errors,
-    needs_write_permission_by_path,
-    open_descriptor_keeps_its_right,
-    of_a_directory_is_eisdir,
-    read_only_mode_for_root,
+    errors:
+        "file file kept; EINVAL truncate file -1; ENOENT truncate missing 0;
+         ENOTDIR truncate file/below 0; fifo fifo; EINVAL truncate fifo 0; is file text kept",
+    needs_write_permission_by_path:
+        "file file kept; alice: EACCES truncate file 0; chmod file 646; alice: truncate file 2;
+         is file text ke",
+    open_descriptor_keeps_its_right:
+        "file file 0123456789; chmod file 666; alice: open @f file rw; chmod file 600;
+         alice: truncate @f 5; alice: pwrite @f 0 X; alice: EACCES open file r; close @f;
+         is file text X1234",
+    of_a_directory_is_eisdir: "dir dir; EISDIR truncate dir 0",
+    read_only_mode_for_root:
+        "file file 0123456789; chmod file 0; truncate file 5; is file text 01234",
 };
-
-fn shrinks_by_descriptor(env: &Env) {
-    env.file("file", "0123456789");
-    let file = env.open("file", OFlags::RDWR);
-    file.set_len(4).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), 4);
-    drop(file);
-    assert_eq!(env.read("file"), b"0123");
-    env.agree("file");
-}
-
-fn shrinks_by_path(env: &Env) {
-    let path = env.file("file", "0123456789");
-    truncate(&path, 3).unwrap();
-    assert_eq!(env.stat("file").st_size, 3);
-    assert_eq!(env.read("file"), b"012");
-    env.agree("file");
-}
 
 fn grows_with_zeros(env: &Env) {
     let path = env.file("file", "abc");
@@ -48,13 +49,6 @@ fn grows_with_zeros(env: &Env) {
     assert_eq!(content.len(), 10_000);
     assert_eq!(&content[..3], b"abc");
     assert!(content[3..].iter().all(|byte| *byte == 0));
-    env.agree("file");
-}
-
-fn to_the_same_size(env: &Env) {
-    let path = env.file("file", "abc");
-    truncate(&path, 3).unwrap();
-    assert_eq!(env.read("file"), b"abc");
     env.agree("file");
 }
 
@@ -89,47 +83,6 @@ fn within_a_page_zeroes_the_rest(env: &Env) {
     env.agree("file");
 }
 
-fn of_an_open_file_by_path(env: &Env) {
-    let path = env.file("file", "");
-    let mut file = env.open("file", OFlags::RDWR);
-    file.write_all(b"0123456789").unwrap();
-    truncate(&path, 5).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), 5);
-    // The offset stays at 10: a hole.
-    file.write_all(b"X").unwrap();
-    drop(file);
-    assert_eq!(env.read("file"), b"01234\0\0\0\0\0X");
-    env.agree("file");
-}
-
-fn changes_mtime_and_ctime(env: &Env) {
-    let path = env.file("file", "0123456789");
-    for len in [10, 4, 4000] {
-        let before = env.stat("file");
-        tick();
-        truncate(&path, len).unwrap();
-        let after = env.stat("file");
-        assert!((after.st_mtime, after.st_mtime_nsec) > (before.st_mtime, before.st_mtime_nsec));
-        assert!((after.st_ctime, after.st_ctime_nsec) > (before.st_ctime, before.st_ctime_nsec));
-    }
-    env.agree("file");
-}
-
-/// Whether the size changes or not, on every file system.
-fn by_descriptor_changes_mtime_and_ctime(env: &Env) {
-    env.file("file", "0123456789");
-    let file = env.open("file", OFlags::RDWR);
-    for len in [10, 10, 4, 4] {
-        let before = env.stat("file");
-        tick();
-        file.set_len(len).unwrap();
-        let after = env.stat("file");
-        assert!((after.st_mtime, after.st_mtime_nsec) > (before.st_mtime, before.st_mtime_nsec));
-        assert!((after.st_ctime, after.st_ctime_nsec) > (before.st_ctime, before.st_ctime_nsec));
-    }
-    env.agree("file");
-}
-
 fn to_zero_and_back(env: &Env) {
     let file = env.create("file");
     for round in 1..50u8 {
@@ -153,51 +106,5 @@ fn far_beyond(env: &Env) {
     assert_eq!(env.stat("file").st_size, 1 << 42);
     assert_eq!(fs::metadata(env.beneath("file")).unwrap().len(), 1 << 42);
     truncate(&path, 1).unwrap();
-    env.agree("file");
-}
-
-fn errors(env: &Env) {
-    let path = env.file("file", "kept");
-    fails(truncate(&path, -1), Errno::INVAL);
-    fails(truncate(&env.path("missing"), 0), Errno::NOENT);
-    fails(truncate(&env.path("file/below"), 0), Errno::NOTDIR);
-    rustix::fs::mkfifoat(CWD, env.path("fifo"), Mode::RWXU).unwrap();
-    fails(truncate(&env.path("fifo"), 0), Errno::INVAL);
-    assert_eq!(env.read("file"), b"kept");
-}
-
-fn needs_write_permission_by_path(env: &Env) {
-    let path = env.file("file", "kept");
-    ALICE.run(|| fails(truncate(&path, 0), Errno::ACCESS));
-    env.chmod("file", 0o646);
-    ALICE.run(|| truncate(&path, 2).unwrap());
-    assert_eq!(env.read("file"), b"ke");
-    env.agree("file");
-}
-
-fn open_descriptor_keeps_its_right(env: &Env) {
-    let path = env.file("file", "0123456789");
-    env.chmod("file", 0o666);
-    let file = ALICE.run(|| open(&path, OFlags::RDWR).unwrap());
-    env.chmod("file", 0o600);
-    ALICE.run(|| {
-        file.set_len(5).unwrap();
-        file.write_all_at(b"X", 0).unwrap();
-        fails(open(&path, OFlags::RDONLY), Errno::ACCESS);
-    });
-    drop(file);
-    assert_eq!(env.read("file"), b"X1234");
-    env.agree("file");
-}
-
-fn of_a_directory_is_eisdir(env: &Env) {
-    fails(truncate(&env.dir("dir"), 0), Errno::ISDIR);
-}
-
-fn read_only_mode_for_root(env: &Env) {
-    let path = env.file("file", "0123456789");
-    env.chmod("file", 0o000);
-    truncate(&path, 5).unwrap();
-    assert_eq!(env.read("file"), b"01234");
     env.agree("file");
 }

@@ -4,13 +4,20 @@ use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
     reads_and_writes_go_on,
-    attributes_still_change,
-    same_name_is_another_file,
+    attributes_still_change:
+        "open @f file rw,creat,excl; unlink file; chmod @f 4711; is @f mode 4711; chown @f 11 12;
+         is @f owner 11 12; times @f - 1000; is @f mtime 1000",
+    same_name_is_another_file:
+        "file file old; open @old file r; note @old; unlink file; file file new; unlike file ino;
+         read @old old; is file text new",
     room_comes_back_on_close [NotBtrfs],
     truncate_and_allocate,
-    directory_may_not_be_filled,
-    other_link_lives_on,
-    reopened_through_proc,
+    other_link_lives_on:
+        "file file shared; link file other; open @f file rw; unlink file; is @f links 1;
+         write @f SHARED and more; is other text SHARED and more",
+    reopened_through_proc:
+        "file file content; open @f file r; unlink file; open @g @f rw; write @g CONTENT;
+         close @g; pread @f 0 CONTENT",
     locks_and_attributes_still_work,
     many_at_once,
 };
@@ -36,33 +43,6 @@ fn reads_and_writes_go_on(env: &Env) {
     assert!(content[6..].iter().all(|byte| *byte == 7));
     let meta = file.metadata().unwrap();
     assert_eq!((meta.nlink(), meta.len()), (0, 100_006));
-}
-
-fn attributes_still_change(env: &Env) {
-    let file = env.create("file");
-    unlink(env, "file");
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o4711)).unwrap();
-    assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o4711);
-    std::os::unix::fs::fchown(&file, Some(11), Some(12)).unwrap();
-    let meta = file.metadata().unwrap();
-    assert_eq!((meta.uid(), meta.gid()), (11, 12));
-    let when = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1000);
-    file.set_modified(when).unwrap();
-    assert_eq!(file.metadata().unwrap().mtime(), 1000);
-}
-
-fn same_name_is_another_file(env: &Env) {
-    env.file("file", "old");
-    let mut old = env.open("file", OFlags::RDONLY);
-    let ino = old.metadata().unwrap().ino();
-    unlink(env, "file");
-    env.file("file", "new");
-    assert_ne!(env.stat("file").st_ino, ino);
-    let mut text = String::new();
-    old.read_to_string(&mut text).unwrap();
-    assert_eq!(text, "old");
-    assert_eq!(env.read("file"), b"new");
-    env.agree("file");
 }
 
 fn room_comes_back_on_close(env: &Env) {
@@ -98,45 +78,6 @@ fn truncate_and_allocate(env: &Env) {
     file.read_exact_at(&mut content, 0).unwrap();
     assert_eq!(&content, b"0123\0\0\0\0");
     file.sync_all().unwrap();
-}
-
-fn directory_may_not_be_filled(env: &Env) {
-    env.dir("dir");
-    let dir = env.open("dir", OFlags::RDONLY | OFlags::DIRECTORY);
-    rustix::fs::rmdir(env.path("dir")).unwrap();
-    let flags = OFlags::CREATE | OFlags::WRONLY;
-    fails(
-        rustix::fs::openat(&dir, "file", flags, Mode::RWXU),
-        Errno::NOENT,
-    );
-    fails(rustix::fs::mkdirat(&dir, "sub", Mode::RWXU), Errno::NOENT);
-    assert_eq!(dir.metadata().unwrap().nlink(), 0);
-    env.absent("dir");
-}
-
-fn other_link_lives_on(env: &Env) {
-    let path = env.file("file", "shared");
-    rustix::fs::link(&path, env.path("other")).unwrap();
-    let mut file = env.open("file", OFlags::RDWR);
-    unlink(env, "file");
-    assert_eq!(file.metadata().unwrap().nlink(), 1);
-    file.write_all(b"SHARED and more").unwrap();
-    assert_eq!(env.read("other"), b"SHARED and more");
-    env.agree("other");
-}
-
-fn reopened_through_proc(env: &Env) {
-    env.file("file", "content");
-    let file = env.open("file", OFlags::RDONLY);
-    unlink(env, "file");
-    let number = std::os::fd::AsRawFd::as_raw_fd(&file);
-    let path = format!("/proc/thread-self/fd/{number}");
-    let mut again = open(Path::new(&path), OFlags::RDWR).unwrap();
-    again.write_all(b"CONTENT").unwrap();
-    drop(again);
-    let mut content = [0; 7];
-    file.read_exact_at(&mut content, 0).unwrap();
-    assert_eq!(&content, b"CONTENT");
 }
 
 fn locks_and_attributes_still_work(env: &Env) {

@@ -8,20 +8,46 @@ use super::prelude::*;
 use crate::xattrs;
 
 pub(super) const CASES: &[Case] = cases! {
-    set_get_list_remove,
-    create_and_replace,
+    set_get_list_remove:
+        "file file; setxattr file user.one first; setxattr file user.two second;
+         getxattr file user.one first; getxattr file user.two second;
+         is file xattrs user.one user.two; agree; rmxattr file user.one;
+         ENODATA getxattr file user.one; is file xattrs user.two",
+    create_and_replace:
+        "file file; ENODATA setxattr file user.it x replace; setxattr file user.it first create;
+         EEXIST setxattr file user.it x create; getxattr file user.it first;
+         setxattr file user.it second,longer replace; getxattr file user.it second,longer",
     value_with_any_bytes,
-    empty_value,
+    empty_value:
+        "file file; setxattr file user.empty; getxattr file user.empty; is file xattrs user.empty",
     short_buffer_is_erange,
     size_query_returns_the_length,
-    missing_is_enodata,
-    by_descriptor,
-    of_a_directory,
-    needs_the_permissions_of_the_file,
-    trusted_is_for_root [TrustedAttributes],
-    user_attributes_not_on_links,
-    ctime_moves,
-    two_names_share_them,
+    missing_is_enodata:
+        "file file; ENODATA {getxattr,rmxattr} file user.none; ENOENT getxattr missing user.none;
+         EOPNOTSUPP setxattr file nonsense.name x",
+    by_descriptor:
+        "open @f file rw,creat,excl; setxattr @f user.it open; getxattr {file,@f} user.it open;
+         rmxattr @f user.it; ENODATA getxattr file user.it",
+    of_a_directory:
+        "dir dir; setxattr dir user.it dir; getxattr dir user.it dir; is dir xattrs user.it",
+    needs_the_permissions_of_the_file:
+        "file file; setxattr file user.it kept; alice: getxattr file user.it kept;
+         alice: EACCES setxattr file user.it x; alice: EACCES rmxattr file user.it;
+         chmod file 602; alice: EACCES getxattr file user.it;
+         alice: setxattr file user.it changed; getxattr file user.it changed",
+    trusted_is_for_root [TrustedAttributes]:
+        "file file; chmod file 666; setxattr file trusted.it secret;
+         getxattr file trusted.it secret; alice: ENODATA getxattr file trusted.it;
+         alice: EPERM setxattr file trusted.it x; getxattr file trusted.it secret",
+    user_attributes_not_on_links:
+        "file file; symlink file link; EPERM setxattr link user.it x; open @f link rw;
+         setxattr @f user.it through; getxattr file user.it through",
+    ctime_moves:
+        "file file; stamp file; note file; tick; setxattr file user.it x; later file ctime;
+         same file mtime",
+    two_names_share_them:
+        "file file; link file link; setxattr file user.it shared; getxattr link user.it shared;
+         rmxattr link user.it; ENODATA getxattr file user.it",
 };
 
 const NONE: XattrFlags = XattrFlags::empty();
@@ -45,43 +71,12 @@ fn same_beneath(env: &Env, name: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found
 }
 
-fn set_get_list_remove(env: &Env) {
-    let path = env.file("file", "");
-    rustix::fs::setxattr(&path, "user.one", b"first", NONE).unwrap();
-    rustix::fs::setxattr(&path, "user.two", b"second", NONE).unwrap();
-    assert_eq!(get(&path, "user.one").unwrap(), b"first");
-    assert_eq!(get(&path, "user.two").unwrap(), b"second");
-    assert_eq!(same_beneath(env, "file").len(), 2);
-    rustix::fs::removexattr(&path, "user.one").unwrap();
-    fails(get(&path, "user.one"), Errno::NODATA);
-    assert_eq!(same_beneath(env, "file").len(), 1);
-}
-
-fn create_and_replace(env: &Env) {
-    let path = env.file("file", "");
-    let set = |value: &[u8], flags| rustix::fs::setxattr(&path, "user.it", value, flags);
-    fails(set(b"x", XattrFlags::REPLACE), Errno::NODATA);
-    set(b"first", XattrFlags::CREATE).unwrap();
-    fails(set(b"x", XattrFlags::CREATE), Errno::EXIST);
-    assert_eq!(get(&path, "user.it").unwrap(), b"first");
-    set(b"second, longer", XattrFlags::REPLACE).unwrap();
-    assert_eq!(get(&path, "user.it").unwrap(), b"second, longer");
-    same_beneath(env, "file");
-}
-
 fn value_with_any_bytes(env: &Env) {
     let path = env.file("file", "");
     let value: Vec<u8> = (0..2000u32).map(|at| at as u8).collect();
     rustix::fs::setxattr(&path, "user.bytes", &value, NONE).unwrap();
     assert_eq!(get(&path, "user.bytes").unwrap(), value);
     same_beneath(env, "file");
-}
-
-fn empty_value(env: &Env) {
-    let path = env.file("file", "");
-    rustix::fs::setxattr(&path, "user.empty", b"", NONE).unwrap();
-    assert_eq!(get(&path, "user.empty").unwrap(), b"");
-    assert_eq!(same_beneath(env, "file").len(), 1);
 }
 
 fn short_buffer_is_erange(env: &Env) {
@@ -109,102 +104,4 @@ fn size_query_returns_the_length(env: &Env) {
             .split(|byte| *byte == 0)
             .any(|name| name == b"user.it")
     );
-}
-
-fn missing_is_enodata(env: &Env) {
-    let path = env.file("file", "");
-    fails(get(&path, "user.none"), Errno::NODATA);
-    fails(rustix::fs::removexattr(&path, "user.none"), Errno::NODATA);
-    fails(get(&env.path("missing"), "user.none"), Errno::NOENT);
-    fails(
-        rustix::fs::setxattr(&path, "nonsense.name", b"x", NONE),
-        Errno::OPNOTSUPP,
-    );
-}
-
-fn by_descriptor(env: &Env) {
-    let file = env.create("file");
-    rustix::fs::fsetxattr(&file, "user.it", b"open", NONE).unwrap();
-    assert_eq!(get(&env.path("file"), "user.it").unwrap(), b"open");
-    let mut value = [0; 16];
-    assert_eq!(
-        rustix::fs::fgetxattr(&file, "user.it", &mut value[..]).unwrap(),
-        4
-    );
-    rustix::fs::fremovexattr(&file, "user.it").unwrap();
-    fails(get(&env.path("file"), "user.it"), Errno::NODATA);
-}
-
-fn of_a_directory(env: &Env) {
-    let path = env.dir("dir");
-    rustix::fs::setxattr(&path, "user.it", b"dir", NONE).unwrap();
-    assert_eq!(get(&path, "user.it").unwrap(), b"dir");
-    assert_eq!(same_beneath(env, "dir").len(), 1);
-}
-
-fn needs_the_permissions_of_the_file(env: &Env) {
-    let path = env.file("file", "");
-    rustix::fs::setxattr(&path, "user.it", b"kept", NONE).unwrap();
-    ALICE.run(|| {
-        assert_eq!(get(&path, "user.it").unwrap(), b"kept");
-        fails(
-            rustix::fs::setxattr(&path, "user.it", b"x", NONE),
-            Errno::ACCESS,
-        );
-        fails(rustix::fs::removexattr(&path, "user.it"), Errno::ACCESS);
-    });
-    env.chmod("file", 0o602);
-    ALICE.run(|| {
-        fails(get(&path, "user.it"), Errno::ACCESS);
-        rustix::fs::setxattr(&path, "user.it", b"changed", NONE).unwrap();
-    });
-    assert_eq!(get(&path, "user.it").unwrap(), b"changed");
-    same_beneath(env, "file");
-}
-
-fn trusted_is_for_root(env: &Env) {
-    let path = env.file("file", "");
-    env.chmod("file", 0o666);
-    rustix::fs::setxattr(&path, "trusted.it", b"secret", NONE).unwrap();
-    assert_eq!(get(&path, "trusted.it").unwrap(), b"secret");
-    ALICE.run(|| {
-        fails(get(&path, "trusted.it"), Errno::NODATA);
-        fails(
-            rustix::fs::setxattr(&path, "trusted.it", b"x", NONE),
-            Errno::PERM,
-        );
-    });
-    assert_eq!(get(&path, "trusted.it").unwrap(), b"secret");
-}
-
-fn user_attributes_not_on_links(env: &Env) {
-    let path = env.file("file", "");
-    rustix::fs::symlink("file", env.path("link")).unwrap();
-    let link = env.path("link");
-    fails(
-        rustix::fs::lsetxattr(&link, "user.it", b"x", NONE),
-        Errno::PERM,
-    );
-    rustix::fs::setxattr(&link, "user.it", b"through", NONE).unwrap();
-    assert_eq!(get(&path, "user.it").unwrap(), b"through");
-}
-
-fn ctime_moves(env: &Env) {
-    let path = env.file("file", "");
-    env.stamp("file");
-    let before = env.stat("file");
-    tick();
-    rustix::fs::setxattr(&path, "user.it", b"x", NONE).unwrap();
-    let after = env.stat("file");
-    assert!((after.st_ctime, after.st_ctime_nsec) > (before.st_ctime, before.st_ctime_nsec));
-    assert_eq!(after.st_mtime_nsec, before.st_mtime_nsec);
-}
-
-fn two_names_share_them(env: &Env) {
-    let path = env.file("file", "");
-    rustix::fs::link(&path, env.path("link")).unwrap();
-    rustix::fs::setxattr(&path, "user.it", b"shared", NONE).unwrap();
-    assert_eq!(get(&env.path("link"), "user.it").unwrap(), b"shared");
-    rustix::fs::removexattr(env.path("link"), "user.it").unwrap();
-    fails(get(&path, "user.it"), Errno::NODATA);
 }

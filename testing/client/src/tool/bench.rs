@@ -1,143 +1,336 @@
-//! `bench`: several servers side by side, in interleaved rounds.
+//! `bench`: carries out the rows that lines of the input name, and answers each with how many operations took how
+//! long. `bench/shares.py` has the rounds, the servers and the tables.
 //!
-//! | module | content |
-//! |---|---|
-//! | `arguments` | which servers, which rows, how much |
-//! | `row` | the operations that are measured |
-//! | `ground` | the test directory in each share |
-//! | `load` | the sequence of requests of each operation |
-//! | `drive` | keeps requests in flight on a queue for a sample |
-//! | `sample` | what was done in which time |
-//! | `report` | tables, and the raw figures |
-
-mod arguments;
-mod drive;
-mod ground;
-mod load;
-mod report;
-mod row;
-mod sample;
-
-pub use arguments::{Bench, Target};
-pub use row::row_names;
+//! A line is `MILLISECONDS ROW`. A row is one of `getattr`, `lookup`, `open-release`, `create-unlink`, `readdirplus`
+//! (an operation is an entry), `small-read` and `small-load` (a whole file); or `read`, `write` or `load`, with
+//! `random` or `sequential`, the bytes of an operation, the bytes from one to the next, and the bytes of the file that
+//! are used. `load` goes through the DAX window. Each request queue has a thread, with one request in flight.
 
 use super::connection::Connection;
 use super::error::ToolError;
-use crate::front_end::FIRST_REQUEST_QUEUE;
-use ground::Ground;
-use row::Row;
-use sample::{Sample, Series};
-use std::io::Write;
+use crate::dax::{DaxClient, DaxError};
+use crate::front_end::{FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, WindowConfig};
+use rustix::fs::OFlags;
+use std::io::{BufRead, Write};
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use thrufs::Errno;
+use thrufs_abi::NodeId;
+use thrufs_testing::{Caller, Carrier, Client, Random};
 
-pub(crate) fn run(
+/// Arguments of `bench`.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// Bytes of the file that is read and written.
+    pub file_bytes: u64,
+    /// Files in the directory that is listed.
+    pub entries: u32,
+    /// A DAX window, for rows that load.
+    pub window: Option<WindowConfig>,
+}
+
+/// Bytes of each file in the directory that is listed.
+const SMALL_BYTES: u32 = 16 << 10;
+const LARGE_BYTES: u32 = 1 << 20;
+const READ: i32 = OFlags::RDONLY.bits().cast_signed();
+const READ_WRITE: i32 = OFlags::RDWR.bits().cast_signed();
+/// Names that `lookup` asks for in turn.
+const LOOKED_UP: u64 = 64;
+
+pub(crate) fn bench(
     connection: &Connection,
     bench: &Bench,
+    input: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> Result<(), ToolError> {
-    let rows = row::chosen(&bench.rows)?;
-    if bench.rounds == 0 || bench.entries == 0 || bench.file_bytes < row::LARGEST_TRANSFER {
-        return Err(ToolError::Usage(
-            "there must be a round, an entry and a file of at least 2 MiB".to_owned(),
-        ));
-    }
-    let mut targets = vec![Target {
-        name: bench.name.clone(),
-        socket: connection.socket.clone(),
-    }];
-    targets.extend_from_slice(&bench.against);
-    let mut grounds = Vec::new();
-    for (index, target) in targets.iter().enumerate() {
-        let connection = Connection {
-            socket: target.socket.clone(),
-            ..connection.clone()
-        };
-        grounds.push(Ground::prepare(&connection, target, bench, index)?);
-    }
-    let measured = measure(&grounds, &rows, bench);
-    let cleared = grounds.into_iter().try_for_each(Ground::clear);
-    let series = measured?;
-    cleared?;
-    report::table(&targets, &series, bench, out)?;
-    if let Some(path) = &bench.json {
-        let text = report::json(&targets, &series, bench, connection);
-        std::fs::write(path, text).map_err(|source| ToolError::Local {
-            path: path.clone(),
-            source,
-        })?;
-    }
-    Ok(())
+    let client = connection.mount(&FrontEndConfig {
+        window: bench.window,
+        ..connection.config()
+    })?;
+    let failed = |errno| ToolError::Row("files".to_owned(), errno);
+    let files = Files::make(client.root(), bench).map_err(failed)?;
+    let window = client.carrier().window();
+    let dax = window.map(|window| DaxClient::new(client.root(), window));
+    let measured = input.lines().try_for_each(|line| {
+        let line = line?;
+        let unknown = || ToolError::Usage(format!("`{line}` is no row"));
+        let (time, row) = line.split_once(' ').ok_or_else(unknown)?;
+        let time = Duration::from_millis(time.parse().map_err(|_| unknown())?);
+        let row = Row::parse(row, bench.file_bytes).ok_or_else(unknown)?;
+        let failed = |errno| ToolError::Row(line.clone(), errno);
+        let (operations, time) = files
+            .measure(&client, dax.as_ref(), row, time)
+            .map_err(failed)?;
+        writeln!(out, "{operations} {}", time.as_nanos())?;
+        Ok(out.flush()?)
+    });
+    drop(dax);
+    let removed = files.remove(client.root()).map_err(failed);
+    client.unmount();
+    measured.and(removed)
 }
 
-fn measure(
-    grounds: &[Ground],
-    rows: &[&'static Row],
-    bench: &Bench,
-) -> Result<Vec<Series>, ToolError> {
-    let mut series: Vec<Series> = rows
-        .iter()
-        .flat_map(|row| (0..grounds.len()).map(move |target| (*row, target)))
-        .map(|(row, target)| Series {
-            row,
-            target,
-            samples: Vec::new(),
+#[derive(Clone, Copy)]
+enum Row {
+    Getattr,
+    Lookup,
+    OpenRelease,
+    CreateUnlink,
+    Readdirplus,
+    SmallRead,
+    SmallLoad,
+    Data(Data),
+}
+
+#[derive(Clone, Copy)]
+struct Data {
+    way: Way,
+    is_random: bool,
+    bytes: u32,
+    step: u64,
+    span: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Read,
+    Write,
+    Load,
+}
+
+impl Row {
+    fn parse(text: &str, file_bytes: u64) -> Option<Row> {
+        let words: Vec<&str> = text.split(' ').collect();
+        Some(match words[..] {
+            ["getattr"] => Row::Getattr,
+            ["lookup"] => Row::Lookup,
+            ["open-release"] => Row::OpenRelease,
+            ["create-unlink"] => Row::CreateUnlink,
+            ["readdirplus"] => Row::Readdirplus,
+            ["small-read"] => Row::SmallRead,
+            ["small-load"] => Row::SmallLoad,
+            [way, order @ ("random" | "sequential"), bytes, step, span] => {
+                let data = Data {
+                    way: match way {
+                        "read" => Way::Read,
+                        "write" => Way::Write,
+                        "load" => Way::Load,
+                        _ => return None,
+                    },
+                    is_random: order == "random",
+                    bytes: bytes.parse().ok()?,
+                    step: step.parse().ok()?,
+                    span: span.parse().ok()?,
+                };
+                let fits = (1..=LARGE_BYTES).contains(&data.bytes)
+                    && data.step >= data.bytes.into()
+                    && (data.step..=file_bytes).contains(&data.span);
+                fits.then_some(Row::Data(data))?
+            }
+            _ => return None,
         })
-        .collect();
-    for one in &series {
-        // Warm-up.
-        sample(&grounds[one.target], one.row, bench.sample / 10)?;
     }
-    for round in 0..bench.rounds {
-        for per_row in series.chunks_mut(grounds.len()) {
-            // Alternating order, so that no position has an advantage.
-            if round % 2 == 1 {
-                per_row.reverse();
-            }
-            for one in per_row.iter_mut() {
-                let sample = sample(&grounds[one.target], one.row, bench.sample)?;
-                one.samples.push(sample);
-            }
-            if round % 2 == 1 {
-                per_row.reverse();
-            }
-        }
-    }
-    Ok(series)
 }
 
-/// A sample of a row, with a thread for each request queue.
-fn sample(ground: &Ground, row: &Row, time: Duration) -> Result<Sample, ToolError> {
-    let queues = ground.share().client().carrier().request_queues();
-    let start = Barrier::new(queues.into());
-    let one = |number: u16| {
-        let queue = FIRST_REQUEST_QUEUE + number;
-        drive::drive(ground, row, queue, time, &start)
-    };
-    let results: Vec<_> = if queues == 1 {
-        vec![one(0)]
-    } else {
-        let one = &one;
-        std::thread::scope(|scope| {
+/// What is measured, in a directory of its own.
+struct Files {
+    directory: String,
+    top: NodeId,
+    many: NodeId,
+    small: Vec<NodeId>,
+    data: NodeId,
+    fh: u64,
+}
+
+fn small_name(number: u64) -> String {
+    format!("file-{number:06}.img")
+}
+
+/// A request queue of a front end.
+struct OnQueue<'a>(&'a FrontEnd, u16);
+
+impl Carrier for OnQueue<'_> {
+    fn transact(&self, request: &[u8], reply_bytes_max: usize) -> Vec<u8> {
+        let OnQueue(front_end, queue) = self;
+        let reply = front_end.exchange_on(*queue, request, reply_bytes_max);
+        reply.unwrap_or_default()
+    }
+}
+
+impl Files {
+    fn make(root: Caller<'_, FrontEnd>, bench: &Bench) -> Result<Files, Errno> {
+        // Two clients may use the same directory.
+        let directory = format!("thrufs-bench-{}", std::process::id());
+        let top = NodeId(
+            root.mkdir(NodeId::ROOT, directory.as_bytes(), 0o755)?
+                .nodeid,
+        );
+        let many = NodeId(root.mkdir(top, b"many", 0o755)?.nodeid);
+        let data = file(root, top, "data.img", bench.file_bytes)?;
+        let small = (0..bench.entries.into())
+            .map(|number| file(root, many, &small_name(number), SMALL_BYTES.into()))
+            .collect::<Result<_, Errno>>()?;
+        let fh = root.open(data, READ_WRITE)?.fh;
+        Ok(Files {
+            directory,
+            top,
+            many,
+            small,
+            data,
+            fh,
+        })
+    }
+
+    fn remove(&self, root: Caller<'_, FrontEnd>) -> Result<(), Errno> {
+        root.release(self.data, self.fh)?;
+        root.unlink(self.top, b"data.img")?;
+        for number in 0..self.small.len() as u64 {
+            root.unlink(self.many, small_name(number).as_bytes())?;
+        }
+        root.rmdir(self.top, b"many")?;
+        root.rmdir(NodeId::ROOT, self.directory.as_bytes())
+    }
+
+    /// The operations of all queues, and the time of the slowest.
+    fn measure(
+        &self,
+        client: &Client<FrontEnd>,
+        dax: Option<&DaxClient<'_, FrontEnd>>,
+        row: Row,
+        time: Duration,
+    ) -> Result<(u64, Duration), Errno> {
+        let front_end = client.carrier();
+        let queues = front_end.request_queues();
+        let start = Barrier::new(queues.into());
+        let on_queue = |number: u16| {
+            let queue = OnQueue(front_end, FIRST_REQUEST_QUEUE + number);
+            let client = client.beside(queue);
+            let mut load = Load {
+                files: self,
+                caller: client.root(),
+                dax,
+                number: 0,
+                random: Random(u64::from(number)),
+                name: format!("new-{number}"),
+                buffer: vec![0x5a; LARGE_BYTES as usize],
+            };
+            start.wait();
+            let (begin, mut operations) = (Instant::now(), 0);
+            while begin.elapsed() < time {
+                operations += load.operation(row)?;
+            }
+            Ok((operations, begin.elapsed()))
+        };
+        let results: Vec<Result<(u64, Duration), Errno>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..queues)
-                .map(|number| scope.spawn(move || one(number)))
+                .map(|number| scope.spawn(move || on_queue(number)))
                 .collect();
             let ended = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-            ended
-                .map(|result| result.unwrap_or_else(|_| Err("a thread panicked".to_owned())))
-                .collect()
-        })
-    };
-    let mut whole = Sample::default();
-    for result in results {
-        let done = result.map_err(|problem| ToolError::Bench {
-            target: ground.name().to_owned(),
-            row: row.name.to_owned(),
-            problem,
-        })?;
-        ground.settle(&done.lookups);
-        whole.operations += done.sample.operations;
-        whole.nanoseconds = whole.nanoseconds.max(done.sample.nanoseconds);
+            ended.map(|it| it.unwrap_or(Err(Errno::EIO))).collect()
+        });
+        results
+            .into_iter()
+            .try_fold((0, Duration::ZERO), |(sum, longest), result| {
+                let (operations, time) = result?;
+                Ok((sum + operations, longest.max(time)))
+            })
     }
-    Ok(whole)
+}
+
+/// A file of so many bytes. It is looked up when it has its size: then the server says whether it is mapped.
+fn file(
+    root: Caller<'_, FrontEnd>,
+    parent: NodeId,
+    name: &str,
+    bytes: u64,
+) -> Result<NodeId, Errno> {
+    let (entry, open) = root.create(parent, name.as_bytes(), READ_WRITE, 0o644)?;
+    let (node, data) = (NodeId(entry.nodeid), vec![0x5a; LARGE_BYTES as usize]);
+    let mut offset = 0;
+    while offset < bytes {
+        let part = &data[..data.len().min((bytes - offset) as usize)];
+        offset += u64::from(root.write(node, open.fh, offset, part, 0)?);
+    }
+    root.release(node, open.fh)?;
+    root.forget(node, 1);
+    Ok(NodeId(root.lookup(parent, name.as_bytes())?.nodeid))
+}
+
+/// The operations of one thread.
+struct Load<'a, C: Carrier> {
+    files: &'a Files,
+    caller: Caller<'a, C>,
+    dax: Option<&'a DaxClient<'a, FrontEnd>>,
+    /// Of the next operation.
+    number: u64,
+    random: Random,
+    name: String,
+    buffer: Vec<u8>,
+}
+
+impl<C: Carrier> Load<'_, C> {
+    /// Carries out an operation, and returns what it counts.
+    fn operation(&mut self, row: Row) -> Result<u64, Errno> {
+        let (files, caller) = (self.files, self.caller);
+        let number = self.number % files.small.len() as u64;
+        self.number += 1;
+        match row {
+            Row::Getattr => caller.getattr(files.data).map(drop)?,
+            Row::Lookup => {
+                let name = small_name(number % LOOKED_UP);
+                caller.lookup(files.many, name.as_bytes()).map(drop)?;
+            }
+            Row::OpenRelease => {
+                let fh = caller.open(files.data, READ)?.fh;
+                caller.release(files.data, fh)?;
+            }
+            Row::CreateUnlink => {
+                let flags = READ_WRITE | OFlags::EXCL.bits().cast_signed();
+                let (entry, open) = caller.create(files.top, self.name.as_bytes(), flags, 0o644)?;
+                caller.release(NodeId(entry.nodeid), open.fh)?;
+                caller.unlink(files.top, self.name.as_bytes())?;
+                caller.forget(NodeId(entry.nodeid), 1);
+            }
+            Row::Readdirplus => return Ok(caller.list(files.many, true)?.len() as u64),
+            Row::SmallRead | Row::SmallLoad => {
+                let node = files.small[number as usize];
+                let fh = caller.open(node, READ)?.fh;
+                match row {
+                    Row::SmallRead => caller.read(node, fh, 0, SMALL_BYTES).map(drop)?,
+                    _ => self.load(node, 0, SMALL_BYTES)?,
+                }
+                caller.release(node, fh)?;
+            }
+            Row::Data(data) => self.transfer(data)?,
+        }
+        Ok(1)
+    }
+
+    fn transfer(&mut self, data: Data) -> Result<(), Errno> {
+        let places = (data.span / data.step) as usize;
+        let place = match data.is_random {
+            true => self.random.below(places),
+            false => self.number as usize % places,
+        };
+        let (offset, bytes) = (place as u64 * data.step, data.bytes);
+        let Files { data: node, fh, .. } = *self.files;
+        let done = match data.way {
+            Way::Read => self.caller.read(node, fh, offset, bytes)?.len() as u32,
+            Way::Write => {
+                let part = &self.buffer[..bytes as usize];
+                self.caller.write(node, fh, offset, part, 0)?
+            }
+            Way::Load => self.load(node, offset, bytes).map(|()| bytes)?,
+        };
+        (done == bytes).then_some(()).ok_or(Errno::EPROTO)
+    }
+
+    fn load(&mut self, node: NodeId, offset: u64, bytes: u32) -> Result<(), Errno> {
+        let dax = self.dax.ok_or(Errno::EOPNOTSUPP)?;
+        let loaded = dax.load(node, offset, &mut self.buffer[..bytes as usize]);
+        loaded.map_err(|error| match error {
+            DaxError::Request(errno) => errno,
+            DaxError::Window(_) => Errno::EIO,
+        })
+    }
 }

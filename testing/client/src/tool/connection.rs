@@ -4,6 +4,7 @@ use super::error::ToolError;
 use crate::front_end::{FrontEnd, FrontEndConfig};
 use std::path::PathBuf;
 use std::time::Duration;
+use thrufs_testing::Client;
 
 /// The connection to a server.
 #[derive(Clone, Debug)]
@@ -39,8 +40,21 @@ impl Connection {
         }
     }
 
-    pub(super) fn connect(&self) -> Result<FrontEnd, ToolError> {
-        FrontEnd::connect(&self.socket, &self.config()).map_err(|source| ToolError::Connect {
+    pub(super) fn connect(&self, config: &FrontEndConfig) -> Result<FrontEnd, ToolError> {
+        FrontEnd::connect(&self.socket, config).map_err(|source| ToolError::Connect {
+            socket: self.socket.clone(),
+            source,
+        })
+    }
+
+    /// Connects, and mounts as a guest would, with a window if there is one.
+    pub(super) fn mount(&self, config: &FrontEndConfig) -> Result<Client<FrontEnd>, ToolError> {
+        let front_end = self.connect(config)?;
+        let mounted = match front_end.window() {
+            Some(_) => Client::mount_with_window(front_end),
+            None => Client::mount(front_end),
+        };
+        mounted.map_err(|source| ToolError::Mount {
             socket: self.socket.clone(),
             source,
         })

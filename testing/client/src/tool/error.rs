@@ -26,14 +26,6 @@ pub enum ToolError {
         /// Why.
         source: ClientError,
     },
-    /// A call failed.
-    #[error(":{path}: {errno}")]
-    Share {
-        /// The path in the share.
-        path: String,
-        /// The error of the call.
-        errno: Errno,
-    },
     /// The share could not be mounted, or the mount has failed.
     #[error("{}: {source}", target.display())]
     Relay {
@@ -42,28 +34,13 @@ pub enum ToolError {
         /// Why.
         source: RelayError,
     },
-    /// A local file failed.
-    #[error("{}: {source}", path.display())]
-    Local {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
+    /// The input cannot be read, or output not be written.
+    #[error("input and output: {0}")]
+    Io(#[from] io::Error),
     /// The arguments are invalid.
     #[error("{0}")]
     Usage(String),
     /// A measurement failed.
-    #[error("{target}: {row}: {problem}")]
-    Bench {
-        /// The name of the server.
-        target: String,
-        /// The name of the row.
-        row: String,
-        /// Why.
-        problem: String,
-    },
+    #[error("{0}: {1}")]
+    Row(String, Errno),
 }

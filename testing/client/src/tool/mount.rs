@@ -27,7 +27,7 @@ pub(crate) fn mount(
     let signals = SignalFd::block_and_open(&[SIGTERM, SIGINT])
         .map_err(system("receive signals"))
         .map_err(failed)?;
-    let front_end = connection.connect()?;
+    let front_end = connection.connect(&connection.config())?;
     let name = connection.socket.display().to_string();
     let relay = Relay::mount(front_end, &mount.target, &name).map_err(failed)?;
     let handle = relay.handle();

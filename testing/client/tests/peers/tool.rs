@@ -1,68 +1,57 @@
 //! The commands of `thrufs-client` against real servers.
 
-use crate::ground::{Ground, grounds};
+use crate::ground::grounds;
+use std::io::Write;
 use std::path::Path;
-use std::process::{self, Output};
-use std::time::Duration;
-use thrufs_client::tool::{self, Bench, Command, Connection, Target};
+use std::process::{Command, Output, Stdio};
 
-fn run(ground: &Ground, command: Command) -> String {
-    let mut out = Vec::new();
-    tool::run(&Connection::to(ground.socket()), &command, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
+fn program(arguments: &[&str], socket: &Path, input: &str) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_thrufs-client"));
+    program.arg("--socket").arg(socket).args(arguments);
+    program.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = program.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    program.wait_with_output().unwrap()
 }
 
 #[test]
-fn servers_are_measured_side_by_side() {
-    let local = tempfile::tempdir().unwrap();
-    let json = local.path().join("raw.json");
-    for (ground, other) in grounds().zip(grounds()) {
-        let bench = Bench {
-            against: vec![Target {
-                name: "other".to_owned(),
-                socket: other.socket().to_owned(),
-            }],
-            rounds: 2,
-            sample: Duration::from_millis(10),
-            file_bytes: 4 << 20,
-            entries: 500,
-            json: Some(json.clone()),
-            ..Bench::default()
-        };
-        let text = run(&ground, Command::Bench(bench));
-        assert!(text.contains("thrufs / other"), "{text}");
-        for row in tool::row_names() {
-            assert!(text.contains(&format!("| {row} ")), "{row}: {text}");
+fn every_row_is_measured_and_nothing_is_left() {
+    let rows = [
+        "getattr",
+        "lookup",
+        "open-release",
+        "create-unlink",
+        "readdirplus",
+        "small-read",
+        "read random 4096 4096 1048576",
+        "write sequential 131072 131072 1048576",
+        "read sequential 1048576 1048576 1048576",
+    ];
+    let input: String = rows.iter().map(|row| format!("10 {row}\n")).collect();
+    let bench = ["bench", "--file-bytes", "1048576", "--entries", "100"];
+    for ground in grounds() {
+        let output = program(&bench, ground.socket(), &input);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((text.lines().count(), errors.as_str()), (rows.len(), ""));
+        for line in text.lines() {
+            let (operations, nanoseconds) = line.split_once(' ').unwrap();
+            assert!(operations.parse::<u64>().unwrap() > 0, "{line}");
+            assert!(nanoseconds.parse::<u64>().unwrap() >= 10_000_000, "{line}");
         }
-        let raw = std::fs::read_to_string(&json).unwrap();
-        let raw: serde_json::Value = serde_json::from_str(&raw).unwrap();
-        let series = raw["series"].as_array().unwrap();
-        assert_eq!(series.len(), 2 * tool::row_names().len());
-        for one in series {
-            let samples = one["operations_and_nanoseconds"].as_array().unwrap();
-            assert_eq!(samples.len(), 2, "{one}");
-            assert!(
-                samples.iter().all(|sample| sample[0].as_u64() > Some(0)),
-                "{one}"
-            );
-        }
-        for ground in [&ground, &other] {
-            let left = std::fs::read_dir(ground.shared()).unwrap().count();
-            assert_eq!(left, 0, "nothing is left in the share");
-        }
+        let wrong = program(&bench, ground.socket(), "10 getattr\n10 nothing\n");
+        assert_eq!(wrong.status.code(), Some(1));
+        let left = std::fs::read_dir(ground.shared()).unwrap().count();
+        assert_eq!(left, 0, "nothing is left in the share");
     }
-}
-
-fn program(arguments: &[&str], socket: &Path) -> Output {
-    let mut program = process::Command::new(env!("CARGO_BIN_EXE_thrufs-client"));
-    program.arg("--socket").arg(socket).args(arguments);
-    program.output().unwrap()
 }
 
 #[test]
 fn the_program_says_in_one_line_what_failed() {
     let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
-    let nowhere = program(&["mount", "/nowhere"], Path::new("/nowhere"));
+    let nowhere = program(&["mount", "/nowhere"], Path::new("/nowhere"), "");
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(
         said(&nowhere).starts_with("thrufs-client: /nowhere: "),
@@ -70,6 +59,6 @@ fn the_program_says_in_one_line_what_failed() {
         said(&nowhere)
     );
     assert_eq!(said(&nowhere).lines().count(), 1, "{}", said(&nowhere));
-    let wrong = program(&["cp", "a", "b"], Path::new("/nowhere"));
+    let wrong = program(&["cp", "a", "b"], Path::new("/nowhere"), "");
     assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
 }
