@@ -1,21 +1,17 @@
-//! Random sequences of operations on a tree and on a native twin: the same result at every step, and the
+//! Random sequences of calls on a tree and on a native twin: the same result at every step, and the
 //! same tree at the end, through the tree under test and beneath it.
 //!
 //! `THRUFS_PROPERTY_CASES` is the number of sequences, `THRUFS_SEED` the seed of the first. A failure
 //! prints the seed that repeats it as the first case.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps,
-    XattrFlags,
-};
+use rustix::fs::{FileType, Mode, OFlags, Timespec, Timestamps};
+use rustix::io::Errno;
 
 use crate::compare::{differences, snapshot};
 use crate::tree::Native;
+use thrufs_testing::steps::Steps;
 use thrufs_testing::{Random, Tree};
 
 /// Without `THRUFS_PROPERTY_CASES`.
@@ -23,8 +19,8 @@ const CASES_DEFAULT: u64 = 40;
 
 const STEPS: usize = 250;
 
-/// Descriptors that a sequence may hold open at a time.
-const SLOTS: usize = 4;
+/// Files that a sequence may hold open at a time.
+const OPEN_MAX: usize = 4;
 
 /// Few names, so that operations collide. Some are below others.
 const PATHS: [&str; 12] = [
@@ -59,276 +55,72 @@ fn size(random: &mut Random) -> u64 {
     size as u64
 }
 
-type Name = &'static str;
-
-#[derive(Clone, Debug)]
-enum Operation {
-    Create(Name, u32, bool),
-    Write(Name, u64, usize, u8),
-    Append(Name, usize, u8),
-    Truncate(Name, u64),
-    Read(Name, u64, usize),
-    Mkdir(Name, u32),
-    Rmdir(Name),
-    Unlink(Name),
-    Rename(Name, Name, u32),
-    Link(Name, Name),
-    Symlink(Name, Name),
-    ReadLink(Name),
-    Chmod(Name, u32),
-    SetTimes(Name, i64, i64),
-    SetAttribute(Name, Name, usize, u8),
-    GetAttribute(Name, Name),
-    RemoveAttribute(Name, Name),
-    ReadDir(Name),
-    Stat(Name),
-    Open(usize, Name, u32),
-    Close(usize),
-    HandleWrite(usize, u64, usize, u8),
-    HandleRead(usize, u64, usize),
-    HandleTruncate(usize, u64),
-    HandleAllocate(usize, u64, u64),
-    HandleStat(usize),
-    HandleSync(usize),
-}
-
-/// The first steps of every sequence, so that the others find something.
-const PRELUDE: [Operation; 8] = [
-    Operation::Mkdir("d", 0o755),
-    Operation::Mkdir("f", 0o755),
-    Operation::Create("a", 0o644, true),
-    Operation::Create("b", 0o644, true),
-    Operation::Create("d/a", 0o644, true),
-    Operation::Write("a", 0, 5000, b'A'),
-    Operation::Open(0, "a", 1),
-    Operation::Open(1, "d/a", 2),
+/// The first calls of every sequence, so that the others find something.
+const PRELUDE: [&str; 8] = [
+    "dir d",
+    "dir f",
+    "open a w,creat,excl 644",
+    "open b w,creat,excl 644",
+    "open d/a w,creat,excl 644",
+    "fill a 0 5000 65",
+    "open @0 a rw",
+    "open @1 d/a rw,append",
 ];
 
-fn operation(random: &mut Random) -> Operation {
-    let path = random.pick(&PATHS);
-    let other = random.pick(&PATHS);
-    let slot = random.below(SLOTS);
-    let fill = b'a' + random.below(26) as u8;
-    let offset = size(random);
-    let len = size(random);
-    let mode = random.pick(&[0o644, 0o600, 0o755, 0o4755, 0o2775, 0o1777, 0]);
+fn call(random: &mut Random) -> String {
+    let (path, other) = (random.pick(&PATHS), random.pick(&PATHS));
+    let file = format!("@{}", random.below(OPEN_MAX));
+    let (offset, length) = (size(random), size(random));
+    let byte = b'a' + random.below(26) as u8;
+    let mode = random.pick(&["644", "600", "755", "4755", "2775", "1777", "0"]);
+    let attribute = random.pick(&ATTRIBUTES);
     match random.below(34) {
-        0..=2 => Operation::Create(path, mode, random.below(2) == 0),
-        3..=5 => Operation::Write(path, offset, len as usize, fill),
-        6 => Operation::Append(path, len as usize, fill),
-        7 => Operation::Truncate(path, len),
-        8..=9 => Operation::Read(path, offset, len as usize),
-        10..=11 => Operation::Mkdir(path, mode),
-        12 => Operation::Rmdir(path),
-        13 => Operation::Unlink(path),
-        14..=16 => Operation::Rename(path, other, random.pick(&[0, 0, 1, 2, 3])),
-        17 => Operation::Link(path, other),
-        18 => Operation::Symlink(random.pick(&TARGETS), path),
-        19 => Operation::ReadLink(path),
-        21 => Operation::Chmod(path, mode),
-        22 => Operation::SetTimes(path, random.below(2_000_000_000) as i64, offset as i64),
+        0..=2 => format!("open {path} w,creat{} {mode}", random.pick(&["", ",excl"])),
+        3..=5 => format!("fill {path} {offset} {length} {byte}"),
+        6 => format!("fill {path} end {length} {byte}"),
+        7 => format!("truncate {path} {length}"),
+        8..=9 => format!("cat {path} {offset} {length}"),
+        10..=11 => format!("dir {path} {mode}"),
+        12 => format!("rmdir {path}"),
+        13 => format!("unlink {path}"),
+        14..=16 => {
+            let flags = random.pick(&["0", "0", "noreplace", "exchange", "3"]);
+            format!("rename2 {flags} {path} {other}")
+        }
+        17 => format!("link {path} {other}"),
+        18 => format!("symlink {} {path}", random.pick(&TARGETS)),
+        19 => format!("readlink {path}"),
+        20 | 28 => {
+            let flags = random.pick(&["r", "rw", "rw,append", "rw,trunc"]);
+            format!("open {file} {path} {flags}")
+        }
+        21 => format!("chmod {path} {mode}"),
+        22 => {
+            let time = format!("{}.{offset}", random.below(2_000_000_000));
+            format!("times {path} {time} {time}")
+        }
         23 => {
-            let attribute = random.pick(&ATTRIBUTES);
-            Operation::SetAttribute(path, attribute, random.below(200), fill)
+            let value = "v".repeat(random.below(200));
+            format!("setxattr {path} {attribute} {value}")
         }
-        24 => Operation::RemoveAttribute(path, random.pick(&ATTRIBUTES)),
-        25 => Operation::GetAttribute(path, random.pick(&ATTRIBUTES)),
-        26 => Operation::ReadDir(path),
-        27 => Operation::Stat(path),
-        20 | 28 => Operation::Open(slot, path, random.pick(&[0, 1, 2, 3])),
-        29 => Operation::Close(slot),
-        30 => Operation::HandleWrite(slot, offset, len as usize, fill),
-        31 => Operation::HandleRead(slot, offset, len as usize),
+        24 => format!("rmxattr {path} {attribute}"),
+        25 => format!("getxattr {path} {attribute}"),
+        26 => format!("list {path}"),
+        27 => format!("state {path}"),
+        29 => format!("close {file}"),
+        30 => format!("fill {file} {offset} {length} {byte}"),
+        31 => format!("cat {file} {offset} {length}"),
         32 => match random.below(3) {
-            0 => Operation::HandleTruncate(slot, len),
-            1 => Operation::HandleAllocate(slot, offset, len),
-            _ => Operation::HandleSync(slot),
+            0 => format!("truncate {file} {length}"),
+            1 => format!("allocate {file} {offset} {length}"),
+            _ => format!("fsync {file}"),
         },
-        _ => Operation::HandleStat(slot),
+        _ => format!("state {file}"),
     }
 }
 
-struct Side {
-    root: PathBuf,
-    open: [Option<File>; SLOTS],
-}
-
-/// What a caller sees of one operation.
-type Outcome = Result<Vec<u8>, i32>;
-
-impl Side {
-    fn new(root: PathBuf) -> Self {
-        fs::create_dir(&root).unwrap();
-        Self {
-            root,
-            open: Default::default(),
-        }
-    }
-
-    fn apply(&mut self, operation: &Operation) -> Outcome {
-        self.try_apply(operation)
-            .map_err(|error| error.raw_os_error().unwrap_or(-1))
-    }
-
-    fn try_apply(&mut self, operation: &Operation) -> io::Result<Vec<u8>> {
-        match *operation {
-            Operation::Open(..)
-            | Operation::Close(_)
-            | Operation::HandleWrite(..)
-            | Operation::HandleRead(..)
-            | Operation::HandleTruncate(..)
-            | Operation::HandleAllocate(..)
-            | Operation::HandleStat(_)
-            | Operation::HandleSync(_) => self.apply_to_handle(operation),
-            Operation::Create(..)
-            | Operation::Write(..)
-            | Operation::Append(..)
-            | Operation::Truncate(..)
-            | Operation::Read(..) => self.apply_to_data(operation),
-            _ => self.apply_to_name(operation),
-        }
-    }
-
-    fn apply_to_data(&self, operation: &Operation) -> io::Result<Vec<u8>> {
-        match *operation {
-            Operation::Create(path, mode, exclusive) => {
-                let mut options = OpenOptions::new();
-                options.write(true).mode(mode);
-                if exclusive {
-                    options.create_new(true)
-                } else {
-                    options.create(true)
-                };
-                options.open(self.root.join(path))?;
-            }
-            Operation::Write(path, offset, len, fill) => {
-                let file = OpenOptions::new().write(true).open(self.root.join(path))?;
-                let written = file.write_at(&vec![fill; len], offset)?;
-                return Ok(written.to_le_bytes().to_vec());
-            }
-            Operation::Append(path, len, fill) => {
-                let file = OpenOptions::new().append(true).open(self.root.join(path))?;
-                return Ok(rustix::io::write(&file, &vec![fill; len])?
-                    .to_le_bytes()
-                    .to_vec());
-            }
-            Operation::Truncate(path, len) => {
-                OpenOptions::new()
-                    .write(true)
-                    .open(self.root.join(path))?
-                    .set_len(len)?;
-            }
-            Operation::Read(path, offset, len) => {
-                return read(&File::open(self.root.join(path))?, offset, len);
-            }
-            _ => unreachable!("sorted by the caller"),
-        }
-        Ok(Vec::new())
-    }
-
-    fn apply_to_name(&self, operation: &Operation) -> io::Result<Vec<u8>> {
-        let at = |name: &str| self.root.join(name);
-        match *operation {
-            Operation::Mkdir(path, mode) => {
-                rustix::fs::mkdir(at(path), Mode::from_raw_mode(mode))?;
-            }
-            Operation::Rmdir(path) => fs::remove_dir(at(path))?,
-            Operation::Unlink(path) => rustix::fs::unlink(at(path))?,
-            Operation::Rename(from, to, flags) => {
-                let flags = RenameFlags::from_bits_retain(flags);
-                rustix::fs::renameat_with(CWD, at(from), CWD, at(to), flags)?;
-            }
-            Operation::Link(from, to) => rustix::fs::link(at(from), at(to))?,
-            Operation::Symlink(target, path) => rustix::fs::symlink(target, at(path))?,
-            Operation::ReadLink(path) => {
-                return Ok(fs::read_link(at(path))?
-                    .into_os_string()
-                    .into_encoded_bytes());
-            }
-            Operation::Chmod(path, mode) => {
-                fs::set_permissions(at(path), fs::Permissions::from_mode(mode))?;
-            }
-            Operation::SetTimes(path, seconds, nanoseconds) => {
-                return set_times(&at(path), seconds, nanoseconds);
-            }
-            Operation::SetAttribute(path, attribute, len, fill) => {
-                let value = vec![fill; len];
-                rustix::fs::lsetxattr(at(path), attribute, &value, XattrFlags::empty())?;
-            }
-            Operation::GetAttribute(path, attribute) => {
-                let mut value = vec![0; 4096];
-                let len = rustix::fs::lgetxattr(at(path), attribute, &mut value[..])?;
-                value.truncate(len);
-                return Ok(value);
-            }
-            Operation::RemoveAttribute(path, attribute) => {
-                rustix::fs::lremovexattr(at(path), attribute)?;
-            }
-            Operation::ReadDir(path) => return read_dir(&at(path)),
-            Operation::Stat(path) => return Ok(seen(&rustix::fs::lstat(at(path))?)),
-            _ => unreachable!("sorted by the caller"),
-        }
-        Ok(Vec::new())
-    }
-
-    fn apply_to_handle(&mut self, operation: &Operation) -> io::Result<Vec<u8>> {
-        // An errno that none of the calls here gives.
-        let held = |slot: usize| {
-            self.open[slot]
-                .as_ref()
-                .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTTY))
-        };
-        match *operation {
-            Operation::Open(slot, path, kind) => {
-                let mut options = OpenOptions::new();
-                match kind {
-                    0 => options.read(true),
-                    1 => options.read(true).write(true),
-                    2 => options.read(true).append(true),
-                    _ => options.read(true).write(true).truncate(true),
-                };
-                let file = options.open(self.root.join(path))?;
-                self.open[slot] = Some(file);
-            }
-            Operation::Close(slot) => self.open[slot] = None,
-            Operation::HandleWrite(slot, offset, len, fill) => {
-                let written = held(slot)?.write_at(&vec![fill; len], offset)?;
-                return Ok(written.to_le_bytes().to_vec());
-            }
-            Operation::HandleRead(slot, offset, len) => return read(held(slot)?, offset, len),
-            Operation::HandleTruncate(slot, len) => held(slot)?.set_len(len)?,
-            Operation::HandleAllocate(slot, offset, len) => {
-                rustix::fs::fallocate(held(slot)?, FallocateFlags::empty(), offset, len)?;
-            }
-            Operation::HandleStat(slot) => return Ok(seen(&rustix::fs::fstat(held(slot)?)?)),
-            Operation::HandleSync(slot) => held(slot)?.sync_all()?,
-            _ => unreachable!("sorted by the caller"),
-        }
-        Ok(Vec::new())
-    }
-
-    /// Sends what a writeback cache still holds to the tree beneath.
-    fn sync(&self, names: impl Iterator<Item = PathBuf>) {
-        for name in names {
-            let file =
-                rustix::fs::open(self.root.join(name), OFlags::RDONLY, Mode::empty()).unwrap();
-            rustix::fs::fsync(file).unwrap();
-        }
-    }
-}
-
-fn read(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut data = vec![0; len];
-    let mut filled = 0;
-    while filled < len {
-        match file.read_at(&mut data[filled..], offset + filled as u64)? {
-            0 => break,
-            count => filled += count,
-        }
-    }
-    data.truncate(filled);
-    Ok(data)
-}
+/// What a caller sees of one call.
+type Outcome = Result<Vec<u8>, Errno>;
 
 /// The same time of access and of modification.
 pub fn timestamps(tv_sec: i64, tv_nsec: i64) -> Timestamps {
@@ -339,85 +131,54 @@ pub fn timestamps(tv_sec: i64, tv_nsec: i64) -> Timestamps {
     }
 }
 
-fn set_times(path: &Path, seconds: i64, nanoseconds: i64) -> io::Result<Vec<u8>> {
-    let times = timestamps(seconds, nanoseconds);
-    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-    let stat = rustix::fs::lstat(path)?;
-    Ok(format!("{}.{}", stat.st_mtime, stat.st_mtime_nsec).into_bytes())
-}
-
-fn read_dir(path: &Path) -> io::Result<Vec<u8>> {
-    let mut lines = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        lines.push(format!(
-            "{:?} {:?}\n",
-            entry.file_name(),
-            entry.file_type()?
-        ));
-    }
-    lines.sort();
-    Ok(lines.concat().into_bytes())
-}
-
-/// The parts of a stat that two trees have in common.
-fn seen(stat: &Stat) -> Vec<u8> {
-    let is_dir = FileType::from_raw_mode(stat.st_mode).is_dir();
-    let size = if is_dir { 0 } else { stat.st_size };
-    format!(
-        "mode {:o} links {} owner {}:{} size {size}",
-        stat.st_mode, stat.st_nlink, stat.st_uid, stat.st_gid
-    )
-    .into_bytes()
-}
-
 /// One sequence in a directory of its own in both trees. The error tells the step.
 fn run_case(tree: &dyn Tree, native: &Native, seed: u64) -> Result<usize, String> {
     let name = format!("case-{seed}");
     let mut random = Random(seed);
-    let mut through = Side::new(tree.root().join(&name));
-    let mut twin = Side::new(native.root().join(&name));
+    let [above, twin] = [tree.root(), native.root()].map(|root| root.join(&name));
+    let beneath = tree.beneath().join(&name);
+    let [mut through, mut natively] = [&above, &twin].map(|root: &PathBuf| {
+        std::fs::create_dir(root).unwrap();
+        Steps::new(root.clone(), root.clone())
+    });
     let mut history = Vec::new();
     let mut successes = 0;
     for step in 0..STEPS {
-        let operation = PRELUDE
-            .get(step)
-            .cloned()
-            .unwrap_or_else(|| operation(&mut random));
-        let expected = twin.apply(&operation);
-        let found = through.apply(&operation);
+        let call = match PRELUDE.get(step) {
+            Some(call) => (*call).to_owned(),
+            None => call(&mut random),
+        };
+        let words: Vec<&str> = call.split_whitespace().collect();
+        let (expected, found) = (natively.call(&words), through.call(&words));
         successes += usize::from(expected.is_ok());
-        history.push(format!("{step:4} {operation:?}: {}", brief(&expected)));
+        history.push(format!("{step:4} {call}: {}", brief(&expected)));
         if expected != found {
             return Err(format!(
-                "step {step}, {operation:?}: the mount gives {}, the native tree {}\n{}",
+                "step {step}, {call}: the mount gives {}, the native tree {}\n{}",
                 brief(&found),
                 brief(&expected),
                 history.join("\n")
             ));
         }
     }
-    drop((
-        std::mem::take(&mut through.open),
-        std::mem::take(&mut twin.open),
-    ));
-    let mut lines = Vec::new();
-    let text = |error: io::Error| format!("{error}\n{}", history.join("\n"));
-    let expected = snapshot(&twin.root).map_err(text)?;
-    let found = snapshot(&through.root).map_err(text)?;
-    let files = found
-        .iter()
-        .filter(|(_, node)| FileType::from_raw_mode(node.mode).is_file());
-    through.sync(files.map(|(path, _)| path.clone()));
-    let beneath = snapshot(&tree.beneath().join(&name)).map_err(text)?;
-    lines.extend(differences(
-        ("the mount", &found),
-        ("the native tree", &expected),
-    ));
-    lines.extend(differences(
-        ("beneath", &beneath),
-        ("the native tree", &expected),
-    ));
+    through.close_all();
+    natively.close_all();
+    let text = |error: std::io::Error| format!("{error}\n{}", history.join("\n"));
+    let (expected, found) = (
+        snapshot(&twin).map_err(text)?,
+        snapshot(&above).map_err(text)?,
+    );
+    // What a writeback cache still holds goes to the tree beneath.
+    for (path, node) in &found {
+        if FileType::from_raw_mode(node.mode).is_file() {
+            let file = rustix::fs::open(above.join(path), OFlags::RDONLY, Mode::empty());
+            rustix::fs::fsync(file.unwrap()).unwrap();
+        }
+    }
+    let beneath = snapshot(&beneath).map_err(text)?;
+    let native = ("the native tree", &expected);
+    let mut lines = differences(("the mount", &found), native);
+    lines.extend(differences(("beneath", &beneath), native));
     if !lines.is_empty() {
         return Err(format!("{}\n{}", lines.join("\n"), history.join("\n")));
     }
@@ -437,7 +198,7 @@ fn brief(outcome: &Outcome) -> String {
             )
         }
         Ok(data) => format!("\"{}\"", data.escape_ascii()),
-        Err(errno) => io::Error::from_raw_os_error(*errno).to_string(),
+        Err(errno) => errno.to_string(),
     }
 }
 

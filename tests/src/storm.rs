@@ -1,291 +1,189 @@
 //! A process that makes every call on a mount, at random and without end: right and wrong arguments, open
 //! files, maps, blocking locks. It is meant to be killed.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::PathBuf;
-
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom,
-    Timespec, Timestamps, UTIME_NOW, XattrFlags,
-};
-
 use thrufs_testing::Random;
-use thrufs_testing::fence::mapping::{Mapping, Sharing};
-use thrufs_testing::fence::record_lock::{self, Kind, Owner, Range};
+use thrufs_testing::steps::Steps;
 
 /// Files that it keeps open at most.
 const KEPT_MAX: usize = 100;
 
 /// Nothing is written or allocated beyond, in bytes.
-const SIZE_MAX: u64 = 4 << 20;
+const SIZE_MAX: usize = 4 << 20;
 
-const NAMES: u64 = 12;
+const NAMES: usize = 12;
 
 pub struct Storm {
     random: Random,
-    kept: Vec<File>,
+    steps: Steps,
 }
 
 impl Storm {
+    /// In the working directory.
     pub fn new(seed: u64) -> Self {
         Self {
             random: Random(seed),
-            kept: Vec::new(),
+            steps: Steps::new(".".into(), ".".into()),
         }
     }
 
-    fn pick(&mut self, count: u64) -> u64 {
-        self.random.below(count as usize) as u64
-    }
-
-    fn flag<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.pick(of.len() as u64) as usize]
-    }
-
-    fn name(&mut self) -> OsString {
-        let bytes = match self.pick(40) {
-            0 => vec![b'x'; 255],
-            1 => vec![b'x'; 256],
-            2 => b"..".to_vec(),
-            3 => b".".to_vec(),
-            4 => vec![0xff, 0xfe, b'\n', 0x80],
-            _ => format!("n{}", self.pick(NAMES)).into_bytes(),
-        };
-        OsString::from_vec(bytes)
+    fn name(&mut self) -> String {
+        match self.random.below(40) {
+            0 => "x".repeat(255),
+            1 => "x".repeat(256),
+            2 => "..".to_owned(),
+            3 => ".".to_owned(),
+            4 => "\u{ff}\u{1}\u{80}".to_owned(),
+            _ => format!("n{}", self.random.below(NAMES)),
+        }
     }
 
     /// Of up to three names.
-    fn path(&mut self) -> PathBuf {
-        (0..=self.pick(3)).map(|_| self.name()).collect()
+    fn path(&mut self) -> String {
+        let names: Vec<String> = (0..=self.random.below(3)).map(|_| self.name()).collect();
+        names.join("/")
     }
 
     fn offset(&mut self) -> u64 {
-        match self.pick(20) {
-            0 => i64::MAX as u64 - self.pick(8192),
-            1 => u64::MAX - self.pick(8192),
-            _ => self.pick(SIZE_MAX),
+        match self.random.below(20) {
+            0 => i64::MAX as u64 - self.random.below(8192) as u64,
+            1 => u64::MAX - self.random.below(8192) as u64,
+            _ => self.random.below(SIZE_MAX) as u64,
         }
-    }
-
-    fn within(&mut self) -> u64 {
-        self.pick(SIZE_MAX)
     }
 
     /// Does one thing; any result is right.
     pub fn step(&mut self) {
-        let _ = match self.pick(10) {
+        let call = match self.random.below(10) {
             0..=2 => self.open(),
             3..=5 => self.use_a_file(),
             6 | 7 => self.change_names(),
             8 => self.change_attributes(),
             _ => self.look(),
         };
+        let words: Vec<&str> = call.split(' ').collect();
+        let _ = self.steps.call(&words);
+        if words[0] == "map" {
+            // Behind the end of the file that is SIGBUS, which ends this process.
+            let _ = self.steps.call(&["store", "@map", "0", "stored"]);
+        }
     }
 
-    fn open(&mut self) -> io::Result<()> {
-        if self.kept.len() >= KEPT_MAX {
-            let at = self.pick(KEPT_MAX as u64) as usize;
-            self.kept.swap_remove(at);
+    fn file(&mut self) -> String {
+        format!("@{}", self.random.below(KEPT_MAX))
+    }
+
+    fn open(&mut self) -> String {
+        let (file, path, mode) = (self.file(), self.path(), self.random.below(0o10000));
+        if self.random.once_in(20) {
+            return format!("open {file} . rw,tmpfile {mode:o}");
         }
-        let mut flags = self.flag(&[OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR]);
+        let mut flags = self.random.pick(&["r", "w", "rw"]).to_owned() + ",nonblock";
         for more in [
-            OFlags::CREATE,
-            OFlags::EXCL,
-            OFlags::TRUNC,
-            OFlags::APPEND,
-            OFlags::DIRECT,
-            OFlags::DIRECTORY,
-            OFlags::NOFOLLOW,
-            OFlags::SYNC,
-            OFlags::PATH,
+            "creat",
+            "excl",
+            "trunc",
+            "append",
+            "direct",
+            "directory",
+            "nofollow",
+            "sync",
+            "path",
         ] {
-            flags.set(more, self.pick(6) == 0);
+            if self.random.once_in(6) {
+                flags = format!("{flags},{more}");
+            }
         }
-        let name = self.path();
-        let path = if self.pick(20) == 0 {
-            flags = OFlags::TMPFILE | OFlags::RDWR;
-            PathBuf::from(".")
-        } else {
-            flags |= OFlags::NONBLOCK;
-            name
-        };
-        let mode = self.pick(0o10000) as u32 & 0o7777;
-        let file = rustix::fs::openat(CWD, &path, flags, Mode::from_raw_mode(mode))?;
-        self.kept.push(File::from(file));
-        Ok(())
+        format!("open {file} {path} {flags} {mode:o}")
     }
 
-    fn use_a_file(&mut self) -> io::Result<()> {
-        if self.kept.is_empty() {
-            return Ok(());
-        }
-        let at = self.pick(self.kept.len() as u64) as usize;
-        let other = self.pick(self.kept.len() as u64) as usize;
-        let (offset, near, length) = (self.offset(), self.within(), self.pick(200_000));
-        let what = self.pick(14);
-        let mode = self.flag(&[
-            FallocateFlags::empty(),
-            FallocateFlags::KEEP_SIZE,
-            FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
-            FallocateFlags::ZERO_RANGE,
-        ]);
-        let kind = self.flag(&[Kind::Read, Kind::Write, Kind::Unlock]);
-        let owner = self.flag(&[Owner::Process, Owner::Description]);
-        let waits = self.pick(8) == 0;
-        let file = &self.kept[at];
-        match what {
-            0 | 1 => file
-                .read_at(&mut vec![0; length as usize], offset)
-                .map(drop),
-            2 | 3 => file.write_at(&vec![7; length as usize], near).map(drop),
-            4 => file.set_len(near),
-            5 => Ok(rustix::fs::fallocate(file, mode, near, length + 1)?),
+    fn use_a_file(&mut self) -> String {
+        let (file, other, offset) = (self.file(), self.file(), self.offset());
+        let (near, length) = (self.random.below(SIZE_MAX), self.random.below(200_000));
+        let kind = self.random.pick(&["read", "write", "unlock"]);
+        let waits = if self.random.once_in(8) { "-wait" } else { "" };
+        match self.random.below(14) {
+            0 | 1 => format!("cat {file} {offset} {length}"),
+            2 | 3 => format!("fill {file} {near} {length} 7"),
+            4 => format!("truncate {file} {near}"),
+            5 => {
+                let flags = self.random.pick(&["", " keep", " punch,keep", " zero"]);
+                format!("allocate {file} {near} {}{flags}", length + 1)
+            }
             6 => {
-                let range = Range {
-                    start: near as i64,
-                    len: length as i64,
-                };
-                record_lock::set(file.as_fd(), owner, kind, range, waits)
+                let owner = self.random.pick(&["process", "description"]);
+                format!("lock {file} {owner} {kind}{waits} {near} {length}")
             }
-            7 => {
-                let operation = match kind {
-                    Kind::Read => FlockOperation::NonBlockingLockShared,
-                    Kind::Write if waits => FlockOperation::LockExclusive,
-                    Kind::Write => FlockOperation::NonBlockingLockExclusive,
-                    Kind::Unlock => FlockOperation::Unlock,
-                };
-                Ok(rustix::fs::flock(file, operation)?)
-            }
-            8 => {
-                let (mut from, mut to) = (offset, near);
-                let other = &self.kept[other];
-                let length = length as usize;
-                Ok(
-                    rustix::fs::copy_file_range(
-                        file,
-                        Some(&mut from),
-                        other,
-                        Some(&mut to),
-                        length,
-                    )
-                    .map(drop)?,
-                )
-            }
-            9 => file.sync_all(),
+            7 => format!("flock {file} {kind}{waits}"),
+            8 => format!("copy {file} {offset} {other} {near} {length}"),
+            9 => format!("fsync {file}"),
             10 => {
-                let sharing = if waits {
-                    Sharing::Private
-                } else {
-                    Sharing::Shared
-                };
-                let mut map = Mapping::new(file, 4096, sharing)?;
-                // Behind the end of the file that is SIGBUS, which ends this process.
-                map.store(0, b"stored");
-                Ok(())
+                let sharing = self.random.pick(&["shared", "shared", "private"]);
+                format!("map @map {file} 4096 {sharing}")
             }
-            11 => Ok(rustix::fs::seek(file, SeekFrom::Data(near)).map(drop)?),
-            12 => file.metadata().map(drop),
-            _ => {
-                drop(self.kept.swap_remove(at));
-                Ok(())
-            }
+            11 => format!("seekdata {file} {near}"),
+            12 => format!("state {file}"),
+            _ => format!("close {file}"),
         }
     }
 
-    fn change_names(&mut self) -> io::Result<()> {
+    fn change_names(&mut self) -> String {
         let (one, other) = (self.path(), self.path());
-        match self.pick(10) {
+        match self.random.below(10) {
             0 | 1 => {
-                let flags = self.flag(&[
-                    RenameFlags::empty(),
-                    RenameFlags::NOREPLACE,
-                    RenameFlags::EXCHANGE,
-                    RenameFlags::WHITEOUT,
-                    RenameFlags::NOREPLACE | RenameFlags::EXCHANGE,
-                ]);
-                Ok(rustix::fs::renameat_with(CWD, &one, CWD, &other, flags)?)
+                let flags = [
+                    "0",
+                    "noreplace",
+                    "exchange",
+                    "whiteout",
+                    "noreplace,exchange",
+                ];
+                format!("rename2 {} {one} {other}", self.random.pick(&flags))
             }
-            2 => fs::hard_link(one, other),
-            3 => symlink(one, other),
-            4 => fs::remove_file(one),
-            5 => fs::remove_dir(one),
-            6 | 7 => fs::create_dir(one),
+            2 => format!("link {one} {other}"),
+            3 => format!("symlink {one} {other}"),
+            4 => format!("unlink {one}"),
+            5 => format!("rmdir {one}"),
+            6 | 7 => format!("dir {one}"),
             8 => {
-                let kind =
-                    self.flag(&[FileType::Fifo, FileType::Socket, FileType::CharacterDevice]);
-                Ok(rustix::fs::mknodat(
-                    CWD,
-                    &one,
-                    kind,
-                    Mode::from_raw_mode(0o600),
-                    0,
-                )?)
+                let kind = self.random.pick(&["fifo", "socket", "char"]);
+                format!("node {one} {kind} 600")
             }
-            _ => match self.kept.last() {
-                Some(file) => {
-                    let flags = AtFlags::EMPTY_PATH;
-                    Ok(rustix::fs::linkat(file, "", CWD, &one, flags)?)
-                }
-                None => Ok(()),
-            },
+            _ => format!("fdlink {} {one}", self.file()),
         }
     }
 
-    fn change_attributes(&mut self) -> io::Result<()> {
+    fn change_attributes(&mut self) -> String {
         let path = self.path();
-        match self.pick(6) {
-            0 => fs::set_permissions(path, fs::Permissions::from_mode(self.pick(0o10000) as u32)),
-            1 => std::os::unix::fs::chown(path, Some(self.pick(70_000) as u32), None),
-            2 => {
-                let now = Timespec {
-                    tv_sec: 0,
-                    tv_nsec: UTIME_NOW,
-                };
-                let old = Timespec {
-                    tv_sec: self.offset() as i64,
-                    tv_nsec: 999_999_999,
-                };
-                let times = Timestamps {
-                    last_access: now,
-                    last_modification: old,
-                };
-                Ok(rustix::fs::utimensat(CWD, &path, &times, AtFlags::empty())?)
-            }
+        match self.random.below(6) {
+            0 => format!("chmod {path} {:o}", self.random.below(0o10000)),
+            1 => format!("chown {path} {} -", self.random.below(70_000)),
+            2 => format!("times {path} now {}.999999999", self.offset() as i64),
             3 => {
-                let value = vec![1; self.pick(70_000) as usize];
-                let name = self.flag(&[
+                let names = [
                     "user.a",
                     "user.b",
                     "trusted.c",
                     "security.capability",
                     "nothing",
-                ]);
-                let flags =
-                    self.flag(&[XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE]);
-                Ok(rustix::fs::setxattr(&path, name, &value, flags)?)
+                ];
+                let (name, value) = (self.random.pick(&names), self.random.below(70_000));
+                let flag = self.random.pick(&["", " create", " replace"]);
+                format!("setxattr {path} {name} {}{flag}", "1".repeat(value))
             }
-            4 => Ok(rustix::fs::removexattr(&path, "user.a")?),
-            _ => {
-                let file = OpenOptions::new().write(true).open(path)?;
-                file.set_len(self.within())
-            }
+            4 => format!("rmxattr {path} user.a"),
+            _ => format!("truncate {path} {}", self.random.below(SIZE_MAX)),
         }
     }
 
-    fn look(&mut self) -> io::Result<()> {
+    fn look(&mut self) -> String {
         let path = self.path();
-        match self.pick(6) {
-            0 => fs::symlink_metadata(path).map(drop),
-            1 => fs::read_link(path).map(drop),
-            2 => fs::read_dir(path)?.try_for_each(|entry| entry.map(drop)),
-            3 => Ok(rustix::fs::getxattr(&path, "user.a", &mut [0_u8; 64][..]).map(drop)?),
-            4 => Ok(rustix::fs::statfs(&path).map(drop)?),
-            _ => Ok(rustix::fs::listxattr(&path, &mut [0_u8; 64][..]).map(drop)?),
+        match self.random.below(6) {
+            0 => format!("stat {path}"),
+            1 => format!("readlink {path}"),
+            2 => format!("list {path}"),
+            3 => format!("getxattr {path} user.a"),
+            4 => format!("statfs {path}"),
+            _ => format!("listxattr {path}"),
         }
     }
 }

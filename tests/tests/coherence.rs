@@ -6,15 +6,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::steps::Steps;
 use thrufs_tests::lower::Lower;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::transport::{Transport, over_each};
@@ -22,195 +23,144 @@ use thrufs_tests::transport::{Transport, over_each};
 /// The default timeout of a second, and a little for the clock ticks of the kernel.
 const TIMEOUT: Duration = Duration::from_millis(1100);
 
-/// A change made beneath.
-struct Change {
-    name: &'static str,
-    /// Makes the old state, beneath.
-    prepare: fn(&Path),
-    /// Caches the old state through the mount.
-    warm: fn(&Path),
-    /// Makes the change beneath.
-    change: fn(&Path),
-    /// Checks the new state through the mount.
-    check: fn(&Path),
-}
-
 /// More than a page, so that old and new data can be mixed up.
 fn data(fill: u8) -> Vec<u8> {
     vec![fill; 10_000]
 }
 
-fn nothing(_dir: &Path) {}
+/// A change made beneath, as calls of [`Steps`], with what they answer behind `=`.
+struct Change {
+    name: &'static str,
+    /// Makes the old state, beneath.
+    prepare: &'static str,
+    /// Caches the old state through the mount.
+    warm: &'static str,
+    /// Makes the change beneath.
+    change: &'static str,
+    /// Checks the new state through the mount.
+    check: &'static str,
+}
+
+const OLD: &str = "file file; fill file 0 10000 111";
+const IS_OLD: &str = "cat file 0 2 = oo; cat file 5000 2 = oo; cat file 9990 20 = oooooooooo";
+const IS_NEW: &str = "cat file 0 2 = nn; cat file 5000 2 = nn; cat file 9990 20 = nnnnnnnnnn";
+
+const fn change(name: &'static str, steps: [&'static str; 4]) -> Change {
+    let [prepare, warm, change, check] = steps;
+    Change {
+        name,
+        prepare,
+        warm,
+        change,
+        check,
+    }
+}
 
 const CHANGES: [Change; 11] = [
-    Change {
-        name: "content of the same size",
-        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
-        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
-        change: |dir| {
-            let file = OpenOptions::new()
-                .write(true)
-                .open(dir.join("file"))
-                .unwrap();
-            file.write_all_at(&data(b'n'), 0).unwrap();
-        },
-        check: |dir| {
-            assert!(fs::read(dir.join("file")).unwrap() == data(b'n'));
-        },
-    },
-    Change {
-        name: "append",
-        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
-        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
-        change: |dir| {
-            let mut file = OpenOptions::new()
-                .append(true)
-                .open(dir.join("file"))
-                .unwrap();
-            file.write_all(b"more").unwrap();
-        },
-        check: |dir| {
-            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 10_004);
-            let mut expected = data(b'o');
-            expected.extend(b"more");
-            assert!(fs::read(dir.join("file")).unwrap() == expected);
-        },
-    },
-    Change {
-        name: "shrink",
-        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
-        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
-        change: |dir| {
-            OpenOptions::new()
-                .write(true)
-                .open(dir.join("file"))
-                .unwrap()
-                .set_len(10)
-                .unwrap();
-        },
-        check: |dir| {
-            assert_eq!(fs::metadata(dir.join("file")).unwrap().len(), 10);
-            assert_eq!(fs::read(dir.join("file")).unwrap(), b"oooooooooo");
-        },
-    },
-    Change {
-        name: "rename",
-        prepare: |dir| fs::write(dir.join("old"), b"x").unwrap(),
-        warm: |dir| {
-            assert_eq!(fs::read(dir.join("old")).unwrap(), b"x");
-            assert!(!dir.join("new").exists());
-        },
-        change: |dir| fs::rename(dir.join("old"), dir.join("new")).unwrap(),
-        check: |dir| {
-            assert_missing(&dir.join("old"));
-            assert_eq!(fs::read(dir.join("new")).unwrap(), b"x");
-        },
-    },
-    Change {
-        name: "delete",
-        prepare: |dir| fs::write(dir.join("file"), b"x").unwrap(),
-        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), b"x"),
-        change: |dir| fs::remove_file(dir.join("file")).unwrap(),
-        check: |dir| assert_missing(&dir.join("file")),
-    },
-    Change {
-        name: "create after the name was seen missing",
-        prepare: nothing,
-        warm: |dir| assert_missing(&dir.join("file")),
-        change: |dir| fs::write(dir.join("file"), b"x").unwrap(),
-        check: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), b"x"),
-    },
-    Change {
-        name: "chmod",
-        prepare: |dir| fs::write(dir.join("file"), b"x").unwrap(),
-        warm: |dir| {
-            assert_eq!(
-                fs::metadata(dir.join("file")).unwrap().mode() & 0o7777,
-                0o644
-            );
-        },
-        change: |dir| {
-            fs::set_permissions(dir.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
-        },
-        check: |dir| {
-            assert_eq!(
-                fs::metadata(dir.join("file")).unwrap().mode() & 0o7777,
-                0o600
-            );
-        },
-    },
-    Change {
-        name: "replaced file",
-        prepare: |dir| fs::write(dir.join("file"), data(b'o')).unwrap(),
-        warm: |dir| assert_eq!(fs::read(dir.join("file")).unwrap(), data(b'o')),
-        change: |dir| {
-            fs::write(dir.join("next"), data(b'n')).unwrap();
-            fs::rename(dir.join("next"), dir.join("file")).unwrap();
-        },
-        check: |dir| {
-            assert!(fs::read(dir.join("file")).unwrap() == data(b'n'));
-        },
-    },
-    Change {
-        name: "file replaced by a directory",
-        prepare: |dir| fs::write(dir.join("name"), b"x").unwrap(),
-        warm: |dir| assert!(fs::metadata(dir.join("name")).unwrap().is_file()),
-        change: |dir| {
-            fs::remove_file(dir.join("name")).unwrap();
-            fs::create_dir(dir.join("name")).unwrap();
-            fs::write(dir.join("name/inside"), b"y").unwrap();
-        },
-        check: |dir| assert_eq!(fs::read(dir.join("name/inside")).unwrap(), b"y"),
-    },
-    Change {
-        name: "listing",
-        prepare: |dir| {
-            fs::write(dir.join("stays"), b"x").unwrap();
-            fs::write(dir.join("goes"), b"x").unwrap();
-        },
-        warm: |dir| assert_eq!(names(dir), ["goes", "stays"]),
-        change: |dir| {
-            fs::remove_file(dir.join("goes")).unwrap();
-            fs::write(dir.join("comes"), b"x").unwrap();
-        },
-        check: |dir| assert_eq!(names(dir), ["comes", "stays"]),
-    },
-    Change {
-        name: "extended attribute",
-        prepare: |dir| {
-            fs::write(dir.join("file"), b"x").unwrap();
-            set_attribute(&dir.join("file"), b"old");
-        },
-        warm: |dir| assert_eq!(attribute(&dir.join("file")), b"old"),
-        change: |dir| set_attribute(&dir.join("file"), b"newer"),
-        check: |dir| assert_eq!(attribute(&dir.join("file")), b"newer"),
-    },
+    change(
+        "content of the same size",
+        [OLD, IS_OLD, "fill file 0 10000 110", IS_NEW],
+    ),
+    change(
+        "append",
+        [
+            OLD,
+            IS_OLD,
+            "fill file end 4 109",
+            "state file = mode 100644 links 1 owner 0:0 size 10004; cat file 9998 20 = oommmm",
+        ],
+    ),
+    change(
+        "shrink",
+        [
+            OLD,
+            IS_OLD,
+            "truncate file 10",
+            "state file = mode 100644 links 1 owner 0:0 size 10; cat file = oooooooooo",
+        ],
+    ),
+    change(
+        "rename",
+        [
+            "file old x",
+            "cat old = x; stat new = ENOENT",
+            "rename old new",
+            "stat old = ENOENT; cat new = x",
+        ],
+    ),
+    change(
+        "delete",
+        [
+            "file file x",
+            "cat file = x",
+            "unlink file",
+            "stat file = ENOENT",
+        ],
+    ),
+    change(
+        "create after the name was seen missing",
+        ["", "stat file = ENOENT", "file file x", "cat file = x"],
+    ),
+    change(
+        "chmod",
+        [
+            "file file x",
+            "state file = mode 100644 links 1 owner 0:0 size 1",
+            "chmod file 600",
+            "state file = mode 100600 links 1 owner 0:0 size 1",
+        ],
+    ),
+    change(
+        "replaced file",
+        [
+            OLD,
+            IS_OLD,
+            "file next; fill next 0 10000 110; rename next file",
+            IS_NEW,
+        ],
+    ),
+    change(
+        "file replaced by a directory",
+        [
+            "file name x",
+            "cat name = x",
+            "unlink name; dir name; file name/inside y",
+            "cat name/inside = y",
+        ],
+    ),
+    change(
+        "listing",
+        [
+            "file stays x; file goes x",
+            "list . = goes file stays file",
+            "unlink goes; file comes x",
+            "list . = comes file stays file",
+        ],
+    ),
+    change(
+        "extended attribute",
+        [
+            "file file x; setxattr file user.state old",
+            "getxattr file user.state = old",
+            "setxattr file user.state newer",
+            "getxattr file user.state = newer",
+        ],
+    ),
 ];
 
-fn set_attribute(path: &Path, value: &[u8]) {
-    rustix::fs::setxattr(path, "user.state", value, XattrFlags::empty()).unwrap();
-}
-
-fn attribute(path: &Path) -> Vec<u8> {
-    let mut value = vec![0; 100];
-    let len = rustix::fs::getxattr(path, "user.state", &mut value[..]).unwrap();
-    value.truncate(len);
-    value
-}
-
-#[track_caller]
-fn assert_missing(path: &Path) {
-    let error = fs::symlink_metadata(path).expect_err("the name should be gone");
-    assert_eq!(error.kind(), ErrorKind::NotFound);
-}
-
-fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(dir)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
+/// Makes calls in a directory.
+fn play(directory: &Path, steps: &str) {
+    let mut calls = Steps::new(directory.to_owned(), directory.to_owned());
+    for step in steps.split(';').filter(|step| !step.is_empty()) {
+        let (call, expected) = step.split_once(" = ").unwrap_or((step, ""));
+        let words: Vec<&str> = call.split_whitespace().collect();
+        let found = match calls.call(&words) {
+            Err(Errno::NOENT) => "ENOENT".to_owned(),
+            found => String::from_utf8(found.unwrap()).unwrap(),
+        };
+        let is_so = expected.is_empty() || found.replace('\n', " ") == expected;
+        assert!(is_so, "{step}: {found}");
+    }
 }
 
 /// All changes, each in a directory of its own, with one wait for all.
@@ -220,21 +170,21 @@ fn see_all_changes(options: &str, delay: Duration) {
     for (at, change) in CHANGES.iter().enumerate() {
         let beneath = mounted.source().join(dir_of(at));
         fs::create_dir(&beneath).unwrap();
-        (change.prepare)(&beneath);
+        play(&beneath, change.prepare);
     }
     for (at, change) in CHANGES.iter().enumerate() {
         eprintln!("options \"{options}\": {}", change.name);
-        (change.warm)(&mounted.mnt().join(dir_of(at)));
-        (change.change)(&mounted.source().join(dir_of(at)));
+        play(&mounted.mnt().join(dir_of(at)), change.warm);
+        play(&mounted.source().join(dir_of(at)), change.change);
         if delay.is_zero() {
-            (change.check)(&mounted.mnt().join(dir_of(at)));
+            play(&mounted.mnt().join(dir_of(at)), change.check);
         }
     }
     if !delay.is_zero() {
         thread::sleep(delay);
         for (at, change) in CHANGES.iter().enumerate() {
             eprintln!("options \"{options}\", later: {}", change.name);
-            (change.check)(&mounted.mnt().join(dir_of(at)));
+            play(&mounted.mnt().join(dir_of(at)), change.check);
         }
     }
     mounted.stop().unwrap();

@@ -37,21 +37,6 @@ fn operations_are_the_same_by_default() {
 }
 
 #[test]
-fn operations_are_the_same_with_cache_never() {
-    run_cases("cache=never", Queues::USUAL);
-}
-
-#[test]
-fn operations_are_the_same_with_cache_metadata() {
-    run_cases("cache=metadata", Queues::USUAL);
-}
-
-#[test]
-fn operations_are_the_same_with_cache_always() {
-    run_cases("cache=always", Queues::USUAL);
-}
-
-#[test]
 fn operations_are_the_same_with_writeback() {
     run_cases("writeback", Queues::USUAL);
 }

@@ -89,6 +89,7 @@ pub mod fence;
 pub mod helper;
 pub mod posix;
 pub mod process;
+pub mod steps;
 pub mod suite;
 pub mod user;
 

@@ -1,21 +1,20 @@
 //! Random changes beneath, of every kind, and a record of them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, Timespec, Timestamps, XattrFlags,
-};
+use rustix::fs::{CWD, FallocateFlags, XattrFlags};
 use thrufs_sys::handle::{self, FileHandleBuf};
 use thrufs_testing::Random;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
+use thrufs_testing::steps::Steps;
 use thrufs_tests::acl;
 use thrufs_tests::mount_point::shrink_dcache;
 
@@ -99,6 +98,7 @@ fn crowd_name(number: usize) -> String {
 
 pub struct Changes {
     random: Random,
+    steps: Steps,
     /// Where others serve the source, by which some changes are made.
     writable: Vec<PathBuf>,
     source: PathBuf,
@@ -136,6 +136,7 @@ impl Changes {
         (0..CROWD_NAMES).for_each(|it| fs::write(crowd.join(crowd_name(it)), "").unwrap());
         Changes {
             random: Random(seed),
+            steps: Steps::new(source.to_owned(), source.to_owned()),
             writable: writable.to_owned(),
             source: source.to_owned(),
             outside: outside.to_owned(),
@@ -170,6 +171,17 @@ impl Changes {
         if self.records.len() > RECORDS_MAX {
             self.records.pop_front();
         }
+    }
+
+    /// A call of [`Steps`]. Returns it with the inodes that its names had and have.
+    fn did(&mut self, call: &str) -> io::Result<String> {
+        let words: Vec<&str> = call.split(' ').collect();
+        let numbers = || words[1..].iter().map(|word| ino(Path::new(word)));
+        let mut touched: BTreeSet<u64> = numbers().collect();
+        self.steps.call(&words)?;
+        touched.extend(numbers());
+        let touched: String = touched.iter().map(|number| format!(" #{number}")).collect();
+        Ok(format!("{call}{touched}"))
     }
 
     /// Stores through maps are promised once those are closed.
@@ -301,19 +313,17 @@ impl Changes {
 
     fn unlink(&mut self) -> io::Result<String> {
         let path = self.existing(|found| !found.is_dir())?;
-        let number = ino(&path);
-        fs::remove_file(&path)?;
-        Ok(format!("unlink {} #{number}", path.display()))
+        self.did(&format!("unlink {}", path.display()))
     }
 
     fn rename(&mut self) -> io::Result<String> {
         let (from, to) = (self.existing(|found| !found.is_dir())?, self.name());
-        self.renamed(&from, &to, RenameFlags::empty())
+        self.renamed("0", &from, &to)
     }
 
     fn exchange(&mut self) -> io::Result<String> {
         let (from, to) = (self.anything()?, self.anything()?);
-        self.renamed(&from, &to, RenameFlags::EXCHANGE)
+        self.renamed("exchange", &from, &to)
     }
 
     fn rename_directory(&mut self) -> io::Result<String> {
@@ -321,15 +331,14 @@ impl Changes {
         if self.depth(&to) > DEPTH_MAX {
             return Err(io::ErrorKind::Other.into());
         }
-        self.renamed(&from, &to, RenameFlags::empty())
+        self.renamed("0", &from, &to)
     }
 
-    fn renamed(&self, from: &Path, to: &Path, flags: RenameFlags) -> io::Result<String> {
-        let (moved, replaced) = (ino(from), ino(to));
-        rustix::fs::renameat_with(CWD, from, CWD, to, flags)?;
-        let (from, to) = (from.display(), to.display());
-        Ok(format!(
-            "rename {from} #{moved} to {to} over #{replaced} {flags:?}"
+    fn renamed(&mut self, flags: &str, from: &Path, to: &Path) -> io::Result<String> {
+        self.did(&format!(
+            "rename2 {flags} {} {}",
+            from.display(),
+            to.display()
         ))
     }
 
@@ -338,8 +347,7 @@ impl Changes {
         if self.depth(&path) > DEPTH_MAX {
             return Err(io::ErrorKind::Other.into());
         }
-        DirBuilder::new().mode(0o755).create(&path)?;
-        Ok(format!("mkdir {} #{}", path.display(), ino(&path)))
+        self.did(&format!("dir {}", path.display()))
     }
 
     fn remove_directory(&mut self) -> io::Result<String> {
@@ -349,8 +357,7 @@ impl Changes {
             fs::remove_dir_all(&path)?;
             return Ok(format!("rm -r {} #{number}", path.display()));
         }
-        fs::remove_dir(&path)?;
-        Ok(format!("rmdir {} #{number}", path.display()))
+        self.did(&format!("rmdir {}", path.display()))
     }
 
     /// Readable to the owner, as a server without privilege must open what it watches.
@@ -358,29 +365,18 @@ impl Changes {
         let path = self.existing(|found| !found.is_symlink())?;
         let least = if path.is_dir() { 0o700 } else { 0o400 };
         let mode = least | self.random.below(0o10_000) as u32;
-        fs::set_permissions(&path, Permissions::from_mode(mode))?;
-        Ok(format!("chmod {} #{} {mode:o}", path.display(), ino(&path)))
+        self.did(&format!("chmod {} {mode:o}", path.display()))
     }
 
     fn change_owner(&mut self) -> io::Result<String> {
         let path = self.anything()?;
         let id = 5000 + self.random.below(3) as u32;
-        std::os::unix::fs::lchown(&path, Some(id), Some(id + 1))?;
-        Ok(format!("chown {} #{} {id}", path.display(), ino(&path)))
+        self.did(&format!("chown {} {id} {}", path.display(), id + 1))
     }
 
     fn change_times(&mut self) -> io::Result<String> {
-        let path = self.anything()?;
-        let time = Timespec {
-            tv_sec: self.random.below(1_000_000_000) as i64,
-            tv_nsec: 0,
-        };
-        let times = Timestamps {
-            last_access: time,
-            last_modification: time,
-        };
-        rustix::fs::utimensat(CWD, &path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(format!("utimes {} #{}", path.display(), ino(&path)))
+        let (path, time) = (self.anything()?, self.random.below(1_000_000_000));
+        self.did(&format!("times {} {time} {time}", path.display()))
     }
 
     /// A second name in a directory without a mark is not reported, nor what is written by it. So without
@@ -404,31 +400,18 @@ impl Changes {
         self.writers.iter().any(|(_, file)| is_it(file))
     }
 
-    fn linked(&self, from: &Path, to: &Path) -> io::Result<String> {
-        fs::hard_link(from, to)?;
-        Ok(format!(
-            "link {} #{} as {}",
-            from.display(),
-            ino(to),
-            to.display()
-        ))
+    fn linked(&mut self, from: &Path, to: &Path) -> io::Result<String> {
+        self.did(&format!("link {} {}", from.display(), to.display()))
     }
 
     fn symlink(&mut self) -> io::Result<String> {
-        let path = self.name();
-        let target = format!("target-{}", self.random.below(1000));
-        std::os::unix::fs::symlink(&target, &path)?;
-        Ok(format!(
-            "symlink {} #{} {target}",
-            path.display(),
-            ino(&path)
-        ))
+        let (path, number) = (self.name(), self.random.below(1000));
+        self.did(&format!("symlink target-{number} {}", path.display()))
     }
 
     fn make_fifo(&mut self) -> io::Result<String> {
         let path = self.name();
-        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::from(0o644), 0)?;
-        Ok(format!("mkfifo {} #{}", path.display(), ino(&path)))
+        self.did(&format!("fifo {} 644", path.display()))
     }
 
     fn attribute(&mut self) -> &'static str {
@@ -437,23 +420,13 @@ impl Changes {
 
     fn set_attribute(&mut self) -> io::Result<String> {
         let (path, name) = (self.anything()?, self.attribute());
-        let value = self.random.bytes(20);
-        rustix::fs::lsetxattr(&path, name, &value, XattrFlags::empty())?;
-        Ok(format!(
-            "setxattr {} #{} {name}",
-            path.display(),
-            ino(&path)
-        ))
+        let value = self.random.number();
+        self.did(&format!("setxattr {} {name} {value:x}", path.display()))
     }
 
     fn remove_attribute(&mut self) -> io::Result<String> {
         let (path, name) = (self.anything()?, self.attribute());
-        rustix::fs::lremovexattr(&path, name)?;
-        Ok(format!(
-            "removexattr {} #{} {name}",
-            path.display(),
-            ino(&path)
-        ))
+        self.did(&format!("rmxattr {} {name}", path.display()))
     }
 
     fn set_acl(&mut self) -> io::Result<String> {
@@ -580,12 +553,7 @@ impl Changes {
             return Err(io::ErrorKind::NotFound.into());
         }
         let mode = 0o400 | self.random.below(0o1000) as u32;
-        fs::set_permissions(&path, Permissions::from_mode(mode))?;
-        Ok(format!(
-            "chmod outside {} #{} {mode:o}",
-            path.display(),
-            ino(&path)
-        ))
+        self.did(&format!("chmod {} {mode:o}", path.display()))
     }
 
     fn place_outside(&mut self) -> PathBuf {
@@ -594,7 +562,7 @@ impl Changes {
 
     fn move_out(&mut self) -> io::Result<String> {
         let (from, to) = (self.anything()?, self.place_outside());
-        self.renamed(&from, &to, RenameFlags::empty())
+        self.renamed("0", &from, &to)
     }
 
     fn move_in(&mut self) -> io::Result<String> {
@@ -602,7 +570,7 @@ impl Changes {
         if self.depth(&to) > DEPTH_MAX {
             return Err(io::ErrorKind::Other.into());
         }
-        self.renamed(&from, &to, RenameFlags::empty())
+        self.renamed("0", &from, &to)
     }
 
     fn link_outside(&mut self) -> io::Result<String> {

@@ -1,23 +1,19 @@
 //! A stranger's request gets the same answer through the mount as beneath, and leaves the same.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::Path;
 use thrufs_tests::skip_if;
 
-use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags,
-};
+use rustix::fs::{FallocateFlags, XattrFlags};
 use rustix::io::Result;
+use thrufs_testing::steps::Steps;
 use thrufs_testing::user::BOB;
 use thrufs_tests::lower::{Ground, Lower};
 use thrufs_tests::mount_point::must_skip;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::relayed::{Queues, Relayed};
 use thrufs_tests::transport::over_each;
-
-type Act = fn(&Path) -> Result<u64>;
 
 /// Names of each row of `docs/security/requests.md`.
 const NAMES: &[&str] = &[
@@ -111,121 +107,77 @@ fn attributes(directory: &Path) -> Vec<Result<usize>> {
     answers
 }
 
-fn made(directory: &Path, file_type: FileType, mode: u32, device: u64) -> Result<u64> {
-    let mode = Mode::from_raw_mode(mode);
-    rustix::fs::mknodat(CWD, directory.join("made"), file_type, mode, device).map(|()| 0)
-}
-
-fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
-    rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))
-}
-
-fn named(file: OwnedFd, directory: &Path) -> Result<u64> {
-    let file = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = AtFlags::SYMLINK_FOLLOW;
-    rustix::fs::linkat(CWD, file, CWD, directory.join("named"), flags).map(|()| 0)
-}
-
-fn linked(directory: &Path, file: &str) -> Result<u64> {
-    rustix::fs::link(directory.join(file), directory.join("linked")).map(|()| 0)
-}
-
-fn allocated(directory: &Path, file: &str, access: OFlags, mode: FallocateFlags) -> Result<u64> {
-    let file = open(&directory.join(file), access)?;
-    rustix::fs::fallocate(&file, mode, 4096, 8192).map(|()| 0)
-}
-
-fn copied(directory: &Path, (from, to): (&str, &str), access: OFlags) -> Result<u64> {
-    let from = open(&directory.join(from), OFlags::RDONLY)?;
-    let to = open(&directory.join(to), access)?;
-    Ok(rustix::fs::copy_file_range(&from, None, &to, None, 100)? as u64)
-}
-
-const ACTS: &[(&str, Act)] = &[
-    ("device", |at| {
-        made(at, FileType::CharacterDevice, 0o666, 0x103)
-    }),
-    ("disk", |at| made(at, FileType::BlockDevice, 0o666, 0x700)),
-    ("whiteout", |at| {
-        made(at, FileType::CharacterDevice, 0o666, 0)
-    }),
-    ("fifo", |at| made(at, FileType::Fifo, 0o666, 0)),
-    ("socket", |at| made(at, FileType::Socket, 0o666, 0)),
-    ("set-id file", |at| {
-        made(at, FileType::RegularFile, 0o6755, 0)
-    }),
-    ("rename leaving a whiteout", |at| {
-        let flags = RenameFlags::WHITEOUT;
-        rustix::fs::renameat_with(CWD, at.join("own"), CWD, at.join("moved"), flags).map(|()| 0)
-    }),
-    ("a name for what had none", |at| {
-        named(open(at, OFlags::TMPFILE | OFlags::RDWR)?, at)
-    }),
-    ("a name for what is to have none", |at| {
-        named(open(at, OFlags::TMPFILE | OFlags::RDWR | OFlags::EXCL)?, at)
-    }),
-    ("a name for what lost its last", |at| {
-        let file = open(&at.join("made"), OFlags::CREATE | OFlags::RDWR)?;
-        rustix::fs::unlink(at.join("made"))?;
-        named(file, at)
-    }),
-    ("link to root's", |at| linked(at, "root")),
-    ("link to what all may write", |at| linked(at, "all")),
-    ("link to a set-id file", |at| linked(at, "set-id")),
-    ("cut what cannot be written", |at| {
-        open(&at.join("root"), OFlags::RDONLY | OFlags::TRUNC).map(|_| 0)
-    }),
-    ("without times", |at| {
-        open(&at.join("all"), OFlags::NOATIME).map(|_| 0)
-    }),
-    ("without times, of its own", |at| {
-        open(&at.join("own"), OFlags::NOATIME).map(|_| 0)
-    }),
-    ("sync everything", |at| {
-        rustix::fs::syncfs(open(&at.join("all"), OFlags::RDONLY)?).map(|()| 0)
-    }),
-    ("allocate", |at| {
-        allocated(at, "all", OFlags::RDWR, FallocateFlags::empty())
-    }),
-    ("allocate behind the end", |at| {
-        allocated(at, "all", OFlags::RDWR, FallocateFlags::KEEP_SIZE)
-    }),
-    ("punch", |at| {
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        allocated(at, "all", OFlags::RDWR, punch)
-    }),
-    ("allocate without writing", |at| {
-        allocated(at, "all", OFlags::RDONLY, FallocateFlags::empty())
-    }),
-    ("allocate a directory", |at| {
-        allocated(at, "sticky", OFlags::RDONLY, FallocateFlags::empty())
-    }),
-    ("copy", |at| copied(at, ("root", "all"), OFlags::WRONLY)),
-    ("copy without writing", |at| {
-        copied(at, ("root", "all"), OFlags::RDONLY)
-    }),
-    ("copy to the end", |at| {
-        copied(at, ("root", "all"), OFlags::WRONLY | OFlags::APPEND)
-    }),
-    ("copy a directory", |at| {
-        copied(at, ("sticky", "all"), OFlags::WRONLY)
-    }),
-    ("copy to a directory", |at| {
-        copied(at, ("root", "sticky"), OFlags::RDONLY)
-    }),
-    ("data", |at| {
-        rustix::fs::seek(&open(&at.join("all"), OFlags::RDONLY)?, SeekFrom::Data(10))
-    }),
-    ("hole", |at| {
-        rustix::fs::seek(&open(&at.join("all"), OFlags::RDONLY)?, SeekFrom::Hole(10))
-    }),
-    ("data behind the end", |at| {
-        rustix::fs::seek(
-            &open(&at.join("all"), OFlags::RDONLY)?,
-            SeekFrom::Data(9000),
-        )
-    }),
+/// Calls of [`Steps`], each after the one before it succeeded.
+const ACTS: &[(&str, &str)] = &[
+    ("device", "node made char 666 1 3"),
+    ("disk", "node made block 666 7 0"),
+    ("whiteout", "node made char 666"),
+    ("fifo", "node made fifo 666"),
+    ("socket", "node made socket 666"),
+    ("set-id file", "node made file 6755"),
+    ("rename leaving a whiteout", "rename2 whiteout own moved"),
+    (
+        "a name for what had none",
+        "open @f . rw,tmpfile; linkfollow @f named",
+    ),
+    (
+        "a name for what is to have none",
+        "open @f . rw,tmpfile,excl; linkfollow @f named",
+    ),
+    (
+        "a name for what lost its last",
+        "open @f made rw,creat; unlink made; linkfollow @f named",
+    ),
+    ("link to root's", "link root linked"),
+    ("link to what all may write", "link all linked"),
+    ("link to a set-id file", "link set-id linked"),
+    ("cut what cannot be written", "open root r,trunc"),
+    ("without times", "open all r,noatime"),
+    ("without times, of its own", "open own r,noatime"),
+    ("sync everything", "open @f all r; syncfs @f"),
+    ("allocate", "open @f all rw; allocate @f 4096 8192"),
+    (
+        "allocate behind the end",
+        "open @f all rw; allocate @f 4096 8192 keep",
+    ),
+    ("punch", "open @f all rw; allocate @f 4096 8192 punch,keep"),
+    (
+        "allocate without writing",
+        "open @f all r; allocate @f 4096 8192",
+    ),
+    (
+        "allocate a directory",
+        "open @f sticky r; allocate @f 4096 8192",
+    ),
+    ("copy", "open @a root r; open @b all w; copy @a 0 @b 0 100"),
+    (
+        "copy without writing",
+        "open @a root r; open @b all r; copy @a 0 @b 0 100",
+    ),
+    (
+        "copy to the end",
+        "open @a root r; open @b all w,append; copy @a 0 @b 0 100",
+    ),
+    (
+        "copy a directory",
+        "open @a sticky r; open @b all w; copy @a 0 @b 0 100",
+    ),
+    (
+        "copy to a directory",
+        "open @a root r; open @b sticky r; copy @a 0 @b 0 100",
+    ),
+    ("data", "open @f all r; seekdata @f 10"),
+    ("hole", "open @f all r; seekhole @f 10"),
+    ("data behind the end", "open @f all r; seekdata @f 9000"),
 ];
+
+fn acted(directory: &Path, calls: &str) -> Result<Vec<Vec<u8>>> {
+    let mut steps = Steps::new(directory.to_owned(), directory.to_owned());
+    let calls = calls.split("; ");
+    calls
+        .map(|call| steps.call(&call.split(' ').collect::<Vec<_>>()))
+        .collect()
+}
 
 fn gets_the_same_answers(ground: &Ground) {
     let compare = |name: &str, act: &(dyn Fn(&Path) -> String + Sync)| {
@@ -238,8 +190,8 @@ fn gets_the_same_answers(ground: &Ground) {
         assert_eq!(through, natively, "{name}");
         assert_eq!(left(&beneath), left(&native), "{name}");
     };
-    for (name, act) in ACTS {
-        compare(name, &|at| format!("{:?}", act(at)));
+    for (name, calls) in ACTS {
+        compare(name, &|at| format!("{:?}", acted(at, calls)));
     }
     compare("attributes", &|at| format!("{:?}", attributes(at)));
 }

@@ -20,6 +20,9 @@ pub struct Mapping {
     len: usize,
 }
 
+// SAFETY: a map is of the process, and no thread has a part in it.
+unsafe impl Send for Mapping {}
+
 /// Whether stores reach the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {

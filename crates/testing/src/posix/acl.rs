@@ -1,197 +1,84 @@
 //! POSIX access control lists, in the form of their extended attributes.
 
-use rustix::fs::XattrFlags;
-
 use super::prelude::*;
+use crate::steps::id;
 
 pub(super) const CASES: &[Case] = cases! {
-    named_user_gets_in [Acl],
-    mask_limits_a_named_user [Acl],
-    named_group_counts [Acl],
-    chmod_moves_the_mask [Acl],
-    group_bits_show_the_mask [Acl],
-    default_list_is_inherited [Acl],
-    default_list_replaces_the_umask [Acl],
-    removed_list_shuts_out [Acl],
-    only_the_owner_sets_a_list [Acl],
-    malformed_list_is_einval [Acl],
+    named_user_gets_in [Acl]:
+        "file file x; chmod file 600; alice: EACCES open file r;
+         setfacl file access u::rwx,u:alice:r,g::,m::rwx,o::; alice: open file r;
+         alice: EACCES open file w; bob: EACCES open file r;
+         getfacl file access u::rwx,u:alice:r,g::,m::rwx,o::",
+    mask_limits_a_named_user [Acl]:
+        "file file x; setfacl file access u::rwx,u:alice:rw,g::,m::r,o::; alice: open file r;
+         alice: EACCES open file rw",
+    named_group_counts [Acl]:
+        "file file x; setfacl file access u::rwx,g::,g:team:rw,m::rwx,o::; member: open file rw;
+         bob: EACCES open file r",
+    chmod_moves_the_mask [Acl]:
+        "file file x; setfacl file access u::rwx,u:alice:rw,g::,m::rw,o::; alice: open file rw;
+         chmod file 700; alice: EACCES open file r;
+         getfacl file access u::rwx,u:alice:rw,g::,m::,o::",
+    group_bits_show_the_mask [Acl]:
+        "file file x; chmod file 600; setfacl file access u::rwx,u:alice:rw,g::,m::rx,o::;
+         is file mode 750",
+    default_list_is_inherited [Acl]:
+        "dir dir; setfacl dir default u::rwx,u:alice:rwx,g::,m::rwx,o::; dir dir/sub;
+         file dir/file x; getfacl dir/sub default u::rwx,u:alice:rwx,g::,m::rwx,o::;
+         getfacl dir/file access u::rw,u:alice:rwx,g::,m::rw,o::",
+    default_list_replaces_the_umask [Acl]:
+        "dir dir; setfacl dir default u::rwx,g::rwx,o::rw; umask 77; open dir/file r,creat 666;
+         dir dir/sub 777; is dir/file mode 666; is dir/sub mode 776",
+    removed_list_shuts_out [Acl]:
+        "file file x; chmod file 600; setfacl file access u::rwx,u:alice:r,g::,m::r,o::;
+         alice: open file r; rmxattr file system.posix_acl_access; alice: EACCES open file r;
+         ENODATA getxattr file system.posix_acl_access",
+    only_the_owner_sets_a_list [Acl]:
+        "file file x; chmod file 666;
+         alice: EPERM setfacl file access u::rwx,u:bob:rwx,g::,m::rwx,o::;
+         chown file alice alice; alice: setfacl file access u::rwx,u:bob:rwx,g::,m::rwx,o::;
+         bob: open file rw",
+    malformed_list_is_einval [Acl]:
+        "file file x; EINVAL setfacl file access u::rwx,u:alice:rwx,g::rwx,o::;
+         EINVAL setfacl file access half;
+         EACCES setfacl file default u::rwx,u:alice:rwx,g::,m::rwx,o::",
 };
 
-const ACCESS: &str = "system.posix_acl_access";
-const DEFAULT: &str = "system.posix_acl_default";
+/// The attribute of the `access` or `default` list.
+pub(super) fn name(which: &str) -> &'static str {
+    match which {
+        "default" => "system.posix_acl_default",
+        _ => "system.posix_acl_access",
+    }
+}
 
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-const NO_ID: u32 = u32::MAX;
-
-/// The form of `acl(5)` lists in attributes: version 2, then tag, permissions, id.
-fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+/// The attribute's value of entries as `u:alice:rw`: version 2, then tag, permissions, id (acl(5)). What is no entry
+/// stays as it is.
+pub(super) fn list(entries: &str) -> Vec<u8> {
     let mut bytes = 2u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(permissions.to_le_bytes());
+    for entry in entries.split(',') {
+        let parts: Vec<&str> = entry.split(':').collect();
+        if parts.len() != 3 {
+            bytes.extend(entry.as_bytes());
+            continue;
+        }
+        let tag: u16 = match (parts[0], parts[1]) {
+            ("u", "") => 0x01,
+            ("u", _) => 0x02,
+            ("g", "") => 0x04,
+            ("g", _) => 0x08,
+            ("m", _) => 0x10,
+            _ => 0x20,
+        };
+        let bit = |(letter, bit)| u16::from(parts[2].contains(letter)) * bit;
+        let permissions: u16 = [('r', 4), ('w', 2), ('x', 1)].map(bit).iter().sum();
+        let id = if parts[1].is_empty() {
+            u32::MAX
+        } else {
+            id(parts[1]).unwrap()
+        };
+        bytes.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
         bytes.extend(id.to_le_bytes());
     }
     bytes
-}
-
-/// Owner all, one more entry, group and others nothing, and the mask.
-fn with_entry(tag: u16, id: u32, permissions: u16, mask: u16) -> Vec<u8> {
-    let extra = (tag, permissions, id);
-    let mut entries = vec![(USER_OBJ, 7, NO_ID)];
-    if tag == USER {
-        entries.extend([extra, (GROUP_OBJ, 0, NO_ID)]);
-    } else {
-        entries.extend([(GROUP_OBJ, 0, NO_ID), extra]);
-    }
-    entries.extend([(MASK, mask, NO_ID), (OTHER, 0, NO_ID)]);
-    list(&entries)
-}
-
-fn set(path: &Path, name: &str, value: &[u8]) -> rustix::io::Result<()> {
-    rustix::fs::setxattr(path, name, value, XattrFlags::empty())
-}
-
-fn get(path: &Path, name: &str) -> Vec<u8> {
-    let mut value = vec![0; 1024];
-    let len = rustix::fs::getxattr(path, name, &mut value[..]).unwrap();
-    value.truncate(len);
-    value
-}
-
-fn named_user_gets_in(env: &Env) {
-    let path = env.file("file", "x");
-    env.chmod("file", 0o600);
-    ALICE.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-    let acl = with_entry(USER, ALICE.uid, 4, 7);
-    set(&path, ACCESS, &acl).unwrap();
-    ALICE.run(|| {
-        drop(open(&path, OFlags::RDONLY).unwrap());
-        fails(open(&path, OFlags::WRONLY), Errno::ACCESS);
-    });
-    BOB.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-    assert_eq!(get(&path, ACCESS), acl);
-    assert_eq!(get(&env.beneath("file"), ACCESS), acl);
-    env.agree("file");
-}
-
-fn mask_limits_a_named_user(env: &Env) {
-    let path = env.file("file", "x");
-    set(&path, ACCESS, &with_entry(USER, ALICE.uid, 6, 4)).unwrap();
-    ALICE.run(|| {
-        drop(open(&path, OFlags::RDONLY).unwrap());
-        fails(open(&path, OFlags::RDWR), Errno::ACCESS);
-    });
-}
-
-fn named_group_counts(env: &Env) {
-    let path = env.file("file", "x");
-    set(&path, ACCESS, &with_entry(GROUP, TEAM, 6, 7)).unwrap();
-    MEMBER.run(|| drop(open(&path, OFlags::RDWR).unwrap()));
-    BOB.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-}
-
-fn chmod_moves_the_mask(env: &Env) {
-    let path = env.file("file", "x");
-    set(&path, ACCESS, &with_entry(USER, ALICE.uid, 6, 6)).unwrap();
-    ALICE.run(|| drop(open(&path, OFlags::RDWR).unwrap()));
-    env.chmod("file", 0o700);
-    ALICE.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-    assert_eq!(get(&path, ACCESS), with_entry(USER, ALICE.uid, 6, 0));
-    assert_eq!(
-        get(&env.beneath("file"), ACCESS),
-        with_entry(USER, ALICE.uid, 6, 0)
-    );
-}
-
-fn group_bits_show_the_mask(env: &Env) {
-    let path = env.file("file", "x");
-    env.chmod("file", 0o600);
-    set(&path, ACCESS, &with_entry(USER, ALICE.uid, 6, 5)).unwrap();
-    assert_eq!(env.mode("file"), 0o750);
-    env.agree("file");
-}
-
-fn default_list_is_inherited(env: &Env) {
-    let dir = env.dir("dir");
-    let acl = with_entry(USER, ALICE.uid, 7, 7);
-    set(&dir, DEFAULT, &acl).unwrap();
-    env.dir("dir/sub");
-    let file = env.file("dir/file", "x");
-    assert_eq!(get(&env.path("dir/sub"), DEFAULT), acl);
-    // Created with 0666: the mask loses the execution.
-    let expected = list(&[
-        (USER_OBJ, 6, NO_ID),
-        (USER, 7, ALICE.uid),
-        (GROUP_OBJ, 0, NO_ID),
-        (MASK, 6, NO_ID),
-        (OTHER, 0, NO_ID),
-    ]);
-    assert_eq!(get(&file, ACCESS), expected);
-    assert_eq!(get(&env.beneath("dir/file"), ACCESS), expected);
-    env.agree("dir/file");
-    env.agree("dir/sub");
-}
-
-fn default_list_replaces_the_umask(env: &Env) {
-    let dir = env.dir("dir");
-    let entries = [
-        (USER_OBJ, 7, NO_ID),
-        (GROUP_OBJ, 7, NO_ID),
-        (OTHER, 6, NO_ID),
-    ];
-    set(&dir, DEFAULT, &list(&entries)).unwrap();
-    rustix::process::umask(Mode::from_raw_mode(0o077));
-    drop(open_mode(&dir.join("file"), OFlags::CREATE, 0o666).unwrap());
-    mkdir(&dir.join("sub"), 0o777).unwrap();
-    assert_eq!(env.mode("dir/file"), 0o666);
-    assert_eq!(env.mode("dir/sub"), 0o776);
-    env.agree("dir/file");
-    env.agree("dir/sub");
-}
-
-fn removed_list_shuts_out(env: &Env) {
-    let path = env.file("file", "x");
-    env.chmod("file", 0o600);
-    set(&path, ACCESS, &with_entry(USER, ALICE.uid, 4, 4)).unwrap();
-    ALICE.run(|| drop(open(&path, OFlags::RDONLY).unwrap()));
-    rustix::fs::removexattr(&path, ACCESS).unwrap();
-    ALICE.run(|| fails(open(&path, OFlags::RDONLY), Errno::ACCESS));
-    let mut value = [0; 64];
-    fails(
-        rustix::fs::getxattr(&path, ACCESS, &mut value[..]),
-        Errno::NODATA,
-    );
-}
-
-fn only_the_owner_sets_a_list(env: &Env) {
-    let path = env.file("file", "x");
-    env.chmod("file", 0o666);
-    let acl = with_entry(USER, BOB.uid, 7, 7);
-    ALICE.run(|| fails(set(&path, ACCESS, &acl), Errno::PERM));
-    env.chown("file", ALICE.uid, ALICE.gid);
-    ALICE.run(|| set(&path, ACCESS, &acl).unwrap());
-    BOB.run(|| drop(open(&path, OFlags::RDWR).unwrap()));
-}
-
-fn malformed_list_is_einval(env: &Env) {
-    let path = env.file("file", "x");
-    // A named user without a mask.
-    let no_mask = [
-        (USER_OBJ, 7, NO_ID),
-        (USER, 7, ALICE.uid),
-        (GROUP_OBJ, 7, NO_ID),
-        (OTHER, 0, NO_ID),
-    ];
-    fails(set(&path, ACCESS, &list(&no_mask)), Errno::INVAL);
-    fails(set(&path, ACCESS, b"\x02\0\0\0half"), Errno::INVAL);
-    // Only directories have a default.
-    fails(
-        set(&path, DEFAULT, &with_entry(USER, ALICE.uid, 7, 7)),
-        Errno::ACCESS,
-    );
 }

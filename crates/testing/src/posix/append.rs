@@ -21,8 +21,12 @@ pub(super) const CASES: &[Case] = cases! {
         "open @f file rw,creat,append; open @g file w; write @f 0123456789; truncate @g 4;
          write @f X; truncate @g 8; write @f Y; close @{f,g}; is file text 0123X\\x00\\x00\\x00Y",
     two_descriptors_take_turns,
-    can_be_switched_on,
-    can_be_switched_off [AppendSwitchedOff],
+    can_be_switched_on:
+        "file file 12345; open @f file rw; write @f A; setfl @f append; write @f B; close @f;
+         is file text A2345B",
+    can_be_switched_off [AppendSwitchedOff]:
+        "file file 12345; open @f file rw,append; write @f 6; setfl @f rw; pwrite @f 0 A;
+         close @f; is file text A23456",
     offset_after_an_append,
     large_appends,
     appends_of_two_processes_are_whole,
@@ -70,29 +74,6 @@ fn two_descriptors_take_turns(env: &Env) {
     }
     drop((a, b));
     assert!(env.read("file") == expected);
-    env.agree("file");
-}
-
-fn can_be_switched_on(env: &Env) {
-    env.file("file", "12345");
-    let mut file = env.open("file", OFlags::RDWR);
-    file.write_all(b"A").unwrap();
-    rustix::fs::fcntl_setfl(&file, OFlags::APPEND).unwrap();
-    file.write_all(b"B").unwrap();
-    drop(file);
-    assert_eq!(env.read("file"), b"A2345B");
-    env.agree("file");
-}
-
-fn can_be_switched_off(env: &Env) {
-    // Written at the end of the lower file, opened with O_APPEND.
-    env.file("file", "12345");
-    let mut file = append(env, "file");
-    file.write_all(b"6").unwrap();
-    rustix::fs::fcntl_setfl(&file, OFlags::empty()).unwrap();
-    file.write_all_at(b"A", 0).unwrap();
-    drop(file);
-    assert_eq!(env.read("file"), b"A23456");
     env.agree("file");
 }
 

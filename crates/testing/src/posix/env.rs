@@ -140,16 +140,6 @@ impl Env {
         names
     }
 
-    /// Whether a name exists, symbolic links not followed.
-    #[track_caller]
-    pub fn exists(&self, name: impl AsRef<Path>) -> bool {
-        match rustix::fs::lstat(self.path(name)) {
-            Ok(_) => true,
-            Err(Errno::NOENT) => false,
-            Err(error) => panic!("lstat: {error}"),
-        }
-    }
-
     /// Asserts that both trees agree on a name: type, mode, owner, device number, links, size, mtime, content.
     /// With a writeback cache, a file is flushed first.
     #[track_caller]
@@ -195,8 +185,8 @@ impl Env {
                 self.agree(&name);
                 let (above, beneath) = (self.path(&name), self.beneath(&name));
                 assert_eq!(
-                    user_xattrs(&above),
-                    user_xattrs(&beneath),
+                    shared_xattrs(&above),
+                    shared_xattrs(&beneath),
                     "{}",
                     name.display()
                 );
@@ -241,10 +231,10 @@ fn facts(path: &Path) -> Facts {
     }
 }
 
-/// The extended attributes of the class `user`.
-pub fn user_xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+/// The extended attributes that both trees show: those of the class `user`, and access control lists.
+pub fn shared_xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = crate::xattrs(path).unwrap();
-    found.retain(|name, _| name.starts_with(b"user."));
+    found.retain(|name, _| name.starts_with(b"user.") || name.starts_with(b"system.posix_acl"));
     found
 }
 
@@ -273,11 +263,6 @@ pub fn open_mode(path: &Path, flags: OFlags, mode: u32) -> rustix::io::Result<Fi
 pub fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>) -> rustix::io::Result<()> {
     let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
     rustix::fs::chownat(CWD, path, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-/// `chmod` of a path.
-pub fn chmod(path: &Path, mode: u32) -> rustix::io::Result<()> {
-    rustix::fs::chmod(path, Mode::from_raw_mode(mode))
 }
 
 /// `mkdir` of a path.

@@ -9,16 +9,30 @@ use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
     are_those_beneath,
-    set_and_clear,
-    immutable_guards_a_file,
-    append_only_guards_a_file [WriteThrough],
+    set_and_clear:
+        "file file x; chattr file +d; is {file,^file} flags d; chattr file -d;
+         is {file,^file} flags",
+    immutable_guards_a_file:
+        "file file kept; chattr file +i; EPERM open file w; EPERM unlink file;
+         EPERM link file link; EPERM chmod file 600; chattr file -i; is file text kept; agree;
+         unlink file",
+    append_only_guards_a_file [WriteThrough]:
+        "file file log; chattr file +a; EPERM open file w; EPERM open file w,append,trunc;
+         open @f file w,append; write @f +; chattr file -a; close @f; is file text log+",
     append_only_is_written_at_its_end_alone [WriteThrough],
-    append_only_leaves_open_descriptors_as_they_are [WriteThrough],
+    append_only_leaves_open_descriptors_as_they_are [WriteThrough]:
+        "file file log; open @p file rw; open @e file w,append; chattr file +a; pwrite @p 0 L;
+         write @e +; EPERM open file w; chattr file -a; close @{p,e}; is file text Log+",
     append_only_is_read_and_appended_to_by_many [WriteThrough],
-    immutable_is_opened_for_writing_when_cleared,
+    immutable_is_opened_for_writing_when_cleared:
+        "file file kept; chattr file +i; open @r file r; EPERM open file w; EPERM open file rw;
+         EPERM open file w,append; chattr file -i; open @w file rw; pwrite @w 0 K;
+         pread @r 0 Kept",
     a_change_shows_in_the_times [Notifications],
-    of_a_directory,
-    immutable_needs_privilege,
+    of_a_directory: "dir dir; chattr dir +i; EPERM file dir/file; chattr dir -i; file dir/file",
+    immutable_needs_privilege:
+        "file file x; chown file alice alice; alice: EPERM chattr file +i;
+         bob: EPERM chattr file +d; is file flags",
 };
 
 #[track_caller]
@@ -31,52 +45,6 @@ fn are_those_beneath(env: &Env) {
     assert_eq!(flags(&path), flags(&env.beneath("file")));
     env.dir("dir");
     assert_eq!(flags(&env.path("dir")), flags(&env.beneath("dir")));
-}
-
-fn set_and_clear(env: &Env) {
-    let path = env.file("file", "x");
-    let file = env.open("file", OFlags::RDONLY);
-    let before = flags(&path);
-    ioctl_setflags(&file, before | IFlags::NODUMP).unwrap();
-    assert!(flags(&path).contains(IFlags::NODUMP));
-    assert!(flags(&env.beneath("file")).contains(IFlags::NODUMP));
-    ioctl_setflags(&file, before).unwrap();
-    assert_eq!(flags(&path), before);
-    assert_eq!(flags(&env.beneath("file")), before);
-}
-
-fn immutable_guards_a_file(env: &Env) {
-    let path = env.file("file", "kept");
-    let file = env.open("file", OFlags::RDONLY);
-    let before = flags(&path);
-    ioctl_setflags(&file, before | IFlags::IMMUTABLE).unwrap();
-    let refused = [
-        open(&path, OFlags::WRONLY).err(),
-        rustix::fs::unlink(&path).err(),
-        rustix::fs::link(&path, env.path("link")).err(),
-        chmod(&path, 0o600).err(),
-    ];
-    // Cleared first: a file that stays immutable could not be removed after a failure.
-    ioctl_setflags(&file, before).unwrap();
-    assert_eq!(refused, [Some(Errno::PERM); 4]);
-    assert_eq!(env.read("file"), b"kept");
-    env.agree("file");
-    rustix::fs::unlink(&path).unwrap();
-}
-
-fn append_only_guards_a_file(env: &Env) {
-    let path = env.file("file", "log");
-    let file = env.open("file", OFlags::RDONLY);
-    let before = flags(&path);
-    ioctl_setflags(&file, before | IFlags::APPEND).unwrap();
-    let overwrite = open(&path, OFlags::WRONLY).err();
-    let cut = open(&path, OFlags::WRONLY | OFlags::APPEND | OFlags::TRUNC).err();
-    let append = open(&path, OFlags::WRONLY | OFlags::APPEND).map(|mut file| file.write_all(b"+"));
-    ioctl_setflags(&file, before).unwrap();
-    assert_eq!((overwrite, cut), (Some(Errno::PERM), Some(Errno::PERM)));
-    append.unwrap().unwrap();
-    assert_eq!(env.read("file"), b"log+");
-    env.agree("file");
 }
 
 fn append_only_is_written_at_its_end_alone(env: &Env) {
@@ -143,24 +111,6 @@ fn append_only_is_read_and_appended_to_by_many(env: &Env) {
     env.agree("file");
 }
 
-fn immutable_is_opened_for_writing_when_cleared(env: &Env) {
-    let path = env.file("file", "kept");
-    let file = env.open("file", OFlags::RDONLY);
-    let before = flags(&path);
-    ioctl_setflags(&file, before | IFlags::IMMUTABLE).unwrap();
-    let reader = open(&path, OFlags::RDONLY);
-    let appending = OFlags::WRONLY | OFlags::APPEND;
-    let refused = [OFlags::WRONLY, OFlags::RDWR, appending].map(|access| open(&path, access).err());
-    ioctl_setflags(&file, before).unwrap();
-    assert_eq!(refused, [Some(Errno::PERM); 3]);
-    // While it is open from before it could be written.
-    let writer = env.open("file", OFlags::RDWR);
-    writer.write_all_at(b"K", 0).unwrap();
-    let mut content = [0; 4];
-    reader.unwrap().read_exact_at(&mut content, 0).unwrap();
-    assert_eq!(&content, b"Kept");
-}
-
 fn a_change_shows_in_the_times(env: &Env) {
     env.file("file", "x");
     env.dir("dir");
@@ -184,57 +134,4 @@ fn a_change_shows_in_the_times(env: &Env) {
             assert_eq!(new, changed(beneath), "{name}, round {round}");
         }
     }
-}
-
-fn append_only_leaves_open_descriptors_as_they_are(env: &Env) {
-    // Linux checks the flag at open: files open for writing stay so.
-    let path = env.file("file", "log");
-    let plain = env.open("file", OFlags::RDWR);
-    let mut end = env.open("file", OFlags::WRONLY | OFlags::APPEND);
-    let before = flags(&path);
-    ioctl_setflags(&plain, before | IFlags::APPEND).unwrap();
-    let overwritten = plain.write_at(b"L", 0);
-    let appended = end.write(b"+");
-    let again = open(&path, OFlags::WRONLY).err();
-    ioctl_setflags(&plain, before).unwrap();
-    assert_eq!((overwritten.unwrap(), appended.unwrap()), (1, 1));
-    assert_eq!(again, Some(Errno::PERM));
-    assert_eq!(env.read("file"), b"Log+");
-    drop((plain, end));
-    env.agree("file");
-}
-
-fn of_a_directory(env: &Env) {
-    let path = env.dir("dir");
-    let dir = env.open("dir", OFlags::RDONLY | OFlags::DIRECTORY);
-    let before = flags(&path);
-    ioctl_setflags(&dir, before | IFlags::IMMUTABLE).unwrap();
-    let created = fs::write(path.join("file"), "");
-    ioctl_setflags(&dir, before).unwrap();
-    fails(created, Errno::PERM);
-    env.file("dir/file", "");
-    env.agree("dir/file");
-}
-
-fn immutable_needs_privilege(env: &Env) {
-    let path = env.file("file", "x");
-    env.chown("file", ALICE.uid, ALICE.gid);
-    let before = flags(&path);
-    ALICE.run(|| {
-        let file = open(&path, OFlags::RDONLY).unwrap();
-        fails(
-            ioctl_setflags(&file, before | IFlags::IMMUTABLE),
-            Errno::PERM,
-        );
-    });
-    BOB.run(|| {
-        // Only the owner may change flags.
-        let file = open(&path, OFlags::RDONLY).unwrap();
-        let result = ioctl_setflags(&file, before | IFlags::NODUMP);
-        assert!(
-            matches!(result, Err(Errno::PERM | Errno::ACCESS)),
-            "{result:?}"
-        );
-    });
-    assert_eq!(flags(&path), before);
 }

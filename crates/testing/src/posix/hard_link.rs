@@ -33,6 +33,10 @@ pub(super) const CASES: &[Case] = cases! {
          open @f a w; truncate @f 2; close @f; is b size 2",
     follows_only_when_asked: "file file; symlink file link; linkfollow link hard; is hard ino file",
     many_links,
+    an_open_file_is_that_of_its_other_name:
+        "open @a one rw,creat; link one other; open @b other rw; fill @a 0 5000 7;
+         is @b size 5000; unlink one; open @c other rw; pwrite @c 0 begin; pread @a 0 begin;
+         close @{a,b}; pwrite @c 0 BEGIN; close @c; open @d ^other r; pread @d 0 BEGIN",
 };
 
 fn link(env: &Env, from: &str, to: &str) -> rustix::io::Result<()> {

@@ -63,7 +63,7 @@ pub(super) fn waiter(owner: &str, path: &Path, range: Range) -> Process {
 /// Takes a lock that a descriptor held until it was closed. The kernel sends RELEASE to a FUSE server after
 /// close(2) has returned, so a moment may pass.
 #[track_caller]
-pub(super) fn eventually(is_taken: impl Fn() -> bool) {
+pub(super) fn eventually(mut is_taken: impl FnMut() -> bool) {
     let freed = (0..200).any(|_| {
         let taken = is_taken();
         if !taken {

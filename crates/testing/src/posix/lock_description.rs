@@ -2,51 +2,44 @@
 
 use std::os::fd::AsFd;
 
-use super::lock::{eventually, free, range, two, waiter};
+use super::lock::{eventually, range, two, waiter};
 use super::prelude::*;
 use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
 
 pub(super) const CASES: &[Case] = cases! {
-    conflict_within_a_process,
-    read_locks_go_together,
-    ranges_are_independent,
+    conflict_within_a_process:
+        "file file; open @{a,b} file rw; lock @a description write;
+         EAGAIN lock @b description {write,read}; lock @a description unlock;
+         lock @b description write",
+    read_locks_go_together:
+        "file file; open @{a,b} file rw; lock @{a,b} description read;
+         EAGAIN lock @b description write; lock @a description unlock; lock @b description write",
+    ranges_are_independent:
+        "file file; open @{a,b} file rw; lock @a description write 0 10;
+         lock @b description write 10 0; EAGAIN lock @a description read 1099511627776 1;
+         EAGAIN lock @b description read 9 1",
     query_shows_the_range,
-    shared_by_copies_of_the_descriptor,
-    closing_another_descriptor_keeps_it,
-    gone_with_the_last_descriptor,
-    conflicts_with_locks_of_processes,
+    shared_by_copies_of_the_descriptor:
+        "file file; open @{a,b} file rw; dup @c @a; lock @{a,c} description write;
+         lock @c description unlock; lock @b description write",
+    closing_another_descriptor_keeps_it:
+        "file file; open @{a,b} file rw; lock @a description write; open file rw;
+         EAGAIN lock @b description read",
+    gone_with_the_last_descriptor:
+        "file file; open @{a,b} file rw; dup @c @a; lock @a description write; close @a;
+         EAGAIN lock @b description read; close @c; eventually lock @b description write",
+    conflicts_with_locks_of_processes:
+        "file file; open @{a,b} file rw; lock @a description write; EAGAIN lock @b process read;
+         busy {process,description} read file",
     waiter_gets_it_on_release,
-    seen_beneath [SharedLocks],
+    seen_beneath [SharedLocks]:
+        "file file; open @f file rw; open @b ^file rw; lock @f description write 5 5;
+         EAGAIN lock @b description read 9 1; lock @b description write 10 1;
+         EAGAIN lock @f description read 10 1",
 };
 
 fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
     record_lock::set(file.as_fd(), Owner::Description, kind, range, false)
-}
-
-fn conflict_within_a_process(env: &Env) {
-    let (one, two) = two(env);
-    set(&one, Kind::Write, WHOLE).unwrap();
-    fails(set(&two, Kind::Write, WHOLE), Errno::AGAIN);
-    fails(set(&two, Kind::Read, WHOLE), Errno::AGAIN);
-    set(&one, Kind::Unlock, WHOLE).unwrap();
-    set(&two, Kind::Write, WHOLE).unwrap();
-}
-
-fn read_locks_go_together(env: &Env) {
-    let (one, two) = two(env);
-    set(&one, Kind::Read, WHOLE).unwrap();
-    set(&two, Kind::Read, WHOLE).unwrap();
-    fails(set(&two, Kind::Write, WHOLE), Errno::AGAIN);
-    set(&one, Kind::Unlock, WHOLE).unwrap();
-    set(&two, Kind::Write, WHOLE).unwrap();
-}
-
-fn ranges_are_independent(env: &Env) {
-    let (one, two) = two(env);
-    set(&one, Kind::Write, range(0, 10)).unwrap();
-    set(&two, Kind::Write, range(10, 0)).unwrap();
-    fails(set(&one, Kind::Read, range(1 << 40, 1)), Errno::AGAIN);
-    fails(set(&two, Kind::Read, range(9, 1)), Errno::AGAIN);
 }
 
 fn query_shows_the_range(env: &Env) {
@@ -62,43 +55,6 @@ fn query_shows_the_range(env: &Env) {
     assert_eq!(query(range(0, 100)), None);
 }
 
-fn shared_by_copies_of_the_descriptor(env: &Env) {
-    let (one, two) = two(env);
-    let copy = one.try_clone().unwrap();
-    set(&one, Kind::Write, WHOLE).unwrap();
-    set(&copy, Kind::Write, WHOLE).unwrap();
-    set(&copy, Kind::Unlock, WHOLE).unwrap();
-    set(&two, Kind::Write, WHOLE).unwrap();
-}
-
-fn closing_another_descriptor_keeps_it(env: &Env) {
-    let (one, two) = two(env);
-    set(&one, Kind::Write, WHOLE).unwrap();
-    // A lock of the process would be gone after this.
-    drop(env.open("file", OFlags::RDWR));
-    fails(set(&two, Kind::Read, WHOLE), Errno::AGAIN);
-}
-
-fn gone_with_the_last_descriptor(env: &Env) {
-    let (one, two) = two(env);
-    let copy = one.try_clone().unwrap();
-    set(&one, Kind::Write, WHOLE).unwrap();
-    drop(one);
-    fails(set(&two, Kind::Read, WHOLE), Errno::AGAIN);
-    drop(copy);
-    eventually(|| set(&two, Kind::Write, WHOLE).is_ok());
-}
-
-fn conflicts_with_locks_of_processes(env: &Env) {
-    let (one, two) = two(env);
-    set(&one, Kind::Write, WHOLE).unwrap();
-    let own = record_lock::set(two.as_fd(), Owner::Process, Kind::Read, WHOLE, false);
-    fails(own, Errno::AGAIN);
-    let path = env.path("file");
-    assert!(!free("process", "read", &path, WHOLE));
-    assert!(!free("description", "read", &path, WHOLE));
-}
-
 fn waiter_gets_it_on_release(env: &Env) {
     let (one, _) = two(env);
     set(&one, Kind::Write, WHOLE).unwrap();
@@ -108,13 +64,4 @@ fn waiter_gets_it_on_release(env: &Env) {
     fails(set(&one, Kind::Read, WHOLE), Errno::AGAIN);
     waiter.finish();
     eventually(|| set(&one, Kind::Write, WHOLE).is_ok());
-}
-
-fn seen_beneath(env: &Env) {
-    let (above, _) = two(env);
-    let below = open(&env.beneath("file"), OFlags::RDWR).unwrap();
-    set(&above, Kind::Write, range(5, 5)).unwrap();
-    fails(set(&below, Kind::Read, range(9, 1)), Errno::AGAIN);
-    set(&below, Kind::Write, range(10, 1)).unwrap();
-    fails(set(&above, Kind::Read, range(10, 1)), Errno::AGAIN);
 }

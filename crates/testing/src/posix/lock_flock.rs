@@ -2,81 +2,38 @@
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::lock::{eventually, free, holder, one, two, waiter};
+use super::lock::{eventually, holder, one, waiter};
 use super::prelude::*;
 use crate::fence::record_lock::WHOLE;
 
 pub(super) const CASES: &[Case] = cases! {
-    exclusive_keeps_all_out,
-    shared_lets_shared_in,
-    belongs_to_the_open_file,
-    conversion,
-    gone_with_the_last_descriptor,
-    keeps_another_process_out,
+    exclusive_keeps_all_out:
+        "file file; open @{a,b} file rw; flock @a write; EAGAIN flock @b {write,read};
+         flock @a unlock; flock @b write",
+    shared_lets_shared_in:
+        "file file; open @{a,b} file rw; flock @{a,b} read; open @c file r;
+         EAGAIN flock @c write; flock @a unlock; EAGAIN flock @c write; flock @b unlock;
+         flock @c write",
+    belongs_to_the_open_file:
+        "file file; open @{a,b} file rw; dup @c @a; flock @{a,c} write; close @a;
+         EAGAIN flock @b write; flock @c unlock; flock @b write",
+    conversion:
+        "file file; open @{a,b} file rw; flock @a write; flock @a read; flock @b read; close @b;
+         eventually flock @a write",
+    gone_with_the_last_descriptor:
+        "file file; open @{a,b} file rw; flock @a write; close @a; eventually flock @b write",
+    keeps_another_process_out:
+        "file file; open @f file rw; flock @f write; busy flock read file; flock @f read;
+         free flock read file; busy flock write file",
     waiter_gets_it_on_release,
     gone_when_the_holder_dies,
-    seen_beneath [SharedLocks],
+    seen_beneath [SharedLocks]:
+        "file file; open @f file rw; open @b ^file rw; flock @f write; EAGAIN flock @b read;
+         flock @f unlock; flock @b write; EAGAIN flock @f read",
 };
 
 const TRY_EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 const TRY_SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
-
-fn exclusive_keeps_all_out(env: &Env) {
-    let (one, two) = two(env);
-    flock(&one, TRY_EXCLUSIVE).unwrap();
-    fails(flock(&two, TRY_EXCLUSIVE), Errno::AGAIN);
-    fails(flock(&two, TRY_SHARED), Errno::AGAIN);
-    flock(&one, FlockOperation::Unlock).unwrap();
-    flock(&two, TRY_EXCLUSIVE).unwrap();
-}
-
-fn shared_lets_shared_in(env: &Env) {
-    let (one, two) = two(env);
-    flock(&one, TRY_SHARED).unwrap();
-    flock(&two, TRY_SHARED).unwrap();
-    let third = env.open("file", OFlags::RDONLY);
-    fails(flock(&third, TRY_EXCLUSIVE), Errno::AGAIN);
-    flock(&one, FlockOperation::Unlock).unwrap();
-    fails(flock(&third, TRY_EXCLUSIVE), Errno::AGAIN);
-    flock(&two, FlockOperation::Unlock).unwrap();
-    flock(&third, TRY_EXCLUSIVE).unwrap();
-}
-
-fn belongs_to_the_open_file(env: &Env) {
-    let (one, two) = two(env);
-    let copy = one.try_clone().unwrap();
-    flock(&one, TRY_EXCLUSIVE).unwrap();
-    flock(&copy, TRY_EXCLUSIVE).unwrap();
-    drop(one);
-    fails(flock(&two, TRY_EXCLUSIVE), Errno::AGAIN);
-    flock(&copy, FlockOperation::Unlock).unwrap();
-    flock(&two, TRY_EXCLUSIVE).unwrap();
-}
-
-fn conversion(env: &Env) {
-    let (one, two) = two(env);
-    flock(&one, TRY_EXCLUSIVE).unwrap();
-    flock(&one, TRY_SHARED).unwrap();
-    flock(&two, TRY_SHARED).unwrap();
-    drop(two);
-    eventually(|| flock(&one, TRY_EXCLUSIVE).is_ok());
-}
-
-fn gone_with_the_last_descriptor(env: &Env) {
-    let (one, two) = two(env);
-    flock(&one, TRY_EXCLUSIVE).unwrap();
-    drop(one);
-    eventually(|| flock(&two, TRY_EXCLUSIVE).is_ok());
-}
-
-fn keeps_another_process_out(env: &Env) {
-    let (path, file) = one(env);
-    flock(&file, TRY_EXCLUSIVE).unwrap();
-    assert!(!free("flock", "read", &path, WHOLE));
-    flock(&file, TRY_SHARED).unwrap();
-    assert!(free("flock", "read", &path, WHOLE));
-    assert!(!free("flock", "write", &path, WHOLE));
-}
 
 fn waiter_gets_it_on_release(env: &Env) {
     let (path, file) = one(env);
@@ -95,14 +52,4 @@ fn gone_when_the_holder_dies(env: &Env) {
     fails(flock(&file, TRY_SHARED), Errno::AGAIN);
     holder.kill();
     flock(&file, FlockOperation::LockExclusive).unwrap();
-}
-
-fn seen_beneath(env: &Env) {
-    let (above, _) = two(env);
-    let below = open(&env.beneath("file"), OFlags::RDWR).unwrap();
-    flock(&above, TRY_EXCLUSIVE).unwrap();
-    fails(flock(&below, TRY_SHARED), Errno::AGAIN);
-    flock(&above, FlockOperation::Unlock).unwrap();
-    flock(&below, TRY_EXCLUSIVE).unwrap();
-    fails(flock(&above, TRY_SHARED), Errno::AGAIN);
 }

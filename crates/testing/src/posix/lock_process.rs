@@ -13,50 +13,39 @@ use crate::fence::record_lock::{self, Kind, Owner, Range, WHOLE};
 use crate::helper;
 
 pub(super) const CASES: &[Case] = cases! {
-    write_lock_keeps_another_process_out,
-    read_locks_go_together,
-    only_the_range_is_locked,
+    write_lock_keeps_another_process_out:
+        "file file; open @f file rw; lock @f process write; busy process {read,write} file;
+         lock @f process unlock; free process write file",
+    read_locks_go_together:
+        "file file; open @f file rw; lock @f process read; free process read file;
+         busy process write file",
+    only_the_range_is_locked:
+        "file file; open @f file rw; lock @f process write 10 10; free process write file 0 10;
+         free process write file 20 0; busy process write file 19 1; busy process read file 0 11;
+         busy process read file",
     own_locks_never_conflict,
     query_names_the_holder,
     query_names_the_holder_among_many,
-    unlock_in_the_middle_splits,
-    gone_when_any_descriptor_closes,
+    unlock_in_the_middle_splits:
+        "file file; open @f file rw; lock @f process write 0 100; lock @f process unlock 40 20;
+         free process write file 40 20; busy process write file 39 1;
+         busy process write file 60 1; lock @f process read 0 100; free process read file 0 100;
+         busy process write file 50 1",
+    gone_when_any_descriptor_closes:
+        "file file; open @{a,b} file rw; lock @a process write; busy process read file; close @b;
+         free process write file",
     waiter_gets_it_on_release,
     wait_ends_with_a_signal,
     gone_when_the_holder_dies,
-    needs_the_right_open_mode,
+    needs_the_right_open_mode:
+        "file file; open @r file r; EBADF lock @r process write; lock @r process read;
+         open @w file w; EBADF lock @w process read",
     waiting_in_a_circle_is_refused,
     seen_beneath [SharedLocks],
 };
 
 fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {
     record_lock::set(file.as_fd(), Owner::Process, kind, range, false)
-}
-
-fn write_lock_keeps_another_process_out(env: &Env) {
-    let (path, file) = one(env);
-    set(&file, Kind::Write, WHOLE).unwrap();
-    assert!(!free("process", "read", &path, WHOLE));
-    assert!(!free("process", "write", &path, WHOLE));
-    set(&file, Kind::Unlock, WHOLE).unwrap();
-    assert!(free("process", "write", &path, WHOLE));
-}
-
-fn read_locks_go_together(env: &Env) {
-    let (path, file) = one(env);
-    set(&file, Kind::Read, WHOLE).unwrap();
-    assert!(free("process", "read", &path, WHOLE));
-    assert!(!free("process", "write", &path, WHOLE));
-}
-
-fn only_the_range_is_locked(env: &Env) {
-    let (path, file) = one(env);
-    set(&file, Kind::Write, range(10, 10)).unwrap();
-    assert!(free("process", "write", &path, range(0, 10)));
-    assert!(free("process", "write", &path, range(20, 0)));
-    assert!(!free("process", "write", &path, range(19, 1)));
-    assert!(!free("process", "read", &path, range(0, 11)));
-    assert!(!free("process", "read", &path, WHOLE));
 }
 
 fn query(kind: &str, path: &Path, range: Range) -> String {
@@ -107,28 +96,6 @@ fn query_names_the_holder_among_many(env: &Env) {
     assert_eq!(query(0), own);
 }
 
-fn unlock_in_the_middle_splits(env: &Env) {
-    let (path, file) = one(env);
-    set(&file, Kind::Write, range(0, 100)).unwrap();
-    set(&file, Kind::Unlock, range(40, 20)).unwrap();
-    assert!(free("process", "write", &path, range(40, 20)));
-    assert!(!free("process", "write", &path, range(39, 1)));
-    assert!(!free("process", "write", &path, range(60, 1)));
-    // The range between becomes a read lock without a gap.
-    set(&file, Kind::Read, range(0, 100)).unwrap();
-    assert!(free("process", "read", &path, range(0, 100)));
-    assert!(!free("process", "write", &path, range(50, 1)));
-}
-
-fn gone_when_any_descriptor_closes(env: &Env) {
-    let (one, two) = two(env);
-    let path = env.path("file");
-    set(&one, Kind::Write, WHOLE).unwrap();
-    assert!(!free("process", "read", &path, WHOLE));
-    drop(two);
-    assert!(free("process", "write", &path, WHOLE));
-}
-
 fn waiter_gets_it_on_release(env: &Env) {
     let (path, file) = one(env);
     set(&file, Kind::Write, WHOLE).unwrap();
@@ -161,15 +128,6 @@ fn gone_when_the_holder_dies(env: &Env) {
     fails(set(&file, Kind::Read, WHOLE), Errno::AGAIN);
     holder.kill();
     record_lock::set(file.as_fd(), Owner::Process, Kind::Write, WHOLE, true).unwrap();
-}
-
-fn needs_the_right_open_mode(env: &Env) {
-    env.file("file", "");
-    let reader = env.open("file", OFlags::RDONLY);
-    fails(set(&reader, Kind::Write, WHOLE), Errno::BADF);
-    set(&reader, Kind::Read, WHOLE).unwrap();
-    let writer = env.open("file", OFlags::WRONLY);
-    fails(set(&writer, Kind::Read, WHOLE), Errno::BADF);
 }
 
 /// This process has one lock and another process the other, and each wants both.

@@ -4,114 +4,46 @@ use super::prelude::*;
 use crate::fence::mapping::{Mapping, Sharing};
 
 pub(super) const CASES: &[Case] = cases! {
-    shows_the_content [SharedMaps],
-    store_is_read_at_once [SharedMaps],
-    write_shows_in_the_map [SharedMaps],
-    synced_store_is_beneath [SharedMaps],
-    unmapped_store_is_in_the_file [SharedMaps],
-    private_stores_stay_private,
-    two_maps_share [SharedMaps],
-    outlives_its_descriptor_and_name [SharedMaps],
+    shows_the_content [SharedMaps]:
+        "file file 0123456789; fill file 10 9000 53; open @f file r; map @m @f 9010 read;
+         load @m 0 012345678955; load @m 9008 55",
+    store_is_read_at_once [SharedMaps]:
+        "file file; fill file 0 10000 1; open @f file rw; map @m @f 10000 shared;
+         store @m 5000 stored; pread @f 5000 stored; open @g file r; pread @g 5000 stored",
+    write_shows_in_the_map [SharedMaps]:
+        "file file; fill file 0 10000 97; open @f file rw; map @m @f 10000 read; load @m 100 aaa;
+         pwrite @f 100 {one,two,abc}; load @m 100 abc; pwrite @f 100 xyz; load @m 100 xyz",
+    synced_store_is_beneath [SharedMaps]:
+        "file file; fill file 0 10000 1; open @f file rw; map @m @f 10000 shared;
+         store @m 9000 durable; msync @m; open @b ^file r; pread @b 9000 durable",
+    unmapped_store_is_in_the_file [SharedMaps]:
+        "file file; fill file 0 10000 1; open @f file rw; map @m @f 10000 shared; close @f;
+         store @m 0 first; close @m; open @g file r; pread @g 0 first",
+    private_stores_stay_private:
+        "file file; fill file 0 10000 1; open @f file r; map @m @f 10000 private;
+         store @m 100 mine; load @m 100 mine; close @m; filled file 0 10000 1",
+    two_maps_share [SharedMaps]:
+        "file file; fill file 0 10000 1; open @f file rw; open @g file rw; map @m @f 8192 shared;
+         map @n @g 8192 shared; store @m 10 from first; load @n 10 from first;
+         store @n 5000 from second; load @m 5000 from second",
+    outlives_its_descriptor_and_name [SharedMaps]:
+        "file file; fill file 0 10000 1; open @f file rw; pwrite @f 0 abcd;
+         map @m @f 8192 shared; close @f; unlink file; store @m 0 x; load @m 0 xbcd; msync @m;
+         absent file",
     rest_of_the_last_page_is_zero [SharedMaps],
-    grows_with_the_file [SharedMaps],
-    needs_the_right_open_mode,
+    grows_with_the_file [SharedMaps]:
+        "file file; fill file 0 4096 97; open @f file rw; map @m @f 8192 shared; load @m 0 a;
+         truncate @f 8192; store @m 6000 beyond; pread @f 6000 beyond",
+    needs_the_right_open_mode:
+        "file file; fill file 0 4096 1; open @r file r; EACCES map @m @r 4096 shared;
+         open @w file w; EACCES map @m @w 4096 read; open @d . r,directory;
+         ENODEV map @m @d 4096 read",
     many_pages [SharedMaps],
     what_was_stored_beneath_is_read_after_an_open [CloseToOpen, HostMaps],
+    follows_a_truncating_open:
+        "file file; fill file 0 10000 1; open @f file rw; map @m @f 8192 shared; store @m 4000 x;
+         open file rw,trunc; fill @f 0 4096 98; load @m 0 bbbb; load @m 4000 bb",
 };
-
-fn shows_the_content(env: &Env) {
-    env.file("file", [b"0123456789".as_slice(), &[5; 9000]].concat());
-    let file = env.open("file", OFlags::RDONLY);
-    let map = Mapping::new(&file, 9010, Sharing::SharedRead).unwrap();
-    assert_eq!(map.load(0, 10), b"0123456789");
-    assert!(map.load(10, 9000).iter().all(|byte| *byte == 5));
-}
-
-fn store_is_read_at_once(env: &Env) {
-    env.file("file", vec![1; 10_000]);
-    let file = env.open("file", OFlags::RDWR);
-    let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
-    map.store(5000, b"stored");
-    let mut buffer = [0; 6];
-    file.read_exact_at(&mut buffer, 5000).unwrap();
-    assert_eq!(&buffer, b"stored");
-    let other = env.open("file", OFlags::RDONLY);
-    other.read_exact_at(&mut buffer, 5000).unwrap();
-    assert_eq!(&buffer, b"stored");
-}
-
-fn write_shows_in_the_map(env: &Env) {
-    env.file("file", vec![1; 10_000]);
-    let file = env.open("file", OFlags::RDWR);
-    let map = Mapping::new(&file, 10_000, Sharing::SharedRead).unwrap();
-    assert_eq!(map.load(100, 3), [1; 3]);
-    for round in 2..30u8 {
-        file.write_all_at(&[round; 3], 100).unwrap();
-        assert_eq!(map.load(100, 3), [round; 3]);
-    }
-}
-
-fn synced_store_is_beneath(env: &Env) {
-    env.file("file", vec![1; 10_000]);
-    let file = env.open("file", OFlags::RDWR);
-    let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
-    map.store(9000, b"durable");
-    map.sync().unwrap();
-    assert_eq!(
-        fs::read(env.beneath("file")).unwrap()[9000..9007],
-        *b"durable"
-    );
-    drop((map, file));
-    env.agree("file");
-}
-
-fn unmapped_store_is_in_the_file(env: &Env) {
-    env.file("file", vec![1; 10_000]);
-    let file = env.open("file", OFlags::RDWR);
-    let mut map = Mapping::new(&file, 10_000, Sharing::Shared).unwrap();
-    drop(file);
-    map.store(0, b"first");
-    drop(map);
-    assert_eq!(env.read("file")[..5], *b"first");
-    env.agree("file");
-}
-
-fn private_stores_stay_private(env: &Env) {
-    env.file("file", vec![1; 10_000]);
-    let file = env.open("file", OFlags::RDONLY);
-    let mut map = Mapping::new(&file, 10_000, Sharing::Private).unwrap();
-    map.store(100, b"mine");
-    assert_eq!(map.load(100, 4), b"mine");
-    drop(map);
-    assert!(env.read("file") == [1; 10_000]);
-    env.agree("file");
-}
-
-fn two_maps_share(env: &Env) {
-    env.file("file", vec![1; 8192]);
-    let (one, two) = (
-        env.open("file", OFlags::RDWR),
-        env.open("file", OFlags::RDWR),
-    );
-    let mut first = Mapping::new(&one, 8192, Sharing::Shared).unwrap();
-    let mut second = Mapping::new(&two, 8192, Sharing::Shared).unwrap();
-    first.store(10, b"from first");
-    assert_eq!(second.load(10, 10), b"from first");
-    second.store(5000, b"from second");
-    assert_eq!(first.load(5000, 11), b"from second");
-}
-
-fn outlives_its_descriptor_and_name(env: &Env) {
-    env.file("file", vec![6; 8192]);
-    let file = env.open("file", OFlags::RDWR);
-    let mut map = Mapping::new(&file, 8192, Sharing::Shared).unwrap();
-    drop(file);
-    rustix::fs::unlink(env.path("file")).unwrap();
-    map.store(0, b"x");
-    assert_eq!(map.load(0, 2), b"x\x06");
-    map.sync().unwrap();
-    env.absent("file");
-}
 
 fn rest_of_the_last_page_is_zero(env: &Env) {
     env.file("file", "abc");
@@ -120,37 +52,6 @@ fn rest_of_the_last_page_is_zero(env: &Env) {
     assert_eq!(map.load(0, 3), b"abc");
     assert!(map.load(3, 4093).iter().all(|byte| *byte == 0));
     assert_eq!(file.metadata().unwrap().len(), 3);
-}
-
-fn grows_with_the_file(env: &Env) {
-    env.file("file", vec![1; 4096]);
-    let file = env.open("file", OFlags::RDWR);
-    // The second page can be accessed once the file extends to it.
-    let mut map = Mapping::new(&file, 8192, Sharing::Shared).unwrap();
-    assert_eq!(map.load(0, 1), [1]);
-    file.set_len(8192).unwrap();
-    map.store(6000, b"beyond");
-    let mut buffer = [0; 6];
-    file.read_exact_at(&mut buffer, 6000).unwrap();
-    assert_eq!(&buffer, b"beyond");
-    drop((map, file));
-    env.agree("file");
-}
-
-fn needs_the_right_open_mode(env: &Env) {
-    env.file("file", vec![1; 4096]);
-    let read_only = env.open("file", OFlags::RDONLY);
-    fails(
-        Mapping::new(&read_only, 4096, Sharing::Shared),
-        Errno::ACCESS,
-    );
-    let write_only = env.open("file", OFlags::WRONLY);
-    fails(
-        Mapping::new(&write_only, 4096, Sharing::SharedRead),
-        Errno::ACCESS,
-    );
-    let dir = env.open("", OFlags::RDONLY | OFlags::DIRECTORY);
-    fails(Mapping::new(&dir, 4096, Sharing::SharedRead), Errno::NODEV);
 }
 
 fn many_pages(env: &Env) {

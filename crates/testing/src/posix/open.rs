@@ -27,7 +27,9 @@ pub(super) const CASES: &[Case] = cases! {
     direct_sees_what_was_cached,
     every_open_has_its_own_offset:
         "file file 0123456789; open @{a,b} file r; read @{a,b} 0123; read @a 4567",
-    duplicate_shares_the_offset,
+    duplicate_shares_the_offset:
+        "file file 0123456789; open @a file r; dup @b @a; read @a 0123; read @b 4567; close @a;
+         seek @b 1; read @b 1234",
     reopen_by_proc:
         "open @f file rw,creat,excl; write @f content; rename file moved; open @g @f r;
          read @g content",
@@ -35,6 +37,11 @@ pub(super) const CASES: &[Case] = cases! {
     running_program_is_etxtbsy,
     openat2_beneath,
     close_does_not_lose_data,
+    truncates_what_others_have_open:
+        "open @f file rw,creat; fill @f 0 9000 7; seek @f 9000; open @g file rw;
+         open file rw,creat,trunc; is file size 0; pread @g 0; write @f beyond;
+         is file size 9006; filled file 0 9000 0; open file r,trunc; is file size 0;
+         truncate @g 123; is file size 123; is @f size 123",
 };
 
 fn access_mode_and_flags_can_be_read_back(env: &Env) {
@@ -95,20 +102,6 @@ fn direct_sees_what_was_cached(env: &Env) {
         "a cached read must see direct writes"
     );
     env.agree("file");
-}
-
-fn duplicate_shares_the_offset(env: &Env) {
-    env.file("file", "0123456789");
-    let mut a = env.open("file", OFlags::RDONLY);
-    let mut b = a.try_clone().unwrap();
-    let mut buffer = [0; 4];
-    a.read_exact(&mut buffer).unwrap();
-    b.read_exact(&mut buffer).unwrap();
-    assert_eq!(&buffer, b"4567");
-    drop(a);
-    b.seek(SeekFrom::Start(1)).unwrap();
-    b.read_exact(&mut buffer).unwrap();
-    assert_eq!(&buffer, b"1234");
 }
 
 fn many_descriptors_of_one_file(env: &Env) {

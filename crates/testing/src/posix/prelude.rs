@@ -8,6 +8,6 @@ pub(super) use std::path::Path;
 pub(super) use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 pub(super) use rustix::io::Errno;
 
-pub(super) use super::env::{chmod, chown, fails, mkdir, open, open_mode, tick};
+pub(super) use super::env::{fails, mkdir, open, open_mode, tick};
 pub(super) use super::{Case, Env, cases};
 pub(super) use crate::user::{ALICE, BOB, MEMBER, TEAM};

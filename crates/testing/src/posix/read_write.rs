@@ -4,24 +4,40 @@ use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
     what_is_written_is_read: "open @f file rw,creat,excl; write @f hello; seek @f 0; read @f hello",
-    read_at_the_end_is_empty,
+    read_at_the_end_is_empty:
+        "open @f file rw,creat,excl; pread @f 0; write @f abc; pread @f 3; pread @f 1099511627776",
     short_read_before_the_end,
     every_odd_size,
-    overwrite_in_the_middle,
-    write_beyond_the_end_leaves_zeros,
-    sparse_file_is_sparse,
-    around_two_and_four_gigabytes,
-    far_offsets,
+    overwrite_in_the_middle:
+        "file file; fill file 0 10000 46; fill file 4090 3000 35; is file size 10000;
+         filled file 0 4090 46; filled file 4090 3000 35; filled file 7090 2910 46",
+    write_beyond_the_end_leaves_zeros:
+        "open @f file rw,creat,excl; pwrite @f 0 start; pwrite @f 9000 end; is @f size 9003;
+         pread @f 0 start; filled @f 5 8995 0; pread @f 9000 end",
+    sparse_file_is_sparse:
+        "open @f file rw,creat,excl; fill @f 67108864 1 120; fsync @f; close @f;
+         is file size 67108865 blocks-below 2048; note ^file; same file blocks",
+    around_two_and_four_gigabytes:
+        "open @f file rw,creat,excl; pwrite @f 2147483645 abcdef; pwrite @f 4294967293 ghijkl;
+         pwrite @f 8589934592 xyz; close @f; open @f file rw; pread @f 2147483645 abcdef;
+         pread @f 4294967293 ghijkl; pread @f 8589934592 xyz; is @f size 8589934595;
+         open @b ^file r; pread @b 4294967293 ghijkl; truncate @f 1",
+    far_offsets:
+        "open @f file rw,creat,excl; pwrite @f 8796093022331 far; filled @f 8796093022328 3 0;
+         pread @f 8796093022331 far; close @f; is {file,^file} size 8796093022334;
+         truncate file 1",
     beyond_the_largest_offset,
     vectors,
-    zero_length_write,
+    zero_length_write: "open @f file rw,creat,excl; pwrite @f 5000; is @f size 0",
     many_small_writes,
     one_large_write,
     large_reads_at_odd_places,
     large_reads_of_a_file_that_shrinks,
     random_writes_match_a_model,
     second_descriptor_sees_at_once,
-    written_data_is_beneath_after_close,
+    written_data_is_beneath_after_close:
+        "open @f file rw,creat,excl; fill @f 0 70000 3; close @f; is ^file size 70000;
+         filled ^file 0 70000 3",
     write_through_is_beneath_at_once [WriteThrough],
     file_offset_of_seek,
     seek_errors,
@@ -99,16 +115,6 @@ fn large_reads_of_a_file_that_shrinks(env: &Env) {
     });
 }
 
-fn read_at_the_end_is_empty(env: &Env) {
-    let file = env.create("file");
-    let mut buffer = [9; 16];
-    assert_eq!(file.read_at(&mut buffer, 0).unwrap(), 0);
-    file.write_all_at(b"abc", 0).unwrap();
-    assert_eq!(file.read_at(&mut buffer, 3).unwrap(), 0);
-    assert_eq!(file.read_at(&mut buffer, 1 << 40).unwrap(), 0);
-    assert_eq!(file.read_at(&mut [], 0).unwrap(), 0);
-}
-
 fn short_read_before_the_end(env: &Env) {
     env.file("file", vec![5; 5000]);
     let file = env.open("file", OFlags::RDONLY);
@@ -129,85 +135,6 @@ fn every_odd_size(env: &Env) {
         assert!(env.read(&name) == content, "{size} bytes");
         env.agree(&name);
     }
-}
-
-fn overwrite_in_the_middle(env: &Env) {
-    env.file("file", vec![b'.'; 10_000]);
-    let file = env.open("file", OFlags::WRONLY);
-    file.write_all_at(&[b'#'; 3000], 4090).unwrap();
-    drop(file);
-    let mut expected = vec![b'.'; 10_000];
-    expected[4090..7090].fill(b'#');
-    assert!(env.read("file") == expected);
-    env.agree("file");
-}
-
-fn write_beyond_the_end_leaves_zeros(env: &Env) {
-    let file = env.create("file");
-    file.write_all_at(b"start", 0).unwrap();
-    file.write_all_at(b"end", 9000).unwrap();
-    drop(file);
-    let mut expected = vec![0; 9003];
-    expected[..5].copy_from_slice(b"start");
-    expected[9000..].copy_from_slice(b"end");
-    assert!(env.read("file") == expected);
-    env.agree("file");
-}
-
-fn sparse_file_is_sparse(env: &Env) {
-    let file = env.create("file");
-    file.write_all_at(b"x", 64 << 20).unwrap();
-    rustix::fs::fsync(&file).unwrap();
-    drop(file);
-    let stat = env.stat("file");
-    assert_eq!(stat.st_size, (64 << 20) + 1);
-    assert!(
-        stat.st_blocks * 512 < 1 << 20,
-        "{} blocks for one byte",
-        stat.st_blocks
-    );
-    let below = rustix::fs::lstat(env.beneath("file")).unwrap();
-    assert_eq!(stat.st_blocks, below.st_blocks);
-}
-
-fn around_two_and_four_gigabytes(env: &Env) {
-    let file = env.create("file");
-    let marks = [
-        (1u64 << 31) - 3,
-        (1 << 31) + 5000,
-        (1 << 32) - 3,
-        (1 << 32) + 5000,
-        1 << 33,
-    ];
-    for (number, mark) in marks.iter().enumerate() {
-        // Across the boundary itself.
-        file.write_all_at(format!("<{number:4}>").as_bytes(), *mark)
-            .unwrap();
-    }
-    drop(file);
-    let file = env.open("file", OFlags::RDONLY);
-    for (number, mark) in marks.iter().enumerate() {
-        let mut buffer = [0; 6];
-        file.read_exact_at(&mut buffer, *mark).unwrap();
-        assert_eq!(buffer, format!("<{number:4}>").as_bytes());
-    }
-    assert_eq!(file.metadata().unwrap().len(), (1 << 33) + 6);
-    let below = File::open(env.beneath("file")).unwrap();
-    let mut buffer = [0; 6];
-    below.read_exact_at(&mut buffer, (1 << 32) - 3).unwrap();
-    assert_eq!(&buffer, b"<   2>");
-}
-
-fn far_offsets(env: &Env) {
-    let file = env.create("file");
-    let far = (1u64 << 43) + 123;
-    file.write_all_at(b"far", far).unwrap();
-    let mut buffer = [9; 6];
-    file.read_exact_at(&mut buffer, far - 3).unwrap();
-    assert_eq!(&buffer, b"\0\0\0far");
-    drop(file);
-    assert_eq!(env.stat("file").st_size as u64, far + 3);
-    assert_eq!(fs::metadata(env.beneath("file")).unwrap().len(), far + 3);
 }
 
 fn beyond_the_largest_offset(env: &Env) {
@@ -240,12 +167,6 @@ fn vectors(env: &Env) {
     assert_eq!((&a, &b[..5]), (b"ne ", &b"two 3"[..]));
     drop(file);
     env.agree("file");
-}
-
-fn zero_length_write(env: &Env) {
-    let file = env.create("file");
-    assert_eq!(file.write_at(b"", 5000).unwrap(), 0);
-    assert_eq!(file.metadata().unwrap().len(), 0);
 }
 
 fn many_small_writes(env: &Env) {
@@ -328,13 +249,6 @@ fn second_descriptor_sees_at_once(env: &Env) {
         let len = reader.metadata().unwrap().len();
         assert_eq!(len, u64::from(round) * 7 + 10);
     }
-}
-
-fn written_data_is_beneath_after_close(env: &Env) {
-    let mut file = env.create("file");
-    file.write_all(&vec![3; 70_000]).unwrap();
-    drop(file);
-    assert!(fs::read(env.beneath("file")).unwrap() == vec![3; 70_000]);
 }
 
 fn write_through_is_beneath_at_once(env: &Env) {

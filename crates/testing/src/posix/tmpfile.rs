@@ -7,8 +7,9 @@ pub(super) const CASES: &[Case] = cases! {
         "open @f . rw,tmpfile 640; write @f nameless; is . names; agree;
          is @f links 0 size 8 mode 640; pread @f 0 nameless",
     gets_a_name_by_proc:
-        "open @f . rw,tmpfile 640; write @f named later; linkfollow @f name;
-         write @f , and longer; is @f links 1; close @f; is name text named later, and longer",
+        "open @f . rw,tmpfile 640; write @f named later; open @g @f rw; pwrite @g 0 N;
+         linkfollow @f name; write @f , and longer; is @f links 1; open @n name rw;
+         pwrite @n 23 !; close @{f,g,n}; is ^name text Named later, and longer!",
     gets_a_name_by_empty_path:
         "open @f . rw,tmpfile 640; write @f content; fdlink @f name; EEXIST fdlink @f name;
          is name text content",

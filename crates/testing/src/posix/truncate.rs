@@ -1,7 +1,5 @@
 //! truncate by path and by descriptor.
 
-use crate::fence::truncate::truncate;
-
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
@@ -9,10 +7,16 @@ pub(super) const CASES: &[Case] = cases! {
         "file file 0123456789; open @f file rw; truncate @f 4; is @f size 4; close @f;
          is file text 0123",
     shrinks_by_path: "file file 0123456789; truncate file 3; is file size 3 text 012",
-    grows_with_zeros,
+    grows_with_zeros:
+        "file file abc; truncate file 10000; is file size 10000; filled file 3 9997 0;
+         truncate file 3; is file text abc",
     to_the_same_size: "file file abc; truncate file 3; is file text abc",
-    shrink_then_grow_shows_zeros,
-    within_a_page_zeroes_the_rest,
+    shrink_then_grow_shows_zeros:
+        "file file; fill file 0 20000 120; open @f file rw; filled @f 0 20000 120;
+         truncate @f 5000; truncate file 20000; filled @f 0 5000 120; filled @f 5000 15000 0",
+    within_a_page_zeroes_the_rest:
+        "open @f file rw,creat,excl; fill @f 0 4096 1; truncate @f 100; fill @f 4000 1 2;
+         filled @f 0 100 1; filled @f 100 3900 0; filled @f 4000 1 2",
     of_an_open_file_by_path:
         "file file; open @f file rw; write @f 0123456789; truncate file 5; is @f size 5;
          write @f X; close @f; is file text 01234\\x00\\x00\\x00\\x00\\x00X",
@@ -26,7 +30,9 @@ pub(super) const CASES: &[Case] = cases! {
          note file; tick; truncate @f 4; later file mtime ctime; note file; tick; truncate @f 4;
          later file mtime ctime",
     to_zero_and_back,
-    far_beyond,
+    far_beyond:
+        "file file x; truncate file 4398046511104; is {file,^file} size 4398046511104;
+         truncate file 1",
     errors:
         "file file kept; EINVAL truncate file -1; ENOENT truncate missing 0;
          ENOTDIR truncate file/below 0; fifo fifo; EINVAL truncate fifo 0; is file text kept",
@@ -42,47 +48,6 @@ pub(super) const CASES: &[Case] = cases! {
         "file file 0123456789; chmod file 0; truncate file 5; is file text 01234",
 };
 
-fn grows_with_zeros(env: &Env) {
-    let path = env.file("file", "abc");
-    truncate(&path, 10_000).unwrap();
-    let content = env.read("file");
-    assert_eq!(content.len(), 10_000);
-    assert_eq!(&content[..3], b"abc");
-    assert!(content[3..].iter().all(|byte| *byte == 0));
-    env.agree("file");
-}
-
-fn shrink_then_grow_shows_zeros(env: &Env) {
-    let path = env.file("file", vec![b'x'; 20_000]);
-    let file = env.open("file", OFlags::RDWR);
-    let mut buffer = vec![0; 20_000];
-    file.read_exact_at(&mut buffer, 0).unwrap();
-    file.set_len(5000).unwrap();
-    truncate(&path, 20_000).unwrap();
-    file.read_exact_at(&mut buffer, 0).unwrap();
-    assert!(buffer[..5000].iter().all(|byte| *byte == b'x'));
-    assert!(
-        buffer[5000..].iter().all(|byte| *byte == 0),
-        "old bytes came back"
-    );
-    drop(file);
-    env.agree("file");
-}
-
-fn within_a_page_zeroes_the_rest(env: &Env) {
-    let file = env.create("file");
-    file.write_all_at(&[1; 4096], 0).unwrap();
-    file.set_len(100).unwrap();
-    file.write_all_at(&[2; 1], 4000).unwrap();
-    let mut buffer = [9; 4001];
-    file.read_exact_at(&mut buffer, 0).unwrap();
-    assert!(buffer[..100].iter().all(|byte| *byte == 1));
-    assert!(buffer[100..4000].iter().all(|byte| *byte == 0));
-    assert_eq!(buffer[4000], 2);
-    drop(file);
-    env.agree("file");
-}
-
 fn to_zero_and_back(env: &Env) {
     let file = env.create("file");
     for round in 1..50u8 {
@@ -97,14 +62,5 @@ fn to_zero_and_back(env: &Env) {
         );
     }
     drop(file);
-    env.agree("file");
-}
-
-fn far_beyond(env: &Env) {
-    let path = env.file("file", "x");
-    truncate(&path, 1 << 42).unwrap();
-    assert_eq!(env.stat("file").st_size, 1 << 42);
-    assert_eq!(fs::metadata(env.beneath("file")).unwrap().len(), 1 << 42);
-    truncate(&path, 1).unwrap();
     env.agree("file");
 }

@@ -3,7 +3,9 @@
 use super::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! {
-    reads_and_writes_go_on,
+    reads_and_writes_go_on:
+        "file file before; open @f file rw; unlink file; absent file; is ^. names;
+         fill @f 6 100000 7; pread @f 0 before; filled @f 6 100000 7; is @f links 0 size 100006",
     attributes_still_change:
         "open @f file rw,creat,excl; unlink file; chmod @f 4711; is @f mode 4711; chown @f 11 12;
          is @f owner 11 12; times @f - 1000; is @f mtime 1000",
@@ -11,38 +13,34 @@ pub(super) const CASES: &[Case] = cases! {
         "file file old; open @old file r; note @old; unlink file; file file new; unlike file ino;
          read @old old; is file text new",
     room_comes_back_on_close [NotBtrfs],
-    truncate_and_allocate,
+    truncate_and_allocate:
+        "file file 0123456789; open @f file rw; unlink file; truncate @f 4; allocate @f 0 8;
+         is @f size 8; pread @f 0 0123; filled @f 4 4 0; fsync @f",
     other_link_lives_on:
         "file file shared; link file other; open @f file rw; unlink file; is @f links 1;
          write @f SHARED and more; is other text SHARED and more",
     reopened_through_proc:
         "file file content; open @f file r; unlink file; open @g @f rw; write @g CONTENT;
          close @g; pread @f 0 CONTENT",
-    locks_and_attributes_still_work,
+    locks_and_attributes_still_work:
+        "open @f file rw,creat,excl; unlink file; flock @f write; setxattr @f user.it value;
+         getxattr @f user.it value",
     many_at_once,
+    opens_again_and_again:
+        "file file content; open @a file rw; unlink file; is @a links 0; open @b @a rw;
+         pwrite @b 0 C; close @a; open @c @b rw; pread @c 0 Content; close @b;
+         truncate @c 100000; is @c size 100000; fsync @c; open @d @c r; pread @d 0 Content;
+         filled @d 7 99993 0",
+    replaced_ones_live_on:
+        "open @0 new rw,creat,excl; fill @0 0 100 48; rename new file; filled file 0 100 48;
+         open @1 new rw,creat,excl; fill @1 0 100 49; rename new file; filled file 0 100 49;
+         open @2 new rw,creat,excl; fill @2 0 100 50; rename new file; filled file 0 100 50;
+         open @a @0 rw; open @b @1 rw; filled @a 0 100 48; filled @b 0 100 49; open @c file rw;
+         pwrite @2 95 still; pread @c 95 still",
 };
 
 fn unlink(env: &Env, name: &str) {
     rustix::fs::unlink(env.path(name)).unwrap();
-}
-
-fn reads_and_writes_go_on(env: &Env) {
-    env.file("file", "before");
-    let file = env.open("file", OFlags::RDWR);
-    unlink(env, "file");
-    env.absent("file");
-    assert_eq!(
-        fs::read_dir(env.beneath("")).unwrap().count(),
-        0,
-        "no other name in its stead"
-    );
-    file.write_all_at(&[7; 100_000], 6).unwrap();
-    let mut content = vec![0; 100_006];
-    file.read_exact_at(&mut content, 0).unwrap();
-    assert_eq!(&content[..6], b"before");
-    assert!(content[6..].iter().all(|byte| *byte == 7));
-    let meta = file.metadata().unwrap();
-    assert_eq!((meta.nlink(), meta.len()), (0, 100_006));
 }
 
 fn room_comes_back_on_close(env: &Env) {
@@ -66,32 +64,6 @@ fn room_comes_back_on_close(env: &Env) {
         );
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-}
-
-fn truncate_and_allocate(env: &Env) {
-    env.file("file", "0123456789");
-    let file = env.open("file", OFlags::RDWR);
-    unlink(env, "file");
-    file.set_len(4).unwrap();
-    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 8).unwrap();
-    let mut content = [9; 8];
-    file.read_exact_at(&mut content, 0).unwrap();
-    assert_eq!(&content, b"0123\0\0\0\0");
-    file.sync_all().unwrap();
-}
-
-fn locks_and_attributes_still_work(env: &Env) {
-    let file = env.create("file");
-    unlink(env, "file");
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    let none = rustix::fs::XattrFlags::empty();
-    rustix::fs::fsetxattr(&file, "user.it", b"value", none).unwrap();
-    let mut value = [0; 16];
-    assert_eq!(
-        rustix::fs::fgetxattr(&file, "user.it", &mut value[..]).unwrap(),
-        5
-    );
-    assert!(rustix::fs::fstatvfs(&file).unwrap().f_blocks > 0);
 }
 
 fn many_at_once(env: &Env) {

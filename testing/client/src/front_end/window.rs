@@ -30,7 +30,7 @@ use shared::Shared;
 use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, MutexGuard, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Live, Table};
@@ -254,15 +254,6 @@ impl OpenWindow {
 
     pub(super) fn window(&self) -> &Window {
         &self.window
-    }
-
-    pub(super) fn main_thread(&self) -> Option<MutexGuard<'_, ()>> {
-        self.window.shared.main_thread()
-    }
-
-    /// Ends all mappings, as a reset of the device does.
-    pub(super) fn clear(&self) {
-        self.window.shared.clear();
     }
 }
 

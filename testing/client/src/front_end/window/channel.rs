@@ -29,12 +29,10 @@ pub(super) fn run(shared: &Shared) {
 /// Waits for a message and carries it out. False at the end of the channel.
 fn take_next(shared: &Shared) -> io::Result<bool> {
     wait_readable(&shared.stream, None)?;
-    let main_thread = shared.main_thread();
     match shared.hooks.begin() {
         Turn::Now => {}
         Turn::Closed => return Ok(false),
         Turn::Paused => {
-            drop(main_thread);
             shared.hooks.wait_while_paused();
             return Ok(true);
         }

@@ -13,8 +13,6 @@ pub enum WindowBehaviour {
     ///   and REM_MEM_REG with NEED_REPLY, on the main channel.
     /// * Descriptors opened for reading are refused; all mappings are writable.
     /// * A mapping beyond the end of the file is refused, also of a partial last page.
-    /// * One thread does everything: while a message on the main channel is unanswered, none of the back end's is
-    ///   taken, and the other way round ([`FrontEnd::on_main_thread`](crate::FrontEnd::on_main_thread)).
     AsQemu,
 }
 

@@ -68,13 +68,3 @@ fn nothing_is_announced() {
     assert!(ground.window().mappings().is_empty(), "gone as well");
     assert_eq!(ground.back_end.codes(), before);
 }
-
-#[test]
-fn a_message_is_carried_out_while_the_main_channel_waits() {
-    let ground = Ground::new(WindowConfig::as_specified());
-    let answer = ground.front_end.on_main_thread(|_| {
-        let sent = Sent::at(0, 4096);
-        ground.channel.map(sent, file(4096))
-    });
-    assert_eq!(answer, 0);
-}

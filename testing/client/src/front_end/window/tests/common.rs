@@ -41,7 +41,7 @@ impl Ground {
 }
 
 /// For what must not happen: long enough that it mostly would.
-pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
+const A_WHILE: Duration = Duration::from_millis(100);
 
 const BOTH: [WindowConfig; 2] = [WindowConfig::as_specified(), WindowConfig::as_qemu()];
 
@@ -287,20 +287,4 @@ fn a_held_window_keeps_its_mappings() {
     drop(held);
     assert_eq!(channel.answer(SHMEM_UNMAP), 0);
     assert!(window.mappings().is_empty());
-}
-
-#[test]
-fn a_reset_ends_all_mappings() {
-    for config in BOTH {
-        let ground = Ground::new(config);
-        let (window, channel) = (ground.window(), &ground.channel);
-        let mapped = file(8192);
-        assert_eq!(channel.map(Sent::at(0, 4096), &mapped), 0);
-        assert_eq!(channel.map(Sent::at(8192, 4096), &mapped), 0);
-        assert!(window.wait_until(LIMIT, |counts| counts.maps == 2));
-        ground.front_end.reset_device().unwrap();
-        assert!(window.mappings().is_empty());
-        assert_eq!(window.counts().live, 0);
-        assert_eq!(channel.map(Sent::at(0, 8192), &mapped), 0);
-    }
 }

@@ -4,6 +4,7 @@ use super::back_end::{
     GET_CONFIG, GET_SHMEM_CONFIG, GET_VRING_BASE, Offer, SET_BACKEND_REQ_FD, SET_PROTOCOL_FEATURES,
     WINDOW_BYTES, connect,
 };
+use crate::front_end::handshake;
 use crate::front_end::{FrontEndConfig, GuestMemory, MigrateError, ProtocolFeatures, WindowConfig};
 use std::os::unix::net::UnixStream;
 
@@ -60,7 +61,7 @@ fn a_server_that_lacks_what_a_window_needs_has_none() {
         let (front_end, back_end) = connect(Some(WindowConfig::as_qemu()), offer);
         assert!(front_end.window().is_none());
         // Messages need no answer without REPLY_ACK. This one has one.
-        front_end.stop_queue(0).unwrap();
+        handshake::stop_queue(&front_end.link(), 0).unwrap();
         let codes = back_end.codes();
         assert_eq!(codes, [&WITHOUT_WINDOW[..], &[GET_VRING_BASE]].concat());
         let used = FrontEndConfig::default().protocol_features - lacking;
