@@ -49,7 +49,7 @@ fn put_descriptor(guest: &Guest, numbers: &mut Random, queue: usize, at: u64) {
 
 /// A request of any operation but INIT and DESTROY, with arbitrary arguments.
 fn any_request(numbers: &mut Random) -> Vec<u8> {
-    let opcode = numbers.pick(&Opcode::ALL);
+    let opcode = numbers.pick(Opcode::ALL);
     let opcode = match opcode {
         Opcode::Init | Opcode::Destroy => Opcode::Write,
         other => other,
