@@ -114,6 +114,16 @@ impl<'a, C: Carrier> DaxClient<'a, C> {
         })
     }
 
+    /// As [`read`](Self::read), by loads: the process ends by SIGBUS beyond the last page of the file.
+    pub fn load(&self, node: NodeId, offset: u64, bytes: &mut [u8]) -> Result<(), DaxError> {
+        each_range(offset, bytes.len(), |index, within, part| {
+            self.access((node, index), false, |at| {
+                let window = self.window.hold();
+                window.copy_out(at + within, &mut bytes[part.clone()])
+            })
+        })
+    }
+
     /// Copies bytes to a file at `offset`, which does not make it longer.
     ///
     /// # Errors

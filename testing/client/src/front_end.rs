@@ -37,7 +37,8 @@ pub use shared_queue::QueueGuard;
 pub use state::StateError;
 pub use vhost::vhost_user::{Frontend as VhostLink, VhostUserProtocolFeatures as ProtocolFeatures};
 pub use window::{
-    Refusal, Window, WindowBehaviour, WindowConfig, WindowCounts, WindowError, WindowMapping,
+    HeldWindow, Refusal, Window, WindowBehaviour, WindowConfig, WindowCounts, WindowError,
+    WindowMapping,
 };
 
 pub(crate) use handshake::Watch;
@@ -254,10 +255,54 @@ impl FrontEnd {
         self.window.as_ref().map(OpenWindow::window)
     }
 
-    /// The vhost-user link, for other messages.
+    /// Calls `act` with the vhost-user link, in the place of the thread that does everything where a window
+    /// behaves [as QEMU's](WindowBehaviour::AsQemu): no message of the back end is taken meanwhile.
+    pub fn on_main_thread<T>(&self, act: impl FnOnce(VhostLink) -> T) -> T {
+        let _main_thread = self.window.as_ref().and_then(OpenWindow::main_thread);
+        act(self.link())
+    }
+
+    /// Resets the device (RESET_DEVICE), and ends all mappings of the window.
+    pub fn reset_device(&self) -> Result<(), ConnectError> {
+        self.on_main_thread(|mut link| {
+            handshake::reset(&mut link)?;
+            if let Some(window) = &self.window {
+                window.clear();
+            }
+            Ok(())
+        })
+    }
+
+    /// The vhost-user link, for other messages. See [`on_main_thread`](Self::on_main_thread).
     #[must_use]
     pub fn link(&self) -> VhostLink {
         self.connection().link.clone()
+    }
+
+    /// Stops a queue (GET_VRING_BASE), after its requests in progress, and returns its available index.
+    pub fn stop_queue(&self, index: u16) -> Result<u16, ConnectError> {
+        self.on_main_thread(|link| handshake::stop_queue(&link, index))
+    }
+
+    /// Restarts a stopped queue from `base` on, with the same rings, buffers and eventfds. Does not wait for
+    /// requests in flight.
+    pub fn restart_queue(&self, index: u16, base: u16) -> Result<(), ConnectError> {
+        let Some(mut queue) = self.queue(index) else {
+            return Err(ConnectError::Configuration("there is no such queue"));
+        };
+        let layout = queue.ring().layout();
+        let memory = Arc::clone(queue.memory());
+        let place = QueuePlace {
+            index,
+            layout,
+            base,
+            kick: queue.kick_event(),
+            call: queue.waker().call(),
+        };
+        self.on_main_thread(|mut link| {
+            handshake::place_queue(&link, &memory, &place)?;
+            handshake::enable_queue(&mut link, &self.agreed, index, true)
+        })
     }
 
     /// Sends a request and waits for its reply, which is empty for a request without one.

@@ -64,9 +64,9 @@ pub use dax::{
 };
 pub use front_end::{
     Agreed, Completion, ConnectError, Data, ExchangeError, FIRST_REQUEST_QUEUE, FrontEnd,
-    FrontEndConfig, GuestMemory, HIGH_PRIORITY, MigrateError, Migrated, Parts, ProtocolFeatures,
-    Queue, QueueError, QueueGuard, RawDescriptor, Refusal, StateError, Step, SubmitError, Token,
-    UsedElement, VhostLink, Window, WindowBehaviour, WindowConfig, WindowCounts, WindowError,
-    WindowMapping, descriptor_flags, features,
+    FrontEndConfig, GuestMemory, HIGH_PRIORITY, HeldWindow, MigrateError, Migrated, Parts,
+    ProtocolFeatures, Queue, QueueError, QueueGuard, RawDescriptor, Refusal, StateError, Step,
+    SubmitError, Token, UsedElement, VhostLink, Window, WindowBehaviour, WindowConfig,
+    WindowCounts, WindowError, WindowMapping, descriptor_flags, features,
 };
 pub use thrufs_testing::{Caller, Client};

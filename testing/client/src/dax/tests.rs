@@ -155,7 +155,7 @@ fn a_range_is_set_up_once_and_upgraded_for_a_store() {
         let mut seen = [9; 4];
         dax.read(FIRST, 4094, &mut seen).unwrap();
         assert_eq!(seen, [0, 0, 1, 1]);
-        dax.read(FIRST, 8190, &mut seen).unwrap();
+        dax.load(FIRST, 8190, &mut seen).unwrap();
         assert_eq!(seen, [1, 1, 2, 2]);
         assert_eq!(server.asked(), [Asked::SetUp(1, 0, 0, READ)]);
         dax.write(FIRST, 100, b"first").unwrap();

@@ -253,6 +253,11 @@ pub(crate) fn give_channel(link: &mut Frontend, end: &UnixStream) -> Result<(), 
     message("SET_BACKEND_REQ_FD", link.set_backend_request_fd(end))
 }
 
+/// RESET_DEVICE.
+pub(crate) fn reset(link: &mut Frontend) -> Result<(), ConnectError> {
+    message("RESET_DEVICE", link.reset_device())
+}
+
 fn read_config(link: &mut Frontend) -> Result<(Vec<u8>, u32), ConnectError> {
     let room = [0; CONFIG_BYTES];
     let flags = VhostUserConfigFlags::empty();

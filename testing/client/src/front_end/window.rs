@@ -6,13 +6,13 @@
 //! | `config` | which rules the front end follows, and its limits |
 //! | `wire` | messages of the channel |
 //! | `table` | live mappings by offset; what is refused |
-//! | `hooks` | counts, and withholding answers |
+//! | `hooks` | counts, and holding the thread up |
 //! | `shared` | what the thread and users share; announcing mappings to the back end |
 //! | `channel` | the thread that carries out messages |
 //!
 //! A thread reads the channel. Those who access the window look up an offset in the table and copy bytes while
 //! they hold its read lock, so a mapping that was confirmed to be removed is accessed by none. Copies are by
-//! system calls, which fail beyond the end of a file.
+//! system calls, which fail beyond the end of a file, except for those of [`HeldWindow`].
 
 mod channel;
 mod config;
@@ -30,7 +30,7 @@ use shared::Shared;
 use std::io;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use table::{Live, Table};
@@ -71,6 +71,12 @@ impl Window {
         &self.shared.config
     }
 
+    /// The guest address of an offset, as in descriptors and in ADD_MEM_REG.
+    #[must_use]
+    pub fn guest_address(&self, offset: u64) -> u64 {
+        shared::guest_address(offset)
+    }
+
     /// Copies bytes of the window.
     ///
     /// # Errors
@@ -99,6 +105,13 @@ impl Window {
         )
     }
 
+    /// The window for many fast accesses. No mapping comes into force or ends while it lives, and its thread must
+    /// not access the window otherwise.
+    #[must_use]
+    pub fn hold(&self) -> HeldWindow<'_> {
+        HeldWindow(self.shared.table())
+    }
+
     /// The mappings in force, by offset.
     #[must_use]
     pub fn mappings(&self) -> Vec<WindowMapping> {
@@ -117,9 +130,31 @@ impl Window {
         self.shared.hooks.wait_until(limit, holds)
     }
 
+    /// Takes no more messages from the channel, until [`resume`](Self::resume). Waits for the one in progress.
+    pub fn pause(&self) {
+        self.shared.hooks.pause();
+    }
+
+    /// Takes messages again.
+    pub fn resume(&self) {
+        self.shared.hooks.resume();
+    }
+
+    /// Waits until a message is in the channel, while [paused](Self::pause); false after `limit`.
+    #[must_use]
+    pub fn has_message(&self, limit: Duration) -> bool {
+        channel::wait_readable(&self.shared.stream, Some(limit)).unwrap_or(false)
+    }
+
     /// Carries out messages without answering them, until [`answer_again`](Self::answer_again).
     pub fn withhold_answers(&self) {
         self.shared.hooks.withhold();
+    }
+
+    /// Answers that are withheld.
+    #[must_use]
+    pub fn withheld_answers(&self) -> usize {
+        self.shared.hooks.withheld()
     }
 
     /// Sends the answers that were withheld, in their order, and those to come.
@@ -135,6 +170,29 @@ impl Window {
 impl std::fmt::Debug for Window {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Window({} bytes)", self.size())
+    }
+}
+
+/// A window whose mappings do not change: accesses are loads and stores.
+///
+/// One beyond the end of the file ends the process by SIGBUS.
+pub struct HeldWindow<'a>(RwLockReadGuard<'a, Table>);
+
+impl HeldWindow<'_> {
+    /// Copies bytes of the window.
+    pub fn copy_out(&self, offset: u64, bytes: &mut [u8]) -> Result<(), WindowError> {
+        each_part(&self.0, offset, bytes.len(), |live, at, part| {
+            let copied = live.bytes.copy_out(at, &mut bytes[part]);
+            copied.map_err(|_| Errno::FAULT)
+        })
+    }
+
+    /// Copies bytes to the window.
+    pub fn copy_in(&self, offset: u64, bytes: &[u8]) -> Result<(), WindowError> {
+        each_part(&self.0, offset, bytes.len(), |live, at, part| {
+            let copied = live.bytes.copy_in(at, &bytes[part]);
+            copied.map_err(|_| Errno::FAULT)
+        })
     }
 }
 
@@ -197,12 +255,23 @@ impl OpenWindow {
     pub(super) fn window(&self) -> &Window {
         &self.window
     }
+
+    pub(super) fn main_thread(&self) -> Option<MutexGuard<'_, ()>> {
+        self.window.shared.main_thread()
+    }
+
+    /// Ends all mappings, as a reset of the device does.
+    pub(super) fn clear(&self) {
+        self.window.shared.clear();
+    }
 }
 
 impl Drop for OpenWindow {
     fn drop(&mut self) {
         let shared = &self.window.shared;
+        // First the socket: a thread that sends an answer holds the lock of the hooks.
         let _ = shared.stream.shutdown(std::net::Shutdown::Both);
+        shared.hooks.close();
         if let Some(thread) = self.thread.take() {
             // Its panic was reported where it happened.
             let _ = thread.join();

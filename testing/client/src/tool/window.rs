@@ -183,7 +183,7 @@ fn measure(
         let mut offsets = Offsets::of(&row);
         let mut by_window = |time| {
             rate(time, || {
-                let read = dax.read(file.node, offsets.next(), &mut buffer);
+                let read = dax.load(file.node, offsets.next(), &mut buffer);
                 read.map_err(|error| dax_failed(&row.name, &error))
             })
         };
@@ -238,7 +238,7 @@ fn small_files(
             .push(SMALL_FILES as f64 / begun.elapsed().as_secs_f64());
         let begun = Instant::now();
         for file in &files {
-            let read = dax.read(file.node, 0, &mut buffer);
+            let read = dax.load(file.node, 0, &mut buffer);
             read.map_err(|error| dax_failed("small file", &error))?;
         }
         series

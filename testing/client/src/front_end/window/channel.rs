@@ -1,11 +1,16 @@
 //! The thread that carries out the back end's messages, one after the other.
 
+use super::hooks::Turn;
 use super::shared::Shared;
 use super::table::{Live, Refusal};
 use super::wire::{self, Message, Piece};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 /// What a message changes, once it is checked.
 enum Change {
@@ -23,10 +28,25 @@ pub(super) fn run(shared: &Shared) {
 
 /// Waits for a message and carries it out. False at the end of the channel.
 fn take_next(shared: &Shared) -> io::Result<bool> {
-    match wire::receive(&shared.stream)? {
-        Some(message) => carry_out(shared, message).map(|()| true),
-        None => Ok(false),
+    wait_readable(&shared.stream, None)?;
+    let main_thread = shared.main_thread();
+    match shared.hooks.begin() {
+        Turn::Now => {}
+        Turn::Closed => return Ok(false),
+        Turn::Paused => {
+            drop(main_thread);
+            shared.hooks.wait_while_paused();
+            return Ok(true);
+        }
     }
+    let taken = wire::receive(&shared.stream).and_then(|message| {
+        let Some(message) = message else {
+            return Ok(false);
+        };
+        carry_out(shared, message).map(|()| true)
+    });
+    shared.hooks.end();
+    taken
 }
 
 fn carry_out(shared: &Shared, mut message: Message) -> io::Result<()> {
@@ -108,4 +128,18 @@ fn check_as_qemu(piece: &Piece, file: &OwnedFd) -> Result<(), Refusal> {
         return Err(Refusal::BeyondEnd);
     }
     Ok(())
+}
+
+/// Waits until there is a message, or the end of the channel; false after `limit`.
+pub(super) fn wait_readable(stream: &UnixStream, limit: Option<Duration>) -> io::Result<bool> {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(stream, PollFlags::IN)], timeout.as_ref()) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }

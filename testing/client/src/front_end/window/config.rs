@@ -13,7 +13,8 @@ pub enum WindowBehaviour {
     ///   and REM_MEM_REG with NEED_REPLY, on the main channel.
     /// * Descriptors opened for reading are refused; all mappings are writable.
     /// * A mapping beyond the end of the file is refused, also of a partial last page.
-    /// * One thread does it: while an announcement is unanswered, no message of the back end's is taken.
+    /// * One thread does everything: while a message on the main channel is unanswered, none of the back end's is
+    ///   taken, and the other way round ([`FrontEnd::on_main_thread`](crate::FrontEnd::on_main_thread)).
     AsQemu,
 }
 
@@ -25,6 +26,10 @@ pub struct WindowConfig {
     /// Most regions of memory, with the one of the guest's RAM; more mappings are refused. Counts for
     /// [`AsQemu`](WindowBehaviour::AsQemu), which itself aborts above 512.
     pub regions_max: usize,
+    /// Whether messages are carried out but not answered from the start
+    /// ([`Window::withhold_answers`](crate::Window::withhold_answers)), until
+    /// [`Window::answer_again`](crate::Window::answer_again).
+    pub answers_withheld: bool,
 }
 
 impl WindowConfig {
@@ -34,6 +39,7 @@ impl WindowConfig {
         WindowConfig {
             behaviour: WindowBehaviour::AsSpecified,
             regions_max: 512,
+            answers_withheld: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What tests see of a window's thread, and how they withhold its answers.
+//! What tests see of a window's thread and how they hold it up.
 
 use super::table::Refusal;
 use super::wire;
@@ -41,18 +41,38 @@ pub struct WindowCounts {
 #[derive(Default)]
 struct State {
     counts: WindowCounts,
+    paused: bool,
+    /// A message is being carried out.
+    busy: bool,
+    closed: bool,
     withholding: bool,
     /// Codes and results of answers that are withheld, in their order.
     withheld: Vec<(u32, u64)>,
 }
 
-#[derive(Default)]
 pub(super) struct Hooks {
     state: Mutex<State>,
     changed: Condvar,
 }
 
+/// Whether the thread may take a message.
+pub(super) enum Turn {
+    Now,
+    Paused,
+    Closed,
+}
+
 impl Hooks {
+    pub(super) fn new(withholding: bool) -> Hooks {
+        Hooks {
+            state: Mutex::new(State {
+                withholding,
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,6 +96,49 @@ impl Hooks {
             .changed
             .wait_timeout_while(state, limit, |state| !holds(&state.counts));
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Takes no message from now on, and waits until the one in progress is done.
+    pub(super) fn pause(&self) {
+        let mut state = self.state();
+        state.paused = true;
+        let done = self.changed.wait_while(state, |state| state.busy);
+        drop(done.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn resume(&self) {
+        self.state().paused = false;
+        self.changed.notify_all();
+    }
+
+    /// Begins a message, if one may be taken now.
+    pub(super) fn begin(&self) -> Turn {
+        let mut state = self.state();
+        if state.closed {
+            return Turn::Closed;
+        }
+        if state.paused {
+            return Turn::Paused;
+        }
+        state.busy = true;
+        Turn::Now
+    }
+
+    pub(super) fn end(&self) {
+        self.state().busy = false;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn wait_while_paused(&self) {
+        let state = self.state();
+        let waits = |state: &mut State| state.paused && !state.closed;
+        let over = self.changed.wait_while(state, waits);
+        drop(over.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.changed.notify_all();
     }
 
     /// Answers a message, or keeps the answer.
@@ -104,5 +167,9 @@ impl Hooks {
         }
         self.changed.notify_all();
         Ok(())
+    }
+
+    pub(super) fn withheld(&self) -> usize {
+        self.state().withheld.len()
     }
 }

@@ -5,7 +5,7 @@ use super::hooks::{Hooks, WindowCounts};
 use super::table::{Live, Table};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 use vhost::VhostUserMemoryRegionInfo;
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
@@ -19,6 +19,7 @@ pub(super) struct Shared {
     /// This side's end of the channel.
     pub(super) stream: UnixStream,
     pub(super) config: WindowConfig,
+    main_thread: Mutex<()>,
     link: Frontend,
 }
 
@@ -31,9 +32,10 @@ impl Shared {
     ) -> Shared {
         Shared {
             table: RwLock::new(Table::new(size)),
-            hooks: Hooks::default(),
+            hooks: Hooks::new(config.answers_withheld),
             stream,
             config,
+            main_thread: Mutex::new(()),
             link,
         }
     }
@@ -48,6 +50,13 @@ impl Shared {
 
     pub(super) fn is_as_qemu(&self) -> bool {
         self.config.behaviour == WindowBehaviour::AsQemu
+    }
+
+    /// The right to do what QEMU's main thread does; `None` where there is no such thread.
+    pub(super) fn main_thread(&self) -> Option<MutexGuard<'_, ()>> {
+        let lock = || self.main_thread.lock();
+        self.is_as_qemu()
+            .then(|| lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Brings a mapping into force, and announces it.
@@ -84,12 +93,28 @@ impl Shared {
             counts.unmaps += 1;
             counts.live = count;
         });
-        if let Some(live) = live.filter(|_| self.is_as_qemu()) {
-            self.announce(
-                |link| link.remove_mem_region(&region(&live)),
-                |counts| &mut counts.withdrawn,
-            );
+        if let Some(live) = live {
+            self.withdraw(&live);
         }
+    }
+
+    /// Ends all mappings.
+    pub(super) fn clear(&self) {
+        let all = self.table_to_change().clear();
+        self.hooks.count(|counts| counts.live = 0);
+        for live in &all {
+            self.withdraw(live);
+        }
+    }
+
+    fn withdraw(&self, live: &Live) {
+        if !self.is_as_qemu() {
+            return;
+        }
+        self.announce(
+            |link| link.remove_mem_region(&region(live)),
+            |counts| &mut counts.withdrawn,
+        );
     }
 
     /// Sends a message with NEED_REPLY, and counts it in `done` once it is confirmed.

@@ -24,6 +24,7 @@ fn a_mapping_for_reading_refuses_stores() {
     for offset in [0, 4096] {
         let refused = Err(WindowError::Failed(offset, Errno::FAULT));
         assert_eq!(window.write(offset, b"spoiled"), refused);
+        assert_eq!(window.hold().copy_in(offset, b"spoiled"), refused);
         let mut seen = [9; 7];
         window.read(offset, &mut seen).unwrap();
         assert_eq!(seen, [0; 7]);
@@ -66,4 +67,14 @@ fn nothing_is_announced() {
     assert_eq!(ground.channel.unmap(Sent::at(0, 4096)), 0);
     assert!(ground.window().mappings().is_empty(), "gone as well");
     assert_eq!(ground.back_end.codes(), before);
+}
+
+#[test]
+fn a_message_is_carried_out_while_the_main_channel_waits() {
+    let ground = Ground::new(WindowConfig::as_specified());
+    let answer = ground.front_end.on_main_thread(|_| {
+        let sent = Sent::at(0, 4096);
+        ground.channel.map(sent, file(4096))
+    });
+    assert_eq!(answer, 0);
 }

@@ -1,4 +1,4 @@
-//! What both ways of behaving have in common: refusals and counts.
+//! What both ways of behaving have in common: refusals, counts, and holding the thread up.
 
 use super::super::wire::{self, NEED_REPLY, SHMEM_MAP, SHMEM_UNMAP};
 use super::back_end::{BackEnd, Channel, LIMIT, Offer, Sent, WINDOW_BYTES, connect};
@@ -7,6 +7,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 /// A front end with a window, and the test's side of it.
 pub(crate) struct Ground {
@@ -38,6 +39,9 @@ impl Ground {
         self.front_end.window().unwrap()
     }
 }
+
+/// For what must not happen: long enough that it mostly would.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
 
 const BOTH: [WindowConfig; 2] = [WindowConfig::as_specified(), WindowConfig::as_qemu()];
 
@@ -74,10 +78,15 @@ fn a_mapping_shows_its_file_and_takes_stores_until_it_is_removed() {
         assert_eq!(seen, [2, 2, 3, 3], "within a mapping");
         window.read(3 * 4096 - 2, &mut seen).unwrap();
         assert_eq!(seen, [3, 3, 0, 0], "across two");
+        window.hold().copy_out(3 * 4096 - 2, &mut seen).unwrap();
+        assert_eq!(seen, [3, 3, 0, 0]);
         window.write(4096 + 10, b"by a call").unwrap();
+        window.hold().copy_in(3 * 4096, b"by stores").unwrap();
         let mut bytes = [0; 9];
         file.read_exact_at(&mut bytes, 2 * 4096 + 10).unwrap();
         assert_eq!(&bytes, b"by a call");
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"by stores");
         let about = window.mappings();
         assert_eq!((about[0].offset, about[0].length), (4096, 8192));
         assert_eq!((about[0].file_offset, about[0].writable), (8192, true));
@@ -214,5 +223,84 @@ fn a_malformed_header_ends_the_channel() {
         thrufs_sys::fd_passing::send(stream, header, &[]).unwrap();
         assert!(wire::receive(&ground.channel.0).unwrap().is_none());
         assert!(ground.window().wait_until(LIMIT, |counts| counts.ended));
+    }
+}
+
+#[test]
+fn a_paused_front_end_takes_no_message() {
+    for config in BOTH {
+        let ground = Ground::new(config);
+        let (window, channel) = (ground.window(), &ground.channel);
+        window.pause();
+        channel.send_map(Sent::at(0, 4096), file(4096));
+        assert!(window.has_message(LIMIT));
+        assert!(!window.wait_until(A_WHILE, |counts| counts.messages > 0));
+        window.resume();
+        assert_eq!(channel.answer(SHMEM_MAP), 0);
+        assert_eq!(window.counts().messages, 1);
+    }
+}
+
+#[test]
+fn withheld_answers_come_in_their_order() {
+    for config in BOTH {
+        let config = WindowConfig {
+            answers_withheld: true,
+            ..config
+        };
+        let ground = Ground::new(config);
+        let (window, channel) = (ground.window(), &ground.channel);
+        let mapped = file(8192);
+        channel.send_map(Sent::at(0, 4096), &mapped);
+        channel.send_map(Sent::at(0, 4096), &mapped);
+        channel.send_unmap(Sent::at(0, 4096));
+        assert!(window.wait_until(LIMIT, |counts| counts.messages == 3));
+        // Waits until the last is carried out.
+        window.pause();
+        window.resume();
+        let counts = window.counts();
+        assert_eq!((counts.unmaps, counts.answers), (1, 0));
+        assert_eq!(window.withheld_answers(), 3);
+        window.answer_again().unwrap();
+        assert_eq!(channel.answer(SHMEM_MAP), 0);
+        assert_ne!(channel.answer(SHMEM_MAP), 0);
+        assert_eq!(channel.answer(SHMEM_UNMAP), 0);
+        assert_eq!(channel.map(Sent::at(0, 4096), &mapped), 0);
+        window.withhold_answers();
+        channel.send_unmap(Sent::at(0, 4096));
+        assert!(window.wait_until(LIMIT, |counts| counts.unmaps == 2));
+        window.pause();
+        assert_eq!((window.counts().answers, window.withheld_answers()), (4, 1));
+    }
+}
+
+#[test]
+fn a_held_window_keeps_its_mappings() {
+    let ground = Ground::new(WindowConfig::as_specified());
+    let (window, channel) = (ground.window(), &ground.channel);
+    assert_eq!(channel.map(Sent::at(0, 4096), file(4096)), 0);
+    let held = window.hold();
+    channel.send_unmap(Sent::at(0, 4096));
+    assert!(window.wait_until(LIMIT, |counts| counts.messages == 2));
+    held.copy_in(0, b"still there").unwrap();
+    assert_eq!(window.counts().unmaps, 0);
+    drop(held);
+    assert_eq!(channel.answer(SHMEM_UNMAP), 0);
+    assert!(window.mappings().is_empty());
+}
+
+#[test]
+fn a_reset_ends_all_mappings() {
+    for config in BOTH {
+        let ground = Ground::new(config);
+        let (window, channel) = (ground.window(), &ground.channel);
+        let mapped = file(8192);
+        assert_eq!(channel.map(Sent::at(0, 4096), &mapped), 0);
+        assert_eq!(channel.map(Sent::at(8192, 4096), &mapped), 0);
+        assert!(window.wait_until(LIMIT, |counts| counts.maps == 2));
+        ground.front_end.reset_device().unwrap();
+        assert!(window.mappings().is_empty());
+        assert_eq!(window.counts().live, 0);
+        assert_eq!(channel.map(Sent::at(0, 8192), &mapped), 0);
     }
 }

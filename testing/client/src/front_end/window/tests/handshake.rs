@@ -6,7 +6,6 @@ use super::back_end::{
 };
 use crate::front_end::{FrontEndConfig, GuestMemory, MigrateError, ProtocolFeatures, WindowConfig};
 use std::os::unix::net::UnixStream;
-use vhost::VhostBackend;
 
 /// The messages to a back end with one request queue.
 const WITHOUT_WINDOW: [u32; 20] = [
@@ -61,7 +60,7 @@ fn a_server_that_lacks_what_a_window_needs_has_none() {
         let (front_end, back_end) = connect(Some(WindowConfig::as_qemu()), offer);
         assert!(front_end.window().is_none());
         // Messages need no answer without REPLY_ACK. This one has one.
-        front_end.link().get_vring_base(0).unwrap();
+        front_end.stop_queue(0).unwrap();
         let codes = back_end.codes();
         assert_eq!(codes, [&WITHOUT_WINDOW[..], &[GET_VRING_BASE]].concat());
         let used = FrontEndConfig::default().protocol_features - lacking;
@@ -102,6 +101,7 @@ fn the_channel_ends_with_the_front_end_and_mappings_with_it() {
     let (front_end, back_end) = connect(Some(WindowConfig::as_specified()), Offer::default());
     let channel = back_end.channel();
     let window = front_end.window().unwrap().clone();
+    window.pause();
     drop(front_end);
     assert!(super::super::wire::receive(&channel.0).unwrap().is_none());
     assert!(window.counts().ended);
