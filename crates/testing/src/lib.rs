@@ -87,6 +87,7 @@ mod shape;
 
 pub mod fence;
 pub mod helper;
+pub mod memory;
 pub mod posix;
 pub mod process;
 pub mod steps;

@@ -10,166 +10,72 @@
 //! `full-9`, to which everything can be written, and a close that reports ENOSPC, and `page-0`
 //! to `page-9`, of one page of bytes 0xff, which are slow to be read.
 //! What is slow prints "slow", and waits until there is a file named GATE.
-//! Nothing is cached, and nothing that is written is kept.
+//! Nothing is cached.
 
 #![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use thrufs::layout::Attr;
 use thrufs::session::{Threads, Transport};
-use thrufs::{
-    Attributes, Context, DirectorySink, Entry, Errno, FileHandle, FileSystem, Generation,
-    MountOptions, Name, NodeId, ReadAnswer, ReadArgs, ReadReply, Result, SessionConfig, SetAttr,
-    WriteArgs, WriteSource, mount,
-};
+use thrufs::{Errno, MountOptions, Opcode, Result, SessionConfig, mount};
+use thrufs_testing::memory::{Asked, File, Files, Settings};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// As many requests may block while others are served.
 const READERS: usize = 16;
 
-const FIRST_FILE: u64 = 10;
-const FIRST_SLOW: u64 = 20;
-const FIRST_SYNC: u64 = 30;
-const FIRST_FULL: u64 = 40;
-const FIRST_PAGE: u64 = 50;
+const PAGE_BYTES: usize = 4096;
 
-const PAGE_BYTES: u64 = 4096;
-
-struct SlowFiles {
-    gate: Option<PathBuf>,
-}
-
-fn node_of(name: &[u8]) -> Option<u64> {
-    let numbered = [
-        (&b"file-"[..], FIRST_FILE),
-        (&b"slow-"[..], FIRST_SLOW),
-        (&b"sync-"[..], FIRST_SYNC),
-        (&b"full-"[..], FIRST_FULL),
-        (&b"page-"[..], FIRST_PAGE),
-    ];
-    numbered
-        .iter()
-        .find_map(|(prefix, first)| match name.strip_prefix(*prefix)? {
-            [digit @ b'0'..=b'9'] => Some(first + u64::from(digit - b'0')),
-            _ => None,
-        })
-}
-
-impl SlowFiles {
-    fn wait(&self) {
-        let Some(gate) = &self.gate else { return };
-        println!("slow");
-        while !gate.exists() {
-            thread::sleep(POLL_INTERVAL);
-        }
-    }
-
-    fn attributes_of(&self, node: u64) -> Attr {
-        if (FIRST_SLOW..FIRST_SYNC).contains(&node) {
-            self.wait();
-        }
-        let (mode, nlink) = match node {
-            1 => (0o040_755, 2),
-            _ => (0o100_644, 1),
-        };
-        Attr {
-            ino: node,
-            mode,
-            nlink,
-            size: if node >= FIRST_PAGE { PAGE_BYTES } else { 0 },
-            ..Attr::default()
-        }
+fn wait(gate: &Path) {
+    println!("slow");
+    while !gate.exists() {
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-impl FileSystem for SlowFiles {
-    fn lookup(&self, _: &Context<'_>, _: NodeId, name: Name<'_>) -> Result<Entry> {
-        let node = node_of(name.as_bytes()).ok_or(Errno::ENOENT)?;
-        Ok(Entry {
-            node: NodeId(node),
-            generation: Generation(0),
-            attr: self.attributes_of(node),
-            entry_timeout: Duration::ZERO,
-            attr_timeout: Duration::ZERO,
-        })
+fn hook(asked: &Asked<'_>, gate: Option<&Path>) -> Result<()> {
+    let is_slow = match asked.opcode {
+        Opcode::Lookup | Opcode::Getattr | Opcode::Setattr => asked.is_one_of("slow-"),
+        Opcode::Fsync => asked.is_one_of("sync-"),
+        Opcode::Read => true,
+        Opcode::Flush if asked.is_one_of("full-") => return Err(Errno::ENOSPC),
+        // Files need none.
+        Opcode::Open => return Err(Errno::ENOSYS),
+        _ => false,
+    };
+    if let Some(gate) = gate.filter(|_| is_slow) {
+        wait(gate);
     }
+    Ok(())
+}
 
-    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
-        Ok(Attributes {
-            attr: self.attributes_of(node.0),
-            timeout: Duration::ZERO,
-        })
-    }
-
-    fn setattr(&self, _: &Context<'_>, node: NodeId, _: &SetAttr) -> Result<Attributes> {
-        Ok(Attributes {
-            attr: self.attributes_of(node.0),
-            timeout: Duration::ZERO,
-        })
-    }
-
-    fn read(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        _: &ReadArgs,
-        reply: ReadReply<'_>,
-    ) -> Result<ReadAnswer> {
-        self.wait();
-        reply.fill(|buffer| {
-            buffer.fill(0xff);
-            Ok(buffer.len())
-        })
-    }
-
-    fn write(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        _: &WriteArgs,
-        source: WriteSource<'_>,
-    ) -> Result<usize> {
-        Ok(source.len())
-    }
-
-    /// Empty, so that a walk of the machine's whole tree passes.
-    fn readdir(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        _: FileHandle,
-        _: u64,
-        _: &mut DirectorySink<'_>,
-    ) -> Result<()> {
-        Ok(())
-    }
-
-    fn fsync(&self, _: &Context<'_>, node: NodeId, _: FileHandle, _: bool) -> Result<()> {
-        if (FIRST_SYNC..FIRST_FULL).contains(&node.0) {
-            self.wait();
+/// Listed as empty, so that a walk of the machine's whole tree passes.
+fn files(gate: Option<PathBuf>) -> Arc<Files> {
+    let files = Files::new(Settings {
+        unlisted: true,
+        hook: Some(Box::new(move |asked| hook(asked, gate.as_deref()))),
+        ..Settings::default()
+    });
+    for number in 0..10 {
+        for kind in ["file", "slow", "sync", "full", "page"] {
+            let data = [0xff; PAGE_BYTES];
+            let data = if kind == "page" { &data[..] } else { b"" };
+            let valid = Duration::ZERO;
+            let file = File {
+                valid,
+                ..File::with(data)
+            };
+            files.put(&format!("{kind}-{number}"), file);
         }
-        Ok(())
     }
-
-    fn flush(
-        &self,
-        _: &Context<'_>,
-        node: NodeId,
-        _: FileHandle,
-        _: thrufs::LockOwner,
-    ) -> Result<()> {
-        if (FIRST_FULL..FIRST_PAGE).contains(&node.0) {
-            return Err(Errno::ENOSPC);
-        }
-        Ok(())
-    }
+    files
 }
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -190,7 +96,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         auto_unmount,
         ..MountOptions::new("slow")
     };
-    let session = mount(SlowFiles { gate }, target, &options, config)?;
+    let session = mount(files(gate).serve(), target, &options, config)?;
     println!("ok");
     io::stdout().flush()?;
     io::stdin().read_to_end(&mut Vec::new())?;

@@ -1,178 +1,23 @@
 //! Each action, by each kind of access.
 
-use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, XattrFlags};
-use thrufs_testing::fence::truncate::truncate;
-use thrufs_tests::property::timestamps;
+use rustix::fs::{Mode, OFlags, RenameFlags};
 
-use crate::served::{Served, errno, names, open, put, raw, rename, with_policy};
-
-const SCRIPT: &[u8] = b"#!/bin/sh\nexit 0\n";
-
-fn fill(source: &Path) {
-    for directory in ["free", "held"] {
-        put(source, format!("{directory}/file"), b"content");
-        put(source, format!("{directory}/program"), SCRIPT);
-        put(source, format!("{directory}/sub/inner"), b"inner");
-        let executable = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(source.join(directory).join("program"), executable).unwrap();
-    }
-}
-
-fn chown(path: &Path) -> io::Result<()> {
-    std::os::unix::fs::chown(path, Some(7), Some(7))
-}
-
-fn touch(path: &Path) -> io::Result<()> {
-    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-    let times = timestamps(now.as_secs() as i64, 0);
-    Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
-}
+use crate::cases;
+use crate::served::{Served, errno, open, put, raw, rename, with_policy};
 
 fn chmod(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o640))
-}
-
-const NAME: &CStr = c"user.thrufs";
-
-fn set_attribute(path: &Path) -> io::Result<()> {
-    Ok(rustix::fs::setxattr(
-        path,
-        NAME,
-        b"value",
-        XattrFlags::empty(),
-    )?)
-}
-
-fn remove_attribute(path: &Path) -> i32 {
-    match raw(rustix::fs::removexattr(path, NAME)) {
-        libc::ENODATA => 0,
-        other => other,
-    }
-}
-
-fn unnamed(directory: &Path) -> i32 {
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    raw(rustix::fs::open(
-        directory,
-        flags,
-        Mode::from_raw_mode(0o600),
-    ))
-}
-
-/// The error of each way to open for reading.
-fn reads(served: &Served) -> Vec<(&'static str, i32)> {
-    let (file, program) = (served.at("held/file"), served.at("held/program"));
-    let direct = libc::O_RDONLY | libc::O_DIRECT;
-    vec![
-        ("open", errno(open(&file, libc::O_RDONLY))),
-        ("direct", errno(open(&file, direct))),
-        ("exec", errno(Command::new(program).status())),
-        ("inner", errno(open(&served.at("held/sub/inner"), 0))),
-    ]
-}
-
-fn lists(served: &Served) -> Vec<(&'static str, i32)> {
-    vec![
-        ("opendir", errno(fs::read_dir(served.at("held")))),
-        ("opendir below", errno(fs::read_dir(served.at("held/sub")))),
-    ]
-}
-
-fn writes(served: &Served) -> Vec<(&'static str, i32)> {
-    let file = served.at("held/file");
-    let opened = |how, flags| (how, errno(open(&file, flags)));
-    vec![
-        opened("write", libc::O_WRONLY),
-        opened("read and write", libc::O_RDWR),
-        opened("append", libc::O_WRONLY | libc::O_APPEND),
-        opened("truncating open", libc::O_WRONLY | libc::O_TRUNC),
-        opened("opening creation", libc::O_WRONLY | libc::O_CREAT),
-    ]
-}
-
-fn changes(served: &Served) -> Vec<(&'static str, i32)> {
-    let file = served.at("held/file");
-    let (free, away) = (served.at("free/file"), served.at("free/new"));
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let parent = File::open(served.ground().mnt()).unwrap();
-    let below = served.at("held/sub");
-    let none = RenameFlags::empty();
-    assert!(rustix::fs::openat(parent.as_fd(), "free/file", flags, Mode::empty()).is_ok());
-    vec![
-        ("chmod", errno(chmod(&file))),
-        ("chmod of a directory", errno(chmod(&below))),
-        ("chown", errno(chown(&file))),
-        ("utimes", errno(touch(&file))),
-        ("truncate", errno(truncate(&file, 3))),
-        ("setxattr", errno(set_attribute(&file))),
-        ("removexattr", remove_attribute(&file)),
-        ("setxattr of a directory", errno(set_attribute(&below))),
-        ("rename away", rename(&file, &away, none)),
-        ("rename within", rename(&file, &served.at("held/new"), none)),
-        ("rename onto", rename(&free, &file, none)),
-        ("exchange", rename(&free, &file, RenameFlags::EXCHANGE)),
-        ("exchange back", rename(&file, &free, RenameFlags::EXCHANGE)),
-        ("link away", errno(fs::hard_link(&file, &away))),
-        ("unlink", errno(fs::remove_file(&file))),
-        ("rmdir", errno(fs::remove_dir_all(&below))),
-    ]
-}
-
-fn makes(served: &Served) -> Vec<(&'static str, i32)> {
-    let new = served.at("held/new");
-    let free = served.at("free/file");
-    let node = |kind| raw(rustix::fs::mknodat(CWD, &new, kind, 0o644.into(), 0));
-    let create = libc::O_RDWR | libc::O_CREAT;
-    let none = RenameFlags::empty();
-    vec![
-        ("create", errno(open(&new, create))),
-        ("create anew", errno(open(&new, create | libc::O_EXCL))),
-        ("unnamed", unnamed(&served.at("held"))),
-        ("mkdir", errno(fs::create_dir(&new))),
-        ("mknod", node(FileType::RegularFile)),
-        ("mkfifo", node(FileType::Fifo)),
-        ("symlink", errno(std::os::unix::fs::symlink("file", &new))),
-        ("link", errno(fs::hard_link(&free, &new))),
-        ("rename to", rename(&free, &new, none)),
-        (
-            "rename to none",
-            rename(&free, &new, RenameFlags::NOREPLACE),
-        ),
-        (
-            "rename a directory to",
-            rename(&served.at("free/sub"), &new, none),
-        ),
-    ]
 }
 
 #[track_caller]
 fn all_are(expected: i32, results: &[(&str, i32)]) {
     let others: Vec<_> = results.iter().filter(|(_, got)| *got != expected).collect();
     assert!(others.is_empty(), "not {expected}: {others:?}");
-}
-
-/// Asserts that the tree beneath is as it was made.
-#[track_caller]
-fn is_untouched(served: &Served) {
-    for directory in ["free", "held"] {
-        let at = served.beneath(directory);
-        assert_eq!(names(&at), ["file", "program", "sub"]);
-        assert_eq!(fs::read(at.join("file")).unwrap(), b"content");
-        assert_eq!(fs::read(at.join("sub/inner")).unwrap(), b"inner");
-    }
-    let file = served.beneath("held/file");
-    let mode = fs::metadata(&file).unwrap().permissions();
-    assert_eq!(mode.mode() & 0o7777, 0o644);
-    let listed = rustix::fs::listxattr(&file, &mut [0_u8; 256]).unwrap();
-    assert_eq!(listed, 0);
 }
 
 const MODES: [&str; 5] = [
@@ -183,43 +28,17 @@ const MODES: [&str; 5] = [
     "cache=auto,writeback",
 ];
 
-fn over_modes(policy: &str, run: impl Fn(&Served)) {
-    for options in MODES {
-        with_policy(options, policy, fill, &run);
-    }
-}
-
 #[test]
-fn denied_files_are_listed_and_refuse_all_access() {
-    for (name, number) in [("EACCES", libc::EACCES), ("ENXIO", libc::ENXIO)] {
-        let policy =
-            format!("[[rule]]\npath = ['held', 'held/**']\naction = 'deny'\nerrno = '{name}'\n");
-        over_modes(&policy, |served| {
-            all_are(number, &reads(served));
-            all_are(number, &lists(served));
-            all_are(number, &writes(served));
-            all_are(number, &changes(served));
-            all_are(number, &makes(served));
-            let stat = fs::metadata(served.at("held/file")).unwrap();
-            assert_eq!(stat.len(), 7);
-            assert_eq!(names(served.ground().mnt()), ["free", "held"]);
-            is_untouched(served);
+fn each_call_is_answered_by_the_rules() {
+    for options in MODES {
+        with_policy(options, cases::RULES, cases::fill, |served| {
+            cases::all_are_answered(served.ground().source(), |case| {
+                Some((cases::by_call(served.ground().mnt(), case), String::new()))
+            });
+            let stat = fs::metadata(served.at("shut/x")).unwrap();
+            assert_eq!(stat.len(), 7, "{options}");
         });
     }
-}
-
-#[test]
-fn read_only_files_refuse_every_change() {
-    let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
-    over_modes(policy, |served| {
-        all_are(0, &reads(served));
-        all_are(0, &lists(served));
-        all_are(libc::EROFS, &writes(served));
-        all_are(libc::EROFS, &changes(served));
-        all_are(libc::EROFS, &makes(served));
-        assert_eq!(fs::read(served.at("held/file")).unwrap(), b"content");
-        is_untouched(served);
-    });
 }
 
 /// Actions that choose the data path change nothing else.
@@ -308,10 +127,10 @@ fn rules_on_content_apply_to_changes() {
 /// Inode flags are attributes: a read-only file keeps them, although a descriptor for reading can set them.
 #[test]
 fn inode_flags_of_read_only_files_stay() {
-    let policy = "[[rule]]\npath = 'held/**'\naction = 'read-only'\n";
+    let policy = "[[rule]]\npath = 'kept/**'\naction = 'read-only'\n";
     thrufs_tests::transport::over_each(|transport| {
         let lower = thrufs_tests::lower::Lower::Ext4;
-        let served = Served::start_on(lower, transport, "", policy, fill);
+        let served = Served::start_on(lower, transport, "", policy, cases::fill);
         let set = |path: &str| {
             let file = File::open(served.at(path)).unwrap();
             // With those that it has: without extents, ext4 would have to convert it.
@@ -319,9 +138,9 @@ fn inode_flags_of_read_only_files_stay() {
             let flags = flags | rustix::fs::IFlags::NODUMP;
             raw(rustix::fs::ioctl_setflags(&file, flags))
         };
-        assert_eq!(set("held/file"), libc::EROFS);
-        assert_eq!(set("held/sub"), libc::EROFS);
-        assert_eq!(set("free/file"), 0);
+        assert_eq!(set("kept/x"), libc::EROFS);
+        assert_eq!(set("kept/sub"), libc::EROFS);
+        assert_eq!(set("free/x"), 0);
         served.stop();
     });
 }

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use thrufs_tests::guard::Detach;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 
-use crate::served::{NOTHING, errno, names, open, put, raw, rename, with_policy};
+use crate::served::{NOTHING, errno, names, put, raw, with_policy};
 
 const POLICY: &str = "[[rule]]\npath = ['secret', '**/.*', '**/hidden']\naction = 'hide'\n";
 
@@ -58,69 +58,6 @@ fn hidden_names_are_not_found_and_not_listed() {
             assert_eq!(fs::read(served.at("open/file")).unwrap(), b"content");
             fs::write(served.at("open/file"), b"changed").unwrap();
             assert_eq!(fs::read(served.beneath("open/hidden")).unwrap(), b"changed");
-        });
-    }
-}
-
-/// Making a hidden name answers EACCES, whether there is a file or not, and its directory is not empty, as
-/// POSIX requires.
-#[test]
-fn hidden_names_can_be_neither_made_nor_replaced() {
-    for options in MODES {
-        with_policy(options, POLICY, fill, |served| {
-            for name in ["secret", "open/.dot", "open/.other", "open/hidden"] {
-                let path = served.at(name);
-                let file = served.at("open/file");
-                let node = raw(rustix::fs::mknodat(
-                    CWD,
-                    &path,
-                    FileType::Fifo,
-                    0o600.into(),
-                    0,
-                ));
-                let results = [
-                    errno(File::create(&path)),
-                    errno(File::create_new(&path)),
-                    errno(fs::create_dir(&path)),
-                    node,
-                    errno(std::os::unix::fs::symlink("x", &path)),
-                    errno(fs::hard_link(&file, &path)),
-                    rename(&file, &path, RenameFlags::empty()),
-                    rename(&file, &path, RenameFlags::NOREPLACE),
-                    rename(&served.at("empty"), &path, RenameFlags::empty()),
-                ];
-                assert_eq!(results, [libc::EACCES; 9], "{name}");
-            }
-            assert_eq!(errno(fs::remove_dir(served.at("empty"))), libc::ENOTEMPTY);
-            assert_eq!(fs::read(served.beneath("open/.dot")).unwrap(), b"content");
-            assert!(!served.beneath("open/.other").exists());
-        });
-    }
-}
-
-#[test]
-fn names_hidden_by_attributes_can_not_be_made_either() {
-    let policy = "[[rule]]\nowner = 4242\naction = 'hide'\n";
-    let fill = |source: &Path| {
-        put(source, "theirs", b"content");
-        put(source, "mine", b"content");
-        std::os::unix::fs::chown(source.join("theirs"), Some(4242), None).unwrap();
-    };
-    for options in MODES {
-        with_policy(options, policy, fill, |served| {
-            assert_eq!(names(served.ground().mnt()), ["mine"]);
-            let (path, mine) = (served.at("theirs"), served.at("mine"));
-            let results = [
-                errno(open(&path, libc::O_RDWR | libc::O_CREAT)),
-                errno(File::create_new(&path)),
-                errno(fs::create_dir(&path)),
-                errno(std::os::unix::fs::symlink("x", &path)),
-                errno(fs::hard_link(&mine, &path)),
-                rename(&mine, &path, RenameFlags::empty()),
-                rename(&mine, &path, RenameFlags::NOREPLACE),
-            ];
-            assert_eq!(results, [libc::EACCES; 7]);
-            assert_eq!(fs::read(served.beneath("theirs")).unwrap(), b"content");
         });
     }
 }

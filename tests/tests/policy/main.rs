@@ -9,6 +9,8 @@ mod audit;
 mod beneath;
 mod busy;
 mod callers;
+#[allow(dead_code)]
+mod cases;
 mod cost;
 mod forged;
 mod hide;

@@ -4,6 +4,9 @@
 
 mod acls;
 mod beneath;
+#[allow(dead_code)]
+#[path = "../policy/cases.rs"]
+mod cases;
 mod dots;
 mod following;
 mod handles;

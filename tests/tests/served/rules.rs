@@ -102,103 +102,6 @@ pub(super) fn set(valid: SetattrValid, size: u64) -> SetattrIn {
     }
 }
 
-#[test]
-fn rules_decide_every_changing_request() {
-    const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
-    const NO: fn(Errno) -> Result<()> = Err;
-    let (hidden, kept, fifo, moved) = (Errno::EACCES, Errno::EROFS, Errno::EBUSY, Errno::EXDEV);
-    under(RULES, |served| {
-        let root = served.client.root();
-        let at = |path: &str| root.walk(path).unwrap();
-        let [a, dir, kept_in, x, films, photos, p] =
-            ["a", "dir", "kept", "kept/x", "films", "photos", "photos/p"].map(at);
-        let rename = |from: (NodeId, &str), to: (NodeId, &str), flags| {
-            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
-            root.rename(from, to, flags)
-        };
-        let link = |node, parent, name: &str| root.link(node, parent, name.as_bytes()).map(drop);
-        let symlink = |target| root.symlink(ROOT, b"hollow", target).map(drop);
-        let create = |parent, name: &str| {
-            let created = root.create(parent, name.as_bytes(), libc::O_RDWR, 0o600);
-            created.map(drop)
-        };
-        let mkdir = |parent, name: &str| root.mkdir(parent, name.as_bytes(), 0o700).map(drop);
-        let setattr = |node, valid, size| root.setattr(node, &set(valid, size)).map(drop);
-        let (mode, size) = (SetattrValid::MODE, SetattrValid::SIZE);
-        for (at, (answer, expected)) in [
-            (root.unlink(kept_in, b"x"), NO(kept)),
-            (root.rmdir(kept_in, b"dir"), NO(kept)),
-            (root.unlink(ROOT, b"hidden"), NO(Errno::ENOENT)),
-            (rename((kept_in, "x"), (ROOT, "new"), 0), NO(kept)),
-            (rename((ROOT, "a"), (kept_in, "new"), 0), NO(kept)),
-            (
-                rename((ROOT, "hidden"), (ROOT, "new"), 0),
-                NO(Errno::ENOENT),
-            ),
-            (rename((ROOT, "a"), (ROOT, "hidden"), 0), NO(hidden)),
-            // Not by its name.
-            (rename((ROOT, "a"), (ROOT, "fifo"), 0), NO(fifo)),
-            (rename((ROOT, "a"), (ROOT, "fifo"), EXCHANGE), NO(fifo)),
-            (rename((ROOT, "fifo"), (ROOT, "a"), EXCHANGE), NO(fifo)),
-            (link(x, ROOT, "new"), NO(kept)),
-            (link(a, kept_in, "new"), NO(kept)),
-            (link(a, ROOT, "hidden"), NO(hidden)),
-            (mkdir(kept_in, "new"), NO(kept)),
-            (mkdir(ROOT, "hollow"), NO(hidden)),
-            (create(kept_in, "new"), NO(kept)),
-            (
-                root.tmpfile(kept_in, libc::O_RDWR, 0o600).map(drop),
-                NO(kept),
-            ),
-            (
-                root.mknod(ROOT, b"new", libc::S_IFIFO, 0).map(drop),
-                NO(fifo),
-            ),
-            // An existing file does not show, unless something else is wrong.
-            (create(ROOT, "hollow"), NO(hidden)),
-            (symlink(b"target"), NO(hidden)),
-            (symlink(b""), NO(Errno::ENOENT)),
-            (mkdir(ROOT, "dir"), NO(Errno::EEXIST)),
-            (setattr(x, mode, 0), NO(kept)),
-            (root.setxattr(x, b"user.x", b"1", 0), NO(kept)),
-            (root.removexattr(x, b"user.x"), NO(kept)),
-            // A redacted file stays redacted, and is not truncated.
-            (rename((photos, "p"), (ROOT, "new"), 0), NO(moved)),
-            (rename((ROOT, "a"), (photos, "p"), EXCHANGE), NO(moved)),
-            (rename((photos, "album"), (ROOT, "new"), 0), NO(moved)),
-            (rename((photos, "album"), (films, "new"), 0), NO(moved)),
-            (rename((ROOT, "photos"), (ROOT, "new"), 0), NO(moved)),
-            (link(p, ROOT, "new"), NO(moved)),
-            (setattr(p, size, 3), NO(Errno::EPERM)),
-            (setattr(p, size, 0), Ok(())),
-            (setattr(a, size, 3), Ok(())),
-            // It has a name by which it is not redacted.
-            (root.unlink(photos, b"two"), NO(Errno::EPERM)),
-            (rename((ROOT, "b"), (photos, "two"), 0), NO(Errno::EPERM)),
-            (root.unlink(ROOT, b"two"), Ok(())),
-            // The other may be one.
-            (root.unlink(photos, b"two"), NO(Errno::EPERM)),
-            (root.lookup(photos, b"as-well").map(drop), Ok(())),
-            (root.lookup(photos, b"two").map(drop), Ok(())),
-            (root.unlink(photos, b"two"), Ok(())),
-            // No lookup yet, but it has no other.
-            (root.unlink(photos, b"one"), Ok(())),
-            (rename((photos, "album"), (photos, "moved"), 0), Ok(())),
-            (rename((ROOT, "b"), (photos, "b"), 0), Ok(())),
-            (rename((photos, "b"), (films, "b"), 0), Ok(())),
-            (rename((ROOT, "dir"), (ROOT, "moved"), 0), Ok(())),
-            (link(a, dir, "link"), Ok(())),
-            (mkdir(dir, "new"), Ok(())),
-            (root.rmdir(dir, b"new"), Ok(())),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            assert_eq!(answer, expected, "case {at}");
-        }
-    });
-}
-
 /// The names in a listing, which are the same with attributes.
 fn listed(served: &Served, node: NodeId) -> Vec<String> {
     let [mut names, with] = [false, true].map(|plus| {
@@ -501,35 +404,6 @@ fn opened(served: &Served, node: NodeId, flags: i32, uid: u32) -> Result<()> {
     let user = served.client.user(uid, uid);
     let fh = user.open(node, flags)?.fh;
     user.release(node, fh)
-}
-
-#[test]
-fn an_open_is_judged_by_its_access_mode() {
-    under(RULES, |served| {
-        let root = served.client.root();
-        served.write("of-root", b"1");
-        let [x, theirs, p] = ["kept/x", "of-root", "photos/p"].map(|path| root.walk(path).unwrap());
-        let kept = Err(Errno::EROFS);
-        for (node, flags, uid, expected) in [
-            (x, libc::O_RDONLY, 0, Ok(())),
-            (x, libc::O_RDONLY | libc::O_TRUNC, 0, kept),
-            (x, libc::O_WRONLY, 0, kept),
-            (x, libc::O_RDWR, 0, kept),
-            (theirs, libc::O_RDONLY, 1000, Err(Errno::EIO)),
-            (theirs, libc::O_RDWR | libc::O_TRUNC, 0, Ok(())),
-            // It is no photograph, which matters to readers.
-            (p, libc::O_RDONLY, 0, Err(Errno::EPERM)),
-            // For writing, from the beginning alone.
-            (p, libc::O_WRONLY, 0, Err(Errno::EPERM)),
-            (p, libc::O_WRONLY | libc::O_TRUNC, 0, Ok(())),
-        ] {
-            assert_eq!(
-                opened(served, node, flags, uid),
-                expected,
-                "{flags:#o} {uid}"
-            );
-        }
-    });
 }
 
 /// Looking into files and writing a log may block.

@@ -8,85 +8,43 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use thrufs::layout::Attr;
-use thrufs::{
-    Attributes, Context, Entry, Errno, FileHandle, FileSystem, Generation, MountOptions,
-    MountedSession, Name, NodeId, Opcode, Result, SessionConfig,
-};
+use thrufs::{MountOptions, MountedSession, Opcode, SessionConfig};
 use thrufs_client::{FIRST_REQUEST_QUEUE, FrontEndConfig};
-
-/// Blocks requests until it is opened, and counts them.
-#[derive(Default)]
-struct Gate {
-    state: Mutex<(usize, bool)>,
-    changed: Condvar,
-}
-
-impl Gate {
-    fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
-        state.0 += 1;
-        let _open = self.changed.wait_while(state, |state| !state.1).unwrap();
-    }
-
-    fn open(&self) {
-        self.state.lock().unwrap().1 = true;
-        self.changed.notify_all();
-    }
-}
+use thrufs_testing::memory::{File, Files, Settings};
 
 /// A file, a directory, and in both directories a name whose LOOKUP blocks uninterruptibly.
-struct Silent(Arc<Gate>);
-
-const FILE: NodeId = NodeId(2);
-const DIRECTORY: NodeId = NodeId(3);
-
-fn attr(node: NodeId) -> Attr {
-    let directory = node != FILE;
-    Attr {
-        ino: node.0,
-        mode: if directory { 0o040_755 } else { 0o100_644 },
-        nlink: 1,
-        blksize: 4096,
-        ..Attr::default()
-    }
-}
-
-impl FileSystem for Silent {
-    fn lookup(&self, context: &Context<'_>, _: NodeId, name: Name<'_>) -> Result<Entry> {
-        let node = match name.as_bytes() {
-            b"file" => FILE,
-            b"directory" => DIRECTORY,
-            b"silent" => {
-                context.require_blocking()?;
-                self.0.pass();
-                return Err(Errno::ENOENT);
-            }
-            _ => return Err(Errno::ENOENT),
-        };
-        Ok(Entry {
-            node,
-            generation: Generation(0),
-            attr: attr(node),
-            entry_timeout: Duration::ZERO,
-            attr_timeout: Duration::ZERO,
-        })
-    }
-
-    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
-        Ok(Attributes {
-            attr: attr(node),
-            timeout: Duration::ZERO,
-        })
-    }
+fn silent() -> Arc<Files> {
+    let files = Files::new(Settings {
+        hook: Some(Box::new(|asked| match asked.is_about("silent") {
+            true => asked.wait(),
+            false => Ok(()),
+        })),
+        ..Settings::default()
+    });
+    let valid = Duration::ZERO;
+    files.put(
+        "file",
+        File {
+            valid,
+            ..File::with(b"")
+        },
+    );
+    files.put(
+        "directory",
+        File {
+            valid,
+            ..File::directory()
+        },
+    );
+    files
 }
 
 struct Source {
-    gate: Arc<Gate>,
+    files: Arc<Files>,
     session: Option<MountedSession>,
     ground: Ground,
 }
@@ -94,11 +52,15 @@ struct Source {
 impl Source {
     fn new() -> Option<Source> {
         let ground = Ground::new()?;
-        let gate = Arc::<Gate>::default();
-        let (fs, options) = (Silent(Arc::clone(&gate)), MountOptions::new("silent"));
-        let session = thrufs::mount(fs, &ground.src, &options, SessionConfig::default());
+        let (files, options) = (silent(), MountOptions::new("silent"));
+        let session = thrufs::mount(
+            files.serve(),
+            &ground.src,
+            &options,
+            SessionConfig::default(),
+        );
         Some(Source {
-            gate,
+            files,
             session: Some(session.unwrap()),
             ground,
         })
@@ -109,7 +71,7 @@ impl Source {
         let path = self.ground.mnt.join("silent");
         let client = std::thread::spawn(move || fs::metadata(path));
         wait_for("the request to reach the source", || {
-            self.gate.state.lock().unwrap().0 > 0
+            self.files.gate.came() > 0
         });
         client
     }
@@ -117,7 +79,7 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        self.gate.open();
+        self.files.gate.open();
         // Busy while the worker exists.
         drop(self.session.take());
     }
@@ -144,7 +106,7 @@ fn unanswered_requests_do_not_keep_the_mount() {
     server.wait_supervisor();
     assert_aborted(client);
     assert!(!ground.is_mounted());
-    source.gate.open();
+    source.files.gate.open();
     let said = server.ends(1);
     assert!(said.contains("do not end"), "{said}");
     ground.wait_gone();
@@ -160,7 +122,7 @@ fn callers_of_a_killed_worker_get_an_error() {
     assert_aborted(client);
     server.wait_supervisor();
     assert!(ground.is_mounted());
-    source.gate.open();
+    source.files.gate.open();
     let said = server.ends(1);
     assert!(said.contains("do not end"), "{said}");
     ground.wait_dead();
@@ -191,7 +153,7 @@ fn callers_get_an_error_when_the_supervisor_is_killed() {
         if !stays {
             wait_for("the mount to go", || !ground.is_mounted());
         }
-        source.gate.open();
+        source.files.gate.open();
         if stays {
             ground.wait_dead();
             ground::unmount_by_command(&ground.mnt);
@@ -287,7 +249,7 @@ fn share_continues_with_a_stuck_worker() {
     queue.notify().unwrap();
     drop(queue);
     wait_for("the request to reach the source", || {
-        source.gate.state.lock().unwrap().0 > 0
+        source.files.gate.came() > 0
     });
     drop(guest);
     wait_for("the worker to be stuck", || says("the worker is stuck"));
@@ -295,7 +257,7 @@ fn share_continues_with_a_stuck_worker() {
     next.set_read_timeout(Some(ground::LIMIT)).unwrap();
     next.read_exact(&mut [0; 12]).unwrap();
     wait_for("the message", || says("requests do not end"));
-    source.gate.open();
+    source.files.gate.open();
     server.signal(Signal::TERM);
     server.wait_supervisor();
 }

@@ -1,20 +1,16 @@
 //! What the kernel makes of each notification, on a real mount.
 
-use crate::ground::{Mount, Stage, eventually, node_of, one_reader, plain};
+use crate::ground::{Mount, eventually, files_with, node_of, one_reader, plain, set};
 use rustix::fs::inotify;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use thrufs::{Errno, NodeId};
+use thrufs::{Errno, NodeId, Opcode};
 
 fn mount(content: &[u8]) -> Option<Mount> {
-    Mount::new(&Stage::with(content), plain())
-}
-
-fn set(mount: &Mount, content: &[u8]) {
-    *mount.stage.content.lock().unwrap() = content.to_vec();
+    Mount::new(&files_with(content), plain())
 }
 
 #[test]
@@ -28,9 +24,9 @@ fn inval_inode_drops_attributes_and_data() {
     file.read_exact_at(&mut bytes, 0).unwrap();
     // The read has touched the time of access, and stat asks for that.
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 6);
-    set(&mount, b"after!, and longer");
+    set(&mount.files, "plain", b"after!, and longer");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 6, "cached");
-    let notifier = mount.stage.notifier();
+    let notifier = mount.files.notifier();
     // Attributes alone: the data stay as they were.
     notifier.inval_inode(node_of("plain"), -1, 0).unwrap();
     notifier.flush().unwrap();
@@ -55,13 +51,13 @@ fn inval_inode_drops_attributes_and_data() {
 fn inval_entry_and_epoch_cause_new_lookups() {
     let Some(mount) = mount(b"") else { return };
     let lookups = |name: &str| {
-        let before = mount.stage.count("lookup");
+        let before = mount.files.count(Opcode::Lookup);
         std::fs::metadata(mount.path(name)).unwrap();
-        mount.stage.count("lookup") - before
+        mount.files.count(Opcode::Lookup) - before
     };
     assert_eq!((lookups("plain"), lookups("other")), (1, 1));
     assert_eq!((lookups("plain"), lookups("other")), (0, 0), "cached");
-    let notifier = mount.stage.notifier();
+    let notifier = mount.files.notifier();
     for expire_only in [false, true] {
         notifier
             .inval_entry(NodeId::ROOT, b"plain", expire_only)
@@ -87,9 +83,9 @@ fn delete_removes_the_name() {
     let Some(mount) = mount(b"") else { return };
     let path = mount.path("plain");
     std::fs::metadata(&path).unwrap();
-    mount.stage.gone.lock().unwrap().push("plain".into());
+    mount.files.remove("plain");
     std::fs::metadata(&path).expect("cached");
-    let notifier = mount.stage.notifier();
+    let notifier = mount.files.notifier();
     notifier
         .delete(NodeId::ROOT, node_of("plain"), b"plain")
         .unwrap();
@@ -120,8 +116,8 @@ fn delete_reaches_watches_of_the_file_only() {
     let Some(mount) = mount(b"") else { return };
     let path = mount.path("plain");
     let (above, file) = (watch(path.parent().unwrap()), watch(&path));
-    mount.stage.gone.lock().unwrap().push("plain".into());
-    let notifier = mount.stage.notifier();
+    mount.files.remove("plain");
+    let notifier = mount.files.notifier();
     notifier
         .delete(NodeId::ROOT, node_of("plain"), b"plain")
         .unwrap();
@@ -136,7 +132,7 @@ fn store_and_retrieve_reach_the_page_cache() {
         return;
     };
     let file = File::open(mount.path("plain")).unwrap();
-    let notifier = mount.stage.notifier();
+    let notifier = mount.files.notifier();
     notifier
         .store(node_of("plain"), 0, b"from the notice")
         .unwrap();
@@ -144,12 +140,12 @@ fn store_and_retrieve_reach_the_page_cache() {
     let mut bytes = [0; 15];
     file.read_exact_at(&mut bytes, 0).unwrap();
     assert_eq!(&bytes, b"from the notice");
-    assert_eq!(mount.stage.count("read"), 0, "the cache had it");
+    assert_eq!(mount.files.count(Opcode::Read), 0, "the cache had it");
     let cookie = notifier.retrieve(node_of("plain"), 5, 10).unwrap();
     eventually("the answer comes", || {
-        !mount.stage.retrieved.lock().unwrap().is_empty()
+        !mount.files.retrieved.lock().unwrap().is_empty()
     });
-    let retrieved = mount.stage.retrieved.lock().unwrap();
+    let retrieved = mount.files.retrieved.lock().unwrap();
     assert_eq!(retrieved[..], [(cookie, 5, b"the notice".to_vec())]);
     assert_ne!(notifier.retrieve(node_of("plain"), 5, 10).unwrap(), cookie);
 }
@@ -161,39 +157,35 @@ fn prune_forgets_unused_nodes() {
     std::fs::metadata(mount.path("other")).unwrap();
     let open = File::open(mount.path("other")).unwrap();
     let nodes = [node_of("plain"), node_of("other")];
-    let notifier = mount.stage.notifier();
+    let notifier = mount.files.notifier();
     notifier.prune(&nodes).unwrap();
     notifier.flush().unwrap();
     if mount.metrics().notifications_failed > 0 {
         return thrufs_test_report::skipped("this kernel has no prune");
     }
-    eventually("forgotten", || {
-        mount.stage.forgotten.lock().unwrap().contains(&nodes[0])
-    });
-    assert!(
-        !mount.stage.forgotten.lock().unwrap().contains(&nodes[1]),
-        "it is open"
-    );
+    let is_forgotten = |node| mount.files.forgotten.lock().unwrap().contains_key(&node);
+    eventually("forgotten", || is_forgotten(nodes[0]));
+    assert!(!is_forgotten(nodes[1]), "it is open");
     drop(open);
 }
 
 #[test]
 fn resend_repeats_unanswered_requests() {
-    let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, one_reader()) else {
+    let files = files_with(b"content");
+    let Some(mount) = Mount::new(&files, one_reader()) else {
         return;
     };
     std::thread::scope(|scope| {
         let held = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
-        stage.gate.wait_for(1);
-        stage.notifier().resend().unwrap();
-        stage.notifier().flush().unwrap();
+        files.gate.wait_for(1);
+        files.notifier().resend().unwrap();
+        files.notifier().flush().unwrap();
         if mount.metrics().notifications_failed > 0 {
-            stage.gate.open();
+            files.gate.open();
             return thrufs_test_report::skipped("this kernel has no resend");
         }
-        stage.gate.wait_for(2);
-        stage.gate.open();
+        files.gate.wait_for(2);
+        files.gate.open();
         assert_eq!(held.join().unwrap(), b"content");
         eventually("one of two replies is refused", || {
             mount.metrics().replies_refused == 1
@@ -205,10 +197,10 @@ fn resend_repeats_unanswered_requests() {
 fn a_serving_thread_may_not_wait_for_notifications() {
     let Some(mount) = mount(b"") else { return };
     // This thread does not serve; unit tests have one that does.
-    assert_eq!(mount.stage.notifier().flush(), Ok(()));
+    assert_eq!(mount.files.notifier().flush(), Ok(()));
     let too_long = [b'x'; 5000];
     let refused = mount
-        .stage
+        .files
         .notifier()
         .inval_entry(NodeId::ROOT, &too_long, false);
     assert_eq!(refused, Err(Errno::ENAMETOOLONG));

@@ -1,14 +1,13 @@
 //! Real mounts: their beginning, their end, and what happens when requests sleep.
 
 use crate::ground::{
-    Mount, Shared, Stage, can_mount, check_deferred_read, eventually, is_mounted, node_of,
-    one_reader, plain,
+    Mount, can_mount, check_deferred_read, eventually, files_with, is_destroyed, is_mounted,
+    node_of, one_reader, plain, refusing, serve,
 };
 use rustix::fs::FlockOperation;
 use rustix::mount::{MountAttrFlags, UnmountFlags};
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use thrufs::{
@@ -18,8 +17,8 @@ use thrufs_sys::signal::{ThreadId, current_thread_id, interrupt_thread};
 
 #[test]
 fn mount_returns_when_the_mount_answers_and_drop_unmounts() {
-    let stage = Stage::with(b"hello");
-    let Some(mut mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"hello");
+    let Some(mut mount) = Mount::new(&files, plain()) else {
         return;
     };
     assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"hello");
@@ -44,26 +43,26 @@ fn mount_returns_when_the_mount_answers_and_drop_unmounts() {
     assert!(is_mounted(&target));
     drop(mount.session.take());
     assert!(!is_mounted(&target));
-    assert!(stage.destroyed.get().is_some());
+    assert!(is_destroyed(&files));
     assert!(
-        stage.notifier().increment_epoch().is_err(),
+        files.notifier().increment_epoch().is_err(),
         "the connection has ended"
     );
 }
 
 #[test]
 fn unmounting_from_outside_ends_the_session_and_frees_the_mount_point() {
-    let stage = Stage::with(b"one");
-    let Some(mut mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"one");
+    let Some(mut mount) = Mount::new(&files, plain()) else {
         return;
     };
     rustix::mount::unmount(mount.root(), UnmountFlags::empty()).unwrap();
     let end = mount.session.take().unwrap().join().unwrap();
     assert_eq!(end, End::Unmounted);
-    assert!(stage.destroyed.get().is_some());
-    let second = Stage::with(b"two");
+    assert!(is_destroyed(&files));
+    let second = files_with(b"two");
     let options = MountOptions::new("second");
-    let session = thrufs::mount(Shared(second), mount.path(""), &options, one_reader()).unwrap();
+    let session = thrufs::mount(serve(&second), mount.path(""), &options, one_reader()).unwrap();
     assert_eq!(std::fs::read(mount.path("plain")).unwrap(), b"two");
     assert_eq!(session.unmount().unwrap(), End::Unmounted);
     assert!(!is_mounted(mount.root()));
@@ -72,7 +71,7 @@ fn unmounting_from_outside_ends_the_session_and_frees_the_mount_point() {
 /// Regression: a program that looks at every mount was enough for an unmount to fail.
 #[test]
 fn an_unmount_waits_for_a_mount_in_use_for_half_a_second() {
-    let Some(mut mount) = Mount::new(&Stage::with(b"used"), plain()) else {
+    let Some(mut mount) = Mount::new(&files_with(b"used"), plain()) else {
         return;
     };
     let session = mount.session.take().unwrap();
@@ -93,13 +92,9 @@ fn a_refusal_at_init_leaves_nothing_mounted() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let stage = Arc::new(Stage {
-        refuse: true,
-        ..Stage::default()
-    });
     let options = MountOptions::new("refused");
     let failure =
-        thrufs::mount(Shared(stage), directory.path(), &options, one_reader()).unwrap_err();
+        thrufs::mount(serve(&refusing()), directory.path(), &options, one_reader()).unwrap_err();
     assert!(
         matches!(failure, MountFailure::Session(SessionError::Init(_))),
         "{failure:?}"
@@ -132,8 +127,8 @@ fn the_helper_mounts_and_unmounts() {
     for word in [" fuse.stage ", "nosuid", "default_permissions"] {
         assert!(line.contains(word), "{word}: {line}");
     }
-    let stage = Stage::with(b"helped");
-    let session = Session::new(Shared(stage), device, one_reader()).unwrap();
+    let files = files_with(b"helped");
+    let session = Session::new(serve(&files), device, one_reader()).unwrap();
     session.handshake().unwrap();
     let server = std::thread::spawn(move || session.run());
     let content = std::fs::read(directory.path().join("plain")).unwrap();
@@ -153,8 +148,8 @@ fn proc_mounts_shows_the_mount_options() {
         | MountAttrFlags::MOUNT_ATTR_NOATIME;
     options.allow_other = true;
     options.read_bytes_max = Some(65_536);
-    let stage = Stage::with(b"");
-    let Some(mount) = Mount::with_options(&stage, one_reader(), &options) else {
+    let files = files_with(b"");
+    let Some(mount) = Mount::with_options(&files, one_reader(), &options) else {
         return;
     };
     let line = mount_line(mount.root());
@@ -180,8 +175,8 @@ fn bad_mount_points_are_named() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for target in [file.path(), "/nonexistent/thrufs".as_ref()] {
         let options = MountOptions::new("nowhere");
-        let stage = Shared(Stage::with(b""));
-        let failure = thrufs::mount(stage, target, &options, one_reader()).unwrap_err();
+        let files = serve(&files_with(b""));
+        let failure = thrufs::mount(files, target, &options, one_reader()).unwrap_err();
         assert!(
             failure.to_string().contains(target.to_str().unwrap()),
             "{failure}"
@@ -195,7 +190,7 @@ fn shutting_down_before_the_mount_ends_the_handshake() {
         return;
     }
     let (device, _) = thrufs::mount::open_device().unwrap();
-    let session = Session::new(Shared(Stage::with(b"")), device, one_reader()).unwrap();
+    let session = Session::new(serve(&files_with(b"")), device, one_reader()).unwrap();
     let handle = session.handle();
     std::thread::scope(|scope| {
         let greeting = scope.spawn(|| session.handshake().map(drop));
@@ -211,18 +206,18 @@ fn shutting_down_before_the_mount_ends_the_handshake() {
 
 #[test]
 fn a_reader_that_gets_stuck_is_replaced() {
-    let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, one_reader()) else {
+    let files = files_with(b"content");
+    let Some(mount) = Mount::new(&files, one_reader()) else {
         return;
     };
     std::thread::scope(|scope| {
         let slow: Vec<_> = (0..5)
             .map(|number| {
                 let path = mount.path("slow");
-                let stage = &stage;
+                let files = &files;
                 let stuck = scope.spawn(move || std::fs::metadata(path).unwrap().len());
                 // Each holds the only reader there is.
-                stage.gate.wait_for(number + 1);
+                files.gate.wait_for(number + 1);
                 stuck
             })
             .collect();
@@ -234,7 +229,7 @@ fn a_reader_that_gets_stuck_is_replaced() {
         assert!(snapshot.displaced >= 5, "{snapshot}");
         assert!(snapshot.blocked >= 5, "{snapshot}");
         assert_eq!(snapshot.readers, 1, "{snapshot}");
-        stage.gate.open();
+        files.gate.open();
         for stuck in slow {
             assert_eq!(stuck.join().unwrap(), 7);
         }
@@ -253,24 +248,24 @@ fn requests_that_sleep_leave_the_reader_at_once() {
 
 #[test]
 fn beyond_blocked_max_readers_sleep_and_no_request_is_lost() {
-    let stage = Stage::with(b"content");
+    let files = files_with(b"content");
     let config = SessionConfig {
         blocked_max: 1,
         ..one_reader()
     };
-    let Some(mount) = Mount::new(&stage, config) else {
+    let Some(mount) = Mount::new(&files, config) else {
         return;
     };
     std::thread::scope(|scope| {
         let first = scope.spawn(|| std::fs::read(mount.path("held")).unwrap());
-        stage.gate.wait_for(1);
+        files.gate.wait_for(1);
         // Another open file of the same node would wait for the first one's page.
         let second = scope.spawn(|| std::fs::metadata(mount.path("slow")).unwrap().len());
-        stage.gate.wait_for(2);
+        files.gate.wait_for(2);
         let third = scope.spawn(|| std::fs::read(mount.path("plain")).unwrap());
         std::thread::sleep(Duration::from_millis(50));
         assert!(!third.is_finished(), "no reader is left");
-        stage.gate.open();
+        files.gate.open();
         assert_eq!(first.join().unwrap(), b"content");
         assert_eq!(second.join().unwrap(), 7);
         assert_eq!(third.join().unwrap(), b"content");
@@ -290,16 +285,16 @@ fn lock(mount: &Mount) -> (std::thread::JoinHandle<rustix::io::Result<()>>, Thre
 
 /// As many lock waiters as are allowed delay no other request and are interrupted by signals.
 pub fn check_lock_waiters(config: SessionConfig) {
-    let stage = Stage::with(b"content");
+    let files = files_with(b"content");
     let config = SessionConfig {
         lock_waiters_max: 8,
         ..config
     };
-    let Some(mount) = Mount::new(&stage, config) else {
+    let Some(mount) = Mount::new(&files, config) else {
         return;
     };
     let waiters: Vec<_> = (0..8).map(|_| lock(&mount)).collect();
-    eventually("all wait", || stage.count("waiting for a lock") == 8);
+    eventually("all wait", || files.lock.waiting() == 8);
     let snapshot = mount.metrics();
     assert_eq!(snapshot.lock_waiters, 8, "{snapshot}");
     eventually("no other request sleeps", || mount.metrics().blocked == 0);
@@ -329,7 +324,7 @@ fn waits_for_locks_are_interrupted_with_their_clients() {
 
 #[test]
 fn too_many_lock_waiters_are_refused() {
-    let stage = Stage::with(b"content");
+    let files = files_with(b"content");
     // Far longer than all this takes.
     let drain_timeout = Duration::from_secs(600);
     let config = SessionConfig {
@@ -337,11 +332,11 @@ fn too_many_lock_waiters_are_refused() {
         drain_timeout,
         ..one_reader()
     };
-    let Some(mount) = Mount::new(&stage, config) else {
+    let Some(mount) = Mount::new(&files, config) else {
         return;
     };
     let waiters: Vec<_> = (0..3).map(|_| lock(&mount)).collect();
-    eventually("three wait", || stage.count("waiting for a lock") == 3);
+    eventually("three wait", || files.lock.waiting() == 3);
     let (refused, _) = lock(&mount);
     assert_eq!(refused.join().unwrap(), Err(rustix::io::Errno::NOLCK));
     assert_eq!(mount.metrics().lock_waiters_refused, 1);
@@ -353,45 +348,45 @@ fn too_many_lock_waiters_are_refused() {
     for (waiter, _) in waiters {
         assert!(waiter.join().unwrap().is_err());
     }
-    assert!(stage.destroyed.get().is_some());
+    assert!(is_destroyed(&files));
 }
 
 #[test]
 fn shutting_down_while_busy_ends_in_time_and_leaves_no_dead_mount() {
-    let stage = Stage::with(b"content");
-    let Some(mut mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"content");
+    let Some(mut mount) = Mount::new(&files, plain()) else {
         return;
     };
     let (waiter, _) = lock(&mount);
     let path = mount.path("held");
     let held = std::thread::spawn(move || std::fs::read(path));
-    stage.gate.wait_for(1);
-    eventually("it waits", || stage.count("waiting for a lock") == 1);
+    files.gate.wait_for(1);
+    eventually("it waits", || files.lock.waiting() == 1);
     let handle = mount.session().handle();
     handle.shutdown();
     assert_eq!(waiter.join().unwrap(), Err(rustix::io::Errno::NOTCONN));
     assert!(!held.is_finished(), "a request in progress is given time");
-    stage.gate.open();
+    files.gate.open();
     let session = mount.session.take().unwrap();
     assert_eq!(session.join().unwrap(), End::ShutDown);
     assert_eq!(held.join().unwrap().unwrap(), b"content");
     assert!(!is_mounted(mount.root()));
-    assert!(stage.destroyed.get().is_some());
+    assert!(is_destroyed(&files));
 }
 
 #[test]
 fn the_end_waits_for_drain_timeout_at_most() {
-    let stage = Stage::with(b"content");
+    let files = files_with(b"content");
     let config = SessionConfig {
         drain_timeout: Duration::from_millis(200),
         ..plain()
     };
-    let Some(mut mount) = Mount::new(&stage, config) else {
+    let Some(mut mount) = Mount::new(&files, config) else {
         return;
     };
     let path = mount.path("held");
     let held = std::thread::spawn(move || std::fs::read(path));
-    stage.gate.wait_for(1);
+    files.gate.wait_for(1);
     mount.session().handle().shutdown();
     let ended = mount.session.take().unwrap().join();
     // The thread that has the request, and over io_uring the one that would send the reply.
@@ -399,30 +394,30 @@ fn the_end_waits_for_drain_timeout_at_most() {
         matches!(ended, Err(SessionError::Stuck(1 | 2))),
         "{ended:?}"
     );
-    assert!(stage.destroyed.get().is_none(), "a request is in progress");
+    assert!(!is_destroyed(&files), "a request is in progress");
     assert!(!is_mounted(mount.root()));
     assert!(
         held.join().unwrap().is_err(),
         "the client is not left waiting"
     );
-    stage.gate.open();
+    files.gate.open();
 }
 
 #[test]
 fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
-    let stage = Stage::with(b"content");
-    let Some(mut mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"content");
+    let Some(mut mount) = Mount::new(&files, plain()) else {
         return;
     };
     let connection = rustix::fs::minor(rustix::fs::stat(mount.root()).unwrap().st_dev);
     let path = mount.path("held");
     let held = std::thread::spawn(move || std::fs::read(path));
-    stage.gate.wait_for(1);
+    files.gate.wait_for(1);
     rustix::mount::unmount(mount.root(), UnmountFlags::DETACH).unwrap();
     thrufs::mount::abort_connection(connection).unwrap();
     // Before it is answered.
     assert!(held.join().unwrap().is_err());
-    stage.gate.open();
+    files.gate.open();
     let ended = mount.session.take().unwrap().join();
     assert_eq!(ended.unwrap(), End::Aborted);
     // Its own number may be another mount's by now.
@@ -432,8 +427,8 @@ fn a_connection_that_is_mounted_nowhere_can_be_aborted() {
 
 #[test]
 fn a_panic_in_the_file_system_is_eio() {
-    let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, one_reader()) else {
+    let files = files_with(b"content");
+    let Some(mount) = Mount::new(&files, one_reader()) else {
         return;
     };
     for _ in 0..3 {
@@ -446,8 +441,8 @@ fn a_panic_in_the_file_system_is_eio() {
 
 #[test]
 fn many_clients_at_once_get_their_own_answers() {
-    let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"content");
+    let Some(mount) = Mount::new(&files, plain()) else {
         return;
     };
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! A serving thread that panics. Panics of a file system are caught where it is called; this one comes from
 //! the subscriber of its log message, which a program has once.
 
-use crate::ground::{Mount, Stage, is_mounted, plain};
+use crate::ground::{Mount, files_with, is_destroyed, is_mounted, plain};
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrufs::SessionError;
 use tracing::span::{Attributes, Id, Record};
@@ -37,8 +37,8 @@ impl Subscriber for Fragile {
 #[test]
 fn a_thread_that_panics_ends_the_session_and_the_mount_gives_enotconn() {
     tracing::subscriber::set_global_default(Fragile).unwrap();
-    let stage = Stage::with(b"content");
-    let Some(mut mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"content");
+    let Some(mut mount) = Mount::new(&files, plain()) else {
         return;
     };
     ARMED.store(true, Ordering::SeqCst);
@@ -53,5 +53,5 @@ fn a_thread_that_panics_ends_the_session_and_the_mount_gives_enotconn() {
         is_mounted(mount.root()),
         "the directory beneath stays hidden"
     );
-    assert!(stage.destroyed.get().is_some());
+    assert!(is_destroyed(&files));
 }

@@ -1,7 +1,7 @@
 //! io_uring only: requests that sleep while others of their queue are served, and the session's end.
 
 use crate::cases::sessions::check_lock_waiters;
-use crate::ground::{self, Mount, Stage, can_mount, check_deferred_read, is_mounted, plain};
+use crate::ground::{self, Mount, can_mount, check_deferred_read, files_with, is_mounted, plain};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ fn ask(mount: &Mount, number: usize) {
 
 #[test]
 fn stuck_requests_do_not_delay_others_of_their_queue() {
-    let stage = Stage::with(b"content");
-    let Some(mount) = Mount::new(&stage, plain()) else {
+    let files = files_with(b"content");
+    let Some(mount) = Mount::new(&files, plain()) else {
         return;
     };
     stay_on_one_cpu();
@@ -39,7 +39,7 @@ fn stuck_requests_do_not_delay_others_of_their_queue() {
     std::thread::scope(|scope| {
         for number in 1..=5 {
             let stuck = scope.spawn(|| std::fs::metadata(&slow).unwrap().len());
-            stage.gate.wait_for(number);
+            files.gate.wait_for(number);
             // From the second on no thread serves the queue, until the monitor starts another.
             let (mount, begun) = (&mount, Instant::now());
             let asking = scope.spawn(move || ask(mount, number));
@@ -48,11 +48,11 @@ fn stuck_requests_do_not_delay_others_of_their_queue() {
             }
             let is_well = asking.is_finished() && !stuck.is_finished();
             if !is_well {
-                stage.gate.open();
+                files.gate.open();
             }
             assert!(is_well, "{number} that are stuck keep others waiting");
         }
-        stage.gate.open();
+        files.gate.open();
     });
 }
 
@@ -81,8 +81,8 @@ fn threads_serve_queues_per_thread_queues() {
             depth,
         };
         let config = SessionConfig { ring, ..plain() };
-        let stage = Stage::with(b"content");
-        let Some(mount) = Mount::new(&stage, config) else {
+        let files = files_with(b"content");
+        let Some(mount) = Mount::new(&files, config) else {
             return;
         };
         let handle = mount.session().handle();
@@ -114,15 +114,15 @@ fn threads_serve_queues_per_thread_queues() {
 
 #[test]
 fn a_session_that_is_never_run_ends_its_threads() {
-    let stage = Stage::with(b"content");
+    let files = files_with(b"content");
     // Skips where there is no ring.
-    if Mount::new(&stage, plain()).is_none() || !can_mount() {
+    if Mount::new(&files, plain()).is_none() || !can_mount() {
         return;
     }
-    let stage = Stage::with(b"content");
+    let files = files_with(b"content");
     let directory = Place(tempfile::tempdir().unwrap());
     let (device, _) = thrufs::mount::open_device().unwrap();
-    let session = Session::new(ground::Shared(stage), device, plain()).unwrap();
+    let session = Session::new(ground::serve(&files), device, plain()).unwrap();
     std::thread::scope(|scope| {
         let greeted = scope.spawn(|| session.handshake().map(drop));
         let options = MountOptions::new("stage");

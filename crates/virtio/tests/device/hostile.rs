@@ -1,31 +1,18 @@
 //! Guests and front ends that send arbitrary bytes: the device answers or refuses, and serves the next as if
 //! nothing had happened.
 
-use crate::ground::memory::{Journal, Memory};
-use crate::ground::{self, ALL_FEATURES, Guest, SIZE, connect, end, serve};
+use crate::ground::{
+    self, ALL_FEATURES, Guest, SIZE, connect, count, end, memory, serve, sessions,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 use thrufs::Opcode;
 use thrufs_abi::{Dialect, op_struct_size};
+use thrufs_testing::Random;
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, Served};
 use vhost::VhostBackend;
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
 
 fn config() -> DeviceConfig {
     DeviceConfig {
@@ -39,81 +26,81 @@ fn config() -> DeviceConfig {
 }
 
 /// A descriptor that is mostly plausible.
-fn put_descriptor(guest: &Guest, numbers: &mut Numbers, queue: usize, at: u64) {
+fn put_descriptor(guest: &Guest, numbers: &mut Random, queue: usize, at: u64) {
     let address = match numbers.below(8) {
-        0 => numbers.next(),
-        1 => u64::MAX - numbers.below(32),
-        _ => guest.guest_address(queue, 0x8000 + numbers.below(0x800)),
+        0 => numbers.number(),
+        1 => u64::MAX - numbers.below(32) as u64,
+        _ => guest.guest_address(queue, 0x8000 + numbers.below(0x800) as u64),
     };
     let length = match numbers.below(8) {
-        0 => numbers.next() as u32,
+        0 => numbers.number() as u32,
         1 => 16 * numbers.below(8) as u32,
         2 => 0,
         _ => numbers.below(300) as u32,
     };
     let flags = match numbers.below(8) {
-        0 => numbers.next() as u16,
+        0 => numbers.number() as u16,
         1 => 4,
         _ => numbers.below(4) as u16,
     };
-    let next = numbers.below(u64::from(SIZE) + 1) as u16;
+    let next = numbers.below(usize::from(SIZE) + 1) as u16;
     guest.descriptor(queue, at, address, length, flags, next);
 }
 
 /// A request of any operation but INIT and DESTROY, with arbitrary arguments.
-fn any_request(numbers: &mut Numbers) -> Vec<u8> {
-    let opcode = Opcode::ALL[numbers.below(Opcode::ALL.len() as u64) as usize];
+fn any_request(numbers: &mut Random) -> Vec<u8> {
+    let opcode = numbers.pick(Opcode::ALL);
     let opcode = match opcode {
         Opcode::Init | Opcode::Destroy => Opcode::Write,
         other => other,
     };
     let structure = op_struct_size(opcode, Dialect::INITIAL);
-    let rest: &[u8] = [&b""[..], b"", b"file\0", b"a\0b\0"][numbers.below(4) as usize];
+    let rest: &[u8] = numbers.pick(&[&b""[..], b"", b"file\0", b"a\0b\0"]);
     let length = match numbers.below(4) {
-        0 => 40 + numbers.below(160) as usize,
+        0 => 40 + numbers.below(160),
         _ => 40 + structure,
     };
     let small = numbers.below(2) == 0;
-    let byte = |_| (numbers.next() % if small { 4 } else { 256 }) as u8;
+    let byte = |_| (numbers.number() % if small { 4 } else { 256 }) as u8;
     let mut bytes: Vec<u8> = (0..length).map(byte).collect();
     bytes.extend(rest);
     let length = bytes.len();
     bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
     bytes[4..8].copy_from_slice(&opcode.number().to_le_bytes());
-    bytes[16..24].copy_from_slice(&numbers.below(4).to_le_bytes());
+    bytes[16..24].copy_from_slice(&(numbers.number() % 4).to_le_bytes());
     bytes[36..40].fill(0);
     bytes
 }
 
 #[test]
 fn arbitrary_descriptors_and_requests_are_survived() {
-    let journal = Arc::<Journal>::default();
-    journal.gate.open();
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    let files = memory(|_| ());
+    files.gate.open();
+    let (device, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
     guest.init().unwrap();
-    let mut numbers = Numbers(thrufs_test_report::seed() | 1);
+    let mut numbers = Random(thrufs_test_report::seed());
     for _ in 0..200 {
         for queue in 0..2 {
             for _ in 0..8 {
-                let at = 16 * numbers.below(u64::from(SIZE));
+                let at = 16 * (numbers.number() % u64::from(SIZE));
                 put_descriptor(&guest, &mut numbers, queue, at);
-                let at = 0x8000 + 16 * numbers.below(0x80);
+                let at = 0x8000 + 16 * (numbers.number() % 0x80);
                 match numbers.below(2) {
                     0 => put_descriptor(&guest, &mut numbers, queue, at),
                     _ => guest.put(queue, at, &any_request(&mut numbers)),
                 }
                 if numbers.below(2) == 0 {
-                    let room = [0, 8, 16, 100, 5000][numbers.below(5) as usize];
+                    let room = numbers.pick(&[0, 8, 16, 100, 5000]);
                     guest.submit(queue, &any_request(&mut numbers), room);
                     continue;
                 }
-                let head = numbers.below(u64::from(SIZE) + 1);
+                let head = numbers.below(usize::from(SIZE) + 1) as u16;
                 // Seldom one beyond the table, which breaks the queue.
-                let head = head.min(u64::from(SIZE) - u64::from(numbers.below(50) > 0));
-                guest.offer(queue, head as u16);
+                let head = head.min(SIZE - u16::from(!numbers.once_in(50)));
+                guest.offer(queue, head);
             }
             if numbers.below(10) == 0 {
-                guest.set_available(queue, numbers.next() as u16);
+                guest.set_available(queue, numbers.number() as u16);
             }
         }
         // Resets broken queues.
@@ -136,8 +123,8 @@ fn arbitrary_descriptors_and_requests_are_survived() {
         (0, 0),
         "none is left blocked"
     );
-    let destroyed = Journal::count(&journal.destroyed);
-    assert_eq!(Journal::count(&journal.made), destroyed);
+    let destroyed = count(&files.destroyed);
+    assert_eq!(count(&files.made), destroyed);
     let (serving, mut guest) = connect(&device, &config(), ALL_FEATURES);
     guest.init().unwrap();
     end(serving, guest);
@@ -145,9 +132,9 @@ fn arbitrary_descriptors_and_requests_are_survived() {
 
 #[test]
 fn arbitrary_vhost_user_messages_are_survived() {
-    let journal = Arc::<Journal>::default();
-    let device = Arc::new(Device::new(Memory::make(&journal), config()).unwrap());
-    let mut numbers = Numbers(77);
+    let files = memory(|_| ());
+    let device = Arc::new(Device::new(sessions(&files), config()).unwrap());
+    let mut numbers = Random(77);
     for round in 0..300 {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let serving = {
@@ -156,7 +143,7 @@ fn arbitrary_vhost_user_messages_are_survived() {
         };
         for _ in 0..numbers.below(6) {
             let size = match numbers.below(4) {
-                0 => numbers.next() as u32,
+                0 => numbers.number() as u32,
                 _ => 8 * numbers.below(8) as u32,
             };
             let mut message = Vec::new();
@@ -164,7 +151,7 @@ fn arbitrary_vhost_user_messages_are_survived() {
             message.extend((1 | (8 * numbers.below(2) as u32)).to_le_bytes());
             message.extend(size.to_le_bytes());
             // Sometimes fewer bytes than announced.
-            let sent = u64::from(size.min(256)).saturating_sub(numbers.below(9) / 8);
+            let sent = size.min(256).saturating_sub(numbers.once_in(9).into());
             message.extend((0..sent).map(|_| numbers.below(3) as u8));
             if ours.write_all(&message).is_err() {
                 break;
@@ -181,5 +168,5 @@ fn arbitrary_vhost_user_messages_are_survived() {
         );
         assert!(expected, "{round}: {served:?}");
     }
-    assert_eq!(Journal::count(&journal.made), 0);
+    assert_eq!(count(&files.made), 0);
 }

@@ -1,33 +1,14 @@
 //! The in-flight table of a front end (INFLIGHT_SHMFD), passed from one server to the next.
 
-use crate::ground::{self, ALL_FEATURES, Guest, Serving, end, error_of, serve};
+use crate::ground::{self, ALL_FEATURES, Guest, Serving, end, error_of, memory, serve, sessions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use thrufs::{Attributes, Context, Entry, Errno, FileHandle, FileSystem, Name, NodeId, Opcode};
-use thrufs_abi::layout::GetattrIn;
+use thrufs::Errno;
 use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, MakeFileSystem, Served};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::VhostUserInflight;
-
-struct Refuses;
-
-impl FileSystem for Refuses {
-    fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> thrufs::Result<Entry> {
-        Err(Errno::ENOENT)
-    }
-
-    fn getattr(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        _: Option<FileHandle>,
-    ) -> thrufs::Result<Attributes> {
-        Err(Errno::EACCES)
-    }
-}
 
 fn wanted(guest: &Guest) -> VhostUserInflight {
     VhostUserInflight {
@@ -43,15 +24,12 @@ fn stop(guest: &mut Guest) -> Vec<u16> {
     queues.map(stop).map(|base| base.unwrap() as u16).collect()
 }
 
-fn getattr(guest: &mut Guest) -> Vec<u8> {
-    guest
-        .request(Opcode::Getattr, 1)
-        .arg(&GetattrIn::default())
-        .finish()
+fn device() -> Device<impl MakeFileSystem> {
+    Device::new(sessions(&memory(|_| ())), DeviceConfig::default()).unwrap()
 }
 
 fn begin() -> (Serving, Guest) {
-    let make = || Ok(Arc::new(Refuses));
+    let make = sessions(&memory(|_| ()));
     let (_, serving, guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
     (serving, guest)
 }
@@ -68,7 +46,7 @@ fn requests_left_in_flight_are_answered_by_the_next_server() {
     for (queue, base) in bases.into_iter().enumerate() {
         guest.start_queue(queue, base);
     }
-    let request = getattr(&mut guest);
+    let request = guest.getattr(1).finish();
     let head = guest.submit(1, &request, 4096);
     let (used, _) = guest.next_used(1);
     assert_eq!(used, head);
@@ -84,7 +62,7 @@ fn requests_left_in_flight_are_answered_by_the_next_server() {
     assert_eq!((word(at + 8), word(at + 10)), (1, ground::SIZE));
     assert_eq!((word(at + 14), word(entry)), (1, 0));
     // As if the server died after it took the next request.
-    let request = getattr(&mut guest);
+    let request = guest.getattr(1).finish();
     let lost = guest.submit(1, &request, 4096);
     let entry = at + 16 + 16 * u64::from(lost);
     file.write_all_at(&[1], entry).unwrap();
@@ -98,8 +76,7 @@ fn requests_left_in_flight_are_answered_by_the_next_server() {
     drop(front_end);
     assert_eq!(serving.join().unwrap().unwrap(), Served::Disconnected);
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let make = || Ok(Arc::new(Refuses));
-    let device = Device::new(make, DeviceConfig::default()).unwrap();
+    let device = device();
     let serving = std::thread::spawn(move || device.serve(theirs));
     let mut next = Guest::new(ours, queues.len() as u64, ALL_FEATURES);
     (next.memory, next.queues) = (memory, queues);
@@ -151,7 +128,7 @@ fn begin_with_an_answered_request(device: Device<impl MakeFileSystem>) -> (Servi
     let journal = Journal::new().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut guest = Guest::new(ours, 2, ALL_FEATURES);
-    let request = getattr(&mut guest);
+    let request = guest.getattr(1).finish();
     let head = guest.submit(1, &request, 4096);
     let note = |at: u64, bytes: &[u8]| {
         assert_eq!(
@@ -179,7 +156,7 @@ fn begin_with_an_answered_request(device: Device<impl MakeFileSystem>) -> (Servi
 
 #[test]
 fn an_answered_request_is_returned_and_not_executed_again() {
-    let device = Device::new(|| Ok(Arc::new(Refuses)), DeviceConfig::default()).unwrap();
+    let device = device();
     let handle = device.handle();
     let (serving, mut guest, head) = begin_with_an_answered_request(device);
     for queue in 0..2 {
@@ -187,7 +164,7 @@ fn an_answered_request_is_returned_and_not_executed_again() {
     }
     assert_eq!(guest.next_used(1), (head, 77));
     // The next request is executed.
-    let request = getattr(&mut guest);
+    let request = guest.getattr(1).finish();
     let reply = guest.transact(1, &request, 4096);
     assert_eq!(error_of(&reply), Errno::EIO.raw());
     assert_eq!(handle.metrics().malformed, 1, "one request before INIT");
@@ -196,7 +173,7 @@ fn an_answered_request_is_returned_and_not_executed_again() {
 
 #[test]
 fn requests_left_in_flight_survive_a_stop_before_the_queue_is_enabled() {
-    let device = Device::new(|| Ok(Arc::new(Refuses)), DeviceConfig::default()).unwrap();
+    let device = device();
     let (serving, mut guest, head) = begin_with_an_answered_request(device);
     guest.front_end.set_vring_num(1, ground::SIZE).unwrap();
     guest.front_end.set_vring_base(1, 0).unwrap();

@@ -1,7 +1,8 @@
 //! Live migration, message by message: what a front end may ask for and what is refused.
 
-use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, GUEST, Guest, Serving, end, serve, until};
+use crate::ground::{
+    ALL_FEATURES, GUEST, Guest, SLOW, Serving, count, end, memory, serve, sessions, until,
+};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io::{Read, Write};
@@ -9,8 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use thrufs::Opcode;
-use thrufs_abi::layout::{GetattrIn, ReadIn};
+use thrufs_testing::memory::Files;
 use thrufs_virtio::memory::LOG_PAGE_BYTES;
 use thrufs_virtio::{DeviceConfig, DeviceError, device_state};
 use vhost::vhost_user::VhostUserFrontend;
@@ -24,16 +24,15 @@ const LOAD: VhostTransferStateDirection = VhostTransferStateDirection::LOAD;
 
 const LOG_AT: u64 = 4096;
 
-fn begin() -> (Arc<Journal>, Serving, Guest) {
-    let journal = Arc::default();
-    let make = Memory::make(&journal);
-    let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
+fn begin() -> (Arc<Files>, Serving, Guest) {
+    let files = memory(|_| ());
+    let (_, serving, mut guest) = serve(sessions(&files), DeviceConfig::default(), ALL_FEATURES);
     guest.init().unwrap();
-    (journal, serving, guest)
+    (files, serving, guest)
 }
 
 fn getattr(guest: &mut Guest) {
-    let request = guest.request(Opcode::Getattr, 1).arg(&GetattrIn::default());
+    let request = guest.getattr(1);
     guest.tell_any(request);
 }
 
@@ -76,7 +75,7 @@ fn log_bytes(guest: &Guest) -> u64 {
 /// Exactly the pages of the reply, and on request those of the used ring.
 #[test]
 fn replies_and_used_rings_are_logged_while_logging_is_negotiated() {
-    let (_journal, serving, mut guest) = begin();
+    let (_files, serving, mut guest) = begin();
     let bytes = log_bytes(&guest);
     let log = Log::of(bytes);
     guest.front_end.set_log_base(0, log.region(bytes)).unwrap();
@@ -118,27 +117,22 @@ fn replies_and_used_rings_are_logged_while_logging_is_negotiated() {
 /// A request in progress would write its reply unlogged. So the message is acknowledged after it.
 #[test]
 fn a_log_is_acknowledged_after_requests_in_progress() {
-    let journal: Arc<Journal> = Arc::default();
+    let files = memory(|_| ());
     let config = DeviceConfig {
         // The queue's own thread blocks.
         blocked_max: 0,
         ..DeviceConfig::default()
     };
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+    let (device, serving, mut guest) = serve(sessions(&files), config, ALL_FEATURES);
     guest.init().unwrap();
     let bytes = log_bytes(&guest);
     let log = Log::of(bytes);
     guest.front_end.set_log_base(0, log.region(bytes)).unwrap();
-    let slow = ReadIn {
-        fh: 99,
-        size: 64,
-        ..ReadIn::default()
-    };
-    let request = guest.request(Opcode::Read, 1).arg(&slow).finish();
+    let request = guest.read_request(1, SLOW.0, 0, 64);
     let head = guest.submit(1, &request, 4096);
     let handle = device.handle();
     until("it is in progress", || handle.metrics().blocked_inline > 0);
-    let gate = Arc::clone(&journal);
+    let gate = Arc::clone(&files);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
         gate.gate.open();
@@ -155,7 +149,7 @@ fn a_log_is_acknowledged_after_requests_in_progress() {
 
 #[test]
 fn a_log_that_is_too_small_is_refused() {
-    let (_journal, serving, guest) = begin();
+    let (_files, serving, guest) = begin();
     let bytes = log_bytes(&guest);
     let log = Log::of(bytes - 1);
     assert!(
@@ -170,7 +164,7 @@ fn a_log_that_is_too_small_is_refused() {
         Err(DeviceError::Protocol(_))
     ));
     // A file shorter than announced.
-    let (_journal, serving, guest) = begin();
+    let (_files, serving, guest) = begin();
     assert!(guest.front_end.set_log_base(0, log.region(bytes)).is_err());
     drop(guest);
     assert!(serving.join().unwrap().is_err());
@@ -193,7 +187,7 @@ fn later_regions_and_rings_beyond_the_log_are_refused() {
         },
     ];
     for change in changes {
-        let (_journal, serving, mut guest) = begin();
+        let (_files, serving, mut guest) = begin();
         let bytes = log_bytes(&guest);
         let log = Log::of(bytes);
         guest.front_end.set_log_base(0, log.region(bytes)).unwrap();
@@ -235,7 +229,7 @@ fn load(guest: &Guest, state: &[u8]) -> bool {
 
 #[test]
 fn the_state_is_transferred_while_all_queues_are_stopped() {
-    let (_journal, serving, mut guest) = begin();
+    let (_files, serving, mut guest) = begin();
     let refused = |guest: &Guest, direction| {
         let (_ours, theirs) = pipe();
         guest
@@ -260,8 +254,11 @@ fn the_state_is_transferred_while_all_queues_are_stopped() {
 
 #[test]
 fn a_malformed_state_is_refused_and_the_device_stays_usable() {
-    let (journal, serving, mut guest) = begin();
-    journal.some_never_begin.store(true, Ordering::SeqCst);
+    // Some sessions never begin, and need not be destroyed.
+    let files = memory(|_| ());
+    let make = move || Ok(Arc::new(files.serve()));
+    let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
+    guest.init().unwrap();
     stop(&guest);
     let state = save(&guest);
     for length in 0..state.len() {
@@ -298,7 +295,7 @@ fn a_malformed_state_is_refused_and_the_device_stays_usable() {
 
 #[test]
 fn a_queue_started_during_a_transfer_waits_for_it() {
-    let (_journal, serving, mut guest) = begin();
+    let (_files, serving, mut guest) = begin();
     stop(&guest);
     let state = save(&guest);
     let (theirs, ours) = pipe();
@@ -325,7 +322,7 @@ fn a_queue_started_during_a_transfer_waits_for_it() {
 #[test]
 fn the_end_of_the_connection_ends_a_transfer() {
     for direction in [SAVE, LOAD] {
-        let (journal, serving, guest) = begin();
+        let (files, serving, guest) = begin();
         stop(&guest);
         let (ours, theirs) = pipe();
         let (given, kept) = match direction {
@@ -337,10 +334,7 @@ fn the_end_of_the_connection_ends_a_transfer() {
             .set_device_state_fd(direction, STOPPED, given)
             .unwrap();
         end(serving, guest);
-        assert_eq!(
-            Journal::count(&journal.made),
-            Journal::count(&journal.destroyed)
-        );
+        assert_eq!(count(&files.made), count(&files.destroyed));
         drop(kept);
     }
 }

@@ -1,75 +1,64 @@
 //! A queue served with helper threads: parallel requests, and among them those that only the queue's own
 //! thread executes.
 
-use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, SIZE, Serving, end, error_of, serve, until};
+use crate::ground::{
+    ALL_FEATURES, Guest, PATIENCE, SIZE, SLOW, Serving, count, end, error_of, memory, serve,
+    sessions, until,
+};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use thrufs::Opcode;
-use thrufs_abi::layout::{CreateIn, EntryOut, GetattrIn, LkIn, ReadIn, WriteIn};
-use thrufs_abi::{Reply, RequestBuilder};
+use thrufs_abi::Reply;
+use thrufs_abi::layout::LkIn;
+use thrufs_testing::memory::Files;
 use thrufs_virtio::{DeviceConfig, DeviceHandle};
 use vhost::VhostBackend;
-use zerocopy::FromBytes;
 
 /// One less than the queue holds.
 const MANY: usize = SIZE as usize - 1;
 const PIECE_BYTES: usize = 4096;
 
-fn begin(config: DeviceConfig) -> (Arc<Journal>, DeviceHandle, Serving, Guest) {
-    let journal = Arc::<Journal>::default();
+/// Names of the threads that have read.
+type Readers = Arc<Mutex<BTreeSet<String>>>;
+
+fn begin(config: DeviceConfig) -> (Arc<Files>, DeviceHandle, Serving, Guest, Readers) {
     let config = DeviceConfig {
-        queue_helpers_max: Some(2),
+        queue_helpers_max: config.queue_helpers_max.or(Some(2)),
         ..config
     };
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+    let readers = Readers::default();
+    let noted = Arc::clone(&readers);
+    let files = memory(move |asked| {
+        if asked.opcode == Opcode::Read {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            noted.lock().unwrap().insert(name);
+        }
+    });
+    let (device, serving, mut guest) = serve(sessions(&files), config, ALL_FEATURES);
     guest.init().unwrap();
-    (journal, device.handle(), serving, guest)
+    (files, device.handle(), serving, guest, readers)
 }
 
 /// A file with a different piece for each of the parallel requests.
 fn create(guest: &mut Guest) -> u64 {
-    let arg = CreateIn {
-        flags: 2,
-        mode: 0o100_644,
-        ..CreateIn::default()
-    };
-    let request = guest.request(Opcode::Create, 1).arg(&arg).name(b"file");
-    let reply = guest.transact(1, &request.finish(), 4096);
-    let (entry, _) = EntryOut::read_from_prefix(Reply::parse(&reply).unwrap().body).unwrap();
+    let (node, _) = guest.create("file");
     for number in 0..MANY {
-        let request = write_piece(guest, entry.nodeid, number);
-        let reply = guest.transact(1, &request.finish(), 24);
-        assert_eq!(Reply::parse(&reply).unwrap().error, 0);
+        let at = (number * PIECE_BYTES) as u64;
+        let request = guest.write_request(node, node, at, &[number as u8; PIECE_BYTES]);
+        guest.tell_any(request);
     }
-    entry.nodeid
+    node
 }
 
-fn write_piece(guest: &mut Guest, node: u64, number: usize) -> RequestBuilder {
-    let arg = WriteIn {
-        fh: node,
-        offset: (number * PIECE_BYTES) as u64,
-        size: PIECE_BYTES as u32,
-        ..WriteIn::default()
-    };
-    let request = guest.request(Opcode::Write, node).arg(&arg);
-    request.bytes(&[number as u8; PIECE_BYTES])
-}
-
-fn read_piece(guest: &mut Guest, node: u64, fh: u64, number: usize) -> RequestBuilder {
-    let arg = ReadIn {
-        fh,
-        offset: (number * PIECE_BYTES) as u64,
-        size: PIECE_BYTES as u32,
-        ..ReadIn::default()
-    };
-    guest.request(Opcode::Read, node).arg(&arg)
+fn read_piece(guest: &mut Guest, node: u64, fh: u64, number: usize) -> Vec<u8> {
+    let at = (number * PIECE_BYTES) as u64;
+    guest.read_request(node, fh, at, PIECE_BYTES as u32)
 }
 
 fn submit_reads(guest: &mut Guest, node: u64, count: usize) -> Vec<(u16, usize)> {
     let submit = |number| {
-        let request = read_piece(guest, node, node, number).finish();
+        let request = read_piece(guest, node, node, number);
         (guest.submit(1, &request, 16 + PIECE_BYTES), number)
     };
     (0..count).map(submit).collect()
@@ -90,10 +79,10 @@ fn take_reads(guest: &mut Guest, mut reads: Vec<(u16, usize)>) {
 
 #[test]
 fn helpers_serve_parallel_requests() {
-    let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
+    let (_, _, serving, mut guest, readers) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let deadline = Instant::now() + PATIENCE;
-    let has_helped = || journal.readers.lock().unwrap().contains("thrufs-helper");
+    let has_helped = || readers.lock().unwrap().contains("thrufs-helper");
     while !has_helped() {
         assert!(Instant::now() < deadline, "no helper has served");
         let reads = guest.at_once(|guest| submit_reads(guest, node, MANY));
@@ -105,45 +94,43 @@ fn helpers_serve_parallel_requests() {
 
 #[test]
 fn without_helpers_the_queue_s_thread_serves_alone() {
-    let journal = Arc::<Journal>::default();
     let config = DeviceConfig {
         queue_helpers_max: Some(0),
         ..DeviceConfig::default()
     };
-    let (_, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
-    guest.init().unwrap();
+    let (_, _, serving, mut guest, readers) = begin(config);
     let node = create(&mut guest);
     for _ in 0..20 {
         let reads = guest.at_once(|guest| submit_reads(guest, node, MANY));
         take_reads(&mut guest, reads);
     }
-    let readers = journal.readers.lock().unwrap().clone();
-    assert_eq!(readers, BTreeSet::from(["thrufs-queue-1".to_owned()]));
+    let readers = readers.lock().unwrap();
+    assert_eq!(*readers, BTreeSet::from(["thrufs-queue-1".to_owned()]));
     end(serving, guest);
 }
 
 #[test]
 fn blocked_requests_delay_no_others() {
-    let (journal, _, serving, mut guest) = begin(DeviceConfig::default());
+    let (files, _, serving, mut guest, _) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     let (mut slow, mut reads) = (Vec::new(), Vec::new());
     guest.at_once(|guest| {
         for number in 0..6 {
-            let request = read_piece(guest, node, 99, number).finish();
+            let request = read_piece(guest, node, SLOW.0, number);
             slow.push((guest.submit(1, &request, 16 + PIECE_BYTES), number));
         }
         reads = submit_reads(guest, node, MANY - 6);
     });
     take_reads(&mut guest, reads);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
-    journal.gate.open();
+    files.gate.open();
     take_reads(&mut guest, slow);
     end(serving, guest);
 }
 
 #[test]
 fn lock_waits_and_session_ends_among_parallel_requests() {
-    let (journal, device, serving, mut guest) = begin(DeviceConfig::default());
+    let (files, device, serving, mut guest, _) = begin(DeviceConfig::default());
     for round in 1..=30 {
         let node = create(&mut guest);
         let (mut reads, mut locks) = (Vec::new(), Vec::new());
@@ -164,9 +151,7 @@ fn lock_waits_and_session_ends_among_parallel_requests() {
             for number in 0..7 {
                 let request = match number {
                     4 => guest.request(Opcode::Destroy, 0),
-                    _ => guest
-                        .request(Opcode::Getattr, node)
-                        .arg(&GetattrIn::default()),
+                    _ => guest.getattr(node),
                 };
                 others.push(guest.submit(1, &request.finish(), 4096));
             }
@@ -182,7 +167,7 @@ fn lock_waits_and_session_ends_among_parallel_requests() {
             }
         }
         guest.init().unwrap();
-        assert_eq!(Journal::count(&journal.destroyed), round);
+        assert_eq!(count(&files.destroyed), round);
     }
     end(serving, guest);
 }
@@ -195,7 +180,7 @@ fn a_queue_that_breaks_during_a_lease_stops_without_delay() {
         drain_timeout: DRAIN,
         ..DeviceConfig::default()
     };
-    let (_, _, serving, mut guest) = begin(config);
+    let (_, _, serving, mut guest, _) = begin(config);
     let node = create(&mut guest);
     for _ in 0..30 {
         guest.at_once(|guest| {
@@ -219,7 +204,7 @@ fn a_queue_that_breaks_during_a_lease_stops_without_delay() {
 
 #[test]
 fn a_queue_stopped_during_a_lease_continues_where_it_was() {
-    let (_, _, serving, mut guest) = begin(DeviceConfig::default());
+    let (_, _, serving, mut guest, _) = begin(DeviceConfig::default());
     let node = create(&mut guest);
     for _ in 0..50 {
         let reads = guest.at_once(|guest| submit_reads(guest, node, MANY));

@@ -1,21 +1,20 @@
 //! A guest that sends requests as a kernel does, to a file system in memory.
 
-use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, Serving, connect, end, error_of, serve, until};
+use crate::ground::{
+    ALL_FEATURES, Guest, SLOW, Serving, connect, count, end, error_of, forgotten, memory, serve,
+    sessions, until,
+};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
-use thrufs::{InitFlags, NoWait, Opcode};
-use thrufs_abi::layout::{
-    AttrOut, CreateIn, EntryOut, ForgetIn, GetattrIn, LkIn, OpenIn, OpenOut, ReadIn, WriteIn,
-    WriteOut,
-};
-use thrufs_abi::{Reply, RequestBuilder};
+use thrufs::{InitFlags, LowerFile, NoWait, Opcode};
+use thrufs_abi::Reply;
+use thrufs_abi::layout::{AttrOut, EntryOut, ForgetIn, LkIn, WriteOut};
+use thrufs_testing::memory::{File, Files, MemoryFs};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served, Tag};
 use vhost::VhostBackend;
 use vhost::vhost_user::VhostUserFrontend;
 use vhost::vhost_user::message::VhostUserConfigFlags;
-use zerocopy::FromBytes;
 
 fn config() -> DeviceConfig {
     DeviceConfig {
@@ -27,15 +26,15 @@ fn config() -> DeviceConfig {
 }
 
 /// A device with a file system in memory, and a guest that has sent INIT.
-fn begin() -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
+fn begin() -> (Arc<Files>, Serving, Guest, DeviceHandle) {
     begin_with(config())
 }
 
-fn begin_with(config: DeviceConfig) -> (Arc<Journal>, Serving, Guest, DeviceHandle) {
-    let journal = Arc::<Journal>::default();
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config, ALL_FEATURES);
+fn begin_with(config: DeviceConfig) -> (Arc<Files>, Serving, Guest, DeviceHandle) {
+    let files = memory(|_| ());
+    let (device, serving, mut guest) = serve(sessions(&files), config, ALL_FEATURES);
     guest.init().unwrap();
-    (journal, serving, guest, device.handle())
+    (files, serving, guest, device.handle())
 }
 
 /// Submits a SETLKW for a lock that is never released, and waits until it blocks.
@@ -56,51 +55,9 @@ fn lookup(guest: &mut Guest, name: &str) -> Result<EntryOut, i32> {
     Ok(entry)
 }
 
-fn create(guest: &mut Guest, name: &str) -> (u64, u64) {
-    let arg = CreateIn {
-        flags: 2,
-        mode: 0o100_644,
-        ..CreateIn::default()
-    };
-    let request = guest
-        .request(Opcode::Create, 1)
-        .arg(&arg)
-        .name(name.as_bytes());
-    let created: [u8; size_of::<EntryOut>() + size_of::<OpenOut>()] = guest.ask(request).unwrap();
-    let (entry, rest) = EntryOut::read_from_prefix(&created).unwrap();
-    let (opened, _) = OpenOut::read_from_prefix(rest).unwrap();
-    (entry.nodeid, opened.fh)
-}
-
-fn write_request(
-    guest: &mut Guest,
-    node: u64,
-    fh: u64,
-    offset: u64,
-    data: &[u8],
-) -> RequestBuilder {
-    let arg = WriteIn {
-        fh,
-        offset,
-        size: data.len() as u32,
-        ..WriteIn::default()
-    };
-    guest.request(Opcode::Write, node).arg(&arg).bytes(data)
-}
-
-fn read_request(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
-    let arg = ReadIn {
-        fh,
-        offset,
-        size,
-        ..ReadIn::default()
-    };
-    guest.request(Opcode::Read, node).arg(&arg).finish()
-}
-
 /// Submits a read that blocks until the gate opens.
 fn submit_slow(guest: &mut Guest, queue: usize, node: u64) -> u16 {
-    let request = read_request(guest, node, 99, 0, 100);
+    let request = guest.read_request(node, SLOW.0, 0, 100);
     guest.submit(queue, &request, 116)
 }
 
@@ -111,7 +68,7 @@ fn submit_lookup(guest: &mut Guest, queue: usize, room: usize) -> u16 {
 }
 
 fn read(guest: &mut Guest, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
-    let request = read_request(guest, node, fh, offset, size);
+    let request = guest.read_request(node, fh, offset, size);
     let reply = guest.transact(2, &request, 16 + size as usize);
     let reply = Reply::parse(&reply).unwrap();
     assert_eq!(reply.error, 0);
@@ -125,15 +82,13 @@ fn pattern(length: usize) -> Vec<u8> {
 /// Names, data and attributes, on two queues.
 fn make_write_and_read(guest: &mut Guest) {
     assert_eq!(lookup(guest, "file").unwrap_err(), libc_enoent());
-    let (node, fh) = create(guest, "file");
+    let (node, fh) = guest.create("file");
     assert_eq!(lookup(guest, "file").unwrap().nodeid, node);
     let data = pattern(70_001);
-    let request = write_request(guest, node, fh, 3, &data);
+    let request = guest.write_request(node, fh, 3, &data);
     let out: WriteOut = guest.ask(request).unwrap();
     assert_eq!(out.size as usize, data.len());
-    let request = guest
-        .request(Opcode::Getattr, node)
-        .arg(&GetattrIn::default());
+    let request = guest.getattr(node);
     let attr: AttrOut = guest.ask(request).unwrap();
     assert_eq!(attr.attr.size as usize, data.len() + 3);
     let seen = read(guest, node, fh, 0, 80_000);
@@ -153,21 +108,18 @@ fn libc_enoent() -> i32 {
 
 #[test]
 fn memory_is_served() {
-    let (journal, serving, mut guest, _) = begin();
+    let (files, serving, mut guest, _) = begin();
     make_write_and_read(&mut guest);
     end(serving, guest);
-    assert_eq!(
-        Journal::count(&journal.forgotten),
-        Journal::count(&journal.lookups)
-    );
-    assert_eq!(Journal::count(&journal.destroyed), 1);
+    assert_eq!(forgotten(&files), count(&files.entries) as u64);
+    assert_eq!(count(&files.destroyed), 1);
 }
 
 #[test]
 fn without_the_event_index() {
-    let journal = Arc::<Journal>::default();
+    let files = memory(|_| ());
     let features = ALL_FEATURES & !(1 << 29);
-    let (_, serving, mut guest) = serve(Memory::make(&journal), config(), features);
+    let (_, serving, mut guest) = serve(sessions(&files), config(), features);
     guest.init().unwrap();
     make_write_and_read(&mut guest);
     end(serving, guest);
@@ -175,8 +127,8 @@ fn without_the_event_index() {
 
 #[test]
 fn io_uring_and_passthrough_are_withheld_from_guests() {
-    let journal = Arc::<Journal>::default();
-    let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    let files = memory(|_| ());
+    let (_, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
     let out = guest.init().unwrap();
     let flags = u64::from(out.flags) | u64::from(out.flags2) << 32;
     let agreed = InitFlags::from_bits_retain(flags);
@@ -184,7 +136,7 @@ fn io_uring_and_passthrough_are_withheld_from_guests() {
     assert!(!agreed.intersects(never), "{agreed:?}");
     assert!(agreed.contains(InitFlags::POSIX_LOCKS));
     assert_eq!((out.map_alignment, out.max_stack_depth), (0, 0));
-    let offered = *journal.offered.lock().unwrap();
+    let offered = *files.offered.lock().unwrap();
     assert!(!offered.intersects(never) && offered.contains(InitFlags::SUBMOUNTS));
     end(serving, guest);
 }
@@ -204,8 +156,8 @@ fn the_configuration_space_has_the_tag_and_the_queues() {
 
 #[test]
 fn requests_outside_a_session_fail_with_eio() {
-    let journal = Arc::<Journal>::default();
-    let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    let files = memory(|_| ());
+    let (_, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
     assert_eq!(lookup(&mut guest, "file").unwrap_err(), 5);
     let forget = ForgetIn { nlookup: 2 };
     let request = guest.request(Opcode::Forget, 1).arg(&forget).finish();
@@ -217,17 +169,17 @@ fn requests_outside_a_session_fail_with_eio() {
     guest.tell(request).unwrap();
     assert_eq!(lookup(&mut guest, "file").unwrap_err(), 5);
     guest.init().unwrap();
-    assert_eq!(Journal::count(&journal.destroyed), 1);
+    assert_eq!(count(&files.destroyed), 1);
     assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
     end(serving, guest);
-    assert_eq!(Journal::count(&journal.made), 2);
-    assert_eq!(Journal::count(&journal.destroyed), 2);
+    assert_eq!(count(&files.made), 2);
+    assert_eq!(count(&files.destroyed), 2);
 }
 
 #[test]
 fn another_init_begins_a_session_without_the_files_of_the_last() {
-    let (journal, serving, mut guest, device) = begin();
-    let (node, fh) = create(&mut guest, "file");
+    let (files, serving, mut guest, device) = begin();
+    let (node, fh) = guest.create("file");
     let head = wait_for_lock(&mut guest, &device, 2);
     guest.init().unwrap();
     // The lock wait was ended before the next session began.
@@ -235,17 +187,17 @@ fn another_init_begins_a_session_without_the_files_of_the_last() {
     assert_eq!(used, head);
     assert_eq!(error_of(&guest.reply(2, head, length)), 107);
     assert_eq!(lookup(&mut guest, "file").unwrap_err(), libc_enoent());
-    let request = read_request(&mut guest, node, fh, 0, 100);
+    let request = guest.read_request(node, fh, 0, 100);
     let reply = guest.transact(1, &request, 116);
     assert_eq!(error_of(&reply), 116, "ESTALE: another file system");
     end(serving, guest);
-    assert_eq!(Journal::count(&journal.destroyed), 2);
+    assert_eq!(count(&files.destroyed), 2);
 }
 
 #[test]
 fn one_device_serves_several_guests_in_turn() {
-    let journal = Arc::<Journal>::default();
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    let files = memory(|_| ());
+    let (device, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
     guest.init().unwrap();
     make_write_and_read(&mut guest);
     end(serving, guest);
@@ -253,32 +205,32 @@ fn one_device_serves_several_guests_in_turn() {
     guest.init().unwrap();
     make_write_and_read(&mut guest);
     end(serving, guest);
-    assert_eq!(Journal::count(&journal.destroyed), 2);
+    assert_eq!(count(&files.destroyed), 2);
     let lookups = device.handle().metrics();
     assert_eq!(lookups.operation(Opcode::Lookup).unwrap().requests(), 4);
 }
 
 #[test]
 fn shutdown_ends_serving_and_the_session() {
-    let journal = Arc::<Journal>::default();
-    let (device, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+    let files = memory(|_| ());
+    let (device, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
     guest.init().unwrap();
     wait_for_lock(&mut guest, &device.handle(), 1);
     device.handle().shutdown();
     assert_eq!(serving.join().unwrap().unwrap(), Served::ShutDown);
-    assert_eq!(Journal::count(&journal.destroyed), 1);
+    assert_eq!(count(&files.destroyed), 1);
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     assert_eq!(device.serve(ours).unwrap(), Served::ShutDown);
 }
 
 #[test]
 fn a_blocked_request_delays_no_other() {
-    let (journal, serving, mut guest, _) = begin();
-    let (node, _) = create(&mut guest, "file");
+    let (files, serving, mut guest, _) = begin();
+    let (node, _) = guest.create("file");
     let slow: Vec<u16> = (0..3).map(|_| submit_slow(&mut guest, 1, node)).collect();
     assert_eq!(lookup_on(&mut guest, 1, "file"), node, "on the same queue");
     assert_eq!(guest.next_used_within(1, Duration::from_millis(50)), None);
-    journal.gate.open();
+    files.gate.open();
     let mut answered: Vec<u16> = slow.iter().map(|_| guest.next_used(1).0).collect();
     answered.sort_unstable();
     assert_eq!(answered, slow);
@@ -298,23 +250,20 @@ fn lookup_on(guest: &mut Guest, queue: usize, name: &str) -> u64 {
 #[test]
 fn file_data_are_read_and_written_in_guest_memory() {
     for no_wait in [NoWait::Memory, NoWait::Supported, NoWait::Unsupported] {
-        let journal = Arc::<Journal>::default();
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lower");
-        std::fs::write(&path, pattern(50_000)).unwrap();
-        let made = Arc::clone(&journal);
-        let make = move || {
-            let file = std::fs::File::options()
-                .read(true)
-                .write(true)
-                .open(&path)?;
-            Ok(Arc::new(Memory::with_lower(&made, file, no_wait)))
-        };
-        let (_, serving, mut guest) = serve(make, config(), ALL_FEATURES);
-        guest.init().unwrap();
-        let (node, fh) = create(&mut guest, "file");
+        let (files, serving, mut guest, _) = begin();
+        let lower = tempfile::tempfile().unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&lower, &pattern(50_000), 0).unwrap();
+        let lower = Some(Arc::new(LowerFile::new(lower.into(), no_wait)));
+        files.put(
+            "file",
+            File {
+                lower,
+                ..File::with(b"")
+            },
+        );
+        let (node, fh) = (lookup(&mut guest, "file").unwrap().nodeid, 0);
         assert!(read(&mut guest, node, fh, 1, 60_000) == pattern(50_000)[1..]);
-        let request = write_request(&mut guest, node, fh, 49_999, &[7; 10_000]);
+        let request = guest.write_request(node, fh, 49_999, &[7; 10_000]);
         let out: WriteOut = guest.ask(request).unwrap();
         assert_eq!(out.size, 10_000);
         let seen = read(&mut guest, node, fh, 49_998, 3);
@@ -326,7 +275,7 @@ fn file_data_are_read_and_written_in_guest_memory() {
 #[test]
 fn a_queue_is_stopped_and_started_again() {
     let (_, serving, mut guest, device) = begin();
-    let (node, _) = create(&mut guest, "file");
+    let (node, _) = guest.create("file");
     let lock = wait_for_lock(&mut guest, &device, 1);
     let base = guest.front_end.get_vring_base(1).unwrap();
     assert_eq!(base, u32::from(guest.queues[1].available));
@@ -352,11 +301,11 @@ fn a_queue_is_stopped_and_started_again() {
 
 #[test]
 fn stopping_a_queue_waits_for_requests_but_not_for_lock_waits() {
-    let (journal, serving, mut guest, device) = begin();
-    let (node, _) = create(&mut guest, "file");
+    let (files, serving, mut guest, device) = begin();
+    let (node, _) = guest.create("file");
     let head = submit_slow(&mut guest, 1, node);
     until("blocked", || device.metrics().blocked == 1);
-    let gate = Arc::clone(&journal);
+    let gate = Arc::clone(&files);
     let opener = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
         gate.gate.open();
@@ -379,8 +328,8 @@ fn at_the_limits_of_blocked_requests_queues_block_and_locks_fail() {
         lock_waiters_max: 1,
         ..config()
     };
-    let (journal, serving, mut guest, device) = begin_with(config);
-    let (node, _) = create(&mut guest, "file");
+    let (files, serving, mut guest, device) = begin_with(config);
+    let (node, _) = guest.create("file");
     wait_for_lock(&mut guest, &device, 2);
     let request = guest.request(Opcode::Setlkw, 2).arg(&LkIn::default());
     let reply = guest.transact(1, &request.finish(), 16);
@@ -393,7 +342,7 @@ fn at_the_limits_of_blocked_requests_queues_block_and_locks_fail() {
     submit_lookup(&mut guest, 1, 4096);
     assert_eq!(guest.next_used_within(1, Duration::from_millis(30)), None);
     assert_eq!(lookup_on(&mut guest, 2, "file"), node, "another queue");
-    journal.gate.open();
+    files.gate.open();
     for _ in 0..3 {
         guest.next_used(1);
     }
@@ -408,8 +357,8 @@ fn requests_that_never_end_are_reported_as_stuck() {
         drain_timeout: Duration::from_millis(100),
         ..config()
     };
-    let (journal, serving, mut guest, device) = begin_with(config);
-    let (node, _) = create(&mut guest, "file");
+    let (files, serving, mut guest, device) = begin_with(config);
+    let (node, _) = guest.create("file");
     submit_slow(&mut guest, 2, node);
     until("blocked", || device.metrics().blocked == 1);
     let refused = guest.init().unwrap_err();
@@ -417,10 +366,10 @@ fn requests_that_never_end_are_reported_as_stuck() {
     drop(guest);
     let served = serving.join().unwrap();
     assert!(matches!(served, Err(DeviceError::Stuck(1))), "{served:?}");
-    assert_eq!(Journal::count(&journal.destroyed), 0);
-    journal.gate.open();
-    until("destroyed", || Journal::count(&journal.destroyed) == 1);
-    assert_eq!(Journal::count(&journal.made), 1);
+    assert_eq!(count(&files.destroyed), 0);
+    files.gate.open();
+    until("destroyed", || count(&files.destroyed) == 1);
+    assert_eq!(count(&files.made), 1);
 }
 
 #[test]
@@ -436,10 +385,10 @@ fn a_disabled_queue_serves_nothing() {
 
 #[test]
 fn a_reset_ends_the_session_and_keeps_the_device_usable() {
-    let (journal, serving, mut guest, _) = begin();
-    create(&mut guest, "file");
+    let (files, serving, mut guest, _) = begin();
+    guest.create("file");
     guest.front_end.reset_device().unwrap();
-    assert_eq!(Journal::count(&journal.destroyed), 1);
+    assert_eq!(count(&files.destroyed), 1);
     for queue in 0..3 {
         let (available, used) = (guest.queues[queue].available, guest.queues[queue].used);
         assert_eq!(available, used);
@@ -483,9 +432,9 @@ fn regions_are_added_and_removed_while_queues_run() {
 
 #[test]
 fn a_reply_without_room_is_undone() {
-    let (journal, serving, mut guest, _) = begin();
-    create(&mut guest, "file");
-    let lookups = Journal::count(&journal.lookups);
+    let (files, serving, mut guest, _) = begin();
+    guest.create("file");
+    let lookups = count(&files.entries);
     for (room, length) in [(0, 0), (15, 0), (16, 16), (100, 16)] {
         let head = submit_lookup(&mut guest, 1, room);
         assert_eq!(guest.next_used(1), (head, length));
@@ -493,8 +442,8 @@ fn a_reply_without_room_is_undone() {
             assert_eq!(error_of(&guest.reply(1, head, length)), 5);
         }
     }
-    assert_eq!(Journal::count(&journal.lookups), lookups + 4);
-    assert_eq!(Journal::count(&journal.forgotten), 4);
+    assert_eq!(count(&files.entries), lookups + 4);
+    assert_eq!(forgotten(&files), 4);
     end(serving, guest);
 }
 
@@ -515,9 +464,9 @@ fn malformed_requests_are_returned() {
     }
     assert!(device.metrics().malformed >= 3);
     // WRITEs with less and with more data than announced.
-    let (node, fh) = create(&mut guest, "file");
+    let (node, fh) = guest.create("file");
     for change in [-1_i32, 1] {
-        let mut request = write_request(&mut guest, node, fh, 0, &[1; 100]).finish();
+        let mut request = guest.write_request(node, fh, 0, &[1; 100]).finish();
         request.resize((request.len() as i32 + change) as usize, 1);
         let reply = guest.transact(1, &request, 100);
         assert_eq!(error_of(&reply), 22);
@@ -545,8 +494,8 @@ fn a_broken_queue_is_reported_and_others_are_served() {
 #[test]
 fn invalid_messages_of_front_ends_are_refused() {
     let refused = |ask: fn(&mut Guest)| {
-        let journal = Arc::<Journal>::default();
-        let (_, serving, mut guest) = serve(Memory::make(&journal), config(), ALL_FEATURES);
+        let files = memory(|_| ());
+        let (_, serving, mut guest) = serve(sessions(&files), config(), ALL_FEATURES);
         ask(&mut guest);
         drop(guest);
         let served = serving.join().unwrap();
@@ -576,22 +525,12 @@ fn invalid_messages_of_front_ends_are_refused() {
 }
 
 #[test]
-fn an_open_that_is_not_implemented_is_enosys() {
-    // Without an OPEN of its own the file system answers ENOSYS, after which a guest sends none.
-    let (_, serving, mut guest, _) = begin();
-    let (node, _) = create(&mut guest, "file");
-    let request = guest.request(Opcode::Open, node).arg(&OpenIn::default());
-    assert_eq!(guest.tell(request), Err(38));
-    end(serving, guest);
-}
-
-#[test]
 fn devices_are_send_and_sync() {
     fn shared<T: Send + Sync>(_: &T) {}
     struct Made;
     impl MakeFileSystem for Made {
-        type FileSystem = Memory;
-        fn make(&self) -> std::io::Result<Arc<Memory>> {
+        type FileSystem = MemoryFs;
+        fn make(&self) -> std::io::Result<Arc<MemoryFs>> {
             Err(std::io::ErrorKind::PermissionDenied.into())
         }
     }

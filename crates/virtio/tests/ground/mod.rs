@@ -2,17 +2,20 @@
 //! writes requests to queues.
 #![allow(dead_code, reason = "each test uses what it needs")]
 
-pub mod memory;
-
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use thrufs_abi::layout::{InitIn, InitOut, OutHeader};
+use thrufs::FileHandle;
+use thrufs_abi::layout::{
+    CreateIn, EntryOut, GetattrIn, InitIn, InitOut, OpenOut, OutHeader, ReadIn, WriteIn,
+};
 use thrufs_abi::version::{KERNEL_MINOR, KERNEL_VERSION};
 use thrufs_abi::{InitFlags, NodeId, Opcode, Reply, RequestBuilder, Unique};
+use thrufs_testing::memory::{Asked, Files, MemoryFs, Settings};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, MakeFileSystem, Served};
 use vhost::vhost_user::message::VhostUserHeaderFlag;
 use vhost::vhost_user::{Frontend, VhostUserFrontend, VhostUserProtocolFeatures};
@@ -46,6 +49,49 @@ const PROTOCOL_FEATURES: u64 = 1 << 30;
 pub const ALL_FEATURES: u64 = VERSION_1 | EVENT_IDX | INDIRECT_DESC | PROTOCOL_FEATURES;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// READs by this handle, which no file has, wait for the gate.
+pub const SLOW: FileHandle = FileHandle(99);
+
+/// Files in memory, whose sessions take a while to end.
+pub fn memory(hook: impl Fn(&Asked<'_>) + Send + Sync + 'static) -> Arc<Files> {
+    Files::new(Settings {
+        wants: InitFlags::OVER_IO_URING | InitFlags::PASSTHROUGH | InitFlags::POSIX_LOCKS,
+        end: Duration::from_millis(20),
+        hook: Some(Box::new(move |asked| {
+            hook(asked);
+            if asked.handle == SLOW {
+                asked.wait()
+            } else {
+                Ok(())
+            }
+        })),
+        ..Settings::default()
+    })
+}
+
+pub fn count(counter: &AtomicUsize) -> usize {
+    counter.load(Ordering::SeqCst)
+}
+
+/// Lookups that were forgotten.
+pub fn forgotten(files: &Files) -> u64 {
+    files.forgotten.lock().unwrap().values().sum()
+}
+
+/// Sessions without files, each of which begins when the last has been destroyed, and what it had open is closed.
+pub fn sessions(files: &Arc<Files>) -> impl Fn() -> std::io::Result<Arc<MemoryFs>> + use<> {
+    let files = Arc::clone(files);
+    move || {
+        let made = count(&files.made);
+        assert_eq!(
+            (count(&files.destroyed), count(&files.dropped)),
+            (made, made)
+        );
+        files.clear();
+        Ok(Arc::new(files.serve()))
+    }
+}
 
 pub struct Queue {
     number: u64,
@@ -353,6 +399,54 @@ impl Guest {
         // The ids of the test process, so that a directory can be served without privilege.
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         RequestBuilder::new(opcode, unique, NodeId(node)).ids(uid.as_raw(), gid.as_raw(), 0)
+    }
+
+    pub fn getattr(&mut self, node: u64) -> RequestBuilder {
+        self.request(Opcode::Getattr, node)
+            .arg(&GetattrIn::default())
+    }
+
+    pub fn read_request(&mut self, node: u64, fh: u64, offset: u64, size: u32) -> Vec<u8> {
+        let arg = ReadIn {
+            fh,
+            offset,
+            size,
+            ..ReadIn::default()
+        };
+        self.request(Opcode::Read, node).arg(&arg).finish()
+    }
+
+    pub fn write_request(
+        &mut self,
+        node: u64,
+        fh: u64,
+        offset: u64,
+        data: &[u8],
+    ) -> RequestBuilder {
+        let arg = WriteIn {
+            fh,
+            offset,
+            size: data.len() as u32,
+            ..WriteIn::default()
+        };
+        self.request(Opcode::Write, node).arg(&arg).bytes(data)
+    }
+
+    /// Makes a file; returns its node and handle.
+    pub fn create(&mut self, name: &str) -> (u64, u64) {
+        let arg = CreateIn {
+            flags: 2,
+            mode: 0o100_644,
+            ..CreateIn::default()
+        };
+        let request = self
+            .request(Opcode::Create, 1)
+            .arg(&arg)
+            .name(name.as_bytes());
+        let made: [u8; size_of::<EntryOut>() + size_of::<OpenOut>()] = self.ask(request).unwrap();
+        let (entry, rest) = EntryOut::read_from_prefix(&made).unwrap();
+        let (opened, _) = OpenOut::read_from_prefix(rest).unwrap();
+        (entry.nodeid, opened.fh)
     }
 
     /// Sends a request on queue 1 whose reply is a structure.

@@ -2,13 +2,11 @@
 //! The counting allocator needs `unsafe impl`; it is in this test alone.
 #![allow(unsafe_code)]
 
-use crate::ground::{ALL_FEATURES, Guest, end, serve};
-use crate::still::{self, Still};
+use crate::ground::{Guest, end};
+use crate::still;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use thrufs::Opcode;
-use thrufs_abi::layout::{ReadIn, WriteIn};
-use thrufs_virtio::DeviceConfig;
 
 struct Counting;
 
@@ -35,28 +33,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn allocations(guest: &mut Guest) -> u64 {
-    still::counts(guest).unwrap().0
-}
-
 /// One of each, on queue 1.
 fn some_requests(guest: &mut Guest) {
     let request = guest.request(Opcode::Lookup, 1).name(b"a name").finish();
     guest.transact(1, &request, 200);
     for node in [2, 3] {
-        let arg = ReadIn {
-            size: 60_000,
-            ..ReadIn::default()
-        };
-        let request = guest.request(Opcode::Read, node).arg(&arg).finish();
+        let request = guest.read_request(node, 0, 0, 60_000);
         guest.transact(1, &request, 60_016);
     }
-    let arg = WriteIn {
-        size: 50_000,
-        ..WriteIn::default()
-    };
-    let request = guest.request(Opcode::Write, 2).arg(&arg);
-    let reply = guest.transact(1, &request.bytes(&[1; 50_000]).finish(), 100);
+    let request = guest.write_request(2, 0, 0, &[1; 50_000]).finish();
+    let reply = guest.transact(1, &request, 100);
     assert_eq!(reply.len(), 24);
     let request = guest.request(Opcode::Forget, 2).arg(&1_u64).finish();
     let head = guest.submit(1, &request, 0);
@@ -66,15 +52,13 @@ fn some_requests(guest: &mut Guest) {
 #[test]
 fn the_queue_s_thread_allocates_nothing_per_request() {
     let _alone = crate::alone();
-    let make = || Still::make(|| Ok((ALLOCATIONS.get(), 0)));
-    let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
-    guest.init().unwrap();
+    let (serving, mut guest, counts) = still::begin(|| Ok((ALLOCATIONS.get(), 0)));
     some_requests(&mut guest);
-    let before = allocations(&mut guest);
-    assert!(before > 0, "it counts");
+    let before = counts.of(&mut guest).unwrap();
+    assert!(before.0 > 0, "it counts");
     for _ in 0..100 {
         some_requests(&mut guest);
     }
-    assert_eq!(allocations(&mut guest), before);
+    assert_eq!(counts.of(&mut guest), Ok(before));
     end(serving, guest);
 }

@@ -1,16 +1,12 @@
 //! Pairing: the thread of a queue is bound to the CPU of a lone caller, in the class SCHED_IDLE.
 
 use crate::alone;
-use crate::ground::memory::{Journal, Memory};
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving, end};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving, end, memory, sessions};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs::File;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thrufs::Opcode;
-use thrufs_abi::layout::{AttrOut, GetattrIn};
 use thrufs_virtio::{Caller, ConnectionOptions, Device, DeviceConfig, DeviceHandle};
 
 /// Whether a thread can be paired here; reports a skip otherwise.
@@ -31,8 +27,8 @@ fn me() -> Caller {
 }
 
 fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
-    let journal = Arc::<Journal>::default();
-    let device = Device::new(Memory::make(&journal), DeviceConfig::default()).unwrap();
+    let files = memory(|_| ());
+    let device = Device::new(sessions(&files), DeviceConfig::default()).unwrap();
     let handle = device.handle();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let serving = std::thread::spawn(move || {
@@ -49,8 +45,8 @@ fn begin(callers: Vec<Caller>) -> (Serving, Guest, DeviceHandle) {
 }
 
 fn getattr(guest: &mut Guest) {
-    let request = guest.request(Opcode::Getattr, 1).arg(&GetattrIn::default());
-    let _: AttrOut = guest.ask(request).unwrap();
+    let request = guest.getattr(1);
+    guest.tell_any(request);
 }
 
 /// The process's only queue thread: one test runs at a time.

@@ -1,82 +1,52 @@
-//! A file system of one file that allocates nothing and reports counters of its threads.
+//! Files that cost nothing to serve, and counters of the thread that serves them.
 
-use crate::ground::Guest;
-use std::sync::Arc;
-use std::time::Duration;
-use thrufs::layout::Attr;
-use thrufs::{
-    Attributes, Context, Entry, FileHandle, FileSystem, Generation, LowerFile, Name, NoWait,
-    NodeId, Opcode, ReadAnswer, ReadArgs, ReadReply, Result, WriteArgs, WriteSource,
-};
-use thrufs_abi::layout::{AttrOut, GetattrIn};
+use crate::ground::{ALL_FEATURES, Guest, Serving, serve};
+use std::sync::{Arc, Mutex};
+use thrufs::{LowerFile, NoWait, Opcode, Result};
+use thrufs_testing::memory::{File, Files, Settings};
+use thrufs_virtio::DeviceConfig;
 
-const VALID: Duration = Duration::from_secs(1);
+/// Node 2 has its data in a file, node 3 in memory.
+const NAMES: [&str; 2] = ["a name", "data"];
 
-/// The node whose size and blocks are counters of the serving thread.
-const COUNTS: NodeId = NodeId(9);
+pub struct Counts(Arc<Mutex<Result<(u64, u64)>>>);
 
-pub struct Still {
-    lower: Arc<LowerFile>,
-    counts: fn() -> Result<(u64, u64)>,
-}
-
-impl Still {
-    pub fn make(counts: fn() -> Result<(u64, u64)>) -> std::io::Result<Arc<Still>> {
-        let lower = tempfile::tempfile()?;
-        lower.set_len(1 << 20)?;
-        let lower = Arc::new(LowerFile::new(lower.into(), NoWait::Memory));
-        Ok(Arc::new(Still { lower, counts }))
+impl Counts {
+    /// Those of the thread that serves queue 1.
+    pub fn of(&self, guest: &mut Guest) -> Result<(u64, u64)> {
+        let request = guest.getattr(1);
+        guest.tell_any(request);
+        *self.0.lock().unwrap()
     }
 }
 
-pub fn counts(guest: &mut Guest) -> std::result::Result<(u64, u64), i32> {
-    let request = guest.request(Opcode::Getattr, COUNTS.0);
-    let out: AttrOut = guest.ask(request.arg(&GetattrIn::default()))?;
-    Ok((out.attr.size, out.attr.blocks))
-}
-
-impl FileSystem for Still {
-    fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> Result<Entry> {
-        Ok(Entry {
-            node: NodeId(2),
-            generation: Generation(0),
-            attr: Attr::default(),
-            entry_timeout: VALID,
-            attr_timeout: VALID,
-        })
-    }
-
-    fn getattr(&self, _: &Context<'_>, node: NodeId, _: Option<FileHandle>) -> Result<Attributes> {
-        let mut attr = Attr::default();
-        if node == COUNTS {
-            (attr.size, attr.blocks) = (self.counts)()?;
-        }
-        Ok(Attributes {
-            attr,
-            timeout: VALID,
-        })
-    }
-
-    fn read(
-        &self,
-        _: &Context<'_>,
-        node: NodeId,
-        args: &ReadArgs,
-        reply: ReadReply<'_>,
-    ) -> Result<ReadAnswer> {
-        if node == NodeId(3) {
-            return Ok(reply.bytes(&[7; 4096]));
-        }
-        Ok(reply.file(Arc::clone(&self.lower), args.offset))
-    }
-
-    fn write(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        args: &WriteArgs,
-        source: WriteSource<'_>,
-    ) -> Result<usize> {
-        source.write_to(&self.lower, args.offset)
-    }
+/// `counts` are of the calling thread.
+pub fn begin(counts: fn() -> Result<(u64, u64)>) -> (Serving, Guest, Counts) {
+    let counted = Arc::new(Mutex::new(Ok((0, 0))));
+    let noted = Arc::clone(&counted);
+    let files = Files::new(Settings {
+        hook: Some(Box::new(move |asked| {
+            if asked.opcode == Opcode::Getattr {
+                *noted.lock().unwrap() = counts();
+            }
+            Ok(())
+        })),
+        ..Settings::default()
+    });
+    let lower = tempfile::tempfile().unwrap();
+    lower.set_len(1 << 20).unwrap();
+    let lower = LowerFile::new(lower.into(), NoWait::Memory);
+    let lower = Some(Arc::new(lower));
+    files.put(
+        NAMES[0],
+        File {
+            lower,
+            ..File::with(b"")
+        },
+    );
+    files.put(NAMES[1], File::with(&[7; 4096]));
+    let make = move || Ok(Arc::new(files.serve_known(&NAMES)));
+    let (_, serving, mut guest) = serve(make, DeviceConfig::default(), ALL_FEATURES);
+    guest.init().unwrap();
+    (serving, guest, Counts(counted))
 }

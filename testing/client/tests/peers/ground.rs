@@ -1,7 +1,5 @@
 //! Servers under test, each with its own socket.
 
-pub mod shared_tree;
-
 use std::num::NonZeroU16;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Live migration of a front end from one server to another.
 
 use crate::ground;
-use crate::ground::shared_tree::{SLOW, SharedTreeFs, Tree};
+use std::io;
 use std::num::NonZeroU16;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{JoinHandle, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use thrufs::layout::{LkIn, ReadIn};
-use thrufs::{NodeId, Opcode};
+use thrufs::{FileHandle, InitFlags, NodeId, Opcode};
 use thrufs_client::{
     Client, FIRST_REQUEST_QUEUE, FrontEnd, FrontEndConfig, GuestMemory, MigrateError,
 };
+use thrufs_testing::memory::{Files, MemoryFs, Settings};
 use thrufs_virtio::{Device, DeviceConfig, DeviceError, DeviceHandle, MakeFileSystem, Served};
 
 const ROOT: NodeId = NodeId::ROOT;
@@ -55,6 +56,26 @@ impl Drop for Server {
     }
 }
 
+/// READs by this handle wait for the gate.
+const SLOW: FileHandle = FileHandle(99);
+
+/// What all servers share.
+fn tree() -> Arc<Files> {
+    Files::new(Settings {
+        wants: InitFlags::POSIX_LOCKS,
+        hook: Some(Box::new(|asked| match asked.handle {
+            SLOW => asked.wait(),
+            _ => Ok(()),
+        })),
+        ..Settings::default()
+    })
+}
+
+fn sessions(files: &Arc<Files>) -> impl Fn() -> io::Result<Arc<MemoryFs>> + Send + Sync + use<> {
+    let files = Arc::clone(files);
+    move || Ok(Arc::new(files.serve()))
+}
+
 fn config(queues: u16) -> FrontEndConfig {
     FrontEndConfig {
         request_queues: queues,
@@ -64,19 +85,19 @@ fn config(queues: u16) -> FrontEndConfig {
     }
 }
 
-fn mount(tree: &Arc<Tree>, queues: u16) -> (Server, Client<FrontEnd>) {
-    let (server, stream) = Server::start(SharedTreeFs::make(tree), queues);
+fn mount(files: &Arc<Files>, queues: u16) -> (Server, Client<FrontEnd>) {
+    let (server, stream) = Server::start(sessions(files), queues);
     let front_end = FrontEnd::over(stream, &config(queues)).unwrap();
     (server, Client::mount(front_end).unwrap())
 }
 
 /// Opens the latches when dropped, also after a failure.
-struct Opens<'a>(&'a Tree);
+struct Opens<'a>(&'a Files);
 
 impl Drop for Opens<'_> {
     fn drop(&mut self) {
-        self.0.slow.open();
-        self.0.lock.open();
+        self.0.gate.open();
+        self.0.lock.release();
     }
 }
 
@@ -127,8 +148,8 @@ fn work_continues_during_migrations() {
         .into_iter()
         .flat_map(|memory| [(memory, 1), (memory, 3)])
     {
-        let tree = Arc::new(Tree::default());
-        let (mut server, client) = mount(&tree, queues);
+        let files = tree();
+        let (mut server, client) = mount(&files, queues);
         let stop = AtomicBool::new(false);
         let counts = [const { AtomicU64::new(0) }; 4];
         let mut in_flight = 0;
@@ -148,7 +169,7 @@ fn work_continues_during_migrations() {
                     let all_went_on = now.zip(before).all(|(now, before)| now > before);
                     all_went_on || workers.iter().any(ScopedJoinHandle::is_finished)
                 });
-                let (next, stream) = Server::start(SharedTreeFs::make(&tree), queues);
+                let (next, stream) = Server::start(sessions(&files), queues);
                 let moved = client.carrier().migrate_over(stream, memory).unwrap();
                 assert!(moved.state_bytes > 0);
                 in_flight += moved.requests_in_flight;
@@ -160,7 +181,7 @@ fn work_continues_during_migrations() {
                 worker.join().unwrap();
             }
         });
-        assert_eq!(tree.restored.load(Ordering::SeqCst), 15);
+        assert_eq!(files.restored.load(Ordering::SeqCst), 15);
         assert!(in_flight > 0, "it was not under load");
         client.unmount();
     }
@@ -188,8 +209,8 @@ fn read_request(client: &Client<FrontEnd>, node: NodeId, fh: u64, size: u32) -> 
 #[test]
 fn replies_not_collected_yet_are_migrated() {
     for memory in BOTH {
-        let tree = Arc::new(Tree::default());
-        let (_source, client) = mount(&tree, 1);
+        let files = tree();
+        let (_source, client) = mount(&files, 1);
         let root = client.root();
         let (entry, open) = root.create(ROOT, b"file", READ_WRITE, 0o644).unwrap();
         let node = NodeId(entry.nodeid);
@@ -197,14 +218,14 @@ fn replies_not_collected_yet_are_migrated() {
         root.write(node, open.fh, 0, &bytes, 0).unwrap();
         let mut queue = client.carrier().queue(FIRST_REQUEST_QUEUE).unwrap();
         for _ in 0..16 {
-            let request = read_request(&client, node, SLOW, 20_000);
+            let request = read_request(&client, node, SLOW.0, 20_000);
             queue.submit_request(&request).unwrap();
         }
         queue.notify().unwrap();
         drop(queue);
-        let (_destination, stream) = Server::start(SharedTreeFs::make(&tree), 1);
+        let (_destination, stream) = Server::start(sessions(&files), 1);
         let moved = std::thread::scope(|scope| {
-            let opens = Opens(&tree);
+            let opens = Opens(&files);
             scope.spawn(move || {
                 std::thread::sleep(Duration::from_secs(2));
                 drop(opens);
@@ -236,39 +257,37 @@ fn wait_for_lock(client: &Client<FrontEnd>, node: NodeId) -> i32 {
     thrufs_abi::Reply::parse(&reply).unwrap().error
 }
 
-fn lock_waits(tree: &Tree, count: usize) {
-    within("waiting for the lock", || {
-        tree.lock_waiters.load(Ordering::SeqCst) == count
-    });
+fn lock_waits(files: &Files, count: usize) {
+    within("waiting for the lock", || files.lock.waiting() == count);
 }
 
 #[test]
 fn a_lock_wait_continues_at_the_destination() {
     for memory in BOTH {
-        let tree = Arc::new(Tree::default());
-        let (source, client) = mount(&tree, 2);
+        let files = tree();
+        let (source, client) = mount(&files, 2);
         let (entry, _) = client
             .root()
             .create(ROOT, b"file", READ_WRITE, 0o644)
             .unwrap();
         let node = NodeId(entry.nodeid);
         std::thread::scope(|scope| {
-            let opens = Opens(&tree);
+            let opens = Opens(&files);
             let waits: Vec<_> = (0..3)
                 .map(|_| scope.spawn(|| wait_for_lock(&client, node)))
                 .collect();
-            lock_waits(&tree, 3);
-            let (destination, stream) = Server::start(SharedTreeFs::make(&tree), 2);
+            lock_waits(&files, 3);
+            let (destination, stream) = Server::start(sessions(&files), 2);
             client.carrier().migrate_over(stream, memory).unwrap();
             assert_eq!(source.end().unwrap(), Served::Disconnected);
-            lock_waits(&tree, 3);
+            lock_waits(&files, 3);
             assert!(waits.iter().all(|wait| !wait.is_finished()));
             assert_eq!(destination.handle.metrics().lock_waiters, 3);
             drop(opens);
             for wait in waits {
                 assert_eq!(wait.join().unwrap(), 0);
             }
-            assert_eq!(tree.granted.load(Ordering::SeqCst), 3);
+            assert_eq!(files.lock.granted(), 3);
             drop(client.carrier().queue(FIRST_REQUEST_QUEUE));
             assert_eq!(client.root().getattr(node).unwrap().attr.size, 0);
             drop(destination);
@@ -278,8 +297,8 @@ fn a_lock_wait_continues_at_the_destination() {
 
 #[test]
 fn a_failed_migration_leaves_the_guest_and_its_lock_wait_at_the_source() {
-    let tree = Arc::new(Tree::default());
-    let (source, client) = mount(&tree, 1);
+    let files = tree();
+    let (source, client) = mount(&files, 1);
     let (entry, open) = client
         .root()
         .create(ROOT, b"file", READ_WRITE, 0o644)
@@ -288,20 +307,22 @@ fn a_failed_migration_leaves_the_guest_and_its_lock_wait_at_the_source() {
     let copied = GuestMemory::Copied { rounds: 1 };
     let migrate = |stream| client.carrier().migrate_over(stream, copied);
     std::thread::scope(|scope| {
-        let opens = Opens(&tree);
+        let opens = Opens(&files);
         let wait = scope.spawn(|| wait_for_lock(&client, node));
-        lock_waits(&tree, 1);
+        lock_waits(&files, 1);
         // Another number of queues; a source that does not save; a destination with another INIT.
-        let (_other, stream) = Server::start(SharedTreeFs::make(&tree), 2);
+        let (_other, stream) = Server::start(sessions(&files), 2);
         drop(stream);
-        tree.stays.store(true, Ordering::SeqCst);
-        let (_other, stream) = Server::start(SharedTreeFs::make(&tree), 1);
+        files.stays.store(true, Ordering::SeqCst);
+        let (_other, stream) = Server::start(sessions(&files), 1);
         assert!(matches!(migrate(stream), Err(MigrateError::Save(_))));
-        tree.stays.store(false, Ordering::SeqCst);
-        lock_waits(&tree, 1);
-        let (_other, stream) = Server::start(Stubborn::make, 1);
+        files.stays.store(false, Ordering::SeqCst);
+        lock_waits(&files, 1);
+        let stubborn = tree();
+        stubborn.stays.store(true, Ordering::SeqCst);
+        let (_other, stream) = Server::start(sessions(&stubborn), 1);
         assert!(matches!(migrate(stream), Err(MigrateError::Load(_))));
-        lock_waits(&tree, 1);
+        lock_waits(&files, 1);
         let (ours, theirs) = UnixStream::pair().unwrap();
         drop(theirs);
         assert!(matches!(migrate(ours), Err(MigrateError::Destination(_))));
@@ -342,44 +363,10 @@ fn migrations_between_thrufs_and_virtiofsd_are_refused() {
     drop(client);
     // The other way, with the state that virtiofsd writes.
     let (_other, theirs) = (ours, ground::grounds().next().unwrap());
-    let (server, stream) = Server::start(SharedTreeFs::make(&Arc::default()), 1);
+    let (server, stream) = Server::start(sessions(&tree()), 1);
     let client = Client::mount(FrontEnd::connect(theirs.socket(), &config).unwrap()).unwrap();
     let moved = client.carrier().migrate_over(stream, GuestMemory::Shared);
     assert!(moved.is_err(), "{moved:?}");
     println!("{moved:?}");
     drop((client, server));
-}
-
-/// Refuses to restore a session.
-struct Stubborn;
-
-impl Stubborn {
-    fn make() -> std::io::Result<Arc<Stubborn>> {
-        Ok(Arc::new(Stubborn))
-    }
-}
-
-impl thrufs::FileSystem for Stubborn {
-    fn init(&self, negotiation: &mut thrufs::Negotiation) -> thrufs::Result<()> {
-        negotiation.want(thrufs::InitFlags::POSIX_LOCKS);
-        Ok(())
-    }
-
-    fn lookup(
-        &self,
-        _: &thrufs::Context<'_>,
-        _: NodeId,
-        _: thrufs::Name<'_>,
-    ) -> thrufs::Result<thrufs::Entry> {
-        Err(thrufs::Errno::EIO)
-    }
-
-    fn getattr(
-        &self,
-        _: &thrufs::Context<'_>,
-        _: NodeId,
-        _: Option<thrufs::FileHandle>,
-    ) -> thrufs::Result<thrufs::Attributes> {
-        Err(thrufs::Errno::EIO)
-    }
 }

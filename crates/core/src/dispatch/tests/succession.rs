@@ -117,7 +117,7 @@ fn a_session_of_a_dead_process_is_resumed_by_its_init() {
 }
 
 #[test]
-fn a_file_system_without_save_is_unsupported() {
+fn a_file_system_without_save_and_open_is_unsupported() {
     struct Plain;
     impl FileSystem for Plain {
         fn lookup(
@@ -141,6 +141,10 @@ fn a_file_system_without_save_is_unsupported() {
     let dispatcher = Dispatcher::new(Arc::new(Plain));
     let init = init_request(45, offered());
     assert_eq!(ask(&dispatcher, &init).unwrap().error, 0);
+    // After which a kernel opens without asking.
+    let open = request(Opcode::Open).arg(&thrufs_abi::layout::OpenIn::default());
+    let answer = ask(&dispatcher, &open.finish()).unwrap();
+    assert_eq!(answer.error, -libc::ENOSYS);
     let refused = dispatcher.save(&mut Vec::new()).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
     let refused = Dispatcher::new(Arc::new(Plain)).resume(&init).unwrap_err();

@@ -1,6 +1,6 @@
 //! A guest of a device with a window, the front end's side of the channel, and the file system beneath.
 
-use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving, USER, end, error_of, serve};
+use crate::ground::{ALL_FEATURES, Guest, PATIENCE, Serving, USER, end, error_of, serve, sessions};
 use rustix::net::RecvFlags;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
@@ -8,12 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use thrufs::{
-    Attributes, Context, Entry, Errno, FileHandle, FileSystem, InitFlags, MapArgs, MappedFile,
-    Name, Negotiation, NodeId, Opcode,
-};
+use thrufs::{Errno, InitFlags, MappedFile, NodeId, Opcode};
 use thrufs_abi::layout::{RemovemappingIn, RemovemappingOne, SetupmappingIn};
 use thrufs_sys::fd_passing;
+use thrufs_testing::memory::{Files, Settings};
 use thrufs_virtio::{DeviceConfig, DeviceHandle};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo};
@@ -25,19 +23,24 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(40);
 pub const MAP: u32 = 9;
 pub const UNMAP: u32 = 10;
 
-/// Maps one file for all nodes; node 7 may only be read, node 9 is not open.
-pub struct Mapped {
-    file: OwnedFd,
-    meeting: Arc<Meeting>,
-}
-
-impl Mapped {
-    pub fn new(file: impl Into<OwnedFd>) -> Mapped {
-        Mapped {
-            file: file.into(),
-            meeting: Arc::default(),
+/// Sessions that map one file for all nodes; node 7 may only be read, node 9 is not open.
+pub fn mapped(file: impl Into<OwnedFd>, meeting: &Arc<Meeting>) -> Arc<Files> {
+    let (file, meeting) = (file.into(), Arc::clone(meeting));
+    let map = move |node| {
+        meeting.attend();
+        if node == NodeId(9) {
+            return Err(Errno::EBADF);
         }
-    }
+        Ok(MappedFile {
+            file: file.try_clone().map_err(|_| Errno::EMFILE)?,
+            writable: node != NodeId(7),
+        })
+    };
+    Files::new(Settings {
+        wants: InitFlags::MAP_ALIGNMENT,
+        map: Some(Box::new(map)),
+        ..Settings::default()
+    })
 }
 
 /// Has a helper take a request that the queue's thread might take: until then, that thread is held up in one.
@@ -79,37 +82,6 @@ impl Meeting {
         self.changed.notify_all();
         let waits = |state: &mut MeetingState| state.is_wanted && (is_helper || !state.has_helper);
         drop(self.changed.wait_timeout_while(state, PATIENCE, waits));
-    }
-}
-
-impl FileSystem for Mapped {
-    fn init(&self, negotiation: &mut Negotiation) -> thrufs::Result<()> {
-        negotiation.want(InitFlags::MAP_ALIGNMENT);
-        Ok(())
-    }
-
-    fn lookup(&self, _: &Context<'_>, _: NodeId, _: Name<'_>) -> thrufs::Result<Entry> {
-        Err(Errno::ENOENT)
-    }
-
-    fn getattr(
-        &self,
-        _: &Context<'_>,
-        _: NodeId,
-        _: Option<FileHandle>,
-    ) -> thrufs::Result<Attributes> {
-        Err(Errno::EACCES)
-    }
-
-    fn map(&self, _: &Context<'_>, node: NodeId, _: &MapArgs) -> thrufs::Result<MappedFile> {
-        self.meeting.attend();
-        if node == NodeId(9) {
-            return Err(Errno::EBADF);
-        }
-        Ok(MappedFile {
-            file: self.file.try_clone().map_err(|_| Errno::EMFILE)?,
-            writable: node != NodeId(7),
-        })
     }
 }
 
@@ -292,21 +264,14 @@ pub fn connect(is_strict: bool) -> Ground {
 fn connect_with(is_strict: bool, config: DeviceConfig) -> Ground {
     let file = tempfile::tempfile().unwrap();
     file.set_len(RANGE + RANGE / 2 + 1).unwrap();
-    let file = OwnedFd::from(file);
     let meeting = Arc::<Meeting>::default();
-    let meets = Arc::clone(&meeting);
-    let make = move || {
-        Ok(Arc::new(Mapped {
-            file: file.try_clone()?,
-            meeting: Arc::clone(&meets),
-        }))
-    };
+    let files = mapped(file, &meeting);
     let config = DeviceConfig {
         window_bytes: NonZeroU64::new(WINDOW),
         drain_timeout: DRAIN_TIMEOUT,
         ..config
     };
-    let (device, serving, mut guest) = serve(make, config, ALL_FEATURES);
+    let (device, serving, mut guest) = serve(sessions(&files), config, ALL_FEATURES);
     let (monitor, channel) = Monitor::start(is_strict);
     assert_eq!({ guest.front_end.get_shmem_config().unwrap().nregions }, 1);
     guest.front_end.set_backend_request_fd(&channel).unwrap();
