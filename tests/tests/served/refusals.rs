@@ -89,7 +89,7 @@ fn each_request_is_answered_by_the_rules_and_each_refusal_has_one_record() {
     audited(RULES, test);
     // Without file handles.
     audited_by(RULES, test, |resources, test| {
-        beneath::on_overlay(resources, test)
+        beneath::on_overlay(resources, test);
     });
 }
 
