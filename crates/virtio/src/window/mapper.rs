@@ -20,9 +20,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same for INIT, which holds up a queue.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How soon a front end that announces mappings does so. After that, another question shows that it has.
-const ANNOUNCED_WITHIN: Duration = Duration::from_millis(100);
-
 /// What the thread owns.
 pub(super) struct Mapper {
     state: Arc<WindowState>,
@@ -132,17 +129,15 @@ impl Mapper {
         let mapped = if wanted.mapped == 0 {
             Ok(())
         } else {
-            let before = self.state.announced();
-            let asked = self.ask(is_over, ANSWER_TIMEOUT, |channel, limit| {
-                channel.map(part(&wanted), file.as_fd(), wanted.writable, limit)
-            });
-            // It answers before the mapping is in force, and announces it after.
-            match asked {
-                Ok(()) if can.announces && !self.state.is_announced(before, ANNOUNCED_WITHIN) => {
-                    self.ask(is_over, ANSWER_TIMEOUT, Channel::wait_for_front_end)
+            self.ask(is_over, ANSWER_TIMEOUT, |channel, limit| {
+                channel.map(part(&wanted), file.as_fd(), wanted.writable, limit)?;
+                // It answers before the mapping is in force, and announces it after. An announcement does not say of which
+                // mapping it is: that of another may have waited for this worker.
+                match can.announces {
+                    true => channel.wait_for_front_end(limit),
+                    false => Ok(()),
                 }
-                asked => asked,
-            }
+            })
         };
         match mapped {
             Ok(()) => {

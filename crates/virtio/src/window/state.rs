@@ -5,11 +5,12 @@ use super::channel::WaitLimit;
 use super::table::{FileId, Table};
 use crate::journal::WindowRecord;
 use crate::mailbox::signal;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use thrufs::metrics::WindowEvent;
@@ -28,8 +29,7 @@ pub(crate) struct WindowState {
     /// The file with which the front end is probed.
     pub(super) probed: Mutex<Option<FileId>>,
     /// How many regions of memory were added that are parts of the window.
-    announced: Mutex<u64>,
-    announces: Condvar,
+    announced: AtomicU64,
     pub(super) abilities: OnceLock<Abilities>,
     pub(super) withdraw: OnceLock<Withdraw>,
     /// Signalled when a session has ended.
@@ -57,8 +57,7 @@ impl WindowState {
         let state = WindowState {
             table: Mutex::new(table),
             probed: Mutex::default(),
-            announced: Mutex::new(0),
-            announces: Condvar::new(),
+            announced: AtomicU64::new(0),
             abilities: OnceLock::new(),
             withdraw: OnceLock::new(),
             eventfd: eventfd(0, flags)?,
@@ -78,23 +77,12 @@ impl WindowState {
 
     /// Such a region was added.
     pub(crate) fn note_announced(&self) {
-        *self.announced.lock() += 1;
-        self.announces.notify_all();
+        self.announced.fetch_add(1, Ordering::SeqCst);
     }
 
     /// How many such regions there were so far.
     pub(super) fn announced(&self) -> u64 {
-        *self.announced.lock()
-    }
-
-    /// Whether there is one more than `before` within the timeout.
-    pub(super) fn is_announced(&self, before: u64, timeout: Duration) -> bool {
-        let mut announced = self.announced.lock();
-        let is_missing = |announced: &mut u64| *announced == before;
-        let waited = self
-            .announces
-            .wait_while_for(&mut announced, is_missing, timeout);
-        !waited.timed_out()
+        self.announced.load(Ordering::SeqCst)
     }
 
     /// Wakes the thread of the window, which gives up what a session that has ended waits for.
