@@ -117,13 +117,13 @@ impl Files {
     fn refresh_pages(&self, node: NodeId, uid: Option<u32>) -> Result<()> {
         self.mount_locks.drop_pages(node, uid)?;
         if self.follow.settle(PATIENCE / 2).is_err() {
-            self.have_all_asked_for();
+            self.expire_all();
         }
         Ok(())
     }
 
     /// The kernel above asks for what it could not be told in time: for all names, and the attributes of what is open.
-    pub(super) fn have_all_asked_for(&self) {
+    pub(super) fn expire_all(&self) {
         let Some(notifier) = self.tree.notifier.get() else {
             return;
         };

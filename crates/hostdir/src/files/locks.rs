@@ -292,7 +292,7 @@ impl Files {
                 is_told = self.follow.catch_up_with_all(TOLD_MAX);
             }
             if !is_told {
-                self.have_all_asked_for();
+                self.expire_all();
             }
             self.tree.attributes_changed(inode);
             if !is_told && self.may_map_shared(file) {

@@ -56,8 +56,8 @@ const DRAIN_MAX: Duration = Duration::from_millis(300);
 /// How long owners that did not unlock have the file then.
 const LONG_TURN: Duration = Duration::from_secs(5);
 
-/// When a program has stored in a map that has one, as far as is known: the kernel above writes back what was stored after
-/// `vm.dirty_expire_centisecs`, 30 seconds by default.
+/// How long after the lock a file counts as one that a program may store to in a map, though nothing was written back from
+/// one yet. The kernel above writes back after `vm.dirty_expire_centisecs`, 30 seconds by default.
 const STORED_BY: Duration = Duration::from_secs(60);
 
 /// What a request is about to lock.

@@ -84,7 +84,8 @@ impl Tree {
         self.mounts.anchor(mount, |parent| self.descriptor(parent))
     }
 
-    /// Finds an inode without a file handle at one of its last places.
+    /// Finds an inode without a file handle at one of its last places. With ESTALE, the kernel above looks a path up again,
+    /// and what it leads to may have another place.
     fn walk_again(&self, inode: &Arc<Inode>, climb: usize) -> Result<OwnedFd> {
         let climb = climb.checked_sub(1).ok_or(Errno::ELOOP)?;
         let mut found = Err(Errno::ESTALE);
@@ -94,7 +95,10 @@ impl Tree {
                 break;
             }
         }
-        found
+        match found {
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Err(Errno::ESTALE),
+            found => found,
+        }
     }
 
     fn walk_to(
@@ -174,6 +178,7 @@ mod tests {
     use super::super::Tree;
     use crate::config::{Config, FileHandles};
     use std::fs::{self, File};
+    use thrufs::Errno;
 
     #[test]
     fn inode_is_reached_after_its_descriptor_was_evicted() {
@@ -195,7 +200,8 @@ mod tests {
                 assert!(inode.cached_descriptor_is_gone());
             }
             fs::remove_file(&path).unwrap();
-            assert!(tree.descriptor(&inode).is_err(), "nothing leads to it");
+            let nothing_leads_to_it = tree.descriptor(&inode).err();
+            assert_eq!(nothing_leads_to_it, Some(Errno::ESTALE));
             tree.forget(inode.node(), 1);
             assert!(tree.nodes.get(inode.node()).is_err());
         }
