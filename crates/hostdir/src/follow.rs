@@ -43,6 +43,7 @@ pub use mount_table::MountTable;
 use crate::config::{Config, FileHandles, FollowMode};
 use crate::tree::{Followed, Inode, Noted, Tree};
 use changes::Seen;
+pub(crate) use lanes::Untold;
 use marks::{Marks, Wanted};
 use parking_lot::Mutex;
 use std::os::fd::OwnedFd;
@@ -261,11 +262,23 @@ impl Follow {
         started.is_none_or(|started| started.watch.catch_up(inode.node()))
     }
 
-    /// Whether the kernel above has been told all that happened so far, also by names that were unknown; it may be waited
-    /// for this long.
-    pub(crate) fn catch_up_with_all(&self, patience: Duration) -> bool {
+    /// What the kernel above has not been told of what happened so far, nor asks for anew; `None` if there is nothing.
+    /// Waits for a message until it is `late`.
+    pub(crate) fn untold(&self, late: Duration) -> Option<Untold> {
+        self.started.get()?.watch.untold(late)
+    }
+
+    /// The kernel above asks anew for what it was not told.
+    pub(crate) fn asked(&self, untold: &Untold) {
+        if let Some(started) = self.started.get() {
+            started.watch.lanes.asked(untold);
+        }
+    }
+
+    /// Whether a message is on its way about what an inode has.
+    pub(crate) fn is_telling(&self, inode: &Inode) -> bool {
         let started = self.started.get();
-        started.is_none_or(|started| started.watch.catch_up_with_all(patience))
+        started.is_some_and(|started| started.watch.lanes.are_telling(inode.node()))
     }
 
     /// Whether the kernel above may have found a file by a name that leads elsewhere by now: one has changed that it

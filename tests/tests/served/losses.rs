@@ -1,10 +1,11 @@
 //! Following while notifications wait for directories that somebody holds, and after events were lost.
 
-use rustix::fs::{chmod, stat};
+use rustix::fs::{FlockOperation, chmod, flock, stat};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
+use thrufs_test_report::skipped;
 use thrufs_testing::fence::mapping::{Mapping, Sharing};
 use thrufs_testing::process::Process;
 use thrufs_tests::lower::Lower;
@@ -12,6 +13,7 @@ use thrufs_tests::mount_point::is_mounted;
 use thrufs_tests::mounted::Mounted;
 use thrufs_tests::programs;
 use thrufs_tests::server::kill_process;
+use thrufs_tests::tracer::Tracer;
 use thrufs_tests::transport::over_each;
 use thrufs_tests::wait_until;
 
@@ -109,6 +111,54 @@ fn held_directories_delay_no_notifications_about_others() {
         }
         fs::remove_file(other.join("later")).unwrap();
         wait_until("empty", || names(&above).is_empty());
+    });
+}
+
+#[test]
+fn locks_show_what_changed_while_directories_are_held_and_cost_others_nothing() {
+    const NAMES: usize = 100;
+    on_each_transport_by_default(|mounted| {
+        let held = Held::new(mounted);
+        let name = |number| format!("name-{number}");
+        for number in 0..NAMES {
+            fs::write(mounted.source().join(name(number)), "").unwrap();
+        }
+        let [beneath, above] = [mounted.source(), mounted.mnt()].map(|it| it.join(name(0)));
+        let file = fs::File::options().write(true).open(&above).unwrap();
+        let lock = |kind| flock(&file, kind).unwrap();
+        let look_all_up = || {
+            let mut names = (0..NAMES).map(|number| mounted.mnt().join(name(number)));
+            assert!(names.all(|name| stat(name).is_ok()));
+        };
+        thread::scope(|scope| {
+            let _opened = held.hold(scope, mounted);
+            wait_until("late", || figure(mounted, "follow_late") > 0);
+            let moved = above.with_extension("moved");
+            for turn in 0..20 {
+                fs::rename(&beneath, beneath.with_extension("moved")).unwrap();
+                lock(FlockOperation::LockExclusive);
+                assert!(moved.exists() && !above.exists(), "turn {turn}");
+                lock(FlockOperation::Unlock);
+                fs::rename(beneath.with_extension("moved"), &beneath).unwrap();
+                lock(FlockOperation::LockExclusive);
+                assert!(above.exists() && !moved.exists(), "turn {turn}");
+                lock(FlockOperation::Unlock);
+            }
+            let Ok(tracer) = Tracer::start(mounted.mnt()) else {
+                return skipped("no tracefs: requests are not counted");
+            };
+            // What is looked up is valid for a second meanwhile.
+            const TURNS: u64 = 50;
+            let counted = tracer.count(|| {
+                for _ in 0..TURNS {
+                    lock(FlockOperation::LockExclusive);
+                    look_all_up();
+                    lock(FlockOperation::Unlock);
+                }
+            });
+            let lookups = counted.get("LOOKUP").copied().unwrap_or_default();
+            assert!(lookups < TURNS * NAMES as u64 / 4, "{counted:?}");
+        });
     });
 }
 

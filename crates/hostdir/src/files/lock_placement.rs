@@ -4,8 +4,10 @@
 use super::Files;
 use super::lock_notifications::PATIENCE;
 use super::lock_owners::{Exact, MOUNT};
+use super::locks::TOLD_MAX;
 use super::mount_lock::{Asked, Joined, RANGES_END, Step, give_up};
 use super::open_file::OpenFile;
+use crate::follow::Untold;
 use crate::ledger::OwnerNote;
 use crate::tree::{Inode, Noted};
 use std::time::Instant;
@@ -116,23 +118,29 @@ impl Files {
     /// stand for those.
     fn refresh_pages(&self, node: NodeId, uid: Option<u32>) -> Result<()> {
         self.mount_locks.drop_pages(node, uid)?;
-        if self.follow.settle(PATIENCE / 2).is_err() {
-            self.expire_all();
+        if let Some(untold) = self.follow.untold(TOLD_MAX) {
+            self.ask_anew(&untold);
         }
         Ok(())
     }
 
-    /// The kernel above asks for what it could not be told in time: for all names, and the attributes of what is open.
-    pub(super) fn expire_all(&self) {
+    /// The kernel above asks for what it could not be told in time: for all names, and the attributes of what has changed.
+    pub(super) fn ask_anew(&self, untold: &Untold) {
         let Some(notifier) = self.tree.notifier.get() else {
             return;
         };
-        if let Err(error) = notifier.increment_epoch_now() {
+        if untold.names
+            && let Err(error) = notifier.increment_epoch_now()
+        {
             tracing::debug!(%error, "cannot invalidate cached names");
         }
-        for (_, open) in self.files.iter() {
-            let _ = notifier.expire_attributes(open.node());
+        // What is not open is found by its name.
+        let open = self.files.iter().map(|(_, open)| open.node());
+        let open = open.filter(|_| untold.all_nodes);
+        for node in untold.nodes.iter().copied().chain(open) {
+            let _ = notifier.expire_attributes(node);
         }
+        self.follow.asked(untold);
     }
 
     /// Whether an open leaves the pages of a file alone that others may be writing, and may map: they are dropped when the

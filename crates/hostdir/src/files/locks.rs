@@ -32,7 +32,7 @@ use thrufs_sys::lock::{self, LockKind, RangeLock};
 const RELEASE_MS_MAX: u32 = 5;
 
 /// How long a lock waits until the kernel above has been told what happened before.
-const TOLD_MAX: Duration = Duration::from_millis(100);
+pub(super) const TOLD_MAX: Duration = Duration::from_millis(100);
 
 /// Longest time for which a guest keeps attributes that it relies on after its first lock of a file.
 const KEPT_MAX: Duration = Duration::from_secs(1);
@@ -286,16 +286,17 @@ impl Files {
         }
         let inode = file.inode();
         if self.tree.connected_notifier().is_some() {
-            let mut is_told = self.follow.catch_up_with_all(Duration::ZERO);
-            if !is_told {
+            let mut untold = self.follow.untold(Duration::ZERO);
+            if untold.is_some() {
                 context.require_blocking()?;
-                is_told = self.follow.catch_up_with_all(TOLD_MAX);
+                untold = self.follow.untold(TOLD_MAX);
             }
-            if !is_told {
-                self.expire_all();
+            if let Some(untold) = &untold {
+                self.ask_anew(untold);
             }
             self.tree.attributes_changed(inode);
-            if !is_told && self.may_map_shared(file) {
+            let may_be_late = untold.is_some_and(|untold| untold.all_nodes);
+            if (may_be_late || self.follow.is_telling(inode)) && self.may_map_shared(file) {
                 // Without it, the kernel goes by the time.
                 let _ = self.mount_locks.drop_pages(inode.node(), context.uid());
             }

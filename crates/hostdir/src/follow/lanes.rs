@@ -7,9 +7,10 @@
 //! ([`Losses`](super::losses::Losses)).
 
 use crate::identity::Identity;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use std::{iter, ptr};
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 
@@ -71,6 +72,18 @@ impl Message {
         }
     }
 
+    fn tells_of(&self) -> Told {
+        match self {
+            Message::Node { node, .. } | Message::Arriving { node, .. } => Told::Node(*node),
+            Message::Name { .. } => Told::Name,
+            // Another message tells of the file.
+            Message::Silence(_) | Message::SilenceUnknown(_) | Message::SilenceElsewhere(_) => {
+                Told::Nothing
+            }
+            Message::Repair => Told::All,
+        }
+    }
+
     /// What is left of a message that may not wait for the lock of a directory.
     fn without_name(self) -> Option<Message> {
         let Message::Arriving { node, data, .. } = self else {
@@ -78,6 +91,46 @@ impl Message {
         };
         let name = None;
         Some(Message::Node { node, data, name })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Name,
+    Node(NodeId),
+    All,
+}
+
+/// What the kernel above has not been told of in time.
+#[derive(Default)]
+pub(crate) struct Untold {
+    /// Names have changed.
+    pub(crate) names: bool,
+    /// Any node may have.
+    pub(crate) all_nodes: bool,
+    /// These have.
+    pub(crate) nodes: Vec<NodeId>,
+    /// How many messages each lane has had.
+    queued: [u64; LANES],
+}
+
+impl Untold {
+    pub(super) fn all() -> Untold {
+        Untold {
+            names: true,
+            all_nodes: true,
+            ..Untold::default()
+        }
+    }
+
+    fn add(&mut self, told: Told) {
+        match told {
+            Told::Nothing => {}
+            Told::Name => self.names = true,
+            Told::Node(node) => self.nodes.push(node),
+            Told::All => (self.names, self.all_nodes) = (true, true),
+        }
     }
 }
 
@@ -102,6 +155,10 @@ struct State {
     sending: Option<Sending>,
     /// Messages are of no use until the one that is being sent has arrived.
     is_given_up: bool,
+    /// Of as many messages, some were given up.
+    given_up: u64,
+    /// The kernel asks anew for what as many messages tell.
+    asked: u64,
     has_ended: bool,
 }
 
@@ -110,6 +167,7 @@ struct Sending {
     number: u64,
     /// When what it tells was read.
     since: Instant,
+    of: Told,
 }
 
 /// A message that is sent when it is due.
@@ -138,9 +196,29 @@ impl State {
     }
 
     fn has_tried(&self, number: u64) -> bool {
-        let taken = self.queued - self.messages.len() as u64;
         let sending = self.sending.as_ref();
-        taken >= number && sending.is_none_or(|sending| sending.number >= number)
+        self.taken() >= number && sending.is_none_or(|sending| sending.number >= number)
+    }
+
+    fn taken(&self) -> u64 {
+        self.queued - self.messages.len() as u64
+    }
+
+    /// What the messages tell that are being sent, or wait for that, by their numbers.
+    fn unsent(&self) -> impl Iterator<Item = (u64, Told)> {
+        let sending = self.sending.iter();
+        let sending = sending.map(|sending| (sending.number, sending.of));
+        let waiting = self.messages.iter().map(|(message, _)| message.tells_of());
+        sending.chain((self.taken()..).zip(waiting))
+    }
+
+    /// Adds what is not asked for.
+    fn add_to(&self, untold: &mut Untold) {
+        if self.given_up > self.asked {
+            untold.add(Told::Name);
+        }
+        let unsent = self.unsent().filter(|(number, _)| *number >= self.asked);
+        unsent.for_each(|(_, told)| untold.add(told));
     }
 }
 
@@ -158,6 +236,8 @@ impl Lanes {
         let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
         if state.is_given_up {
+            state.queued += 1;
+            state.given_up = state.queued;
             drop(state);
             return message
                 .without_name()
@@ -196,17 +276,16 @@ impl Lanes {
     }
 
     fn lane_of(&self, message: &Message) -> &Lane {
-        let (nodes, names) = self.lanes.split_at(NODE_LANES);
-        let (lanes, node) = match message {
+        let node = match message {
+            Message::Node { node, .. } => return self.lane_of_node(*node),
+            Message::Repair => return self.lane_of_node(NodeId::ROOT),
             Message::Name { name, .. }
             | Message::Arriving { name, .. }
-            | Message::SilenceUnknown(name) => (names, name.0),
-            Message::Silence(node) => (names, *node),
-            Message::Node { node, .. } => (nodes, *node),
-            Message::SilenceElsewhere(_) => (names, NodeId::ROOT),
-            Message::Repair => (nodes, NodeId::ROOT),
+            | Message::SilenceUnknown(name) => name.0,
+            Message::Silence(node) => *node,
+            Message::SilenceElsewhere(_) => NodeId::ROOT,
         };
-        &lanes[node.0 as usize % lanes.len()]
+        &self.lanes[NODE_LANES + node.0 as usize % NAME_LANES]
     }
 
     /// Whether no message is on its way, or will be.
@@ -241,6 +320,7 @@ impl Lanes {
                 continue;
             }
             (state.is_given_up, given_up) = (true, true);
+            state.given_up = state.queued;
             let messages = state.messages.drain(..).map(|(message, _)| message);
             let messages: Vec<_> = messages.collect();
             let later = std::mem::take(&mut state.later).into_iter();
@@ -255,13 +335,20 @@ impl Lanes {
     }
 
     pub(super) fn replace_all_by_repair(&self) {
-        for lane in &self.lanes {
+        let first = self.lane_of(&Message::Repair);
+        let others = self.lanes.iter().filter(|lane| !ptr::eq(*lane, first));
+        // In this order: until the repair is queued, nothing else counts as sent.
+        for lane in iter::once(first).chain(others) {
             let state = &mut *lane.state.lock();
             state.messages.clear();
             state.later.clear();
+            if ptr::eq(lane, first) {
+                let repair = (Message::Repair, Instant::now());
+                state.messages.push_back(repair);
+                state.queued += 1;
+            }
         }
-        // There is room.
-        let _ = self.push(Message::Repair, Instant::now());
+        first.changed.notify_all();
     }
 
     pub(super) fn end(&self) {
@@ -289,13 +376,42 @@ impl Lanes {
     /// Waits until the messages are sent that were queued so far about what a node has, or tried, if it is not known
     /// yet; or until `deadline`: false.
     pub(super) fn send_first(&self, node: NodeId, deadline: Instant) -> bool {
-        self.lanes[node.0 as usize % NODE_LANES].try_all(deadline)
+        self.lane_of_node(node).try_all(deadline)
     }
 
-    /// The same of all messages, those too that these lead to.
-    pub(super) fn send_all(&self, deadline: Instant) -> bool {
+    /// The same of all messages, those too that these lead to, but waits for each lane until its oldest message is
+    /// `late`. Returns what was not sent then, but for what the kernel has [asked](Self::asked) for.
+    pub(super) fn untold(&self, late: Duration) -> Option<Untold> {
+        let mut untold = None;
         // Names last: what a node lacks is told by its name.
-        self.lanes.iter().all(|lane| lane.try_all(deadline))
+        for (lane, number) in self.lanes.iter().zip(0..) {
+            let Some(state) = lane.behind(late) else {
+                continue;
+            };
+            let untold = untold.get_or_insert_with(Untold::default);
+            untold.queued[number] = state.queued;
+            state.add_to(untold);
+        }
+        untold
+    }
+
+    /// The kernel asks anew for what was not told.
+    pub(super) fn asked(&self, untold: &Untold) {
+        for (lane, queued) in self.lanes.iter().zip(untold.queued) {
+            let asked = &mut lane.state.lock().asked;
+            *asked = queued.max(*asked);
+        }
+    }
+
+    /// Whether a message is on its way about what a node has.
+    pub(super) fn are_telling(&self, node: NodeId) -> bool {
+        let state = self.lane_of_node(node).state.lock();
+        let mut unsent = state.unsent();
+        unsent.any(|(_, told)| told == Told::Node(node) || told == Told::All)
+    }
+
+    fn lane_of_node(&self, node: NodeId) -> &Lane {
+        &self.lanes[node.0 as usize % NODE_LANES]
     }
 
     /// What a lane does next. It ends with the connection.
@@ -346,6 +462,25 @@ impl Lane {
         true
     }
 
+    /// `None` once the messages that were queued so far are sent, or asked for. Otherwise the state, once the oldest is
+    /// `late`.
+    fn behind(&self, late: Duration) -> Option<MutexGuard<'_, State>> {
+        let mut state = self.state.lock();
+        let target = state.queued;
+        loop {
+            if state.has_ended || state.asked >= target {
+                return None;
+            }
+            if state.has_tried(target) {
+                return (state.given_up > state.asked).then_some(state);
+            }
+            match late.checked_sub(state.age()) {
+                Some(left) if !left.is_zero() => drop(self.changed.wait_for(&mut state, left)),
+                _ => return Some(state),
+            }
+        }
+    }
+
     fn next(&self) -> Next {
         let mut state = self.state.lock();
         loop {
@@ -358,14 +493,15 @@ impl Lane {
                 state.sending = Some(Sending {
                     number: later.number,
                     since: now,
+                    of: later.message.tells_of(),
                 });
                 return Next::Retry(later.message, later.attempts);
             }
             if let Some((message, read)) = state.messages.pop_front() {
-                let taken = state.queued - state.messages.len() as u64;
                 state.sending = Some(Sending {
-                    number: taken - 1,
+                    number: state.taken() - 1,
                     since: read,
+                    of: message.tells_of(),
                 });
                 return Next::Send(message, read);
             }
@@ -459,6 +595,42 @@ mod tests {
         assert!(lanes.push(named(b"next"), now));
         assert_eq!(taken(&lanes, lane).0, named(b"next"));
         assert_eq!(taken(&lanes, 7 % NODE_LANES).0, about(7));
+    }
+
+    #[test]
+    fn what_is_told_late_is_asked_for_once() {
+        let (lanes, now) = (Lanes::default(), Instant::now());
+        let named = |text: &[u8]| Message::Name {
+            name: (NodeId(0), text.into()),
+            expire_only: false,
+        };
+        let untold = || {
+            let untold = lanes.untold(Duration::ZERO)?;
+            lanes.asked(&untold);
+            Some((untold.names, untold.all_nodes, untold.nodes))
+        };
+        assert_eq!(untold(), None);
+        assert!(lanes.push(named(b"held"), now));
+        let (_, held) = taken(&lanes, NODE_LANES);
+        assert_eq!(untold(), Some((true, false, vec![])));
+        assert_eq!(untold(), None, "nothing is new");
+        assert!(lanes.push(about(4), now) && lanes.push(about(6), now));
+        assert!(lanes.are_telling(NodeId(6)) && !lanes.are_telling(NodeId(8)));
+        let (_, next) = taken(&lanes, 0);
+        let (first, second) = (NodeId(4), NodeId(6));
+        assert_eq!(untold(), Some((false, false, vec![first, second])));
+        assert!(lanes.are_telling(first), "it has not arrived");
+        lanes.done(0, next, Ok(true));
+        assert_eq!(untold(), None);
+        assert!(lanes.give_up(Duration::ZERO));
+        assert!(lanes.push(named(b"given up"), now));
+        lanes.done(NODE_LANES, held, Ok(true));
+        assert_eq!(untold(), Some((true, false, vec![])));
+        assert_eq!(untold(), None);
+        lanes.replace_all_by_repair();
+        assert_eq!(untold(), Some((true, true, vec![])));
+        assert_eq!(untold(), None);
+        assert!(lanes.are_telling(NodeId(7)) == lanes.are_telling(NodeId::ROOT));
     }
 
     #[test]

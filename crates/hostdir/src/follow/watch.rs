@@ -2,7 +2,7 @@
 
 use super::changes::Changes;
 use super::figures::Figures;
-use super::lanes::{GIVEN_UP, Lanes, Message};
+use super::lanes::{GIVEN_UP, Lanes, Message, Untold};
 use super::losses::Losses;
 use super::marks::Marks;
 use super::silent::{Repeated, Silent};
@@ -162,10 +162,12 @@ impl Watch {
             && self.lanes.send_first(node, deadline)
     }
 
-    /// See [`Follow::catch_up_with_all`](super::Follow::catch_up_with_all).
-    pub(super) fn catch_up_with_all(&self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        !self.losses.are_late() && self.catch_up_reading(patience) && self.lanes.send_all(deadline)
+    /// See [`Follow::untold`](super::Follow::untold).
+    pub(super) fn untold(&self, late: Duration) -> Option<Untold> {
+        match self.catch_up_reading(late) {
+            true => self.lanes.untold(late),
+            false => Some(Untold::all()),
+        }
     }
 
     /// Waits until the reader has read what is queued now, and has looked at the table of mounts.
