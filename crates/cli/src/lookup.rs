@@ -46,6 +46,25 @@ pub(crate) fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd
     }
 }
 
+/// Opens a regular file, to read it. At a FIFO a user would have root wait for a writer.
+///
+/// # Errors
+///
+/// Those of [`open`], and of [`must_be_regular`]; EAGAIN when another process holds a lease.
+pub(crate) fn open_regular(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file = open(path, flags, Mode::empty())?;
+    must_be_regular(&file)?;
+    Ok(file)
+}
+
+pub(crate) fn must_be_regular(file: impl AsFd) -> io::Result<()> {
+    match FileType::from_raw_mode(fstat(file)?.st_mode) {
+        FileType::RegularFile => Ok(()),
+        _ => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
 /// Opens a log, to append to it. By a FIFO or a socket a user would have root wait for a reader. A pipe without a name
 /// is the caller's own (`/dev/fd/3`).
 ///

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use thrufs_sys::mount::unescape_field;
@@ -88,6 +89,14 @@ pub(crate) fn process_that_sees(
         let name = std::fs::read_to_string(process.path().join("comm")).ok()?;
         Some((pid, name.trim_end().to_owned()))
     })
+}
+
+/// The id of the mount of an open file, without a request to its server, which may be dead.
+pub(crate) fn id_of(file: OwnedFd) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    let id = id.and_then(|id| id.trim().parse().ok());
+    id.ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// The topmost mount at `path`.

@@ -65,18 +65,19 @@ pub(crate) fn mount_unprivileged(config: &MountConfig) -> Result<OwnedFd, MountE
     mount::mount_unprivileged(&config.mountpoint, &options(config))
 }
 
-/// Unmounts as root, or through fusermount3.
-pub(crate) fn unmount(path: &Path, lazy: bool) -> Result<(), MountError> {
+/// Unmounts as root, or through fusermount3. `id` is of the mount that is meant, where the mount table could be read.
+pub(crate) fn unmount(path: &Path, id: Option<u64>, lazy: bool) -> Result<(), MountError> {
     match is_privileged() {
-        true => by_its_directory(path, |path| mount::unmount(path, lazy)),
+        true => by_its_directory(path, id, |path| mount::unmount(path, lazy)),
         false => mount::unmount_unprivileged(path, lazy),
     }
 }
 
-/// Unmounts what is at a path of the mount table. Who controls a directory above may have put a symbolic link there
-/// since, which leads to another mount.
+/// Unmounts what is at a path of the mount table. Who controls a directory above may have put a symbolic link or another
+/// directory there since, which leads to another mount.
 fn by_its_directory(
     path: &Path,
+    id: Option<u64>,
     unmount_one: impl FnOnce(&Path) -> Result<(), MountError>,
 ) -> Result<(), MountError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -93,6 +94,15 @@ fn by_its_directory(
         Err(Errno::NOSYS | Errno::PERM) => return unmount_one(path),
         opened => opened.map_err(|errno| named(errno.into(), ""))?,
     };
+    if let Some(id) = id {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let there = rustix::fs::openat(&parent, name, flags, Mode::empty());
+        let found = there.map_err(io::Error::from).and_then(mount_table::id_of);
+        if found.map_err(|error| named(error, ""))? != id {
+            let error = "another directory is there since, which leads to another mount or to none";
+            return Err(named(io::Error::other(error), ""));
+        }
+    }
     let place = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd()));
     unmount_one(&place.join(name)).map_err(|error| match error {
         MountError::Unmount { source, hint, .. } => named(source, hint),
@@ -150,14 +160,14 @@ impl MountTarget {
     ///
     /// See [`MountError::Unmount`]; EBUSY also when something else is mounted over it.
     pub(crate) fn unmount(&self, lazy: bool) -> Result<(), MountError> {
-        self.everywhere(|path| unmount(path, lazy))
+        self.everywhere(|path, id| unmount(path, id, lazy))
     }
 
     /// Unmounts it everywhere, also while in use, and ends the connection; without privilege, the
     /// connection lives as long as its server.
     pub(crate) fn unmount_by_force(&self) -> Result<(), MountError> {
         if is_privileged() {
-            self.everywhere(|path| by_its_directory(path, mount::unmount_by_force))
+            self.everywhere(|path, id| by_its_directory(path, id, mount::unmount_by_force))
         } else {
             self.unmount(true)
         }
@@ -166,25 +176,25 @@ impl MountTarget {
     /// Unmounts its dead mounts.
     pub(crate) fn unmount_dead(&self) -> Result<(), MountError> {
         let mut outcome = Ok(());
-        for path in self.dead() {
-            outcome = outcome.and(unmount(&path, true));
+        for (path, id) in self.dead() {
+            outcome = outcome.and(unmount(&path, id, true));
         }
         outcome
     }
 
-    /// Its mounts after the end of the connection, which return ENOTCONN.
-    pub(crate) fn dead(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = match (&self.mounted, mount_table::all()) {
+    /// Its mounts after the end of the connection, which return ENOTCONN: paths, and ids where known.
+    pub(crate) fn dead(&self) -> Vec<(PathBuf, Option<u64>)> {
+        let mut found: Vec<_> = match (&self.mounted, mount_table::all()) {
             (Some(mounted), Ok(mounts)) => mounts
                 .into_iter()
                 .rev()
                 .filter(|mount| mount.is_of(mounted))
-                .map(|mount| mount.path)
+                .map(|mount| (mount.path, Some(mount.id)))
                 .collect(),
-            _ => vec![self.mountpoint.clone()],
+            _ => vec![(self.mountpoint.clone(), None)],
         };
-        paths.retain(|path| is_dead(path));
-        paths
+        found.retain(|(path, _)| is_dead(path));
+        found
     }
 
     /// The fusectl file that aborts its connection, if available. `device` is of that connection.
@@ -221,10 +231,10 @@ impl MountTarget {
 
     fn everywhere(
         &self,
-        unmount_one: impl Fn(&Path) -> Result<(), MountError>,
+        unmount_one: impl Fn(&Path, Option<u64>) -> Result<(), MountError>,
     ) -> Result<(), MountError> {
         let (Some(mounted), Ok(mounts)) = (&self.mounted, mount_table::all()) else {
-            return unmount_one(&self.mountpoint);
+            return unmount_one(&self.mountpoint, None);
         };
         let mut outcome = Ok(());
         for mount in mounts.iter().rev().filter(|it| it.is_of(mounted)) {
@@ -237,7 +247,7 @@ impl MountTarget {
                     hint: "; something else is mounted over it",
                 })
             } else {
-                unmount_one(&mount.path)
+                unmount_one(&mount.path, Some(mount.id))
             };
             outcome = outcome.and(result);
         }
@@ -272,9 +282,43 @@ pub(crate) fn is_dead(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::mount::MountFlags;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    fn mounted(directory: &Path) -> PathBuf {
+        let path = directory.join("mnt");
+        fs::create_dir_all(&path).unwrap();
+        rustix::mount::mount("test", &path, "tmpfs", MountFlags::empty(), None).unwrap();
+        path
+    }
+
+    fn id_at(path: &Path) -> Option<u64> {
+        mount_table::on_top_at(&mount_table::all().unwrap(), path).map(|mount| mount.id)
+    }
+
+    #[test]
+    fn directory_that_is_exchanged_above_leads_to_no_other_mount() {
+        if !is_privileged() {
+            return eprintln!("SKIPPED directory_that_is_exchanged_above: mounting needs root");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let [above, other] = ["above", "other"].map(|name| place.path().join(name));
+        let [ours, theirs] = [&above, &other].map(|directory| mounted(directory));
+        let ids = [id_at(&ours), id_at(&theirs)];
+        renameat_with(CWD, &above, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+        for lazy in [false, true] {
+            let error = unmount(&ours, ids[0], lazy).unwrap_err().to_string();
+            assert!(error.contains("leads to another mount"), "{error}");
+        }
+        by_its_directory(&ours, ids[0], mount::unmount_by_force).unwrap_err();
+        assert_eq!([id_at(&theirs), id_at(&ours)], ids);
+        unmount(&theirs, ids[0], false).unwrap();
+        let error = unmount(&theirs, ids[0], false).unwrap_err().to_string();
+        assert!(error.contains("or to none"), "{error}");
+        unmount(&ours, ids[1], false).unwrap();
+    }
 
     #[test]
     fn link_that_replaces_a_directory_above_leads_to_no_other_mount() {
@@ -283,22 +327,11 @@ mod tests {
         }
         let place = tempfile::tempdir().unwrap();
         let [above, other] = ["above", "other"].map(|name| place.path().join(name));
-        let mounted = |directory: &Path| {
-            let path = directory.join("mnt");
-            fs::create_dir_all(&path).unwrap();
-            rustix::mount::mount("test", &path, "tmpfs", MountFlags::empty(), None).unwrap();
-            path
-        };
         let theirs = mounted(&other);
         symlink(&other, &above).unwrap();
-        let error = unmount(&above.join("mnt"), true).unwrap_err();
+        let error = unmount(&above.join("mnt"), None, true).unwrap_err();
         assert!(error.to_string().contains("above/mnt"), "{error}");
-        unmount(&theirs, false).unwrap();
-        assert!(
-            mount_table::all()
-                .unwrap()
-                .iter()
-                .all(|it| it.path != theirs)
-        );
+        unmount(&theirs, None, false).unwrap();
+        assert_eq!(id_at(&theirs), None);
     }
 }

@@ -4,7 +4,7 @@ use crate::audit_log;
 use crate::channel::Message;
 use crate::error::{StartupError, system};
 use crate::lookup;
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -96,8 +96,7 @@ impl PolicyFiles {
 
 /// The text of a file that may be a user's.
 pub(crate) fn text_of(path: &Path) -> Result<Vec<u8>, PolicyFileError> {
-    let opened = lookup::open(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty());
-    Policy::text_of(path, opened.map(File::from))
+    Policy::text_of(path, lookup::open_regular(path).map(File::from))
 }
 
 /// The content, independent of the shared file offset. One byte more than the limit shows that it is too

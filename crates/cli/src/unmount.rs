@@ -112,9 +112,11 @@ fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), UnmountError> {
             tool,
         });
     }
-    match unmount_path(&path, lazy) {
+    match unmount_path(&path, mount.id, lazy) {
         // A dead mount is of no use to its users.
-        Err(UnmountError::InUse(_)) if mounting::is_dead(&path) => unmount_path(&path, true)?,
+        Err(UnmountError::InUse(_)) if mounting::is_dead(&path) => {
+            unmount_path(&path, mount.id, true)?;
+        }
         taken => taken?,
     }
     // Mounted elsewhere too, or in use: the server continues.
@@ -141,8 +143,8 @@ fn resolve(path: &Path) -> Result<PathBuf, UnmountError> {
     }
 }
 
-fn unmount_path(path: &Path, lazy: bool) -> Result<(), UnmountError> {
-    let result = mounting::unmount(path, lazy);
+fn unmount_path(path: &Path, id: u64, lazy: bool) -> Result<(), UnmountError> {
+    let result = mounting::unmount(path, Some(id), lazy);
     result.map_err(|error| match &error {
         MountError::Unmount { source, .. } if source.kind() == io::ErrorKind::ResourceBusy => {
             UnmountError::InUse(path.into())

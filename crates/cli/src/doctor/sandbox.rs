@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use crate::run;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::process::{Command, Stdio};
 
 const NAME: &str = "thrufs run";
@@ -25,7 +26,9 @@ pub(super) fn look() -> Finding {
 }
 
 fn attempt() -> Result<(), String> {
-    let name = format!("thrufs-doctor-{}", std::process::id());
+    // Of random names, nobody has made all in /tmp.
+    let random = RandomState::new().hash_one(std::process::id());
+    let name = format!("thrufs-doctor-{random:016x}");
     let tree = std::env::temp_dir().join(name);
     fs::create_dir(&tree).map_err(|error| format!("cannot create {}: {error}", tree.display()))?;
     let mut command = Command::new("/proc/self/exe");

@@ -1,7 +1,6 @@
 //! Front ends that have connected and sent no message yet. They take no worker, and do not wait for each other.
 
 use crate::foreign::Foreign;
-use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,24 +21,16 @@ pub(super) struct Incoming {
     deadline: Option<Instant>,
 }
 
-/// What an incoming connection has sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FirstMessage {
-    None,
-    Begun,
-    /// It has disconnected, or sent what is no message: front ends send one at once.
-    Never,
-}
-
 impl Incoming {
-    pub(super) fn first_message(&self) -> FirstMessage {
+    /// Whether it has sent its first message. One that is readable and has not is dropped: it has disconnected, or has
+    /// sent what is no message, at which poll(2) returns without an end (an out-of-band byte: recv(2) has EAGAIN).
+    pub(super) fn has_begun(&self) -> bool {
         let mut header = [0_u8; HEADER_BYTES];
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        match recv(&*self.stream, &mut header, flags) {
-            Ok((_, HEADER_BYTES)) => FirstMessage::Begun,
-            Err(Errno::AGAIN | Errno::INTR) => FirstMessage::None,
-            Ok(_) | Err(_) => FirstMessage::Never,
-        }
+        matches!(
+            recv(&*self.stream, &mut header, flags),
+            Ok((_, HEADER_BYTES))
+        )
     }
 }
 
@@ -79,7 +70,7 @@ impl AllIncoming {
         let now = Instant::now();
         let is_silent = |one: &mut Incoming| {
             let is_over = one.deadline.is_some_and(|deadline| deadline <= now);
-            if is_over && one.first_message() == FirstMessage::Begun {
+            if is_over && one.has_begun() {
                 one.deadline = None;
             }
             is_over && one.deadline.is_some()

@@ -165,14 +165,21 @@ fn lock_pid_file(
     file_name.push(".pid");
     let whole = path.with_file_name(&file_name);
     let mut flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    // At a FIFO, open(2) would wait for a reader.
+    flags |= OFlags::NONBLOCK;
     flags.set(OFlags::CREATE, make);
     let mode = Mode::RUSR | Mode::WUSR;
+    let open = || -> io::Result<OwnedFd> {
+        let file = rustix::fs::openat(directory, &file_name, flags, mode)?;
+        lookup::must_be_regular(&file)?;
+        Ok(file)
+    };
     for _ in 0..LOCK_ATTEMPTS {
-        let file = match rustix::fs::openat(directory, &file_name, flags, mode) {
+        let file = match open() {
             Ok(file) => file,
-            // Missing, or not readable: not of a server of this user.
+            // Missing, not readable, or no file: not of a server of this user.
             Err(_) if !make => return Ok(None),
-            Err(errno) => return Err(system("make", &whole)(errno)),
+            Err(error) => return Err(system("make", &whole)(error)),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

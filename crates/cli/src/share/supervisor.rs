@@ -12,7 +12,7 @@ mod events;
 
 use super::error::ShareError;
 use super::figures::Machines;
-use super::incoming::{AllIncoming, FirstMessage};
+use super::incoming::AllIncoming;
 use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
 use super::workers::{ShareWorker, StandbyState};
@@ -92,6 +92,8 @@ struct ShareSupervisor {
     /// Connections whose worker has died, for the next worker.
     orphans: VecDeque<Foreign<Keeping>>,
     incoming: AllIncoming,
+    /// Which of the connections is looked at first.
+    turn: usize,
     /// What peers have sent is being closed. Each takes the place of a machine.
     closing: Vec<Task<()>>,
     /// Start of the standby worker.
@@ -159,6 +161,7 @@ impl ShareSupervisor {
             phase: StandbyState::Starting,
             orphans: VecDeque::new(),
             incoming: AllIncoming::default(),
+            turn: 0,
             closing: Vec::new(),
             started: Instant::now(),
             failures: 0,
@@ -342,12 +345,9 @@ impl ShareSupervisor {
 
     /// Gives a front end that has sent its first message to the standby worker, and starts the next.
     fn on_incoming(&mut self, index: usize) -> Result<(), ShareError> {
-        let first_message = self.incoming.all()[index].first_message();
-        if first_message == FirstMessage::None {
-            return Ok(());
-        }
+        let has_begun = self.incoming.all()[index].has_begun();
         let stream = self.incoming.take(index).stream;
-        if first_message == FirstMessage::Never {
+        if !has_begun {
             self.close(stream);
             return Ok(());
         }

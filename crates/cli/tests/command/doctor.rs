@@ -282,3 +282,19 @@ fn directory_findings() {
     let output = doctor(&["/nonexistent/thrufs"]);
     fails(&output, 1, "does not exist");
 }
+
+/// Anybody may make names in /tmp, and process ids are known.
+#[test]
+fn doctor_tries_the_sandbox_in_a_directory_that_nobody_has_made_before() {
+    let place = TempDir::new().unwrap();
+    let script = "mkdir \"$TMPDIR/thrufs-doctor-$$\" && exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", THRUFS, "doctor"]);
+    let said = stdout(&run(command.env("TMPDIR", place.path())));
+    assert!(!said.contains("cannot create"), "{said}");
+    assert_eq!(
+        fs::read_dir(place.path()).unwrap().count(),
+        1,
+        "its own is removed"
+    );
+}

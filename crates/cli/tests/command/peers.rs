@@ -2,9 +2,10 @@
 
 use crate::ground::share::{Place, get_features};
 use crate::ground::{Ground, LIMIT, stop_process, unmount};
+use rustix::net::SendFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -24,6 +25,10 @@ fn message(request: u32, body: &[u8]) -> Vec<u8> {
 fn send(stream: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) {
     let sent = fd_passing::send(stream.as_fd(), bytes, files);
     assert_eq!(sent, Ok(bytes.len()));
+}
+
+fn is_reset(error: std::io::Error) -> bool {
+    error.kind() == ErrorKind::ConnectionReset
 }
 
 fn connect(place: &Place) -> UnixStream {
@@ -145,6 +150,22 @@ fn connections_that_send_no_whole_message_take_no_place() {
     };
     let _begun: Vec<UnixStream> = (0..6).map(begun).collect();
     others_are_served(&place);
+    share.ends_by(Signal::TERM);
+}
+
+/// poll(2) calls it readable, and recv(2) has nothing.
+#[test]
+fn connection_with_an_out_of_band_byte_delays_no_machine() {
+    let place = Place::new();
+    let share = place.share(OPTIONS);
+    let mut stream = connect(&place);
+    rustix::net::send(&stream, &[1], SendFlags::OOB).unwrap();
+    others_are_served(&place);
+    let ended = stream.read(&mut [0]);
+    assert!(
+        matches!(ended, Ok(0)) || ended.is_err_and(is_reset),
+        "it is disconnected"
+    );
     share.ends_by(Signal::TERM);
 }
 

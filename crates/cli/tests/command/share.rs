@@ -6,6 +6,7 @@ use crate::ground::{
     status_set, stderr, stdout, succeeded, thrufs, wait_for,
 };
 use crate::guest::{cat, put};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -544,6 +545,50 @@ fn policy_is_reloaded_and_a_bad_one_changes_nothing() {
     let about_callers = "[[rule]]\ncaller-exe = \"/bin/ls\"\naction = \"deny\"\n";
     fs::write(&policy, about_callers).unwrap();
     fails(&run(&mut place.command(&option)), 1, "a guest");
+}
+
+/// open(2) of a FIFO waits for the other end.
+#[test]
+fn fifo_in_place_of_a_policy_makes_no_share_wait() {
+    let place = Place::new();
+    let policy = place.path("policy.toml");
+    let option = format!("control=none,policy={}", policy.display());
+    make_fifo(&policy);
+    let refused = Foreground::of(place.command(&option).spawn().unwrap()).ends(1);
+    assert!(refused.contains("not a regular file"), "{refused}");
+    fs::remove_file(&policy).unwrap();
+    fs::write(&policy, "[[rule]]\npath = \"x\"\naction = \"hide\"\n").unwrap();
+    let child = place.share_with_log(&option);
+    fs::remove_file(&policy).unwrap();
+    make_fifo(&policy);
+    child.signal(Signal::HUP);
+    place.wait_for_log("the active one stays");
+    child.ends_by(Signal::TERM);
+}
+
+#[test]
+fn fifo_in_place_of_a_pid_file_makes_no_share_wait() {
+    let place = Place::new();
+    let pid_file = place.path("socket.pid");
+    make_fifo(&pid_file);
+    place.share("control=none").ends_by(Signal::TERM);
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let _reader = rustix::fs::open(&pid_file, flags, Mode::empty()).unwrap();
+    place.share("control=none").ends_by(Signal::TERM);
+    let source = format!("source={}", place.dir.display());
+    let at = [
+        "--socket-path",
+        place.socket.to_str().unwrap(),
+        "-o",
+        &source,
+    ];
+    let refused = Foreground::of(virtiofsd(&place, &at).spawn().unwrap()).ends(1);
+    assert!(refused.contains("not a regular file"), "{refused}");
+}
+
+fn make_fifo(path: &Path) {
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0).unwrap();
 }
 
 #[test]

@@ -9,9 +9,6 @@ use crate::waiting;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// Descriptors that are not of a worker.
-const OWN: usize = 2;
-
 impl ShareSupervisor {
     /// Waits for the next event. Messages of a worker come before its exit.
     pub(super) fn next_event(&mut self, deadline: Option<Instant>) -> ShareEvent {
@@ -20,9 +17,9 @@ impl ShareSupervisor {
             let next = self.workers.len().min(1);
             self.workers.rotate_left(next);
             let ready = self.wait(deadline);
-            let (own, ready) = ready.split_at(OWN);
+            let (signalled, ready) = ready.split_at(1);
             let (workers, peers) = ready.split_at(Process::SOURCES * self.workers.len());
-            if own[0]
+            if signalled[0]
                 && let Ok(signal) = self.signals.read()
             {
                 return ShareEvent::Signal(signal.number);
@@ -32,34 +29,37 @@ impl ShareSupervisor {
                     return event;
                 }
             }
-            if let Some(index) = peers.iter().position(|ready| *ready) {
-                if let Some(index) = index.checked_sub(self.closing.len()) {
-                    return ShareEvent::Incoming(index);
-                }
-                self.closing.swap_remove(index).finish();
-                return ShareEvent::Closed;
-            }
-            if own[1] {
-                return ShareEvent::Connecting;
-            }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return ShareEvent::Deadline;
+            }
+            // In turn too, the listener with them.
+            self.turn = self.turn.wrapping_add(1);
+            let first = self.turn % peers.len();
+            let (after, before) = (first..peers.len(), 0..first);
+            let mut in_turn = after.chain(before);
+            match in_turn.find(|index| peers[*index]) {
+                Some(0) => return ShareEvent::Connecting,
+                Some(index) if index <= self.closing.len() => {
+                    self.closing.swap_remove(index - 1).finish();
+                    return ShareEvent::Closed;
+                }
+                Some(index) => return ShareEvent::Incoming(index - 1 - self.closing.len()),
+                None => {}
             }
         }
     }
 
-    /// Which of the own descriptors, of those of each worker, of what is being closed, and of the incoming
-    /// connections are readable.
+    /// Which are readable: of the signals, of the descriptors of each worker, of the listener, of what is being closed,
+    /// and of the incoming connections.
     fn wait(&self, mut deadline: Option<Instant>) -> Vec<bool> {
         let is_ready = self.phase == StandbyState::Ready;
-        let listener = is_ready.then(|| self.listener.as_fd());
-        let own: [_; OWN] = [Some(self.signals.as_fd()), listener];
-        let mut descriptors = own.to_vec();
+        let mut descriptors = vec![Some(self.signals.as_fd())];
         for worker in &self.workers {
             descriptors.extend(worker.process.sources());
             let end = worker.process.end_deadline();
             deadline = deadline.into_iter().chain(end).min();
         }
+        descriptors.push(is_ready.then(|| self.listener.as_fd()));
         descriptors.extend(self.closing.iter().map(|task| Some(task.as_fd())));
         let incoming = self.incoming.all().iter().filter(|_| is_ready);
         descriptors.extend(incoming.map(|one| Some(one.as_fd())));
