@@ -181,9 +181,7 @@ fn compose(
     git: &GitPlaces,
 ) -> Result<(String, Policy), RuleError> {
     let log = arguments.audit.as_deref();
-    arguments
-        .rules
-        .compose(tree, &git.inside, arguments.report, log)
+    arguments.rules.compose(tree, git, arguments.report, log)
 }
 
 /// The name of the composed policy in messages.

@@ -4,6 +4,9 @@
 //! by device number and by the directory of the file system that each shows (proc_pid_mountinfo(5)). Layers
 //! of an overlay, and network file systems that are mounted twice, have other device numbers: they are not
 //! found.
+//!
+//! Who removes a directory on which something is mounted elsewhere has it unmounted in every mount namespace. The number
+//! of its device is that of the next one then, which may be mounted by the sandbox: such parts have ended.
 
 use crate::mount_table::{DeviceNumber, Mount, holding};
 use std::path::{Path, PathBuf};
@@ -11,7 +14,11 @@ use std::path::{Path, PathBuf};
 /// A directory of a file system that is in the tree: the tree's own, and one for each mount beneath it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
+    /// Of the mount.
+    id: u64,
+    path: PathBuf,
     device: DeviceNumber,
+    /// Within the file system.
     root: PathBuf,
     /// Where it is in the tree, relative.
     place: PathBuf,
@@ -27,20 +34,21 @@ pub(super) struct Elsewhere {
 
 /// The parts of `tree`, an absolute path without symbolic links.
 pub(super) fn parts(mounts: &[Mount], tree: &Path) -> Vec<Part> {
+    let part = |mount: &Mount, root, place: &Path| Part {
+        id: mount.id,
+        path: mount.path.clone(),
+        device: mount.device,
+        root,
+        place: place.into(),
+    };
     let own = holding(mounts, tree).into_iter().filter_map(|mount| {
-        Some(Part {
-            device: mount.device,
-            root: join(&mount.root, tree.strip_prefix(&mount.path).ok()?),
-            place: PathBuf::new(),
-        })
+        let root = join(&mount.root, tree.strip_prefix(&mount.path).ok()?);
+        Some(part(mount, root, Path::new("")))
     });
     let beneath = mounts.iter().filter_map(|mount| {
         let place = mount.path.strip_prefix(tree).ok()?;
-        (!place.as_os_str().is_empty()).then(|| Part {
-            device: mount.device,
-            root: mount.root.clone(),
-            place: place.into(),
-        })
+        let is_beneath = !place.as_os_str().is_empty();
+        is_beneath.then(|| part(mount, mount.root.clone(), place))
     });
     own.chain(beneath).collect()
 }
@@ -48,7 +56,11 @@ pub(super) fn parts(mounts: &[Mount], tree: &Path) -> Vec<Part> {
 /// The places in `mounts` that show a part and can be reached by path.
 pub(super) fn places(mounts: &[Mount], parts: &[Part], tree: &Path) -> Vec<Elsewhere> {
     let mut found = Vec::new();
-    for part in parts {
+    let is_there = |part: &&Part| {
+        let mut mounts = mounts.iter();
+        mounts.any(|it| it.id == part.id && it.path == part.path && it.device == part.device)
+    };
+    for part in parts.iter().filter(is_there) {
         let same = mounts.iter().filter(|mount| mount.device == part.device);
         for mount in same {
             let (path, shows) = if let Ok(rest) = part.root.strip_prefix(&mount.root) {
@@ -133,6 +145,16 @@ mod tests {
         let expected = [("/srv/keys", "data/keys"), ("/outside", "bound")];
         let expected = expected.map(|(path, shows)| (path.to_owned(), shows.to_owned()));
         assert_eq!(found(&mounts, "/tree"), expected);
+    }
+
+    #[test]
+    fn number_of_a_device_that_has_gone_leads_nowhere() {
+        let before = [mount(1, 1, "/", "/"), mount(2, 2, "/", "/tmp/removed")];
+        let parts = parts(&before, Path::new("/tmp"));
+        let after = [mount(1, 1, "/", "/"), mount(2, 2, "/", "/dev/empty")];
+        assert_eq!(places(&after, &parts, Path::new("/tmp")), []);
+        let after = [&before[..], &[mount(3, 2, "/", "/mnt")]].concat();
+        assert_eq!(places(&after, &parts, Path::new("/tmp")).len(), 1);
     }
 
     #[test]

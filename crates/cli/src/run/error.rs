@@ -53,6 +53,11 @@ pub(crate) enum RunError {
          and what others wrote is not to be trusted"
     )]
     LogChanged(PathBuf),
+    #[error(
+        "{0} was moved while the command ran: what thrufs had written there is in {1}, and what is at the \
+         first path is not to be trusted"
+    )]
+    LogMoved(PathBuf, PathBuf),
     #[error("{0} was changed or replaced while the command ran, and cannot be written again: {1}")]
     LogNotRestored(PathBuf, #[source] io::Error),
     #[error(

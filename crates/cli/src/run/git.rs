@@ -79,6 +79,10 @@ pub(super) struct GitPlaces {
     home: Option<PathBuf>,
     /// In the tree, relative to it, without what the profile names.
     pub(super) inside: BTreeSet<PathBuf>,
+    /// Git directories in the tree that are in no `.git`, relative to it.
+    pub(super) stores: BTreeSet<PathBuf>,
+    /// Working trees in the tree, relative to it.
+    pub(super) tops: BTreeSet<PathBuf>,
     /// Of the repository, not in the tree, or the tree itself.
     outside: BTreeSet<PathBuf>,
     /// Files in the tree, and variables there that have a password.
@@ -175,6 +179,16 @@ impl GitPlaces {
         let common = common.map_or(git.clone(), |text| git.join(text.trim()));
         let common = self.follow(&common);
         self.report(&common, scope);
+        if let Ok(inside) = top.strip_prefix(&self.tree) {
+            self.tops.insert(inside.to_owned());
+        }
+        for place in [&git, &common] {
+            if let Ok(inside) = place.strip_prefix(&self.tree)
+                && inside.iter().all(|name| name != ".git")
+            {
+                self.stores.insert(inside.to_owned());
+            }
+        }
         for place in [&git, &common] {
             for name in NAMES {
                 self.reach(&place.join(name), scope);
@@ -233,7 +247,15 @@ impl GitPlaces {
         };
         for (scope, key, value) in found.variables {
             if key == "core.hookspath" {
-                self.add_hooks(&self.expand(&top, &value), scope);
+                let hooks = self.expand(&top, &value);
+                // Husky's, which execute those beside it.
+                if let Some(beside) = hooks
+                    .parent()
+                    .filter(|it| *it != top && hooks.ends_with("_"))
+                {
+                    self.add_hooks(beside, scope);
+                }
+                self.add_hooks(&hooks, scope);
             } else if key == "init.templatedir" {
                 // Hooks of repositories that are made later.
                 self.add_hooks(&self.expand(&top, &value).join("hooks"), Scope::Other);

@@ -82,6 +82,10 @@ impl LogCopy {
             let error = io::Error::from_raw_os_error(errno);
             return Err(RunError::LogNotCompared(self.path, error));
         }
+        if !self.is_reached() {
+            let there = lookup::path_of(&self.directory).map_err(failed)?;
+            return Err(RunError::LogMoved(self.path, there.join(&self.name)));
+        }
         match missing > 0 || is_gone {
             true => Err(RunError::LogChanged(self.path)),
             false => Ok(()),
@@ -111,6 +115,14 @@ impl LogCopy {
     fn is_in_place(&self) -> bool {
         let named = statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         named.is_ok_and(|named| fstat(&self.log).is_ok_and(|log| lookup::is_same(log, named)))
+    }
+
+    /// Whether the path still leads to the directory, which could have been moved with the log in it.
+    fn is_reached(&self) -> bool {
+        let parent = self.path.parent().unwrap_or(&self.path);
+        let found = lookup::open(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+        let stats = found.and_then(|found| Ok((fstat(found)?, fstat(&self.directory)?)));
+        stats.is_ok_and(|(found, directory)| lookup::is_same(found, directory))
     }
 
     fn put_back(&self) -> io::Result<()> {

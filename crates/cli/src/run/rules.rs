@@ -13,11 +13,11 @@ mod text;
 
 pub(crate) use error::RuleError;
 
+use super::git::GitPlaces;
 use crate::policy_file;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, ValueHint};
 use pattern::{Pattern, Tree};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use text::{Rule, Text};
 use thrufs_policy::{Policy, PolicyFileError};
@@ -86,17 +86,17 @@ impl RuleArguments {
     ///
     /// The rules: `audit`, for `records` or an audit log; `--allow`; the directories above the patterns of the following
     /// options, read-only; `--read-only`; with the profile `workspace`, the paths in `git`, read-only; `--deny`, `--hide`,
-    /// `--redact`; each file; each profile. Of a
-    /// key at the top of several files, the first counts. Rules are renamed where their names collide.
+    /// `--redact`; with the profile `workspace`, symbolic links in git directories of `git`, read-only; each file; each
+    /// profile. Of a key at the top of several files, the first counts. Rules are renamed where their names collide.
     ///
     /// # Errors
     ///
     /// Bad patterns, with the option; faults of a file, with line and column; files with different audit
     /// logs, without `audit`; an audit log in the tree.
-    pub(crate) fn compose(
+    pub(in crate::run) fn compose(
         &self,
         tree: &Path,
-        git: &BTreeSet<PathBuf>,
+        git: &GitPlaces,
         records: bool,
         log: Option<&Path>,
     ) -> Result<(String, Policy), RuleError> {
@@ -140,18 +140,13 @@ impl RuleArguments {
         found
     }
 
-    fn add_options(
-        &self,
-        tree: &Tree,
-        git: &BTreeSet<PathBuf>,
-        text: &mut Text,
-    ) -> Result<(), RuleError> {
+    fn add_options(&self, tree: &Tree, git: &GitPlaces, text: &mut Text) -> Result<(), RuleError> {
         let parse = |option, patterns: &[String]| -> Result<Vec<Pattern>, RuleError> {
             let parse = |pattern: &String| tree.pattern(option, pattern);
             patterns.iter().map(parse).collect()
         };
         let allow = parse("allow", &self.allow)?;
-        let git = git.iter().filter(|_| self.has_workspace());
+        let inside = git.inside.iter().filter(|_| self.has_workspace());
         let restricting = [
             (
                 "option-read-only",
@@ -161,7 +156,7 @@ impl RuleArguments {
             (
                 "git-elsewhere",
                 "read-only",
-                git.map(|path| Pattern::of(path)).collect(),
+                inside.map(|path| Pattern::of(path)).collect(),
             ),
             ("option-deny", "deny", parse("deny", &self.deny)?),
             ("option-hide", "hide", parse("hide", &self.hide)?),
@@ -209,7 +204,44 @@ impl RuleArguments {
                 },
             });
         }
+        if self.has_workspace() {
+            add_git_stores(git, text);
+        }
         Ok(())
+    }
+}
+
+/// The profile's rules `git-links` and `moves` for git directories elsewhere, but for working trees in them.
+fn add_git_stores(git: &GitPlaces, text: &mut Text) {
+    const NEVER: &str = "**/.not-moved";
+    let mut entered = vec![NEVER.to_owned()];
+    let mut left = Vec::new();
+    for store in &git.stores {
+        let beneath = Pattern::of(store).beneath();
+        entered.push(format!("!{beneath}"));
+        let mut paths = vec![beneath];
+        let is_within = |top: &&PathBuf| top.starts_with(store) && !git.stores.contains(*top);
+        for top in git.tops.iter().filter(is_within) {
+            let top = Pattern::of(top);
+            paths.push(format!("!{}", top.beneath()));
+            left.push(format!("{}/{NEVER}", top.text()));
+        }
+        text.add_rule(&Rule {
+            name: "git-links-elsewhere",
+            action: "read-only",
+            paths,
+            keys: "type = \"symlink\"\n",
+        });
+    }
+    if !git.stores.is_empty() {
+        for paths in [entered, left] {
+            text.add_rule(&Rule {
+                name: "moves-elsewhere",
+                action: "hide",
+                paths,
+                keys: "",
+            });
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ground::{self, Ground, THRUFS, fails, run, skipped, stdout, succeeded, thrufs};
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ const POLICY: &str = include_str!("../../../../dist/policies/workspace.toml");
 pub const PAGE: &str = include_str!("../../../../docs/workspaces.md");
 pub const USER: u32 = 65_534;
 
-/// Decision, rule, and paths; those of directories end with `/`.
+/// Decision, rule, and paths; those of directories end with `/`, of symbolic links with `@`.
 const DECISIONS: &[(&str, &str, &str)] = &[
     (
         "hidden",
@@ -64,10 +64,18 @@ const DECISIONS: &[(&str, &str, &str)] = &[
          .git/remotes/ .git/remotes/origin .git/branches/origin \
          library/.git nested/.git/hooks/pre-commit",
     ),
+    ("hidden", "moves", ".not-moved"),
+    (
+        "read-only",
+        "git-links",
+        ".git/COMMIT_EDITMSG@ nested/.git/logs/HEAD@",
+    ),
     (
         "read-only",
         "hooks",
         ".husky/ .husky/pre-commit .githooks/pre-push .pre-commit-config.yaml lefthook.yml \
+         .local-overcommit.yml prek.toml .lefthook-local/pre-commit/lint \
+         .config/lefthook-local.yml .hg/ .hg/hgrc .jj/ .jj/repo/config.toml \
          .lefthook/ .lefthook/pre-commit/lint",
     ),
     (
@@ -81,12 +89,13 @@ const DECISIONS: &[(&str, &str, &str)] = &[
         "read-only",
         "assistants",
         ".claude/ .claude/settings.json .mcp.json opencode.json .crush.json .kiro/ .kiro/settings/mcp.json .roo/mcp.json \
-         .amazonq/ .windsurf/ .aider.conf.yml",
+         .amazonq/ .windsurf/ .aider.conf.yml \
+         .github/hooks/ .github/hooks/a.json .clinerules/hooks/ .clinerules/hooks/PreToolUse",
     ),
     (
         "read-only",
         "shells",
-        ".envrc a/.envrc mise.toml .mise.local.toml .mise/ .mise/config.toml",
+        ".envrc a/.envrc .envrc.local .direnv/ a/.direnv/python-3/bin/ls mise.toml .mise.local.toml .mise/ .mise/config.toml",
     ),
     ("read-only", "kept", ".docker/ .composer/"),
     (
@@ -106,14 +115,16 @@ const DECISIONS: &[(&str, &str, &str)] = &[
          AGENTS.md a/mise.toml \
          node_modules/a/.vscode/settings.json .editorconfig \
          envrc \
-         .cargo/config.toml .github/workflows/ci.yml package.json",
+         .cargo/config.toml .config/ .github/ .github/workflows/ci.yml package.json",
     ),
 ];
+
+const KINDS: [char; 2] = ['/', '@'];
 
 struct Project {
     place: TempDir,
     root: PathBuf,
-    /// As in the table, without the final `/`.
+    /// As in the table, without the final `/` or `@`.
     paths: Vec<&'static str>,
 }
 
@@ -130,15 +141,18 @@ impl Project {
             let full = root.join(path);
             if path.ends_with('/') {
                 fs::create_dir_all(full).unwrap();
-            } else {
-                fs::create_dir_all(full.parent().unwrap()).unwrap();
-                fs::write(full, "").unwrap();
+                continue;
+            }
+            fs::create_dir_all(full.parent().unwrap()).unwrap();
+            match path.strip_suffix('@') {
+                Some(link) => symlink("nowhere", root.join(link)).unwrap(),
+                None => fs::write(full, "").unwrap(),
             }
         }
         Project {
             root,
             place,
-            paths: all().map(|path| path.trim_end_matches('/')).collect(),
+            paths: all().map(|path| path.trim_end_matches(KINDS)).collect(),
         }
     }
 
@@ -162,7 +176,7 @@ fn workspace_policy_decides_as_documented() {
     for (decision, rule, paths) in DECISIONS {
         for path in paths.split_whitespace() {
             let line = lines.next().unwrap();
-            let answer = line.strip_prefix(path.trim_end_matches('/')).unwrap();
+            let answer = line.strip_prefix(path.trim_end_matches(KINDS)).unwrap();
             let is_expected = match *decision {
                 "passes" => [": passthrough by default", ": allowed"].contains(&answer),
                 decision => {

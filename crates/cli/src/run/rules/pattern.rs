@@ -120,8 +120,13 @@ impl Pattern {
         let text = self.text();
         match self.components.last().is_some_and(|last| last == "**") {
             true => vec![text],
-            false => vec![text.clone(), text + "/**"],
+            false => vec![text, self.beneath()],
         }
+    }
+
+    /// For everything beneath, also of the tree itself.
+    pub(super) fn beneath(&self) -> String {
+        self.text() + "/**"
     }
 
     /// The directories above: who renames one takes what is beneath out of the pattern. A `**` at the

@@ -50,7 +50,7 @@ fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, RuleErro
         list.push((*value).to_owned());
     }
     rules
-        .compose(tree, &BTreeSet::new(), false, None)
+        .compose(tree, &GitPlaces::default(), false, None)
         .map(|(text, _)| text)
 }
 
@@ -240,11 +240,12 @@ fn workspace_is_the_profile_unless_another_is_given() {
         assert!(rules.profiles.is_empty());
         rules.allow.push("a".to_owned());
         rules
-            .compose(Path::new("."), &BTreeSet::new(), false, None)
+            .compose(Path::new("."), &GitPlaces::default(), false, None)
             .unwrap()
             .0
     };
-    let without = RuleArguments::default().compose(Path::new("."), &BTreeSet::new(), false, None);
+    let without =
+        RuleArguments::default().compose(Path::new("."), &GitPlaces::default(), false, None);
     assert_eq!(without.unwrap().0, workspace);
     let hiding = RuleArguments {
         hide: vec!["a".to_owned()],
@@ -447,7 +448,12 @@ fn an_audit_log_is_that_of_the_option_or_of_all_files() {
             hide: vec!["h".to_owned()],
             ..RuleArguments::default()
         };
-        let composed = rules.compose(place.path(), &BTreeSet::new(), records, log.map(Path::new));
+        let composed = rules.compose(
+            place.path(),
+            &GitPlaces::default(),
+            records,
+            log.map(Path::new),
+        );
         composed.map(|(text, _)| text)
     };
     let compose = |count, log: Option<&str>| composed(count, false, log);

@@ -193,6 +193,33 @@ fn other_mounts_of_an_emptied_home_directory_are_empty_too() {
 }
 
 #[test]
+fn audit_log_whose_directory_is_replaced_is_reported_with_its_place() {
+    for who in [Who::User, Who::RootOnTreeOfUser] {
+        let Some(ground) = ground(who) else {
+            return;
+        };
+        let (directory, moved) = (ground.home.join("logs"), ground.home.join("moved"));
+        ground.make_directory(&directory);
+        let log = directory.join("log");
+        let option = format!("--audit={}", log.display());
+        let mut command = ground.thrufs_run(&["--profile=none", &option]);
+        let script = "cat file; echo; echo read; read _";
+        command.current_dir(&ground.tree).args(["sh", "-c", script]);
+        let mut talk = Talk::start(&mut command);
+        talk.wait_for("read");
+        fs::rename(&directory, &moved).unwrap();
+        ground.make_directory(&directory);
+        ground.write(&log, "forged\n");
+        let output = talk.end();
+        let place = moved.join("log").display().to_string();
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert!(stderr(&output).contains(&place), "{output:?}");
+        let kept = fs::read_to_string(moved.join("log")).unwrap();
+        assert!(kept.contains("\"file\""), "{kept}");
+    }
+}
+
+#[test]
 fn audit_log_that_is_removed_replaced_or_cut_is_written_again() {
     for who in [Who::User, Who::RootOnTreeOfUser] {
         let Some(ground) = ground(who) else {

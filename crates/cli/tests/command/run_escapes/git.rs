@@ -15,10 +15,23 @@ const INSIDE: &[(&str, &str, &str)] = &[
          echo x >.git/hooks/pre-commit",
     ),
     (
+        "links in .git",
+        "true",
+        "ln -sf config .git/COMMIT_EDITMSG
+         ln -s ../hooks/pre-commit .git/logs/x
+         ln -sf hooks/pre-commit link && mv link .git/MERGE_MSG
+         mkdir -p logs && ln -sf ../../hooks/pre-commit logs/HEAD && mv logs .git/logs-of-next",
+    ),
+    (
         "core.hooksPath",
         "git config core.hooksPath tools/hooks && mkdir -p tools/hooks",
         "echo x >tools/hooks/pre-commit
          mv tools other && mkdir -p tools/hooks && echo x >tools/hooks/pre-commit",
+    ),
+    (
+        "core.hooksPath of husky",
+        "git config core.hooksPath web/.husky/_ && mkdir -p web/.husky/_",
+        "echo x >web/.husky/pre-commit",
     ),
     (
         "include.path",
@@ -58,6 +71,8 @@ const INSIDE: &[(&str, &str, &str)] = &[
         "echo x >>store/config
          mkdir -p store/hooks && echo x >store/hooks/pre-commit
          echo x >store/config.worktree
+         ln -sf config store/COMMIT_EDITMSG
+         mkdir -p logs && ln -sf ../../hooks/pre-commit logs/HEAD && mv logs store/logs-of-next
          mv store other",
     ),
     (
@@ -67,6 +82,7 @@ const INSIDE: &[(&str, &str, &str)] = &[
         "echo x >>bare/config
          echo x >bare/hooks/pre-commit
          echo x >bare/worktrees/next/commondir
+         ln -sf ../../config bare/worktrees/next/FETCH_HEAD
          mkdir next/.h
          mkdir .h",
     ),
@@ -98,6 +114,12 @@ const INSIDE: &[(&str, &str, &str)] = &[
         "echo x >tools/clean.py
          echo x >tools/ssh
          rm textconv && echo x >textconv",
+    ),
+    (
+        "hooks of others that are moved in",
+        "true",
+        "mkdir -p made/hooks && echo x >made/hooks/a.json && rm -rf .github && mv -T made .github
+         mkdir -p set && echo x >set/lefthook.yml && rm -rf .config && mv -T set .config",
     ),
 ];
 
