@@ -1,7 +1,7 @@
 //! EXIF blocks in any container.
 
 use super::detect::{self, Container};
-use super::error::Result;
+use super::error::{RedactError, Result, ensure};
 use super::extents::Extents;
 use super::search::Search;
 use super::{tiff, words, xmp};
@@ -43,22 +43,36 @@ impl Search<'_> {
                 extents.zero(&mut self.edits, there(note))?;
             }
         }
+        for range in &findings.unknown {
+            let names_place = words::note_names_place(&block[range.clone()]);
+            ensure(!names_place, "a place in a value of unknown type")?;
+        }
         for thumbnail in &findings.thumbnails {
-            if words::holds_metadata(&block[thumbnail.clone()]) {
-                self.thumbnail(extents, there(thumbnail), &block[thumbnail.clone()])?;
-            }
+            self.thumbnail(extents, there(thumbnail), &block[thumbnail.clone()])?;
         }
         Ok(())
     }
 
+    /// A thumbnail that is not understood is emptied if it may have metadata: nothing else depends on it.
     fn thumbnail(&mut self, extents: &Extents, at: Range<usize>, bytes: &[u8]) -> Result<()> {
-        match (extents.contiguous(), detect::of_head(bytes)) {
-            (Some(block), Some(Container::Jpeg)) => {
-                let range = block.start + at.start as u64..block.start + at.end as u64;
-                self.inside(|search| search.jpeg_file(range))
+        let mark = self.edits.mark();
+        if let (Some(block), Some(Container::Jpeg)) = (extents.contiguous(), detect::of_head(bytes))
+        {
+            let range = block.start + at.start as u64..block.start + at.end as u64;
+            let end = self.inside(|search| search.jpeg(range.clone()));
+            match end {
+                // What follows may be of the block, if the length is wrong.
+                Ok(end) if !words::holds_metadata(&bytes[(end - range.start) as usize..]) => {
+                    return Ok(());
+                }
+                Ok(_) | Err(RedactError::Unparsable(_)) => self.edits.undo_to(mark),
+                Err(error) => return Err(error),
             }
-            // Not understood, and nothing else depends on it.
-            _ => extents.zero(&mut self.edits, at),
+            return extents.zero(&mut self.edits, at);
+        }
+        match words::holds_metadata(bytes) {
+            true => extents.zero(&mut self.edits, at),
+            false => Ok(()),
         }
     }
 }

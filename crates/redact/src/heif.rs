@@ -7,10 +7,8 @@ use super::search::Search;
 use super::words;
 use std::ops::Range;
 
-/// Boxes in `meta` that say how to show the picture. Items in `idat` are scanned like those in `mdat`.
-const HARMLESS: [&[u8; 4]; 8] = [
-    b"hdlr", b"pitm", b"iref", b"idat", b"dinf", b"ipro", b"grpl", b"iinf",
-];
+/// Boxes in `meta` that say how to show the picture.
+const HARMLESS: [&[u8; 4]; 6] = [b"hdlr", b"pitm", b"iref", b"dinf", b"ipro", b"grpl"];
 /// Properties that say how to decode and show a picture (ISO/IEC 23008-12, 14496-12, 14496-15, 23001-17, AVIF). Others
 /// are emptied: `udes` and `altt` are text, `cmex` is where the camera was, `uuid` is anything.
 const PROPERTIES: [&[u8; 4]; 45] = [
@@ -112,7 +110,13 @@ impl Search<'_> {
             match &child.kind {
                 b"iloc" => self.items(&children, heif)?,
                 b"iprp" => self.properties(child)?,
-                kind if HARMLESS.contains(&kind) => {}
+                // Its items are scanned like those in `mdat`.
+                b"idat" => {}
+                // An item of the type `Exif` without a name looks like a block.
+                b"iinf" => self.names_no_place(child, words::holds_words)?,
+                kind if HARMLESS.contains(&kind) => {
+                    self.names_no_place(child, words::opaque_names_place)?;
+                }
                 _ => self.other_box(child)?,
             }
         }
@@ -137,12 +141,14 @@ impl Search<'_> {
                 self.other_box(&property)?;
                 continue;
             }
-            let bytes = self.source.bytes(property.body)?;
-            ensure(
-                !words::opaque_names_place(&bytes),
-                "a place among the picture's properties",
-            )?;
+            self.names_no_place(&property, words::opaque_names_place)?;
         }
         Ok(())
+    }
+
+    fn names_no_place(&mut self, at: &BoxAt, names_place: fn(&[u8]) -> bool) -> Result<()> {
+        let bytes = self.source.bytes(at.body.clone())?;
+        let error = "a place in what says how to show the picture";
+        ensure(!names_place(&bytes), error)
     }
 }

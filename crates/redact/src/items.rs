@@ -85,18 +85,26 @@ impl Search<'_> {
         }
         let mut fields = Fields::new(&all);
         let skip = fields.number(4)? as usize;
-        fields.take(skip)?;
+        if !matches!(fields.take(skip)?, b"" | b"Exif\0\0") {
+            extents.zero(&mut self.edits, 4..4 + skip)?;
+        }
         self.tiff(extents, skip + 4, fields.rest())
     }
 
     fn jpeg_item(&mut self, extents: &Extents) -> Result<()> {
         let bytes = extents.read(&mut self.source)?;
-        if !words::holds_metadata(&bytes) {
-            return Ok(());
-        }
-        match extents.contiguous() {
+        let mark = self.edits.mark();
+        let found = match extents.contiguous() {
             Some(range) => self.inside(|search| search.jpeg_file(range)),
             None => refuse("a JPEG in pieces"),
+        };
+        match found {
+            // Its beginning may be among the properties.
+            Err(RedactError::Unparsable(_)) if !words::holds_metadata(&bytes) => {
+                self.edits.undo_to(mark);
+                Ok(())
+            }
+            found => found,
         }
     }
 }

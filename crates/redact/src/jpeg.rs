@@ -13,7 +13,7 @@ const EXTENDED_XMP: &[u8] = b"http://ns.adobe.com/xmp/extension/\0";
 /// The header of a piece of extended XMP, behind its name: a digest of 32 bytes, the length of the whole
 /// and its own offset therein, four bytes each.
 type ExtendedXmpHeader = [u8; 40];
-/// Bytes of a piece that are scanned together with the next: longer than any word.
+/// Bytes of a segment that are scanned together with the next: longer than any word.
 const OVERLAP_BYTES: usize = 64;
 /// A directory of the images behind this one (CIPA DC-007), in TIFF.
 const MULTI_PICTURE: &[u8] = b"MPF\0";
@@ -35,21 +35,38 @@ const END_OF_IMAGE: u8 = 0xd9;
 const START_OF_SCAN: u8 = 0xda;
 const COMMENT: u8 = 0xfe;
 
-/// The XMP of one image. If any piece of it may name a place, all of it is replaced: the pieces belong
-/// together, and the main packet has a digest of the others.
+/// Segments of one kind, which may continue each other. If any may name a place, all are emptied.
 #[derive(Default)]
-struct Packets {
+struct Series {
     pieces: Vec<Range<u64>>,
     names_place: bool,
-    /// The digest of the extended packet, and the offset of its next piece.
-    next: Option<([u8; 32], u32)>,
     tail: Vec<u8>,
 }
 
-impl Packets {
-    fn main(&mut self, range: Range<u64>, packet: &[u8]) {
-        self.names_place |= xmp::names_place(packet);
+impl Series {
+    fn add(&mut self, range: Range<u64>, piece: &[u8], names_place: impl Fn(&[u8]) -> bool) {
+        self.tail.extend_from_slice(piece);
+        self.names_place |= names_place(&self.tail);
+        let keep = self.tail.len().saturating_sub(OVERLAP_BYTES);
+        self.tail.drain(..keep);
         self.pieces.push(range);
+    }
+}
+
+/// What one image has in several segments.
+#[derive(Default)]
+struct Joined {
+    /// XMP: the main packet has a digest of the pieces of the extended one.
+    xmp: Series,
+    /// The digest of the extended packet, and the offset of its next piece.
+    next: Option<([u8; 32], u32)>,
+    known: [Series; KNOWN.len()],
+}
+
+impl Joined {
+    fn main(&mut self, range: Range<u64>, packet: &[u8]) {
+        self.xmp.names_place |= xmp::names_place(packet);
+        self.xmp.pieces.push(range);
     }
 
     /// A piece of extended XMP: `header` is its digest, length and offset.
@@ -58,13 +75,9 @@ impl Packets {
         let offset = u32::from_be_bytes([a, b, c, d]);
         // Pieces in another order could hide a word where they meet.
         let expected = self.next.unwrap_or((digest, 0));
-        self.names_place |= expected != (digest, offset);
+        self.xmp.names_place |= expected != (digest, offset);
         self.next = Some((digest, offset.wrapping_add(piece.len() as u32)));
-        self.tail.extend_from_slice(piece);
-        self.names_place |= words::text_names_place(&self.tail);
-        let keep = self.tail.len().saturating_sub(OVERLAP_BYTES);
-        self.tail.drain(..keep);
-        self.pieces.push(range);
+        self.xmp.add(range, piece, words::text_names_place);
     }
 }
 
@@ -79,18 +92,23 @@ impl Search<'_> {
         let begins =
             range.end - range.start >= 4 && self.source.array(range.start)? == [0xff, 0xd8];
         ensure(begins, "a JPEG without a beginning")?;
-        let mut packets = Packets::default();
-        let end = self.segments(range.start + 2..range.end, &mut packets)?;
-        if packets.names_place {
-            for piece in packets.pieces {
+        let mut joined = Joined::default();
+        let end = self.segments(range.start + 2..range.end, &mut joined)?;
+        if joined.xmp.names_place {
+            for piece in joined.xmp.pieces {
                 let length = (piece.end - piece.start) as usize;
                 self.empty_xmp(&Extents::one(piece), length)?;
+            }
+        }
+        for series in joined.known.into_iter().filter(|it| it.names_place) {
+            for piece in series.pieces {
+                self.empty(piece)?;
             }
         }
         Ok(end)
     }
 
-    fn segments(&mut self, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
+    fn segments(&mut self, range: Range<u64>, joined: &mut Joined) -> Result<u64> {
         let mut at = range.start;
         let mut scan = None;
         loop {
@@ -111,7 +129,7 @@ impl Search<'_> {
                     return refuse("something between JPEG segments");
                 }
                 (0xff, _) => {
-                    let end = self.segment(marker, at + 2..range.end, packets)?;
+                    let end = self.segment(marker, at + 2..range.end, joined)?;
                     at = end;
                     if marker == START_OF_SCAN {
                         at = self.scan(end..range.end)?;
@@ -123,7 +141,7 @@ impl Search<'_> {
     }
 
     /// A segment, with its length at the beginning of `range`; returns its end.
-    fn segment(&mut self, marker: u8, range: Range<u64>, packets: &mut Packets) -> Result<u64> {
+    fn segment(&mut self, marker: u8, range: Range<u64>, joined: &mut Joined) -> Result<u64> {
         ensure(range.end - range.start >= 2, "a JPEG that is cut off")?;
         let length = u64::from(u16::from_be_bytes(self.source.array(range.start)?));
         let end = range.start + length;
@@ -133,7 +151,7 @@ impl Search<'_> {
         )?;
         match marker {
             0xe0..=0xef | COMMENT => {
-                self.application_data(marker, range.start + 2..end, packets)?;
+                self.application_data(marker, range.start + 2..end, joined)?;
             }
             // Frames, tables, scans (ITU-T T.81, table B.1).
             0xc0..=0xc7 | 0xc9..=0xcf | 0xda..=0xdf => {}
@@ -146,7 +164,7 @@ impl Search<'_> {
         &mut self,
         marker: u8,
         range: Range<u64>,
-        packets: &mut Packets,
+        joined: &mut Joined,
     ) -> Result<()> {
         let payload = self.source.bytes(range.clone())?;
         let behind = |count: usize| range.start + count as u64..range.end;
@@ -157,14 +175,14 @@ impl Search<'_> {
             return self.tiff(&Extents::one(behind(6)), 0, block);
         }
         if let Some(packet) = payload.strip_prefix(XMP) {
-            packets.main(behind(XMP.len()), packet);
+            joined.main(behind(XMP.len()), packet);
             return Ok(());
         }
         if let Some(rest) = payload.strip_prefix(EXTENDED_XMP) {
             let parts = rest.split_first_chunk();
             let (header, piece) =
                 parts.ok_or(RedactError::Unparsable("extended XMP without a header"))?;
-            packets.extended(behind(payload.len() - piece.len()), header, piece);
+            joined.extended(behind(payload.len() - piece.len()), header, piece);
             return Ok(());
         }
         if payload.starts_with(b"FLIR\0") {
@@ -174,12 +192,14 @@ impl Search<'_> {
             return self.tiff(&Extents::one(behind(MULTI_PICTURE.len())), 0, block);
         }
         let named = |(kind, name): &(u8, &[u8])| *kind == marker && payload.starts_with(name);
-        let names_place = match marker {
-            COMMENT => words::text_names_place(&payload) || words::opaque_names_place(&payload),
-            _ => words::opaque_names_place(&payload),
+        let names_place = |bytes: &[u8]| {
+            marker == COMMENT && words::text_names_place(bytes) || words::opaque_names_place(bytes)
         };
-        if names_place || !KNOWN.iter().any(named) {
-            self.empty(range)?;
+        match KNOWN.iter().position(named) {
+            Some(kind) => {
+                joined.known[kind].add(range, &payload[KNOWN[kind].1.len()..], names_place)
+            }
+            None => self.empty(range)?,
         }
         Ok(())
     }

@@ -12,12 +12,14 @@ const SIGNATURE_BYTES: u64 = 8;
 const FRAME_BYTES: u64 = 12;
 /// The type of emptied chunks: ancillary, private, safe to copy.
 const EMPTIED: &[u8; 4] = b"reDa";
-/// Chunks that say how to decode, with Apple's `CgBI`. Critical ones of another kind are refused, since nobody
-/// shows the picture without them; others are emptied, as `gIFx`, `caBX` (C2PA) and those of programs.
-const HARMLESS: [&[u8; 4]; 23] = [
-    b"IHDR", b"PLTE", b"IDAT", b"tRNS", b"cHRM", b"gAMA", b"iCCP", b"sBIT", b"sRGB", b"bKGD",
-    b"hIST", b"pHYs", b"sPLT", b"tIME", b"acTL", b"fcTL", b"fdAT", b"cICP", b"mDCV", b"cLLI",
-    b"oFFs", b"sTER", b"CgBI",
+/// Chunks that say how to decode, with Apple's `CgBI`, and hold coded pictures. Critical ones of another kind are refused,
+/// since nobody shows the picture without them.
+const PICTURE: [&[u8; 4]; 5] = [b"IHDR", b"PLTE", b"IDAT", b"fdAT", b"CgBI"];
+/// Chunks that say how to show it. They stay unless they name a place; all of another kind are emptied, as `gIFx`, `caBX`
+/// (C2PA), palettes with a name (`sPLT`) and those of programs.
+const HARMLESS: [&[u8; 4]; 17] = [
+    b"tRNS", b"cHRM", b"gAMA", b"iCCP", b"sBIT", b"sRGB", b"bKGD", b"hIST", b"pHYs", b"tIME",
+    b"acTL", b"fcTL", b"cICP", b"mDCV", b"cLLI", b"oFFs", b"sTER",
 ];
 
 struct Chunk {
@@ -45,7 +47,7 @@ impl Search<'_> {
     }
 
     fn png_chunk(&mut self, chunk: &Chunk) -> Result<()> {
-        if HARMLESS.contains(&&chunk.kind) {
+        if PICTURE.contains(&&chunk.kind) {
             return Ok(());
         }
         ensure(
@@ -60,8 +62,16 @@ impl Search<'_> {
                 false
             }
             b"tEXt" => text_names_place(&bytes),
+            b"iCCP" => {
+                // Behind the name, it is compressed.
+                let name = bytes.split(|byte| *byte == 0).next();
+                name.is_none_or(text_names_place)
+            }
+            kind if HARMLESS.contains(&kind) => words::opaque_names_place(&bytes),
             b"iTXt" => match international(&bytes) {
-                Some((keyword, text)) if keyword == b"XML:com.adobe.xmp" => {
+                Some((keyword, text))
+                    if keyword == b"XML:com.adobe.xmp" && !text_names_place(&bytes[..text]) =>
+                {
                     if xmp::names_place(&bytes[text..]) {
                         let from = chunk.data.start + text as u64;
                         let packet = Extents::one(from..chunk.data.end);

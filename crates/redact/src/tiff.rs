@@ -44,6 +44,8 @@ pub(super) struct Findings {
     pub(super) packets: Vec<Range<usize>>,
     /// Other values: maker notes, comments, texts, records of Photoshop and IPTC.
     pub(super) notes: Vec<Range<usize>>,
+    /// What may be values of unknown type.
+    pub(super) unknown: Vec<Range<usize>>,
     /// Images inside the block.
     pub(super) thumbnails: Vec<Range<usize>>,
 }
@@ -101,14 +103,17 @@ impl Entry {
             1 | 2 | 6 | 7 | 129 => 1,
             3 | 8 => 2,
             4 | 9 | 11 | 13 => 4,
-            5 | 10 | 12 => 8,
+            5 | 10 | 12 | 16..=18 => 8,
             _ => return None,
         };
         (self.count as usize).checked_mul(each)
     }
 
     fn outside(&self) -> Option<Range<usize>> {
-        let size = self.size()?;
+        self.outside_with(self.size()?)
+    }
+
+    fn outside_with(&self, size: usize) -> Option<Range<usize>> {
         let start = self.word as usize;
         (size > 4).then(|| start..start.saturating_add(size))
     }
@@ -204,6 +209,11 @@ impl<'a> Walk<'a> {
         (range.end <= self.bytes.len() && range.start < range.end).then_some(range)
     }
 
+    /// Some readers read values that are cut off.
+    fn clipped(&self, range: Range<usize>) -> Option<Range<usize>> {
+        self.inside(range.start..range.end.min(self.bytes.len()))
+    }
+
     fn gps(&mut self, at: usize) -> Result<()> {
         let entries = self.entries(at)?;
         self.zero(at..at + 2 + entries.len() * ENTRY_BYTES)?;
@@ -258,7 +268,7 @@ impl<'a> Walk<'a> {
                 return Ok(false);
             }
             tag if GEO.contains(&tag) => {
-                if let Some(range) = entry.outside().and_then(|range| self.inside(range)) {
+                if let Some(range) = entry.outside().and_then(|range| self.clipped(range)) {
                     self.findings.zeros.push(range);
                 }
                 return Ok(false);
@@ -271,12 +281,19 @@ impl<'a> Walk<'a> {
             _ if entry.kind == DIRECTORY => self.sub_directories(entry)?,
             _ => {}
         }
-        if let Some(range) = entry.outside().and_then(|range| self.inside(range)) {
-            self.kept.push(range.clone());
+        let outside = entry.outside();
+        self.kept
+            .extend(outside.clone().and_then(|range| self.inside(range)));
+        if let Some(range) = outside.and_then(|range| self.clipped(range)) {
             match entry.tag {
                 XMP => self.findings.packets.push(range),
                 _ => self.findings.notes.push(range),
             }
+        }
+        if entry.size().is_none() {
+            let longest = entry.outside_with((entry.count as usize).saturating_mul(8));
+            let range = longest.and_then(|range| self.clipped(range));
+            self.findings.unknown.extend(range);
         }
         Ok(true)
     }

@@ -4,14 +4,16 @@ use super::error::{Result, ensure};
 use super::extents::Extents;
 use super::limits::CHUNKS_MAX;
 use super::search::{Search, count};
+use super::words;
 use std::ops::Range;
 
 const HEADER_BYTES: u64 = 12;
 const CHUNK_HEADER_BYTES: u64 = 8;
 /// Bytes of an animation frame before its own chunks.
 const FRAME_HEADER_BYTES: u64 = 16;
-/// Chunks that say how to decode. Those of unknown kind are emptied.
-const HARMLESS: [&[u8; 4]; 6] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH", b"ANIM", b"ICCP"];
+/// Bytes of the chunks that say what the file has, and how it is animated.
+const FEATURES_BYTES: u64 = 10;
+const ANIMATION_BYTES: u64 = 6;
 
 impl Search<'_> {
     pub(super) fn webp(&mut self, range: Range<u64>) -> Result<()> {
@@ -41,8 +43,19 @@ impl Search<'_> {
     }
 
     fn webp_chunk(&mut self, kind: [u8; 4], data: Range<u64>) -> Result<()> {
-        if HARMLESS.iter().any(|harmless| **harmless == kind) {
-            return Ok(());
+        let behind = |bytes: u64| (data.start + bytes).min(data.end)..data.end;
+        match &kind {
+            b"VP8 " | b"VP8L" | b"ALPH" => return Ok(()),
+            b"VP8X" => return self.empty(behind(FEATURES_BYTES)),
+            b"ANIM" => return self.empty(behind(ANIMATION_BYTES)),
+            b"ICCP" => {
+                let profile = self.source.bytes(data.clone())?;
+                return match words::opaque_names_place(&profile) {
+                    true => self.empty(data),
+                    false => Ok(()),
+                };
+            }
+            _ => {}
         }
         let extents = Extents::one(data.clone());
         match &kind.map(|byte| byte.to_ascii_uppercase()) {
@@ -55,6 +68,7 @@ impl Search<'_> {
             b"EXIF" if data.start == data.end => Ok(()),
             b"EXIF" => self.exif(&extents),
             b"XMP " => self.xmp(&extents),
+            // Of unknown kind.
             _ => self.empty(data),
         }
     }

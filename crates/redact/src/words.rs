@@ -6,7 +6,7 @@
 use memchr::memmem;
 
 /// In XMP and other structured text, in lower case.
-const TEXT: [&[u8]; 17] = [
+const TEXT: [&[u8]; 21] = [
     b"gps",
     b"latitude",
     b"longitude",
@@ -24,6 +24,10 @@ const TEXT: [&[u8]; 17] = [
     b":city",
     b":state",
     b":country",
+    b"<city",
+    b"<state",
+    b"<country",
+    b"provincestate",
 ];
 
 /// In blocks of unknown kind, where short words occur by chance.
@@ -40,15 +44,16 @@ const OPAQUE: [&[u8]; 10] = [
     b"iso6709",
 ];
 
-/// Signatures of metadata inside another block; the last two are records of Photoshop with EXIF.
-const SIGNATURES: [&[u8]; 4] = [
+/// Signatures of metadata inside another block; the last three are records of Photoshop with EXIF and XMP.
+const SIGNATURES: [&[u8]; 5] = [
     b"Exif\0\0",
     b"http://ns.adobe.com/xap/1.0/",
     b"8BIM\x04\x22",
     b"8BIM\x04\x23",
+    b"8BIM\x04\x24",
 ];
 /// The beginning of an EXIF block without a signature.
-const TIFF_HEADERS: [&[u8]; 2] = [b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"];
+const TIFF_HEADERS: [&[u8]; 2] = [b"II*\0", b"MM\0*"];
 
 /// `Exif` and two zeros in base 64, at any offset in a group of three bytes: packets carry whole images
 /// this way.
@@ -66,14 +71,19 @@ pub(super) fn text_names_place(bytes: &[u8]) -> bool {
 
 /// Whether a block of unknown kind may name a place.
 pub(super) fn opaque_names_place(bytes: &[u8]) -> bool {
-    contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || holds_metadata(bytes)
+    holds_words(bytes) || holds_metadata(bytes)
 }
 
 /// Whether a value in an EXIF block may name a place: a text of one or two bytes a character, or a maker's note.
 /// Nikon's have a TIFF header, and directories of their own behind it.
 pub(super) fn note_names_place(bytes: &[u8]) -> bool {
     let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-    contains_any(&text.to_ascii_lowercase(), &OPAQUE) || contains_any(bytes, &SIGNATURES)
+    holds_words(&text) || contains_any(bytes, &SIGNATURES)
+}
+
+/// Whether there are words for a place, or a position, among other bytes.
+pub(super) fn holds_words(bytes: &[u8]) -> bool {
+    contains_any(&bytes.to_ascii_lowercase(), &OPAQUE) || holds_iso6709(bytes)
 }
 
 /// Whether a block holds metadata of its own.

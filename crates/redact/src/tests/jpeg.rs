@@ -293,6 +293,44 @@ fn segments_of_unknown_kind_are_emptied() {
     cleaned(&images(&exif_block(true)));
 }
 
+/// A record of Photoshop, a word, a position that begin in one segment and end in the next.
+#[test]
+fn segments_that_continue_each_other_are_one() {
+    let place = place_in_binary();
+    let record = [b"8BIM\x04\x22\0\0", &place[..]].concat();
+    let words = format!("latitude {POSITION}").into_bytes();
+    for (marker, name) in [
+        (0xed, "Photoshop 3.0\0"),
+        (0xe2, "ICC_PROFILE\0"),
+        (0xfe, ""),
+    ] {
+        for content in [&record, &words] {
+            for at in 1..content.len() {
+                let half = |half: &[u8]| (marker, [name.as_bytes(), half].concat());
+                let (first, second) = content.split_at(at);
+                let photograph = jpeg_with(&[half(first), half(second)]);
+                let seen = redacted(&photograph);
+                assert!(!holds(&seen, first) || at < 8, "{name:?} {at}");
+                assert!(
+                    !holds(&seen, second) || content.len() - at < 8,
+                    "{name:?} {at}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn places_in_xmp_without_a_prefix_or_in_records_of_photoshop() {
+    let city = format!("<City xmlns=\"p\">{PLACE}</City>");
+    for element in [&city, &format!("<Iptc4xmpExt:ProvinceState>{PLACE}")] {
+        let packet = packet("", element);
+        cleaned(&jpeg_with(&[xmp_segment(&packet)]));
+        let record = format!("Photoshop 3.0\08BIM\x04\x24\0\0{packet}");
+        cleaned(&jpeg_with(&[(0xed, record.into_bytes())]));
+    }
+}
+
 #[test]
 fn segments_that_may_hold_anything_are_refused() {
     for marker in (0x02..=0xbf).chain([0xc8]).chain(0xf0..=0xfd) {

@@ -97,6 +97,59 @@ fn png_chunks_of_unknown_kind_are_emptied_or_refused() {
     }
 }
 
+/// Names of profiles and palettes, keywords of packets, chunks that are longer than they should be.
+#[test]
+fn places_in_what_says_how_to_show_the_picture() {
+    let place = POSITION.as_bytes();
+    let translated = [b"XML:com.adobe.xmp\0\0\0\0", place, b"\0<x:xmpmeta/>"].concat();
+    for (kind, data) in [
+        (*b"iCCP", [place, b"\0\0compressed"].concat()),
+        (*b"sPLT", [place, b"\0\x08"].concat()),
+        (*b"gAMA", place.to_vec()),
+        (*b"iTXt", translated),
+    ] {
+        assert_sums(&cleaned(&png_with(&[(kind, data)])));
+    }
+    let profile = b"a profile\0\0compressed".to_vec();
+    assert!(planned(&png_with(&[(*b"iCCP", profile)])).is_empty());
+    for (kind, kept) in [(b"VP8X", 10), (b"ANIM", 6), (b"ICCP", 0)] {
+        let chunk = chunk(kind, &[&vec![7; kept][..], place].concat());
+        let seen = cleaned(&riff(&chunk));
+        assert!(holds(&seen, &chunk[..8 + kept]), "{kind:?}");
+    }
+    for kind in [b"iref", b"dinf", b"ipro", b"grpl", b"hdlr"] {
+        let photograph = heif_with(&[], &a_box(kind, &[&[0; 24], place]));
+        assert!(is_refused(&photograph), "{kind:?}");
+    }
+    let named = Item {
+        kind: *b"mime",
+        content: POSITION,
+        pieces: vec![vec![7; 9]],
+        inside: false,
+    };
+    assert!(is_refused(&heif(&[named])));
+}
+
+#[test]
+fn what_an_exif_item_skips_is_emptied() {
+    let skipped = [&30_u32.to_be_bytes(), POSITION.as_bytes()].concat();
+    assert_eq!(skipped.len(), 34);
+    let block = exif_without_gps(true);
+    for pieces in [
+        vec![[&skipped[..], &block].concat()],
+        vec![skipped.clone(), block.clone()],
+    ] {
+        let item = Item {
+            kind: *b"Exif",
+            content: "",
+            pieces,
+            inside: false,
+        };
+        let seen = cleaned(&heif(&[item]));
+        assert!(holds(&seen, &block));
+    }
+}
+
 #[test]
 fn bytes_behind_a_png_are_emptied() {
     let photograph = [picture(ImageFormat::Png), POSITION.into()].concat();
@@ -126,9 +179,13 @@ fn chunk(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [kind, &size[..], body, padding].concat()
 }
 
+fn riff(chunks: &[u8]) -> Vec<u8> {
+    chunk(b"RIFF", &[b"WEBP", chunks].concat())
+}
+
 fn animation(chunks: &[u8]) -> Vec<u8> {
     let start = [chunk(b"VP8X", &[2; 10]), chunk(b"ANIM", &[0; 6])].concat();
-    chunk(b"RIFF", &[b"WEBP", start.as_slice(), chunks].concat())
+    riff(&[&start, chunks].concat())
 }
 
 /// A frame of an animation has chunks of its own.

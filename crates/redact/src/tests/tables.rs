@@ -101,6 +101,60 @@ fn geotiff_is_redacted() {
     assert!(!holds(&seen, &[7; 8]));
 }
 
+/// An EXIF segment without the usual prefix, and with its first directory elsewhere than usual.
+fn unusual_segment() -> (u8, Vec<u8>) {
+    let gps = directory(&[(29, 2, PLACE.len() as u32, 46)], 0);
+    let parts = [
+        b"Exif\0\x01II*\0\x0a\0\0\0\0\0",
+        &directory(&[(POINTER, 4, 1, 28)], 0)[..],
+        &gps,
+        PLACE.as_bytes(),
+    ];
+    (0xe1, parts.concat())
+}
+
+#[test]
+fn images_in_other_files_are_parsed() {
+    let inner = jpeg_with(&[unusual_segment()]);
+    cleaned(&inner);
+    let with = |image: &[u8]| {
+        let make = (Tag::Make, Value::Ascii(vec![b"Maker".to_vec()]));
+        jpeg_with(&[exif_segment(&exif_with(vec![make], true, Some(image)))])
+    };
+    cleaned(&with(&inner));
+    // One that cannot be parsed is emptied, but not without metadata.
+    cleaned(&with(&inner[..inner.len() / 2]));
+    cleaned(&with(&[&jpeg_with(&[])[..], &inner].concat()));
+    assert!(planned(&with(&jpeg_with(&[]))).is_empty());
+    let item = |image: &[u8]| Item {
+        kind: *b"jpeg",
+        content: "",
+        pieces: vec![image.to_vec()],
+        inside: false,
+    };
+    cleaned(&heif(&[item(&inner)]));
+    assert!(is_refused(&heif(&[item(&inner[2..])])));
+    assert!(planned(&heif(&[item(b"tables are among the properties")])).is_empty());
+}
+
+#[test]
+fn values_of_unusual_type_or_that_are_cut_off() {
+    let text = format!("latitude {PLACE}!");
+    let with = |tag, kind, count, text: &str| {
+        photograph(&[&directory(&[(tag, kind, count, 26)], 0), text.as_bytes()])
+    };
+    for tag in [0x010e, 0x9999] {
+        for kind in 16..=18 {
+            cleaned(&with(tag, kind, 3, &text));
+        }
+        for kind in [0, 14, 15, 19, 128, 0xffff] {
+            assert!(is_refused(&with(tag, kind, 24, &text)), "{kind}");
+            assert!(planned(&with(tag, kind, 24, "a harmless text of this size")).is_empty());
+        }
+        cleaned(&with(tag, 7, 1000, &text));
+    }
+}
+
 #[test]
 fn contradictory_patches_are_refused() {
     let mut edits = Edits::default();
