@@ -77,7 +77,7 @@ pub use parse::RULES_MAX;
 pub use rule::Action;
 /// The type of a file, of `rustix`.
 pub use rustix::fs::FileType;
-pub use subject::{AttributeSource, Attributes, Caller, Subject};
+pub use subject::{AttributeSource, Attributes, Caller, Subject, Unknown};
 
 use error::Fault;
 use globs::{GlobList, GlobTable, GlobTableBuilder};

@@ -28,6 +28,20 @@ pub trait AttributeSource {
     fn head(&self, buffer: &mut [u8; HEAD_BYTES]) -> Option<usize>;
 }
 
+/// A file of which nothing but its name is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Unknown;
+
+impl AttributeSource for Unknown {
+    fn attributes(&self) -> Option<Attributes> {
+        None
+    }
+
+    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
+        None
+    }
+}
+
 /// A file by one of its names.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {

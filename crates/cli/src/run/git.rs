@@ -4,21 +4,28 @@
 //! reads the files itself: git executes what some variables name (`core.fsmonitor`), and is found by `$PATH`.
 
 mod config;
+mod index;
 
 use super::user::Account;
 use crate::lookup;
 use rustix::fs::{FileType, Mode, OFlags, fstat, lstat};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use thrufs_policy::{Access, Policy, Subject, Unknown};
 
 /// As of the kernel (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Some million files.
+const INDEX_BYTES_MAX: u64 = 1 << 28;
+/// Names in one message.
+const NAMED_MAX: usize = 8;
 /// Of variables in the environment.
 const VARIABLES_MAX: usize = 1 << 12;
 
@@ -88,6 +95,8 @@ pub(super) struct GitPlaces {
     /// Files in the tree, and variables there that have a password.
     passwords: BTreeSet<(PathBuf, String)>,
     repositories: BTreeSet<PathBuf>,
+    /// Indexes, each with its working tree and what is in it.
+    indexes: BTreeMap<PathBuf, (PathBuf, Vec<u8>)>,
 }
 
 /// Whose a file is.
@@ -199,6 +208,7 @@ impl GitPlaces {
         for place in [&git, &common] {
             self.add_submodules(&place.join("modules"), scope);
         }
+        self.add_index(&git.join("index"), top, scope);
         for directory in directories(&common.join("worktrees")) {
             self.reach(&directory.join("gitdir"), Scope::Other);
             if let Some(text) = read(&directory.join("gitdir")) {
@@ -218,6 +228,75 @@ impl GitPlaces {
                 false => self.add_submodules(&directory, scope),
             }
         }
+    }
+
+    /// Submodules may have their git directories elsewhere.
+    fn add_index(&mut self, index: &Path, top: &Path, scope: Scope) {
+        let bytes = read_bytes(index, INDEX_BYTES_MAX).unwrap_or_default();
+        let entries = index::entries(&bytes).unwrap_or_default();
+        for entry in entries.iter().filter(|entry| entry.is_submodule()) {
+            let path = Path::new(OsStr::from_bytes(&entry.path));
+            if path
+                .components()
+                .all(|it| matches!(it, Component::Normal(_)))
+            {
+                let top = top.join(path);
+                self.add_repository(&top.join(".git"), &top, scope);
+            }
+        }
+        self.indexes.insert(index.into(), (top.into(), bytes));
+    }
+
+    /// What the user should know of the indexes that the command has changed: git would write what the command could not.
+    pub(super) fn warning_at_the_end(&self, policy: &Policy) -> Option<String> {
+        let mut found = BTreeSet::new();
+        for (index, (top, before)) in &self.indexes {
+            let now = read_bytes(index, INDEX_BYTES_MAX).unwrap_or_default();
+            if now == *before {
+                continue;
+            }
+            let (before, now) = match (index::entries(before), index::entries(&now)) {
+                (before, Some(now)) => (before.unwrap_or_default(), now),
+                (None, None) if !before.is_empty() => continue,
+                _ => {
+                    found.insert(index.clone());
+                    continue;
+                }
+            };
+            for entry in now.difference(&before) {
+                let path = top.join(OsStr::from_bytes(&entry.path));
+                if self.is_protected(&path, policy) {
+                    found.insert(path);
+                }
+            }
+        }
+        let named = found.iter().take(NAMED_MAX);
+        let named: Vec<_> = named.map(|it| it.display().to_string()).collect();
+        let more = match found.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!found.is_empty()).then(|| {
+            format!(
+                "the command has put into git's index what it could not change itself, and `git restore` \
+                 or `git stash` would write: {}{more} (see `git diff --cached`; `git reset` undoes it)",
+                named.join(", ")
+            )
+        })
+    }
+
+    fn is_protected(&self, path: &Path, policy: &Policy) -> bool {
+        let is_git = |name: &OsStr| name.eq_ignore_ascii_case(".git");
+        let is_refused = |inside: &Path| {
+            let subject = Subject {
+                path: inside.as_os_str().as_bytes(),
+                file_type: FileType::RegularFile,
+                source: &Unknown,
+            };
+            let decision = policy.decide_for_all(&subject);
+            decision.check(Access::Change).is_err()
+        };
+        path.iter().any(is_git) || path.strip_prefix(&self.tree).is_ok_and(is_refused)
     }
 
     fn add_configuration(&mut self, git: &Path, common: &Path, top: &Path, scope: Scope) {
@@ -436,8 +515,13 @@ fn has_password(key: &str, value: &str) -> bool {
         || key.ends_with(".extraheader") && value.to_ascii_lowercase().starts_with("authorization")
 }
 
-/// The text of a regular file. Nothing else is opened: the tree may be another user's.
 fn read(path: &Path) -> Option<String> {
+    let bytes = read_bytes(path, FILE_BYTES_MAX)?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What is in a regular file. Nothing else is opened: the tree may be another user's.
+fn read_bytes(path: &Path, max: u64) -> Option<Vec<u8>> {
     let found = lookup::open(path, OFlags::PATH, Mode::empty()).ok()?;
     let stat = fstat(&found).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -445,8 +529,8 @@ fn read(path: &Path) -> Option<String> {
     }
     let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    file.take(max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 fn entries(directory: &Path) -> impl Iterator<Item = (PathBuf, fs::FileType)> {

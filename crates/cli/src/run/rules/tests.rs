@@ -6,22 +6,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 use thrufs_policy::{
-    Access, Accounts, AttributeSource, Attributes, Caller, DataPath, FileType, HEAD_BYTES,
-    POLICY_BYTES_MAX, Subject,
+    Access, Accounts, Caller, DataPath, FileType, POLICY_BYTES_MAX, Subject, Unknown,
 };
-
-/// A file of which nothing but the name is known.
-struct Unknown;
-
-impl AttributeSource for Unknown {
-    fn attributes(&self) -> Option<Attributes> {
-        None
-    }
-
-    fn head(&self, _: &mut [u8; HEAD_BYTES]) -> Option<usize> {
-        None
-    }
-}
 
 /// Options as on the command line, composed for a tree.
 fn composed_at(tree: &Path, options: &[(&str, &str)]) -> Result<String, RuleError> {

@@ -116,6 +116,14 @@ const INSIDE: &[(&str, &str, &str)] = &[
          rm textconv && echo x >textconv",
     ),
     (
+        "a submodule whose git directory is elsewhere",
+        "git init -q --separate-git-dir $PWD/store sub && git -C sub commit -q --allow-empty -m one
+         git add sub 2>/dev/null && git commit -qm sub && touch sub/monitor && git -C sub config core.fsmonitor ./monitor",
+        "echo x >>store/config
+         mkdir -p store/hooks && echo x >store/hooks/pre-commit
+         rm sub/monitor && echo x >sub/monitor",
+    ),
+    (
         "hooks of others that are moved in",
         "true",
         "mkdir -p made/hooks && echo x >made/hooks/a.json && rm -rf .github && mv -T made .github
@@ -270,6 +278,39 @@ fn what_git_executes_later_outside_of_the_tree_is_reported() {
             };
             assert!(is_said, "{make}: {said}");
         }
+    }
+}
+
+/// It could not change the files themselves.
+#[test]
+fn what_the_command_puts_into_the_index_is_reported() {
+    for who in [Who::User, Who::RootOnTreeOfUser] {
+        let Some(mut ground) = RunGround::new(who) else {
+            return;
+        };
+        made(
+            &mut ground,
+            0,
+            "touch tree/.envrc && git -C tree add .envrc && git -C tree commit -qm envrc",
+        );
+        let stage =
+            "git update-index --add --cacheinfo 100755,$(echo x | git hash-object -w --stdin),";
+        let plain = format!("touch new && git add new {WORK}");
+        let output = ground.shell(&[], &plain);
+        succeeded(&output);
+        assert_eq!(stderr(&output), "");
+        // The same length, and as git sorts it.
+        let names = ".git/hooks/pre-commit .husky/pre-commit .envrc sub/.Git/hooks/x";
+        let script = names
+            .split(' ')
+            .map(|name| format!("{stage}{}", name.replace("it/", "it_")));
+        let script: Vec<String> = script.collect();
+        let rename = "sed -i 's,\\([Gg]\\)it_,\\1it/,g' .git/index";
+        let output = ground.shell(&[], &format!("{}\n{rename}", script.join("\n")));
+        let said = stderr(&output);
+        let named = names.split(' ').all(|name| said.contains(name));
+        assert!(named && said.contains("git's index"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
 
