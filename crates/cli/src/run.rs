@@ -149,10 +149,10 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
         report.print(&policy, arguments.json);
     }
-    if arguments.rules.has_workspace()
-        && let Some(warning) = git.warning_at_the_end(&policy)
-    {
-        output::report(format_args!("thrufs: {}", printable(&warning)));
+    if arguments.rules.has_workspace() {
+        for warning in git.warnings_at_the_end(&policy) {
+            output::report(format_args!("thrufs: {}", printable(&warning)));
+        }
     }
     let compared = copy.map_or(Ok(()), LogCopy::compare);
     ended.and_then(|ended| compared.map(|()| ended))

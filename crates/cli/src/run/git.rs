@@ -21,7 +21,7 @@ use thrufs_policy::{Access, Policy, Subject, Unknown};
 /// As of the kernel (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
-const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 24;
 /// Some million files.
 const INDEX_BYTES_MAX: u64 = 1 << 28;
 /// Names in one message.
@@ -56,8 +56,9 @@ const NAMES: [&str; 7] = [
 ];
 
 /// The ends of the names of variables that name programs.
-const PROGRAMS: [&str; 21] = [
+const PROGRAMS: [&str; 24] = [
     "askpass",
+    "browser",
     "clean",
     "cmd",
     "command",
@@ -68,6 +69,7 @@ const PROGRAMS: [&str; 21] = [
     "fsmonitor",
     "helper",
     "hook",
+    "httpd",
     "pack",
     "pager",
     "path",
@@ -77,6 +79,7 @@ const PROGRAMS: [&str; 21] = [
     "smtpserver",
     "smudge",
     "textconv",
+    "tunnel",
     "vcs",
 ];
 
@@ -247,8 +250,22 @@ impl GitPlaces {
         self.indexes.insert(index.into(), (top.into(), bytes));
     }
 
-    /// What the user should know of the indexes that the command has changed: git would write what the command could not.
-    pub(super) fn warning_at_the_end(&self, policy: &Policy) -> Option<String> {
+    /// What the user should know of what the command has left for git to do.
+    pub(super) fn warnings_at_the_end(&self, policy: &Policy) -> impl Iterator<Item = String> {
+        let rebases = self.indexes.keys().filter_map(|index| {
+            let list = index.with_file_name("rebase-merge/git-rebase-todo");
+            list.exists().then(|| {
+                format!(
+                    "the command may have written {}, of which `git rebase --continue` executes commands \
+                     (see it first, or `git rebase --quit`)",
+                    list.display()
+                )
+            })
+        });
+        self.of_indexes(policy).into_iter().chain(rebases)
+    }
+
+    fn of_indexes(&self, policy: &Policy) -> Option<String> {
         let mut found = BTreeSet::new();
         for (index, (top, before)) in &self.indexes {
             let now = read_bytes(index, INDEX_BYTES_MAX).unwrap_or_default();
@@ -397,8 +414,11 @@ impl GitPlaces {
 
     /// The files that a command line names.
     fn add_program(&mut self, top: &Path, command: &str) {
-        let separates = |it: char| it.is_whitespace() || "!'\"`;|&()<>=$".contains(it);
-        for word in command.split(separates).filter(|word| !word.is_empty()) {
+        let separates = |it: char| it.is_whitespace() || "!'\"`;|&()<>=$:".contains(it);
+        let words = command.split(separates);
+        let quotes = ['\'', '"'].into_iter();
+        let quoted = quotes.flat_map(|quote| command.split(quote).skip(1).step_by(2));
+        for word in words.chain(quoted).filter(|word| !word.is_empty()) {
             let path = self.expand(top, word);
             if path.is_file() {
                 self.reach(&path, Scope::Other);
@@ -498,6 +518,7 @@ fn is_include(key: &str) -> bool {
 fn is_program(key: &str, value: &str) -> bool {
     let is_section = |name| key.starts_with(name);
     value.starts_with('!')
+        || value.starts_with("ext::")
         || ["alias.", "pager."].into_iter().any(is_section)
         || PROGRAMS.iter().any(|end| key.ends_with(end))
 }

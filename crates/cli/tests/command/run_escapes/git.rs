@@ -110,10 +110,14 @@ const INSIDE: &[(&str, &str, &str)] = &[
         "programs",
         "mkdir tools && touch tools/clean.py tools/ssh textconv
          git config filter.x.clean 'python3 \"tools/clean.py\" %f' && git config core.sshCommand ~/unused
-         ln -s $PWD/tools/ssh ~/unused && git config diff.x.textconv ./textconv",
+         ln -s $PWD/tools/ssh ~/unused && git config diff.x.textconv ./textconv
+         touch 'tools/with blank' && git config core.pager \"'tools/with blank' -x\"
+         touch tools/url && git config remote.x.url 'ext::sh tools/url %S'",
         "echo x >tools/clean.py
          echo x >tools/ssh
-         rm textconv && echo x >textconv",
+         rm textconv && echo x >textconv
+         echo x >'tools/with blank'
+         echo x >tools/url",
     ),
     (
         "a submodule whose git directory is elsewhere",
@@ -310,6 +314,13 @@ fn what_the_command_puts_into_the_index_is_reported() {
         let said = stderr(&output);
         let named = names.split(' ').all(|name| said.contains(name));
         assert!(named && said.contains("git's index"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        let output = ground.shell(
+            &[],
+            "git reset -q && mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
+        );
+        let said = stderr(&output);
+        assert!(said.contains("tree/.git/rebase-merge/git-rebase-todo"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
