@@ -106,8 +106,8 @@ impl Notifier {
 
     /// The attributes of `node` have changed; the kernel knows when this returns, and asks for them at their
     /// next use. Unlike the other methods it may be called by a thread that answers a request: the kernel takes
-    /// no lock for it that a request holds. But only for a node of that request: the call waits for a node that
-    /// the kernel is forgetting.
+    /// no lock for it that a request holds. But only for a node of that request, unless the thread may wait: the call waits
+    /// for a node that the kernel is forgetting.
     ///
     /// # Errors
     /// `ENOTCONN` without a connection that takes notifications, or once it has ended; the kernel's, `ENOENT` for

@@ -268,14 +268,14 @@ impl Follow {
         self.started.get()?.watch.untold(late)
     }
 
-    /// The kernel above asks anew for what it was not told.
-    pub(crate) fn asked(&self, untold: &Untold) {
+    /// The kernel above asks anew for what it was not told; for names only with `names`.
+    pub(crate) fn asked(&self, untold: &Untold, names: bool) {
         if let Some(started) = self.started.get() {
-            started.watch.lanes.asked(untold);
+            started.watch.lanes.asked(untold, names);
         }
     }
 
-    /// Whether a message is on its way about what an inode has.
+    /// Whether a message is on its way about data of an inode.
     pub(crate) fn is_telling(&self, inode: &Inode) -> bool {
         let started = self.started.get();
         started.is_some_and(|started| started.watch.lanes.are_telling(inode.node()))

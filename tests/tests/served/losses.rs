@@ -162,6 +162,43 @@ fn locks_show_what_changed_while_directories_are_held_and_cost_others_nothing() 
     });
 }
 
+/// A listing that is under way installs what the server had read before, once the memory has come. Beneath a directory
+/// that the kernel looks up meanwhile, it looks names up, but not in the root.
+#[test]
+fn names_that_change_while_their_directory_is_held_show_afterwards() {
+    on_each_transport_by_default(|mounted| {
+        let mut held = Held::new(mounted);
+        held.names = vec![".".to_owned()];
+        let files = ["first", "second", "third"];
+        for file in files {
+            fs::write(mounted.source().join(file), "old").unwrap();
+        }
+        // The kernel knows the files, and does not keep this listing.
+        assert!(names(mounted.mnt()).len() > files.len());
+        fs::write(mounted.source().join("another"), "").unwrap();
+        mounted.settle();
+        let replace = |file| {
+            let other = mounted.source().join("other");
+            fs::write(&other, "replaced").unwrap();
+            fs::rename(other, mounted.source().join(file)).unwrap();
+        };
+        thread::scope(|scope| {
+            let _opened = held.hold(scope, mounted);
+            // Some before names behind the late one are given up, some after.
+            replace("first");
+            replace("second");
+            let lag = || figure(mounted, "follow_lag_max_us");
+            wait_until("names are given up", || lag() >= 700_000);
+            replace("third");
+        });
+        mounted.settle();
+        for file in files {
+            let length = fs::metadata(mounted.mnt().join(file)).unwrap().len();
+            assert_eq!(length, 8, "{file}");
+        }
+    });
+}
+
 /// The notifications wait in the kernel, which no signal ends, and keep the device open.
 #[test]
 fn a_server_ends_while_notifications_wait_for_held_directories() {

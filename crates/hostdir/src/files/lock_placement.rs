@@ -129,18 +129,23 @@ impl Files {
         let Some(notifier) = self.tree.notifier.get() else {
             return;
         };
-        if untold.names
-            && let Err(error) = notifier.increment_epoch_now()
-        {
+        let expire = |node: &NodeId| notifier.expire_attributes(*node);
+        let unknown = untold.nodes.iter().map(expire);
+        let unknown = unknown.filter(|it| *it == Err(Errno::ENOENT)).count();
+        if untold.all_nodes {
+            // What is not open is found by its name.
+            let files = self.files.iter().map(|(_, open)| open.node());
+            let directories = self.directories.iter().map(|(_, open)| open.node());
+            for node in files.chain(directories).chain([NodeId::ROOT]) {
+                let _ = expire(&node);
+            }
+        }
+        // An answer about a node that is not known may be on its way: that is void then, too.
+        let epoch = (untold.names || unknown > 0).then(|| notifier.increment_epoch_now());
+        if let Some(Err(error)) = epoch {
             tracing::debug!(%error, "cannot invalidate cached names");
         }
-        // What is not open is found by its name.
-        let open = self.files.iter().map(|(_, open)| open.node());
-        let open = open.filter(|_| untold.all_nodes);
-        for node in untold.nodes.iter().copied().chain(open) {
-            let _ = notifier.expire_attributes(node);
-        }
-        self.follow.asked(untold);
+        self.follow.asked(untold, epoch.is_none_or(|it| it.is_ok()));
     }
 
     /// Whether an open leaves the pages of a file alone that others may be writing, and may map: they are dropped when the

@@ -296,7 +296,8 @@ impl Files {
             }
             self.tree.attributes_changed(inode);
             let may_be_late = untold.is_some_and(|untold| untold.all_nodes);
-            if (may_be_late || self.follow.is_telling(inode)) && self.may_map_shared(file) {
+            if self.may_map_shared(file) && (may_be_late || self.follow.is_telling(inode)) {
+                context.require_blocking()?;
                 // Without it, the kernel goes by the time.
                 let _ = self.mount_locks.drop_pages(inode.node(), context.uid());
             }

@@ -9,8 +9,9 @@
 use crate::identity::Identity;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
-use std::{iter, ptr};
+use std::{mem, ptr};
 use thrufs::{Errno, Result};
 use thrufs_abi::NodeId;
 
@@ -61,6 +62,9 @@ pub(super) enum Message {
     SilenceElsewhere(Box<Identity>),
     /// All that the kernel has is to be dropped.
     Repair,
+    /// Names of this lane were given up, or all was dropped, while a directory may have been listed. A listing installs
+    /// what the server has read before, and counts as one that was asked for when it does.
+    Listings { lane: usize },
 }
 
 impl Message {
@@ -74,8 +78,11 @@ impl Message {
 
     fn tells_of(&self) -> Told {
         match self {
-            Message::Node { node, .. } | Message::Arriving { node, .. } => Told::Node(*node),
-            Message::Name { .. } => Told::Name,
+            Message::Node { node, data, .. } | Message::Arriving { node, data, .. } => {
+                let (node, data) = (*node, *data);
+                Told::Node { node, data }
+            }
+            Message::Name { .. } | Message::Listings { .. } => Told::Name,
             // Another message tells of the file.
             Message::Silence(_) | Message::SilenceUnknown(_) | Message::SilenceElsewhere(_) => {
                 Told::Nothing
@@ -98,7 +105,7 @@ impl Message {
 enum Told {
     Nothing,
     Name,
-    Node(NodeId),
+    Node { node: NodeId, data: bool },
     All,
 }
 
@@ -128,7 +135,7 @@ impl Untold {
         match told {
             Told::Nothing => {}
             Told::Name => self.names = true,
-            Told::Node(node) => self.nodes.push(node),
+            Told::Node { node, .. } => self.nodes.push(node),
             Told::All => (self.names, self.all_nodes) = (true, true),
         }
     }
@@ -155,8 +162,11 @@ struct State {
     sending: Option<Sending>,
     /// Messages are of no use until the one that is being sent has arrived.
     is_given_up: bool,
-    /// Of as many messages, some were given up.
+    /// Of as many messages, names were given up, and when the last was.
     given_up: u64,
+    given_up_at: Option<Instant>,
+    /// Whether they are to be followed by [`Listings`](Message::Listings).
+    may_be_listed: bool,
     /// The kernel asks anew for what as many messages tell.
     asked: u64,
     has_ended: bool,
@@ -212,6 +222,18 @@ impl State {
         sending.chain((self.taken()..).zip(waiting))
     }
 
+    fn clear(&mut self) {
+        self.messages.clear();
+        self.later.clear();
+    }
+
+    /// The last message that was queued is not sent.
+    fn give_up_name(&mut self) {
+        self.given_up = self.queued;
+        self.given_up_at = Some(Instant::now());
+        self.may_be_listed = true;
+    }
+
     /// Adds what is not asked for.
     fn add_to(&self, untold: &mut Untold) {
         if self.given_up > self.asked {
@@ -236,8 +258,10 @@ impl Lanes {
         let lane = self.lane_of(&message);
         let mut state = lane.state.lock();
         if state.is_given_up {
-            state.queued += 1;
-            state.given_up = state.queued;
+            if message.tells_of() == Told::Name {
+                state.queued += 1;
+                state.give_up_name();
+            }
             drop(state);
             return message
                 .without_name()
@@ -279,13 +303,14 @@ impl Lanes {
         let node = match message {
             Message::Node { node, .. } => return self.lane_of_node(*node),
             Message::Repair => return self.lane_of_node(NodeId::ROOT),
+            Message::Listings { lane } => return &self.lanes[*lane],
             Message::Name { name, .. }
             | Message::Arriving { name, .. }
             | Message::SilenceUnknown(name) => name.0,
             Message::Silence(node) => *node,
             Message::SilenceElsewhere(_) => NodeId::ROOT,
         };
-        &self.lanes[NODE_LANES + node.0 as usize % NAME_LANES]
+        &self.lanes[Lanes::of_names_in(node)]
     }
 
     /// Whether no message is on its way, or will be.
@@ -311,43 +336,49 @@ impl Lanes {
     }
 
     /// Gives up the names of lanes whose message has been on its way for `age`: those that wait, and those that
-    /// come until it has arrived. Returns whether there are any, but those that were given up before.
-    pub(super) fn give_up(&self, age: Duration) -> bool {
-        let mut given_up = false;
+    /// come until it has arrived. Returns what is to be sent by other lanes; `None` if there are no such lanes, but
+    /// those that were given up before.
+    pub(super) fn give_up(&self, age: Duration) -> Option<Vec<Message>> {
+        let mut left = None;
         for lane in &self.lanes[NODE_LANES..] {
             let mut state = lane.state.lock();
             if state.sending.is_none() || state.age() < age || state.is_given_up {
                 continue;
             }
-            (state.is_given_up, given_up) = (true, true);
-            state.given_up = state.queued;
-            let messages = state.messages.drain(..).map(|(message, _)| message);
-            let messages: Vec<_> = messages.collect();
-            let later = std::mem::take(&mut state.later).into_iter();
-            drop(state);
-            let messages = messages.into_iter().chain(later.map(|later| later.message));
-            for message in messages.filter_map(Message::without_name) {
-                // A full lane is late as well.
-                let _ = self.push(message, Instant::now());
+            state.is_given_up = true;
+            let waiting = mem::take(&mut state.messages).into_iter();
+            let later = mem::take(&mut state.later).into_iter();
+            let waiting = waiting.map(|(message, _)| message);
+            let messages: Vec<_> = waiting.chain(later.map(|later| later.message)).collect();
+            if messages.iter().any(|it| it.tells_of() == Told::Name) {
+                state.give_up_name();
             }
+            let others = messages.into_iter().filter_map(Message::without_name);
+            left.get_or_insert_with(Vec::new).extend(others);
         }
-        given_up
+        left
+    }
+
+    /// Whether a name was given up within this time.
+    pub(super) fn gave_up_within(&self, time: Duration) -> bool {
+        self.lanes[NODE_LANES..].iter().any(|lane| {
+            let at = lane.state.lock().given_up_at;
+            at.is_some_and(|at| at.elapsed() < time)
+        })
     }
 
     pub(super) fn replace_all_by_repair(&self) {
         let first = self.lane_of(&Message::Repair);
-        let others = self.lanes.iter().filter(|lane| !ptr::eq(*lane, first));
-        // In this order: until the repair is queued, nothing else counts as sent.
-        for lane in iter::once(first).chain(others) {
-            let state = &mut *lane.state.lock();
-            state.messages.clear();
-            state.later.clear();
-            if ptr::eq(lane, first) {
-                let repair = (Message::Repair, Instant::now());
-                state.messages.push_back(repair);
-                state.queued += 1;
-            }
+        // Held until the others are cleared: nothing comes after the repair that would be dropped with them.
+        let mut state = first.state.lock();
+        for lane in self.lanes.iter().filter(|lane| !ptr::eq(*lane, first)) {
+            lane.state.lock().clear();
+            lane.changed.notify_all();
         }
+        state.clear();
+        state.messages.push_back((Message::Repair, Instant::now()));
+        state.queued += 1;
+        drop(state);
         first.changed.notify_all();
     }
 
@@ -380,12 +411,12 @@ impl Lanes {
     }
 
     /// The same of all messages, those too that these lead to, but waits for each lane until its oldest message is
-    /// `late`. Returns what was not sent then, but for what the kernel has [asked](Self::asked) for.
-    pub(super) fn untold(&self, late: Duration) -> Option<Untold> {
+    /// `late` at most. Returns what was not sent then, but for what the kernel has [asked](Self::asked) for.
+    pub(super) fn untold(&self, late: Duration, deadline: Instant) -> Option<Untold> {
         let mut untold = None;
         // Names last: what a node lacks is told by its name.
         for (lane, number) in self.lanes.iter().zip(0..) {
-            let Some(state) = lane.behind(late) else {
+            let Some(state) = lane.behind(late, deadline) else {
                 continue;
             };
             let untold = untold.get_or_insert_with(Untold::default);
@@ -395,19 +426,31 @@ impl Lanes {
         untold
     }
 
-    /// The kernel asks anew for what was not told.
-    pub(super) fn asked(&self, untold: &Untold) {
-        for (lane, queued) in self.lanes.iter().zip(untold.queued) {
+    /// The kernel asks anew for what was not told; for names only with `names`.
+    pub(super) fn asked(&self, untold: &Untold, names: bool) {
+        let most = if names { LANES } else { NODE_LANES };
+        for (lane, queued) in self.lanes.iter().zip(untold.queued).take(most) {
             let asked = &mut lane.state.lock().asked;
             *asked = queued.max(*asked);
         }
     }
 
-    /// Whether a message is on its way about what a node has.
+    /// Whether a message is on its way about data of a node.
     pub(super) fn are_telling(&self, node: NodeId) -> bool {
         let state = self.lane_of_node(node).state.lock();
+        let data = true;
         let mut unsent = state.unsent();
-        unsent.any(|(_, told)| told == Told::Node(node) || told == Told::All)
+        unsent.any(|(_, told)| told == Told::Node { node, data } || told == Told::All)
+    }
+
+    /// The lanes of names.
+    pub(super) fn of_names() -> Range<usize> {
+        NODE_LANES..LANES
+    }
+
+    /// The lane of names in a directory.
+    pub(super) fn of_names_in(directory: NodeId) -> usize {
+        NODE_LANES + directory.0 as usize % NAME_LANES
     }
 
     fn lane_of_node(&self, node: NodeId) -> &Lane {
@@ -420,12 +463,19 @@ impl Lanes {
     }
 
     /// A lane has done what was [next](Self::next), with this result.
-    pub(super) fn done(&self, lane: usize, work: Next, sent: Result<bool>) {
-        let lane = &self.lanes[lane];
+    pub(super) fn done(&self, number_of_lane: usize, work: Next, sent: Result<bool>) {
+        let lane = &self.lanes[number_of_lane];
         let mut state = lane.state.lock();
         let sending = state.sending.take();
         let number = sending.map_or(UNNUMBERED, |sending| sending.number);
         state.is_given_up = false;
+        if mem::take(&mut state.may_be_listed) {
+            let lane = number_of_lane;
+            state
+                .messages
+                .push_back((Message::Listings { lane }, Instant::now()));
+            state.queued += 1;
+        }
         let (message, attempts) = match work {
             Next::Send(message, _) => (message, 0),
             Next::Retry(message, attempts) => (message, attempts),
@@ -441,7 +491,11 @@ impl Lanes {
                     message,
                 });
             }
-            Ok(_) => {}
+            Ok(_) => {
+                if matches!(message, Message::Listings { .. }) {
+                    state.asked = state.asked.max(number.saturating_add(1));
+                }
+            }
             Err(Errno::ENOTCONN) => state.has_ended = true,
             Err(error) => tracing::debug!(?message, %error, "the kernel refused a notification"),
         }
@@ -464,7 +518,7 @@ impl Lane {
 
     /// `None` once the messages that were queued so far are sent, or asked for. Otherwise the state, once the oldest is
     /// `late`.
-    fn behind(&self, late: Duration) -> Option<MutexGuard<'_, State>> {
+    fn behind(&self, late: Duration, deadline: Instant) -> Option<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
         let target = state.queued;
         loop {
@@ -474,10 +528,12 @@ impl Lane {
             if state.has_tried(target) {
                 return (state.given_up > state.asked).then_some(state);
             }
-            match late.checked_sub(state.age()) {
-                Some(left) if !left.is_zero() => drop(self.changed.wait_for(&mut state, left)),
-                _ => return Some(state),
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = left.min(late.saturating_sub(state.age()));
+            if left.is_zero() {
+                return Some(state);
             }
+            self.changed.wait_for(&mut state, left);
         }
     }
 
@@ -581,9 +637,10 @@ mod tests {
         assert!(!lanes.are_idle() && !lanes.oldest().is_zero());
         let (message, next) = taken(&lanes, lane);
         assert_eq!(message, named(b"late"));
-        assert!(!lanes.give_up(Duration::from_secs(60)));
-        assert!(lanes.give_up(Duration::ZERO));
-        assert!(!lanes.give_up(Duration::ZERO), "again");
+        assert_eq!(lanes.give_up(Duration::from_secs(60)), None);
+        assert_eq!(lanes.give_up(Duration::ZERO), Some(vec![]));
+        assert_eq!(lanes.give_up(Duration::ZERO), None, "again");
+        assert!(lanes.gave_up_within(Duration::from_secs(60)));
         assert!(lanes.push(named(b"later"), now));
         let arriving = Message::Arriving {
             node: NodeId(7),
@@ -593,6 +650,9 @@ mod tests {
         assert!(lanes.push(arriving, now));
         lanes.done(lane, next, Ok(true));
         assert!(lanes.push(named(b"next"), now));
+        let (message, next) = taken(&lanes, lane);
+        assert_eq!(message, Message::Listings { lane });
+        lanes.done(lane, next, Ok(true));
         assert_eq!(taken(&lanes, lane).0, named(b"next"));
         assert_eq!(taken(&lanes, 7 % NODE_LANES).0, about(7));
     }
@@ -605,8 +665,8 @@ mod tests {
             expire_only: false,
         };
         let untold = || {
-            let untold = lanes.untold(Duration::ZERO)?;
-            lanes.asked(&untold);
+            let untold = lanes.untold(Duration::ZERO, Instant::now())?;
+            lanes.asked(&untold, true);
             Some((untold.names, untold.all_nodes, untold.nodes))
         };
         assert_eq!(untold(), None);
@@ -614,18 +674,23 @@ mod tests {
         let (_, held) = taken(&lanes, NODE_LANES);
         assert_eq!(untold(), Some((true, false, vec![])));
         assert_eq!(untold(), None, "nothing is new");
-        assert!(lanes.push(about(4), now) && lanes.push(about(6), now));
-        assert!(lanes.are_telling(NodeId(6)) && !lanes.are_telling(NodeId(8)));
+        assert!(lanes.push(Message::all_of(NodeId(4)), now) && lanes.push(about(6), now));
+        assert!(
+            lanes.are_telling(NodeId(4)) && !lanes.are_telling(NodeId(6)),
+            "of data"
+        );
         let (_, next) = taken(&lanes, 0);
         let (first, second) = (NodeId(4), NodeId(6));
         assert_eq!(untold(), Some((false, false, vec![first, second])));
         assert!(lanes.are_telling(first), "it has not arrived");
         lanes.done(0, next, Ok(true));
         assert_eq!(untold(), None);
-        assert!(lanes.give_up(Duration::ZERO));
+        assert_eq!(lanes.give_up(Duration::ZERO), Some(vec![]));
         assert!(lanes.push(named(b"given up"), now));
-        lanes.done(NODE_LANES, held, Ok(true));
         assert_eq!(untold(), Some((true, false, vec![])));
+        assert_eq!(untold(), None);
+        lanes.done(NODE_LANES, held, Ok(true));
+        assert_eq!(untold(), Some((true, false, vec![])), "it may be listed");
         assert_eq!(untold(), None);
         lanes.replace_all_by_repair();
         assert_eq!(untold(), Some((true, true, vec![])));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What is kept while notifications are late.
-const LATE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const LATE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Losses that began, and those that were repaired.
 #[derive(Default)]

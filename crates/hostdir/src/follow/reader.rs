@@ -58,7 +58,10 @@ fn read_all(
             Ok(woken) => woken,
             Err(error) => {
                 tracing::error!(%error, "changes beneath are followed no longer");
-                return watch.lose("no more events");
+                watch.lose("no more events");
+                // The lanes end. Nothing is kept from now on.
+                let _ = watch.drop_all(notifier);
+                return;
             }
         };
         if woken.has_ended {

@@ -1,6 +1,6 @@
 //! The threads that send: each takes the messages of one lane to the kernel above.
 
-use super::lanes::{GIVEN_UP, LANES, Message, Name, Next};
+use super::lanes::{GIVEN_UP, LANES, Lanes, Message, Name, Next};
 use super::watch::Watch;
 use crate::identity::Identity;
 use crate::tree::Inode;
@@ -18,6 +18,9 @@ const FIRST_ANSWER: Duration = Duration::from_millis(20);
 
 /// When a message is late.
 const LATE: Duration = Duration::from_millis(100);
+
+/// Told of it, the kernel takes the lock of a directory.
+const NO_NAME: &[u8] = b"\x01";
 
 /// When answers have arrived that were on their way.
 const ANSWERS: Duration = Duration::from_secs(1);
@@ -73,10 +76,12 @@ impl Watch {
             tracing::debug!("notifications are late: answers are valid for a second");
         }
         if age >= GIVEN_UP
-            && self.lanes.give_up(GIVEN_UP)
-            && let Err(error) = notifier.increment_epoch_now()
+            && let Some(left) = self.lanes.give_up(GIVEN_UP)
         {
-            tracing::debug!(%error, "cannot invalidate cached names");
+            left.into_iter().for_each(|message| self.push(message));
+            if let Err(error) = notifier.increment_epoch_now() {
+                tracing::debug!(%error, "cannot invalidate cached names");
+            }
         }
         age >= LATE || !self.lanes.are_idle()
     }
@@ -125,6 +130,7 @@ impl Watch {
                 self.silence_found(self.open_elsewhere(identity), notifier)
             }
             Message::Repair => self.repair(notifier).map(|()| true),
+            Message::Listings { lane } => self.after_listings(*lane, notifier).map(|()| true),
         }
     }
 
@@ -201,10 +207,35 @@ impl Watch {
         inode.map_or(true, |inode| inode.lookups() == 0)
     }
 
+    /// Waits for listings that are under way of the directories of a lane, then the kernel looks all names up.
+    fn after_listings(&self, lane: usize, notifier: &Notifier) -> Result<()> {
+        for (id, inode) in self.tree.nodes.iter() {
+            let node = NodeId(id);
+            let is_known = node == NodeId::ROOT || inode.lookups() > 0;
+            if is_known
+                && inode.is_directory()
+                && !inode.mount().is_remote
+                && Lanes::of_names_in(node) == lane
+                && let Err(Errno::ENOTCONN) = notifier.inval_entry_now(node, NO_NAME, true)
+            {
+                return Err(Errno::ENOTCONN);
+            }
+        }
+        notifier.increment_epoch_now()
+    }
+
     /// Makes the kernel drop all that it has.
-    pub(super) fn repair(&self, notifier: &Notifier) -> Result<()> {
+    fn repair(&self, notifier: &Notifier) -> Result<()> {
         let losses = self.losses.count();
-        // Names and listings, and answers on their way: each has the number from before its request.
+        self.drop_all(notifier)?;
+        Lanes::of_names().for_each(|lane| self.push(Message::Listings { lane }));
+        self.losses.repaired(losses);
+        Ok(())
+    }
+
+    pub(super) fn drop_all(&self, notifier: &Notifier) -> Result<()> {
+        // Names and listings, and answers on their way, but for those of listings: each has the number from before its
+        // request.
         match notifier.increment_epoch_now() {
             Err(Errno::ENOTCONN) => return Err(Errno::ENOTCONN),
             Err(error) => tracing::warn!("cannot invalidate cached names: {error}"),
@@ -222,7 +253,6 @@ impl Watch {
                 return Err(Errno::ENOTCONN);
             }
         }
-        self.losses.repaired(losses);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use super::changes::Changes;
 use super::figures::Figures;
 use super::lanes::{GIVEN_UP, Lanes, Message, Untold};
-use super::losses::Losses;
+use super::losses::{LATE_TIMEOUT, Losses};
 use super::marks::Marks;
 use super::silent::{Repeated, Silent};
 use crate::tree::Tree;
@@ -143,7 +143,9 @@ impl Watch {
         let within = |time: Option<Instant>, most| time.is_some_and(|it| it.elapsed() < most);
         // Locked until it is known what is on its way: that takes this lock when it has arrived.
         let changed = self.names_changed.lock();
-        within(changed.told, OPEN_MAX)
+        self.lanes.gave_up_within(LATE_TIMEOUT)
+            || self.losses.are_pending()
+            || within(changed.told, OPEN_MAX)
             || within(changed.read, GIVEN_UP) && !self.lanes.have_sent_names()
     }
 
@@ -151,7 +153,8 @@ impl Watch {
     /// the [reader](super::reader) returned.
     pub(super) fn settle(&self, wakeup: &OwnedFd, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
-        self.read_all(wakeup, deadline) && self.lanes.flush(deadline)
+        // A loss is followed by a repair, and that by what waits for listings.
+        self.read_all(wakeup, deadline) && (0..3).all(|_| self.lanes.flush(deadline))
     }
 
     /// See [`Follow::catch_up`](super::Follow::catch_up).
@@ -164,8 +167,15 @@ impl Watch {
 
     /// See [`Follow::untold`](super::Follow::untold).
     pub(super) fn untold(&self, late: Duration) -> Option<Untold> {
-        match self.catch_up_reading(late) {
-            true => self.lanes.untold(late),
+        let deadline = Instant::now() + late;
+        if !self.catch_up_reading(late) {
+            return Some(Untold::all());
+        }
+        let losses = self.losses.count();
+        let untold = self.lanes.untold(late, deadline);
+        // With a loss, messages are dropped that were waited for.
+        match self.losses.count() == losses {
+            true => untold,
             false => Some(Untold::all()),
         }
     }

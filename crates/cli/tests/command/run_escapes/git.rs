@@ -320,7 +320,10 @@ fn what_the_command_puts_into_the_index_is_reported() {
             "git reset -q && mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
         );
         let said = stderr(&output);
-        assert!(said.contains("tree/.git/rebase-merge/git-rebase-todo"), "{said}");
+        assert!(
+            said.contains("tree/.git/rebase-merge/git-rebase-todo"),
+            "{said}"
+        );
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
