@@ -8,7 +8,7 @@ use super::{tiff, words, xmp};
 use std::ops::Range;
 
 /// Written before the TIFF header by some programs, in containers that do not require it.
-const PREFIX: &[u8] = b"Exif\0\0";
+pub(super) const PREFIX: &[u8] = b"Exif\0\0";
 
 impl Search<'_> {
     /// Scans an EXIF block, which begins with the TIFF header or with `Exif\0\0`.
@@ -41,6 +41,13 @@ impl Search<'_> {
         for note in &findings.notes {
             if words::note_names_place(&block[note.clone()]) {
                 extents.zero(&mut self.edits, there(note))?;
+            }
+        }
+        for text in &findings.texts {
+            let bytes: Vec<u8> = block[text.clone()].to_vec();
+            let characters: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+            if words::text_names_place(&characters) || words::note_names_place(&bytes) {
+                extents.zero(&mut self.edits, there(text))?;
             }
         }
         for range in &findings.unknown {

@@ -3,9 +3,10 @@
 
 use super::boxes::{BoxAt, Fields};
 use super::error::{RedactError, Result, ensure, refuse};
+use super::exif;
 use super::extents::Extents;
 use super::heif::Heif;
-use super::limits::ITEMS_MAX;
+use super::limits::{ITEMS_MAX, RANGES_MAX};
 use super::search::Search;
 use super::words;
 use std::collections::BTreeMap;
@@ -85,10 +86,13 @@ impl Search<'_> {
         }
         let mut fields = Fields::new(&all);
         let skip = fields.number(4)? as usize;
-        if !matches!(fields.take(skip)?, b"" | b"Exif\0\0") {
+        if !matches!(fields.take(skip)?, b"" | exif::PREFIX) {
             extents.zero(&mut self.edits, 4..4 + skip)?;
         }
-        self.tiff(extents, skip + 4, fields.rest())
+        let block = fields.rest();
+        // Some writers count from behind it.
+        let block = block.strip_prefix(exif::PREFIX).unwrap_or(block);
+        self.tiff(extents, all.len() - block.len(), block)
     }
 
     fn jpeg_item(&mut self, extents: &Extents) -> Result<()> {
@@ -199,6 +203,7 @@ fn item_places(body: &[u8]) -> Result<Vec<Place>> {
     let count = fields.number(if version < 2 { 2 } else { 4 })?;
     ensure(count <= u64::from(ITEMS_MAX), "too many items")?;
     let mut places = Vec::new();
+    let mut all_pieces = 0;
     for _ in 0..count {
         let item = fields.number(if version < 2 { 2 } else { 4 })?;
         let method = if version == 0 {
@@ -210,6 +215,8 @@ fn item_places(body: &[u8]) -> Result<Vec<Place>> {
         let base = fields.number(base)?;
         let mut pieces = Vec::new();
         for _ in 0..fields.number(2)? {
+            all_pieces += 1;
+            ensure(all_pieces <= RANGES_MAX, "too many ranges")?;
             fields.number(index)?;
             let start = base.checked_add(fields.number(offset)?);
             let start = start.ok_or(RedactError::Unparsable("data behind the end"))?;

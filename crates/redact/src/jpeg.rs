@@ -17,12 +17,13 @@ type ExtendedXmpHeader = [u8; 40];
 const OVERLAP_BYTES: usize = 64;
 /// A directory of the images behind this one (CIPA DC-007), in TIFF.
 const MULTI_PICTURE: &[u8] = b"MPF\0";
+const PROFILE: &[u8] = b"ICC_PROFILE\0";
 /// Segments that say how to decode, or how to show a gain map (ISO 21496-1), and text. They stay unless they name a
 /// place; all of another kind are emptied: GoPro's APP6 and Kodak's APP3 name one in binary, APP11 in JUMBF.
 const KNOWN: [(u8, &[u8]); 9] = [
     (0xe0, b"JFIF\0"),
     (0xe0, b"JFXX\0"),
-    (0xe2, b"ICC_PROFILE\0"),
+    (0xe2, PROFILE),
     (0xe2, b"urn:iso:std:iso:ts:21496:-1\0"),
     (0xec, b"Ducky"),
     (0xed, b"Photoshop 3.0\0"),
@@ -197,7 +198,11 @@ impl Search<'_> {
         };
         match KNOWN.iter().position(named) {
             Some(kind) => {
-                joined.known[kind].add(range, &payload[KNOWN[kind].1.len()..], names_place)
+                let name = KNOWN[kind].1;
+                // Behind the name of a profile, its number and how many there are.
+                let skip = name.len() + if name == PROFILE { 2 } else { 0 };
+                let piece = payload.get(skip..).unwrap_or_default();
+                joined.known[kind].add(range, piece, names_place);
             }
             None => self.empty(range)?,
         }

@@ -102,8 +102,11 @@ impl Search<'_> {
 
 /// A keyword, a zero, and text; or a whole profile in hexadecimal.
 fn text_names_place(bytes: &[u8]) -> bool {
-    let text: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-    text.to_ascii_lowercase().starts_with(b"raw profile type") || words::text_names_place(&text)
+    let text = bytes.iter().copied().filter(|byte| *byte != 0);
+    // Its keyword is like a name in XMP.
+    let text: Vec<u8> = [b':'].into_iter().chain(text).collect();
+    let is_profile = text.to_ascii_lowercase().starts_with(b":raw profile type");
+    is_profile || words::text_names_place(&text)
 }
 
 /// The keyword of international text and the offset of the text; `None` if it is compressed.

@@ -31,9 +31,17 @@ const PADDING: u16 = 0xea1c;
 const GEO: [u16; 8] = [
     0x830e, 0x8480, 0x8482, 0x85d8, 0x87af, 0x87b0, 0x87b1, 0x87b2,
 ];
+/// Comments, and texts that Windows writes.
+const TEXTS: [u16; 6] = [0x9286, 0x9c9b, 0x9c9c, 0x9c9d, 0x9c9e, 0x9c9f];
 const ENTRY_BYTES: usize = 12;
+/// Bytes of values that are searched, in addition to some times those of the block.
+const SEARCHED_MAX: u64 = 1 << 20;
 /// Byte order, magic number, and the offset of the first directory.
 const HEADER: Range<usize> = 0..8;
+
+fn is_text(kind: u16, tag: u16) -> bool {
+    matches!(kind, 2 | 129) || TEXTS.contains(&tag)
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -42,7 +50,9 @@ pub(super) struct Findings {
     /// Rewritten directories.
     pub(super) tables: Vec<(usize, Vec<u8>)>,
     pub(super) packets: Vec<Range<usize>>,
-    /// Other values: maker notes, comments, texts, records of Photoshop and IPTC.
+    /// Texts and comments.
+    pub(super) texts: Vec<Range<usize>>,
+    /// Other values: maker notes, records of Photoshop and IPTC.
     pub(super) notes: Vec<Range<usize>>,
     /// What may be values of unknown type.
     pub(super) unknown: Vec<Range<usize>>,
@@ -162,6 +172,18 @@ impl<'a> Walk<'a> {
             }
         }
         self.check_overlap()?;
+        let findings = &self.findings;
+        let all = [
+            &findings.packets,
+            &findings.texts,
+            &findings.notes,
+            &findings.unknown,
+            &findings.thumbnails,
+        ];
+        let all = all.into_iter().flatten().map(|range| range.len() as u64);
+        // Each is searched.
+        let most = SEARCHED_MAX + 4 * self.bytes.len() as u64;
+        ensure(all.sum::<u64>() <= most, "values that share their bytes")?;
         Ok(self.findings)
     }
 
@@ -243,7 +265,7 @@ impl<'a> Walk<'a> {
                 staying.push(*entry);
             }
         }
-        self.thumbnail(&entries);
+        self.thumbnail(&entries)?;
         // Some writers leave out the last pointer at the end of a block.
         let next = self.u32(end).ok();
         let onward = next.map_or(0, |next| next as usize);
@@ -287,6 +309,7 @@ impl<'a> Walk<'a> {
         if let Some(range) = outside.and_then(|range| self.clipped(range)) {
             match entry.tag {
                 XMP => self.findings.packets.push(range),
+                tag if is_text(entry.kind, tag) => self.findings.texts.push(range),
                 _ => self.findings.notes.push(range),
             }
         }
@@ -327,8 +350,12 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn thumbnail(&mut self, entries: &[Entry]) {
+    fn thumbnail(&mut self, entries: &[Entry]) -> Result<()> {
         for (place, length) in THUMBNAILS {
+            for tag in [place, length] {
+                let same = entries.iter().filter(|entry| entry.tag == tag).count();
+                ensure(same < 2, "two thumbnails in a directory")?;
+            }
             let find = |tag| entries.iter().find(|entry| entry.tag == tag);
             let (Some(place), Some(length)) = (find(place), find(length)) else {
                 continue;
@@ -340,12 +367,14 @@ impl<'a> Walk<'a> {
                 Err(_) if place.tag == THUMBNAILS[0].0 => place.word as usize,
                 Err(_) => continue,
             };
-            let end = start.saturating_add(length).min(self.bytes.len());
-            if start < end {
-                self.kept.push(start..end);
-                self.findings.thumbnails.push(start..end);
+            let all = start..start.saturating_add(length);
+            // Strips are of the picture that the block was taken from, or stale.
+            if place.tag == THUMBNAILS[0].0 {
+                self.kept.extend(self.inside(all.clone()));
             }
+            self.findings.thumbnails.extend(self.clipped(all));
         }
+        Ok(())
     }
 
     /// A directory with the entries that stay, as long as before.

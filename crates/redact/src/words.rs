@@ -6,7 +6,7 @@
 use memchr::memmem;
 
 /// In XMP and other structured text, in lower case.
-const TEXT: [&[u8]; 21] = [
+const TEXT: [&[u8]; 24] = [
     b"gps",
     b"latitude",
     b"longitude",
@@ -27,7 +27,10 @@ const TEXT: [&[u8]; 21] = [
     b"<city",
     b"<state",
     b"<country",
+    b":province",
+    b"<province",
     b"provincestate",
+    b"locality",
 ];
 
 /// In blocks of unknown kind, where short words occur by chance.

@@ -299,9 +299,16 @@ fn segments_that_continue_each_other_are_one() {
     let place = place_in_binary();
     let record = [b"8BIM\x04\x22\0\0", &place[..]].concat();
     let words = format!("latitude {POSITION}").into_bytes();
+    let profile =
+        |number: u8, half: &[u8]| (0xe2, [b"ICC_PROFILE\0", &[number, 2][..], half].concat());
+    let seen = redacted(&jpeg_with(&[
+        profile(1, b"lati"),
+        profile(2, format!("tude {PLACE}").as_bytes()),
+    ]));
+    assert_no_secret(&seen);
     for (marker, name) in [
         (0xed, "Photoshop 3.0\0"),
-        (0xe2, "ICC_PROFILE\0"),
+        (0xe2, "ICC_PROFILE\0\x01\x02"),
         (0xfe, ""),
     ] {
         for content in [&record, &words] {
@@ -323,7 +330,11 @@ fn segments_that_continue_each_other_are_one() {
 #[test]
 fn places_in_xmp_without_a_prefix_or_in_records_of_photoshop() {
     let city = format!("<City xmlns=\"p\">{PLACE}</City>");
-    for element in [&city, &format!("<Iptc4xmpExt:ProvinceState>{PLACE}")] {
+    for element in [
+        &city,
+        &format!("<Iptc4xmpExt:ProvinceState>{PLACE}"),
+        &format!("<my:Province>{PLACE}</my:Province>"),
+    ] {
         let packet = packet("", element);
         cleaned(&jpeg_with(&[xmp_segment(&packet)]));
         let record = format!("Photoshop 3.0\08BIM\x04\x24\0\0{packet}");
@@ -391,6 +402,15 @@ fn places_anywhere_in_a_directory() {
         cleaned(&text(tag, &record));
         assert!(!holds(&redacted(&text(tag, &wide)), &wide), "{tag:04x}");
         assert!(planned(&text(tag, b"a harmless text")).is_empty());
+    }
+    for words in ["geo:", "GPS: ", "Location=", "the coordinates "] {
+        let words = format!("{words}{PLACE}");
+        cleaned(&text(0x9286, words.as_bytes()));
+        let description = Value::Ascii(vec![words.clone().into()]);
+        let fields = vec![(Tag(Context::Tiff, 0x010e), description)];
+        cleaned(&jpeg_with(&[exif_segment(&exif_with(fields, true, None))]));
+        let wide: Vec<u8> = words.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(!holds(&redacted(&text(0x9c9c, &wide)), &wide), "{words}");
     }
 }
 

@@ -106,6 +106,7 @@ fn places_in_what_says_how_to_show_the_picture() {
         (*b"iCCP", [place, b"\0\0compressed"].concat()),
         (*b"sPLT", [place, b"\0\x08"].concat()),
         (*b"gAMA", place.to_vec()),
+        (*b"tEXt", format!("City\0{PLACE}").into_bytes()),
         (*b"iTXt", translated),
     ] {
         assert_sums(&cleaned(&png_with(&[(kind, data)])));
@@ -128,6 +129,17 @@ fn places_in_what_says_how_to_show_the_picture() {
         inside: false,
     };
     assert!(is_refused(&heif(&[named])));
+}
+
+#[test]
+fn exif_item_may_have_a_prefix_that_it_does_not_count() {
+    let item = Item {
+        kind: *b"Exif",
+        content: "",
+        pieces: vec![[&[0; 4], &b"Exif\0\0"[..], &exif_block(true)].concat()],
+        inside: false,
+    };
+    cleaned(&heif(&[item]));
 }
 
 #[test]

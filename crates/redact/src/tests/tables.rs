@@ -156,6 +156,38 @@ fn values_of_unusual_type_or_that_are_cut_off() {
 }
 
 #[test]
+fn small_files_that_cost_much_are_refused() {
+    // Values that all reach to the end of the block.
+    let entries: Vec<_> = (0..4000).map(|tag| (tag, 7, u32::MAX, 20)).collect();
+    assert!(is_refused(&photograph(&[&directory(&entries, 0)])));
+    // Places of items that take no bytes.
+    let item = |number: u16| [&number.to_be_bytes()[..], &[0, 0, 0xff, 0xff]].concat();
+    let items: Vec<u8> = (0..400).flat_map(item).collect();
+    let places = full_box(b"iloc", 0, &[&[0, 0], &400_u16.to_be_bytes(), &items]);
+    let kind = a_box(b"ftyp", &[b"heic", &[0; 4]]);
+    let photograph = [kind, full_box(b"meta", 0, &[&handler(b"pict"), &places])].concat();
+    assert!(is_refused(&photograph));
+}
+
+#[test]
+fn thumbnails_and_strips_of_odd_directories() {
+    let two = [(0x0201, 4, 1, 60), (0x0202, 4, 1, 2), (0x0201, 4, 1, 62)];
+    assert!(is_refused(&photograph(&[&directory(&two, 0), &[7; 9]])));
+    // Stale strips, which reach over GPS.
+    let strips = [
+        (0x0111, 4, 1, 8),
+        (0x0117, 4, 1, 36_000_000),
+        (POINTER, 4, 1, 50),
+    ];
+    let gps = directory(&[(29, 2, 14, 68)], 0);
+    cleaned(&photograph(&[
+        &directory(&strips, 0),
+        &gps,
+        PLACE.as_bytes(),
+    ]));
+}
+
+#[test]
 fn contradictory_patches_are_refused() {
     let mut edits = Edits::default();
     edits.zero(10..20).unwrap();
