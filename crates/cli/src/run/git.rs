@@ -26,6 +26,18 @@ const FILE_BYTES_MAX: u64 = 1 << 24;
 const INDEX_BYTES_MAX: u64 = 1 << 28;
 /// Names in one message.
 const NAMED_MAX: usize = 8;
+/// Of one repository.
+const SUBMODULES_MAX: usize = 1000;
+
+/// What an operation leaves in a git directory that is not finished.
+const UNFINISHED: [&str; 6] = [
+    "MERGE_AUTOSTASH",
+    "rebase-apply/autostash",
+    "rebase-apply/next",
+    "rebase-merge/autostash",
+    "rebase-merge/git-rebase-todo",
+    "rebase-merge/strategy",
+];
 /// Of variables in the environment.
 const VARIABLES_MAX: usize = 1 << 12;
 
@@ -100,6 +112,8 @@ pub(super) struct GitPlaces {
     repositories: BTreeSet<PathBuf>,
     /// Indexes, each with its working tree and what is in it.
     indexes: BTreeMap<PathBuf, (PathBuf, Vec<u8>)>,
+    /// Files that git's `--continue` and `--abort` execute or apply, where there may be some, and what is in them.
+    unfinished: BTreeMap<PathBuf, Option<Vec<u8>>>,
 }
 
 /// Whose a file is.
@@ -237,32 +251,43 @@ impl GitPlaces {
     fn add_index(&mut self, index: &Path, top: &Path, scope: Scope) {
         let bytes = read_bytes(index, INDEX_BYTES_MAX).unwrap_or_default();
         let entries = index::entries(&bytes).unwrap_or_default();
-        for entry in entries.iter().filter(|entry| entry.is_submodule()) {
-            let path = Path::new(OsStr::from_bytes(&entry.path));
-            if path
-                .components()
+        let is_plain = |path: &Path| {
+            path.components()
                 .all(|it| matches!(it, Component::Normal(_)))
-            {
-                let top = top.join(path);
-                self.add_repository(&top.join(".git"), &top, scope);
+        };
+        let submodules = entries.iter().filter(|entry| entry.is_submodule());
+        let submodules = submodules.map(|entry| Path::new(OsStr::from_bytes(&entry.path)));
+        for path in submodules
+            .filter(|path| is_plain(path))
+            .take(SUBMODULES_MAX)
+        {
+            let top = top.join(path);
+            let git = top.join(".git");
+            if lstat(&git).is_ok() {
+                self.add_repository(&git, &top, scope);
             }
         }
         self.indexes.insert(index.into(), (top.into(), bytes));
+        for name in UNFINISHED {
+            let file = index.with_file_name(name);
+            let found = read_bytes(&file, FILE_BYTES_MAX);
+            self.unfinished.insert(file, found);
+        }
     }
 
     /// What the user should know of what the command has left for git to do.
     pub(super) fn warnings_at_the_end(&self, policy: &Policy) -> impl Iterator<Item = String> {
-        let rebases = self.indexes.keys().filter_map(|index| {
-            let list = index.with_file_name("rebase-merge/git-rebase-todo");
-            list.exists().then(|| {
+        let unfinished = self.unfinished.iter().filter_map(|(file, before)| {
+            let now = read_bytes(file, FILE_BYTES_MAX);
+            (now.is_some() && now != *before).then(|| {
                 format!(
-                    "the command may have written {}, of which `git rebase --continue` executes commands \
-                     (see it first, or `git rebase --quit`)",
-                    list.display()
+                    "the command has written {}, which `git rebase` and `git merge` execute or apply, with \
+                     --abort too (see it first, or --quit)",
+                    file.display()
                 )
             })
         });
-        self.of_indexes(policy).into_iter().chain(rebases)
+        self.of_indexes(policy).into_iter().chain(unfinished)
     }
 
     fn of_indexes(&self, policy: &Policy) -> Option<String> {
@@ -281,9 +306,8 @@ impl GitPlaces {
                 }
             };
             for entry in now.difference(&before) {
-                let path = top.join(OsStr::from_bytes(&entry.path));
-                if self.is_protected(&path, policy) {
-                    found.insert(path);
+                if self.is_protected(entry, top, policy) {
+                    found.insert(top.join(OsStr::from_bytes(&entry.path)));
                 }
             }
         }
@@ -302,18 +326,31 @@ impl GitPlaces {
         })
     }
 
-    fn is_protected(&self, path: &Path, policy: &Policy) -> bool {
-        let is_git = |name: &OsStr| name.eq_ignore_ascii_case(".git");
+    fn is_protected(&self, entry: &index::Entry, top: &Path, policy: &Policy) -> bool {
+        let mut names = entry.path.split(|byte| *byte == b'/');
+        // Git makes no such entries, and 2.39 checks none that it reads.
+        if names.any(|it| matches!(it, b"" | b"." | b"..") || it.eq_ignore_ascii_case(b".git")) {
+            return true;
+        }
+        let path = top.join(OsStr::from_bytes(&entry.path));
         let is_refused = |inside: &Path| {
             let subject = Subject {
                 path: inside.as_os_str().as_bytes(),
-                file_type: FileType::RegularFile,
+                file_type: match entry.is_link() {
+                    true => FileType::Symlink,
+                    false => FileType::RegularFile,
+                },
                 source: &Unknown,
             };
             let decision = policy.decide_for_all(&subject);
             decision.check(Access::Change).is_err()
         };
-        path.iter().any(is_git) || path.strip_prefix(&self.tree).is_ok_and(is_refused)
+        // In place of a directory, with what is protected in it.
+        let is_directory = || {
+            lstat(&path).is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory)
+        };
+        path.strip_prefix(&self.tree).is_ok_and(is_refused)
+            || !entry.is_submodule() && is_directory()
     }
 
     fn add_configuration(&mut self, git: &Path, common: &Path, top: &Path, scope: Scope) {

@@ -211,7 +211,7 @@ impl RuleArguments {
     }
 }
 
-/// The profile's rules `git-links` and `moves` for git directories elsewhere, but for working trees in them.
+/// The profile's rules `links` and `moves` for git directories elsewhere, but for working trees in them.
 fn add_git_stores(git: &GitPlaces, text: &mut Text) {
     const NEVER: &str = "**/.not-moved";
     let mut entered = vec![NEVER.to_owned()];
@@ -227,7 +227,7 @@ fn add_git_stores(git: &GitPlaces, text: &mut Text) {
             left.push(format!("{}/{NEVER}", top.text()));
         }
         text.add_rule(&Rule {
-            name: "git-links-elsewhere",
+            name: "links-elsewhere",
             action: "read-only",
             paths,
             keys: "type = \"symlink\"\n",

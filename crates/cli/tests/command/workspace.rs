@@ -67,7 +67,7 @@ const DECISIONS: &[(&str, &str, &str)] = &[
     ("hidden", "moves", ".not-moved"),
     (
         "read-only",
-        "git-links",
+        "links",
         ".git/COMMIT_EDITMSG@ nested/.git/logs/HEAD@",
     ),
     (

@@ -295,7 +295,7 @@ fn what_the_command_puts_into_the_index_is_reported() {
         made(
             &mut ground,
             0,
-            "touch tree/.envrc && git -C tree add .envrc && git -C tree commit -qm envrc",
+            "mkdir tree/.config && touch tree/.envrc && git -C tree add .envrc && git -C tree commit -qm envrc",
         );
         let stage =
             "git update-index --add --cacheinfo 100755,$(echo x | git hash-object -w --stdin),";
@@ -304,7 +304,8 @@ fn what_the_command_puts_into_the_index_is_reported() {
         succeeded(&output);
         assert_eq!(stderr(&output), "");
         // The same length, and as git sorts it.
-        let names = ".git/hooks/pre-commit .husky/pre-commit .envrc sub/.Git/hooks/x";
+        let names =
+            ".git/hooks/pre-commit .husky/pre-commit .envrc sub/.Git/hooks/x .config git/../x";
         let script = names
             .split(' ')
             .map(|name| format!("{stage}{}", name.replace("it/", "it_")));
@@ -315,9 +316,10 @@ fn what_the_command_puts_into_the_index_is_reported() {
         let named = names.split(' ').all(|name| said.contains(name));
         assert!(named && said.contains("git's index"), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
+        made(&mut ground, 1, "true");
         let output = ground.shell(
             &[],
-            "git reset -q && mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
+            "mkdir .git/rebase-merge && echo 'exec ./x' >.git/rebase-merge/git-rebase-todo",
         );
         let said = stderr(&output);
         assert!(
