@@ -52,6 +52,11 @@ impl Setting {
             && !self.has_option("writeback")
     }
 
+    fn shares_locks(&self) -> bool {
+        let is_default = self.queues.is_none() && !self.has_option("locks=local");
+        is_default || self.has_option("locks=shared")
+    }
+
     fn maps_are_private(&self) -> bool {
         let uncached = ["cache=never", "cache=metadata"];
         uncached.iter().any(|option| self.has_option(option)) && !self.has_option("allow_mmap")
@@ -107,8 +112,11 @@ impl Setup for Setting {
             Need::NoShiftRange if !mounted && self.lower.has_shift_range() => {
                 Some("this file system has COLLAPSE_RANGE and INSERT_RANGE")
             }
-            Need::SharedLocks if mounted && !self.has_option("locks=shared") => {
-                Some("locks stay in the mount without locks=shared")
+            Need::SharedLocks | Need::SharedRanges if mounted && !self.shares_locks() => {
+                Some("locks stay in the mount with locks=local")
+            }
+            Need::SharedRanges if mounted && !self.passes_through() => {
+                Some("without passthrough, the mount locks the file for a range of it")
             }
             Need::NotXfs if self.lower == Lower::Xfs => Some("XFS does it differently"),
             Need::NotBtrfs if self.lower == Lower::Btrfs => Some("btrfs does it differently"),

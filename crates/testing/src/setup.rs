@@ -48,6 +48,8 @@ pub enum Need {
     NoShiftRange,
     /// Locks are shared with the lower tree.
     SharedLocks,
+    /// So are locks of ranges as they are: no file is locked by the mount for what programs may map.
+    SharedRanges,
     /// Written data reach the lower tree at once, without a flush.
     WriteThrough,
     /// Changes in the lower tree are visible at once.

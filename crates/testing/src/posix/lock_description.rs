@@ -32,7 +32,7 @@ pub(super) const CASES: &[Case] = cases! {
         "file file; open @{a,b} file rw; lock @a description write; EAGAIN lock @b process read;
          busy {process,description} read file",
     waiter_gets_it_on_release,
-    seen_beneath [SharedLocks]:
+    seen_beneath [SharedRanges]:
         "file file; open @f file rw; open @b ^file rw; lock @f description write 5 5;
          EAGAIN lock @b description read 9 1; lock @b description write 10 1;
          EAGAIN lock @f description read 10 1",

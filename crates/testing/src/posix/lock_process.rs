@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = cases! {
         "file file; open @r file r; EBADF lock @r process write; lock @r process read;
          open @w file w; EBADF lock @w process read",
     waiting_in_a_circle_is_refused,
-    seen_beneath [SharedLocks],
+    seen_beneath [SharedRanges],
 };
 
 fn set(file: &File, kind: Kind, range: Range) -> std::io::Result<()> {

@@ -40,7 +40,7 @@ pub(super) const CASES: &[Case] = cases! {
          ENODEV map @m @d 4096 read",
     many_pages [SharedMaps],
     what_was_stored_beneath_is_read_after_an_open [CloseToOpen, HostMaps],
-    follows_a_truncating_open:
+    follows_a_truncating_open [SharedMaps]:
         "file file; fill file 0 10000 1; open @f file rw; map @m @f 8192 shared; store @m 4000 x;
          open file rw,trunc; fill @f 0 4096 98; load @m 0 bbbb; load @m 4000 bb",
 };
