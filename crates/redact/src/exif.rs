@@ -44,9 +44,9 @@ impl Search<'_> {
             }
         }
         for text in &findings.texts {
-            let bytes: Vec<u8> = block[text.clone()].to_vec();
+            let bytes = &block[text.clone()];
             let characters: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
-            if words::text_names_place(&characters) || words::note_names_place(&bytes) {
+            if words::text_names_place(&characters) || words::note_names_place(bytes) {
                 extents.zero(&mut self.edits, there(text))?;
             }
         }

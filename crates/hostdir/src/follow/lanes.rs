@@ -10,6 +10,7 @@ use crate::identity::Identity;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{mem, ptr};
 use thrufs::{Errno, Result};
@@ -144,6 +145,8 @@ impl Untold {
 #[derive(Default)]
 pub(super) struct Lanes {
     lanes: [Lane; LANES],
+    /// Whether a name was ever given up: opens ask.
+    gave_up: AtomicBool,
 }
 
 #[derive(Default)]
@@ -353,6 +356,7 @@ impl Lanes {
             if messages.iter().any(|it| it.tells_of() == Told::Name) {
                 state.give_up_name();
             }
+            self.gave_up.store(true, Ordering::SeqCst);
             let others = messages.into_iter().filter_map(Message::without_name);
             left.get_or_insert_with(Vec::new).extend(others);
         }
@@ -361,10 +365,12 @@ impl Lanes {
 
     /// Whether a name was given up within this time.
     pub(super) fn gave_up_within(&self, time: Duration) -> bool {
-        self.lanes[NODE_LANES..].iter().any(|lane| {
-            let at = lane.state.lock().given_up_at;
-            at.is_some_and(|at| at.elapsed() < time)
-        })
+        let mut lanes = self.lanes[NODE_LANES..].iter();
+        self.gave_up.load(Ordering::SeqCst)
+            && lanes.any(|lane| {
+                let at = lane.state.lock().given_up_at;
+                at.is_some_and(|at| at.elapsed() < time)
+            })
     }
 
     pub(super) fn replace_all_by_repair(&self) {
