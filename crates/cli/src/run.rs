@@ -52,7 +52,7 @@ use rules::RuleError;
 use runner::{CommandEnd, Runner, SIGNALS};
 use rustix::fs::FileType;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use thrufs_hostdir::printable;
@@ -84,7 +84,7 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
     if arguments.show {
         let home = std::env::var_os("HOME");
         let real = tree.canonicalize().unwrap_or_else(|_| tree.clone());
-        let git = GitPlaces::find(&real, home.as_deref());
+        let git = git_places(&arguments, &real, home.as_deref());
         print(compose(&arguments, &tree, &git)?.0);
         return Ok(ExitCode::SUCCESS);
     }
@@ -101,7 +101,7 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     let owned = rustix::fs::fstat(&source).map_err(source::unusable(&tree))?;
     let user = RunUser::find(arguments.user.as_deref(), &owned)?;
-    let git = GitPlaces::find(&tree, user.home.as_deref());
+    let git = git_places(&arguments, &tree, user.home.as_deref());
     let (text, policy) = compose(&arguments, &tree, &git)?;
     let config = config(&arguments, &tree, &user, policy.uses().callers)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
@@ -139,20 +139,16 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
             tree.display()
         ));
     }
-    if arguments.rules.has_workspace() {
-        for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
-            output::report(format_args!("thrufs: {}", printable(&warning)));
-        }
+    for warning in git.warnings(|path| path == tree || plan.lets_change(path)) {
+        output::report(format_args!("thrufs: {}", printable(&warning)));
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
     if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
         report.print(&policy, arguments.json);
     }
-    if arguments.rules.has_workspace() {
-        for warning in git.warnings_at_the_end(&policy) {
-            output::report(format_args!("thrufs: {}", printable(&warning)));
-        }
+    for warning in git.warnings_at_the_end(&policy) {
+        output::report(format_args!("thrufs: {}", printable(&warning)));
     }
     let compared = copy.map_or(Ok(()), LogCopy::compare);
     ended.and_then(|ended| compared.map(|()| ended))
@@ -178,6 +174,14 @@ fn log_outside(files: &PolicyFiles, tree: &Path) -> Result<Option<(PathBuf, LogC
     }
     let copy = LogCopy::of(&path, log).map_err(system("copy the audit log"))?;
     Ok(Some((path, copy)))
+}
+
+/// None without the profile that protects them.
+fn git_places(arguments: &RunArguments, tree: &Path, home: Option<&OsStr>) -> GitPlaces {
+    match arguments.rules.has_workspace() {
+        true => GitPlaces::find(tree, home),
+        false => GitPlaces::default(),
+    }
 }
 
 fn compose(

@@ -85,9 +85,9 @@ impl RuleArguments {
     /// The policy for `tree`, and its text. A single profile is returned as it is, with its comments.
     ///
     /// The rules: `audit`, for `records` or an audit log; `--allow`; the directories above the patterns of the following
-    /// options, read-only; `--read-only`; with the profile `workspace`, the paths in `git`, read-only; `--deny`, `--hide`,
-    /// `--redact`; with the profile `workspace`, symbolic links in git directories of `git`, read-only; each file; each
-    /// profile. Of a key at the top of several files, the first counts. Rules are renamed where their names collide.
+    /// options, read-only; `--read-only`; the paths in `git`, read-only; `--deny`, `--hide`, `--redact`; symbolic links in
+    /// git directories of `git`, read-only; each file; each profile. Of a key at the top of several files, the first counts.
+    /// Rules are renamed where their names collide.
     ///
     /// # Errors
     ///
@@ -146,7 +146,6 @@ impl RuleArguments {
             patterns.iter().map(parse).collect()
         };
         let allow = parse("allow", &self.allow)?;
-        let inside = git.inside.iter().filter(|_| self.has_workspace());
         let restricting = [
             (
                 "option-read-only",
@@ -156,7 +155,7 @@ impl RuleArguments {
             (
                 "git-elsewhere",
                 "read-only",
-                inside.map(|path| Pattern::of(path)).collect(),
+                git.inside.iter().map(|path| Pattern::of(path)).collect(),
             ),
             ("option-deny", "deny", parse("deny", &self.deny)?),
             ("option-hide", "hide", parse("hide", &self.hide)?),
@@ -204,9 +203,7 @@ impl RuleArguments {
                 },
             });
         }
-        if self.has_workspace() {
-            add_git_stores(git, text);
-        }
+        add_git_stores(git, text);
         Ok(())
     }
 }
