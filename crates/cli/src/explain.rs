@@ -48,7 +48,7 @@ pub(crate) struct CtlArguments {
     #[arg(id = "PATH")]
     path: PathBuf,
     /// statistics, as logged on SIGUSR1; or settle: wait until the mount shows all changes in the source
-    #[arg(id = "COMMAND")]
+    #[arg(id = "COMMAND", value_name = "statistics|settle")]
     query: CtlQuery,
 }
 

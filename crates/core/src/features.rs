@@ -34,7 +34,8 @@ pub struct Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.what, self.why)
+        let names: Vec<&str> = self.what.iter_names().map(|(name, _)| name).collect();
+        write!(f, "FUSE_{}: {}", names.join("|"), self.why)
     }
 }
 

@@ -14,6 +14,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde_json::Value;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -122,10 +123,12 @@ fn not_on_thrufs(path: &Path, located: &Located) -> QueryError {
         mountpoint: located.mount.path.clone(),
         kind: located.mount.kind.clone(),
         // A symbolic link to a file on a mount is not followed.
-        hint: if path.is_symlink() {
-            "; to explain the target of the symbolic link, name the target"
-        } else {
-            ""
+        hint: match path.symlink_metadata().map(|it| it.file_type()) {
+            Ok(it) if it.is_symlink() => {
+                "; to explain the target of the symbolic link, name the target"
+            }
+            Ok(it) if it.is_socket() => "; to explain a file of a share, give --share SOCKET",
+            _ => "",
         },
     }
 }
