@@ -6,6 +6,7 @@ use crate::skips;
 use crate::step::Step;
 use crate::structure;
 use crate::tools;
+use std::fs;
 
 const DENY: &str = "cargo-deny";
 
@@ -13,6 +14,12 @@ const DENY: &str = "cargo-deny";
 const FUZZ: [&str; 2] = ["--manifest-path", "fuzz/Cargo.toml"];
 
 const WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
+/// Documents with figures, each with the commit that was measured.
+const MEASURED: [&str; 2] = ["README.md", "docs/performance.md"];
+
+/// How many commits may have changed the crates since.
+const COMMITS_MAX: usize = 300;
 
 /// Checks without tests: the cheapest first. Licences where their tool is installed.
 pub(crate) fn run() -> Result<(), Failure> {
@@ -28,7 +35,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rest: the fuzz crate, documentation, licences and advisories.
+/// The rest: the fuzz crate, documentation, licences and advisories, the age of figures.
 pub(crate) fn full() -> Result<(), Failure> {
     // In our build directory: what both need is built once.
     Step::cargo()
@@ -43,7 +50,39 @@ pub(crate) fn full() -> Result<(), Failure> {
         .env("RUSTDOCFLAGS", "-D warnings")
         .run()?;
     licences()?;
-    advisories()
+    advisories()?;
+    old_figures()
+}
+
+/// Fails if a figure is older than the code that it speaks of.
+fn old_figures() -> Result<(), Failure> {
+    let mut old = Vec::new();
+    for name in MEASURED {
+        let path = project::root().join(name);
+        let text = fs::read_to_string(&path).map_err(Failure::of(&path))?;
+        let words = text.split(|it: char| !it.is_ascii_alphanumeric());
+        for commit in words.filter(|word| is_commit(word)) {
+            let since = [
+                "rev-list",
+                "--count",
+                &format!("{commit}..HEAD"),
+                "--",
+                "crates",
+            ];
+            let since = Step::new("git").args(since).text()?;
+            if since.parse().is_ok_and(|since: usize| since > COMMITS_MAX) {
+                old.push(format!("{name}: {commit}, {since} commits ago"));
+            }
+        }
+    }
+    Failure::if_any("figures that have to be measured again", &old)
+}
+
+fn is_commit(word: &str) -> bool {
+    let is_digit = |it: char| matches!(it, '0'..='9' | 'a'..='f');
+    let has_both = word.contains(|it: char| it.is_ascii_digit())
+        && word.contains(|it: char| it.is_ascii_lowercase());
+    (7..=12).contains(&word.len()) && has_both && word.chars().all(is_digit)
 }
 
 fn licences() -> Result<(), Failure> {

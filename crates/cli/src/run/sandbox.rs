@@ -7,13 +7,14 @@
 //!
 //! Mounts that appear later outside do not appear here: they could show the tree.
 
-use super::elsewhere::{self, Part};
+use super::elsewhere::{self, Elsewhere, Part};
 use super::plan::{EMPTY, SandboxPlan, Shown};
 use super::refused;
 use super::user::RunUser;
 use crate::channel::{Channel, Message};
+use crate::config::MountConfig;
 use crate::lookup;
-use crate::mount_table;
+use crate::mount_table::{self, Mount};
 use crate::mounting;
 use crate::output::report;
 use crate::process;
@@ -71,80 +72,193 @@ pub(super) fn perform(
 }
 
 fn build(runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
-    let gone = || failed_to("receive from the runner")(io::Error::from(io::ErrorKind::BrokenPipe));
     let _ = rustix::thread::set_name(c"thrufs-sandbox");
-    let Ok(Some(Message::Serve(config, source))) = runner.receive() else {
-        return Err(gone());
-    };
-    let plan = super::receive_plan(runner).ok_or_else(gone)?;
-    let source = source.into_iter().next().ok_or_else(gone)?;
-    let source = enter(&plan.user, source)?;
-    cred::die_with_parent().map_err(failed_to("follow the runner"))?;
-    let tree = config.mountpoint.as_path();
-    let outside = mounts()?;
-    let parts = elsewhere::parts(&outside, tree);
-    let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
-    let copy = device.try_clone();
-    let copy = copy.map_err(failed_to("duplicate the device"))?;
-    let sent = runner.send(&Message::Device(vec![copy]));
-    sent.map_err(failed_to("send the device"))?;
-    // The command must reach what is created on the way to the tree.
-    let umask = cred::set_umask(0o022);
-    hide(&plan)?;
-    let empty = Empty::new()?;
-    let place = place_of(tree, &source, &plan)?;
-    drop(source);
-    let _ = cred::set_umask(umask);
-    mounting::mount(&config, device, place).map_err(failed_to_mount(tree))?;
-    // The worker serves from here on.
-    match runner.receive() {
-        Ok(Some(Message::Ready)) => {}
-        _ => return Err(gone()),
+    let (orders, source) = Orders::receive(runner)?;
+    let served = orders.enter(source)?.hide(runner)?.serve(runner)?;
+    served.cover()?.start(runner, command)
+}
+
+fn gone() -> Failure {
+    failed_to("receive from the runner")(io::Error::from(io::ErrorKind::BrokenPipe))
+}
+
+// Each stage is made by the step before, which consumes the one before: another order does not compile.
+
+struct Orders {
+    config: Box<MountConfig>,
+    plan: SandboxPlan,
+}
+
+/// In namespaces of its own, which still show everything.
+struct Entered {
+    orders: Orders,
+    source: OwnedFd,
+    outside: Outside,
+}
+
+struct Outside {
+    /// The mounts that were there.
+    mounts: Vec<Mount>,
+    /// Of them, what shows the tree.
+    parts: Vec<Part>,
+}
+
+/// What leads out is hidden.
+struct Hidden {
+    orders: Orders,
+    outside: Outside,
+    empty: Empty,
+    device: OwnedFd,
+    /// What the tree is mounted on.
+    place: OwnedFd,
+}
+
+/// The worker serves the tree.
+struct Served {
+    orders: Orders,
+    outside: Outside,
+    empty: Empty,
+}
+
+/// Nothing shows the tree but the mount, and the audit log and the empty home are not shown anywhere.
+struct Covered(Orders);
+
+impl Orders {
+    /// And the directory to be served.
+    fn receive(runner: &Channel) -> Result<(Orders, OwnedFd), Failure> {
+        let Ok(Some(Message::Serve(config, source))) = runner.receive() else {
+            return Err(gone());
+        };
+        let plan = super::receive_plan(runner).ok_or_else(gone)?;
+        let source = source.into_iter().next().ok_or_else(gone)?;
+        Ok((Orders { config, plan }, source))
     }
-    for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {
-        for place in elsewhere::places(&mounts()?, &elsewhere::parts(&outside, hidden), hidden) {
-            empty.cover(&place.path)?;
+
+    fn tree(&self) -> &Path {
+        &self.config.mountpoint
+    }
+
+    fn enter(self, source: OwnedFd) -> Result<Entered, Failure> {
+        let source = enter(&self.plan.user, source)?;
+        cred::die_with_parent().map_err(failed_to("follow the runner"))?;
+        let mounts = mounts()?;
+        let parts = elsewhere::parts(&mounts, self.tree());
+        Ok(Entered {
+            orders: self,
+            source,
+            outside: Outside { mounts, parts },
+        })
+    }
+}
+
+impl Entered {
+    fn hide(self, runner: &Channel) -> Result<Hidden, Failure> {
+        let (plan, tree) = (&self.orders.plan, self.orders.tree());
+        let (device, _) = thrufs::mount::open_device().map_err(failed_to_mount(tree))?;
+        let copy = device.try_clone();
+        let copy = copy.map_err(failed_to("duplicate the device"))?;
+        let sent = runner.send(&Message::Device(vec![copy]));
+        sent.map_err(failed_to("send the device"))?;
+        // The command must reach what is created on the way to the tree.
+        let umask = cred::set_umask(0o022);
+        hide(plan)?;
+        let empty = Empty::new()?;
+        let place = place_of(tree, &self.source, plan)?;
+        let _ = cred::set_umask(umask);
+        Ok(Hidden {
+            orders: self.orders,
+            outside: self.outside,
+            empty,
+            device,
+            place,
+        })
+    }
+}
+
+impl Outside {
+    /// Where other mounts show what is hidden.
+    fn places(&self, hidden: &Path) -> Result<Vec<Elsewhere>, Failure> {
+        let parts = elsewhere::parts(&self.mounts, hidden);
+        Ok(elsewhere::places(&mounts()?, &parts, hidden))
+    }
+}
+
+impl Hidden {
+    fn serve(self, runner: &Channel) -> Result<Served, Failure> {
+        let mounted = mounting::mount(&self.orders.config, self.device, self.place);
+        mounted.map_err(failed_to_mount(self.orders.tree()))?;
+        match runner.receive() {
+            Ok(Some(Message::Ready)) => Ok(Served {
+                orders: self.orders,
+                outside: self.outside,
+                empty: self.empty,
+            }),
+            _ => Err(gone()),
         }
     }
-    let hidden = EMPTY.iter().chain(&["/dev", "/sys"]);
-    for hidden in hidden.filter_map(|it| fs::canonicalize(it).ok()) {
-        for place in elsewhere::places(&mounts()?, &elsewhere::parts(&outside, &hidden), &hidden) {
-            if tree.starts_with(&place.path) {
-                let (place, hidden) = (place.path.display(), hidden.display());
-                report(format_args!(
-                    "thrufs: the command sees all of {hidden} at {place}, where the tree is"
-                ));
-            } else if !plan.shows_in(&place.path) {
-                empty.cover_if_reached(&place.path)?;
+}
+
+impl Served {
+    fn cover(self) -> Result<Covered, Failure> {
+        let Served {
+            orders,
+            outside,
+            empty,
+        } = self;
+        let (plan, tree) = (&orders.plan, orders.tree());
+        for hidden in plan.empty_home.iter().chain(&plan.covered).map(Path::new) {
+            for place in outside.places(hidden)? {
+                empty.cover(&place.path)?;
             }
         }
+        let hidden = EMPTY.iter().chain(&["/dev", "/sys"]);
+        for hidden in hidden.filter_map(|it| fs::canonicalize(it).ok()) {
+            for place in outside.places(&hidden)? {
+                if tree.starts_with(&place.path) {
+                    let (place, hidden) = (place.path.display(), hidden.display());
+                    report(format_args!(
+                        "thrufs: the command sees all of {hidden} at {place}, where the tree is"
+                    ));
+                } else if !plan.shows_in(&place.path) {
+                    empty.cover_if_reached(&place.path)?;
+                }
+            }
+        }
+        cover_elsewhere(&outside.parts, tree, &empty)?;
+        // It is absent where the sandbox is empty.
+        if let Some(log) = plan.covered.as_ref().map(Path::new)
+            && log.exists()
+        {
+            empty.cover(log)?;
+        }
+        empty.remove()?;
+        Ok(Covered(orders))
     }
-    cover_elsewhere(&parts, tree, &empty)?;
-    // It is absent where the sandbox is empty.
-    if let Some(log) = plan.covered.as_ref().map(Path::new)
-        && log.exists()
-    {
-        empty.cover(log)?;
+}
+
+impl Covered {
+    /// Starts process 1, and ends with it.
+    fn start(self, runner: &Channel, command: &[OsString]) -> Result<(), Failure> {
+        let Covered(orders) = self;
+        let (tree, directory) = (orders.tree(), Path::new(&orders.plan.directory));
+        if change_directory(directory).is_err() {
+            let (directory, shown) = (directory.display(), tree.display());
+            report(format_args!(
+                "thrufs: the sandbox does not show {directory}: starting in {shown}"
+            ));
+            change_directory(tree).map_err(failed_to("enter the tree"))?;
+        }
+        cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
+        let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
+        let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
+        // Its own report is what counts.
+        let waited = child.wait().map(drop);
+        // Stopped with the command, it would not see its end.
+        if let Some(runner) = rustix::process::getppid() {
+            let _ = kill_process(runner, Signal::CONT);
+        }
+        waited.map_err(failed_to("wait for process 1 of the sandbox"))
     }
-    empty.remove()?;
-    let directory = Path::new(&plan.directory);
-    if change_directory(directory).is_err() {
-        let (directory, shown) = (directory.display(), tree.display());
-        report(format_args!(
-            "thrufs: the sandbox does not show {directory}: starting in {shown}"
-        ));
-        change_directory(tree).map_err(failed_to("enter the tree"))?;
-    }
-    cred::unshare_process_namespace().map_err(failed_to("create a PID namespace"))?;
-    let child = process::start_inheriting(process::Role::SandboxInit, runner, command);
-    let mut child = child.map_err(failed_to("start process 1 of the sandbox"))?;
-    // Its own report is what counts.
-    let waited = child.wait().map(drop);
-    // Stopped with the command, it would not see its end.
-    if let Some(runner) = rustix::process::getppid() {
-        let _ = kill_process(runner, Signal::CONT);
-    }
-    waited.map_err(failed_to("wait for process 1 of the sandbox"))
 }
 
 fn failed_to_mount(tree: &Path) -> impl FnOnce(thrufs::MountError) -> Failure {
@@ -213,7 +327,7 @@ fn change_directory(path: &Path) -> rustix::io::Result<()> {
     rustix::process::fchdir(open(path)?)
 }
 
-fn mounts() -> Result<Vec<mount_table::Mount>, Failure> {
+fn mounts() -> Result<Vec<Mount>, Failure> {
     mount_table::all().map_err(failed_to("read the mount table"))
 }
 
