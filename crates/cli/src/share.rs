@@ -7,7 +7,7 @@
 //! | `supervisor` | accepting front ends, and starting workers |
 //! | `workers` | the worker processes |
 //! | `figures` | their statistics |
-//! | `keeping`, `strongbox` | what outlives a worker |
+//! | `connection`, `strongbox` | what outlives a worker |
 //! | `id_maps` | id maps of a user namespace |
 //! | `worker` | the process that serves one front end, confined |
 //! | `tree` | the served directory, with the current session |
@@ -24,11 +24,11 @@
 //! When a worker dies before its connection ends, the next one resumes it.
 
 mod callers;
+mod connection;
 mod error;
 mod figures;
 mod id_maps;
 mod incoming;
-mod keeping;
 pub(crate) mod launch;
 pub(crate) mod listener;
 mod strongbox;

@@ -33,7 +33,7 @@ pub struct ConnectionOptions {
     /// Records what another process needs to resume this connection when this one is killed. If it has
     /// records of a killed process, its session is resumed, whose file system
     /// [recovers](thrufs::FileSystem::recover), and so are its requests in flight. The stream must lead to a
-    /// [`Keeper`](crate::Keeper) then.
+    /// [`VhostProxy`](crate::VhostProxy) then.
     pub journal: Option<Journal>,
 }
 

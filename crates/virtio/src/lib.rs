@@ -44,7 +44,7 @@
 //! | `queue_helpers`, `patience` | further threads for a busy queue; spinning before sleep |
 //! | `stall_monitor`, `callers` | sharing the CPU of the virtual CPU that asks |
 //! | `slot`, `frame`, `carry_out`, `session` | one request, on any thread; INIT and DESTROY; the sessions of a guest |
-//! | `journal`, `keeper` | requests in flight, and the front end's connection, for the next worker |
+//! | `journal`, `vhost_proxy` | requests in flight, and the front end's connection, for the next worker |
 //! | `wire` | the format of vhost-user messages that are forwarded or sent here |
 //! | `window` | files that the front end maps into the guest's address space (DAX) |
 //! | `device_state`, `transfer` | migration |
@@ -66,7 +66,6 @@ pub mod device_state;
 mod error;
 mod frame;
 mod journal;
-mod keeper;
 mod limits;
 mod mailbox;
 pub mod memory;
@@ -81,6 +80,7 @@ mod slot;
 mod stall_monitor;
 mod tag;
 mod transfer;
+mod vhost_proxy;
 mod vring;
 mod window;
 mod wire;
@@ -90,7 +90,7 @@ pub use config::{ConfigError, DeviceConfig};
 pub use device::{ConnectionOptions, Device, DeviceHandle, Served};
 pub use error::DeviceError;
 pub use journal::Journal;
-pub use keeper::Keeper;
 pub use limits::REQUEST_QUEUES_MAX;
 pub use session::MakeFileSystem;
 pub use tag::{Tag, TagError};
+pub use vhost_proxy::VhostProxy;

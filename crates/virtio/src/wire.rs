@@ -18,14 +18,14 @@ pub(crate) const REPLY: u32 = 4;
 pub(crate) const NEED_REPLY: u32 = 8;
 
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct VhostMessage {
     pub(crate) code: u32,
     pub(crate) flags: u32,
     pub(crate) body: Vec<u8>,
     pub(crate) files: Vec<OwnedFd>,
 }
 
-impl Parcel {
+impl VhostMessage {
     /// Which message it is; `None` for an unknown one, which is forwarded like any other.
     pub(crate) fn request(&self) -> Option<FrontendReq> {
         FrontendReq::try_from(self.code).ok()
@@ -101,10 +101,10 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn new(parcel: Parcel) -> Outgoing {
+    pub(crate) fn new(message: VhostMessage) -> Outgoing {
         Outgoing {
-            unsent: encode(parcel.code, parcel.flags, &parcel.body),
-            files: parcel.files,
+            unsent: encode(message.code, message.flags, &message.body),
+            files: message.files,
         }
     }
 
@@ -140,7 +140,7 @@ impl Reader {
     /// # Errors
     ///
     /// `UnexpectedEof` at the end, `InvalidData` for a malformed message.
-    pub(crate) fn read(&mut self, stream: impl AsFd) -> io::Result<Option<Parcel>> {
+    pub(crate) fn read(&mut self, stream: impl AsFd) -> io::Result<Option<VhostMessage>> {
         loop {
             let wanted = self.wanted()?;
             if wanted == self.bytes.len() {
@@ -172,11 +172,11 @@ impl Reader {
         Some(u32::from_ne_bytes(bytes.try_into().ok()?))
     }
 
-    fn take(&mut self) -> Parcel {
+    fn take(&mut self) -> VhostMessage {
         let (code, flags) = (self.word(0).unwrap_or(0), self.word(1).unwrap_or(0));
         let body = self.bytes.split_off(HEADER_BYTES);
         self.bytes.clear();
-        Parcel {
+        VhostMessage {
             code,
             flags,
             body,

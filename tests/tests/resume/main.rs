@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 use thrufs_client::{Client, FrontEnd, FrontEndConfig};
-use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, Keeper};
+use thrufs_virtio::{ConnectionOptions, Device, DeviceConfig, Journal, VhostProxy};
 
 const WORKER: &str = "THRUFS_RESUME_WORKER";
 
@@ -77,7 +77,7 @@ fn work(directory: PathBuf) -> ExitCode {
 /// What a supervisor has: the connection, and the current worker.
 struct Ground {
     place: TempDir,
-    keeper: Keeper,
+    proxy: VhostProxy,
     journal: Journal,
     worker: Mutex<Option<Child>>,
 }
@@ -89,7 +89,7 @@ impl Ground {
         let journal = Journal::new().unwrap();
         let ground = Ground {
             place: TempDir::with_prefix("thrufs-resume-").unwrap(),
-            keeper: Keeper::start(ours, journal.clone()).unwrap(),
+            proxy: VhostProxy::start(ours, journal.clone()).unwrap(),
             journal,
             worker: Mutex::default(),
         };
@@ -114,7 +114,7 @@ impl Ground {
             .spawn()
             .unwrap();
         *self.worker() = Some(child);
-        self.keeper.attach(ours);
+        self.proxy.attach(ours);
     }
 
     fn kill(&self) {

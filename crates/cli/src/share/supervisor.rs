@@ -5,15 +5,15 @@
 //! where no descriptor of a peer is open ([`Apart`]).
 //!
 //! A connection that sends nothing takes no worker. Messages of a front end are relayed to its worker and
-//! recorded, not executed ([`Keeping`]). Each front end has its own worker, up to `machines`; the next
+//! recorded, not executed ([`Connection`]). Each front end has its own worker, up to `machines`; the next
 //! waits at the socket. When a worker dies, the next one resumes its connection.
 
 mod events;
 
+use super::connection::Connection;
 use super::error::ShareError;
 use super::figures::Machines;
 use super::incoming::AllIncoming;
-use super::keeping::Keeping;
 use super::listener::{ListenAddress, ShareListener};
 use super::workers::{ShareWorker, StandbyState};
 use crate::channel::Message;
@@ -90,7 +90,7 @@ struct ShareSupervisor {
     workers: Vec<Foreign<ShareWorker>>,
     phase: StandbyState,
     /// Connections whose worker has died, for the next worker.
-    orphans: VecDeque<Foreign<Keeping>>,
+    orphans: VecDeque<Foreign<Connection>>,
     incoming: AllIncoming,
     /// Which of the connections is looked at first.
     turn: usize,
@@ -297,7 +297,7 @@ impl ShareSupervisor {
 
     fn standby(&mut self) -> Option<&mut ShareWorker> {
         let mut workers = self.workers.iter_mut().map(|worker| &mut **worker);
-        workers.find(|worker| worker.kept.is_none())
+        workers.find(|worker| worker.connection.is_none())
     }
 
     fn close<T: Send>(&mut self, value: Foreign<T>) {
@@ -306,13 +306,16 @@ impl ShareSupervisor {
 
     /// The number of workers that serve.
     fn serving(&self) -> usize {
-        let serving = self.workers.iter().filter(|worker| worker.kept.is_some());
+        let serving = self
+            .workers
+            .iter()
+            .filter(|worker| worker.connection.is_some());
         serving.count()
     }
 
     fn on_message(&mut self, index: usize, message: Message) -> Result<Then, ShareError> {
         let worker = &mut self.workers[index];
-        let is_standby = worker.kept.is_none();
+        let is_standby = worker.connection.is_none();
         match message {
             Message::Ready if is_standby => self.standby_is_ready()?,
             Message::Signalled(number) if is_standby => {
@@ -352,8 +355,8 @@ impl ShareSupervisor {
             return Ok(());
         }
         tracing::info!("a virtual machine has connected");
-        match Keeping::begin(&stream, &self.config) {
-            Ok(kept) => self.assign(kept),
+        match Connection::begin(&stream, &self.config) {
+            Ok(connection) => self.assign(connection),
             Err(error) => {
                 tracing::warn!("cannot serve the front end: {error}");
                 Ok(())
@@ -362,7 +365,7 @@ impl ShareSupervisor {
     }
 
     /// Gives a connection to the standby worker, and starts the next.
-    fn assign(&mut self, kept: Foreign<Keeping>) -> Result<(), ShareError> {
+    fn assign(&mut self, connection: Foreign<Connection>) -> Result<(), ShareError> {
         let Some(worker) = self.standby() else {
             return Ok(());
         };
@@ -370,10 +373,10 @@ impl ShareSupervisor {
         let process = worker.process.id();
         tracing::debug!(process, "the worker serves a virtual machine");
         // The exit of a dead worker is the next event.
-        if let Err(error) = kept.hand_to(&worker.process.channel) {
+        if let Err(error) = connection.hand_to(&worker.process.channel) {
             tracing::debug!("cannot send to the worker: {error}");
         }
-        worker.kept = Some(kept);
+        worker.connection = Some(connection);
         let queries = Arc::clone(&worker.queries);
         self.machines.add(process, queries);
         self.start_standby()
@@ -387,7 +390,7 @@ impl ShareSupervisor {
                 tracing::info!("resuming the virtual machine");
                 self.orphans
                     .pop_front()
-                    .map_or(Ok(()), |kept| self.assign(kept))
+                    .map_or(Ok(()), |connection| self.assign(connection))
             }
             StandbyState::Full => self.start_standby(),
             // The worker that is starting resumes it.
@@ -420,23 +423,27 @@ impl ShareSupervisor {
     }
 
     /// Keeps the connection of an ended worker, if the next one resumes it; otherwise closes it.
-    fn will_resume(&mut self, mut kept: Foreign<Keeping>, status: Option<ExitStatus>) -> bool {
-        match status.map_or(Err(None), |status| kept.outlives(status)) {
+    fn will_resume(
+        &mut self,
+        mut connection: Foreign<Connection>,
+        status: Option<ExitStatus>,
+    ) -> bool {
+        match status.map_or(Err(None), |status| connection.outlives(status)) {
             Ok(()) => {
-                let deaths = kept.deaths();
+                let deaths = connection.deaths();
                 tracing::error!(
                     deaths,
                     "the worker died ({}): the next worker resumes the virtual machine",
                     shown(status)
                 );
-                self.orphans.push_back(kept);
+                self.orphans.push_back(connection);
                 true
             }
             Err(why) => {
                 if let Some(why) = why {
                     tracing::error!("the virtual machine is not resumed: {why}");
                 }
-                self.close(kept);
+                self.close(connection);
                 false
             }
         }
@@ -448,11 +455,11 @@ impl ShareSupervisor {
         mut worker: Foreign<ShareWorker>,
         status: Option<ExitStatus>,
     ) -> Result<Then, ShareError> {
-        let (kept, why) = (worker.kept.take(), worker.exit_reason.take());
+        let (connection, why) = (worker.connection.take(), worker.exit_reason.take());
         let process = worker.process.id();
         self.close(worker);
-        match kept {
-            Some(kept) => self.after_serving(process, kept, why, status),
+        match connection {
+            Some(connection) => self.after_serving(process, connection, why, status),
             None => self.after_standby(why, status).map(|()| Then::Continue(())),
         }
     }
@@ -461,12 +468,12 @@ impl ShareSupervisor {
     fn after_serving(
         &mut self,
         process: u32,
-        kept: Foreign<Keeping>,
+        connection: Foreign<Connection>,
         exit_reason: Option<String>,
         status: Option<ExitStatus>,
     ) -> Result<Then, ShareError> {
         self.failures = 0;
-        if self.will_resume(kept, status) {
+        if self.will_resume(connection, status) {
             self.machines.remove(process, true);
             self.resume_orphans()?;
             return Ok(Then::Continue(()));
@@ -508,8 +515,8 @@ impl ShareSupervisor {
     ) -> Result<(), ShareError> {
         tracing::error!("the standby worker died ({})", shown(status));
         // It was to resume this connection, which may have killed it.
-        if let Some(kept) = self.orphans.pop_front()
-            && self.will_resume(kept, status)
+        if let Some(connection) = self.orphans.pop_front()
+            && self.will_resume(connection, status)
         {
             return self.start_standby();
         }

@@ -1,7 +1,7 @@
 //! A worker of a share, which serves a machine or is on standby.
 
+use super::connection::Connection;
 use super::figures::QueryChannel;
-use super::keeping::Keeping;
 use crate::channel::{Channel, Message};
 use crate::config::ShareConfig;
 use crate::error::{StartupError, system};
@@ -19,7 +19,7 @@ pub(super) struct ShareWorker {
     /// The error it reported before its end.
     pub(super) exit_reason: Option<String>,
     /// The connection that it serves; on standby, none.
-    pub(super) kept: Option<Foreign<Keeping>>,
+    pub(super) connection: Option<Foreign<Connection>>,
     /// For queries.
     pub(super) queries: Arc<QueryChannel>,
 }
@@ -47,7 +47,7 @@ impl ShareWorker {
         Ok(Foreign::new(ShareWorker {
             process,
             exit_reason: None,
-            kept: None,
+            connection: None,
             queries: Arc::new(queries),
         }))
     }

@@ -70,7 +70,7 @@ impl ShareSupervisor {
         let worker = &mut self.workers[index];
         match worker.process.event(ready) {
             // Only on standby: later, an attacker may control the worker.
-            Some(ProcessEvent::Message(Message::MapIds)) if worker.kept.is_none() => {
+            Some(ProcessEvent::Message(Message::MapIds)) if worker.connection.is_none() => {
                 let mapped = id_maps::map(&mut self.apart, worker.process.id(), &self.config);
                 let answer = mapped.map_or_else(Message::Failed, |()| Message::Ready);
                 worker.process.tell(&answer);

@@ -3,7 +3,7 @@
 
 use crate::limits::REQUEST_QUEUES_MAX;
 use crate::memory::REGIONS_MAX;
-use crate::wire::{Parcel, send};
+use crate::wire::{VhostMessage, send};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,15 +55,15 @@ struct Region {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    said: BTreeMap<(FrontendReq, u32), Parcel>,
+pub(super) struct DeviceSetup {
+    latest: BTreeMap<(FrontendReq, u32), VhostMessage>,
     regions: Vec<Region>,
 }
 
 /// The queue of a message; 0 without one.
-pub(super) fn queue_of(parcel: &Parcel) -> u32 {
-    let first = parcel.u32_at(0).unwrap_or(u32::MAX);
-    match parcel.request() {
+pub(super) fn queue_of(message: &VhostMessage) -> u32 {
+    let first = message.u32_at(0).unwrap_or(u32::MAX);
+    match message.request() {
         Some(
             FrontendReq::SET_VRING_KICK | FrontendReq::SET_VRING_CALL | FrontendReq::SET_VRING_ERR,
         ) => first & 0xff,
@@ -77,33 +77,33 @@ pub(super) fn queue_of(parcel: &Parcel) -> u32 {
     }
 }
 
-impl Kept {
+impl DeviceSetup {
     /// Records a message that took effect.
-    pub(super) fn keep(&mut self, mut parcel: Parcel) {
-        let Some(request) = parcel.request() else {
+    pub(super) fn keep(&mut self, mut message: VhostMessage) {
+        let Some(request) = message.request() else {
             return;
         };
         match request {
             FrontendReq::SET_MEM_TABLE => {
                 self.regions.clear();
-                self.add_regions(parcel);
+                self.add_regions(message);
             }
-            FrontendReq::ADD_MEM_REG => self.add_regions(parcel),
+            FrontendReq::ADD_MEM_REG => self.add_regions(message),
             FrontendReq::REM_MEM_REG => {
-                let gone = parcel.body.get(REGIONS_AT..REGIONS_AT + REGION_KEY_BYTES);
+                let gone = message.body.get(REGIONS_AT..REGIONS_AT + REGION_KEY_BYTES);
                 self.regions
                     .retain(|region| Some(&region.body[..REGION_KEY_BYTES]) != gone);
             }
             FrontendReq::RESET_OWNER | FrontendReq::RESET_DEVICE => {
-                self.said
+                self.latest
                     .retain(|(request, _), _| !OF_A_RUN.contains(request));
             }
             request if BEFORE.contains(&request) || AFTER.contains(&request) => {
-                let queue = queue_of(&parcel);
+                let queue = queue_of(&message);
                 // None has more.
-                parcel.files.truncate(1);
+                message.files.truncate(1);
                 if queue < QUEUES_MAX {
-                    self.said.insert((request, queue), parcel);
+                    self.latest.insert((request, queue), message);
                 }
             }
             _ => {}
@@ -112,8 +112,8 @@ impl Kept {
 
     /// Records that a queue was stopped at `base`.
     pub(super) fn stopped(&mut self, queue: u32, base: u32) {
-        self.said.remove(&(FrontendReq::SET_VRING_KICK, queue));
-        self.keep(Parcel {
+        self.latest.remove(&(FrontendReq::SET_VRING_KICK, queue));
+        self.keep(VhostMessage {
             code: FrontendReq::SET_VRING_BASE.into(),
             flags: 0,
             body: [queue, base].map(u32::to_ne_bytes).concat(),
@@ -121,68 +121,68 @@ impl Kept {
         });
     }
 
-    fn add_regions(&mut self, parcel: Parcel) {
-        let (bodies, _) = parcel
+    fn add_regions(&mut self, message: VhostMessage) {
+        let (bodies, _) = message
             .body
             .get(REGIONS_AT..)
             .unwrap_or_default()
             .as_chunks::<REGION_BYTES>();
-        let regions = bodies.iter().zip(parcel.files);
+        let regions = bodies.iter().zip(message.files);
         self.regions
             .extend(regions.map(|(&body, file)| Region { body, file }));
         self.regions.truncate(REGIONS_MAX);
     }
 
-    /// Sends all messages to another worker; SET_BACKEND_REQ_FD with `channel`, and not without it. `said`
+    /// Sends all messages to another worker; SET_BACKEND_REQ_FD with `channel`, and not without it. `wait`
     /// is called after each query, and waits for its reply, if it has one.
-    pub(super) fn tell(
+    pub(super) fn replay(
         &self,
         stream: BorrowedFd<'_>,
         channel: Option<BorrowedFd<'_>>,
-        said: &mut dyn FnMut(FrontendReq) -> io::Result<()>,
+        wait: &mut dyn FnMut(FrontendReq) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut ask = |request| {
             send(stream, request, 0, &[], &[])?;
-            said(request)
+            wait(request)
         };
         ask(FrontendReq::GET_FEATURES)?;
         if self
-            .said
+            .latest
             .contains_key(&(FrontendReq::SET_PROTOCOL_FEATURES, 0))
         {
             ask(FrontendReq::GET_PROTOCOL_FEATURES)?;
         }
-        self.tell_these(&BEFORE, stream, channel, said)?;
-        self.tell_regions(stream)?;
-        self.tell_these(&AFTER, stream, channel, said)?;
+        self.replay_these(&BEFORE, stream, channel, wait)?;
+        self.replay_regions(stream)?;
+        self.replay_these(&AFTER, stream, channel, wait)?;
         // A query last: its reply shows that all messages before took effect.
         send(stream, FrontendReq::GET_FEATURES, 0, &[], &[])?;
-        said(FrontendReq::GET_FEATURES)
+        wait(FrontendReq::GET_FEATURES)
     }
 
-    fn tell_these(
+    fn replay_these(
         &self,
         requests: &[FrontendReq],
         stream: BorrowedFd<'_>,
         channel: Option<BorrowedFd<'_>>,
-        said: &mut dyn FnMut(FrontendReq) -> io::Result<()>,
+        wait: &mut dyn FnMut(FrontendReq) -> io::Result<()>,
     ) -> io::Result<()> {
         for &request in requests {
             let of_channel = request == FrontendReq::SET_BACKEND_REQ_FD;
             if of_channel && channel.is_none() {
                 continue;
             }
-            for (_, parcel) in self.said.range((request, 0)..=(request, u32::MAX)) {
-                parcel.send_with(stream, 0, channel.filter(|_| of_channel))?;
+            for (_, message) in self.latest.range((request, 0)..=(request, u32::MAX)) {
+                message.send_with(stream, 0, channel.filter(|_| of_channel))?;
                 if request == FrontendReq::SET_LOG_BASE {
-                    said(request)?;
+                    wait(request)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn tell_regions(&self, stream: BorrowedFd<'_>) -> io::Result<()> {
+    fn replay_regions(&self, stream: BorrowedFd<'_>) -> io::Result<()> {
         if self.regions.len() > TABLE_REGIONS_MAX {
             // More regions than SET_MEM_TABLE holds were added one by one.
             for region in &self.regions {
@@ -212,7 +212,7 @@ impl Kept {
     }
 
     pub(super) fn protocol_features(&self) -> u64 {
-        let said = self.said.get(&(FrontendReq::SET_PROTOCOL_FEATURES, 0));
-        said.and_then(|parcel| parcel.u64_at(0)).unwrap_or(0)
+        let features = self.latest.get(&(FrontendReq::SET_PROTOCOL_FEATURES, 0));
+        features.and_then(|message| message.u64_at(0)).unwrap_or(0)
     }
 }

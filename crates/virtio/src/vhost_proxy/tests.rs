@@ -7,10 +7,10 @@ use FrontendReq as code;
 use std::fs::File;
 use std::time::Duration;
 
-/// The front end and the workers of a keeper.
+/// The front end and the workers of a proxy.
 struct Play {
     front_end: UnixStream,
-    keeper: Keeper,
+    proxy: VhostProxy,
     journal: Journal,
 }
 
@@ -18,17 +18,17 @@ impl Play {
     fn new() -> Play {
         let (ours, front_end) = UnixStream::pair().unwrap();
         let journal = Journal::new().unwrap();
-        let keeper = Keeper::start(ours, journal.clone()).unwrap();
+        let proxy = VhostProxy::start(ours, journal.clone()).unwrap();
         Play {
             front_end,
-            keeper,
+            proxy,
             journal,
         }
     }
 
     fn worker(&self) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        self.keeper.attach(ours);
+        self.proxy.attach(ours);
         theirs
     }
 
@@ -54,20 +54,20 @@ fn memory() -> File {
 fn is_disconnected(play: &Play) -> bool {
     (0..6000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-        !play.keeper.is_connected()
+        !play.proxy.is_connected()
     })
 }
 
 /// The next message, within a minute.
-fn hear(stream: &UnixStream) -> Parcel {
+fn hear(stream: &UnixStream) -> VhostMessage {
     let mut reader = Reader::default();
     let minute = rustix::event::Timespec {
         tv_sec: 60,
         tv_nsec: 0,
     };
     loop {
-        if let Some(parcel) = reader.read(stream).unwrap() {
-            return parcel;
+        if let Some(message) = reader.read(stream).unwrap() {
+            return message;
         }
         let mut polled = [PollFd::new(stream, PollFlags::IN)];
         let ready = poll(&mut polled, Some(&minute));
@@ -80,12 +80,12 @@ fn reply(stream: &UnixStream, code: code, body: &[u8]) {
 }
 
 /// The messages that a new worker gets, up to the final query. Queries are answered.
-fn messages_of(worker: &UnixStream) -> Vec<Parcel> {
+fn messages_of(worker: &UnixStream) -> Vec<VhostMessage> {
     let mut messages = Vec::new();
     let mut questions = 0;
     loop {
-        let parcel = hear(worker);
-        let code = parcel.request().unwrap();
+        let message = hear(worker);
+        let code = message.request().unwrap();
         if matches!(code, code::GET_FEATURES | code::GET_PROTOCOL_FEATURES) {
             reply(worker, code, &[0; 8]);
             questions += u32::from(code == code::GET_FEATURES);
@@ -93,13 +93,13 @@ fn messages_of(worker: &UnixStream) -> Vec<Parcel> {
                 return messages;
             }
         } else {
-            messages.push(parcel);
+            messages.push(message);
         }
     }
 }
 
-fn codes(messages: &[Parcel]) -> Vec<code> {
-    let code = |parcel: &Parcel| parcel.request().unwrap();
+fn codes(messages: &[VhostMessage]) -> Vec<code> {
+    let code = |message: &VhostMessage| message.request().unwrap();
     messages.iter().map(code).collect()
 }
 
@@ -143,7 +143,7 @@ fn the_next_worker_gets_the_messages_in_effect() {
     let files = messages.iter().map(|message| message.files.len());
     assert_eq!(files.collect::<Vec<_>>(), [0, 1, 0, 0, 1, 1]);
     assert!(!play.journal.has_new_base(1), "said by us");
-    assert!(play.keeper.is_connected());
+    assert!(play.proxy.is_connected());
 }
 
 #[test]
@@ -321,8 +321,8 @@ fn descriptors_of_unknown_kinds_are_refused() {
                 assert_eq!(hear(&worker).files.len(), 1, "{code:?}: {kind}");
             } else {
                 assert!(is_disconnected(&play), "{code:?}: {kind}");
-                let heard = io::Read::read(&mut &worker, &mut [0; 1]);
-                assert_eq!(heard.unwrap(), 0, "{code:?}: {kind}");
+                let has_reply = io::Read::read(&mut &worker, &mut [0; 1]);
+                assert_eq!(has_reply.unwrap(), 0, "{code:?}: {kind}");
             }
         }
     }
@@ -364,7 +364,7 @@ fn a_worker_attached_after_the_front_end_has_gone_is_disconnected() {
     let play = Play::new();
     let start = std::time::Instant::now();
     play.front_end.shutdown(Shutdown::Both).unwrap();
-    while !play.keeper.thread.as_ref().unwrap().is_finished() {
+    while !play.proxy.thread.as_ref().unwrap().is_finished() {
         assert!(start.elapsed() < Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -372,6 +372,6 @@ fn a_worker_attached_after_the_front_end_has_gone_is_disconnected() {
     worker
         .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
-    let heard = io::Read::read(&mut worker, &mut [0; 1]);
-    assert_eq!(heard.unwrap(), 0, "its end, and nothing to wait for");
+    let has_reply = io::Read::read(&mut worker, &mut [0; 1]);
+    assert_eq!(has_reply.unwrap(), 0, "its end, and nothing to wait for");
 }

@@ -52,13 +52,13 @@ impl Play {
     }
 }
 
-fn is_of_channel(parcel: &Parcel) -> bool {
-    parcel.request() == Some(code::SET_BACKEND_REQ_FD)
+fn is_of_channel(message: &VhostMessage) -> bool {
+    message.request() == Some(code::SET_BACKEND_REQ_FD)
 }
 
-fn channel_of(parcel: Parcel) -> UnixStream {
-    assert!(is_of_channel(&parcel));
-    let [file] = <[OwnedFd; 1]>::try_from(parcel.files).unwrap();
+fn channel_of(message: VhostMessage) -> UnixStream {
+    assert!(is_of_channel(&message));
+    let [file] = <[OwnedFd; 1]>::try_from(message.files).unwrap();
     UnixStream::from(file)
 }
 

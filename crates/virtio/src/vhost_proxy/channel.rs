@@ -18,7 +18,7 @@
 //! All is done by the proxy's thread, in its poll loop, and nothing blocks: neither a front end nor a worker
 //! that does not read its channel delays the front end's messages.
 
-use crate::wire::{NEED_REPLY, Outgoing, Parcel, Reader, VERSION};
+use crate::wire::{NEED_REPLY, Outgoing, Reader, VERSION, VhostMessage};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
@@ -138,7 +138,7 @@ impl BackendChannel {
         Ok(())
     }
 
-    fn forward_reply(&mut self, reply: Parcel) {
+    fn forward_reply(&mut self, reply: VhostMessage) {
         let Some(worker) = &self.worker else {
             return;
         };
@@ -164,7 +164,7 @@ impl BackendChannel {
                 });
                 return Ok(());
             }
-            Ok(Some(Parcel { code, .. })) => {
+            Ok(Some(VhostMessage { code, .. })) => {
                 tracing::warn!(code, "the worker's back-end channel is closed: not allowed");
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -189,7 +189,7 @@ fn is_unix_stream(file: &OwnedFd) -> bool {
 }
 
 /// Whether a worker may send this to the front end.
-fn is_allowed(request: &Parcel) -> bool {
+fn is_allowed(request: &VhostMessage) -> bool {
     let files = match BackendReq::try_from(request.code) {
         Ok(BackendReq::SHMEM_MAP) => 1,
         Ok(BackendReq::SHMEM_UNMAP) => 0,

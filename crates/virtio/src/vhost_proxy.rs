@@ -2,7 +2,7 @@
 //!
 //! To a front end the end of the connection is the end of the device. So the process that starts workers owns
 //! it, forwards messages to the current worker and replies to the front end, and records the messages that
-//! are still in effect, with their descriptors ([`kept`]). After a worker's death the next one gets all of
+//! are still in effect, with their descriptors ([`device_setup`]). After a worker's death the next one gets all of
 //! these, and then the message that was not answered. The front end sees a pause.
 //!
 //! A message is recorded when its reply shows success, or when it was sent if it has no reply. A message
@@ -11,14 +11,14 @@
 //! The back end's own requests to the front end pass by the proxy, too ([`mod@channel`]).
 
 mod channel;
-mod kept;
+mod device_setup;
 mod kinds;
 
 use crate::journal::Journal;
 use crate::mailbox::signal;
-use crate::wire::{NEED_REPLY, Parcel, Reader};
+use crate::wire::{NEED_REPLY, Reader, VhostMessage};
 use channel::BackendChannel;
-use kept::{Kept, queue_of};
+use device_setup::{DeviceSetup, queue_of};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::io;
 use std::net::Shutdown;
@@ -41,7 +41,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// See the module. When this is dropped, the front end is disconnected, and what it has sent is closed, which
 /// may take as long as it likes.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct VhostProxy {
     front_end: UnixStream,
     /// The next worker, or the end. Signalled by `eventfd`.
     next: Sender<Option<UnixStream>>,
@@ -50,32 +50,32 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl VhostProxy {
     /// Starts a thread that proxies the front end at the other end of `front_end`. Its workers use `journal`.
     ///
     /// # Errors
     ///
     /// Without descriptors or threads.
-    pub fn start(front_end: UnixStream, journal: Journal) -> io::Result<Keeper> {
+    pub fn start(front_end: UnixStream, journal: Journal) -> io::Result<VhostProxy> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let eventfd = Arc::new(eventfd(0, flags)?);
         let (next, received) = channel();
-        let keeping = Keeping {
+        let proxy = ProxyThread {
             next: received,
             eventfd: Arc::clone(&eventfd),
             front_end: front_end.try_clone()?,
             from_front_end: Reader::default(),
             worker: None,
             from_worker: Reader::default(),
-            kept: Kept::default(),
+            setup: DeviceSetup::default(),
             pending: None,
             backend_channel: BackendChannel::default(),
             journal,
         };
         let thread = std::thread::Builder::new()
-            .name("thrufs-keeper".to_owned())
-            .spawn(move || keeping.run())?;
-        Ok(Keeper {
+            .name("thrufs-vhost".to_owned())
+            .spawn(move || proxy.run())?;
+        Ok(VhostProxy {
             front_end,
             next,
             eventfd,
@@ -105,7 +105,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for VhostProxy {
     fn drop(&mut self) {
         let _ = self.front_end.shutdown(Shutdown::Both);
         self.send(None);
@@ -113,31 +113,31 @@ impl Drop for Keeper {
     }
 }
 
-struct Keeping {
+struct ProxyThread {
     next: Receiver<Option<UnixStream>>,
     eventfd: Arc<OwnedFd>,
     front_end: UnixStream,
     from_front_end: Reader,
     worker: Option<UnixStream>,
     from_worker: Reader,
-    kept: Kept,
+    setup: DeviceSetup,
     /// The message that has no reply yet, or waits for a worker.
-    pending: Option<Parcel>,
+    pending: Option<VhostMessage>,
     backend_channel: BackendChannel,
     journal: Journal,
 }
 
-/// The front end has disconnected or broken the protocol, or the keeper was dropped: the thread ends.
-struct Over;
+/// The front end has disconnected or broken the protocol, or the proxy was dropped: the thread ends.
+struct Ended;
 
-impl Keeping {
+impl ProxyThread {
     fn run(mut self) {
         while self.turn().is_ok() {}
         let _ = self.front_end.shutdown(Shutdown::Both);
     }
 
     /// Waits for an event and handles it.
-    fn turn(&mut self) -> Result<(), Over> {
+    fn turn(&mut self) -> Result<(), Ended> {
         // Messages stay in the socket while they cannot be forwarded.
         let listens = self.pending.is_none() && self.worker.is_some();
         let in_or_gone = if listens {
@@ -157,74 +157,75 @@ impl Keeping {
             return Ok(());
         }
         let ready = |at: usize| polled.get(at).map_or(PollFlags::empty(), PollFd::revents);
-        let [rung, front_end] = [0, 1].map(ready);
+        let [is_signalled, front_end] = [0, 1].map(ready);
         let worker = worker.map_or(PollFlags::empty(), |_| ready(2));
         self.backend_channel.relay();
-        if !rung.is_empty() {
+        if !is_signalled.is_empty() {
             let _ = rustix::io::read(&self.eventfd, &mut [0_u8; 8]);
             match self.next.try_iter().last() {
-                Some(Some(worker)) => self.take_on(worker),
-                Some(None) => return Err(Over),
+                Some(Some(worker)) => self.attach_worker(worker),
+                Some(None) => return Err(Ended),
                 None => {}
             }
         } else if !worker.is_empty() {
-            self.hear_worker()?;
+            self.read_worker()?;
         } else if front_end.contains(PollFlags::IN) {
-            self.hear_front_end()?;
+            self.read_front_end()?;
         } else if front_end.intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR) {
-            return Err(Over);
+            return Err(Ended);
         }
         Ok(())
     }
 
-    fn hear_front_end(&mut self) -> Result<(), Over> {
+    fn read_front_end(&mut self) -> Result<(), Ended> {
         let read = self.from_front_end.read(&self.front_end);
         self.pending = read.map_err(|error| {
             tracing::debug!(%error, "the front end failed");
-            Over
+            Ended
         })?;
         if let Some(what) = self.pending.as_ref().and_then(kinds::unknown) {
             // It is closed last.
             tracing::warn!(
                 "disconnecting the front end: it sent a descriptor of an unknown kind ({what})"
             );
-            return Err(Over);
+            return Err(Ended);
         }
-        if let Some(parcel) = &mut self.pending
-            && parcel.request() == Some(FrontendReq::SET_BACKEND_REQ_FD)
+        if let Some(message) = &mut self.pending
+            && message.request() == Some(FrontendReq::SET_BACKEND_REQ_FD)
         {
-            self.backend_channel.open(std::mem::take(&mut parcel.files));
+            self.backend_channel
+                .open(std::mem::take(&mut message.files));
         }
-        self.pass_on();
+        self.forward();
         Ok(())
     }
 
-    fn pass_on(&mut self) {
-        let (Some(parcel), Some(worker)) = (&self.pending, &self.worker) else {
+    fn forward(&mut self) {
+        let (Some(message), Some(worker)) = (&self.pending, &self.worker) else {
             return;
         };
         let mut channel = None;
-        match parcel.request() {
-            Some(FrontendReq::SET_VRING_BASE) => self.journal.note_base(queue_of(parcel) as usize),
+        match message.request() {
+            Some(FrontendReq::SET_VRING_BASE) => self.journal.note_base(queue_of(message) as usize),
             Some(FrontendReq::SET_BACKEND_REQ_FD) => channel = self.backend_channel.attach(),
             _ => {}
         }
         let channel = channel.as_ref().map(AsFd::as_fd);
-        if parcel.send_with(worker, parcel.flags, channel).is_err() {
+        if message.send_with(worker, message.flags, channel).is_err() {
             // The message waits for the next worker.
             self.lose_worker();
             return;
         }
-        if !self.brings_reply(parcel)
-            && let Some(parcel) = self.pending.take()
+        if !self.brings_reply(message)
+            && let Some(message) = self.pending.take()
         {
-            self.kept.keep(parcel);
+            self.setup.keep(message);
         }
     }
 
-    fn brings_reply(&self, parcel: &Parcel) -> bool {
-        let kept = self.kept.protocol_features();
-        let agreed = match parcel.request() {
+    fn brings_reply(&self, message: &VhostMessage) -> bool {
+        let kept = self.setup.protocol_features();
+        let agreed = match message.request() {
             Some(
                 FrontendReq::GET_FEATURES
                 | FrontendReq::GET_VRING_BASE
@@ -241,13 +242,13 @@ impl Keeping {
             ) => return true,
             Some(FrontendReq::SET_LOG_BASE) if kept & LOG_SHMFD != 0 => return true,
             // REPLY_ACK is negotiated by this message itself.
-            Some(FrontendReq::SET_PROTOCOL_FEATURES) => parcel.u64_at(0).unwrap_or(0),
+            Some(FrontendReq::SET_PROTOCOL_FEATURES) => message.u64_at(0).unwrap_or(0),
             _ => kept,
         };
-        parcel.flags & NEED_REPLY != 0 && agreed & REPLY_ACK != 0
+        message.flags & NEED_REPLY != 0 && agreed & REPLY_ACK != 0
     }
 
-    fn hear_worker(&mut self) -> Result<(), Over> {
+    fn read_worker(&mut self) -> Result<(), Ended> {
         let Some(worker) = &self.worker else {
             return Ok(());
         };
@@ -264,24 +265,24 @@ impl Keeping {
         self.backend_channel.detach();
     }
 
-    fn answer(&mut self, reply: &Parcel) -> Result<(), Over> {
+    fn answer(&mut self, reply: &VhostMessage) -> Result<(), Ended> {
         if let Some(asked) = self.pending.take() {
             let done = reply.u64_at(0) == Some(0);
             match asked.request() {
                 Some(FrontendReq::GET_VRING_BASE) => {
                     if let (Some(queue), Some(base)) = (reply.u32_at(0), reply.u32_at(4)) {
-                        self.kept.stopped(queue, base);
+                        self.setup.stopped(queue, base);
                     }
                 }
-                Some(FrontendReq::SET_LOG_BASE) => self.kept.keep(asked),
-                _ if done => self.kept.keep(asked),
+                Some(FrontendReq::SET_LOG_BASE) => self.setup.keep(asked),
+                _ if done => self.setup.keep(asked),
                 _ => {}
             }
         }
-        reply.send(&self.front_end, reply.flags).map_err(|_| Over)
+        reply.send(&self.front_end, reply.flags).map_err(|_| Ended)
     }
 
-    fn take_on(&mut self, worker: UnixStream) {
+    fn attach_worker(&mut self, worker: UnixStream) {
         // One that does not read for so long is lost.
         let _ = worker.set_write_timeout(Some(SEND_TIMEOUT));
         self.from_worker = Reader::default();
@@ -289,7 +290,7 @@ impl Keeping {
         let eventfd = &self.eventfd;
         let end = self.backend_channel.attach();
         let backend_channel = &mut self.backend_channel;
-        let mut heard = |expected: FrontendReq| loop {
+        let mut has_reply = |expected: FrontendReq| loop {
             match reader.read(&worker)? {
                 Some(reply) if reply.request() == Some(expected) => return Ok(()),
                 Some(_) => {}
@@ -297,10 +298,10 @@ impl Keeping {
             }
         };
         let channel = end.as_ref().map(AsFd::as_fd);
-        match self.kept.tell(worker.as_fd(), channel, &mut heard) {
+        match self.setup.replay(worker.as_fd(), channel, &mut has_reply) {
             Ok(()) => {
                 self.worker = Some(worker);
-                self.pass_on();
+                self.forward();
             }
             // The next worker, or the end of the connection, follows.
             Err(error) => {
@@ -324,9 +325,9 @@ fn wait_for(
     ];
     polled.extend(backend_channel.polled());
     poll(&mut polled, None)?;
-    let [heard, rung] = [0, 1].map(|at| !polled[at].revents().is_empty());
+    let [has_reply, is_signalled] = [0, 1].map(|at| !polled[at].revents().is_empty());
     backend_channel.relay();
-    if rung && !heard {
+    if is_signalled && !has_reply {
         return Err(io::ErrorKind::Interrupted.into());
     }
     Ok(())

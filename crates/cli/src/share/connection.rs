@@ -18,14 +18,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use thrufs_hostdir::Ledger;
-use thrufs_virtio::{Journal, Keeper};
+use thrufs_virtio::{Journal, VhostProxy};
 
 /// Earlier deaths do not count.
 const PERIOD: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(super) struct Keeping {
-    keeper: Keeper,
+pub(super) struct Connection {
+    proxy: VhostProxy,
     journal: Journal,
     ledger: Ledger,
     strongbox: Store,
@@ -35,25 +35,25 @@ pub(super) struct Keeping {
     deaths_max: usize,
 }
 
-impl Keeping {
+impl Connection {
     pub(super) fn begin(
         stream: &Foreign<OwnedFd>,
         config: &ShareConfig,
-    ) -> io::Result<Foreign<Keeping>> {
+    ) -> io::Result<Foreign<Connection>> {
         let journal = Journal::new()?;
         let callers = match config.server.pairing {
             true => callers::open(stream.as_fd()),
             false => Vec::new(),
         };
         let stream = UnixStream::from(stream.try_clone()?);
-        Ok(Foreign::new(Keeping {
+        Ok(Foreign::new(Connection {
             ledger: Ledger::new()?,
             strongbox: Store::start(config.machines_max)?,
             callers,
             deaths: VecDeque::new(),
             deaths_max: config.deaths_max,
             // Last: dropping it waits for its thread.
-            keeper: Keeper::start(stream, journal.clone())?,
+            proxy: VhostProxy::start(stream, journal.clone())?,
             journal,
         }))
     }
@@ -62,7 +62,7 @@ impl Keeping {
     pub(super) fn hand_to(&self, channel: &Channel) -> io::Result<()> {
         let (ours, theirs) = UnixStream::pair()?;
         // Before the worker can send to it.
-        self.keeper.attach(ours);
+        self.proxy.attach(ours);
         let callers = self.callers.iter().map(|file| file as &dyn AsFd);
         let kept: [&dyn AsFd; 3] = [&self.journal, &self.ledger, &self.strongbox];
         let copies = kept.into_iter().chain(callers);
@@ -74,7 +74,7 @@ impl Keeping {
 
     /// Whether the next worker resumes the connection; if not, an optional reason.
     pub(super) fn outlives(&mut self, status: ExitStatus) -> Result<(), Option<String>> {
-        if status.signal().is_none() || !self.keeper.is_connected() {
+        if status.signal().is_none() || !self.proxy.is_connected() {
             return Err(None);
         }
         let now = Instant::now();

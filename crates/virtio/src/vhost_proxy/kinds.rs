@@ -1,7 +1,7 @@
 //! The kinds of descriptors that a front end may send. Others are refused before a worker has them: each call of a
 //! file of FUSE takes as long as its server likes, and so does the end of a process that has it open.
 
-use crate::wire::Parcel;
+use crate::wire::VhostMessage;
 use rustix::fs::{CWD, FileType, readlinkat};
 use rustix::net::AddressFamily;
 use rustix::net::sockopt::socket_domain;
@@ -34,9 +34,9 @@ enum Kind {
 }
 
 /// The first descriptor that a message may not have: what it is.
-pub(super) fn unknown(parcel: &Parcel) -> Option<String> {
-    let known = of_request(parcel.request());
-    let mut files = parcel.files.iter();
+pub(super) fn unknown(message: &VhostMessage) -> Option<String> {
+    let known = of_request(message.request());
+    let mut files = message.files.iter();
     let file = files.find(|file| !known.contains(&kind(file)))?;
     Some(name(file).unwrap_or_default())
 }
