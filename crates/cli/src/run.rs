@@ -84,8 +84,7 @@ pub(crate) fn run(matches: &mut ArgMatches) -> Result<ExitCode, RunError> {
     if arguments.show {
         let home = std::env::var_os("HOME");
         let real = tree.canonicalize().unwrap_or_else(|_| tree.clone());
-        let git = git_places(&arguments, &real, home.as_deref());
-        print(compose(&arguments, &tree, &git)?.0);
+        print(compose(&arguments, &real, home.as_deref())?.1.0);
         return Ok(ExitCode::SUCCESS);
     }
     Ok(match carry_out(arguments, &tree)? {
@@ -101,8 +100,7 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     let owned = rustix::fs::fstat(&source).map_err(source::unusable(&tree))?;
     let user = RunUser::find(arguments.user.as_deref(), &owned)?;
-    let git = git_places(&arguments, &tree, user.home.as_deref());
-    let (text, policy) = compose(&arguments, &tree, &git)?;
+    let (git, (text, policy)) = compose(&arguments, &tree, user.home.as_deref())?;
     let config = config(&arguments, &tree, &user, policy.uses().callers)?;
     let files = PolicyFiles::of(&policy, text.as_bytes(), &config.serving)?;
     // Before there is another thread, to which they could be delivered.
@@ -144,12 +142,15 @@ fn carry_out(arguments: RunArguments, tree: &Path) -> Result<CommandEnd, RunErro
     }
     let runner = Runner::start(signals, &config, &plan, source, message, &arguments.command)?;
     let ended = runner.wait();
+    let _ = output::reset_terminal();
     if let (Some(report), Ok(_) | Err(RunError::WorkerDied(_))) = (report, &ended) {
         report.print(&policy, arguments.json);
     }
-    for warning in git.warnings_at_the_end(&policy) {
-        output::report(format_args!("thrufs: {}", printable(&warning)));
-    }
+    let warned = git.warnings_at_the_end(&policy).iter().try_for_each(|it| {
+        let line = format!("thrufs: {}\n", printable(it));
+        output::report_surely(&line)
+    });
+    let ended = warned.map_err(RunError::NotSaid).and(ended);
     let compared = copy.map_or(Ok(()), LogCopy::compare);
     ended.and_then(|ended| compared.map(|()| ended))
 }
@@ -176,21 +177,23 @@ fn log_outside(files: &PolicyFiles, tree: &Path) -> Result<Option<(PathBuf, LogC
     Ok(Some((path, copy)))
 }
 
-/// None without the profile that protects them.
-fn git_places(arguments: &RunArguments, tree: &Path, home: Option<&OsStr>) -> GitPlaces {
-    match arguments.rules.has_workspace() {
-        true => GitPlaces::find(tree, home),
-        false => GitPlaces::default(),
-    }
-}
-
+/// What git executes later, where the profile protects it, and the policy.
 fn compose(
     arguments: &RunArguments,
     tree: &Path,
-    git: &GitPlaces,
-) -> Result<(String, Policy), RuleError> {
+    home: Option<&OsStr>,
+) -> Result<(GitPlaces, (String, Policy)), RuleError> {
+    let mut git = match arguments.rules.has_workspace() {
+        true => GitPlaces::find(tree, home),
+        false => GitPlaces::default(),
+    };
     let log = arguments.audit.as_deref();
-    arguments.rules.compose(tree, git, arguments.report, log)
+    let rules = |git: &GitPlaces| arguments.rules.compose(tree, git, arguments.report, log);
+    let mut composed = rules(&git)?;
+    if git.follow_protected_links(&composed.1) {
+        composed = rules(&git)?;
+    }
+    Ok((git, composed))
 }
 
 /// The name of the composed policy in messages.
@@ -227,6 +230,8 @@ fn config(
     let mut config = options::resolve_mount(&settings)?;
     config.server.make_absolute()?;
     config.server.policy = Some(POLICY_NAME.into());
+    // By the worker, which is outside, the command would reach processes and control groups outside.
+    config.serving.kernel_file_systems = false;
     Ok(MountConfig {
         source: tree.into(),
         mountpoint: tree.into(),

@@ -205,18 +205,24 @@ fn servers_of(device: DeviceNumber) -> Vec<ServerProcess> {
 }
 
 fn holds(process: &Path, connection: u32) -> bool {
-    let Ok(descriptors) = fs::read_dir(process.join("fdinfo")) else {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
         return false;
     };
-    descriptors
+    // Any user's process may have this name. What is said of other descriptors is as long as they like.
+    let is_device = |path: PathBuf| {
+        fs::read_link(path).is_ok_and(|to| to.file_name().is_some_and(|name| name == "fuse"))
+    };
+    let descriptors = descriptors
         .filter_map(Result::ok)
-        .take(DESCRIPTORS_LOOKED_AT)
-        .any(|descriptor| {
-            fs::read_to_string(descriptor.path()).is_ok_and(|text| {
-                text.lines().any(|line| {
-                    let number = line.strip_prefix("fuse_connection:").map(str::trim);
-                    number.and_then(|number| number.parse().ok()) == Some(connection)
-                })
+        .take(DESCRIPTORS_LOOKED_AT);
+    let mut devices = descriptors.filter(|descriptor| is_device(descriptor.path()));
+    devices.any(|descriptor| {
+        let about = process.join("fdinfo").join(descriptor.file_name());
+        fs::read_to_string(about).is_ok_and(|text| {
+            text.lines().any(|line| {
+                let number = line.strip_prefix("fuse_connection:").map(str::trim);
+                number.and_then(|number| number.parse().ok()) == Some(connection)
             })
         })
+    })
 }

@@ -218,6 +218,9 @@ pub struct Config {
     pub readdirplus: bool,
     /// Tell guests which directories are mount points, so that they show a device for each mount.
     pub announce_submounts: bool,
+    /// Serve mounts beneath that show the kernel and its processes (proc, sysfs, cgroups, …): what a caller may do
+    /// there, the server does.
+    pub kernel_file_systems: bool,
     /// Serve extended attributes.
     pub xattr: bool,
     /// Maps names of extended attributes to those on the host.
@@ -293,6 +296,7 @@ impl Default for Config {
             allow_direct_io: false,
             readdirplus: true,
             announce_submounts: true,
+            kernel_file_systems: true,
             xattr: true,
             xattr_map: None,
             security_label: false,

@@ -135,12 +135,8 @@ impl Tree {
         let root_fd = rustix::io::fcntl_dupfd_cloexec(&source, 3)
             .map_err(|errno| system("duplicate the source's descriptor")(errno.into()))?;
         let notes = ledger.map(notes_in).transpose()?;
-        let (mounts, mount) = Mounts::of_source(
-            source,
-            notes.clone(),
-            (config.file_handles, config.follows()),
-        )
-        .map_err(system("look at the source's mount"))?;
+        let (mounts, mount) = Mounts::of_source(source, notes.clone(), config)
+            .map_err(system("look at the source's mount"))?;
         if config.file_handles == FileHandles::Mandatory && !mount.has_handles {
             return Err(SetupError::NoHandles);
         }

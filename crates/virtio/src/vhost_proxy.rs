@@ -186,7 +186,8 @@ impl ProxyThread {
         if let Some(what) = self.pending.as_ref().and_then(kinds::unknown) {
             // It is closed last.
             tracing::warn!(
-                "disconnecting the front end: it sent a descriptor of an unknown kind ({what})"
+                "disconnecting the front end: it sent a descriptor of an unknown kind ({})",
+                what.escape_debug()
             );
             return Err(Ended);
         }

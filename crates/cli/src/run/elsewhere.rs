@@ -80,6 +80,24 @@ pub(super) fn places(mounts: &[Mount], parts: &[Part], tree: &Path) -> Vec<Elsew
     found
 }
 
+/// The first mount in the tree that shows a part of it at another path, or a directory around it, and what it shows
+/// again: rules by path would hold for one of the two.
+pub(super) fn shown_twice<'a>(mounts: &'a [Mount], tree: &Path) -> Option<&'a Path> {
+    let parts = parts(mounts, tree);
+    let beneath = |mount: &&Mount| mount.path != tree && mount.path.starts_with(tree);
+    let shows = |mount: &Mount, part: &Part| {
+        let (one, other) = (&mount.root, &part.root);
+        mount.id != part.id
+            && mount.device == part.device
+            && (one.starts_with(other) || other.starts_with(one))
+    };
+    let again = |mount: &&Mount| parts.iter().any(|part| shows(mount, part));
+    let is_on_top =
+        |mount: &&Mount| holding(mounts, &mount.path).is_some_and(|it| it.id == mount.id);
+    let mut found = mounts.iter().filter(beneath).filter(is_on_top);
+    Some(&found.find(again)?.path)
+}
+
 /// Without the slash that an empty `rest` would add.
 fn join(path: &Path, rest: &Path) -> PathBuf {
     match rest.as_os_str().is_empty() {
@@ -145,6 +163,33 @@ mod tests {
         let expected = [("/srv/keys", "data/keys"), ("/outside", "bound")];
         let expected = expected.map(|(path, shows)| (path.to_owned(), shows.to_owned()));
         assert_eq!(found(&mounts, "/tree"), expected);
+    }
+
+    #[test]
+    fn mounts_of_the_tree_in_itself_are_found() {
+        let outside = [mount(1, 1, "/", "/"), mount(2, 2, "/keys", "/mnt")];
+        for (mounts, found) in [
+            (vec![mount(3, 1, "/tree/secrets", "/tree/pub")], true),
+            (vec![mount(3, 1, "/", "/tree/chroot")], true),
+            (
+                vec![
+                    mount(3, 1, "/other", "/tree/other"),
+                    mount(4, 2, "/", "/tree/data"),
+                ],
+                false,
+            ),
+            (
+                vec![mount(3, 2, "/", "/tree/data"), mount(4, 2, "/x", "/tree/x")],
+                true,
+            ),
+        ] {
+            let mounts = [&outside[..], &mounts].concat();
+            assert_eq!(
+                shown_twice(&mounts, Path::new("/tree")).is_some(),
+                found,
+                "{mounts:?}"
+            );
+        }
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub(crate) enum RunError {
         "not all records of {0} were compared with what is there at the end, because the copy of them failed: {1}"
     )]
     LogNotCompared(PathBuf, #[source] io::Error),
+    #[error("standard error does not take what there is to say of the command: {0}")]
+    NotSaid(#[source] io::Error),
     #[error("the sandbox was killed")]
     SandboxDied,
     #[error("the worker died ({0})")]

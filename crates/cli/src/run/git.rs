@@ -2,19 +2,23 @@
 //!
 //! The profile has their usual places. Links, `gitdir:` files and variables lead elsewhere, and this follows them. It
 //! reads the files itself: git executes what some variables name (`core.fsmonitor`), and is found by `$PATH`.
+//!
+//! Texts have a character for each byte ([`text_of`]), so that paths that are not UTF-8 stay what they are.
 
 mod config;
 mod index;
+mod operations;
 
 use super::user::Account;
 use crate::lookup;
+use operations::Operations;
 use rustix::fs::{FileType, Mode, OFlags, fstat, lstat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use thrufs_policy::{Access, Policy, Subject, Unknown};
 
@@ -23,21 +27,14 @@ const LINKS_MAX: u32 = 40;
 
 const FILE_BYTES_MAX: u64 = 1 << 24;
 /// Some million files.
-const INDEX_BYTES_MAX: u64 = 1 << 28;
+const INDEX_BYTES_MAX: u64 = 1 << 27;
 /// Names in one message.
 const NAMED_MAX: usize = 8;
 /// Of one repository.
 const SUBMODULES_MAX: usize = 1000;
+/// With further working trees, and what a tree claims to be one.
+const REPOSITORIES_MAX: usize = 2000;
 
-/// What an operation leaves in a git directory that is not finished.
-const UNFINISHED: [&str; 6] = [
-    "MERGE_AUTOSTASH",
-    "rebase-apply/autostash",
-    "rebase-apply/next",
-    "rebase-merge/autostash",
-    "rebase-merge/git-rebase-todo",
-    "rebase-merge/strategy",
-];
 /// Of variables in the environment.
 const VARIABLES_MAX: usize = 1 << 12;
 
@@ -112,8 +109,62 @@ pub(super) struct GitPlaces {
     repositories: BTreeSet<PathBuf>,
     /// Indexes, each with its working tree and what is in it.
     indexes: BTreeMap<PathBuf, (PathBuf, Vec<u8>)>,
-    /// Files that git's `--continue` and `--abort` execute or apply, where there may be some, and what is in them.
-    unfinished: BTreeMap<PathBuf, Option<Vec<u8>>>,
+    /// Git directories, and what operations had left there.
+    operations: BTreeMap<PathBuf, Operations>,
+}
+
+/// What the command has left in git's directories.
+#[derive(Default)]
+struct Findings {
+    /// In the index, what the command could not change itself.
+    added: BTreeSet<PathBuf>,
+    /// Marked in the index so that git does not look at them.
+    overlooked: BTreeSet<PathBuf>,
+    /// Submodules that are no longer in the index.
+    removed: BTreeSet<PathBuf>,
+    /// Of operations.
+    unfinished: BTreeSet<PathBuf>,
+}
+
+impl Findings {
+    fn warnings(&self) -> Vec<String> {
+        let said = |paths: &BTreeSet<PathBuf>, before, after| {
+            let named = paths.iter().take(NAMED_MAX);
+            let named: Vec<_> = named.map(|it| it.display().to_string()).collect();
+            let more = match paths.len().saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let text = format!(
+                "the command has {before}: {}{more} ({after})",
+                named.join(", ")
+            );
+            (!paths.is_empty()).then_some(text)
+        };
+        let all = [
+            said(
+                &self.added,
+                "put into git's index what it could not change itself, and `git restore` or `git stash` would write",
+                "see `git diff --cached`; `git reset` undoes it",
+            ),
+            said(
+                &self.overlooked,
+                "marked files so that `git status` and `git diff` overlook what changes in them",
+                "`git update-index --no-assume-unchanged --no-skip-worktree` undoes it",
+            ),
+            said(
+                &self.removed,
+                "taken submodules out of git's index, whose hooks a further run would not protect",
+                "`git reset` undoes it",
+            ),
+            said(
+                &self.unfinished,
+                "left an operation of git's unfinished, which --continue, --abort and the like execute or apply",
+                "see these files first, or use --quit",
+            ),
+        ];
+        all.into_iter().flatten().collect()
+    }
 }
 
 /// Whose a file is.
@@ -142,19 +193,20 @@ impl GitPlaces {
             ..GitPlaces::default()
         };
         let owner = lstat(tree).map(|stat| stat.st_uid).ok();
-        let around = tree.ancestors().find_map(|place| {
+        for place in tree.ancestors() {
             let is_own =
                 |path: &Path| lstat(path).is_ok_and(|it| place == tree || Some(it.st_uid) == owner);
             let git = place.join(".git");
             let is_bare =
                 ["HEAD", "objects", "refs"].map(|name| place.join(name).exists()) == [true; 3];
-            match is_own(&git) {
-                true => Some((git, place)),
-                false => (is_bare && is_own(place)).then(|| (place.to_owned(), place)),
+            if is_own(&git) {
+                places.add_repository(&git, place, Scope::Own);
+                break;
             }
-        });
-        if let Some((git, top)) = around {
-            places.add_repository(&git, top, Scope::Own);
+            // An earlier run may have made it one.
+            if is_bare && is_own(place) {
+                places.add_repository(place, place, Scope::Own);
+            }
         }
         let named = std::env::var_os("GIT_DIR").map(std::path::absolute);
         if let (Some(Ok(git)), Ok(here)) = (named, std::env::current_dir()) {
@@ -196,13 +248,13 @@ impl GitPlaces {
         if let Some(text) = read(&git)
             && let Some(path) = text.strip_prefix("gitdir:")
         {
-            git = self.follow(&git.parent().unwrap_or(&git).join(path.trim()));
+            git = self.follow(&git.parent().unwrap_or(&git).join(trimmed_path(path)));
         }
-        if !self.repositories.insert(git.clone()) {
+        if self.repositories.len() >= REPOSITORIES_MAX || !self.repositories.insert(git.clone()) {
             return;
         }
         let common = read(&git.join("commondir"));
-        let common = common.map_or(git.clone(), |text| git.join(text.trim()));
+        let common = common.map_or(git.clone(), |text| git.join(trimmed_path(&text)));
         let common = self.follow(&common);
         self.report(&common, scope);
         if let Ok(inside) = top.strip_prefix(&self.tree) {
@@ -225,16 +277,23 @@ impl GitPlaces {
         for place in [&git, &common] {
             self.add_submodules(&place.join("modules"), scope);
         }
+        for place in [&git, &common] {
+            self.operations
+                .insert(place.clone(), Operations::in_directory(place));
+        }
         self.add_index(&git.join("index"), top, scope);
         for directory in directories(&common.join("worktrees")) {
             self.reach(&directory.join("gitdir"), Scope::Other);
             if let Some(text) = read(&directory.join("gitdir")) {
-                let file = directory.join(text.trim());
+                let file = directory.join(trimmed_path(&text));
                 self.add_repository(&directory, file.parent().unwrap_or(&file), Scope::Other);
             }
         }
         let main = common.parent().filter(|_| common.ends_with(".git"));
-        self.add_repository(&common, main.unwrap_or(&common), Scope::Other);
+        // A working tree's directory is one of the repository, and that is none again.
+        if common != git && !common.join("commondir").exists() {
+            self.add_repository(&common, main.unwrap_or(&common), Scope::Other);
+        }
     }
 
     /// Their names may have several components.
@@ -257,73 +316,62 @@ impl GitPlaces {
         };
         let submodules = entries.iter().filter(|entry| entry.is_submodule());
         let submodules = submodules.map(|entry| Path::new(OsStr::from_bytes(&entry.path)));
-        for path in submodules
-            .filter(|path| is_plain(path))
-            .take(SUBMODULES_MAX)
-        {
-            let top = top.join(path);
-            let git = top.join(".git");
-            if lstat(&git).is_ok() {
-                self.add_repository(&git, &top, scope);
-            }
+        let submodules = submodules.filter(|path| is_plain(path));
+        let submodules = submodules.map(|path| top.join(path));
+        let is_there = |top: &PathBuf| lstat(top.join(".git")).is_ok();
+        for top in submodules.filter(is_there).take(SUBMODULES_MAX) {
+            self.add_repository(&top.join(".git"), &top, scope);
         }
         self.indexes.insert(index.into(), (top.into(), bytes));
-        for name in UNFINISHED {
-            let file = index.with_file_name(name);
-            let found = read_bytes(&file, FILE_BYTES_MAX);
-            self.unfinished.insert(file, found);
-        }
     }
 
     /// What the user should know of what the command has left for git to do.
-    pub(super) fn warnings_at_the_end(&self, policy: &Policy) -> impl Iterator<Item = String> {
-        let unfinished = self.unfinished.iter().filter_map(|(file, before)| {
-            let now = read_bytes(file, FILE_BYTES_MAX);
-            (now.is_some() && now != *before).then(|| {
-                format!(
-                    "the command has written {}, which `git rebase` and `git merge` execute or apply, with \
-                     --abort too (see it first, or --quit)",
-                    file.display()
-                )
-            })
-        });
-        self.of_indexes(policy).into_iter().chain(unfinished)
+    pub(super) fn warnings_at_the_end(&self, policy: &Policy) -> Vec<String> {
+        let mut found = Findings::default();
+        for (directory, before) in &self.operations {
+            let now = Operations::in_directory(directory);
+            found.unfinished.extend(now.not_in(before));
+        }
+        for (index, (top, before)) in &self.indexes {
+            self.compare_index(index, top, before, policy, &mut found);
+        }
+        found.warnings()
     }
 
-    fn of_indexes(&self, policy: &Policy) -> Option<String> {
-        let mut found = BTreeSet::new();
-        for (index, (top, before)) in &self.indexes {
-            let now = read_bytes(index, INDEX_BYTES_MAX).unwrap_or_default();
-            if now == *before {
-                continue;
+    fn compare_index(
+        &self,
+        index: &Path,
+        top: &Path,
+        before: &[u8],
+        policy: &Policy,
+        found: &mut Findings,
+    ) {
+        let now = read_bytes(index, INDEX_BYTES_MAX).unwrap_or_default();
+        if now == *before {
+            return;
+        }
+        let (before, now) = match (index::entries(before), index::entries(&now)) {
+            (before, Some(now)) => (before.unwrap_or_default(), now),
+            (None, None) if !before.is_empty() => return,
+            _ => {
+                found.added.insert(index.into());
+                return;
             }
-            let (before, now) = match (index::entries(before), index::entries(&now)) {
-                (before, Some(now)) => (before.unwrap_or_default(), now),
-                (None, None) if !before.is_empty() => continue,
-                _ => {
-                    found.insert(index.clone());
-                    continue;
-                }
-            };
-            for entry in now.difference(&before) {
-                if self.is_protected(entry, top, policy) {
-                    found.insert(top.join(OsStr::from_bytes(&entry.path)));
-                }
+        };
+        let path = |entry: &index::Entry| top.join(path_of_bytes(&entry.path));
+        for entry in now.difference(&before) {
+            let is_marked_alone = before.contains(&entry.marked_otherwise());
+            if !is_marked_alone && self.is_protected(entry, top, policy) {
+                found.added.insert(path(entry));
+            }
+            if entry.is_overlooked {
+                found.overlooked.insert(path(entry));
             }
         }
-        let named = found.iter().take(NAMED_MAX);
-        let named: Vec<_> = named.map(|it| it.display().to_string()).collect();
-        let more = match found.len().saturating_sub(NAMED_MAX) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        (!found.is_empty()).then(|| {
-            format!(
-                "the command has put into git's index what it could not change itself, and `git restore` \
-                 or `git stash` would write: {}{more} (see `git diff --cached`; `git reset` undoes it)",
-                named.join(", ")
-            )
-        })
+        let now: BTreeSet<_> = now.iter().map(|entry| &entry.path).collect();
+        let submodules = before.iter().filter(|entry| entry.is_submodule());
+        let removed = submodules.filter(|entry| !now.contains(&entry.path));
+        found.removed.extend(removed.map(path));
     }
 
     fn is_protected(&self, entry: &index::Entry, top: &Path, policy: &Policy) -> bool {
@@ -345,11 +393,26 @@ impl GitPlaces {
             let decision = policy.decide_for_all(&subject);
             decision.check(Access::Change).is_err()
         };
+        // The server does not show what is in one that is hidden.
+        let is_hidden = |above: &Path| {
+            let subject = Subject {
+                path: above.as_os_str().as_bytes(),
+                file_type: FileType::Directory,
+                source: &Unknown,
+            };
+            let decision = policy.decide_for_all(&subject);
+            decision.check(Access::Read).is_err()
+        };
+        let is_in_hidden = |inside: &Path| {
+            let mut above = inside.ancestors().skip(1);
+            above.any(|above| !above.as_os_str().is_empty() && is_hidden(above))
+        };
         // In place of a directory, with what is protected in it.
         let is_directory = || {
             lstat(&path).is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory)
         };
-        path.strip_prefix(&self.tree).is_ok_and(is_refused)
+        path.strip_prefix(&self.tree)
+            .is_ok_and(|inside| is_refused(inside) || is_in_hidden(inside))
             || !entry.is_submodule() && is_directory()
     }
 
@@ -361,7 +424,7 @@ impl GitPlaces {
         for file in [common.join("config"), git.join("config.worktree")] {
             self.add_file(&file, scope, &mut found);
         }
-        let environment = config::of_environment(|name| std::env::var(name).ok(), VARIABLES_MAX);
+        let environment = config::of_environment(variable, VARIABLES_MAX);
         for (key, value) in environment {
             // Relative ones are an error there.
             if is_include(&key) {
@@ -375,11 +438,15 @@ impl GitPlaces {
         }
         let mut tops = found.variables.iter().rev();
         let top = match tops.find(|(_, key, _)| key == "core.worktree") {
-            Some((_, _, value)) => git.join(value),
+            Some((_, _, value)) => git.join(path_of_text(value)),
             None => top.to_owned(),
         };
         for (scope, key, value) in found.variables {
             if key == "core.hookspath" {
+                // For hooks of pushes into it, and git that is called there.
+                for directory in [git, common] {
+                    self.add_hooks(&self.expand(directory, &value), scope);
+                }
                 let hooks = self.expand(&top, &value);
                 // Husky's, which execute those beside it.
                 if let Some(beside) = hooks
@@ -396,10 +463,7 @@ impl GitPlaces {
                 self.add_program(&top, &value);
             }
         }
-        for command in ENVIRONMENT
-            .into_iter()
-            .filter_map(|name| std::env::var(name).ok())
-        {
+        for command in ENVIRONMENT.into_iter().filter_map(variable) {
             self.add_program(&top, &command);
         }
     }
@@ -441,6 +505,44 @@ impl GitPlaces {
         }
     }
 
+    /// Adds where symbolic links lead that `policy` protects, at the top of the tree and in its directories that begin
+    /// with a dot: programs of the host follow them. Returns whether there are any.
+    pub(super) fn follow_protected_links(&mut self, policy: &Policy) -> bool {
+        let is_dot = |path: &Path| {
+            let name = path.file_name().unwrap_or_default();
+            name.as_bytes().starts_with(b".")
+        };
+        let top: Vec<_> = match self.tree.as_os_str().is_empty() {
+            true => Vec::new(),
+            false => entries(&self.tree).collect(),
+        };
+        let beneath = top
+            .iter()
+            .filter(|(path, kind)| kind.is_dir() && is_dot(path));
+        let beneath: Vec<_> = beneath.flat_map(|(path, _)| entries(path)).collect();
+        let before = self.inside.len();
+        for (path, _) in top
+            .iter()
+            .chain(&beneath)
+            .filter(|(_, kind)| kind.is_symlink())
+        {
+            let Ok(inside) = path.strip_prefix(&self.tree) else {
+                continue;
+            };
+            let subject = Subject {
+                path: inside.as_os_str().as_bytes(),
+                file_type: FileType::Symlink,
+                source: &Unknown,
+            };
+            let decision = policy.decide_for_all(&subject);
+            if decision.read_only.is_some() && !is_of_profile(inside) {
+                let real = self.follow(path);
+                self.add(&real);
+            }
+        }
+        self.inside.len() > before
+    }
+
     /// A directory of hooks, and where links in it lead.
     fn add_hooks(&mut self, directory: &Path, scope: Scope) {
         let directory = self.reach(directory, scope);
@@ -451,7 +553,7 @@ impl GitPlaces {
 
     /// The files that a command line names.
     fn add_program(&mut self, top: &Path, command: &str) {
-        let separates = |it: char| it.is_whitespace() || "!'\"`;|&()<>=$:".contains(it);
+        let separates = |it: char| it.is_ascii_whitespace() || "!'\"`;|&()<>=$:".contains(it);
         let words = command.split(separates);
         let quotes = ['\'', '"'].into_iter();
         let quoted = quotes.flat_map(|quote| command.split(quote).skip(1).step_by(2));
@@ -467,14 +569,17 @@ impl GitPlaces {
     fn expand(&self, base: &Path, value: &str) -> PathBuf {
         let value = value.strip_prefix(":(optional)").unwrap_or(value);
         let Some(of_user) = value.strip_prefix('~') else {
-            return base.join(value);
+            return base.join(path_of_text(value));
         };
         let (name, rest) = of_user.split_once('/').unwrap_or((of_user, ""));
         let home = match name {
             "" => self.home.clone(),
             name => Account::named(name).map(|it| it.home.into()),
         };
-        home.map_or(base.join(value), |home| home.join(rest))
+        match home {
+            Some(home) => home.join(path_of_text(rest)),
+            None => base.join(path_of_text(value)),
+        }
     }
 
     /// Adds `path`, its links and where it leads, also where nothing is yet.
@@ -573,9 +678,30 @@ fn has_password(key: &str, value: &str) -> bool {
         || key.ends_with(".extraheader") && value.to_ascii_lowercase().starts_with("authorization")
 }
 
+/// A character for each byte.
+fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+fn path_of_text(text: &str) -> PathBuf {
+    let bytes = text.chars().map(|it| it as u8).collect();
+    OsString::from_vec(bytes).into()
+}
+
+fn path_of_bytes(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+fn trimmed_path(text: &str) -> PathBuf {
+    path_of_text(text.trim_ascii())
+}
+
+fn variable(name: &str) -> Option<String> {
+    Some(text_of(std::env::var_os(name)?.as_bytes()))
+}
+
 fn read(path: &Path) -> Option<String> {
-    let bytes = read_bytes(path, FILE_BYTES_MAX)?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    Some(text_of(&read_bytes(path, FILE_BYTES_MAX)?))
 }
 
 /// What is in a regular file. Nothing else is opened: the tree may be another user's.

@@ -14,13 +14,10 @@ mod counts;
 mod page;
 mod text;
 
+use crate::output;
 use counts::Counts;
 use page::Size;
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use thrufs_policy::Policy;
 
@@ -45,22 +42,7 @@ impl Report {
             true => counts.json(policy) + "\n",
             false => counts.page(policy, Size::of_standard_error()),
         };
-        write_to_standard_error(text.as_bytes());
-    }
-}
-
-/// The command may have left it without blocking.
-fn write_to_standard_error(mut text: &[u8]) {
-    let stderr = io::stderr();
-    while !text.is_empty() {
-        match rustix::io::write(stderr.as_fd(), text) {
-            Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                let _ = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], None);
-            }
-            Err(_) => return,
-        }
+        let _ = output::report_surely(&text);
     }
 }
 

@@ -34,6 +34,10 @@ const CALLS: &[(u32, u32, u32)] = &[(0xc000_00b7, 29, 217), (0x4000_0028, 54, 30
 #[cfg(target_arch = "riscv64")]
 const CALLS: &[(u32, u32, u32)] = &[(0xc000_00f3, 29, 217)];
 
+/// On all architectures. It starts processes in other cgroups, which their owner may, also where cgroups cannot be
+/// written.
+const CLONE3: u32 = 435;
+
 /// Of x86-64, the bit of the calls of the x32 ABI, which has further numbers of its own: none is let through.
 const X32: u32 = 0x4000_0000;
 
@@ -48,7 +52,8 @@ const REFUSED: [u32; 4] = [
 ];
 
 /// Keeps this process and its children from [`REFUSED`] requests: EPERM; and from the kernel's keys, of which
-/// a user namespace does not take away those in the user's keyring: ENOSYS. Requires no_new_privs.
+/// a user namespace does not take away those in the user's keyring, and from clone3(2): ENOSYS, for which C libraries
+/// have clone(2). Requires no_new_privs.
 ///
 /// Programs of 32 bits are filtered too, not killed.
 pub(super) fn filter_calls() -> io::Result<()> {
@@ -75,9 +80,10 @@ fn filter() -> BpfProgram {
         // A block that does not apply jumps over its rest.
         program.extend([
             step(LOAD, 0, 0, ARCHITECTURE),
-            step(JUMP_IF_EQUAL, 0, count + 10, *architecture),
+            step(JUMP_IF_EQUAL, 0, count + 11, *architecture),
             step(LOAD, 0, 0, NUMBER),
-            step(JUMP_IF_SET, count + 6, 0, X32),
+            step(JUMP_IF_SET, count + 7, 0, X32),
+            step(JUMP_IF_EQUAL, count + 7, 0, CLONE3),
             step(JUMP_IF_EQUAL, count + 6, 0, *add_key),
             step(JUMP_IF_EQUAL, count + 5, 0, add_key + 1),
             step(JUMP_IF_EQUAL, count + 4, 0, add_key + 2),

@@ -142,7 +142,16 @@ impl Orders {
         let source = enter(&self.plan.user, source)?;
         cred::die_with_parent().map_err(failed_to("follow the runner"))?;
         let mounts = mounts()?;
-        let parts = elsewhere::parts(&mounts, self.tree());
+        let tree = self.tree();
+        if let Some(path) = elsewhere::shown_twice(&mounts, tree) {
+            let why = format!(
+                "{} shows a part of it again, or a directory around it: unmount that first",
+                path.display()
+            );
+            let step = format!("serve {}", tree.display());
+            return Err(failed_to(step)(io::Error::other(why)));
+        }
+        let parts = elsewhere::parts(&mounts, tree);
         Ok(Entered {
             orders: self,
             source,

@@ -8,11 +8,11 @@
 use super::idle_expiry::IdleExpiry;
 use super::inode::{Inode, LowerMount, NumberInHandle};
 use super::magic::{
-    BTRFS_MAGIC, ECRYPTFS_MAGIC, EXT_MAGIC, HUGETLBFS_MAGIC, OVERLAYFS_MAGIC, RAMFS_MAGIC,
-    REMOTE_MAGICS, TMPFS_MAGIC, XFS_MAGIC,
+    BTRFS_MAGIC, ECRYPTFS_MAGIC, EXT_MAGIC, HUGETLBFS_MAGIC, KERNEL_MAGICS, OVERLAYFS_MAGIC,
+    RAMFS_MAGIC, REMOTE_MAGICS, TMPFS_MAGIC, XFS_MAGIC,
 };
 use super::wakeup::Wakeup;
-use crate::config::FileHandles;
+use crate::config::{Config, FileHandles};
 use crate::identity::Identity;
 use crate::ledger::Notes;
 use parking_lot::{Mutex, RwLock};
@@ -37,6 +37,8 @@ pub(crate) struct Mounts {
     file_handles: FileHandles,
     /// Whether changes beneath are followed.
     follows: bool,
+    /// Whether mounts beneath that show the kernel are entered.
+    has_kernel_file_systems: bool,
 }
 
 /// The result of a [sweep](Mounts::sweep).
@@ -52,8 +54,9 @@ impl Mounts {
     pub(crate) fn of_source(
         source: OwnedFd,
         notes: Option<Arc<Notes>>,
-        (file_handles, follows): (FileHandles, bool),
+        config: &Config,
     ) -> Result<(Mounts, Arc<LowerMount>)> {
+        let (file_handles, follows) = (config.file_handles, config.follows());
         let id = mount_id(source.as_fd(), c"")?;
         let wakeup = Arc::<Wakeup>::default();
         let mount = Arc::new(probe(
@@ -71,6 +74,7 @@ impl Mounts {
             notes,
             file_handles,
             follows,
+            has_kernel_file_systems: config.kernel_file_systems,
         };
         Ok((mounts, mount))
     }
@@ -108,6 +112,9 @@ impl Mounts {
         if mount_id(anchor.as_fd(), c"")? != id {
             // Mounted or unmounted in between: the caller tries again.
             return Err(Errno::ESTALE);
+        }
+        if !self.has_kernel_file_systems && KERNEL_MAGICS.contains(&magic(anchor.as_fd())?) {
+            return Err(Errno::EACCES);
         }
         let mut list = self.list.write();
         if let Some(known) = list.iter().find(|mount| mount.id == id) {

@@ -8,7 +8,12 @@ const STAT_BYTES: usize = 40;
 const MODE_AT: usize = 24;
 /// SHA-1, SHA-256
 const OBJECT_BYTES: [usize; 2] = [20, 32];
+const ASSUME_UNCHANGED: u16 = 0x8000;
 const EXTENDED: u16 = 0x4000;
+/// Of the further flags.
+const SKIP_WORKTREE: u16 = 0x4000;
+/// Paths are at most so many times longer than their index, which has what two have in common once.
+const PATHS_FACTOR: usize = 4;
 /// The length of the path, or more.
 const LENGTH: u16 = 0xfff;
 const PATH_BYTES_MAX: usize = 4096;
@@ -22,9 +27,19 @@ pub(super) struct Entry {
     pub(super) path: Vec<u8>,
     mode: u32,
     object: Vec<u8>,
+    /// `--assume-unchanged`, `--skip-worktree`
+    pub(super) is_overlooked: bool,
 }
 
 impl Entry {
+    pub(super) fn marked_otherwise(&self) -> Entry {
+        let is_overlooked = !self.is_overlooked;
+        Entry {
+            is_overlooked,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn is_submodule(&self) -> bool {
         self.mode & KINDS == SUBMODULE
     }
@@ -61,7 +76,10 @@ fn parse(bytes: &[u8], object_bytes: usize) -> Option<BTreeSet<Entry>> {
         let object = rest.get(STAT_BYTES..STAT_BYTES + object_bytes)?.to_vec();
         let mut at = STAT_BYTES + object_bytes + 2;
         let flags = u16::from_be_bytes(*rest.get(at - 2..)?.first_chunk()?);
+        let mut is_overlooked = flags & ASSUME_UNCHANGED != 0;
         if flags & EXTENDED != 0 {
+            let further = u16::from_be_bytes(*rest.get(at..)?.first_chunk()?);
+            is_overlooked |= further & SKIP_WORKTREE != 0;
             at += 2;
         }
         let kept = match version {
@@ -83,7 +101,7 @@ fn parse(bytes: &[u8], object_bytes: usize) -> Option<BTreeSet<Entry>> {
         if usize::from(flags & LENGTH) != path.len().min(usize::from(LENGTH))
             || !is_padded
             || path.len() > PATH_BYTES_MAX
-            || path_bytes > bytes.len().saturating_mul(16)
+            || path_bytes > bytes.len().saturating_mul(PATHS_FACTOR)
             || mode & KINDS == DIRECTORY
         {
             return None;
@@ -93,6 +111,7 @@ fn parse(bytes: &[u8], object_bytes: usize) -> Option<BTreeSet<Entry>> {
             path: path.clone(),
             mode,
             object,
+            is_overlooked,
         });
     }
     has_plain_extensions(bytes, bytes.len() - rest.len(), &starts, object_bytes).then_some(entries)
