@@ -87,7 +87,7 @@ pub(super) fn shown_twice<'a>(mounts: &'a [Mount], tree: &Path) -> Option<&'a Pa
     let beneath = |mount: &&Mount| mount.path != tree && mount.path.starts_with(tree);
     let shows = |mount: &Mount, part: &Part| {
         let (one, other) = (&mount.root, &part.root);
-        mount.id != part.id
+        mount.path != part.path
             && mount.device == part.device
             && (one.starts_with(other) || other.starts_with(one))
     };
