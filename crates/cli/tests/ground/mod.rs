@@ -1,7 +1,6 @@
 //! Test directories for mounts, and their processes.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
-pub mod run;
 pub mod share;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount};
