@@ -4,7 +4,6 @@
 mod doctor;
 #[path = "../ground/mod.rs"]
 mod ground;
-mod guest;
 mod messages;
 mod migration;
 mod mounting;
@@ -22,6 +21,5 @@ mod run_terminal;
 mod run_users;
 mod share;
 mod stuck;
-mod unmounting;
 mod walls;
 mod workspace;
